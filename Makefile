@@ -1,0 +1,19 @@
+.PHONY: run test test-all bench lint clean
+
+run:        ## build events on this host for ten seconds
+	./run
+
+test:       ## every test this host can run
+	./test
+
+test-all:   ## what CI runs, clang-tidy on every file, more seeds, and the fuzzers
+	.ci/run --all
+
+bench:      ## the benchmarks
+	tools/bench.sh
+
+lint:       ## format, house rules, shellcheck, ruff, mypy, clang-tidy on what changed
+	tools/lint.sh
+
+clean:      ## remove the build trees and the Python environment
+	rm -rf build .venv

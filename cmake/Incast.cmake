@@ -1,0 +1,241 @@
+# The house's CMake: one target and one include root per folder.
+#
+#   incast_library(<folder> [SOURCES ...] [DEPENDS ...])     src/<folder> -> target incast_<folder> ('/' becomes '_')
+#   incast_executable(<name> SOURCES ... [DEPENDS ...])      -> <build>/bin/<name>
+#   incast_test(<name> SOURCES ... [DEPENDS ...] [LABELS ...] [SERIAL])
+#                                                            GoogleTest program -> <build>/test-bin/<name>, discovered
+#   incast_bench(<name> SOURCES ... [DEPENDS ...])           google-benchmark program -> <build>/bench-bin/<name>
+#   incast_fuzzer(<name> SOURCES ... [DEPENDS ...])          libFuzzer target, and a test that replays its corpus
+#
+# DEPENDS names folders (base, wire, transport/tcp, contract) or real targets (anything with "::").
+# A target sees the headers of the folders it depends on, and no others: its include root is a folder of symbolic links
+# in the build tree, so an include that the architecture forbids does not build.
+include_guard(GLOBAL)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug or Release" FORCE)
+endif()
+
+find_program(INCAST_CCACHE ccache)
+if(INCAST_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${INCAST_CCACHE}")
+endif()
+
+# No -march: a binary built here runs on every machine of the architecture; faster paths are chosen at run time.
+# No fused multiply-add contraction: the same seed must give the same bits whatever the compiler.
+# Frame pointers stay, so that profiles of a release build show the callers.
+set(INCAST_COMPILE_OPTIONS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -ffp-contract=off
+                           -fno-omit-frame-pointer)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # gcc 12 sees overlaps in std::string concatenation that are not there (GCC bug 105651).
+    list(APPEND INCAST_COMPILE_OPTIONS -Wno-restrict)
+endif()
+set(INCAST_LINK_OPTIONS "")
+if(INCAST_SANITIZE)
+    list(APPEND INCAST_COMPILE_OPTIONS "-fsanitize=${INCAST_SANITIZE}" -fno-sanitize-recover=all)
+    list(APPEND INCAST_LINK_OPTIONS "-fsanitize=${INCAST_SANITIZE}")
+    if(INCAST_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+        # gcc warns that thread fences are not modelled; code that relies on one alone shows up as a report instead.
+        list(APPEND INCAST_COMPILE_OPTIONS -Wno-tsan)
+    endif()
+endif()
+if(INCAST_FUZZ)
+    if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+        message(FATAL_ERROR "INCAST_FUZZ=ON needs clang (libFuzzer): configure with the preset 'fuzz'")
+    endif()
+    list(APPEND INCAST_COMPILE_OPTIONS -fsanitize=fuzzer-no-link)
+endif()
+
+function(incast_find_test_packages)
+    set(tests OFF)
+    if(INCAST_TESTS STREQUAL "AUTO")
+        find_package(GTest QUIET)
+        if(TARGET GTest::gtest_main AND TARGET GTest::gmock)
+            set(tests ON)
+        endif()
+    elseif(INCAST_TESTS)
+        find_package(GTest REQUIRED)
+        set(tests ON)
+    endif()
+    set_property(GLOBAL PROPERTY INCAST_TESTS_ENABLED ${tests})
+    if(INCAST_BENCH)
+        find_package(benchmark REQUIRED)
+    endif()
+endfunction()
+
+# "transport/tcp" -> "incast_transport_tcp"; a name with "::" is taken as it is.
+function(incast_target_of name out)
+    if(name MATCHES "::")
+        set(${out} "${name}" PARENT_SCOPE)
+    else()
+        string(REPLACE "/" "_" target "incast_${name}")
+        set(${out} "${target}" PARENT_SCOPE)
+    endif()
+endfunction()
+
+function(incast_link target scope)
+    foreach(name IN LISTS ARGN)
+        incast_target_of("${name}" dependency)
+        target_link_libraries(${target} ${scope} ${dependency})
+        set_property(GLOBAL APPEND PROPERTY INCAST_DEPENDENCIES "${target}|${dependency}")
+    endforeach()
+endfunction()
+
+# A dependency on a folder that defines no target would otherwise surface as "cannot find -lincast_..." at link time.
+function(incast_check_dependencies)
+    get_property(edges GLOBAL PROPERTY INCAST_DEPENDENCIES)
+    foreach(edge IN LISTS edges)
+        string(REPLACE "|" ";" pair "${edge}")
+        list(GET pair 0 target)
+        list(GET pair 1 dependency)
+        if(NOT TARGET ${dependency})
+            message(WARNING "${target} depends on ${dependency}, which no folder defines")
+        endif()
+    endforeach()
+endfunction()
+
+function(incast_common_options target)
+    target_compile_options(${target} PRIVATE ${INCAST_COMPILE_OPTIONS})
+    target_link_options(${target} PRIVATE ${INCAST_LINK_OPTIONS})
+endfunction()
+
+# Makes <build>/roots/<target>/<folder>. A folder without targets below it is one link; a folder that holds further
+# targets (transport) is a real folder of links to its own headers, so that it does not open those below it.
+function(incast_make_root target folder source_dir out)
+    set(root "${PROJECT_BINARY_DIR}/roots/${target}")
+    file(REMOVE_RECURSE "${root}")
+    get_filename_component(parent "${root}/${folder}" DIRECTORY)
+    file(MAKE_DIRECTORY "${parent}")
+    file(GLOB nested CONFIGURE_DEPENDS "${source_dir}/*/CMakeLists.txt")
+    if(nested)
+        file(MAKE_DIRECTORY "${root}/${folder}")
+        file(GLOB headers CONFIGURE_DEPENDS "${source_dir}/*.h")
+        foreach(header IN LISTS headers)
+            get_filename_component(name "${header}" NAME)
+            file(CREATE_LINK "${header}" "${root}/${folder}/${name}" SYMBOLIC)
+        endforeach()
+    else()
+        file(CREATE_LINK "${source_dir}" "${root}/${folder}" SYMBOLIC)
+    endif()
+    set(${out} "${root}" PARENT_SCOPE)
+endfunction()
+
+function(incast_library folder)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS")
+    if(arg_UNPARSED_ARGUMENTS)
+        message(FATAL_ERROR "incast_library(${folder}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
+    endif()
+    set(source_dir "${PROJECT_SOURCE_DIR}/src/${folder}")
+    if(NOT CMAKE_CURRENT_SOURCE_DIR STREQUAL source_dir)
+        message(FATAL_ERROR "incast_library(${folder}) belongs into src/${folder}/CMakeLists.txt")
+    endif()
+    incast_target_of("${folder}" target)
+    incast_make_root(${target} "${folder}" "${source_dir}" root)
+    if(arg_SOURCES)
+        add_library(${target} STATIC ${arg_SOURCES})
+        incast_common_options(${target})
+        target_include_directories(${target} PUBLIC "${root}")
+        incast_link(${target} PUBLIC ${arg_DEPENDS})
+    else()
+        add_library(${target} INTERFACE)
+        target_include_directories(${target} INTERFACE "${root}")
+        incast_link(${target} INTERFACE ${arg_DEPENDS})
+    endif()
+endfunction()
+
+# The public headers, <incast/...>: they stand alone and depend on no folder.
+add_library(incast_contract INTERFACE)
+target_include_directories(incast_contract INTERFACE "${PROJECT_SOURCE_DIR}/include")
+
+function(incast_executable name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS")
+    add_executable(${name} ${arg_SOURCES})
+    incast_common_options(${name})
+    incast_link(${name} PRIVATE ${arg_DEPENDS})
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+endfunction()
+
+# Tests run in the top folder of the sources and find the programs by the variable INCAST_BIN_DIR.
+# SERIAL: the test takes the whole machine (many processes), so ctest runs nothing beside it.
+# The label tsan puts a test under the thread sanitizer in CI; the target tsan-tests builds just those.
+function(incast_test name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "" "SOURCES;DEPENDS;LABELS")
+    get_property(enabled GLOBAL PROPERTY INCAST_TESTS_ENABLED)
+    if(NOT enabled)
+        return()
+    endif()
+    add_executable(${name} ${arg_SOURCES})
+    incast_common_options(${name})
+    incast_link(${name} PRIVATE ${arg_DEPENDS})
+    target_link_libraries(${name} PRIVATE GTest::gmock GTest::gtest GTest::gtest_main)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/test-bin")
+    set(properties TIMEOUT 120 ENVIRONMENT "INCAST_BIN_DIR=${PROJECT_BINARY_DIR}/bin")
+    if(arg_SERIAL)
+        list(APPEND properties RUN_SERIAL TRUE)
+    endif()
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX "${name}."
+                         WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}" PROPERTIES ${properties})
+    if(arg_LABELS)
+        # gtest_discover_tests flattens lists in PROPERTIES: labels can only be set once the tests are known.
+        set(labels_file "${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake")
+        file(WRITE "${labels_file}" "if(${name}_TESTS)\n"
+             "    set_tests_properties(\${${name}_TESTS} PROPERTIES LABELS \"${arg_LABELS}\")\nendif()\n")
+        set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${labels_file}")
+    endif()
+    if("tsan" IN_LIST arg_LABELS)
+        if(NOT TARGET tsan-tests)
+            add_custom_target(tsan-tests)
+        endif()
+        add_dependencies(tsan-tests ${name})
+    endif()
+endfunction()
+
+# With INCAST_BENCH=ON: a google-benchmark program in <build>/bench-bin; its SOURCES say BENCHMARK_MAIN().
+function(incast_bench name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS")
+    if(INCAST_BENCH)
+        add_executable(${name} ${arg_SOURCES})
+        incast_common_options(${name})
+        incast_link(${name} PRIVATE ${arg_DEPENDS})
+        target_link_libraries(${name} PRIVATE benchmark::benchmark)
+        set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench-bin")
+    endif()
+endfunction()
+
+# SOURCES hold LLVMFuzzerTestOneInput. The corpus is tests/fuzz/corpus/<name>/: every input that once mattered stays
+# there, and the replay keeps it fixed under every compiler and sanitizer.
+function(incast_fuzzer name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS")
+    if(INCAST_FUZZ)
+        add_executable(${name} ${arg_SOURCES})
+        incast_common_options(${name})
+        target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+        incast_link(${name} PRIVATE ${arg_DEPENDS})
+        set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fuzz-bin")
+        if(NOT TARGET fuzzers)
+            add_custom_target(fuzzers)
+        endif()
+        add_dependencies(fuzzers ${name})
+    endif()
+    get_property(enabled GLOBAL PROPERTY INCAST_TESTS_ENABLED)
+    if(enabled)
+        add_executable(${name}_replay ${arg_SOURCES} "${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cpp")
+        incast_common_options(${name}_replay)
+        incast_link(${name}_replay PRIVATE ${arg_DEPENDS})
+        set_target_properties(${name}_replay PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/test-bin")
+        add_test(NAME fuzz.${name}.corpus
+                 COMMAND ${name}_replay "${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name}")
+        set_tests_properties(fuzz.${name}.corpus PROPERTIES TIMEOUT 120 LABELS fuzz)
+    endif()
+endfunction()
+
+include(GoogleTest)
+enable_testing()

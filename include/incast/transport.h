@@ -1,0 +1,175 @@
+// The transport contract: everything the event-building protocol asks of an interconnect, real or simulated.
+//
+// The clauses are numbered in docs/transport-contract.md and tested for every transport by tests/conformance. In short:
+//
+// - order: per ordered pair of endpoints, messages and notices arrive in posting order; a notice is polled only after
+//   its own bytes and those of all earlier writes to that peer are visible. Writes without a notice are otherwise
+//   unordered. A transport without that order holds the notice back.
+// - completion: `done`: the local bytes may be reused now, no event follows. `pending`: exactly one `completed` event
+//   follows for a non-zero token (ok, peer_lost, remote_fault or cancelled). It says nothing about the remote side; a
+//   notice or a reply does.
+// - notice: 16 bits, a slot index, reliable, exactly once, never merged. Staleness is decided by the head and the
+//   incarnation.
+// - head: at most 64 bytes, copied by the call, lands at target.offset before the body, which lands right behind it.
+//   In simulation the head is the only part that moves.
+// - memory: the transport owns regions: a few large ones made at start-up. A key lives as long as the exposing
+//   incarnation. An access outside a region never lands and gives remote_fault.
+// - fence: after peer_down no byte of that connection may land here. Where a live peer cannot be fenced
+//   (fences_live_peer false), peer_down waits for the end of that incarnation; until then its slots are quarantined by
+//   the protocol.
+// - pressure: `again`: nothing happened, a `room` event for that peer follows. `refused`: caller's error, or the peer
+//   is not up.
+// - sizes: messages are 1..max_message_bytes everywhere; writes at most max_write_bytes, segmented inside.
+// - threads: one owner thread per endpoint; a process may have several endpoints where many_per_process, in different
+//   threads unless one_thread.
+// - waiting: prepare_wait() arms, rechecks and returns true if sleeping on wait_fd() is safe; spurious wake-ups are
+//   allowed, lost ones are not. wait_fd() -1: the driver sleeps at most min(next_deadline, 1 ms). poll() is the only
+//   progress and flushes; it costs O(events + peers with work).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+
+#include <incast/result.h>
+
+namespace incast {
+
+/// Picoseconds since an arbitrary origin: monotonic real time, or virtual time in simulation (int64: 106 days).
+using Time = std::int64_t;
+inline constexpr Time time_never = std::numeric_limits<Time>::max();
+inline constexpr Time ps_per_ns = 1'000;
+inline constexpr Time ps_per_us = 1'000'000;
+inline constexpr Time ps_per_ms = 1'000'000'000;
+inline constexpr Time ps_per_s = 1'000'000'000'000;
+
+/// The caller's name of an operation; 0 = no completion event wanted.
+using Token = std::uint64_t;
+using Bytes = std::span<const std::byte>;
+/// The 16-bit value (a slot index) that surfaces at the target once a write is placed.
+using Notice = std::optional<std::uint16_t>;
+
+inline constexpr std::size_t max_message_bytes = 4000;  // RapidIO channelised messages carry 4076
+inline constexpr std::size_t max_head_bytes = 64;       // one cache line
+inline constexpr std::size_t max_write_bytes = std::size_t{1} << 30;
+
+/// An opaque endpoint address or region key, carried to peers by the rendezvous or a control message.
+struct Blob {
+    std::uint8_t size = 0;
+    std::byte bytes[95] = {};
+    [[nodiscard]] Bytes view() const { return {bytes, size}; }
+};
+
+enum class Peer : std::uint32_t {};    // a node, by its index in the run
+enum class Local : std::uint16_t {};   // a region of this endpoint
+enum class Remote : std::uint32_t {};  // an imported region of a peer
+
+/// `length` bytes at `offset` of an own region.
+struct Slice {
+    Local region{};
+    std::uint32_t length = 0;
+    std::uint64_t offset = 0;
+};
+
+/// A place in a peer's region.
+struct Target {
+    Remote region{};
+    std::uint64_t offset = 0;
+};
+
+/// What became of a posted operation. See `completion` and `pressure` above.
+enum class Post : std::uint8_t { done, pending, again, refused };
+
+enum class Status : std::uint8_t { ok, peer_lost, remote_fault, cancelled };
+
+struct Event {
+    enum class Kind : std::uint8_t {
+        completed,  // token, status
+        message,    // data and size_or_value bytes, valid until the next poll
+        notice,     // size_or_value: the notice of a write that is placed
+        peer_up,    // messages and writes may be posted; incarnation is the peer's
+        peer_down,  // fenced: nothing of that incarnation lands any more
+        room,       // a post to that peer that answered `again` may be tried again
+    };
+    Kind kind;
+    Status status;
+    std::uint16_t size_or_value;
+    Peer peer;
+    std::uint32_t incarnation;  // of the peer: peer_up and peer_down
+    union {
+        Token token;
+        const std::byte* data;
+    };
+};
+
+/// What differs between transports; protocol and tests act on these, never on a transport's name.
+struct Capabilities {
+    std::uint32_t max_peers = 0;
+    std::uint32_t max_regions = 0;
+    std::uint32_t max_posted = 0;  // operations per peer that may be pending before `again` is to be expected
+    bool read = false;             // read() works
+    bool view = false;             // view() works
+    bool phantom_bodies = false;   // bodies do not move: memory() is empty and only heads land
+    bool survives_peer_loss = true;
+    bool fences_live_peer = true;
+    bool has_wait_fd = false;
+    bool many_per_process = true;
+    bool one_thread = false;  // all endpoints of a medium share one owner thread, and so one process
+    bool virtual_time = false;
+};
+
+/// One endpoint. Created by a Medium (transport/medium.h); destroying it closes every connection and fences its peers.
+class Transport {
+public:
+    Transport() = default;
+    Transport(const Transport&) = delete;
+    Transport& operator=(const Transport&) = delete;
+    virtual ~Transport() = default;
+
+    // --- control path: may allocate
+    // -------------------------------------------------------------------------------------
+    [[nodiscard]] virtual const Capabilities& capabilities() const = 0;
+    /// Where peers connect to; valid while the endpoint lives.
+    [[nodiscard]] virtual Blob address() const = 0;
+    /// Both sides call it, with the peer's address and incarnation. `pending`: peer_up or peer_down follows; repeating
+    /// it meanwhile changes nothing. `again`: an earlier incarnation or connection of that peer is not yet fenced (if
+    /// it was of an older incarnation, this call drops it): try later, no room event. `refused`: the address is not
+    /// understood, the peer is up already, or its incarnation is older than the connected one. A transport may refuse
+    /// to connect a node with itself.
+    virtual Post connect(Peer peer, const Blob& address, std::uint32_t incarnation) = 0;
+    /// Drops the connection: pending operations complete as cancelled, then peer_down follows, once it is fenced. No-op
+    /// if not known.
+    virtual void disconnect(Peer peer) = 0;
+    /// A zeroed region, at least 64-byte aligned, owned by the endpoint and alive as long as it.
+    virtual Result<Local> allocate(std::size_t bytes) = 0;
+    /// The bytes of an own region, for sources to fill; empty where bodies are phantom.
+    virtual std::span<std::byte> memory(Local region) = 0;
+    /// A key with which peers may write to (and read from) the region.
+    virtual Result<Blob> expose(Local region) = 0;
+    virtual Result<Remote> import_key(Peer peer, const Blob& key) = 0;
+
+    // --- hot path: no allocation, lock or syscall without a reason written beside it
+    // ---------------------------------------
+    /// Copies the message: done | again | refused, never pending.
+    virtual Post send(Peer peer, Bytes message) = 0;
+    /// Writes head and body (either may be empty) to the peer. The body stays untouched by the caller until done or
+    /// completed.
+    virtual Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) = 0;
+    /// Reads `into.length` bytes of the peer's region. Capability `read`.
+    virtual Post read(Peer peer, Target from, Slice into, Token token) = 0;
+    /// What landed in an own region. Where bodies are phantom, `where` must be the place of a head: empty if none
+    /// landed there.
+    [[nodiscard]] virtual Bytes local(Slice where) const = 0;
+    /// A peer's bytes in place, stable until the protocol releases them; empty without capability `view`.
+    virtual Bytes view(Target where, std::uint32_t length) = 0;
+    /// Progress. Fills `events` from the front and returns how many.
+    virtual std::size_t poll(Time now, std::span<Event> events) = 0;
+    /// When poll must be called even if nothing arrives; time_never if not.
+    [[nodiscard]] virtual Time next_deadline() const = 0;
+    virtual bool prepare_wait() = 0;
+    [[nodiscard]] virtual int wait_fd() const = 0;
+};
+
+}  // namespace incast

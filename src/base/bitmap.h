@@ -1,0 +1,95 @@
+// A set of small integers, sized once; no allocation afterwards.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace incast::base {
+
+class Bitmap {
+public:
+    static constexpr std::size_t none = ~std::size_t{0};
+
+    explicit Bitmap(std::size_t size = 0) : words_((size + 63) / 64), size_(size) {}
+
+    [[nodiscard]] std::size_t size() const { return size_; }
+    [[nodiscard]] bool test(std::size_t index) const { return ((words_[index / 64] >> (index % 64)) & 1U) != 0; }
+    void set(std::size_t index) {
+        count_ += test(index) ? 0 : 1;
+        words_[index / 64] |= std::uint64_t{1} << (index % 64);
+    }
+    void reset(std::size_t index) {
+        count_ -= test(index) ? 1 : 0;
+        words_[index / 64] &= ~(std::uint64_t{1} << (index % 64));
+    }
+    void clear() {
+        words_.assign(words_.size(), 0);
+        count_ = 0;
+    }
+
+    [[nodiscard]] bool any() const { return count_ > 0; }
+    [[nodiscard]] std::size_t count() const { return count_; }
+
+    /// The first member at or after `from`; none if there is none.
+    [[nodiscard]] std::size_t next(std::size_t from) const {
+        if (from >= size_ || count_ == 0) {
+            return none;
+        }
+        std::size_t word = from / 64;
+        std::uint64_t bits = words_[word] & (~std::uint64_t{0} << (from % 64));
+        while (bits == 0) {
+            if (++word == words_.size()) {
+                return none;
+            }
+            bits = words_[word];
+        }
+        return word * 64 + static_cast<std::size_t>(std::countr_zero(bits));
+    }
+    /// As next, going on from 0 at the end.
+    [[nodiscard]] std::size_t next_cyclic(std::size_t from) const {
+        const std::size_t found = next(from);
+        return found != none ? found : next(0);
+    }
+
+private:
+    std::vector<std::uint64_t> words_;
+    std::size_t size_;
+    std::size_t count_ = 0;  // kept, because most sets are empty most of the time
+};
+
+/// A first-in first-out queue with a capacity fixed at construction.
+template <class T>
+class Ring {
+public:
+    explicit Ring(std::size_t capacity = 0) : items_(std::bit_ceil(capacity == 0 ? std::size_t{1} : capacity)) {}
+
+    [[nodiscard]] bool empty() const { return head_ == tail_; }
+    [[nodiscard]] bool full() const { return tail_ - head_ == items_.size(); }
+    [[nodiscard]] std::size_t size() const { return tail_ - head_; }
+    [[nodiscard]] std::size_t capacity() const { return items_.size(); }
+
+    /// False if full: nothing happened.
+    bool push(const T& item) {
+        if (full()) {
+            return false;
+        }
+        items_[tail_++ & (items_.size() - 1)] = item;
+        return true;
+    }
+    [[nodiscard]] T& front() { return items_[head_ & (items_.size() - 1)]; }
+    void pop() { ++head_; }
+    void pop(std::size_t many) { head_ += many; }
+    /// Counted from the front.
+    [[nodiscard]] T& operator[](std::size_t index) { return items_[(head_ + index) & (items_.size() - 1)]; }
+    [[nodiscard]] const T& operator[](std::size_t index) const { return items_[(head_ + index) & (items_.size() - 1)]; }
+    void clear() { head_ = tail_; }
+
+private:
+    std::vector<T> items_;
+    std::size_t head_ = 0;
+    std::size_t tail_ = 0;
+};
+
+}  // namespace incast::base

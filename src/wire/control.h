@@ -1,0 +1,273 @@
+// Control messages between event manager (EM), readout units (RU) and builder units (BU), and the head of every write.
+//
+// Layout: little-endian, packed by construction (every field naturally aligned), described in docs/formats.md. One
+// message is a ControlHeader, then one Body of its kind, then `count` entries of its kind; its size is exactly that, at
+// most max_message_bytes. Every message carries (run, view, incarnation of the sender): PROTOCOL F6. Counters are
+// absolute and cumulative: C1.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <type_traits>
+
+#include <incast/transport.h>
+
+#include "wire/source_flag.h"
+
+namespace incast::wire {
+
+static_assert(std::endian::native == std::endian::little, "control messages are little-endian structures in memory");
+
+using MepId = std::uint64_t;
+
+inline constexpr std::uint16_t control_magic = 0x1CA5;
+inline constexpr std::uint8_t control_version = 1;
+
+enum class ControlKind : std::uint8_t {
+    hello = 1,       // node -> EM: who I am
+    beat,            // node -> EM, EM -> node: alive
+    connected,       // RU or BU -> EM: data connection to that peer is up
+    peer_lost,       // RU or BU -> EM: data connection to that peer was lost
+    view,            // EM -> all: who is in, who is out
+    available,       // RU -> EM: MEPs below this are in my memory
+    announce,        // EM -> RU: assignments (push) and the release watermark
+    abort,           // EM -> RU (push), BU -> RU (pull): that attempt is void
+    abort_ack,       // RU -> BU: nothing more of that attempt will be written
+    grant,           // BU -> EM: credits, each bound to a slot
+    assign,          // EM -> BU: a MEP for a credit
+    commit_request,  // BU -> EM: complete, or complete but for confirmed losses
+    commit_verdict,  // EM -> BU: deliver it, or drop it
+    committed,       // BU -> EM: the sink has it
+    late,            // BU -> EM: deadline passed; which RUs are missing
+    region,          // BU -> RU: where to write
+    request,         // BU -> RU (pull): write this MEP into that slot
+    placed,          // BU -> RU: how many of your contributions are placed
+    end,             // EM -> all: every admitted MEP is committed
+};
+
+struct ControlHeader {
+    std::uint16_t magic = control_magic;
+    std::uint8_t version = control_version;
+    ControlKind kind{};
+    std::uint32_t view = 0;
+    std::uint64_t run = 0;
+    std::uint32_t incarnation = 0;
+    std::uint32_t count = 0;
+};
+static_assert(sizeof(ControlHeader) == 24);
+
+struct NoBody {};
+struct NoEntry {};
+
+struct HelloBody {
+    std::uint64_t config_hash = 0;  // of everything both sides must agree on
+    std::uint64_t total_meps = 0;   // what this RU's sources can give; 0 = no end
+    std::uint32_t roles = 0;        // protocol::Role bits
+    std::uint32_t unused = 0;
+};
+struct PeerEntry {
+    std::uint32_t peer = 0;
+    std::uint32_t incarnation = 0;
+};
+enum class Change : std::uint32_t { up = 1, dead = 2, unreachable = 3 };
+struct ViewEntry {
+    std::uint32_t node = 0;
+    std::uint32_t incarnation = 0;
+    std::uint32_t roles = 0;
+    Change change{};
+    std::uint64_t from_mep = 0;  // up: first MEP that node takes part in
+};
+struct AvailableBody {
+    MepId below = 0;
+};
+struct AnnounceBody {
+    MepId released_below = 0;  // F1: the RU may forget MEPs below
+    MepId base = 0;            // entry k is MEP base + k
+    std::uint32_t attempt = 0;
+    std::uint32_t unused = 0;
+};
+struct AnnounceEntry {
+    std::uint16_t bu = 0;
+    std::uint16_t slot = 0;
+    std::uint32_t credit = 0;
+};
+/// One attempt of one MEP: in abort, assign, request, commit_request, commit_verdict, committed.
+struct AttemptEntry {
+    MepId mep = 0;
+    std::uint32_t credit = 0;
+    std::uint16_t bu = 0;
+    std::uint16_t slot = 0;
+    std::uint16_t attempt = 0;
+    std::uint16_t flags = 0;  // AttemptFlag bits
+    std::uint32_t value = 0;  // commit_request: sources missing
+};
+enum AttemptFlag : std::uint16_t {
+    attempt_granted = 1,      // commit_verdict: the sink may take it
+    attempt_redelivered = 2,  // commit_verdict: an earlier attempt may have reached a sink
+};
+struct CreditEntry {
+    std::uint32_t credit = 0;  // consecutive from 1 per BU incarnation
+    std::uint16_t slot = 0;
+    std::uint16_t unused = 0;
+};
+struct LateBody {
+    AttemptEntry attempt;
+};
+struct NodeEntry {
+    std::uint32_t node = 0;
+};
+struct RegionBody {
+    std::uint64_t slot_bytes = 0;
+    std::uint32_t slots = 0;
+    std::uint32_t key_size = 0;
+    std::byte key[96] = {};
+};
+struct PlacedBody {
+    std::uint64_t contributions = 0;  // cumulative over this connection
+};
+struct EndBody {
+    MepId total = 0;
+};
+
+/// The shape of each kind: Traits<kind>::Body, Traits<kind>::Entry.
+template <ControlKind>
+struct Traits;
+#define INCAST_CONTROL(KIND, BODY, ENTRY) \
+    template <>                           \
+    struct Traits<ControlKind::KIND> {    \
+        using Body = BODY;                \
+        using Entry = ENTRY;              \
+    };
+INCAST_CONTROL(hello, HelloBody, NoEntry)
+INCAST_CONTROL(beat, NoBody, NoEntry)
+INCAST_CONTROL(connected, NoBody, PeerEntry)
+INCAST_CONTROL(peer_lost, NoBody, PeerEntry)
+INCAST_CONTROL(view, NoBody, ViewEntry)
+INCAST_CONTROL(available, AvailableBody, NoEntry)
+INCAST_CONTROL(announce, AnnounceBody, AnnounceEntry)
+INCAST_CONTROL(abort, NoBody, AttemptEntry)
+INCAST_CONTROL(abort_ack, NoBody, CreditEntry)
+INCAST_CONTROL(grant, NoBody, CreditEntry)
+INCAST_CONTROL(assign, NoBody, AttemptEntry)
+INCAST_CONTROL(commit_request, NoBody, AttemptEntry)
+INCAST_CONTROL(commit_verdict, NoBody, AttemptEntry)
+INCAST_CONTROL(committed, NoBody, AttemptEntry)
+INCAST_CONTROL(late, LateBody, NodeEntry)
+INCAST_CONTROL(region, RegionBody, NoEntry)
+INCAST_CONTROL(request, NoBody, AttemptEntry)
+INCAST_CONTROL(placed, PlacedBody, NoEntry)
+INCAST_CONTROL(end, EndBody, NoEntry)
+#undef INCAST_CONTROL
+
+template <class T>
+inline constexpr std::size_t wire_size = std::is_empty_v<T> ? 0 : sizeof(T);
+
+template <ControlKind kind>
+inline constexpr std::size_t max_entries =
+    wire_size<typename Traits<kind>::Entry> == 0
+        ? 0
+        : (max_message_bytes - sizeof(ControlHeader) - wire_size<typename Traits<kind>::Body>) /
+              sizeof(typename Traits<kind>::Entry);
+
+/// A received message whose size, magic, version and kind were checked. Entries are copied out: message memory has no
+/// alignment.
+class ControlView {
+public:
+    /// Nothing if it is not exactly one well-formed control message.
+    static std::optional<ControlView> parse(Bytes message);
+
+    [[nodiscard]] const ControlHeader& header() const { return header_; }
+    [[nodiscard]] ControlKind kind() const { return header_.kind; }
+
+    template <ControlKind kind>
+    [[nodiscard]] typename Traits<kind>::Body body() const {
+        typename Traits<kind>::Body body{};
+        if constexpr (wire_size<decltype(body)> > 0) {
+            std::memcpy(&body, message_.data() + sizeof(ControlHeader), sizeof body);
+        }
+        return body;
+    }
+    template <ControlKind kind>
+    [[nodiscard]] typename Traits<kind>::Entry entry(std::uint32_t index) const {
+        using Kind = Traits<kind>;
+        typename Kind::Entry entry{};
+        std::memcpy(&entry,
+                    message_.data() + sizeof(ControlHeader) + wire_size<typename Kind::Body> + index * sizeof entry,
+                    sizeof entry);
+        return entry;
+    }
+
+private:
+    ControlHeader header_;
+    Bytes message_;
+};
+
+/// A message being built, in place on the stack. Adding beyond max_entries is refused (returns false): send it and
+/// begin again.
+template <ControlKind kind>
+class ControlMessage {
+public:
+    using Body = typename Traits<kind>::Body;
+    using Entry = typename Traits<kind>::Entry;
+
+    ControlMessage(std::uint64_t run, std::uint32_t view, std::uint32_t incarnation) {
+        header_.kind = kind;
+        header_.view = view;
+        header_.run = run;
+        header_.incarnation = incarnation;
+    }
+    void set_body(const Body& body) { std::memcpy(bytes_ + sizeof(ControlHeader), &body, wire_size<Body>); }
+    bool add(const Entry& entry) {
+        if (header_.count == max_entries<kind>) {
+            return false;
+        }
+        std::memcpy(bytes_ + sizeof(ControlHeader) + wire_size<Body> + header_.count * sizeof(Entry), &entry,
+                    sizeof(Entry));
+        ++header_.count;
+        return true;
+    }
+    void clear() { header_.count = 0; }
+    [[nodiscard]] std::uint32_t count() const { return header_.count; }
+    [[nodiscard]] bool full() const { return header_.count == max_entries<kind>; }
+    Bytes bytes() {
+        std::memcpy(bytes_, &header_, sizeof header_);
+        return {bytes_, sizeof(ControlHeader) + wire_size<Body> + header_.count * wire_size<Entry>};
+    }
+
+private:
+    ControlHeader header_;
+    std::byte bytes_[max_message_bytes];  // uninitialised on purpose: only what is sent gets written
+};
+
+/// The sources an event is delivered without, as the event manager has confirmed.
+[[nodiscard]] constexpr bool is_missing(SourceFlag flag) {
+    return flag == SourceFlag::missing_dead || flag == SourceFlag::missing_unreachable;
+}
+
+inline constexpr std::uint16_t head_magic = 0x1EAD;
+
+/// The head of every write (one MFP of one source for one attempt): lands before the body, and alone in simulation.
+struct Head {
+    std::uint16_t magic = head_magic;
+    std::uint16_t attempt = 0;
+    std::uint16_t source = 0;  // index in the run's source table
+    SourceFlag flag = SourceFlag::ok;
+    std::uint8_t version = control_version;
+    std::uint64_t run = 0;
+    MepId mep = 0;
+    std::uint32_t view = 0;
+    std::uint32_t incarnation = 0;  // of the RU
+    std::uint32_t credit = 0;       // the generation of the slot
+    std::uint32_t body_bytes = 0;   // MFP bytes behind the head
+    std::uint64_t first_event = 0;
+    std::uint32_t n_events = 0;
+    std::uint32_t goodput_bytes = 0;  // fragment bytes, headers and padding excluded
+    Time trigger = 0;                 // intended (open loop) or actual (closed loop) time of its last event
+};
+static_assert(sizeof(Head) == max_head_bytes);
+
+}  // namespace incast::wire

@@ -1,0 +1,68 @@
+#include "wire/control.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace incast::wire {
+namespace {
+
+TEST(Control, CarriesIdentityBodyAndEntries) {
+    ControlMessage<ControlKind::announce> message(7, 3, 2);
+    message.set_body({10, 20, 1, 0});
+    ASSERT_TRUE(message.add({4, 5, 6}));
+    ASSERT_TRUE(message.add({7, 8, 9}));
+    const auto view = ControlView::parse(message.bytes());
+    ASSERT_TRUE(view.has_value());
+    EXPECT_EQ(view->kind(), ControlKind::announce);
+    EXPECT_EQ(view->header().run, 7U);
+    EXPECT_EQ(view->header().view, 3U);
+    EXPECT_EQ(view->header().incarnation, 2U);
+    EXPECT_EQ(view->header().count, 2U);
+    EXPECT_EQ(view->body<ControlKind::announce>().base, 20U);
+    EXPECT_EQ(view->entry<ControlKind::announce>(1).credit, 9U);
+}
+
+TEST(Control, AMessageIsNeverLongerThanEveryTransportCarries) {
+    ControlMessage<ControlKind::assign> message(1, 1, 1);
+    std::size_t entries = 0;
+    while (message.add({})) {
+        ++entries;
+    }
+    EXPECT_EQ(entries, max_entries<ControlKind::assign>);
+    EXPECT_LE(message.bytes().size(), max_message_bytes);
+    EXPECT_GT(message.bytes().size() + sizeof(AttemptEntry), max_message_bytes);
+    EXPECT_TRUE(ControlView::parse(message.bytes()).has_value());
+}
+
+TEST(Control, EveryOtherLengthIsRefused) {
+    ControlMessage<ControlKind::grant> message(1, 1, 1);
+    message.add({1, 2, 0});
+    const Bytes bytes = message.bytes();
+    std::vector<std::byte> longer(bytes.begin(), bytes.end());
+    longer.push_back(std::byte{0});
+    EXPECT_FALSE(ControlView::parse(longer).has_value());
+    for (std::size_t length = 0; length < bytes.size(); ++length) {
+        EXPECT_FALSE(ControlView::parse(bytes.first(length)).has_value()) << length;
+    }
+}
+
+TEST(Control, WrongMagicVersionKindAndCountAreRefused) {
+    ControlMessage<ControlKind::beat> message(1, 1, 1);
+    const Bytes good = message.bytes();
+    ASSERT_TRUE(ControlView::parse(good).has_value());
+    const auto with = [&](std::size_t offset, std::byte value) {
+        std::vector<std::byte> bytes(good.begin(), good.end());
+        bytes[offset] = value;
+        return ControlView::parse(bytes).has_value();
+    };
+    EXPECT_FALSE(with(0, std::byte{0}));                    // magic
+    EXPECT_FALSE(with(2, std::byte{control_version + 1}));  // version
+    EXPECT_FALSE(with(3, std::byte{0}));                    // kind
+    EXPECT_FALSE(with(3, std::byte{200}));
+    EXPECT_FALSE(with(20, std::byte{1}));  // count of a kind without entries
+    EXPECT_FALSE(with(23, std::byte{255}));
+}
+
+}  // namespace
+}  // namespace incast::wire

@@ -1,0 +1,26 @@
+#include <algorithm>
+#include <array>
+
+#include "sim/sim_medium.h"
+#include "transport/inproc/inproc.h"
+#include "transport/medium.h"
+#include "transport/tcp/tcp.h"
+
+namespace incast::transport {
+
+std::span<const Builtin> builtin_transports() {
+    static const std::array list{
+        Builtin{"inproc", "all nodes in one thread: memory copies, no network", inproc::parameters(), inproc::make},
+        Builtin{"tcp", "TCP connections between processes, IPv4 or IPv6", tcp::parameters(), tcp::make},
+        Builtin{"sim", "a simulated network in virtual time: the ideal model", sim::parameters(), sim::make_sim_medium},
+    };
+    return list;
+}
+
+const Builtin* find_transport(std::string_view name) {
+    const auto list = builtin_transports();
+    const auto found = std::ranges::find(list, name, &Builtin::name);
+    return found == list.end() ? nullptr : &*found;
+}
+
+}  // namespace incast::transport

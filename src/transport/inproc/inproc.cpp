@@ -1,0 +1,463 @@
+#include "transport/inproc/inproc.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "transport/inproc/queue.h"
+#include "transport/regions.h"
+#include "transport/settings.h"
+
+namespace incast::transport::inproc {
+
+namespace {
+
+constexpr std::uint32_t max_regions = 1024;
+constexpr std::uint32_t address_magic = 0x41504E49;  // "INPA"
+constexpr std::uint32_t key_magic = 0x4B504E49;      // "INPK"
+constexpr std::size_t biggest_record = EventQueue::record_bytes(max_message_bytes);
+// What one pair may have queued at the receiver, in bytes: small messages of this size on average count as one
+// operation.
+constexpr std::size_t typical_record = EventQueue::record_bytes(64);
+// peer_up, peer_down and room: at most one of each is queued per peer.
+constexpr std::size_t control_bytes_per_peer = 3 * EventQueue::event_bytes;
+constexpr std::size_t queue_bytes_goal = std::size_t{32} << 20;
+
+class Endpoint;
+
+struct Address {
+    std::uint32_t magic;
+    std::uint32_t peer;
+    std::uint64_t hub;
+    std::uint64_t endpoint;
+    std::uint64_t run;
+    std::uint64_t token;
+};
+
+struct Key {
+    std::uint32_t magic;
+    std::uint32_t region;
+    std::uint64_t hub;
+    std::uint64_t endpoint;
+};
+
+template <class T>
+Blob to_blob(const T& value) {
+    static_assert(sizeof(T) <= sizeof(Blob::bytes));
+    Blob blob;
+    blob.size = sizeof(T);
+    std::memcpy(blob.bytes, &value, sizeof(T));
+    return blob;
+}
+
+template <class T>
+bool from_blob(const Blob& blob, T& value) {
+    if (blob.size != sizeof(T)) return false;
+    std::memcpy(&value, blob.bytes, sizeof(T));
+    return true;
+}
+
+/// What the endpoints of one Medium share: who exists. Endpoints are never renumbered, so that an old address names
+/// nobody.
+struct Hub {
+    std::vector<Endpoint*> endpoints;  // nullptr once destroyed
+    std::uint64_t id = 0;
+};
+
+/// What one endpoint knows of one peer.
+struct PeerState {
+    enum class State : std::uint8_t {
+        idle,
+        connecting,  // waiting for the other side's connect
+        up,
+        down,  // peer_down is queued but not polled yet
+    };
+    Endpoint* remote = nullptr;  // while up
+    std::uint64_t remote_id = 0;
+    std::size_t queued_bytes = 0;  // in the own queue, on account of this peer
+    std::uint32_t incarnation = 0;
+    State state = State::idle;
+    bool peer_waits = false;   // the peer got `again` and is owed a room event
+    bool self_waits = false;   // an own post got `again` for want of room in the own queue
+    bool listed = false;       // in waiting_
+    bool room_queued = false;  // a room event is in the own queue already: it answers every `again` before it is polled
+};
+
+struct Import {
+    Peer peer;
+    std::uint64_t remote_id;
+    std::span<std::byte> memory;  // valid while that endpoint lives
+};
+
+class Endpoint final : public Transport {
+public:
+    Endpoint(std::shared_ptr<Hub> hub, const EndpointOptions& options)
+        : hub_(std::move(hub)),
+          options_(options),
+          id_(hub_->endpoints.size()),
+          pair_bytes_(std::clamp<std::size_t>(options.max_posted * typical_record, 2 * biggest_record,
+                                              std::max(2 * biggest_record, queue_bytes_goal / options.max_peers))),
+          control_bytes_(options.max_peers * control_bytes_per_peer),
+          queue_(options.max_peers * pair_bytes_ + control_bytes_ + 2 * biggest_record),
+          regions_(max_regions),
+          peers_(options.max_peers) {
+        capabilities_ = {.max_peers = options.max_peers,
+                         .max_regions = max_regions,
+                         .max_posted = static_cast<std::uint32_t>(
+                             std::min<std::size_t>(options.max_posted, pair_bytes_ / typical_record)),
+                         .read = true,
+                         .view = true,
+                         .one_thread = true};
+        waiting_.reserve(options.max_peers);
+        hub_->endpoints.push_back(this);
+    }
+
+    ~Endpoint() override {
+        hub_->endpoints[id_] = nullptr;
+        for (Endpoint* other : hub_->endpoints) {
+            if (other != nullptr) other->lost(options_.self, id_);
+        }
+    }
+
+    [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
+
+    [[nodiscard]] Blob address() const override {
+        return to_blob(Address{address_magic, self(), hub_->id, id_, options_.run, options_.token});
+    }
+
+    Post connect(Peer peer, const Blob& blob, std::uint32_t incarnation) override {
+        Address address{};
+        if (index(peer) >= peers_.size() || peer == options_.self || !from_blob(blob, address) ||
+            address.magic != address_magic || address.hub != hub_->id || address.endpoint >= hub_->endpoints.size() ||
+            address.peer != index(peer)) {
+            return Post::refused;
+        }
+        PeerState& state = peers_[index(peer)];
+        switch (state.state) {
+            case PeerState::State::down:
+                return Post::again;
+            case PeerState::State::up:
+            case PeerState::State::connecting:
+                if (incarnation > state.incarnation) {
+                    disconnect(peer);
+                    return Post::again;
+                }
+                return incarnation == state.incarnation && state.state == PeerState::State::connecting ? Post::pending
+                                                                                                       : Post::refused;
+            case PeerState::State::idle:
+                break;
+        }
+        state.incarnation = incarnation;
+        state.remote_id = address.endpoint;
+        state.state = PeerState::State::connecting;
+        Endpoint* other = hub_->endpoints[address.endpoint];
+        if (other == nullptr || other->options_.incarnation != incarnation || other->options_.run != options_.run ||
+            other->options_.token != options_.token || self() >= other->peers_.size()) {
+            go_down(peer);
+            return Post::pending;
+        }
+        PeerState& theirs = other->peers_[self()];
+        if (theirs.state == PeerState::State::connecting && theirs.remote_id == id_) {
+            go_up(peer, *other);
+            other->go_up(options_.self, *this);
+        } else if (theirs.state != PeerState::State::idle && theirs.incarnation > options_.incarnation) {
+            go_down(peer);  // the peer knows a later incarnation of this node
+        }
+        return Post::pending;
+    }
+
+    void disconnect(Peer peer) override {
+        if (index(peer) >= peers_.size()) return;
+        PeerState& state = peers_[index(peer)];
+        if (state.state == PeerState::State::idle || state.state == PeerState::State::down) return;
+        Endpoint* other = state.remote;
+        go_down(peer);
+        if (other != nullptr) other->go_down(options_.self);
+    }
+
+    Result<Local> allocate(std::size_t bytes) override { return regions_.allocate(bytes); }
+
+    std::span<std::byte> memory(Local region) override { return regions_.memory(region); }
+
+    Result<Blob> expose(Local region) override {
+        if (!regions_.expose(region)) {
+            return Error{"expose: there is no region " + std::to_string(static_cast<unsigned>(region))};
+        }
+        return to_blob(Key{key_magic, static_cast<std::uint32_t>(region), hub_->id, id_});
+    }
+
+    Result<Remote> import_key(Peer peer, const Blob& blob) override {
+        Key key{};
+        if (!from_blob(blob, key) || key.magic != key_magic || key.hub != hub_->id ||
+            key.endpoint >= hub_->endpoints.size()) {
+            return Error{"import_key: not a key of this inproc hub"};
+        }
+        const Endpoint* other = hub_->endpoints[key.endpoint];
+        // A region that is gone is imported all the same: what is written there faults, as with any other transport.
+        imports_.push_back(
+            {peer, key.endpoint, other == nullptr ? std::span<std::byte>{} : other->regions_.exposed(key.region)});
+        return Remote{static_cast<std::uint32_t>(imports_.size() - 1)};
+    }
+
+    Post send(Peer peer, Bytes message) override {
+        if (message.empty() || message.size() > max_message_bytes || !is_up(peer)) return Post::refused;
+        return peers_[index(peer)].remote->accept({.kind = Event::Kind::message,
+                                                   .status = Status::ok,
+                                                   .size_or_value = static_cast<std::uint16_t>(message.size()),
+                                                   .peer = options_.self,
+                                                   .incarnation = 0,
+                                                   .data = nullptr},
+                                                  message)
+                   ? Post::done
+                   : Post::again;
+    }
+
+    Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override {
+        const std::span<std::byte> from = regions_.memory(body.region);
+        if (!is_up(peer) || head.size() > max_head_bytes || body.length > max_write_bytes ||
+            (body.length > 0 && !Regions::inside(from.size(), body.offset, body.length)) ||
+            !imported(target.region, peer)) {
+            return Post::refused;
+        }
+        const Import& to = imports_[static_cast<std::size_t>(target.region)];
+        PeerState& state = peers_[index(peer)];
+        if (to.remote_id != state.remote_id ||
+            !Regions::inside(to.memory.size(), target.offset, head.size() + body.length)) {
+            return fault(state, peer, token);
+        }
+        if (notice.has_value() && !state.remote->accept({.kind = Event::Kind::notice,
+                                                         .status = Status::ok,
+                                                         .size_or_value = *notice,
+                                                         .peer = options_.self,
+                                                         .incarnation = 0,
+                                                         .token = 0},
+                                                        {})) {
+            return Post::again;
+        }
+        std::byte* place = to.memory.data() + target.offset;
+        if (!head.empty()) std::memcpy(place, head.data(), head.size());
+        if (body.length > 0) std::memcpy(place + head.size(), from.data() + body.offset, body.length);
+        return Post::done;
+    }
+
+    Post read(Peer peer, Target from, Slice into, Token token) override {
+        const std::span<std::byte> to = regions_.memory(into.region);
+        if (!is_up(peer) || into.length > max_write_bytes || !Regions::inside(to.size(), into.offset, into.length) ||
+            !imported(from.region, peer)) {
+            return Post::refused;
+        }
+        const Import& source = imports_[static_cast<std::size_t>(from.region)];
+        PeerState& state = peers_[index(peer)];
+        if (source.remote_id != state.remote_id || !Regions::inside(source.memory.size(), from.offset, into.length)) {
+            return fault(state, peer, token);
+        }
+        if (into.length > 0) std::memcpy(to.data() + into.offset, source.memory.data() + from.offset, into.length);
+        return Post::done;
+    }
+
+    [[nodiscard]] Bytes local(Slice where) const override {
+        const std::span<std::byte> region = regions_.memory(where.region);
+        if (!Regions::inside(region.size(), where.offset, where.length)) return {};
+        return region.subspan(where.offset, where.length);
+    }
+
+    Bytes view(Target where, std::uint32_t length) override {
+        if (static_cast<std::size_t>(where.region) >= imports_.size()) return {};
+        const Import& source = imports_[static_cast<std::size_t>(where.region)];
+        if (!is_up(source.peer) || peers_[index(source.peer)].remote_id != source.remote_id ||
+            !Regions::inside(source.memory.size(), where.offset, length)) {
+            return {};
+        }
+        return source.memory.subspan(where.offset, length);
+    }
+
+    std::size_t poll(Time, std::span<Event> events) override {
+        queue_.release();
+        std::size_t count = 0;
+        while (count < events.size() && !queue_.empty()) {
+            const Event event = queue_.take();
+            PeerState& state = peers_[index(event.peer)];
+            switch (event.kind) {
+                case Event::Kind::message:
+                    state.queued_bytes -= EventQueue::record_bytes(event.size_or_value);
+                    break;
+                case Event::Kind::notice:
+                case Event::Kind::completed:
+                    state.queued_bytes -= EventQueue::event_bytes;
+                    break;
+                case Event::Kind::peer_down:
+                    state.state = PeerState::State::idle;
+                    break;
+                case Event::Kind::room:
+                    state.room_queued = false;
+                    break;
+                case Event::Kind::peer_up:
+                    break;
+            }
+            events[count++] = event;
+        }
+        if (!waiting_.empty()) give_room();
+        return count;
+    }
+
+    [[nodiscard]] Time next_deadline() const override { return time_never; }
+    bool prepare_wait() override { return queue_.empty(); }
+    [[nodiscard]] int wait_fd() const override { return -1; }
+
+private:
+    static std::uint32_t index(Peer peer) { return static_cast<std::uint32_t>(peer); }
+    [[nodiscard]] std::uint32_t self() const { return index(options_.self); }
+    [[nodiscard]] bool is_up(Peer peer) const {
+        return index(peer) < peers_.size() && peers_[index(peer)].state == PeerState::State::up;
+    }
+    [[nodiscard]] bool imported(Remote remote, Peer peer) const {
+        return static_cast<std::size_t>(remote) < imports_.size() &&
+               imports_[static_cast<std::size_t>(remote)].peer == peer;
+    }
+
+    void queue_control(Event::Kind kind, Peer peer) {
+        queue_.push({.kind = kind,
+                     .status = Status::ok,
+                     .size_or_value = 0,
+                     .peer = peer,
+                     .incarnation = peers_[index(peer)].incarnation,
+                     .token = 0});
+    }
+
+    void queue_room(Peer peer) {
+        if (std::exchange(peers_[index(peer)].room_queued, true)) return;
+        queue_control(Event::Kind::room, peer);
+    }
+
+    void go_up(Peer peer, Endpoint& remote) {
+        PeerState& state = peers_[index(peer)];
+        state.state = PeerState::State::up;
+        state.remote = &remote;
+        queue_control(Event::Kind::peer_up, peer);
+    }
+
+    void go_down(Peer peer) {
+        PeerState& state = peers_[index(peer)];
+        state.state = PeerState::State::down;
+        state.remote = nullptr;
+        state.peer_waits = state.self_waits = false;
+        queue_control(Event::Kind::peer_down, peer);
+    }
+
+    /// Endpoint `id` of node `peer` ceased to exist.
+    void lost(Peer peer, std::uint64_t id) {
+        if (index(peer) >= peers_.size()) return;
+        const PeerState& state = peers_[index(peer)];
+        const bool concerned = state.state == PeerState::State::up || state.state == PeerState::State::connecting;
+        if (concerned && state.remote_id == id) go_down(peer);
+    }
+
+    [[nodiscard]] bool may_queue(const PeerState& state, std::size_t record) const {
+        return state.queued_bytes + record <= pair_bytes_ && queue_.fits(record + control_bytes_);
+    }
+
+    void wait_for_room(PeerState& state, Peer peer) {
+        if (state.listed) return;
+        state.listed = true;
+        waiting_.push_back(peer);
+    }
+
+    /// An event from event.peer. False: no room; the peer is owed a room event.
+    bool accept(const Event& event, Bytes message) {
+        PeerState& state = peers_[index(event.peer)];
+        const std::size_t record = EventQueue::record_bytes(message.size());
+        if (!may_queue(state, record)) [[unlikely]] {
+            state.peer_waits = true;
+            wait_for_room(state, event.peer);
+            return false;
+        }
+        state.queued_bytes += record;
+        queue_.push(event, message);
+        return true;
+    }
+
+    Post fault(PeerState& state, Peer peer, Token token) {
+        if (token == 0) return Post::done;
+        if (!may_queue(state, EventQueue::event_bytes)) {
+            state.self_waits = true;
+            wait_for_room(state, peer);
+            return Post::again;
+        }
+        state.queued_bytes += EventQueue::event_bytes;
+        queue_.push({.kind = Event::Kind::completed,
+                     .status = Status::remote_fault,
+                     .size_or_value = 0,
+                     .peer = peer,
+                     .incarnation = state.incarnation,
+                     .token = token});
+        return Post::pending;
+    }
+
+    /// Room events for those whose share of the queue is half free again: later than possible, so that they come back
+    /// with a batch.
+    void give_room() {
+        std::size_t kept = 0;
+        for (const Peer peer : waiting_) {
+            PeerState& state = peers_[index(peer)];
+            if (state.state == PeerState::State::up && state.queued_bytes > pair_bytes_ / 2) {
+                waiting_[kept++] = peer;
+                continue;
+            }
+            if (state.peer_waits) state.remote->queue_room(options_.self);
+            if (state.self_waits) queue_room(peer);
+            state.peer_waits = state.self_waits = state.listed = false;
+        }
+        waiting_.resize(kept);
+    }
+
+    std::shared_ptr<Hub> hub_;
+    EndpointOptions options_;
+    std::uint64_t id_;
+    std::size_t pair_bytes_;
+    std::size_t control_bytes_;
+    Capabilities capabilities_;
+    EventQueue queue_;
+    Regions regions_;
+    std::vector<PeerState> peers_;
+    std::vector<Import> imports_;
+    std::vector<Peer> waiting_;
+};
+
+class Inproc final : public Medium {
+public:
+    Inproc() {
+        // Tells the hubs of a process apart in addresses and keys. A hub serves one thread, but several threads may
+        // have theirs.
+        static std::atomic<std::uint64_t> hubs = 0;
+        hub_->id = ++hubs;
+    }
+
+    Result<std::unique_ptr<Transport>> endpoint(const EndpointOptions& options) override {
+        if (options.max_peers == 0 || options.max_posted == 0 ||
+            static_cast<std::uint32_t>(options.self) >= options.max_peers) {
+            return Error{"inproc: node " + std::to_string(static_cast<std::uint32_t>(options.self)) +
+                         " with max_peers " + std::to_string(options.max_peers) + ", max_posted " +
+                         std::to_string(options.max_posted) +
+                         ": both must be at least 1, and the node's index below max_peers"};
+        }
+        return std::unique_ptr<Transport>(std::make_unique<Endpoint>(hub_, options));
+    }
+
+private:
+    std::shared_ptr<Hub> hub_ = std::make_shared<Hub>();
+};
+
+}  // namespace
+
+std::span<const Parameter> parameters() {
+    return {};
+}
+
+Result<std::unique_ptr<Medium>> make(const Settings& settings) {
+    if (const auto checked = check_names("inproc", parameters(), settings); !checked) return checked.error();
+    return std::unique_ptr<Medium>(std::make_unique<Inproc>());
+}
+
+}  // namespace incast::transport::inproc

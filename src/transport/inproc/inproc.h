@@ -1,0 +1,12 @@
+// inproc: all endpoints of a Medium live in one thread; a write is a memcpy, a notice an entry in the receiver's queue.
+// Deterministic and without locks. See docs/transports/inproc.md.
+#pragma once
+
+#include "transport/medium.h"
+
+namespace incast::transport::inproc {
+
+std::span<const Parameter> parameters();
+Result<std::unique_ptr<Medium>> make(const Settings& settings);
+
+}  // namespace incast::transport::inproc

@@ -1,0 +1,70 @@
+// The regions of one endpoint: zeroed, page-aligned memory, owned here, with every access checked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <sys/mman.h>
+
+#include <incast/transport.h>
+
+namespace incast::transport {
+
+class Regions {
+public:
+    explicit Regions(std::uint32_t max_regions) : max_regions_(max_regions) { regions_.reserve(max_regions); }
+    Regions(const Regions&) = delete;
+    Regions& operator=(const Regions&) = delete;
+    ~Regions() {
+        for (const auto& region : regions_)
+            ::munmap(region.data(), region.size());
+    }
+
+    Result<Local> allocate(std::size_t bytes) {
+        if (bytes == 0) return Error{"region of 0 bytes: at least 1 is needed"};
+        if (regions_.size() == max_regions_) {
+            return Error{"region of " + std::to_string(bytes) + " bytes: all " + std::to_string(max_regions_) +
+                         " regions of this endpoint are in use"};
+        }
+        // Anonymous mappings are zero without being touched, so that large rings cost memory only as they fill.
+        void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) return Error{"region of " + std::to_string(bytes) + " bytes: out of memory"};
+        regions_.emplace_back(static_cast<std::byte*>(memory), bytes);
+        exposed_.push_back(false);
+        return Local{static_cast<std::uint16_t>(regions_.size() - 1)};
+    }
+
+    [[nodiscard]] bool has(Local region) const { return static_cast<std::size_t>(region) < regions_.size(); }
+
+    /// The whole region; empty if there is none of that number.
+    [[nodiscard]] std::span<std::byte> memory(Local region) const {
+        return has(region) ? regions_[static_cast<std::size_t>(region)] : std::span<std::byte>{};
+    }
+
+    /// From here on peers may access it, if it exists.
+    bool expose(Local region) {
+        if (!has(region)) return false;
+        exposed_[static_cast<std::size_t>(region)] = true;
+        return true;
+    }
+
+    /// What peers may access of the region of that number: all of it, or nothing.
+    [[nodiscard]] std::span<std::byte> exposed(std::size_t region) const {
+        return region < regions_.size() && exposed_[region] ? regions_[region] : std::span<std::byte>{};
+    }
+
+    /// True if `length` bytes at `offset` lie inside. Zero bytes at the very end do.
+    [[nodiscard]] static bool inside(std::size_t region_bytes, std::uint64_t offset, std::uint64_t length) {
+        return offset <= region_bytes && length <= region_bytes - offset;
+    }
+
+private:
+    std::vector<std::span<std::byte>> regions_;
+    std::vector<bool> exposed_;
+    std::uint32_t max_regions_;
+};
+
+}  // namespace incast::transport

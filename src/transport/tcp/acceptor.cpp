@@ -1,0 +1,120 @@
+#include "transport/tcp/acceptor.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+
+namespace incast::transport::tcp {
+
+Acceptor::Acceptor(Socket listener, const Options& options, Poller& poller, LogSink log, std::uint64_t listener_id,
+                   std::uint64_t half_open_id)
+    : listener_(std::move(listener)),
+      options_(options),
+      poller_(poller),
+      log_(std::move(log)),
+      half_open_id_(half_open_id),
+      spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
+      half_open_(options.half_open_max) {
+    (void)poller_.add(listener_, EPOLLIN, listener_id);
+}
+
+void Acceptor::accept_all(Time now) {
+    // Bounded per call: a flood of connections must not keep the endpoint from its peers.
+    for (std::uint32_t n = 0; n < options_.half_open_max; ++n) {
+        Socket socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (!socket.is_open()) {
+            if (errno != EMFILE && errno != ENFILE) return;
+            spare_.close();
+            Socket victim(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+            if (victim.is_open()) {
+                log("tcp: refused connection from " + SocketAddress::of_peer(victim).to_string() +
+                    ": out of file descriptors");
+            }
+            victim.close();
+            spare_ = Socket(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+            return;
+        }
+        tune(socket, SocketAddress::of_peer(socket), options_.socket);
+        HalfOpen& slot = free_slot();
+        slot.socket = std::move(socket);
+        slot.deadline = now + options_.hello_timeout;
+        slot.received = 0;
+        ++open_count_;
+        const auto index = static_cast<std::uint64_t>(&slot - half_open_.data());
+        if (!poller_.add(slot.socket, EPOLLIN | EPOLLRDHUP, half_open_id_ + index)) drop(slot, "it cannot be watched");
+    }
+}
+
+std::optional<Admitted> Acceptor::advance(std::uint64_t index) {
+    if (index >= half_open_.size() || !half_open_[index].socket.is_open()) return {};
+    HalfOpen& half_open = half_open_[index];
+    const ssize_t count = ::recv(half_open.socket.fd(), half_open.hello.data() + half_open.received,
+                                 half_open.hello.size() - half_open.received, MSG_DONTWAIT);
+    if (count <= 0) {
+        if (count < 0 && (errno == EAGAIN || errno == EINTR)) return {};
+        drop(half_open, "closed before a hello");
+        return {};
+    }
+    half_open.received += static_cast<std::size_t>(count);
+    if (cannot_be_hello(Bytes(half_open.hello).first(half_open.received))) {
+        drop(half_open, to_string(Verdict::not_incast));
+        return {};
+    }
+    if (half_open.received < half_open.hello.size()) return {};
+    poller_.remove(half_open.socket);
+    Admitted admitted{.socket = std::move(half_open.socket), .hello = {}};
+    --open_count_;
+    std::memcpy(&admitted.hello, half_open.hello.data(), sizeof admitted.hello);
+    if (const Verdict verdict = judge(admitted.hello, options_.expected); verdict != Verdict::accepted) {
+        refuse(std::move(admitted.socket), verdict);
+        return {};
+    }
+    return admitted;
+}
+
+void Acceptor::expire(Time now) {
+    if (open_count_ == 0) return;
+    for (HalfOpen& half_open : half_open_) {
+        if (half_open.socket.is_open() && now >= half_open.deadline) drop(half_open, "no hello in time");
+    }
+}
+
+Time Acceptor::next_deadline() const {
+    Time earliest = time_never;
+    if (open_count_ == 0) return earliest;
+    for (const HalfOpen& half_open : half_open_) {
+        if (half_open.socket.is_open()) earliest = std::min(earliest, half_open.deadline);
+    }
+    return earliest;
+}
+
+void Acceptor::refuse(Socket socket, Verdict verdict) const {
+    log("tcp: refused connection from " + SocketAddress::of_peer(socket).to_string() + ": " + to_string(verdict));
+    const Answer answer{.verdict = verdict};
+    (void)send_small(socket, std::as_bytes(std::span(&answer, 1)));
+}
+
+void Acceptor::log(const std::string& line) const {
+    if (log_) log_(line);
+}
+
+void Acceptor::drop(HalfOpen& half_open, const char* why) {
+    log("tcp: refused connection from " + SocketAddress::of_peer(half_open.socket).to_string() + ": " + why);
+    half_open.socket.close();
+    --open_count_;
+}
+
+Acceptor::HalfOpen& Acceptor::free_slot() {
+    HalfOpen* oldest = &half_open_.front();
+    for (HalfOpen& half_open : half_open_) {
+        if (!half_open.socket.is_open()) return half_open;
+        if (half_open.deadline < oldest->deadline) oldest = &half_open;
+    }
+    // A node of the run says hello at once, so the one that has been silent longest is the least likely to be one.
+    drop(*oldest, "too many connections without a hello");
+    return *oldest;
+}
+
+}  // namespace incast::transport::tcp

@@ -1,0 +1,64 @@
+#include "transport/tcp/hello.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "transport/framed/frame.h"
+
+namespace incast::transport::tcp {
+
+namespace {
+
+/// No early exit: the time must not tell how much of the token was right.
+bool same_secret(std::uint64_t a, std::uint64_t b) {
+    volatile std::uint64_t difference = a ^ b;
+    return difference == 0;
+}
+
+}  // namespace
+
+const char* to_string(Verdict verdict) {
+    switch (verdict) {
+        case Verdict::accepted:
+            return "accepted";
+        case Verdict::not_incast:
+            return "not an Incast connection";
+        case Verdict::wrong_version:
+            return "another version of the tcp transport";
+        case Verdict::wrong_run:
+            return "another run";
+        case Verdict::wrong_token:
+            return "wrong token";
+        case Verdict::malformed:
+            return "malformed hello, or other settings (streams, number of nodes)";
+        case Verdict::wrong_node:
+            return "meant for another node, or an earlier incarnation of this one";
+        case Verdict::stale_incarnation:
+            return "a later incarnation of that node is known";
+    }
+    return "unknown verdict";
+}
+
+bool cannot_be_hello(Bytes bytes) {
+    const auto magic = std::bit_cast<std::array<std::byte, sizeof(Hello::magic)>>(Hello::expected_magic);
+    const std::size_t common = std::min(bytes.size(), magic.size());
+    return !std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(common), magic.begin());
+}
+
+Verdict judge(const Hello& hello, const Expected& expected) {
+    if (hello.magic != Hello::expected_magic) return Verdict::not_incast;
+    if (hello.version != framed::frame_version) return Verdict::wrong_version;
+    // The token first: without it nothing is said about the run.
+    if (!same_secret(hello.token, expected.token)) return Verdict::wrong_token;
+    if (hello.run != expected.run) return Verdict::wrong_run;
+    if (hello.zero != 0 || hello.zero_32 != 0 || hello.streams != expected.streams || hello.stream >= hello.streams ||
+        hello.max_posted == 0 || hello.max_posted > max_posted_limit || hello.from >= expected.max_peers ||
+        hello.from == expected.self) {
+        return Verdict::malformed;
+    }
+    if (hello.to != expected.self || hello.to_incarnation != expected.self_incarnation) return Verdict::wrong_node;
+    return Verdict::accepted;
+}
+
+}  // namespace incast::transport::tcp

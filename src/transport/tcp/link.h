@@ -1,0 +1,50 @@
+// The open streams to one peer: moves bytes between the sockets and the session.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/framed/session.h"
+#include "transport/tcp/socket.h"
+
+namespace incast::transport::tcp {
+
+class Link {
+public:
+    Link(std::vector<Socket> sockets, const framed::SessionOptions& options, const Regions& regions);
+
+    [[nodiscard]] framed::Session& session() { return session_; }
+    [[nodiscard]] const Socket& socket(std::size_t stream) const { return streams_[stream].socket; }
+
+    /// What epoll said of one stream.
+    void note(std::size_t stream, std::uint32_t epoll_events);
+
+    /// Moves what can be moved. False: the connection is lost, and why_lost() may have a line for the log.
+    bool work(framed::EventWriter& events, std::uint64_t poll_number);
+    /// More could be moved at once: call work again soon.
+    [[nodiscard]] bool busy() const { return busy_; }
+    [[nodiscard]] const std::string& why_lost() const { return why_lost_; }
+
+    /// Closes every stream: nothing lands any more.
+    void close();
+
+private:
+    struct Stream {
+        Socket socket;
+        bool readable = true;  // until a read says otherwise: readiness is edge-triggered
+        bool writable = true;
+        bool hung_up = false;  // read until the end of the stream
+    };
+    bool flush(std::size_t index, framed::EventWriter& events);
+    bool receive(std::size_t index, framed::EventWriter& events, std::uint64_t poll_number);
+    bool violated();
+
+    std::vector<Stream> streams_;
+    framed::Session session_;
+    std::string why_lost_;
+    bool busy_ = true;
+};
+
+}  // namespace incast::transport::tcp

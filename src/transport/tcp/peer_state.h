@@ -1,0 +1,60 @@
+// What a tcp endpoint knows of each peer: the connection, or how far it has come.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "transport/tcp/hello.h"
+#include "transport/tcp/link.h"
+#include "transport/tcp/socket.h"
+
+namespace incast::transport::tcp {
+
+/// A connection being dialled, one stream of it.
+struct Dial {
+    Socket socket;
+    bool said_hello = false;
+    bool accepted = false;
+    std::size_t received = 0;
+    std::array<std::byte, sizeof(Answer)> answer{};
+};
+
+/// Streams that said hello and wait for the local connect call. Only a node that knows the token gets here, and only
+/// once per node.
+struct Parked {
+    std::uint32_t incarnation = 0;
+    std::uint32_t max_posted = 0;
+    std::uint64_t group = 0;
+    std::vector<Socket> sockets;  // by stream number; empty if nothing is parked
+    [[nodiscard]] bool complete() const {
+        return !sockets.empty() && std::ranges::all_of(sockets, [](const Socket& socket) { return socket.is_open(); });
+    }
+};
+
+struct PeerState {
+    enum class State : std::uint8_t {
+        idle,
+        waiting,  // for the peer to dial: it has the lower index
+        dialling,
+        up,
+        down,  // closed; completions and peer_down still have to be polled
+    };
+    State state = State::idle;
+    bool announced = false;  // peer_up was polled
+    bool listed = false;     // in active_
+    Status lost_as = Status::peer_lost;
+    std::uint32_t incarnation = 0;
+    std::uint32_t complained_of = 0;  // incarnation for which a failure to connect was logged
+    std::uint64_t serial = 0;         // of the present connection, in epoll ids
+    Time deadline = time_never;
+    SocketAddress address;
+    std::vector<Dial> dials;
+    std::unique_ptr<Link> link;
+    Parked parked;
+};
+
+}  // namespace incast::transport::tcp

@@ -1,0 +1,12 @@
+// tcp: one or more TCP connections per pair of nodes, payload received straight into its place. See
+// docs/transports/tcp.md.
+#pragma once
+
+#include "transport/medium.h"
+
+namespace incast::transport::tcp {
+
+std::span<const Parameter> parameters();
+Result<std::unique_ptr<Medium>> make(const Settings& settings);
+
+}  // namespace incast::transport::tcp

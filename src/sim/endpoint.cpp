@@ -1,0 +1,234 @@
+#include "sim/endpoint.h"
+
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "sim/world.h"
+
+namespace incast::sim {
+namespace {
+
+// What addresses and keys carry. Both never leave the process.
+struct AddressBlob {
+    std::uint32_t magic = 0x494D4953;  // "SIMI"
+    EndpointId endpoint = nil;
+};
+struct KeyBlob {
+    std::uint32_t magic = 0x4B4D4953;  // "SIMK"
+    EndpointId endpoint = nil;
+    std::uint64_t bytes = 0;
+    std::uint32_t region = 0;
+    std::uint32_t unused = 0;
+};
+
+template <class T>
+Blob to_blob(const T& value) {
+    Blob blob;
+    blob.size = sizeof value;
+    std::memcpy(blob.bytes, &value, sizeof value);
+    return blob;
+}
+
+template <class T>
+bool from_blob(const Blob& blob, T& value) {
+    const std::uint32_t magic = value.magic;
+    if (blob.size != sizeof value) return false;
+    std::memcpy(&value, blob.bytes, sizeof value);
+    return value.magic == magic;
+}
+
+constexpr std::size_t regions_max = std::numeric_limits<std::uint16_t>::max();
+
+}  // namespace
+
+Endpoint::Endpoint(World& world, EndpointId id, const transport::EndpointOptions& options,
+                   const Capabilities& capabilities)
+    : world_(&world), id_(id), options_(options), capabilities_(capabilities), contact_of_(options.max_peers, nil) {}
+
+Endpoint::~Endpoint() {
+    if (world_ == nullptr) return;
+    world_->removed(*this);
+    release_polled();
+    while (!inbox_.empty()) {
+        const Arrival arrival = inbox_.pop();
+        if (arrival.message.bytes != nullptr) world_->buffers().give_back(arrival.message);
+    }
+}
+
+Blob Endpoint::address() const {
+    return to_blob(AddressBlob{.endpoint = id_});
+}
+
+Post Endpoint::connect(Peer peer, const Blob& address, std::uint32_t incarnation) {
+    AddressBlob there;
+    if (static_cast<std::size_t>(peer) >= contact_of_.size() || !from_blob(address, there) ||
+        there.endpoint >= world_->endpoint_count() || world_->options(there.endpoint).self != peer) {
+        return Post::refused;
+    }
+    return world_->connect(*this, peer, there.endpoint, incarnation);
+}
+
+void Endpoint::disconnect(Peer peer) {
+    world_->disconnect(*this, peer);
+}
+
+Result<Local> Endpoint::allocate(std::size_t bytes) {
+    if (bytes == 0) return Error{"region of 0 bytes: at least 1 is needed"};
+    if (regions_.size() == regions_max)
+        return Error{"all " + std::to_string(regions_max) + " regions of this endpoint are in use"};
+    regions_.push_back({.bytes = bytes, .areas = {}});
+    return Local{static_cast<std::uint16_t>(regions_.size() - 1)};
+}
+
+std::span<std::byte> Endpoint::memory(Local /*region*/) {
+    return {};
+}
+
+Result<Blob> Endpoint::expose(Local region) {
+    const auto index = static_cast<std::uint16_t>(region);
+    if (index >= regions_.size()) return Error{"region " + std::to_string(index) + " does not exist"};
+    return to_blob(KeyBlob{.endpoint = id_, .bytes = regions_[index].bytes, .region = index});
+}
+
+Result<Remote> Endpoint::import_key(Peer peer, const Blob& key) {
+    KeyBlob there;
+    if (!from_blob(key, there) || there.endpoint >= world_->endpoint_count() || there.region >= regions_max) {
+        return Error{"not a region key of this simulated world"};
+    }
+    if (world_->options(there.endpoint).self != peer) {
+        return Error{"region key of node " +
+                     std::to_string(static_cast<std::uint32_t>(world_->options(there.endpoint).self)) +
+                     ", expected one of node " + std::to_string(static_cast<std::uint32_t>(peer))};
+    }
+    remotes_.push_back({there.endpoint, static_cast<std::uint16_t>(there.region), there.bytes, peer});
+    return Remote{static_cast<std::uint32_t>(remotes_.size() - 1)};
+}
+
+Endpoint::Contact* Endpoint::up(Peer peer) {
+    const auto index = static_cast<std::size_t>(peer);
+    if (index >= contact_of_.size() || contact_of_[index] == nil) return nullptr;
+    Contact& contact = contacts_[contact_of_[index]];
+    if (!contact.known || contact.connection == nil) return nullptr;
+    return world_->connection(contact.connection).side[contact.side] == Connection::Side::up ? &contact : nullptr;
+}
+
+Endpoint::Contact& Endpoint::contact(Peer peer) {
+    std::uint32_t& index = contact_of_[static_cast<std::size_t>(peer)];
+    if (index == nil) {
+        index = static_cast<std::uint32_t>(contacts_.size());
+        contacts_.emplace_back();
+    }
+    return contacts_[index];
+}
+
+Post Endpoint::send(Peer peer, Bytes message) {
+    const Contact* contact = up(peer);
+    if (contact == nullptr || message.empty() || message.size() > max_message_bytes) return Post::refused;
+    if (!world_->has_room(contact->connection, contact->side)) return Post::again;
+    const TransferId id = world_->new_transfer();
+    Transfer& transfer = world_->transfer(id);
+    transfer.connection = contact->connection;
+    transfer.direction = contact->side;
+    transfer.bytes = message.size();
+    transfer.message = world_->buffers().take(message.size());
+    transfer.message_owned = true;
+    std::memcpy(transfer.message.bytes, message.data(), message.size());
+    world_->post(id);
+    return Post::done;
+}
+
+Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) {
+    const Contact* contact = up(peer);
+    const auto source = static_cast<std::size_t>(body.region);
+    const auto remote = static_cast<std::size_t>(target.region);
+    if (contact == nullptr || head.size() > max_head_bytes || body.length > max_write_bytes ||
+        remote >= remotes_.size() || remotes_[remote].peer != peer) {
+        return Post::refused;
+    }
+    if (body.length > 0 && (source >= regions_.size() || body.offset > regions_[source].bytes ||
+                            body.length > regions_[source].bytes - body.offset)) {
+        return Post::refused;
+    }
+    if (!world_->has_room(contact->connection, contact->side)) return Post::again;
+    const TransferId id = world_->new_transfer();
+    Transfer& transfer = world_->transfer(id);
+    transfer.connection = contact->connection;
+    transfer.direction = contact->side;
+    transfer.is_write = true;
+    transfer.noticed = notice.has_value();
+    transfer.notice = notice.value_or(0);
+    transfer.silent = token == 0;
+    transfer.token = token;
+    transfer.bytes = head.size() + body.length;
+    transfer.body = body;
+    transfer.region = remotes_[remote].region;
+    transfer.offset = target.offset;
+    transfer.head_bytes = static_cast<std::uint8_t>(head.size());
+    if (!head.empty()) std::memcpy(transfer.head.data(), head.data(), head.size());
+    // A key of an earlier incarnation, or bytes beyond the region's end.
+    transfer.faulty = remotes_[remote].endpoint != contact->target || target.offset > remotes_[remote].bytes ||
+                      transfer.bytes > remotes_[remote].bytes - target.offset;
+    return world_->post(id);
+}
+
+Post Endpoint::read(Peer /*peer*/, Target /*from*/, Slice /*into*/, Token /*token*/) {
+    return Post::refused;
+}
+
+Bytes Endpoint::local(Slice where) const {
+    const Area* found = area(static_cast<std::uint16_t>(where.region), where.offset);
+    if (found == nullptr || found->head_write == 0) return {};
+    return {found->head.data(), std::min<std::size_t>(found->head_bytes, where.length)};
+}
+
+const Area* Endpoint::area(std::uint16_t region, std::uint64_t offset) const {
+    return region < regions_.size() ? regions_[region].areas.find(offset) : nullptr;
+}
+
+Bytes Endpoint::view(Target /*where*/, std::uint32_t /*length*/) {
+    return {};
+}
+
+std::size_t Endpoint::poll(Time now, std::span<Event> events) {
+    if (actor_ == nil && now >= world_->now()) world_->run_until(now);
+    release_polled();
+    std::size_t count = 0;
+    while (count < events.size() && !inbox_.empty()) {
+        const Arrival arrival = inbox_.pop();
+        if (arrival.message.bytes != nullptr) polled_.push_back(arrival.message);
+        events[count++] = arrival.event;
+    }
+    return count;
+}
+
+Time Endpoint::next_deadline() const {
+    return actor_ == nil ? world_->next_time() : time_never;
+}
+
+bool Endpoint::prepare_wait() {
+    return inbox_.empty();
+}
+
+void Endpoint::put(const Event& event, const BufferPool::Buffer& message) {
+    inbox_.push({event, message});
+    world_->mark_ready(actor_);
+}
+
+void Endpoint::put_simple(Event::Kind kind, Peer peer, Status status, std::uint32_t incarnation, Token token) {
+    Event event{};
+    event.kind = kind;
+    event.status = status;
+    event.peer = peer;
+    event.incarnation = incarnation;
+    event.token = token;
+    put(event);
+}
+
+void Endpoint::release_polled() {
+    for (const BufferPool::Buffer& buffer : polled_)
+        world_->buffers().give_back(buffer);
+    polled_.clear();
+}
+
+}  // namespace incast::sim

@@ -1,0 +1,51 @@
+// How a simulated network behaves. The World keeps the transport contract (order, fences, completions, exactly one of
+// each event); a Model only decides when things happen, and whether they do.
+#pragma once
+
+#include <cstdint>
+
+#include <incast/transport.h>
+
+#include "sim/records.h"
+
+namespace incast::sim {
+
+class World;
+
+class Model {
+public:
+    Model() = default;
+    Model(const Model&) = delete;
+    Model& operator=(const Model&) = delete;
+    virtual ~Model() = default;
+
+    /// What endpoints of this network can do; max_peers and max_posted are filled in by the World.
+    [[nodiscard]] virtual Capabilities capabilities() const = 0;
+    /// A new endpoint; ids are consecutive.
+    virtual void endpoint_added(World& world, EndpointId id) = 0;
+
+    /// A transfer was posted. The model schedules the steps after which it calls World::complete (once; not for
+    /// `done`), World::land (for each part of a write, unless the notice lands all) and World::deliver (once for a
+    /// message or noticed write). Answers done or pending for a write; the answer for a message is ignored.
+    virtual Post posted(World& world, TransferId transfer) = 0;
+    /// A step scheduled with World::schedule is due.
+    virtual void due(World& world, TransferId transfer, std::uint16_t step) = 0;
+
+    /// Both sides connect: call World::schedule_up for side 0 and side 1.
+    virtual void connecting(World& world, ConnectionId connection) = 0;
+    /// `side` disconnected: call World::schedule_down for both sides.
+    virtual void disconnecting(World& world, ConnectionId connection, std::uint8_t side) = 0;
+    /// The endpoint of `side` is gone: call World::schedule_down for the other side.
+    virtual void ended(World& world, ConnectionId connection, std::uint8_t side) = 0;
+
+    /// When an attempt to connect that nobody answers, or that the network refuses, is given up.
+    [[nodiscard]] virtual Time give_up_after(World& world) = 0;
+    /// True: the network refuses this attempt to connect.
+    virtual bool refuses_connect(World& /*world*/, EndpointId /*from*/) { return false; }
+    /// Back-pressure beyond max_posted: 0, or the time at which the sender has room again.
+    virtual Time room_at(World& /*world*/, ConnectionId /*connection*/, std::uint8_t /*direction*/) { return 0; }
+    /// True: even this call to connect answers `again`.
+    virtual bool connect_again(World& /*world*/, EndpointId /*from*/) { return false; }
+};
+
+}  // namespace incast::sim

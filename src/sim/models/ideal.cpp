@@ -1,0 +1,81 @@
+#include "sim/models/ideal.h"
+
+#include <algorithm>
+
+#include "sim/world.h"
+
+namespace incast::sim {
+namespace {
+
+enum Step : std::uint16_t { left, reached, arrived };
+
+}  // namespace
+
+Capabilities IdealModel::capabilities() const {
+    Capabilities capabilities;
+    capabilities.max_regions = 65535;
+    capabilities.phantom_bodies = true;
+    capabilities.virtual_time = true;
+    return capabilities;
+}
+
+void IdealModel::endpoint_added(World& /*world*/, EndpointId id) {
+    links_.resize(id + 1);
+}
+
+Time IdealModel::serialisation(std::uint64_t bytes) const {
+    __extension__ using Wide = unsigned __int128;
+    const Wide rate = settings_.rate_bytes_per_s;
+    return static_cast<Time>((static_cast<Wide>(bytes) * ps_per_s + rate / 2) / rate);
+}
+
+Post IdealModel::posted(World& world, TransferId id) {
+    const Transfer& transfer = world.transfer(id);
+    const EndpointId from = world.sender(transfer);
+    const Time start = std::max(world.now(), links_[from].out_free);
+    links_[from].out_free = start + serialisation(transfer.bytes);
+    world.schedule(links_[from].out_free, from, id, left);
+    world.schedule(start + settings_.latency, world.receiver(transfer), id, reached);
+    return Post::pending;
+}
+
+void IdealModel::due(World& world, TransferId id, std::uint16_t step) {
+    const Transfer& transfer = world.transfer(id);
+    switch (step) {
+        case left:
+            world.complete(id);
+            break;
+        case reached: {
+            const EndpointId to = world.receiver(transfer);
+            links_[to].in_free = std::max(world.now(), links_[to].in_free) + serialisation(transfer.bytes);
+            world.schedule(links_[to].in_free, to, id, arrived);
+            break;
+        }
+        default:
+            if (transfer.is_write) world.land(id, part_all);
+            if (!transfer.is_write || transfer.noticed) world.deliver(id);
+            break;
+    }
+}
+
+void IdealModel::connecting(World& world, ConnectionId connection) {
+    world.schedule_up(world.now() + settings_.latency, connection, 0);
+    world.schedule_up(world.now() + settings_.latency, connection, 1);
+}
+
+void IdealModel::disconnecting(World& world, ConnectionId connection, std::uint8_t side) {
+    const auto other = static_cast<std::uint8_t>(1 - side);
+    world.schedule_down(world.now(), connection, side, Status::cancelled);
+    world.schedule_down(world.now() + settings_.latency, connection, other, Status::peer_lost);
+}
+
+void IdealModel::ended(World& world, ConnectionId connection, std::uint8_t side) {
+    world.schedule_down(world.now() + settings_.latency, connection, static_cast<std::uint8_t>(1 - side),
+                        Status::peer_lost);
+}
+
+Time IdealModel::give_up_after(World& /*world*/) {
+    return 2 * settings_.latency;
+}
+
+}  // namespace incast::sim

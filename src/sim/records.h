@@ -1,0 +1,102 @@
+// The records of a simulated world: transfers, connections, and what an observer is told.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include <incast/transport.h>
+
+#include "sim/area_map.h"
+#include "sim/pool.h"
+
+namespace incast::sim {
+
+using EndpointId = std::uint32_t;    // one incarnation of a node; never used again
+using ConnectionId = std::uint32_t;  // one connection of two endpoints; never used again
+using TransferId = std::uint32_t;    // index of a record, used again once the transfer is over
+using ActorId = std::uint32_t;
+
+/// An intrusive list of transfers, in posting order.
+struct TransferList {
+    TransferId head = nil;
+    TransferId tail = nil;
+};
+struct TransferLink {
+    TransferId previous = nil;
+    TransferId next = nil;
+    bool linked = false;
+};
+
+/// One message or write on its way.
+struct Transfer {
+    std::uint64_t number = 0;  // unique, increasing in posting order: a write's identity
+    ConnectionId connection = nil;
+    std::uint8_t direction = 0;  // = the side that posted it
+    bool is_write = false;
+    bool noticed = false;
+    bool faulty = false;         // outside its region: completes as remote_fault, never lands
+    bool silent = false;         // no completion event
+    bool bytes_free = false;     // the sender may reuse its bytes
+    bool message_owned = false;  // `message` is still ours to give back
+    std::uint8_t landed = 0;     // Part bits
+    std::uint8_t head_bytes = 0;
+    std::uint16_t notice = 0;
+    std::uint16_t region = 0;  // of the target
+    std::uint32_t scheduled = 0;
+    std::uint64_t bytes = 0;  // on the wire: message, or head and body
+    std::uint64_t offset = 0;
+    Slice body;
+    Token token = 0;
+    Time posted = 0;
+    BufferPool::Buffer message;
+    std::array<std::byte, max_head_bytes> head;
+    TransferLink ordered;   // messages and noticed writes, not delivered yet
+    TransferLink unlanded;  // writes with parts still to land
+    TransferLink pending;   // the sender counts it as posted
+};
+
+/// One direction of a connection.
+struct Channel {
+    TransferList ordered;
+    TransferList unlanded;
+    TransferList pending;
+    std::uint32_t posted = 0;
+    bool fenced = false;          // the receiver is down: nothing lands or arrives any more
+    bool room_wanted = false;     // the sender was told `again`
+    bool room_scheduled = false;  // and the model said when that ends
+};
+
+struct Connection {
+    enum class Side : std::uint8_t { connecting, up, leaving, down };
+    std::array<EndpointId, 2> endpoint{
+        nil, nil};  // equal for a connection of an endpoint with itself, which has one side and channel only
+    std::array<Side, 2> side{Side::connecting, Side::connecting};
+    std::array<Channel, 2> channel;  // [s]: from side s
+
+    [[nodiscard]] bool loopback() const { return endpoint[0] == endpoint[1]; }
+    /// The side that receives what side `s` sends.
+    [[nodiscard]] std::uint8_t receiver(std::uint8_t s) const {
+        return loopback() ? s : static_cast<std::uint8_t>(1 - s);
+    }
+};
+
+/// What a World tells about itself while it runs, for checkers and stories. Nothing may be posted from inside these
+/// calls.
+class Observer {
+public:
+    Observer() = default;
+    Observer(const Observer&) = delete;
+    Observer& operator=(const Observer&) = delete;
+    virtual ~Observer() = default;
+    virtual void message_posted(Time, EndpointId /*from*/, EndpointId /*to*/, Bytes) {}
+    virtual void message_delivered(Time, EndpointId /*from*/, EndpointId /*to*/, Bytes) {}
+    virtual void write_posted(Time, EndpointId /*from*/, EndpointId /*to*/, const Transfer&) {}
+    /// `parts` of the write are in the memory of `to` now.
+    virtual void landed(Time, EndpointId /*from*/, EndpointId /*to*/, const Transfer&, std::uint8_t /*parts*/) {}
+    virtual void notice_delivered(Time, EndpointId /*from*/, EndpointId /*to*/, const Transfer&) {}
+    virtual void peer_up(Time, EndpointId /*at*/, EndpointId /*peer*/) {}
+    virtual void peer_down(Time, EndpointId /*at*/, EndpointId /*peer*/) {}
+};
+
+}  // namespace incast::sim

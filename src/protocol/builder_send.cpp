@@ -1,0 +1,152 @@
+// The sending half of a builder unit: credits, pull requests, commit requests, lateness.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "protocol/builder_unit.h"
+
+namespace incast::protocol {
+
+using wire::ControlKind;
+
+// --- pull
+// -------------------------------------------------------------------------------------------------------------------
+
+void BuilderUnit::plan_requests(std::uint32_t slot) {
+    Slot& each = slots_[slot];
+    const std::size_t rus = rus_.size();
+    const std::size_t first = port_.config().schedule == Schedule::linear_shift ? (bu_ + 1) % rus : 0;
+    for (std::size_t step = 0; step < rus; ++step) {
+        each.order[step] = static_cast<std::uint16_t>((first + step) % rus);
+    }
+    if (port_.config().schedule == Schedule::random) {  // Fisher-Yates
+        for (std::size_t left = rus; left > 1; --left) {
+            std::swap(each.order[left - 1], each.order[prng_.below(left)]);
+        }
+    }
+    each.requested = 0;
+    if (!each.queued) {
+        each.queued = assigned_order_.push(static_cast<std::uint16_t>(slot));
+    }
+}
+
+/// parallel_requests is the BU's total over its MEPs, oldest first (C2).
+void BuilderUnit::make_requests() {
+    const std::uint32_t limit = port_.config().parallel_requests;
+    while (!assigned_order_.empty()) {
+        const std::uint16_t slot = assigned_order_.front();
+        Slot& each = slots_[slot];
+        while (each.state == SlotState::assigned && each.requested < rus_.size()) {
+            if (limit > 0 && outstanding_requests_ >= limit) {
+                return;
+            }
+            const std::uint16_t ru = each.order[each.requested++];
+            RuLink& link = rus_[ru];
+            if (!each.expected.test(ru) || !link.up || link.incarnation != link.view_incarnation) {
+                continue;  // lost, or about to be: the EM will say so, or the MEP becomes late
+            }
+            each.owed.set(ru);
+            ++outstanding_requests_;
+            link.requests.push(entry_of(slot));
+            ru_work_.set(ru);
+        }
+        each.queued = false;
+        assigned_order_.pop();
+    }
+}
+
+// --- sending
+// -------------------------------------------------------------------------------------------------------------------
+
+void BuilderUnit::grant() {
+    while (!free_.empty() && serving_ < port_.config().credits) {
+        const std::uint16_t slot = free_.back();
+        free_.pop_back();
+        Slot& each = slots_[slot];
+        each.state = SlotState::granted;
+        each.credit = ++granted_;
+        each.early.clear();
+        ++serving_;
+        grants_.push({each.credit, slot, 0});
+        if (port_.config().plant == Plant::double_credit && granted_ % 16 == 0) {
+            grants_.push({++granted_, slot, 0});
+        }
+    }
+    port_.send_all<ControlKind::grant>(port_.config().em, grants_);
+}
+
+void BuilderUnit::flush_to_rus() {
+    for (std::size_t ru = ru_work_.next(0); ru != base::Bitmap::none; ru = ru_work_.next(ru + 1)) {
+        RuLink& link = rus_[ru];
+        const Peer peer = shape_.rus[ru].node;
+        if (!link.up) {
+            ru_work_.reset(ru);
+            continue;
+        }
+        if (!link.region_told) {
+            auto message = port_.message<ControlKind::region>();
+            wire::RegionBody body;
+            body.slot_bytes = shape_.layout.slot_bytes;
+            body.slots = shape_.slots;
+            body.key_size = key_.size;
+            std::memcpy(body.key, key_.bytes, key_.size);
+            message.set_body(body);
+            link.region_told = port_.send(peer, message);
+            if (!link.region_told) {
+                continue;
+            }
+        }
+        if (!port_.send_all<ControlKind::request>(peer, link.requests) ||
+            !port_.send_all<ControlKind::abort>(peer, link.aborts)) {
+            continue;
+        }
+        if (link.placed > 0) {
+            auto message = port_.message<ControlKind::placed>();
+            message.set_body({link.placed});
+            if (!port_.send(peer, message)) {
+                continue;
+            }
+        }
+        ru_work_.reset(ru);
+    }
+}
+
+void BuilderUnit::flush_late() {
+    while (!late_.empty()) {
+        const std::uint16_t slot = late_.front();
+        const Slot& each = slots_[slot];
+        if (each.state == SlotState::assigned) {
+            auto message = port_.message<ControlKind::late>();
+            message.set_body({entry_of(slot)});
+            for (std::size_t ru = each.expected.next(0); ru != base::Bitmap::none; ru = each.expected.next(ru + 1)) {
+                // Pull: an RU that was not even asked yet is not the one that is late.
+                const bool asked = port_.config().scheme != Scheme::pull_write || each.owed.test(ru) || !rus_[ru].up;
+                if (!each.received.test(ru) && asked &&
+                    !message.add({static_cast<std::uint32_t>(shape_.rus[ru].node)})) {
+                    break;
+                }
+            }
+            if (!port_.send(port_.config().em, message)) {
+                return;
+            }
+        }
+        late_.pop();
+    }
+}
+
+void BuilderUnit::flush(Time now) {
+    serve_sink(now);
+    find_late(now);
+    grant();
+    make_requests();
+    flush_to_rus();
+    port_.send_all<ControlKind::commit_request>(port_.config().em, commit_requests_);
+    port_.send_all<ControlKind::committed>(port_.config().em, committed_);
+    flush_late();
+}
+
+Time BuilderUnit::next_deadline() const {
+    return std::min(next_late_, sink_deadline_);
+}
+
+}  // namespace incast::protocol

@@ -1,0 +1,519 @@
+#include "protocol/builder_unit.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace incast::protocol {
+
+using wire::AttemptEntry;
+using wire::ControlKind;
+using wire::ControlView;
+using wire::Head;
+using wire::SourceFlag;
+
+BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink)
+    : port_(port),
+      shape_(shape),
+      sink_(sink),
+      bu_(shape.bu_of_node[static_cast<std::size_t>(port.self())]),
+      prng_(base::mix64(port.config().seed ^ 0xb0) ^ bu_) {
+    const std::size_t rus = shape.rus.size();
+    const std::size_t slots = shape.slots;
+    const bool pull = port.config().scheme == Scheme::pull_write;
+    slots_.resize(slots);
+    free_.reserve(slots);
+    for (std::size_t slot = 0; slot < slots; ++slot) {
+        Slot& each = slots_[slot];
+        each.expected = base::Bitmap(rus);
+        each.received = base::Bitmap(rus);
+        each.owed = base::Bitmap(rus);
+        each.early = base::Bitmap(rus);
+        each.order.resize(pull ? rus : 0);
+        free_.push_back(static_cast<std::uint16_t>(slot));
+    }
+    rus_.resize(rus);
+    for (RuLink& ru : rus_) {
+        ru.requests = base::Ring<AttemptEntry>(pull ? slots : 0);
+        ru.aborts = base::Ring<AttemptEntry>(pull ? slots : 0);
+    }
+    grants_ = base::Ring<wire::CreditEntry>(2 * slots);
+    commit_requests_ = base::Ring<AttemptEntry>(slots);
+    committed_ = base::Ring<AttemptEntry>(slots + 4 * std::size_t{port.config().retention_meps});
+    taking_ = base::Ring<std::uint16_t>(slots);
+    assigned_order_ = base::Ring<std::uint16_t>(slots);
+    late_ = base::Ring<std::uint16_t>(slots);
+    undurable_.reserve(2 * std::size_t{port.config().retention_meps} + slots);
+    durable_.resize(64);
+    ru_work_ = base::Bitmap(rus);
+    blocked_ = base::Bitmap(rus);
+    built_.resize(port.config().sources.size());
+    if (const std::uint32_t own = ru_of(port.self()); own != no_index) {
+        self_heads_.resize(slots * shape.rus[own].sources);
+        rus_[own].up = true;
+        rus_[own].region_told = true;
+        rus_[own].incarnation = port.incarnation();
+    }
+}
+
+Result<Ok> BuilderUnit::start(Time now) {
+    Transport& transport = port_.transport();
+    const Result<Local> region = transport.allocate(shape_.layout.slot_bytes * shape_.slots);
+    if (!region) {
+        return region.error();
+    }
+    region_ = *region;
+    memory_ = transport.memory(region_);
+    const Result<Blob> key = transport.expose(region_);
+    if (!key) {
+        return key.error();
+    }
+    key_ = *key;
+    waiting_since_ = now;
+    return Ok{};
+}
+
+// --- connections and view
+// -----------------------------------------------------------------------------------------------------------
+
+void BuilderUnit::on_connection_up(Peer peer, std::uint32_t incarnation) {
+    const std::uint32_t ru = ru_of(peer);
+    RuLink& link = rus_[ru];
+    link.up = true;
+    link.incarnation = incarnation;
+    link.region_told = false;
+    link.placed = 0;
+    link.requests.clear();
+    link.aborts.clear();
+    blocked_.reset(ru);
+    ru_work_.set(ru);
+}
+
+/// Fenced: nothing of it lands any more. Whether its contributions are missing is the EM's to say.
+void BuilderUnit::on_connection_lost(Time now, Peer peer) {
+    const std::uint32_t ru = ru_of(peer);
+    RuLink& link = rus_[ru];
+    link.up = false;
+    link.requests.clear();
+    link.aborts.clear();
+    ru_work_.reset(ru);
+    for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
+        slots_[slot].early.reset(ru);
+        if (slots_[slot].owed.test(ru)) {
+            forgive(slot, ru);
+        }
+    }
+    if (port_.config().plant == Plant::unconfirmed_missing) {
+        lose(now, ru);
+    }
+}
+
+void BuilderUnit::on_view(Time now, const wire::ViewEntry& entry) {
+    const std::uint32_t ru = shape_.ru_of_node[entry.node];
+    if (ru == no_index) {
+        return;
+    }
+    RuLink& link = rus_[ru];
+    if (entry.change == wire::Change::up) {
+        link.in_view = true;
+        link.view_incarnation = entry.incarnation;
+        link.from_mep = entry.from_mep;
+    } else {
+        link.in_view = false;
+        link.missing_as =
+            entry.change == wire::Change::dead ? SourceFlag::missing_dead : SourceFlag::missing_unreachable;
+        lose(now, ru);
+    }
+}
+
+/// The EM confirmed the loss: no slot waits for that RU any longer.
+void BuilderUnit::lose(Time now, std::uint32_t ru) {
+    for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
+        Slot& each = slots_[slot];
+        if (each.state != SlotState::assigned || !each.expected.test(ru) || each.received.test(ru)) {
+            continue;
+        }
+        each.expected.reset(ru);
+        each.missing_sources += shape_.rus[ru].sources;
+        if (--each.waiting == 0) {
+            complete(now, slot);
+        }
+    }
+}
+
+// --- a slot's life
+// ------------------------------------------------------------------------------------------------------------------
+
+void BuilderUnit::on_assign(Time now, const ControlView& message) {
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        const AttemptEntry entry = message.entry<ControlKind::assign>(index);
+        const bool planted = port_.config().plant == Plant::double_credit;
+        if (entry.slot >= slots_.size() || slots_[entry.slot].state != SlotState::granted ||
+            (slots_[entry.slot].credit != entry.credit && !planted)) {
+            ++port_.counters().bad_messages;
+            continue;
+        }
+        begin(now, entry.slot, entry);
+    }
+}
+
+/// From the third attempt on, a MEP may take twice as long as at the one before: were the deadline below what the
+/// network needs, every attempt would be voided for ever (adversary seed 1036).
+Time BuilderUnit::patience(std::uint16_t attempt) const {
+    constexpr int max_doublings = 10;
+    const int doublings = std::clamp(attempt - 2, 0, max_doublings);
+    return port_.config().late_after << doublings;
+}
+
+void BuilderUnit::begin(Time now, std::uint32_t slot, const AttemptEntry& entry) {
+    Slot& each = slots_[slot];
+    account_waiting(now);
+    ++in_flight_;
+    each.state = SlotState::assigned;
+    each.mep = entry.mep;
+    each.attempt = entry.attempt;
+    each.credit = entry.credit;
+    each.redelivered = false;
+    each.assigned = now;
+    each.late_at = now + patience(entry.attempt);
+    next_late_ = std::min(next_late_, each.late_at);
+    each.expected.clear();
+    each.received.clear();
+    each.owed.clear();
+    each.missing_sources = 0;
+    each.waiting = 0;
+    const bool pull = port_.config().scheme == Scheme::pull_write;
+    for (std::uint32_t ru = 0; ru < rus_.size(); ++ru) {
+        const RuLink& link = rus_[ru];
+        if (link.in_view && link.from_mep <= each.mep) {
+            each.expected.set(ru);
+            ++each.waiting;
+        } else {
+            each.missing_sources += shape_.rus[ru].sources;
+        }
+        // Push: an RU that was dropped but is not fenced yet may have heard of the assignment before it was dropped.
+        // One that is only joining has not.
+        const bool announced_to = link.up && link.incarnation == link.view_incarnation;
+        if (!pull && announced_to && (each.expected.test(ru) || !link.in_view)) {
+            each.owed.set(ru);
+        }
+    }
+    if (each.waiting == 0) {
+        complete(now, slot);
+        return;
+    }
+    if (pull) {
+        plan_requests(slot);
+        return;
+    }
+    for (std::size_t ru = each.early.next(0); ru != base::Bitmap::none; ru = each.early.next(ru + 1)) {
+        place(now, slot, static_cast<std::uint32_t>(ru));
+    }
+}
+
+/// The head of a source in a slot; nullptr if none landed there yet.
+const Head* BuilderUnit::head_of(std::uint32_t slot, std::uint32_t source) const {
+    const std::uint32_t own = ru_of(port_.self());
+    if (own != no_index) {
+        const Shape::Ru& self = shape_.rus[own];
+        if (source - self.first_source < self.sources) {
+            return &self_heads_[std::size_t{slot} * self.sources + (source - self.first_source)];
+        }
+    }
+    const Slice where{region_, sizeof(Head), slot * shape_.layout.slot_bytes + shape_.layout.source_offset[source]};
+    const Bytes bytes = std::as_const(port_).transport().local(where);
+    return bytes.size() == sizeof(Head) ? reinterpret_cast<const Head*>(bytes.data()) : nullptr;
+}
+
+/// All heads of that RU in the slot are those of the attempt the slot is in (T8, F6).
+bool BuilderUnit::contribution_is(std::uint32_t slot, std::uint32_t ru) const {
+    const Slot& each = slots_[slot];
+    const Shape::Ru& unit = shape_.rus[ru];
+    for (std::uint32_t source = unit.first_source; source < unit.first_source + unit.sources; ++source) {
+        const Head* head = head_of(slot, source);
+        if (head == nullptr || head->magic != wire::head_magic || head->version != wire::control_version ||
+            head->run != port_.config().run || head->incarnation != rus_[ru].incarnation || head->source != source ||
+            head->body_bytes > port_.config().sources[source].cap_bytes) {
+            return false;
+        }
+        const bool same = head->credit == each.credit && head->mep == each.mep && head->attempt == each.attempt;
+        if (!same && port_.config().plant != Plant::no_generation_check) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void BuilderUnit::on_notice(Time now, Peer from, std::uint16_t slot) {
+    const std::uint32_t ru = ru_of(from);
+    if (ru == no_index || slot >= slots_.size()) {
+        ++port_.counters().bad_messages;
+        return;
+    }
+    if (port_.config().parallel_sends > 0 && from != port_.self()) {
+        ++rus_[ru].placed;
+        ru_work_.set(ru);
+    }
+    place(now, slot, ru);
+}
+
+void BuilderUnit::place(Time now, std::uint32_t slot, std::uint32_t ru) {
+    Slot& each = slots_[slot];
+    if (each.state == SlotState::granted) {
+        each.early.set(ru);  // the RU heard of the assignment before this BU did
+        return;
+    }
+    if (each.state == SlotState::free || !contribution_is(slot, ru)) {
+        ++port_.counters().stale_contributions;
+        return;
+    }
+    const bool quarantined = each.state == SlotState::quarantined;
+    if (each.owed.test(ru)) {
+        forgive(slot, ru);
+    }
+    if (quarantined) {
+        return;
+    }
+    if (each.state != SlotState::assigned || !each.expected.test(ru) || each.received.test(ru)) {
+        ++port_.counters().stale_contributions;
+        return;
+    }
+    each.received.set(ru);
+    port_.counters().mfps_received += shape_.rus[ru].sources;
+    if (--each.waiting == 0) {
+        complete(now, slot);
+    }
+}
+
+AttemptEntry BuilderUnit::entry_of(std::uint32_t slot) const {
+    const Slot& each = slots_[slot];
+    AttemptEntry entry;
+    entry.mep = each.mep;
+    entry.credit = each.credit;
+    entry.bu = static_cast<std::uint16_t>(port_.self());
+    entry.slot = static_cast<std::uint16_t>(slot);
+    entry.attempt = each.attempt;
+    entry.value = each.missing_sources;
+    return entry;
+}
+
+void BuilderUnit::complete(Time now, std::uint32_t slot) {
+    Slot& each = slots_[slot];
+    each.state = SlotState::complete;
+    each.completed = now;
+    each.late_at = time_never;
+    commit_requests_.push(entry_of(slot));
+    if (port_.config().plant == Plant::skipped_commit && each.mep % 16 == 5) {
+        take(now, slot);
+    }
+}
+
+void BuilderUnit::on_verdict(Time now, const ControlView& message) {
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        const AttemptEntry entry = message.entry<ControlKind::commit_verdict>(index);
+        if (entry.slot >= slots_.size() || slots_[entry.slot].credit != entry.credit) {
+            ++port_.counters().bad_messages;
+            continue;
+        }
+        Slot& each = slots_[entry.slot];
+        if ((entry.flags & wire::attempt_granted) != 0 && each.state == SlotState::complete) {
+            each.state = SlotState::taking;
+            each.redelivered = (entry.flags & wire::attempt_redelivered) != 0;
+            taking_.push(entry.slot);
+        } else if ((entry.flags & wire::attempt_granted) == 0 &&
+                   (each.state == SlotState::assigned || each.state == SlotState::complete)) {
+            ++port_.counters().denied_commits;
+            if (each.state == SlotState::assigned) {
+                abort_requests(entry.slot);
+            }
+            retire(now, entry.slot);
+        }
+    }
+}
+
+/// Pull: RUs that were asked are told to forget it; those not asked owe nothing.
+void BuilderUnit::abort_requests(std::uint32_t slot) {
+    if (port_.config().scheme != Scheme::pull_write) {
+        return;
+    }
+    Slot& each = slots_[slot];
+    for (std::size_t ru = each.owed.next(0); ru != base::Bitmap::none; ru = each.owed.next(ru + 1)) {
+        rus_[ru].aborts.push(entry_of(slot));
+        ru_work_.set(ru);
+    }
+    each.requested = static_cast<std::uint32_t>(rus_.size());
+}
+
+/// The slot's attempt is over, one way or the other.
+void BuilderUnit::retire(Time now, std::uint32_t slot) {
+    Slot& each = slots_[slot];
+    account_waiting(now);
+    --serving_;
+    --in_flight_;
+    each.late_at = time_never;
+    each.state = SlotState::quarantined;
+    if (port_.config().plant == Plant::no_quarantine) {
+        each.owed.clear();
+    }
+    if (each.owed.any()) {
+        ++port_.counters().quarantined_slots;
+    }
+    settle(slot);
+}
+
+/// That RU writes nothing more for the slot's attempt: its notice or its acknowledgement came, or it is fenced.
+void BuilderUnit::forgive(std::uint32_t slot, std::size_t ru) {
+    slots_[slot].owed.reset(ru);
+    if (port_.config().scheme == Scheme::pull_write) {
+        --outstanding_requests_;
+    }
+    settle(slot);
+}
+
+void BuilderUnit::settle(std::uint32_t slot) {
+    Slot& each = slots_[slot];
+    if (each.state == SlotState::quarantined && !each.owed.any()) {
+        each.state = SlotState::free;
+        free_.push_back(static_cast<std::uint16_t>(slot));
+    }
+}
+
+void BuilderUnit::on_abort_ack(Peer from, const ControlView& message) {
+    const std::uint32_t ru = ru_of(from);
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        const wire::CreditEntry entry = message.entry<ControlKind::abort_ack>(index);
+        if (ru == no_index || entry.slot >= slots_.size()) {
+            ++port_.counters().bad_messages;
+            continue;
+        }
+        Slot& each = slots_[entry.slot];
+        // It may overtake the EM's verdict (push): then the slot is still assigned, and owes one less when that comes.
+        if (each.credit == entry.credit && each.owed.test(ru)) {
+            forgive(entry.slot, ru);
+        }
+    }
+}
+
+void BuilderUnit::place_self(const Head& head, Slice body, std::uint16_t slot) {
+    const Shape::Ru& self = shape_.rus[ru_of(port_.self())];
+    self_heads_[std::size_t{slot} * self.sources + (head.source - self.first_source)] = head;
+    const std::span<std::byte> from = port_.transport().memory(body.region);
+    if (!from.empty() && body.length > 0) {
+        const std::uint64_t offset =
+            slot * shape_.layout.slot_bytes + shape_.layout.source_offset[head.source] + sizeof(Head);
+        std::memcpy(memory_.data() + offset, from.data() + body.offset, body.length);
+    }
+}
+
+// --- the sink
+// -------------------------------------------------------------------------------------------------------------------
+
+bool BuilderUnit::take(Time now, std::uint32_t slot) {
+    Slot& each = slots_[slot];
+    BuiltMep mep;
+    mep.mep = each.mep;
+    mep.attempt = each.attempt;
+    mep.redelivered = each.redelivered;
+    mep.slot = static_cast<std::uint16_t>(slot);
+    mep.missing_sources = each.missing_sources;
+    mep.assigned = each.assigned;
+    mep.completed = each.completed;
+    mep.sources = built_;
+    const std::uint32_t own = ru_of(port_.self());
+    for (std::uint32_t ru = 0; ru < rus_.size(); ++ru) {
+        const Shape::Ru& unit = shape_.rus[ru];
+        const bool there = each.received.test(ru);
+        for (std::uint32_t source = unit.first_source; source < unit.first_source + unit.sources; ++source) {
+            BuiltSource& built = built_[source];
+            built = {rus_[ru].missing_as, nullptr, {}};
+            if (!there) {
+                continue;
+            }
+            built.head = head_of(slot, source);
+            built.flag = built.head->flag;
+            if (!memory_.empty()) {
+                const std::uint64_t offset =
+                    slot * shape_.layout.slot_bytes + shape_.layout.source_offset[source] + sizeof(Head);
+                built.body = {memory_.data() + offset, built.head->body_bytes};
+            }
+            mep.first_event = built.head->first_event;
+            mep.n_events = std::max(mep.n_events, built.head->n_events);
+            mep.goodput_bytes += built.head->goodput_bytes;
+            mep.self_bytes += ru == own ? built.head->goodput_bytes : 0;
+        }
+    }
+    const Sink::Taken taken = sink_.take(now, mep);
+    if (taken == Sink::Taken::busy) {
+        return false;
+    }
+    Counters& counters = port_.counters();
+    ++counters.meps_built;
+    counters.events_built += mep.n_events;
+    counters.built_goodput_bytes += mep.goodput_bytes;
+    counters.built_self_bytes += mep.self_bytes;
+    if (mep.missing_sources > 0) {
+        ++counters.incomplete_meps;
+        counters.incomplete_events += mep.n_events;
+    }
+    if (mep.redelivered) {
+        ++counters.redelivered_meps;
+        counters.redelivered_events += mep.n_events;
+    }
+    if (taken == Sink::Taken::done) {
+        committed_.push(entry_of(slot));
+    } else {
+        undurable_.push_back(entry_of(slot));
+    }
+    return true;
+}
+
+void BuilderUnit::account_waiting(Time now) {
+    if (in_flight_ == 0) {
+        waiting_time_ += now - waiting_since_;
+    }
+    waiting_since_ = now;
+}
+
+void BuilderUnit::serve_sink(Time now) {
+    if (sink_deadline_ <= now || !undurable_.empty()) {
+        for (std::size_t many = durable_.size(); many == durable_.size() && !undurable_.empty();) {
+            many = sink_.durable(now, durable_);
+            for (std::size_t index = 0; index < many; ++index) {
+                // Sinks finish in order, or nearly: the entry is at the front.
+                const auto found = std::find_if(undurable_.begin(), undurable_.end(), [&](const AttemptEntry& entry) {
+                    return entry.mep == durable_[index];
+                });
+                if (found != undurable_.end()) {
+                    committed_.push(*found);
+                    undurable_.erase(found);
+                }
+            }
+        }
+    }
+    while (!taking_.empty()) {
+        const std::uint16_t slot = taking_.front();
+        if (!take(now, slot)) {
+            break;
+        }
+        taking_.pop();
+        retire(now, slot);
+    }
+    sink_deadline_ = undurable_.empty() && taking_.empty() ? time_never : sink_.next_deadline();
+}
+
+void BuilderUnit::find_late(Time now) {
+    if (now < next_late_) {
+        return;
+    }
+    next_late_ = time_never;
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+        Slot& each = slots_[slot];
+        if (each.late_at <= now && !late_.full()) {
+            each.late_at = now + patience(each.attempt);
+            late_.push(static_cast<std::uint16_t>(slot));
+            ++port_.counters().late_reports;
+        }
+        next_late_ = std::min(next_late_, each.late_at);
+    }
+}
+
+}  // namespace incast::protocol

@@ -1,0 +1,145 @@
+// A builder unit: grants credits, each bound to a slot, collects the contributions of a MEP in it, asks for the commit,
+// and hands the MEP to the sink (PROTOCOL C1, F2, F3, F5).
+//
+// A slot: free -> granted -> assigned -> complete -> taking -> free; or, when its attempt is void or an RU is gone, ->
+// quarantined until every RU that may still write into it has acknowledged the abort or is fenced. The generation of a
+// slot is its credit number.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/bitmap.h"
+#include "base/prng.h"
+#include "protocol/interfaces.h"
+#include "protocol/port.h"
+#include "protocol/shape.h"
+
+namespace incast::protocol {
+
+class BuilderUnit {
+public:
+    BuilderUnit(Port& port, const Shape& shape, Sink& sink);
+
+    Result<Ok> start(Time now);
+
+    void on_connection_up(Peer peer, std::uint32_t incarnation);
+    void on_connection_lost(Time now, Peer peer);
+    void on_view(Time now, const wire::ViewEntry& entry);
+    /// That notice is about to be handled: its head is likely cold.
+    void prefetch(Peer from, std::uint16_t slot) const {
+        const std::uint32_t ru = ru_of(from);
+        if (ru != no_index && slot < slots_.size() && !memory_.empty()) {
+            __builtin_prefetch(memory_.data() + slot * shape_.layout.slot_bytes +
+                               shape_.layout.source_offset[shape_.rus[ru].first_source]);
+        }
+    }
+    void on_notice(Time now, Peer from, std::uint16_t slot);
+    void on_assign(Time now, const wire::ControlView& message);
+    void on_verdict(Time now, const wire::ControlView& message);
+    void on_abort_ack(Peer from, const wire::ControlView& message);
+    void on_room(Peer peer) { blocked_.reset(ru_of(peer)); }
+
+    /// A contribution of the RU of this node: copies the body into the slot (M3).
+    void place_self(const wire::Head& head, Slice body, std::uint16_t slot);
+
+    void flush(Time now);
+    [[nodiscard]] Time next_deadline() const;
+    /// Nothing left to hand to the sink, or to hear from it.
+    [[nodiscard]] bool drained() const { return taking_.empty() && undurable_.empty() && committed_.empty(); }
+    [[nodiscard]] Time waiting() const { return waiting_time_; }
+
+private:
+    enum class SlotState : std::uint8_t { free, granted, assigned, complete, taking, quarantined };
+
+    struct Slot {
+        SlotState state = SlotState::free;
+        bool redelivered = false;
+        bool queued = false;  // pull: in assigned_order_
+        std::uint16_t attempt = 0;
+        std::uint32_t credit = 0;
+        MepId mep = 0;
+        std::uint32_t waiting = 0;  // RUs whose contribution is expected and not placed
+        std::uint32_t missing_sources = 0;
+        std::uint32_t requested = 0;  // pull: RUs asked, in order of the schedule
+        Time assigned = 0;
+        Time completed = 0;
+        Time late_at = time_never;
+        base::Bitmap expected;             // RUs it waits for
+        base::Bitmap received;             // RUs whose contribution is placed
+        base::Bitmap owed;                 // RUs that may still write
+        base::Bitmap early;                // RUs whose notice came before the assignment
+        std::vector<std::uint16_t> order;  // pull: in which order RUs are asked
+    };
+    struct RuLink {
+        bool up = false;
+        bool in_view = false;
+        bool region_told = false;
+        std::uint32_t incarnation = 0;
+        std::uint32_t view_incarnation = 0;
+        MepId from_mep = 0;
+        wire::SourceFlag missing_as = wire::SourceFlag::missing_dead;
+        std::uint64_t placed = 0;
+        base::Ring<wire::AttemptEntry> requests;
+        base::Ring<wire::AttemptEntry> aborts;
+    };
+
+    [[nodiscard]] std::uint32_t ru_of(Peer peer) const { return shape_.ru_of_node[static_cast<std::size_t>(peer)]; }
+    [[nodiscard]] const wire::Head* head_of(std::uint32_t slot, std::uint32_t source) const;
+    [[nodiscard]] bool contribution_is(std::uint32_t slot, std::uint32_t ru) const;
+    void place(Time now, std::uint32_t slot, std::uint32_t ru);
+    [[nodiscard]] Time patience(std::uint16_t attempt) const;
+    void begin(Time now, std::uint32_t slot, const wire::AttemptEntry& entry);
+    void plan_requests(std::uint32_t slot);
+    void lose(Time now, std::uint32_t ru);
+    void complete(Time now, std::uint32_t slot);
+    void retire(Time now, std::uint32_t slot);
+    void forgive(std::uint32_t slot, std::size_t ru);
+    void settle(std::uint32_t slot);
+    void abort_requests(std::uint32_t slot);
+    bool take(Time now, std::uint32_t slot);
+    [[nodiscard]] wire::AttemptEntry entry_of(std::uint32_t slot) const;
+    void account_waiting(Time now);
+    void serve_sink(Time now);
+    void find_late(Time now);
+
+    void grant();
+    void make_requests();
+    void flush_to_rus();
+    void flush_late();
+
+    Port& port_;
+    const Shape& shape_;
+    Sink& sink_;
+    std::uint32_t bu_;
+    Local region_{};
+    std::span<std::byte> memory_;
+    Blob key_;
+
+    std::vector<Slot> slots_;
+    std::vector<RuLink> rus_;
+    std::uint32_t granted_ = 0;  // credits ever granted
+    std::uint32_t serving_ = 0;  // slots granted, assigned, complete or taking
+    std::uint32_t in_flight_ = 0;
+    std::vector<std::uint16_t> free_;  // a stack: the slot used last is the one still in the cache
+    base::Ring<wire::CreditEntry> grants_;
+    base::Ring<wire::AttemptEntry> commit_requests_;
+    base::Ring<wire::AttemptEntry> committed_;
+    base::Ring<std::uint16_t> taking_;
+    base::Ring<std::uint16_t> assigned_order_;  // pull: slots by age
+    base::Ring<std::uint16_t> late_;
+    std::vector<wire::AttemptEntry> undurable_;
+    std::vector<MepId> durable_;
+    std::vector<wire::Head> self_heads_;  // [slot][own source]: a self write lands here
+    std::uint32_t outstanding_requests_ = 0;
+    base::Bitmap ru_work_;  // RUs with requests, aborts, a region to tell, or placed to tell
+    base::Bitmap blocked_;
+    base::Prng prng_;
+    std::vector<BuiltSource> built_;
+    Time next_late_ = time_never;
+    Time sink_deadline_ = time_never;
+    Time waiting_since_ = 0;
+    Time waiting_time_ = 0;
+};
+
+}  // namespace incast::protocol

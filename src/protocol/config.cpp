@@ -1,0 +1,145 @@
+#include "protocol/config.h"
+
+#include "base/prng.h"
+#include "wire/control.h"
+
+namespace incast::protocol {
+namespace {
+
+constexpr std::uint64_t line_bytes = 64;
+
+std::uint64_t round_up(std::uint64_t value) {
+    return (value + line_bytes - 1) / line_bytes * line_bytes;
+}
+
+Error refuse(const char* key, std::uint64_t value, const char* range) {
+    return Error{std::string(key) + " = " + std::to_string(value) + ": must be " + range};
+}
+
+bool within(std::uint64_t value, std::uint64_t low, std::uint64_t high) {
+    return value >= low && value <= high;
+}
+
+/// A chain over numbers; order matters.
+class Fingerprint {
+public:
+    void add(std::uint64_t value) { state_ = base::mix64(state_ ^ value); }
+    [[nodiscard]] std::uint64_t value() const { return state_; }
+
+private:
+    std::uint64_t state_ = 0x1ca57;
+};
+
+}  // namespace
+
+SlotLayout slot_layout(const Config& config) {
+    SlotLayout layout;
+    layout.source_offset.reserve(config.sources.size());
+    for (const SourceSpec& source : config.sources) {
+        layout.source_offset.push_back(layout.slot_bytes);
+        layout.slot_bytes += sizeof(wire::Head) + round_up(source.cap_bytes);
+    }
+    return layout;
+}
+
+std::uint64_t bu_memory_bytes(const Config& config) {
+    return slot_layout(config).slot_bytes * (std::uint64_t{config.credits} + config.quarantine_slots);
+}
+
+Result<Ok> validate(const Config& config) {
+    constexpr std::uint64_t max_index = 65535;  // nodes, slots and sources travel as u16
+    if (!within(config.nodes.size(), 1, max_index)) {
+        return refuse("nodes", config.nodes.size(), "1..65535");
+    }
+    const auto em = static_cast<std::size_t>(config.em);
+    if (em >= config.nodes.size() || (config.nodes[em].roles & role_em) == 0) {
+        return refuse("event manager node", em, "a node with the role EM");
+    }
+    std::size_t rus = 0;
+    std::size_t bus = 0;
+    for (std::size_t index = 0; index < config.nodes.size(); ++index) {
+        const std::uint32_t roles = config.nodes[index].roles;
+        if (roles == 0 || (roles & ~std::uint32_t{role_em | role_ru | role_bu}) != 0) {
+            return refuse("roles of a node", roles, "a union of EM, RU and BU");
+        }
+        if ((roles & role_em) != 0 && index != em) {
+            return refuse("nodes with the role EM", 2, "exactly 1");
+        }
+        rus += (roles & role_ru) != 0 ? 1 : 0;
+        bus += (roles & role_bu) != 0 ? 1 : 0;
+    }
+    if (rus == 0) {
+        return refuse("readout units", 0, "at least 1");
+    }
+    if (bus == 0) {
+        return refuse("builder units", 0, "at least 1");
+    }
+    if (!within(config.sources.size(), 1, max_index)) {
+        return refuse("sources", config.sources.size(), "1..65535");
+    }
+    std::size_t rus_with_sources = 0;
+    for (std::size_t index = 0; index < config.sources.size(); ++index) {
+        const SourceSpec& source = config.sources[index];
+        const auto ru = static_cast<std::size_t>(source.ru);
+        if (ru >= config.nodes.size() || (config.nodes[ru].roles & role_ru) == 0) {
+            return refuse("node of a source", ru, "a readout unit");
+        }
+        if (!within(source.cap_bytes, 1, max_write_bytes - sizeof(wire::Head))) {
+            return refuse("largest MFP of a source in bytes", source.cap_bytes, "1..1073741760");
+        }
+        if (index > 0 && source.ru < config.sources[index - 1].ru) {
+            return refuse("sources ordered by readout unit: source", index,
+                          "of the same or a later unit than the one before");
+        }
+        rus_with_sources += index == 0 || source.ru != config.sources[index - 1].ru ? 1 : 0;
+    }
+    if (rus_with_sources != rus) {
+        return refuse("readout units with sources", rus_with_sources, "all of them");
+    }
+    if (!within(config.credits, 1, 16384)) {
+        return refuse("credits", config.credits, "1..16384");
+    }
+    if (!within(config.quarantine_slots, 0, 16384)) {
+        return refuse("quarantine_slots", config.quarantine_slots, "0..16384");
+    }
+    if (!within(config.retention_meps, 1, 1U << 20)) {
+        return refuse("retention_meps", config.retention_meps, "1..1048576");
+    }
+    if (config.heartbeat <= 0 || config.detection_deadline < 2 * config.heartbeat) {
+        return refuse("detection_deadline in ps", static_cast<std::uint64_t>(config.detection_deadline),
+                      "at least twice the heartbeat");
+    }
+    if (config.late_after <= 0 || config.suspect_grace < 0 || config.connect_retry <= 0) {
+        return refuse("late_after in ps", static_cast<std::uint64_t>(config.late_after),
+                      "positive, as suspect_grace and connect_retry");
+    }
+    if (!within(config.max_attempts, 1, 1000)) {
+        return refuse("max_attempts", config.max_attempts, "1..1000");
+    }
+    return Ok{};
+}
+
+std::uint64_t fingerprint(const Config& config) {
+    Fingerprint sum;
+    sum.add(wire::control_version);
+    sum.add(config.run);
+    sum.add(static_cast<std::uint64_t>(config.em));
+    sum.add(config.nodes.size());
+    for (const NodeSpec& node : config.nodes) {
+        sum.add(node.roles);
+    }
+    sum.add(config.sources.size());
+    for (const SourceSpec& source : config.sources) {
+        sum.add(source.id);
+        sum.add(static_cast<std::uint64_t>(source.ru));
+        sum.add(source.cap_bytes);
+    }
+    sum.add(static_cast<std::uint64_t>(config.scheme));
+    sum.add(config.credits);
+    sum.add(config.quarantine_slots);
+    sum.add(config.retention_meps);
+    sum.add(config.parallel_sends);
+    return sum.value();
+}
+
+}  // namespace incast::protocol

@@ -1,0 +1,475 @@
+#include "protocol/event_manager.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace incast::protocol {
+
+using wire::AttemptEntry;
+using wire::ControlKind;
+using wire::ControlView;
+
+namespace {
+
+/// An RU is told of releases, and the EM of productions, in steps of this share of the retention, or when there is
+/// nothing else to do.
+constexpr std::uint32_t lazy_share = 8;
+
+}  // namespace
+
+EventManager::EventManager(Port& port, const Shape& shape, Ledger* ledger)
+    : port_(port), shape_(shape), ledger_(ledger), bus_with_credit_(shape.bus.size()) {
+    const Config& config = port.config();
+    members_.resize(config.nodes.size());
+    builders_.resize(shape.bus.size());
+    for (Builder& builder : builders_) {
+        builder.free = base::Ring<Credit>(shape.slots);
+        builder.assigns = base::Ring<AttemptEntry>(shape.slots);
+        builder.verdicts = base::Ring<AttemptEntry>(2 * std::size_t{shape.slots});
+    }
+    links_.resize(shape.bus.size() * shape.rus.size());
+    views_.reserve(4 * config.nodes.size() + 64);
+    suspicions_.reserve(4 * config.nodes.size());
+    evicted_.reserve(config.nodes.size());
+    // Twice the retention: an RU that came back holds up to `retention` beyond the first MEP it takes part in.
+    window_.resize(std::bit_ceil(2 * std::size_t{config.retention_meps}));
+    log_.resize(std::bit_ceil(8 * std::size_t{config.retention_meps} + 64));
+    total_ = config.total_meps;
+}
+
+void EventManager::start(Time now) {
+    last_step_ = now;
+    next_beat_ = now;
+    next_check_ = now;
+}
+
+bool EventManager::on_message(Time now, Peer from, const ControlView& message) {
+    if (message.kind() == ControlKind::hello) {
+        on_hello(now, from, message);
+        return true;
+    }
+    Member& sender = member(from);
+    if (sender.standing == Standing::absent) {
+        return false;
+    }
+    if (sender.incarnation != message.header().incarnation) {
+        return false;
+    }
+    sender.last_heard = now;
+    switch (message.kind()) {
+        case ControlKind::beat:
+            return true;
+        case ControlKind::connected:
+            on_connected(from, message);
+            return true;
+        case ControlKind::peer_lost:
+            on_peer_lost(now, from, message);
+            return true;
+        case ControlKind::available:
+            if (shape_.ru_of_node[static_cast<std::size_t>(from)] == no_index) {
+                return false;
+            }
+            sender.available_below = std::max(sender.available_below, message.body<ControlKind::available>().below);
+            return true;
+        case ControlKind::grant:
+            on_grant(from, message);
+            return true;
+        case ControlKind::commit_request:
+            on_commit_request(from, message);
+            return true;
+        case ControlKind::committed:
+            on_committed(from, message);
+            return true;
+        case ControlKind::late:
+            on_late(now, from, message);
+            return true;
+        default:
+            return false;
+    }
+}
+
+// --- credits and commits
+// ------------------------------------------------------------------------------------------------------------
+
+void EventManager::on_grant(Peer from, const ControlView& message) {
+    const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(from)];
+    if (bu == no_index) {
+        ++port_.counters().bad_messages;
+        return;
+    }
+    Builder& builder = builders_[bu];
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        const wire::CreditEntry entry = message.entry<ControlKind::grant>(index);
+        // Cumulative (C1): credit numbers are consecutive, so a repeated grant is seen and ignored.
+        if (entry.credit != builder.granted + 1 || entry.slot >= shape_.slots ||
+            !builder.free.push({entry.credit, entry.slot})) {
+            ++port_.counters().bad_messages;
+            continue;
+        }
+        builder.granted = entry.credit;
+        if (member(from).standing == Standing::in_view) {
+            bus_with_credit_.set(bu);
+        }
+    }
+}
+
+void EventManager::on_commit_request(Peer from, const ControlView& message) {
+    const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(from)];
+    if (bu == no_index) {
+        ++port_.counters().bad_messages;
+        return;
+    }
+    const Plant plant = port_.config().plant;
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        const AttemptEntry entry = message.entry<ControlKind::commit_request>(index);
+        const bool in_window = entry.mep >= watermark_ && entry.mep < next_;
+        bool grant = false;
+        if (in_window) {
+            Mep& wanted = mep(entry.mep);
+            const bool current = wanted.bu == bu && wanted.attempt == entry.attempt && wanted.credit == entry.credit;
+            grant = (wanted.state == MepState::assigned && (current || plant == Plant::no_attempt_check)) ||
+                    (plant == Plant::double_commit && wanted.state != MepState::waiting);
+            if (grant) {
+                wanted.state = MepState::granted;
+                wanted.bu = bu;
+                wanted.attempt = entry.attempt;
+                wanted.missing_sources = entry.value;
+            }
+        }
+        std::uint16_t flags = grant ? std::uint16_t{wire::attempt_granted} : std::uint16_t{0};
+        if (grant && mep(entry.mep).redelivered && plant != Plant::unmarked_redelivery) {
+            flags |= wire::attempt_redelivered;
+        }
+        verdict(bu, entry, flags);
+    }
+}
+
+void EventManager::verdict(std::uint32_t bu, const AttemptEntry& entry, std::uint16_t flags) {
+    AttemptEntry answer = entry;
+    answer.flags = flags;
+    // An honest BU has at most one request and one abort per slot outstanding, so the ring never fills.
+    if (!builders_[bu].verdicts.push(answer)) {
+        ++port_.counters().bad_messages;
+    }
+}
+
+void EventManager::on_committed(Peer from, const ControlView& message) {
+    const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(from)];
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        const AttemptEntry entry = message.entry<ControlKind::committed>(index);
+        if (bu == no_index || entry.mep < watermark_ || entry.mep >= next_) {
+            ++port_.counters().bad_messages;
+            continue;
+        }
+        Mep& done = mep(entry.mep);
+        if (done.state != MepState::granted || done.bu != bu || done.attempt != entry.attempt) {
+            ++port_.counters().bad_messages;
+            continue;
+        }
+        done.state = MepState::committed;
+        Counters& counters = port_.counters();
+        ++counters.meps_committed;
+        counters.meps_flagged += done.missing_sources > 0 ? 1 : 0;
+        if (ledger_ != nullptr) {
+            ledger_->committed({entry.mep, static_cast<std::uint32_t>(from), done.attempt,
+                                static_cast<std::uint16_t>(done.redelivered ? 1 : 0), done.missing_sources,
+                                port_.view});
+        }
+    }
+    while (watermark_ < next_ && mep(watermark_).state == MepState::committed) {
+        ++watermark_;
+    }
+}
+
+void EventManager::on_late(Time now, Peer from, const ControlView& message) {
+    const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(from)];
+    const AttemptEntry entry = message.body<ControlKind::late>().attempt;
+    if (bu == no_index || entry.mep < watermark_ || entry.mep >= next_) {
+        return;
+    }
+    const Mep& late = mep(entry.mep);
+    if (late.state != MepState::assigned || late.bu != bu || late.attempt != entry.attempt) {
+        return;
+    }
+    if (late.attempt >= port_.config().max_attempts) {
+        // Several BUs in turn could not get it: the RUs that do not deliver are unreachable (F5: only the EM says so).
+        bool dropped = false;
+        for (std::uint32_t index = 0; index < message.header().count; ++index) {
+            const std::uint32_t node = message.entry<ControlKind::late>(index).node;
+            if (node < members_.size() && shape_.ru_of_node[node] != no_index &&
+                members_[node].standing == Standing::in_view && evictable(Peer{node})) {
+                evict(now, Peer{node}, wire::Change::unreachable);
+                dropped = true;
+            }
+        }
+        if (dropped) {
+            return;  // the BU, if it is still in, completes the MEP flagged
+        }
+    }
+    if (member(from).standing == Standing::in_view && log_room()) {
+        verdict(bu, entry, 0);
+        if (port_.config().scheme == Scheme::push) {
+            AttemptEntry abort = entry;
+            abort.bu = static_cast<std::uint16_t>(from);
+            log_[log_head_++ & (log_.size() - 1)] = {abort, member(from).incarnation, true};
+        }
+        reassign(entry.mep);
+    }
+}
+
+// --- assignment
+// ---------------------------------------------------------------------------------------------------------------------
+
+void EventManager::reassign(MepId id) {
+    Mep& again = mep(id);
+    again.redelivered = again.redelivered || again.state == MepState::granted;
+    again.state = MepState::waiting;
+    ++waiting_;
+    ++port_.counters().reassignments;
+}
+
+void EventManager::assign(MepId id, std::uint32_t bu) {
+    Builder& builder = builders_[bu];
+    const Credit credit = builder.free.front();
+    builder.free.pop();
+    if (builder.free.empty()) {
+        bus_with_credit_.reset(bu);
+    }
+    Mep& target = mep(id);
+    target.state = MepState::assigned;
+    ++target.attempt;
+    target.bu = bu;
+    target.slot = credit.slot;
+    target.credit = credit.credit;
+    AttemptEntry entry;
+    entry.mep = id;
+    entry.credit = credit.credit;
+    entry.bu = static_cast<std::uint16_t>(shape_.bus[bu]);
+    entry.slot = credit.slot;
+    entry.attempt = target.attempt;
+    // One assignment per credit, and the ring has a place for every slot of this incarnation.
+    if (!builder.assigns.push(entry)) {
+        ++port_.counters().bad_messages;
+    }
+    if (port_.config().scheme == Scheme::push) {
+        log_[log_head_++ & (log_.size() - 1)] = {entry, member(shape_.bus[bu]).incarnation, false};
+    }
+}
+
+MepId EventManager::admission_limit() const {
+    MepId limit = watermark_ + window_.size();
+    if (total_ > 0) {
+        limit = std::min(limit, total_);
+    }
+    bool any = false;
+    for (const Shape::Ru& ru : shape_.rus) {
+        const Member& holder = members_[static_cast<std::size_t>(ru.node)];
+        if (holder.standing == Standing::in_view) {
+            any = true;
+            const MepId ahead = port_.config().plant == Plant::admit_unretained ? 2 : 0;
+            limit = std::min(limit, holder.available_below + ahead);
+        }
+    }
+    return any ? limit : next_;
+}
+
+/// Room for one more record. The oldest cursor is looked up only when the log seems full: O(1) amortised.
+bool EventManager::log_room() {
+    if (log_head_ - log_tail_ < log_.size()) {
+        return true;
+    }
+    std::uint64_t oldest = log_head_;
+    for (const Shape::Ru& ru : shape_.rus) {
+        const Member& reader = members_[static_cast<std::size_t>(ru.node)];
+        if (reader.standing == Standing::in_view) {
+            oldest = std::min(oldest, reader.log_cursor);
+        }
+    }
+    log_tail_ = oldest;
+    return log_head_ - log_tail_ < log_.size();
+}
+
+void EventManager::assign_all() {
+    if (!formed_ || !bus_with_credit_.any()) {
+        return;
+    }
+    const MepId limit = stopped_ ? next_ : admission_limit();
+    MepId oldest_waiting = watermark_;
+    while ((waiting_ > 0 || next_ < limit) && log_room()) {
+        const std::size_t bu = bus_with_credit_.next_cyclic(next_bu_);
+        if (bu == base::Bitmap::none) {
+            break;
+        }
+        next_bu_ = bu + 1;
+        if (waiting_ > 0) {  // the oldest can always finish: what was admitted comes first (C3)
+            while (mep(oldest_waiting).state != MepState::waiting) {
+                ++oldest_waiting;
+            }
+            --waiting_;
+            assign(oldest_waiting, static_cast<std::uint32_t>(bu));
+        } else {
+            mep(next_) = Mep{};
+            assign(next_++, static_cast<std::uint32_t>(bu));
+            ++port_.counters().meps_admitted;
+        }
+    }
+}
+
+// --- sending
+// -------------------------------------------------------------------------------------------------------------------
+
+bool EventManager::ended() const {
+    const bool no_more = stopped_ || (total_ > 0 && next_ >= total_);
+    return formed_ && no_more && watermark_ == next_;
+}
+
+void EventManager::tick(Time now) {
+    // If this very node was paused, nobody else is to blame for the silence.
+    const Time gap = now - last_step_;
+    last_step_ = now;
+    if (gap > port_.config().heartbeat) {
+        for (Member& each : members_) {
+            each.last_heard += gap;
+        }
+    }
+    if (now < next_check_) {
+        return;
+    }
+    for (std::uint32_t node = 0; node < members_.size(); ++node) {
+        const Member& each = members_[node];
+        if (each.standing != Standing::absent && now - each.last_heard > port_.config().detection_deadline &&
+            evictable(Peer{node})) {
+            evict(now, Peer{node}, wire::Change::dead);
+        }
+    }
+    decide_suspicions(now);
+    next_check_ = now + port_.config().heartbeat;
+    for (const Suspicion& suspicion : suspicions_) {
+        next_check_ = std::min(next_check_, suspicion.decide_at);
+    }
+}
+
+void EventManager::flush(Time now, bool idle) {
+    lazy_ = false;
+    if (membership_changed_) {
+        membership_changed_ = false;
+        if (formed_) {
+            admit_joining(now);
+        } else {
+            form(now);
+        }
+    }
+    assign_all();
+    const bool beat = now >= next_beat_;
+    if (beat) {
+        next_beat_ = now + port_.config().heartbeat;
+        next_check_ = std::min(next_check_, next_beat_);
+    }
+    const bool end = ended();
+    for (std::uint32_t node = 0; node < members_.size(); ++node) {
+        Member& to = members_[node];
+        if (to.standing == Standing::absent) {
+            continue;
+        }
+        const Peer peer{node};
+        if (to.view_cursor < views_.size()) {
+            flush_views(peer, to);
+        }
+        if (to.standing == Standing::in_view && to.view_cursor == views_.size()) {
+            if (shape_.bu_of_node[node] != no_index) {
+                flush_bu(peer, builders_[shape_.bu_of_node[node]]);
+            }
+            if (shape_.ru_of_node[node] != no_index) {
+                flush_ru(peer, to, idle);
+            }
+        }
+        if (end && !to.told_end) {
+            auto message = port_.message<ControlKind::end>();
+            message.set_body({next_});
+            to.told_end = port_.send(peer, message);
+        }
+        if (beat && peer != port_.self()) {
+            auto message = port_.message<ControlKind::beat>();
+            port_.send(peer, message);
+        }
+    }
+}
+
+void EventManager::flush_views(Peer peer, Member& to) {
+    while (to.view_cursor < views_.size()) {
+        auto message = port_.message<ControlKind::view>();
+        std::uint32_t cursor = to.view_cursor;
+        while (cursor < views_.size() && message.add(views_[cursor])) {
+            ++cursor;
+        }
+        if (!port_.send(peer, message)) {
+            return;
+        }
+        to.view_cursor = cursor;
+    }
+}
+
+bool EventManager::is_void(const LogRecord& record) const {
+    return member(Peer{record.attempt.bu}).incarnation != record.bu_incarnation &&
+           port_.config().plant != Plant::stale_incarnation;
+}
+
+void EventManager::flush_ru(Peer peer, Member& to, bool idle) {
+    MepId released = watermark_;
+    if (port_.config().plant == Plant::early_release) {
+        while (released < next_ && mep(released).state >= MepState::granted) {
+            ++released;
+        }
+    }
+    while (to.log_cursor < log_head_) {
+        const LogRecord& first = log_[to.log_cursor & (log_.size() - 1)];
+        // A record for a BU incarnation that is gone is void; sent, it could be taken for one of its successor.
+        if (is_void(first)) {
+            ++to.log_cursor;
+            continue;
+        }
+        if (first.abort) {
+            auto message = port_.message<ControlKind::abort>();
+            message.add(first.attempt);
+            if (!port_.send(peer, message)) {
+                return;
+            }
+            ++to.log_cursor;
+            continue;
+        }
+        // A run of consecutive MEPs of the same attempt is one message (C4).
+        auto message = port_.message<ControlKind::announce>();
+        message.set_body({released, first.attempt.mep, first.attempt.attempt, 0});
+        std::uint64_t cursor = to.log_cursor;
+        for (MepId expected = first.attempt.mep; cursor < log_head_; ++cursor, ++expected) {
+            const LogRecord& record = log_[cursor & (log_.size() - 1)];
+            if (record.abort || record.attempt.mep != expected || record.attempt.attempt != first.attempt.attempt ||
+                is_void(record) || !message.add({record.attempt.bu, record.attempt.slot, record.attempt.credit})) {
+                break;
+            }
+        }
+        if (!port_.send(peer, message)) {
+            return;
+        }
+        to.log_cursor = cursor;
+        to.told_released = released;
+    }
+    if (released > to.told_released) {
+        if (!idle && released - to.told_released < std::max(1U, port_.config().retention_meps / lazy_share)) {
+            lazy_ = true;
+            return;
+        }
+        auto message = port_.message<ControlKind::announce>();
+        message.set_body({released, 0, 0, 0});
+        if (port_.send(peer, message)) {
+            to.told_released = released;
+        }
+    }
+}
+
+void EventManager::flush_bu(Peer peer, Builder& builder) {
+    port_.send_all<ControlKind::assign>(peer, builder.assigns);
+    port_.send_all<ControlKind::commit_verdict>(peer, builder.verdicts);
+}
+
+}  // namespace incast::protocol

@@ -1,0 +1,168 @@
+// The event manager: who is in the view, which BU builds which MEP, and the ledger of commits (PROTOCOL C1, C3-C5,
+// F1-F6).
+//
+// A MEP lives in a window [watermark, next): waiting -> assigned -> granted -> committed. Ids are admitted in order,
+// and only what every RU in the view holds. Handlers change state; flush() sends. Announcements and aborts to RUs are
+// one log with a cursor per RU (C4): an entry is built once, whatever the number of RUs. View changes are a second log,
+// replayed whole to every newcomer.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/bitmap.h"
+#include "protocol/interfaces.h"
+#include "protocol/port.h"
+#include "protocol/shape.h"
+
+namespace incast::protocol {
+
+class EventManager {
+public:
+    EventManager(Port& port, const Shape& shape, Ledger* ledger);
+
+    void start(Time now);
+    void on_connection_lost(Time now, Peer peer, std::uint32_t incarnation);
+    /// True if the message was one for the EM from a node whose hello was taken (or is one).
+    bool on_message(Time now, Peer from, const wire::ControlView& message);
+    void tick(Time now);
+    /// Sends what is due. `idle`: also what waits for company.
+    void flush(Time now, bool idle);
+
+    [[nodiscard]] Time next_deadline() const { return next_check_; }
+    [[nodiscard]] bool lazy() const { return lazy_; }
+    [[nodiscard]] bool formed() const { return formed_; }
+    void stop_admission() { stopped_ = true; }
+
+    /// Nodes that were evicted since the last call; the node drops their connections.
+    std::vector<Peer>& evicted() { return evicted_; }
+
+private:
+    enum class Standing : std::uint8_t { absent, joining, in_view };
+    enum class MepState : std::uint8_t { waiting, assigned, granted, committed };
+
+    struct Member {
+        Standing standing = Standing::absent;
+        std::uint32_t incarnation = 0;
+        std::uint32_t roles = 0;
+        Time last_heard = 0;
+        std::uint32_t view_cursor = 0;
+        bool told_end = false;
+        // RU
+        MepId available_below = 0;
+        MepId told_released = 0;
+        std::uint64_t log_cursor = 0;
+        std::uint64_t total_meps = 0;
+    };
+    struct Credit {
+        std::uint32_t credit = 0;
+        std::uint16_t slot = 0;
+    };
+    struct Builder {
+        std::uint32_t granted = 0;
+        base::Ring<Credit> free;
+        base::Ring<wire::AttemptEntry> assigns;
+        base::Ring<wire::AttemptEntry> verdicts;
+    };
+    struct Mep {
+        MepState state = MepState::waiting;
+        bool redelivered = false;
+        std::uint16_t attempt = 0;
+        std::uint16_t slot = 0;
+        std::uint32_t credit = 0;
+        std::uint32_t bu = 0;  // index in shape.bus
+        std::uint32_t missing_sources = 0;
+    };
+    struct LogRecord {
+        wire::AttemptEntry attempt;  // .bu is the node
+        std::uint32_t bu_incarnation = 0;
+        bool abort = false;
+    };
+    /// Which incarnation of the other each side of an (RU, BU) pair reported to be connected with; 0: none.
+    struct Link {
+        std::uint32_t ru_incarnation = 0;  // reported by the BU
+        std::uint32_t bu_incarnation = 0;  // reported by the RU
+    };
+    struct Suspicion {
+        Peer reporter{};
+        std::uint32_t reporter_incarnation = 0;
+        Peer about{};
+        std::uint32_t about_incarnation = 0;
+        Time decide_at = 0;
+    };
+
+    Member& member(Peer peer) { return members_[static_cast<std::size_t>(peer)]; }
+    Mep& mep(MepId id) { return window_[id & (window_.size() - 1)]; }
+    Link& link(std::size_t bu, std::size_t ru) { return links_[bu * shape_.rus.size() + ru]; }
+    [[nodiscard]] const Member& member(Peer peer) const { return members_[static_cast<std::size_t>(peer)]; }
+
+    void on_grant(Peer from, const wire::ControlView& message);
+    void on_commit_request(Peer from, const wire::ControlView& message);
+    void on_committed(Peer from, const wire::ControlView& message);
+    void on_late(Time now, Peer from, const wire::ControlView& message);
+
+    // membership.cpp
+    void on_hello(Time now, Peer from, const wire::ControlView& message);
+    void on_connected(Peer from, const wire::ControlView& message);
+    void on_peer_lost(Time now, Peer from, const wire::ControlView& message);
+    void report(Peer from, wire::PeerEntry entry, bool up);
+    void suspect(Time now, Peer reporter, wire::PeerEntry about);
+    void decide_suspicions(Time now);
+    [[nodiscard]] bool current(const Suspicion& suspicion) const;
+    [[nodiscard]] Peer culprit(const Suspicion& suspicion) const;
+    void form(Time now);
+    void admit_joining(Time now);
+    [[nodiscard]] bool linked(std::size_t bu, std::size_t ru) const;
+    [[nodiscard]] bool linked_with_view(Peer peer) const;
+    void enter_view(Time now, Peer peer);
+    void evict(Time now, Peer peer, wire::Change change);
+    [[nodiscard]] bool evictable(Peer peer) const { return peer != port_.self(); }
+
+    void assign(MepId id, std::uint32_t bu);
+    void assign_all();
+    void reassign(MepId id);
+    void verdict(std::uint32_t bu, const wire::AttemptEntry& entry, std::uint16_t flags);
+    [[nodiscard]] MepId admission_limit() const;
+    [[nodiscard]] bool log_room();
+    [[nodiscard]] bool is_void(const LogRecord& record) const;
+    [[nodiscard]] bool ended() const;
+
+    void flush_views(Peer peer, Member& to);
+    void flush_ru(Peer peer, Member& to, bool idle);
+    void flush_bu(Peer peer, Builder& builder);
+
+    Port& port_;
+    const Shape& shape_;
+    Ledger* ledger_;
+
+    std::vector<Member> members_;
+    std::vector<Builder> builders_;
+    std::vector<Link> links_;         // per (BU, RU)
+    std::size_t first_unlinked_ = 0;  // where form() looks first
+    std::vector<wire::ViewEntry> views_;
+    std::vector<Suspicion> suspicions_;
+    std::vector<Peer> evicted_;
+
+    std::vector<Mep> window_;
+    MepId watermark_ = 0;  // all below are committed
+    MepId next_ = 0;       // first not admitted
+    std::uint64_t waiting_ = 0;
+    base::Bitmap bus_with_credit_;
+    std::size_t next_bu_ = 0;
+
+    std::vector<LogRecord> log_;
+    std::uint64_t log_head_ = 0;
+    std::uint64_t log_tail_ = 0;  // at most the oldest cursor
+
+    MepId total_ = 0;  // 0: not known
+    bool stopped_ = false;
+    bool formed_ = false;
+    bool membership_changed_ = false;
+    bool lazy_ = false;
+    bool forgot_ = false;  // Plant::forgotten_reassign happens once
+    Time last_step_ = 0;
+    Time next_check_ = 0;
+    Time next_beat_ = 0;
+};
+
+}  // namespace incast::protocol

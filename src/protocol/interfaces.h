@@ -1,0 +1,125 @@
+// What the protocol asks of its environment, besides a Transport: where fragments come from, where events go, who keeps
+// the ledger. None of these may block. All are called from the node's one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "protocol/config.h"
+#include "wire/control.h"
+
+namespace incast::protocol {
+
+/// One MFP in the RU's memory, ready to be written.
+struct Piece {
+    Slice body;  // the MFP; at most the source's cap_bytes
+    std::uint64_t first_event = 0;
+    std::uint32_t n_events = 0;
+    std::uint32_t goodput_bytes = 0;  // fragment bytes
+    wire::SourceFlag flag = wire::SourceFlag::ok;
+    Time trigger = 0;  // open loop: intended time of the last event; closed loop: when it was ready
+};
+
+/// The sources of one RU: a ring of `retention_meps` MEPs in regions of the transport (PROTOCOL F1).
+class Source {
+public:
+    Source() = default;
+    Source(const Source&) = delete;
+    Source& operator=(const Source&) = delete;
+    virtual ~Source() = default;
+
+    /// Allocates its regions. `first_source`, `count`: this RU's range in Config::sources.
+    virtual Result<Ok> attach(Transport& transport, const Config& config, std::uint32_t first_source,
+                              std::uint32_t count) = 0;
+    /// The first MEP this incarnation takes part in; called once, before produce.
+    virtual void start(Time now, MepId first) = 0;
+    /// Makes the next MEP (consecutive ids from `first`) available. False: not yet, see next_ready(). The protocol
+    /// never asks for more than retention_meps beyond the last release.
+    virtual bool produce(Time now, MepId mep) = 0;
+    /// `index` counts this RU's sources from 0. Valid from produce(mep) to release. Cheap: called once per write.
+    virtual Piece piece(MepId mep, std::uint32_t index) = 0;
+    /// MEPs below may be overwritten.
+    virtual void release(MepId below) = 0;
+    /// When produce may succeed again; 0 if at once, time_never if it ended.
+    [[nodiscard]] virtual Time next_ready() const = 0;
+    /// MEPs there are in all; 0 = no end. An RU whose sources ended before others' gives desync-flagged pieces for the
+    /// rest.
+    [[nodiscard]] virtual std::uint64_t total_meps() const = 0;
+};
+
+/// One source of a built MEP.
+struct BuiltSource {
+    wire::SourceFlag flag = wire::SourceFlag::ok;  // missing_*: head and body are empty
+    const wire::Head* head = nullptr;
+    Bytes body;  // the MFP where it landed; empty if missing or where bodies are phantom
+};
+
+struct BuiltMep {
+    MepId mep = 0;
+    std::uint32_t attempt = 0;
+    bool redelivered = false;  // an earlier attempt may have reached a sink before its BU died (F2)
+    std::uint16_t slot = 0;
+    std::uint64_t first_event = 0;
+    std::uint32_t n_events = 0;
+    std::uint64_t goodput_bytes = 0;
+    std::uint64_t self_bytes = 0;  // of goodput_bytes, what came from this very node (M3)
+    std::uint32_t missing_sources = 0;
+    Time assigned = 0;                     // when this BU learned of it
+    Time completed = 0;                    // when the last contribution was placed
+    std::span<const BuiltSource> sources;  // by index in Config::sources
+};
+
+/// Where a BU's events go.
+class Sink {
+public:
+    enum class Taken : std::uint8_t {
+        done,     // consumed and as durable as this sink gets
+        pending,  // copied: the slot may be reused, but it is committed only once durable() says so
+        busy,     // not taken: offer it again
+    };
+    Sink() = default;
+    Sink(const Sink&) = delete;
+    Sink& operator=(const Sink&) = delete;
+    virtual ~Sink() = default;
+    /// Called only for MEPs whose commit the EM granted (F2). `mep` and what it points to are valid during the call.
+    virtual Taken take(Time now, const BuiltMep& mep) = 0;
+    /// MEPs taken as pending that are durable now; returns how many it put into `meps`.
+    virtual std::size_t durable(Time now, std::span<MepId> meps) = 0;
+    /// When durable() or a busy take() should be tried again.
+    [[nodiscard]] virtual Time next_deadline() const = 0;
+};
+
+/// One line of the EM's ledger: final once written.
+struct LedgerEntry {
+    MepId mep = 0;
+    std::uint32_t bu = 0;
+    std::uint16_t attempt = 0;
+    std::uint16_t redelivered = 0;
+    std::uint32_t missing_sources = 0;
+    std::uint32_t view = 0;
+};
+
+/// What the EM tells its environment. Called on the hot path (committed) and on view changes.
+class Ledger {
+public:
+    Ledger() = default;
+    Ledger(const Ledger&) = delete;
+    Ledger& operator=(const Ledger&) = delete;
+    virtual ~Ledger() = default;
+    /// Before any RU is released.
+    virtual void committed(const LedgerEntry& entry) = 0;
+    /// A node came in (up) or was declared dead or unreachable.
+    virtual void view_changed(Time now, std::uint32_t view, Peer node, std::uint32_t incarnation,
+                              wire::Change change) = 0;
+};
+
+/// A BU without sink work: takes everything, keeps nothing.
+class NullSink final : public Sink {
+public:
+    Taken take(Time, const BuiltMep&) override { return Taken::done; }
+    std::size_t durable(Time, std::span<MepId>) override { return 0; }
+    [[nodiscard]] Time next_deadline() const override { return time_never; }
+};
+
+}  // namespace incast::protocol

@@ -1,0 +1,63 @@
+// The connections of a node: which peers it needs, which incarnation of them, what the EM must be told of them.
+//
+// A connection belongs to one incarnation on each side. Before it was up it is retried; once it was up and is lost, it
+// is never made again: the EM is told, and one of the two comes back as a new incarnation.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/bitmap.h"
+#include "protocol/port.h"
+#include "protocol/shape.h"
+
+namespace incast::protocol {
+
+class Links {
+public:
+    Links(Port& port, const Shape& shape);
+
+    void update_peer(Time now, Peer peer, std::uint32_t incarnation, const Blob& address);
+    /// True if the connection counts: of the wanted incarnation. Otherwise it is dropped.
+    bool on_up(Time now, Peer peer, std::uint32_t incarnation);
+    /// True if it had counted.
+    bool on_down(Time now, Peer peer, std::uint32_t incarnation);
+    /// The EM dropped that incarnation.
+    void drop(Peer peer, std::uint32_t incarnation);
+    void drop(Peer peer);
+
+    void connect_due(Time now);
+    /// Tells the EM of connections made and lost since the last call.
+    void flush_reports();
+    [[nodiscard]] Time next_deadline() const { return next_retry_; }
+    [[nodiscard]] bool is_up(Peer peer) const { return links_[static_cast<std::size_t>(peer)].state == State::up; }
+    [[nodiscard]] std::uint32_t incarnation(Peer peer) const {
+        return links_[static_cast<std::size_t>(peer)].incarnation;
+    }
+
+private:
+    enum class State : std::uint8_t { none, wanted, connecting, up, lost };
+    enum class Report : std::uint8_t { none, connected, lost };
+    struct Link {
+        State state = State::none;
+        Report report = Report::none;
+        std::uint32_t incarnation = 0;  // newest known; that of the connection while connecting, up or lost
+        std::uint32_t report_incarnation = 0;
+        Time retry_at = 0;
+        Blob address;
+    };
+
+    [[nodiscard]] bool needed(Peer peer) const;
+    [[nodiscard]] bool carries_data(Peer peer) const;
+    void want(Link& link, Peer peer, Time at);
+    void report(Peer peer, Report what);
+
+    Port& port_;
+    const Shape& shape_;
+    std::vector<Link> links_;
+    base::Bitmap wanted_;
+    base::Bitmap reports_;
+    Time next_retry_ = time_never;
+};
+
+}  // namespace incast::protocol

@@ -1,0 +1,289 @@
+// The membership half of the event manager: hello, connections, suspicion, eviction (PROTOCOL F4-F6, C3).
+//
+// A node is in the view only while it has a data connection with every unit of the other kind in the view. Anything
+// worse than lateness ends an incarnation: the node is evicted, and may come back as a new one. So there is one
+// recovery path, and no unit is ever reset.
+#include <algorithm>
+
+#include "protocol/event_manager.h"
+
+namespace incast::protocol {
+
+using wire::ControlKind;
+using wire::ControlView;
+
+void EventManager::on_hello(Time now, Peer from, const ControlView& message) {
+    const auto node = static_cast<std::size_t>(from);
+    const wire::HelloBody hello = message.body<ControlKind::hello>();
+    Member& joiner = member(from);
+    if (joiner.standing != Standing::absent || joiner.incarnation >= message.header().incarnation) {
+        ++port_.counters().bad_messages;
+        return;
+    }
+    if (hello.config_hash != fingerprint(port_.config()) || hello.roles != port_.config().nodes[node].roles) {
+        ++port_.counters().bad_messages;
+        evicted_.push_back(from);
+        return;
+    }
+    joiner = Member{};
+    joiner.standing = Standing::joining;
+    joiner.incarnation = message.header().incarnation;
+    joiner.last_heard = now;
+    joiner.total_meps = hello.total_meps;
+    // What this node reported in an earlier incarnation is void; what others report of the new one counts from when
+    // they do.
+    if (const std::uint32_t bu = shape_.bu_of_node[node]; bu != no_index) {
+        Builder& builder = builders_[bu];
+        builder.granted = 0;
+        builder.free.clear();
+        builder.assigns.clear();
+        builder.verdicts.clear();
+        for (std::size_t ru = 0; ru < shape_.rus.size(); ++ru) {
+            link(bu, ru).ru_incarnation = 0;
+        }
+    }
+    if (const std::uint32_t ru = shape_.ru_of_node[node]; ru != no_index) {
+        for (std::size_t bu = 0; bu < shape_.bus.size(); ++bu) {
+            link(bu, ru).bu_incarnation = 0;
+        }
+    }
+    membership_changed_ = true;
+}
+
+void EventManager::on_connected(Peer from, const ControlView& message) {
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        report(from, message.entry<ControlKind::connected>(index), true);
+    }
+    membership_changed_ = true;
+}
+
+void EventManager::on_peer_lost(Time now, Peer from, const ControlView& message) {
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        const wire::PeerEntry entry = message.entry<ControlKind::peer_lost>(index);
+        report(from, entry, false);
+        suspect(now, from, entry);
+    }
+}
+
+void EventManager::report(Peer from, wire::PeerEntry entry, bool up) {
+    if (entry.peer >= members_.size()) {
+        ++port_.counters().bad_messages;
+        return;
+    }
+    const auto self = static_cast<std::size_t>(from);
+    const std::uint32_t incarnation = up ? entry.incarnation : 0;
+    if (shape_.bu_of_node[self] != no_index && shape_.ru_of_node[entry.peer] != no_index) {
+        link(shape_.bu_of_node[self], shape_.ru_of_node[entry.peer]).ru_incarnation = incarnation;
+    }
+    if (shape_.ru_of_node[self] != no_index && shape_.bu_of_node[entry.peer] != no_index) {
+        link(shape_.bu_of_node[entry.peer], shape_.ru_of_node[self]).bu_incarnation = incarnation;
+    }
+}
+
+// --- suspicion
+// -------------------------------------------------------------------------------------------------------------------
+
+void EventManager::suspect(Time now, Peer reporter, wire::PeerEntry about) {
+    if (about.peer >= members_.size()) {
+        return;
+    }
+    // The peer may simply be dead; its own connection to the EM will say so within the grace.
+    const Suspicion suspicion{reporter, member(reporter).incarnation, Peer{about.peer}, about.incarnation,
+                              now + port_.config().suspect_grace};
+    if (current(suspicion)) {
+        suspicions_.push_back(suspicion);
+        next_check_ = std::min(next_check_, suspicion.decide_at);
+    }
+}
+
+bool EventManager::current(const Suspicion& suspicion) const {
+    const Member& reporter = member(suspicion.reporter);
+    const Member& about = member(suspicion.about);
+    return reporter.standing != Standing::absent && reporter.incarnation == suspicion.reporter_incarnation &&
+           about.standing != Standing::absent && about.incarnation == suspicion.about_incarnation;
+}
+
+void EventManager::decide_suspicions(Time now) {
+    for (std::size_t index = 0; index < suspicions_.size();) {
+        const Suspicion& suspicion = suspicions_[index];
+        if (current(suspicion) && suspicion.decide_at > now) {
+            ++index;
+            continue;
+        }
+        if (current(suspicion)) {
+            evict(now, culprit(suspicion), wire::Change::unreachable);
+        }
+        suspicions_[index] = suspicions_.back();
+        suspicions_.pop_back();
+    }
+}
+
+/// Two live nodes cannot reach each other: one must go. The one that more nodes complain about, or that complains about
+/// more.
+Peer EventManager::culprit(const Suspicion& suspicion) const {
+    const Peer a = suspicion.reporter;
+    const Peer b = suspicion.about;
+    if (!evictable(a) || !evictable(b)) {
+        return evictable(a) ? a : b;
+    }
+    if (member(a).standing != member(b).standing) {
+        return member(a).standing == Standing::joining ? a : b;
+    }
+    std::size_t score_a = 0;
+    std::size_t score_b = 0;
+    for (const Suspicion& other : suspicions_) {
+        if (current(other)) {
+            score_a += other.reporter == a || other.about == a ? 1 : 0;
+            score_b += other.reporter == b || other.about == b ? 1 : 0;
+        }
+    }
+    if (score_a != score_b) {
+        return score_a > score_b ? a : b;
+    }
+    // A BU without an RU holds nothing that is not elsewhere: its loss costs no fragment. But one BU must stay.
+    const auto builds_only = [this](Peer peer) {
+        const auto node = static_cast<std::size_t>(peer);
+        return shape_.bu_of_node[node] != no_index && shape_.ru_of_node[node] == no_index;
+    };
+    std::size_t bus_in_view = 0;
+    for (const Peer bu : shape_.bus) {
+        bus_in_view += member(bu).standing == Standing::in_view ? 1 : 0;
+    }
+    if (builds_only(a) != builds_only(b) && bus_in_view > 1) {
+        return builds_only(a) ? a : b;
+    }
+    return builds_only(a) ? b : a;
+}
+
+// --- the view
+// -------------------------------------------------------------------------------------------------------------------
+
+bool EventManager::linked(std::size_t bu, std::size_t ru) const {
+    const Peer bu_node = shape_.bus[bu];
+    const Peer ru_node = shape_.rus[ru].node;
+    if (bu_node == ru_node) {
+        return true;
+    }
+    const Link& pair = links_[bu * shape_.rus.size() + ru];
+    return pair.ru_incarnation == member(ru_node).incarnation && pair.bu_incarnation == member(bu_node).incarnation;
+}
+
+/// The run starts when every node of the config is there and every RU is connected with every BU.
+void EventManager::form(Time now) {
+    for (const Member& each : members_) {
+        if (each.standing == Standing::absent) {
+            return;
+        }
+    }
+    const std::size_t rus = shape_.rus.size();
+    const std::size_t pairs = links_.size();
+    // Starting where it failed last keeps the whole start-up linear in the number of pairs.
+    for (std::size_t step = 0; step < pairs; ++step) {
+        const std::size_t pair = (first_unlinked_ + step) % pairs;
+        if (!linked(pair / rus, pair % rus)) {
+            first_unlinked_ = pair;
+            return;
+        }
+    }
+    formed_ = true;
+    for (std::uint32_t node = 0; node < members_.size(); ++node) {
+        enter_view(now, Peer{node});
+    }
+    if (total_ == 0) {
+        bool endless = false;
+        for (const Shape::Ru& ru : shape_.rus) {
+            endless = endless || member(ru.node).total_meps == 0;
+            total_ = std::max(total_, member(ru.node).total_meps);
+        }
+        total_ = endless ? 0 : total_;
+    }
+}
+
+bool EventManager::linked_with_view(Peer peer) const {
+    const auto node = static_cast<std::size_t>(peer);
+    if (const std::uint32_t bu = shape_.bu_of_node[node]; bu != no_index) {
+        for (std::size_t ru = 0; ru < shape_.rus.size(); ++ru) {
+            if (member(shape_.rus[ru].node).standing == Standing::in_view && !linked(bu, ru)) {
+                return false;
+            }
+        }
+    }
+    if (const std::uint32_t ru = shape_.ru_of_node[node]; ru != no_index) {
+        for (std::size_t bu = 0; bu < shape_.bus.size(); ++bu) {
+            if (member(shape_.bus[bu]).standing == Standing::in_view && !linked(bu, ru)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+void EventManager::admit_joining(Time now) {
+    for (std::uint32_t node = 0; node < members_.size(); ++node) {
+        if (members_[node].standing == Standing::joining && linked_with_view(Peer{node})) {
+            enter_view(now, Peer{node});
+        }
+    }
+}
+
+void EventManager::enter_view(Time now, Peer peer) {
+    const auto node = static_cast<std::size_t>(peer);
+    Member& entering = member(peer);
+    entering.standing = Standing::in_view;
+    entering.available_below = next_;
+    entering.told_released = next_;
+    entering.log_cursor = log_head_;
+    ++port_.view;
+    ++port_.counters().views;
+    views_.push_back({static_cast<std::uint32_t>(node), entering.incarnation, port_.config().nodes[node].roles,
+                      wire::Change::up, next_});
+    if (const std::uint32_t bu = shape_.bu_of_node[node]; bu != no_index && !builders_[bu].free.empty()) {
+        bus_with_credit_.set(bu);
+    }
+    if (ledger_ != nullptr) {
+        ledger_->view_changed(now, port_.view, peer, entering.incarnation, wire::Change::up);
+    }
+}
+
+void EventManager::evict(Time now, Peer peer, wire::Change change) {
+    const auto node = static_cast<std::size_t>(peer);
+    Member& leaving = member(peer);
+    const bool was_in_view = leaving.standing == Standing::in_view;
+    leaving.standing = Standing::absent;  // its incarnation stays known: it is never taken again
+    evicted_.push_back(peer);
+    membership_changed_ = true;  // someone may have waited for a connection with it
+    if (!was_in_view) {
+        return;
+    }
+    ++port_.view;
+    ++port_.counters().views;
+    ++port_.counters().evictions;
+    views_.push_back(
+        {static_cast<std::uint32_t>(node), leaving.incarnation, port_.config().nodes[node].roles, change, next_});
+    if (const std::uint32_t bu = shape_.bu_of_node[node]; bu != no_index) {
+        bus_with_credit_.reset(bu);
+        for (MepId id = watermark_; id < next_; ++id) {
+            Mep& built = mep(id);
+            if (built.bu != bu || (built.state != MepState::assigned && built.state != MepState::granted)) {
+                continue;
+            }
+            if (port_.config().plant == Plant::forgotten_reassign && !forgot_) {
+                forgot_ = true;
+                continue;
+            }
+            reassign(id);
+        }
+    }
+    if (ledger_ != nullptr) {
+        ledger_->view_changed(now, port_.view, peer, leaving.incarnation, change);
+    }
+}
+
+void EventManager::on_connection_lost(Time now, Peer peer, std::uint32_t incarnation) {
+    const Member& lost = member(peer);
+    if (lost.standing != Standing::absent && lost.incarnation == incarnation) {
+        evict(now, peer, wire::Change::dead);
+    }
+}
+
+}  // namespace incast::protocol

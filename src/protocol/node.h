@@ -1,0 +1,97 @@
+// A node of the event builder: any of EM, RU and BU, on one transport endpoint, driven by one thread.
+// Sans-IO: no clock, thread or socket; it acts only through the transport, the source, the sink and the ledger it was
+// given. A Node lives as long as one incarnation. When the EM drops it (state evicted), the environment makes a new
+// Node on a new endpoint with a higher incarnation; no unit has a reset path.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "protocol/config.h"
+#include "protocol/interfaces.h"
+
+namespace incast::protocol {
+
+enum class NodeState : std::uint8_t {
+    joining,    // connecting, saying hello
+    running,    // in the view
+    finished,   // the EM ended the run: every admitted MEP is committed
+    evicted,    // the EM dropped this incarnation, or the connection to it was lost
+    em_silent,  // no sign of life from the EM for detection_deadline
+};
+
+/// Counted since start; plain numbers, read by the owner thread.
+struct Counters {
+    // RU
+    std::uint64_t meps_produced = 0;
+    std::uint64_t contributions_sent = 0;  // MEPs of this RU written, per attempt
+    std::uint64_t mfps_sent = 0;
+    std::uint64_t sent_goodput_bytes = 0;  // counted when posted
+    std::uint64_t sent_self_bytes = 0;
+    std::uint64_t aborts_acknowledged = 0;
+    // BU
+    std::uint64_t meps_built = 0;  // delivered to the sink
+    std::uint64_t events_built = 0;
+    std::uint64_t mfps_received = 0;
+    std::uint64_t built_goodput_bytes = 0;
+    std::uint64_t built_self_bytes = 0;
+    std::uint64_t incomplete_meps = 0;  // delivered flagged
+    std::uint64_t incomplete_events = 0;
+    std::uint64_t redelivered_meps = 0;
+    std::uint64_t redelivered_events = 0;
+    std::uint64_t stale_contributions = 0;  // wrong credit, attempt, incarnation or run: dropped (T8)
+    std::uint64_t late_reports = 0;
+    std::uint64_t quarantined_slots = 0;  // slots that ever went through quarantine
+    std::uint64_t denied_commits = 0;
+    // EM
+    std::uint64_t meps_admitted = 0;
+    std::uint64_t meps_committed = 0;
+    std::uint64_t meps_flagged = 0;  // of these, with missing sources
+    std::uint64_t events_committed = 0;
+    std::uint64_t reassignments = 0;
+    std::uint64_t evictions = 0;
+    std::uint64_t views = 0;
+    // all
+    std::uint64_t messages_sent = 0;
+    std::uint64_t messages_received = 0;
+    std::uint64_t bad_messages = 0;   // malformed or from the wrong run, view or incarnation: dropped (T8)
+    std::uint64_t back_pressure = 0;  // posts that answered `again`
+};
+
+class Node {
+public:
+    /// Everything is borrowed and must outlive the node; `source` only for an RU, `sink` only for a BU, `ledger` only
+    /// for the EM.
+    Node(const Config& config, Peer self, std::uint32_t incarnation, Transport& transport, Source* source, Sink* sink,
+         Ledger* ledger);
+    ~Node();
+    Node(const Node&) = delete;
+    Node& operator=(const Node&) = delete;
+
+    /// Allocates all memory of the units. After it, only update_peer may allocate (inside the transport).
+    Result<Ok> start(Time now);
+    /// From the rendezvous: that peer's newest incarnation and address. Connects if the roles need it, and retries
+    /// until it is up.
+    void update_peer(Time now, Peer peer, std::uint32_t incarnation, const Blob& address);
+
+    /// Polls one batch of events, handles them, and sends what became due. True if anything happened: call again soon.
+    bool step(Time now);
+    /// When step must be called even if the transport is silent (<= now: at once).
+    [[nodiscard]] Time next_deadline() const;
+
+    /// EM: admits no more; the run ends when all admitted MEPs are committed.
+    void stop_admission();
+
+    [[nodiscard]] NodeState state() const;
+    [[nodiscard]] const Counters& counters() const;
+    /// EM: every RU and BU of the config is in the view and the first MEP may be admitted (or was).
+    [[nodiscard]] bool all_joined() const;
+    /// BU: time with free credits but nothing assigned (M6), and time with something assigned, since start, in ps.
+    [[nodiscard]] Time bu_waiting() const;
+
+private:
+    class Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace incast::protocol

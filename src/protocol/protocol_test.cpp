@@ -1,0 +1,132 @@
+// The units together, on inproc with a scripted clock. Faults beyond a dying node are for the adversarial simulation.
+#include <tuple>
+
+#include <gtest/gtest.h>
+
+#include "protocol/test_support.h"
+
+namespace incast::protocol {
+namespace {
+
+using testing::Cluster;
+using testing::make_config;
+
+struct Case {
+    Scheme scheme;
+    bool folded;
+    Schedule schedule;
+    std::uint32_t sources_per_ru;
+    std::uint32_t parallel;
+};
+
+class Building : public ::testing::TestWithParam<std::tuple<Scheme, bool, Schedule, std::uint32_t, std::uint32_t>> {};
+
+TEST_P(Building, DeliversEveryMepOnceAndComplete) {
+    const auto [scheme, folded, schedule, sources_per_ru, parallel] = GetParam();
+    Config config = make_config(4, 4, folded, sources_per_ru, 256);
+    config.scheme = scheme;
+    config.schedule = schedule;
+    config.parallel_requests = parallel;
+    config.parallel_sends = parallel;
+    config.total_meps = 500;
+    ASSERT_TRUE(validate(config).ok());
+    Cluster cluster(config, 100);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
+    std::set<MepId> all;
+    std::uint64_t taken = 0;
+    for (std::size_t node = 0; node < config.nodes.size(); ++node) {
+        const testing::RecordingSink& sink = *cluster[node].recording;
+        EXPECT_EQ(sink.repeated + sink.incomplete + sink.wrong, 0U);
+        EXPECT_EQ(cluster[node].source->misuse, 0U);
+        EXPECT_EQ(cluster[node].node->counters().bad_messages, 0U);
+        EXPECT_EQ(cluster[node].node->counters().stale_contributions, 0U);
+        taken += sink.taken.size();
+        all.insert(sink.taken.begin(), sink.taken.end());
+    }
+    EXPECT_EQ(taken, 500U);
+    EXPECT_EQ(all.size(), 500U);
+    EXPECT_EQ(*all.rbegin(), 499U);
+    EXPECT_EQ(cluster.ledger.commits, 500U);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Building,
+                         ::testing::Combine(::testing::Values(Scheme::push, Scheme::pull_write), ::testing::Bool(),
+                                            ::testing::Values(Schedule::sequential, Schedule::random,
+                                                              Schedule::linear_shift),
+                                            ::testing::Values(1U, 3U), ::testing::Values(0U, 1U, 5U)));
+
+class Losing : public ::testing::TestWithParam<Scheme> {};
+
+TEST_P(Losing, ADeadBuilderCostsNoMep) {
+    Config config = make_config(3, 3, false, 2, 256);
+    config.scheme = GetParam();
+    config.total_meps = 400;
+    Cluster cluster(config, 64);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.ledger.commits > 100; }));
+    cluster.kill(Peer{4});
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
+    EXPECT_EQ(cluster.ledger.commits, 400U);
+    EXPECT_EQ(cluster.ledger.flagged, 0U);
+    std::set<MepId> all;
+    for (std::size_t node = 3; node < 6; ++node) {
+        all.insert(cluster[node].recording->taken.begin(), cluster[node].recording->taken.end());
+    }
+    EXPECT_EQ(all.size(), 400U);
+}
+
+TEST_P(Losing, ADeadReadoutUnitIsFlaggedAndMayComeBack) {
+    Config config = make_config(3, 2, false, 2, 256);
+    config.scheme = GetParam();
+    config.total_meps = 600;
+    Cluster cluster(config, 64);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.ledger.commits > 100; }));
+    cluster.kill(Peer{1});
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.ledger.flagged > 20; }));
+    cluster.restart(Peer{1}, 2, 64);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster[1].node->state() == NodeState::running; }));
+    const std::uint64_t flagged = cluster.ledger.flagged;
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
+    EXPECT_EQ(cluster.ledger.commits, 600U);
+    EXPECT_LT(cluster.ledger.flagged, flagged + 50);  // only what was in flight when it came back
+    EXPECT_EQ(cluster[1].source->misuse, 0U);
+}
+
+TEST_P(Losing, ARestartedBuilderBuildsAgain) {
+    Config config = make_config(2, 2, false, 1, 256);
+    config.scheme = GetParam();
+    config.total_meps = 800;
+    Cluster cluster(config, 64);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.ledger.commits > 100; }));
+    cluster.restart(Peer{3}, 2, 64);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
+    EXPECT_EQ(cluster.ledger.commits, 800U);
+    EXPECT_GT(cluster[3].recording->taken.size(), 50U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Both, Losing, ::testing::Values(Scheme::push, Scheme::pull_write));
+
+TEST(Ending, StopAdmissionDrainsWhatWasAdmitted) {
+    Config config = make_config(4, 4, true, 1, 256);
+    Cluster cluster(config, 16);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.ledger.commits > 1000; }));
+    cluster.em().stop_admission();
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
+    EXPECT_EQ(cluster.ledger.commits, cluster.em().counters().meps_admitted);
+}
+
+TEST(Configuration, IsRefusedWithTheKeyAndTheRange) {
+    Config config = make_config(2, 2, true, 1, 256);
+    ASSERT_TRUE(validate(config).ok());
+    config.credits = 0;
+    const Result<Ok> refused = validate(config);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("credits = 0: must be 1..16384"), std::string::npos);
+    config = make_config(2, 2, true, 1, 0);
+    EXPECT_FALSE(validate(config).ok());
+    config = make_config(2, 2, true, 1, 16);
+    config.nodes[1].roles = 0;
+    EXPECT_FALSE(validate(config).ok());
+}
+
+}  // namespace
+}  // namespace incast::protocol

@@ -1,0 +1,500 @@
+#include "protocol/readout_unit.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "protocol/builder_unit.h"
+
+namespace incast::protocol {
+
+using wire::ControlKind;
+using wire::ControlView;
+
+namespace {
+
+constexpr std::uint32_t lazy_share = 8;       // see event_manager.cpp
+constexpr std::uint32_t produce_at_once = 8;  // MEPs generated before the node looks at the network again
+
+}  // namespace
+
+ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, BuilderUnit* own_builder)
+    : port_(port),
+      shape_(shape),
+      source_(source),
+      own_builder_(own_builder),
+      ru_(shape.ru_of_node[static_cast<std::size_t>(port.self())]),
+      first_source_(shape.rus[ru_].first_source),
+      sources_(shape.rus[ru_].sources),
+      one_queue_(port.config().schedule == Schedule::sequential),
+      next_queue_((ru_ + 1) % shape.bus.size()),
+      prng_(base::mix64(port.config().seed) ^ ru_) {
+    const std::size_t bus = shape.bus.size();
+    pending_writes_.assign(std::bit_ceil(std::size_t{port.config().retention_meps}), 0);
+    // Every credit of every BU may be assigned at once; those of a dead incarnation are dropped before those of its
+    // successor come.
+    pool_.resize(bus * shape.slots + 1);
+    for (std::uint32_t index = 0; index < pool_.size(); ++index) {
+        pool_[index].next = index + 1 < pool_.size() ? index + 1 : no_index;
+    }
+    free_ = 0;
+    queues_.resize(one_queue_ ? 1 : bus);
+    runnable_ = base::Bitmap(queues_.size());
+    links_.resize(bus);
+    acks_.resize(bus);
+    for (base::Ring<wire::CreditEntry>& acks : acks_) {
+        acks = base::Ring<wire::CreditEntry>(2 * std::size_t{shape.slots});
+    }
+    acks_due_ = base::Bitmap(bus);
+    if (own_builder_ != nullptr) {
+        BuilderLink& self = links_[shape.bu_of_node[static_cast<std::size_t>(port.self())]];
+        self.up = true;
+        self.ready = true;
+        self.incarnation = port.incarnation();
+    }
+}
+
+Result<Ok> ReadoutUnit::start() {
+    return source_.attach(port_.transport(), port_.config(), first_source_, sources_);
+}
+
+// --- connections and view
+// -----------------------------------------------------------------------------------------------------------
+
+void ReadoutUnit::on_connection_up(Peer peer, std::uint32_t incarnation) {
+    BuilderLink& link = links_[shape_.bu_of_node[static_cast<std::size_t>(peer)]];
+    link.up = true;
+    link.ready = false;
+    link.blocked = false;
+    link.incarnation = incarnation;
+}
+
+void ReadoutUnit::on_connection_lost(Peer peer) {
+    const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(peer)];
+    BuilderLink& link = links_[bu];
+    link.up = false;
+    link.ready = false;
+    link.blocked = false;
+    unplaced_ -= link.sent - link.placed;
+    link.sent = 0;
+    link.placed = 0;
+    acks_[bu].clear();
+    acks_due_.reset(bu);
+    drop_assignments(bu);
+}
+
+void ReadoutUnit::on_view(Time now, const wire::ViewEntry& entry) {
+    if (Peer{entry.node} == port_.self() && entry.incarnation == port_.incarnation() &&
+        entry.change == wire::Change::up) {
+        in_view_ = true;
+        first_mep_ = entry.from_mep;
+        produced_below_ = reported_below_ = released_below_ = forgotten_below_ = entry.from_mep;
+        source_.start(now, entry.from_mep);
+        produce_more_ = true;
+    }
+    if (const std::uint32_t bu = shape_.bu_of_node[entry.node]; bu != no_index) {
+        links_[bu].view_incarnation = entry.change == wire::Change::up ? entry.incarnation : 0;
+        if (entry.change != wire::Change::up && port_.config().plant != Plant::stale_incarnation) {
+            drop_assignments(bu);
+        }
+    }
+}
+
+void ReadoutUnit::on_region(Peer from, const ControlView& message) {
+    const wire::RegionBody region = message.body<ControlKind::region>();
+    BuilderLink& link = links_[shape_.bu_of_node[static_cast<std::size_t>(from)]];
+    if (region.slot_bytes != shape_.layout.slot_bytes || region.slots != shape_.slots ||
+        region.key_size > sizeof(Blob::bytes)) {
+        ++port_.counters().bad_messages;
+        return;
+    }
+    Blob key;
+    key.size = static_cast<std::uint8_t>(region.key_size);
+    std::memcpy(key.bytes, region.key, region.key_size);
+    const Result<Remote> remote = port_.transport().import_key(from, key);
+    if (!remote) {
+        ++port_.counters().bad_messages;
+        return;
+    }
+    link.region = *remote;
+    link.ready = true;
+    update_runnable(queue_of(shape_.bu_of_node[static_cast<std::size_t>(from)]));
+}
+
+// --- assignments
+// --------------------------------------------------------------------------------------------------------------------
+
+void ReadoutUnit::on_announce(const ControlView& message) {
+    const wire::AnnounceBody body = message.body<ControlKind::announce>();
+    if (in_view_ && body.released_below > released_below_) {
+        released_below_ = std::min(body.released_below, produced_below_);
+        release();
+    }
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        const wire::AnnounceEntry entry = message.entry<ControlKind::announce>(index);
+        const std::uint32_t bu = entry.bu < shape_.bu_of_node.size() ? shape_.bu_of_node[entry.bu] : no_index;
+        if (bu == no_index || entry.slot >= shape_.slots) {
+            ++port_.counters().bad_messages;
+            continue;
+        }
+        // The EM means the BU incarnation of its view; a connection with another one must not be written to.
+        const BuilderLink& link = links_[bu];
+        if (link.up &&
+            (link.incarnation == link.view_incarnation || port_.config().plant == Plant::stale_incarnation)) {
+            enqueue(body.base + index, bu, entry.credit, entry.slot, static_cast<std::uint16_t>(body.attempt));
+        }
+    }
+}
+
+void ReadoutUnit::on_request(Peer from, const ControlView& message) {
+    const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(from)];
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        const wire::AttemptEntry entry = message.entry<ControlKind::request>(index);
+        if (entry.slot >= shape_.slots) {
+            ++port_.counters().bad_messages;
+            continue;
+        }
+        enqueue(entry.mep, bu, entry.credit, entry.slot, entry.attempt);
+    }
+}
+
+void ReadoutUnit::enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std::uint16_t slot,
+                          std::uint16_t attempt) {
+    if (!in_view_ || mep < released_below_) {
+        return;  // released or never held: another attempt was committed, or this RU came in later
+    }
+    if (free_ == no_index || mep >= produced_below_ + 2 * std::uint64_t{port_.config().retention_meps}) {
+        ++port_.counters().bad_messages;  // more assignments than credits, or a MEP far off: a lying peer
+        return;
+    }
+    const std::uint32_t index = free_;
+    Assignment& added = pool_[index];
+    free_ = added.next;
+    added = {mep, bu, credit, slot, attempt, 0, false, no_index};
+    Queue& queue = queues_[queue_of(bu)];
+    if (queue.first == no_index) {
+        queue.first = index;
+        queue.last = index;
+        update_runnable(queue_of(bu));
+    } else {
+        pool_[queue.last].next = index;
+        queue.last = index;
+    }
+}
+
+void ReadoutUnit::remove(std::uint32_t queue_index, std::uint32_t previous, std::uint32_t index) {
+    Queue& queue = queues_[queue_index];
+    const std::uint32_t after = pool_[index].next;
+    if (pool_[index].next_source > 0) {
+        --pending_writes_[pool_[index].mep & (pending_writes_.size() - 1)];  // it was begun: see send_contribution
+        if (forgotten_below_ < released_below_) {
+            release();  // no completion may follow that would do it
+        }
+    }
+    if (previous == no_index) {
+        queue.first = after;
+    } else {
+        pool_[previous].next = after;
+    }
+    if (queue.last == index) {
+        queue.last = previous;
+    }
+    pool_[index].next = free_;
+    free_ = index;
+    if (previous == no_index) {
+        update_runnable(queue_index);
+    }
+}
+
+void ReadoutUnit::on_abort(const ControlView& message) {
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        const wire::AttemptEntry entry = message.entry<ControlKind::abort>(index);
+        const std::uint32_t bu = entry.bu < shape_.bu_of_node.size() ? shape_.bu_of_node[entry.bu] : no_index;
+        if (bu == no_index) {
+            ++port_.counters().bad_messages;
+            continue;
+        }
+        if (links_[bu].up) {
+            void_attempt(bu, entry);
+        }
+    }
+}
+
+/// After the acknowledgement this RU writes nothing for that credit (F3). A contribution that was begun is finished
+/// first, because only its notice, which arrives before the acknowledgement, says that all its bytes are placed.
+void ReadoutUnit::void_attempt(std::uint32_t bu, const wire::AttemptEntry& entry) {
+    const std::uint32_t queue = queue_of(bu);
+    std::uint32_t previous = no_index;
+    bool acknowledge = true;
+    for (std::uint32_t index = queues_[queue].first; index != no_index; previous = index, index = pool_[index].next) {
+        Assignment& found = pool_[index];
+        if (found.bu != bu || found.credit != entry.credit) {
+            continue;
+        }
+        if (found.next_source > 0) {
+            found.acknowledge = true;
+            acknowledge = false;
+        } else if (port_.config().plant != Plant::unordered_abort_ack) {
+            remove(queue, previous, index);
+        }
+        break;
+    }
+    if (acknowledge && acks_[bu].push({entry.credit, entry.slot, 0})) {
+        acks_due_.set(bu);
+    }
+}
+
+void ReadoutUnit::drop_assignments(std::uint32_t bu) {
+    const std::uint32_t queue = queue_of(bu);
+    std::uint32_t previous = no_index;
+    for (std::uint32_t index = queues_[queue].first; index != no_index;) {
+        const std::uint32_t after = pool_[index].next;
+        if (pool_[index].bu == bu) {
+            remove(queue, previous, index);
+        } else {
+            previous = index;
+        }
+        index = after;
+    }
+    update_runnable(queue);
+}
+
+void ReadoutUnit::on_placed(Peer from, const ControlView& message) {
+    BuilderLink& link = links_[shape_.bu_of_node[static_cast<std::size_t>(from)]];
+    const std::uint64_t placed = message.body<ControlKind::placed>().contributions;
+    if (placed > link.sent || placed < link.placed) {
+        ++port_.counters().bad_messages;
+        return;
+    }
+    unplaced_ -= placed - link.placed;
+    link.placed = placed;
+}
+
+// --- sending
+// -------------------------------------------------------------------------------------------------------------------
+
+void ReadoutUnit::update_runnable(std::uint32_t queue) {
+    const std::uint32_t first = queues_[queue].first;
+    const bool produced = first != no_index && pool_[first].mep < produced_below_;
+    await_production_ = await_production_ || (first != no_index && !produced);
+    const bool runnable = produced && links_[pool_[first].bu].ready && !links_[pool_[first].bu].blocked;
+    if (runnable) {
+        runnable_.set(queue);
+    } else {
+        runnable_.reset(queue);
+    }
+}
+
+void ReadoutUnit::on_room(Peer peer) {
+    const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(peer)];
+    links_[bu].blocked = false;
+    update_runnable(queue_of(bu));
+}
+
+std::size_t ReadoutUnit::pick() {
+    if (port_.config().schedule == Schedule::random) {
+        // Uniform over the queues that can be served: draw until one of them is hit, then fall back to the next one.
+        for (int tries = 0; tries < 16; ++tries) {
+            const std::size_t queue = prng_.below(queues_.size());
+            if (runnable_.test(queue)) {
+                return queue;
+            }
+        }
+        return runnable_.next_cyclic(prng_.below(queues_.size()));
+    }
+    return runnable_.next_cyclic(next_queue_);
+}
+
+bool ReadoutUnit::write_self(const wire::Head& head, const Piece& piece, std::uint16_t slot, bool last) {
+    if (last && !port_.self_room()) {
+        return false;
+    }
+    own_builder_->place_self(head, piece.body, slot);
+    return !last || port_.notify_self(slot);
+}
+
+/// True if the contribution at the head of the queue is out; false: blocked in the middle, goes on after `room`.
+bool ReadoutUnit::send_contribution(std::uint32_t queue) {
+    const std::uint32_t index = queues_[queue].first;
+    Assignment& work = pool_[index];
+    if (work.next_source == 0 && work.mep < released_below_) {
+        remove(queue, no_index, index);  // another attempt was committed meanwhile; this one is void
+        return true;
+    }
+    BuilderLink& link = links_[work.bu];
+    const bool self = shape_.bus[work.bu] == port_.self();
+    Counters& counters = port_.counters();
+    const std::uint64_t slot_offset = std::uint64_t{work.slot} * shape_.layout.slot_bytes;
+    wire::Head head;
+    head.attempt = work.attempt;
+    head.run = port_.config().run;
+    // Planted: now and then the MEP before, as a confused peer might; only the BU's check of the head stands between it
+    // and the sink.
+    const bool confused =
+        port_.config().plant == Plant::no_generation_check && work.mep % 16 == 5 && work.mep > released_below_;
+    const MepId written = confused ? work.mep - 1 : work.mep;
+    head.mep = written;
+    head.view = port_.view;
+    head.incarnation = port_.incarnation();
+    head.credit = work.credit;
+    for (; work.next_source < sources_; ++work.next_source) {
+        const Piece piece = source_.piece(written, work.next_source);
+        const std::uint32_t source = first_source_ + work.next_source;
+        const bool last = work.next_source + 1 == sources_;
+        head.source = static_cast<std::uint16_t>(source);
+        head.flag = piece.flag;
+        head.body_bytes = piece.body.length;
+        head.first_event = piece.first_event;
+        head.n_events = piece.n_events;
+        head.goodput_bytes = piece.goodput_bytes;
+        head.trigger = piece.trigger;
+        if (self) {
+            if (!write_self(head, piece, work.slot, last)) {
+                return false;  // the node's own ring is full: it is drained before the next flush
+            }
+            counters.sent_self_bytes += piece.goodput_bytes;
+        } else {
+            const Notice notice = last ? Notice(work.slot) : std::nullopt;
+            const Target target{link.region, slot_offset + shape_.layout.source_offset[source]};
+            const Post post = port_.write(shape_.bus[work.bu], head, piece.body, target, notice, work.mep + 1);
+            if (post == Post::again || post == Post::refused) {
+                link.blocked = true;  // refused: the connection is going down, its event clears the queue
+                update_runnable(queue);
+                return false;
+            }
+            if (post == Post::pending) {
+                ++pending_writes_[work.mep & (pending_writes_.size() - 1)];
+            }
+        }
+        if (work.next_source == 0) {
+            ++pending_writes_[work.mep &
+                              (pending_writes_.size() - 1)];  // begun: its MEP stays until the last write is posted
+        }
+        ++counters.mfps_sent;
+        counters.sent_goodput_bytes += piece.goodput_bytes;
+    }
+    ++counters.contributions_sent;
+    if (!self && port_.config().parallel_sends > 0) {
+        ++link.sent;
+        ++unplaced_;
+    }
+    if (work.acknowledge && acks_[work.bu].push({work.credit, work.slot, 0})) {
+        acks_due_.set(work.bu);
+    }
+    remove(queue, no_index, index);
+    return true;
+}
+
+void ReadoutUnit::on_completed(Token token) {
+    std::uint32_t& pending = pending_writes_[(token - 1) & (pending_writes_.size() - 1)];
+    if (pending > 0) {
+        --pending;
+    }
+    if (forgotten_below_ < released_below_) {
+        release();
+    }
+}
+
+// --- retention
+// -------------------------------------------------------------------------------------------------------------------
+
+void ReadoutUnit::release() {
+    const MepId before = forgotten_below_;
+    while (forgotten_below_ < released_below_ &&
+           pending_writes_[forgotten_below_ & (pending_writes_.size() - 1)] == 0) {
+        ++forgotten_below_;
+    }
+    if (forgotten_below_ > before) {
+        source_.release(forgotten_below_);
+        produce_more_ = true;
+    }
+}
+
+void ReadoutUnit::produce(Time now) {
+    if (!in_view_ || (!produce_more_ && now < next_ready_)) {
+        return;
+    }
+    produce_more_ = false;
+    next_ready_ = time_never;
+    const MepId limit = forgotten_below_ + port_.config().retention_meps;
+    const MepId before = produced_below_;
+    while (produced_below_ < limit) {
+        if (produced_below_ - before == produce_at_once) {
+            produce_more_ = true;
+            break;
+        }
+        if (!source_.produce(now, produced_below_)) {
+            next_ready_ = source_.next_ready();
+            break;
+        }
+        ++produced_below_;
+        ++port_.counters().meps_produced;
+    }
+    if (produced_below_ > before && await_production_) {
+        await_production_ = false;
+        for (std::uint32_t queue = 0; queue < queues_.size(); ++queue) {
+            if (queues_[queue].first != no_index) {
+                update_runnable(queue);
+            }
+        }
+    }
+}
+
+void ReadoutUnit::flush_available(bool idle) {
+    if (produced_below_ == reported_below_) {
+        return;
+    }
+    if (!idle && produced_below_ - reported_below_ < std::max(1U, port_.config().retention_meps / lazy_share)) {
+        lazy_ = true;
+        return;
+    }
+    auto message = port_.message<ControlKind::available>();
+    message.set_body({produced_below_});
+    if (port_.send(port_.config().em, message)) {
+        reported_below_ = produced_below_;
+    }
+}
+
+void ReadoutUnit::flush_acks() {
+    for (std::size_t bu = acks_due_.next(0); bu != base::Bitmap::none; bu = acks_due_.next(bu + 1)) {
+        auto message = port_.message<ControlKind::abort_ack>();
+        std::size_t taken = 0;
+        while (taken < acks_[bu].size() && message.add(acks_[bu][taken])) {
+            ++taken;
+        }
+        if (port_.send(shape_.bus[bu], message)) {
+            acks_[bu].pop(taken);
+            port_.counters().aborts_acknowledged += taken;
+            if (acks_[bu].empty()) {
+                acks_due_.reset(bu);
+            }
+        }
+    }
+}
+
+void ReadoutUnit::flush(Time now, bool idle) {
+    lazy_ = false;
+    produce(now);
+    flush_available(idle);
+    const std::uint32_t limit = port_.config().parallel_sends;
+    while (limit == 0 || unplaced_ < limit) {
+        const std::size_t queue = pick();
+        if (queue == base::Bitmap::none) {
+            break;
+        }
+        next_queue_ = one_queue_ ? 0 : queue + 1;
+        if (next_queue_ < links_.size()) {
+            __builtin_prefetch(&links_[next_queue_]);
+        }
+        const bool self = shape_.bus[pool_[queues_[queue].first].bu] == port_.self();
+        if (!send_contribution(static_cast<std::uint32_t>(queue)) && self) {
+            break;
+        }
+    }
+    flush_acks();
+}
+
+Time ReadoutUnit::next_deadline() const {
+    return produce_more_ ? 0 : next_ready_;
+}
+
+}  // namespace incast::protocol

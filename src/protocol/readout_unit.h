@@ -1,0 +1,119 @@
+// A readout unit: keeps the MEPs of its sources until the EM releases them, and writes them into the BUs' slots
+// (PROTOCOL F1, C2, C6).
+//
+// One contribution is everything this RU has for one attempt of one MEP: one write per source, the last one with the
+// notice. Assignments wait in one queue per BU (sequential order: in one queue); the schedule picks the queue that is
+// served next.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/bitmap.h"
+#include "base/prng.h"
+#include "protocol/interfaces.h"
+#include "protocol/port.h"
+#include "protocol/shape.h"
+
+namespace incast::protocol {
+
+class BuilderUnit;
+
+class ReadoutUnit {
+public:
+    /// `own_builder`: the BU of the same node, or nullptr; its slots are written directly.
+    ReadoutUnit(Port& port, const Shape& shape, Source& source, BuilderUnit* own_builder);
+
+    Result<Ok> start();
+
+    void on_connection_up(Peer peer, std::uint32_t incarnation);
+    void on_connection_lost(Peer peer);
+    void on_view(Time now, const wire::ViewEntry& entry);
+    void on_announce(const wire::ControlView& message);
+    void on_abort(const wire::ControlView& message);
+    void on_region(Peer from, const wire::ControlView& message);
+    void on_request(Peer from, const wire::ControlView& message);
+    void on_placed(Peer from, const wire::ControlView& message);
+    void on_room(Peer peer);
+    /// A write whose token was `token` needs its bytes no longer.
+    void on_completed(Token token);
+
+    void flush(Time now, bool idle);
+    [[nodiscard]] Time next_deadline() const;
+    [[nodiscard]] bool lazy() const { return lazy_; }
+    [[nodiscard]] std::uint64_t total_meps() const { return source_.total_meps(); }
+
+private:
+    struct Assignment {
+        MepId mep = 0;
+        std::uint32_t bu = 0;  // index in shape.bus
+        std::uint32_t credit = 0;
+        std::uint16_t slot = 0;
+        std::uint16_t attempt = 0;
+        std::uint32_t next_source = 0;  // > 0: begun; it is finished whatever happens to the attempt
+        bool acknowledge = false;       // aborted after it was begun: acknowledge when finished
+        std::uint32_t next = no_index;  // in its queue
+    };
+    struct Queue {
+        std::uint32_t first = no_index;
+        std::uint32_t last = no_index;
+    };
+    struct alignas(64) BuilderLink {  // one cache line: with many peers it is cold when it is needed
+        bool up = false;
+        bool ready = false;                  // its region is known
+        bool blocked = false;                // a post answered `again`; a room event follows
+        std::uint32_t incarnation = 0;       // of the connection
+        std::uint32_t view_incarnation = 0;  // the one the EM talks about; 0: not in the view
+        Remote region{};
+        std::uint64_t sent = 0;    // contributions over this connection
+        std::uint64_t placed = 0;  // of these, known to be placed
+    };
+
+    void enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std::uint16_t slot, std::uint16_t attempt);
+    void remove(std::uint32_t queue, std::uint32_t previous, std::uint32_t index);
+    [[nodiscard]] std::uint32_t queue_of(std::uint32_t bu) const { return one_queue_ ? 0 : bu; }
+    void void_attempt(std::uint32_t bu, const wire::AttemptEntry& entry);
+    void drop_assignments(std::uint32_t bu);
+    void update_runnable(std::uint32_t queue);
+    [[nodiscard]] std::size_t pick();
+    bool send_contribution(std::uint32_t queue);
+    bool write_self(const wire::Head& head, const Piece& piece, std::uint16_t slot, bool last);
+    void produce(Time now);
+    void release();
+    void flush_available(bool idle);
+    void flush_acks();
+
+    Port& port_;
+    const Shape& shape_;
+    Source& source_;
+    BuilderUnit* own_builder_;
+    std::uint32_t ru_;  // index in shape.rus
+    std::uint32_t first_source_;
+    std::uint32_t sources_;
+
+    bool in_view_ = false;
+    MepId first_mep_ = 0;
+    MepId produced_below_ = 0;
+    MepId reported_below_ = 0;
+    MepId released_below_ = 0;                   // what the EM allows
+    MepId forgotten_below_ = 0;                  // what the source was told: no write of it is pending any more
+    std::vector<std::uint32_t> pending_writes_;  // per MEP of the ring
+    bool produce_more_ = false;
+    bool await_production_ = false;  // an assignment came before its MEP
+    Time next_ready_ = time_never;
+
+    std::vector<Assignment> pool_;
+    std::uint32_t free_ = no_index;
+    std::vector<Queue> queues_;
+    base::Bitmap runnable_;
+    std::vector<BuilderLink> links_;
+    std::vector<base::Ring<wire::CreditEntry>> acks_;  // per BU, apart: they are rarely needed
+    base::Bitmap acks_due_;
+    std::uint64_t unplaced_ = 0;
+    bool one_queue_;
+    std::size_t next_queue_;
+    base::Prng prng_;
+    bool lazy_ = false;
+};
+
+}  // namespace incast::protocol

@@ -1,0 +1,50 @@
+// Index tables derived once from the config: nodes that are RUs and BUs, in node order, and the sources of each RU.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "protocol/config.h"
+
+namespace incast::protocol {
+
+inline constexpr std::uint32_t no_index = ~std::uint32_t{0};
+
+struct Shape {
+    struct Ru {
+        Peer node{};
+        std::uint32_t first_source = 0;
+        std::uint32_t sources = 0;
+    };
+    std::vector<Ru> rus;
+    std::vector<Peer> bus;
+    std::vector<std::uint32_t> ru_of_node;  // index in rus, or no_index
+    std::vector<std::uint32_t> bu_of_node;
+    SlotLayout layout;
+    std::uint32_t slots = 0;  // per BU, quarantine included
+
+    explicit Shape(const Config& config)
+        : ru_of_node(config.nodes.size(), no_index),
+          bu_of_node(config.nodes.size(), no_index),
+          layout(slot_layout(config)),
+          slots(config.credits + config.quarantine_slots) {
+        for (std::uint32_t node = 0; node < config.nodes.size(); ++node) {
+            if ((config.nodes[node].roles & role_ru) != 0) {
+                ru_of_node[node] = static_cast<std::uint32_t>(rus.size());
+                rus.push_back({Peer{node}, 0, 0});
+            }
+            if ((config.nodes[node].roles & role_bu) != 0) {
+                bu_of_node[node] = static_cast<std::uint32_t>(bus.size());
+                bus.push_back(Peer{node});
+            }
+        }
+        for (std::uint32_t source = 0; source < config.sources.size(); ++source) {
+            Ru& ru = rus[ru_of_node[static_cast<std::size_t>(config.sources[source].ru)]];
+            if (ru.sources++ == 0) {
+                ru.first_source = source;
+            }
+        }
+    }
+};
+
+}  // namespace incast::protocol

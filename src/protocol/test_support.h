@@ -1,0 +1,225 @@
+// A whole event builder in one thread on inproc, with a scripted clock: for the protocol's own tests and its benchmark.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "protocol/node.h"
+#include "transport/inproc/inproc.h"
+
+namespace incast::protocol::testing {
+
+/// Every MEP is there at once, each MFP `body_bytes` long. Records misuse.
+class PlainSource final : public Source {
+public:
+    explicit PlainSource(std::uint32_t body_bytes, std::uint64_t total = 0) : body_bytes_(body_bytes), total_(total) {}
+
+    Result<Ok> attach(Transport& transport, const Config& config, std::uint32_t, std::uint32_t count) override {
+        retention_ = config.retention_meps;
+        sources_ = count;
+        if (body_bytes_ > 0) {
+            const Result<Local> region = transport.allocate(std::size_t{body_bytes_} * retention_ * count);
+            if (!region) {
+                return region.error();
+            }
+            region_ = *region;
+        }
+        return Ok{};
+    }
+    void start(Time, MepId first) override { produced_ = released_ = first; }
+    bool produce(Time, MepId mep) override {
+        misuse += mep != produced_ || mep - released_ >= retention_ ? 1 : 0;
+        ++produced_;
+        return true;
+    }
+    Piece piece(MepId mep, std::uint32_t index) override {
+        misuse += mep < released_ || mep >= produced_ ? 1 : 0;
+        Piece piece;
+        piece.body = {region_, body_bytes_, ((mep % retention_) * sources_ + index) * body_bytes_};
+        piece.first_event = mep * 10;
+        piece.n_events = 10;
+        piece.goodput_bytes = body_bytes_;
+        return piece;
+    }
+    void release(MepId below) override {
+        misuse += below < released_ || below > produced_ ? 1 : 0;
+        released_ = below;
+    }
+    [[nodiscard]] Time next_ready() const override { return time_never; }
+    [[nodiscard]] std::uint64_t total_meps() const override { return total_; }
+
+    std::uint64_t misuse = 0;
+
+private:
+    std::uint32_t body_bytes_;
+    std::uint64_t total_;
+    std::uint32_t retention_ = 0;
+    std::uint32_t sources_ = 0;
+    Local region_{};
+    MepId produced_ = 0;
+    MepId released_ = 0;
+};
+
+/// Remembers which MEPs came, and how.
+class RecordingSink final : public Sink {
+public:
+    Taken take(Time, const BuiltMep& mep) override {
+        repeated += taken.insert(mep.mep).second ? 0 : 1;
+        incomplete += mep.missing_sources > 0 ? 1 : 0;
+        for (std::size_t source = 0; source < mep.sources.size(); ++source) {
+            const BuiltSource& built = mep.sources[source];
+            wrong +=
+                !wire::is_missing(built.flag) && (built.head->mep != mep.mep || built.head->source != source) ? 1 : 0;
+        }
+        return Taken::done;
+    }
+    std::size_t durable(Time, std::span<MepId>) override { return 0; }
+    [[nodiscard]] Time next_deadline() const override { return time_never; }
+
+    std::set<MepId> taken;
+    std::uint64_t repeated = 0;
+    std::uint64_t incomplete = 0;
+    std::uint64_t wrong = 0;
+};
+
+class CountingLedger final : public Ledger {
+public:
+    void committed(const LedgerEntry& entry) override {
+        ++commits;
+        flagged += entry.missing_sources > 0 ? 1 : 0;
+    }
+    void view_changed(Time, std::uint32_t, Peer, std::uint32_t, wire::Change) override {}
+    std::uint64_t commits = 0;
+    std::uint64_t flagged = 0;
+};
+
+/// `rus` readout units with `sources_per_ru` sources, `bus` builder units; folded: unit i of both kinds on node i, the
+/// EM on node 0. Split: nodes 0..rus-1 read out, then the BUs, then the EM.
+inline Config make_config(std::uint32_t rus, std::uint32_t bus, bool folded, std::uint32_t sources_per_ru,
+                          std::uint32_t cap_bytes) {
+    Config config;
+    const std::uint32_t nodes = folded ? std::max(rus, bus) : rus + bus + 1;
+    config.nodes.resize(nodes);
+    for (std::uint32_t ru = 0; ru < rus; ++ru) {
+        config.nodes[ru].roles |= role_ru;
+        for (std::uint32_t source = 0; source < sources_per_ru; ++source) {
+            config.sources.push_back({static_cast<std::uint16_t>(ru * sources_per_ru + source), Peer{ru}, cap_bytes});
+        }
+    }
+    for (std::uint32_t bu = 0; bu < bus; ++bu) {
+        config.nodes[folded ? bu : rus + bu].roles |= role_bu;
+    }
+    config.em = Peer{folded ? 0 : nodes - 1};
+    config.nodes[folded ? 0 : nodes - 1].roles |= role_em;
+    return config;
+}
+
+class Cluster {
+public:
+    /// Sinks are RecordingSinks unless `null_sinks` (the benchmark).
+    Cluster(const Config& config, std::uint32_t body_bytes, bool null_sinks = false)
+        : config_(config), medium_(transport::inproc::make({}).value()) {
+        for (std::uint32_t index = 0; index < config.nodes.size(); ++index) {
+            members_.emplace_back();
+            join(Peer{index}, 1, body_bytes, null_sinks);
+        }
+        introduce_all();
+    }
+
+    /// A fresh incarnation of a node; everybody is told.
+    void restart(Peer peer, std::uint32_t incarnation, std::uint32_t body_bytes) {
+        kill(peer);
+        join(peer, incarnation, body_bytes, false);
+        introduce_all();
+    }
+    void kill(Peer peer) {
+        Member& member = members_[static_cast<std::size_t>(peer)];
+        member.node.reset();
+        member.transport.reset();
+    }
+
+    /// One step of every node. True if anything happened.
+    bool round() {
+        bool any = false;
+        now += 1'000'000;
+        for (Member& member : members_) {
+            if (member.node) {
+                any = member.node->step(now) || any;
+            }
+        }
+        return any;
+    }
+    template <class Condition>
+    bool run_until(Condition&& condition, std::uint64_t max_rounds = 200'000) {
+        for (std::uint64_t step = 0; step < max_rounds; ++step) {
+            if (condition()) {
+                return true;
+            }
+            round();
+        }
+        return condition();
+    }
+    [[nodiscard]] bool all_finished() const {
+        return std::all_of(members_.begin(), members_.end(), [](const Member& member) {
+            return !member.node || member.node->state() == NodeState::finished;
+        });
+    }
+
+    struct Member {
+        std::unique_ptr<Transport> transport;
+        std::unique_ptr<PlainSource> source;
+        std::unique_ptr<Sink> sink;
+        RecordingSink* recording = nullptr;
+        std::unique_ptr<Node> node;
+        std::uint32_t incarnation = 0;
+    };
+    Member& operator[](std::size_t index) { return members_[index]; }
+    Node& em() { return *members_[static_cast<std::size_t>(config_.em)].node; }
+    CountingLedger ledger;
+    Time now = 0;
+
+private:
+    void join(Peer peer, std::uint32_t incarnation, std::uint32_t body_bytes, bool null_sinks) {
+        const auto index = static_cast<std::size_t>(peer);
+        Member& member = members_[index];
+        transport::EndpointOptions options;
+        options.self = peer;
+        options.incarnation = incarnation;
+        options.run = config_.run;
+        options.max_peers = static_cast<std::uint32_t>(config_.nodes.size());
+        member.transport = medium_->endpoint(options).value();
+        member.source = std::make_unique<PlainSource>(body_bytes);
+        if (null_sinks) {
+            member.sink = std::make_unique<NullSink>();
+        } else {
+            auto sink = std::make_unique<RecordingSink>();
+            member.recording = sink.get();
+            member.sink = std::move(sink);
+        }
+        member.incarnation = incarnation;
+        member.node = std::make_unique<Node>(config_, peer, incarnation, *member.transport, member.source.get(),
+                                             member.sink.get(), &ledger);
+        if (!member.node->start(now).ok()) {
+            std::abort();
+        }
+    }
+    void introduce_all() {
+        for (Member& member : members_) {
+            for (std::uint32_t other = 0; other < members_.size(); ++other) {
+                if (member.node && members_[other].transport && &member != &members_[other]) {
+                    member.node->update_peer(now, Peer{other}, members_[other].incarnation,
+                                             members_[other].transport->address());
+                }
+            }
+        }
+    }
+
+    Config config_;
+    std::unique_ptr<transport::Medium> medium_;
+    std::vector<Member> members_;
+};
+
+}  // namespace incast::protocol::testing

@@ -1,0 +1,350 @@
+#include "runtime/conductor.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+
+namespace incast::runtime {
+namespace {
+
+constexpr std::array<std::string_view, 6> phase_names{"joining", "warm-up", "measuring", "draining", "closing", "done"};
+constexpr std::array<std::string_view, 7> outcome_names{"complete",    "interrupted", "node lost", "event manager lost",
+                                                        "not drained", "not joined",  "failed"};
+constexpr Time closing_deadline = 3 * ps_per_s;  // for the last samples; a node that is stopped sends none
+
+double seconds(Time time) {
+    return static_cast<double>(time) / static_cast<double>(ps_per_s);
+}
+
+double per_second(std::uint64_t count, Time time) {
+    return time > 0 ? static_cast<double>(count) / seconds(time) : 0.0;
+}
+
+}  // namespace
+
+std::string_view to_text(Outcome outcome) {
+    return outcome_names[static_cast<std::size_t>(outcome)];
+}
+
+std::string node_name(std::uint32_t node, std::uint32_t roles) {
+    std::string names;
+    for (const auto& [role, name] :
+         {std::pair{protocol::role_em, "EM"}, std::pair{protocol::role_ru, "RU"}, std::pair{protocol::role_bu, "BU"}}) {
+        if ((roles & role) != 0) {
+            names += (names.empty() ? "" : "+") + std::string(name);
+        }
+    }
+    return fmt::format("{} ({})", node, names);
+}
+
+Conductor::Conductor(const Plan& plan, Crew& crew, Reporter& reporter, Time now)
+    : plan_(plan),
+      crew_(crew),
+      reporter_(reporter),
+      nodes_(plan.n_nodes),
+      started_(now),
+      phase_since_(now),
+      next_report_(now + plan.sample_interval),
+      last_report_(now) {
+    for (std::size_t index = 0; index < nodes_.size(); ++index) {
+        nodes_[index].roles = plan.protocol.nodes[index].roles;
+    }
+    reporter_.phase(phase_names[0]);
+}
+
+void Conductor::enter(Phase phase, Time now) {
+    phase_ = phase;
+    phase_since_ = now;
+    if (phase != Phase::closing) {
+        reporter_.phase(phase_names[static_cast<std::size_t>(phase)]);
+    }
+}
+
+bool Conductor::any_left(std::uint32_t roles) const {
+    return std::ranges::any_of(
+        nodes_, [roles](const NodeRecord& record) { return (record.roles & roles) != 0 && !record.lost; });
+}
+
+void Conductor::sample(Time now, NodeSample sample) {
+    if (sample.node >= nodes_.size() || phase_ == Phase::done) {
+        return;
+    }
+    NodeRecord& record = nodes_[sample.node];
+    add(sample.totals, record.carried);
+    if (record.latest && sample.incarnation > record.latest->incarnation) {
+        reporter_.notice(Level::info, fmt::format("node {} is back (incarnation {})",
+                                                  node_name(sample.node, record.roles), sample.incarnation));
+    }
+    write_node_sample(record, sample);
+    if (sample.mark == Mark::window_begin) {
+        record.begin = sample;
+    } else if (sample.mark == Mark::window_end) {
+        record.end = sample;
+    } else if (sample.mark == Mark::last) {
+        record.last = sample;
+    }
+    const bool newly_failed = !sample.failure.empty() && (!record.latest || record.latest->failure.empty());
+    const std::string failure = sample.failure;
+    const bool is_em = &record == &event_manager();
+    record.latest = std::move(sample);
+    if (newly_failed) {
+        end_with(Outcome::failed,
+                 fmt::format("node {} cannot go on: {}", node_name(record.latest->node, record.roles), failure), now);
+        return;
+    }
+    if (is_em) {
+        if (phase_ == Phase::joining && record.latest->joined_at != 0) {
+            joined_at_ = record.latest->joined_at;
+            enter(plan_.measured_whole ? Phase::measuring : Phase::warm_up, now);
+        }
+        if (record.latest->state == protocol::NodeState::finished && whole_end_ == 0) {
+            whole_end_ = record.latest->at;
+        }
+    }
+    tick(now);
+}
+
+void Conductor::lost(Time now, std::uint32_t node, const std::string& why) {
+    if (node >= nodes_.size() || nodes_[node].lost || phase_ == Phase::done) {
+        return;
+    }
+    NodeRecord& record = nodes_[node];
+    record.lost = true;
+    record.why_lost = why;
+    ++record.losses;
+    if (phase_ == Phase::closing) {
+        return;
+    }
+    const std::string who = fmt::format("node {} lost: {}", node_name(node, record.roles), why);
+    if ((record.roles & protocol::role_em) != 0) {
+        end_with(Outcome::event_manager_lost, who + "; without the event manager the run ends here", now);
+    } else if (phase_ == Phase::joining) {
+        end_with(Outcome::not_joined, who + "; not all nodes had joined", now);
+    } else if (!any_left(protocol::role_bu) || !any_left(protocol::role_ru)) {
+        end_with(Outcome::node_lost,
+                 fmt::format("{}; no {} unit is left", who, any_left(protocol::role_bu) ? "readout" : "builder"), now);
+    } else if (plan_.config.on_loss == OnLoss::stop) {
+        reporter_.notice(Level::warning, who + "; the run stops (run.on_loss = stop)");
+        outcome_ = Outcome::node_lost;
+        reason_ = who;
+        stop(now);
+    } else {
+        std::string effect;
+        if ((record.roles & protocol::role_bu) != 0) {
+            effect += "; its MEPs are built by others";
+        }
+        if ((record.roles & protocol::role_ru) != 0) {
+            effect += "; MEPs without its fragments are flagged";
+        }
+        reporter_.notice(Level::warning, who + effect);
+    }
+}
+
+void Conductor::replaced(std::uint32_t node) {
+    NodeRecord& record = nodes_[node];
+    record.lost = false;
+    if (record.latest) {
+        record.carried = record.latest->totals;
+    }
+}
+
+void Conductor::end_with(Outcome outcome, const std::string& reason, Time now) {
+    if (phase_ == Phase::closing || phase_ == Phase::done) {
+        return;
+    }
+    outcome_ = outcome;
+    reason_ = reason;
+    reporter_.notice(Level::error, reason);
+    if (phase_ == Phase::measuring && !plan_.measured_whole) {
+        crew_.take_samples(Mark::window_end);
+    }
+    close(now);
+}
+
+void Conductor::close(Time now) {
+    enter(Phase::closing, now);
+    crew_.take_samples(Mark::last);
+    tick(now);
+}
+
+void Conductor::stop(Time now) {
+    if (phase_ == Phase::closing || phase_ == Phase::done || phase_ == Phase::draining) {
+        return;
+    }
+    if (phase_ == Phase::joining) {
+        end_with(outcome_, "stopped before all nodes had joined", now);
+        return;
+    }
+    const bool measured = phase_ == Phase::measuring;
+    enter(Phase::draining, now);
+    if (measured && !plan_.measured_whole) {
+        crew_.take_samples(Mark::window_end);
+    }
+    crew_.stop_admission();
+}
+
+void Conductor::interrupt(Time now) {
+    if (phase_ == Phase::closing || phase_ == Phase::done || phase_ == Phase::draining) {
+        return;
+    }
+    outcome_ = Outcome::interrupted;
+    reason_ = "interrupted";
+    reporter_.notice(Level::info, "interrupted: what was admitted is still built; once more to abort");
+    stop(now);
+}
+
+void Conductor::tick(Time now) {
+    const Time elapsed = now - phase_since_;
+    const std::optional<NodeSample>& em = event_manager().latest;
+    const bool finished = em && em->state == protocol::NodeState::finished;
+    switch (phase_) {
+        case Phase::joining:
+            if (elapsed >= plan_.config.join_deadline) {
+                std::string missing;
+                for (std::size_t index = 0; index < nodes_.size(); ++index) {
+                    if (!nodes_[index].latest) {
+                        missing += fmt::format("{}{}", missing.empty() ? "" : ", ", index);
+                    }
+                }
+                end_with(
+                    Outcome::not_joined,
+                    fmt::format("not all nodes joined within {}{}", base::format_duration(plan_.config.join_deadline),
+                                missing.empty() ? "" : "; silent: " + missing),
+                    now);
+            }
+            break;
+        case Phase::warm_up:
+            if (elapsed >= plan_.config.warm_up) {
+                enter(Phase::measuring, now);
+                crew_.take_samples(Mark::window_begin);
+            } else if (finished) {
+                close(now);
+            }
+            break;
+        case Phase::measuring:
+            if (finished) {
+                if (!plan_.measured_whole) {
+                    crew_.take_samples(Mark::window_end);
+                }
+                close(now);
+            } else if (!plan_.measured_whole && elapsed >= plan_.duration) {
+                stop(now);
+            }
+            break;
+        case Phase::draining:
+            if (finished) {
+                close(now);
+            } else if (elapsed >= plan_.config.drain_deadline) {
+                end_with(Outcome::not_drained,
+                         fmt::format("events admitted were not all built within {} of the end of admission",
+                                     base::format_duration(plan_.config.drain_deadline)),
+                         now);
+            }
+            break;
+        case Phase::closing: {
+            const bool all =
+                std::ranges::all_of(nodes_, [](const NodeRecord& record) { return record.last || record.lost; });
+            if (all || elapsed >= closing_deadline) {
+                enter(Phase::done, now);
+            }
+            break;
+        }
+        case Phase::done:
+            break;
+    }
+    if (now >= next_report_ && phase_ != Phase::done) {
+        report_interval(now);
+    }
+}
+
+Time Conductor::next_deadline() const {
+    Time next = next_report_;
+    switch (phase_) {
+        case Phase::joining:
+            return std::min(next, phase_since_ + plan_.config.join_deadline);
+        case Phase::warm_up:
+            return std::min(next, phase_since_ + plan_.config.warm_up);
+        case Phase::measuring:
+            return plan_.measured_whole ? next : std::min(next, phase_since_ + plan_.duration);
+        case Phase::draining:
+            return std::min(next, phase_since_ + plan_.config.drain_deadline);
+        case Phase::closing:
+            return std::min(next, phase_since_ + closing_deadline);
+        case Phase::done:
+            return time_never;
+    }
+    return next;
+}
+
+Time Conductor::whole_window() const {
+    if (joined_at_ == 0) {
+        return 0;
+    }
+    Time end = whole_end_;
+    if (end == 0) {
+        for (const NodeRecord& record : nodes_) {
+            end = std::max(end, record.latest ? record.latest->at : 0);
+        }
+    }
+    return std::max<Time>(0, end - joined_at_);
+}
+
+void Conductor::report_interval(Time now) {
+    NodeTotals sum;
+    nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
+    for (std::size_t index = 0; index < nodes_.size(); ++index) {
+        const NodeRecord& record = nodes_[index];
+        if (!record.latest) {
+            continue;
+        }
+        add(sum, record.latest->totals);
+        nodes.push_back({{"node", index},
+                         {"roles", node_name(static_cast<std::uint32_t>(index), record.roles)},
+                         {"state", record.lost ? "lost" : to_text(record.latest->state)},
+                         {"built_goodput_bytes", record.latest->totals.built_goodput_bytes},
+                         {"sent_goodput_bytes", record.latest->totals.sent_goodput_bytes},
+                         {"events", record.latest->totals.events_built},
+                         {"rss_bytes", record.latest->rss_bytes}});
+    }
+    const NodeTotals delta = difference(sum, reported_);
+    const Time time = now - last_report_;
+    if (phase_ == Phase::measuring && last_report_ >= phase_since_) {
+        interval_goodput_.push_back(per_second(delta.built_goodput_bytes, time));
+    }
+    reporter_.interval({{"type", "sample"},
+                        {"t", seconds(now - started_)},
+                        {"phase", phase_names[static_cast<std::size_t>(phase_)]},
+                        {"goodput_bytes_per_s", per_second(delta.built_goodput_bytes, time)},
+                        {"events_per_s", per_second(delta.events_built, time)},
+                        {"events", sum.events_built},
+                        {"incomplete_events", sum.incomplete_events},
+                        {"verify_errors", sum.verify_errors},
+                        {"nodes", std::move(nodes)}});
+    reported_ = sum;
+    last_report_ = now;
+    next_report_ = now + plan_.sample_interval;
+}
+
+void Conductor::write_node_sample(const NodeRecord& record, const NodeSample& sample) {
+    const NodeTotals before = record.latest ? record.latest->totals : NodeTotals{};
+    const Time since = record.latest ? record.latest->at : started_;
+    const NodeTotals delta = difference(sample.totals, before);
+    nlohmann::ordered_json json{{"t", seconds(sample.at - started_)},
+                                {"node", sample.node},
+                                {"incarnation", sample.incarnation},
+                                {"phase", phase_names[static_cast<std::size_t>(phase_)]},
+                                {"state", to_text(sample.state)},
+                                {"interval_s", seconds(sample.at - since)},
+                                {"built_goodput_bytes_per_s", per_second(delta.built_goodput_bytes, sample.at - since)},
+                                {"sent_goodput_bytes_per_s", per_second(delta.sent_goodput_bytes, sample.at - since)},
+                                {"events_per_s", per_second(delta.events_built, sample.at - since)},
+                                {"rss_bytes", sample.rss_bytes},
+                                {"delta", to_json(delta)}};
+    reporter_.node_sample(json);
+}
+
+}  // namespace incast::runtime

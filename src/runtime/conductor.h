@@ -1,0 +1,112 @@
+// The phases of one run: joining, warm-up, measured window, draining. It is told what nodes report and what became of
+// them, and tells the crew what to do; it does no input or output of its own, so that nodes in this process and in
+// others are conducted alike.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <incast/transport.h>
+
+#include "runtime/metrics.h"
+#include "runtime/report.h"
+#include "runtime/resolve.h"
+
+namespace incast::runtime {
+
+/// All nodes of the run, wherever they are. It never calls the conductor back from within a call.
+class Crew {
+public:
+    Crew() = default;
+    Crew(const Crew&) = delete;
+    Crew& operator=(const Crew&) = delete;
+    virtual ~Crew() = default;
+    /// Every node there is gives a sample with that mark, now or soon (Conductor::sample).
+    virtual void take_samples(Mark mark) = 0;
+    /// The event manager admits no more.
+    virtual void stop_admission() = 0;
+};
+
+enum class Phase : std::uint8_t { joining, warm_up, measuring, draining, closing, done };
+
+enum class Outcome : std::uint8_t {
+    complete,
+    interrupted,  // asked to stop; drained
+    node_lost,    // run.on_loss = stop, or nobody is left to read out or to build
+    event_manager_lost,
+    not_drained,  // admitted events were not built by the deadline
+    not_joined,
+    failed,  // a node cannot go on
+};
+std::string_view to_text(Outcome outcome);
+
+struct NodeRecord {
+    std::uint32_t roles = 0;
+    bool lost = false;
+    std::uint32_t losses = 0;
+    std::string why_lost;
+    std::optional<NodeSample> latest;
+    std::optional<NodeSample> begin;  // of the measured window
+    std::optional<NodeSample> end;
+    std::optional<NodeSample> last;
+    NodeTotals carried;  // of processes that had this node before; part of every sample above
+};
+
+/// "3 (BU)"
+std::string node_name(std::uint32_t node, std::uint32_t roles);
+
+class Conductor {
+public:
+    Conductor(const Plan& plan, Crew& crew, Reporter& reporter, Time now);
+
+    void sample(Time now, NodeSample sample);
+    /// The node's process ended, or cannot be reached any more.
+    void lost(Time now, std::uint32_t node, const std::string& why);
+    /// A new process has taken the node's place.
+    void replaced(std::uint32_t node);
+    void interrupt(Time now);
+    /// Does what is due.
+    void tick(Time now);
+    /// When tick() must be called.
+    [[nodiscard]] Time next_deadline() const;
+
+    [[nodiscard]] Phase phase() const { return phase_; }
+    [[nodiscard]] Outcome outcome() const { return outcome_; }
+    [[nodiscard]] const std::string& reason() const { return reason_; }  // if the outcome is not complete
+    [[nodiscard]] const std::vector<NodeRecord>& nodes() const { return nodes_; }
+    /// Of the intervals wholly within the measured time, bytes per second over all builder units.
+    [[nodiscard]] const std::vector<double>& interval_goodput() const { return interval_goodput_; }
+    /// If it was measured whole: from when all had joined until every event was built, or until the last report if that
+    /// never came.
+    [[nodiscard]] Time whole_window() const;
+
+private:
+    void enter(Phase phase, Time now);
+    void end_with(Outcome outcome, const std::string& reason, Time now);
+    void stop(Time now);
+    void close(Time now);
+    void report_interval(Time now);
+    void write_node_sample(const NodeRecord& record, const NodeSample& sample);
+    [[nodiscard]] bool any_left(std::uint32_t roles) const;
+    [[nodiscard]] NodeRecord& event_manager() { return nodes_[static_cast<std::size_t>(plan_.protocol.em)]; }
+
+    const Plan& plan_;
+    Crew& crew_;
+    Reporter& reporter_;
+    std::vector<NodeRecord> nodes_;
+    Phase phase_ = Phase::joining;
+    Outcome outcome_ = Outcome::complete;
+    std::string reason_;
+    Time started_;
+    Time phase_since_;
+    Time joined_at_ = 0;  // by the event manager's clock
+    Time whole_end_ = 0;
+    Time next_report_;
+    Time last_report_;
+    NodeTotals reported_;
+    std::vector<double> interval_goodput_;
+};
+
+}  // namespace incast::runtime

@@ -1,0 +1,253 @@
+#include "runtime/conductor.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace incast::runtime {
+namespace {
+
+class RecordingCrew final : public Crew {
+public:
+    void take_samples(Mark mark) override { marks.push_back(mark); }
+    void stop_admission() override { ++stops; }
+    std::vector<Mark> marks;
+    int stops = 0;
+};
+
+/// A split run of one RU, two BUs and the event manager on a node of its own, whose clock is moved by hand.
+class Conducting : public testing::Test {
+public:
+    ~Conducting() override {
+        reporter_.reset();
+        std::filesystem::remove_all(folder_);
+    }
+
+protected:
+    static constexpr std::uint32_t ru = 0;
+    static constexpr std::uint32_t bu = 1;
+    static constexpr std::uint32_t other_bu = 2;
+    static constexpr std::uint32_t em = 3;
+
+    Conducting() {
+        std::string name = (std::filesystem::temp_directory_path() / "incast-conductor-XXXXXX").string();
+        folder_ = ::mkdtemp(name.data());
+        Result<std::unique_ptr<Reporter>> reporter = Reporter::open(folder_, Progress::none);
+        reporter_ = std::move(*reporter);
+    }
+    void begin(std::initializer_list<const char*> settings = {}) {
+        ConfigText text;
+        for (const char* setting : {"run.roles=split", "run.nodes=3", "run.rus=1", "run.em=own", "run.duration=10s"}) {
+            ASSERT_TRUE(text.assign(setting).ok());
+        }
+        for (const char* setting : settings) {
+            ASSERT_TRUE(text.assign(setting).ok());
+        }
+        Result<Plan> plan = resolve(text, Machine{});
+        ASSERT_TRUE(plan.ok()) << plan.error().message;
+        plan_ = std::move(*plan);
+        conductor_ = std::make_unique<Conductor>(plan_, crew_, *reporter_, now_);
+    }
+    void report(std::uint32_t node, protocol::NodeState state, Mark mark = Mark::interval) {
+        NodeSample sample;
+        sample.node = node;
+        sample.incarnation = 1;
+        sample.state = state;
+        sample.mark = mark;
+        sample.at = now_;
+        sample.joined_at = node == em && state != protocol::NodeState::joining ? now_ : 0;
+        conductor_->sample(now_, sample);
+    }
+    void join() {
+        for (const std::uint32_t node : {ru, bu, other_bu, em}) {
+            report(node, protocol::NodeState::running);
+        }
+    }
+    void pass(Time time) {
+        now_ += time;
+        conductor_->tick(now_);
+    }
+    void give_last_samples(protocol::NodeState state) {
+        for (std::uint32_t node = 0; node < 4; ++node) {
+            if (!conductor_->nodes()[node].lost) {
+                report(node, state, Mark::last);
+            }
+        }
+    }
+
+    std::filesystem::path folder_;
+    std::unique_ptr<Reporter> reporter_;
+    Plan plan_;
+    RecordingCrew crew_;
+    Time now_ = 100 * ps_per_s;
+    std::unique_ptr<Conductor> conductor_;
+};
+
+TEST_F(Conducting, PhasesFollowEachOther) {
+    begin();
+    EXPECT_EQ(conductor_->phase(), Phase::joining);
+    report(em, protocol::NodeState::joining);
+    EXPECT_EQ(conductor_->phase(), Phase::joining);
+    join();
+    EXPECT_EQ(conductor_->phase(), Phase::warm_up);
+    pass(ps_per_s - 1);
+    EXPECT_EQ(conductor_->phase(), Phase::warm_up);
+    pass(1);
+    EXPECT_EQ(conductor_->phase(), Phase::measuring);
+    EXPECT_EQ(crew_.marks, std::vector{Mark::window_begin});
+    EXPECT_EQ(crew_.stops, 0);
+    pass(10 * ps_per_s);
+    EXPECT_EQ(conductor_->phase(), Phase::draining);
+    EXPECT_EQ(crew_.stops, 1);
+    report(em, protocol::NodeState::finished);
+    EXPECT_EQ(conductor_->phase(), Phase::closing);
+    EXPECT_EQ(crew_.marks, (std::vector{Mark::window_begin, Mark::window_end, Mark::last}));
+    give_last_samples(protocol::NodeState::finished);
+    EXPECT_EQ(conductor_->phase(), Phase::done);
+    EXPECT_EQ(conductor_->outcome(), Outcome::complete);
+}
+
+TEST_F(Conducting, ARunWithAnEndIsMeasuredWhole) {
+    begin({"run.events=1000", "run.duration=auto"});
+    join();
+    EXPECT_EQ(conductor_->phase(), Phase::measuring);
+    now_ += 3 * ps_per_s;
+    report(em, protocol::NodeState::finished);
+    EXPECT_EQ(crew_.marks, std::vector{Mark::last});
+    EXPECT_EQ(conductor_->whole_window(), 3 * ps_per_s);
+}
+
+TEST_F(Conducting, NextDeadlineIsWhenSomethingIsDue) {
+    begin({"run.sample_interval=1h"});
+    EXPECT_EQ(conductor_->next_deadline(), now_ + 60 * ps_per_s);
+    join();
+    EXPECT_EQ(conductor_->next_deadline(), now_ + ps_per_s);
+    pass(ps_per_s);
+    EXPECT_EQ(conductor_->next_deadline(), now_ + 10 * ps_per_s);
+    pass(10 * ps_per_s);
+    EXPECT_EQ(conductor_->next_deadline(), now_ + 30 * ps_per_s);
+}
+
+TEST_F(Conducting, ALostBuilderIsNoReasonToStop) {
+    begin();
+    join();
+    conductor_->lost(now_, bu, "killed");
+    EXPECT_EQ(conductor_->phase(), Phase::warm_up);
+    EXPECT_TRUE(conductor_->nodes()[bu].lost);
+    conductor_->lost(now_, other_bu, "killed");
+    EXPECT_EQ(conductor_->outcome(), Outcome::node_lost) << "nobody is left to build";
+    give_last_samples(protocol::NodeState::running);
+    EXPECT_EQ(conductor_->phase(), Phase::done);
+}
+
+TEST_F(Conducting, ALossStopsARunThatSaysSo) {
+    begin({"run.on_loss=stop"});
+    join();
+    pass(ps_per_s);
+    conductor_->lost(now_, bu, "killed");
+    EXPECT_EQ(conductor_->phase(), Phase::draining);
+    EXPECT_EQ(crew_.stops, 1);
+    report(em, protocol::NodeState::finished);
+    give_last_samples(protocol::NodeState::finished);
+    EXPECT_EQ(conductor_->outcome(), Outcome::node_lost);
+}
+
+TEST_F(Conducting, WithoutTheEventManagerItEndsAtOnce) {
+    begin();
+    join();
+    pass(ps_per_s);
+    conductor_->lost(now_, em, "killed");
+    EXPECT_EQ(conductor_->phase(), Phase::closing);
+    EXPECT_EQ(crew_.marks, (std::vector{Mark::window_begin, Mark::window_end, Mark::last}));
+    give_last_samples(protocol::NodeState::em_silent);
+    EXPECT_EQ(conductor_->phase(), Phase::done);
+    EXPECT_EQ(conductor_->outcome(), Outcome::event_manager_lost);
+}
+
+TEST_F(Conducting, SilentNodesDoNotHoldUpTheEnd) {
+    begin();
+    join();
+    conductor_->lost(now_, em, "killed");
+    report(ru, protocol::NodeState::em_silent, Mark::last);
+    EXPECT_EQ(conductor_->phase(), Phase::closing);
+    pass(3 * ps_per_s);
+    EXPECT_EQ(conductor_->phase(), Phase::done);
+}
+
+TEST_F(Conducting, DeadlinesEndWhatDoesNotEnd) {
+    begin({"run.join_deadline=5s"});
+    pass(5 * ps_per_s);
+    EXPECT_EQ(conductor_->outcome(), Outcome::not_joined);
+    begin({"run.drain_deadline=5s"});
+    join();
+    pass(ps_per_s);
+    pass(10 * ps_per_s);
+    pass(5 * ps_per_s);
+    EXPECT_EQ(conductor_->outcome(), Outcome::not_drained);
+}
+
+TEST_F(Conducting, AnInterruptDrains) {
+    begin();
+    join();
+    pass(ps_per_s);
+    conductor_->interrupt(now_);
+    EXPECT_EQ(conductor_->phase(), Phase::draining);
+    conductor_->interrupt(now_);
+    EXPECT_EQ(crew_.stops, 1);
+    report(em, protocol::NodeState::finished);
+    give_last_samples(protocol::NodeState::finished);
+    EXPECT_EQ(conductor_->outcome(), Outcome::interrupted);
+}
+
+TEST_F(Conducting, AnInterruptWhileJoiningEnds) {
+    begin();
+    conductor_->interrupt(now_);
+    EXPECT_EQ(conductor_->phase(), Phase::closing);
+    EXPECT_EQ(conductor_->outcome(), Outcome::interrupted);
+}
+
+TEST_F(Conducting, ANodeThatCannotGoOnEndsTheRun) {
+    begin();
+    join();
+    NodeSample sample;
+    sample.node = bu;
+    sample.failure = "the disk is full";
+    conductor_->sample(now_, sample);
+    EXPECT_EQ(conductor_->outcome(), Outcome::failed);
+    EXPECT_NE(conductor_->reason().find("1 (BU)"), std::string::npos);
+    EXPECT_NE(conductor_->reason().find("the disk is full"), std::string::npos);
+}
+
+TEST_F(Conducting, AReplacedProcessKeepsItsNodesTotals) {
+    begin();
+    join();
+    NodeSample sample;
+    sample.node = bu;
+    sample.incarnation = 1;
+    sample.totals.events_built = 1000;
+    conductor_->sample(now_, sample);
+    conductor_->lost(now_, bu, "killed");
+    conductor_->replaced(bu);
+    EXPECT_FALSE(conductor_->nodes()[bu].lost);
+    sample.incarnation = 2;
+    sample.totals.events_built = 30;
+    conductor_->sample(now_, sample);
+    EXPECT_EQ(conductor_->nodes()[bu].latest->totals.events_built, 1030U);
+}
+
+TEST_F(Conducting, NodesThatDoNotExistAreIgnored) {
+    begin();
+    NodeSample sample;
+    sample.node = 77;
+    conductor_->sample(now_, sample);
+    conductor_->lost(now_, 77, "killed");
+    EXPECT_EQ(conductor_->phase(), Phase::joining);
+}
+
+}  // namespace
+}  // namespace incast::runtime

@@ -1,0 +1,201 @@
+#include "runtime/config.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include "runtime/config_table.h"
+
+namespace incast::runtime {
+namespace {
+
+const transport::Parameter* find_parameter(const transport::Builtin& builtin, std::string_view name) {
+    for (const transport::Parameter& parameter : builtin.parameters) {
+        if (parameter.name == name) {
+            return &parameter;
+        }
+    }
+    return nullptr;
+}
+
+std::string did_you_mean(std::string_view word, std::span<const std::string_view> candidates) {
+    const std::string_view found = nearest(word, candidates);
+    return found.empty() ? "" : fmt::format("; did you mean '{}'?", found);
+}
+
+std::vector<std::string_view> transport_names() {
+    std::vector<std::string_view> names;
+    for (const transport::Builtin& builtin : transport::builtin_transports()) {
+        names.push_back(builtin.name);
+    }
+    return names;
+}
+
+/// "tcp.bind" of the key "transport.tcp.bind".
+Result<Ok> check_transport_key(std::string_view key, std::string_view rest) {
+    const std::size_t dot = rest.find('.');
+    const std::string_view name = rest.substr(0, dot);
+    const transport::Builtin* builtin = transport::find_transport(name);
+    if (builtin == nullptr) {
+        return Error{fmt::format("unknown key '{}': there is no transport '{}'; allowed: {}", key, name,
+                                 fmt::join(transport_names(), " | "))};
+    }
+    const std::string_view setting = rest.substr(dot + 1);
+    if (find_parameter(*builtin, setting) != nullptr) {
+        return Ok{};
+    }
+    std::vector<std::string_view> names;
+    for (const transport::Parameter& parameter : builtin->parameters) {
+        names.push_back(parameter.name);
+    }
+    return Error{fmt::format("unknown key '{}'{}; allowed in [transport.{}]: {}", key, did_you_mean(setting, names),
+                             name, names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", ")))};
+}
+
+Result<Ok> check_key(std::string_view key) {
+    constexpr std::string_view transports = "transport.";
+    if (find_key(key) != nullptr) {
+        return Ok{};
+    }
+    if (key.starts_with(transports) && key.find('.', transports.size()) != std::string_view::npos) {
+        return check_transport_key(key, key.substr(transports.size()));
+    }
+    std::vector<std::string_view> known;
+    std::vector<std::string_view> names;  // a key without its section, or with another one, is a common slip
+    for (const KeySpec& spec : config_keys()) {
+        known.push_back(spec.key);
+        names.push_back(spec.key.substr(spec.key.find('.') + 1));
+    }
+    std::string hint = did_you_mean(key, known);
+    if (const auto named = std::ranges::find(names, key.substr(key.find('.') + 1));
+        hint.empty() && named != names.end()) {
+        hint = fmt::format("; did you mean '{}'?", known[static_cast<std::size_t>(named - names.begin())]);
+    }
+    return Error{fmt::format("unknown key '{}'{}", key,
+                             hint.empty() ? "; incast-node --print-config-reference lists all keys" : hint)};
+}
+
+Result<std::string> scalar_text(const std::string& key, const toml::node& node) {
+    if (const auto* text = node.as_string()) {
+        return text->get();
+    }
+    if (const auto* whole = node.as_integer()) {
+        return fmt::format("{}", whole->get());
+    }
+    if (const auto* real = node.as_floating_point()) {
+        return fmt::format("{}", real->get());
+    }
+    if (const auto* truth = node.as_boolean()) {
+        return std::string(truth->get() ? "true" : "false");
+    }
+    return Error{fmt::format("{}: a list, date or table stands where one value is expected", key)};
+}
+
+Result<Ok> flatten(const toml::table& table, const std::string& prefix, ConfigText& into) {
+    for (const auto& [name, node] : table) {
+        const std::string key = prefix.empty() ? std::string(name.str()) : prefix + "." + std::string(name.str());
+        if (const toml::table* nested = node.as_table()) {
+            if (Result<Ok> done = flatten(*nested, key, into); !done) {
+                return done;
+            }
+            continue;
+        }
+        if (Result<Ok> known = check_key(key); !known) {
+            return known;
+        }
+        Result<std::string> text = scalar_text(key, node);
+        if (!text) {
+            return text.error();
+        }
+        if (Result<Ok> done = into.set(key, *text); !done) {
+            return done;
+        }
+    }
+    return Ok{};
+}
+
+}  // namespace
+
+Result<Ok> ConfigText::read_toml(const std::filesystem::path& file) {
+    std::error_code code;
+    if (std::filesystem::is_directory(file, code)) {
+        return Error{fmt::format("config '{}' is a folder; allowed: a TOML file", file.string())};
+    }
+    const std::ifstream input(file);
+    if (!input) {
+        return Error{fmt::format("config '{}' cannot be read: {}; allowed: a TOML file", file.string(),
+                                 std::generic_category().message(errno))};
+    }
+    std::ostringstream content;
+    content << input.rdbuf();
+    try {
+        const toml::table table = toml::parse(content.str());
+        if (Result<Ok> done = flatten(table, "", *this); !done) {
+            return Error{fmt::format("{}: {}", file.string(), done.error().message)};
+        }
+    } catch (const toml::parse_error& error) {
+        return Error{
+            fmt::format("{}: line {}: not TOML: {}", file.string(), error.source().begin.line, error.description())};
+    }
+    return Ok{};
+}
+
+Result<Ok> ConfigText::assign(std::string_view assignment) {
+    const std::size_t equals = assignment.find('=');
+    if (equals == std::string_view::npos || equals == 0) {
+        return Error{fmt::format("--set {}: allowed: section.key=value", assignment)};
+    }
+    const auto trimmed = [](std::string_view part) {
+        const std::size_t first = part.find_first_not_of(' ');
+        return first == std::string_view::npos
+                   ? std::string()
+                   : std::string(part.substr(first, part.find_last_not_of(' ') - first + 1));
+    };
+    return set(trimmed(assignment.substr(0, equals)), trimmed(assignment.substr(equals + 1)));
+}
+
+Result<Ok> ConfigText::set(const std::string& key, const std::string& value) {
+    if (Result<Ok> known = check_key(key); !known) {
+        return known;
+    }
+    values_[key] = value;
+    return Ok{};
+}
+
+Result<RunConfig> ConfigText::parse() const {
+    RunConfig config;
+    for (const KeySpec& spec : config_keys()) {
+        const auto given = values_.find(std::string(spec.key));
+        if (Result<Ok> done =
+                apply_key(spec, given == values_.end() ? spec.default_value : std::string_view(given->second), config);
+            !done) {
+            return done.error();
+        }
+    }
+    if (transport::find_transport(config.transport) == nullptr) {
+        return Error{fmt::format("transport.name = {}: no such transport; allowed: {}", config.transport,
+                                 fmt::join(transport_names(), " | "))};
+    }
+    const std::string prefix = "transport." + config.transport + ".";
+    for (const auto& [key, value] : values_) {
+        if (key.starts_with(prefix)) {
+            config.transport_settings[key.substr(prefix.size())] = value;
+        }
+    }
+    return config;
+}
+
+std::map<std::string, std::string> config_values(const ConfigText& text) {
+    std::map<std::string, std::string> values = text.given();
+    for (const KeySpec& spec : config_keys()) {
+        values.try_emplace(std::string(spec.key), spec.default_value);
+    }
+    return values;
+}
+
+}  // namespace incast::runtime

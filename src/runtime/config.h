@@ -1,0 +1,116 @@
+// The configuration of a run as a person writes it (TOML and `--set key=value`), checked key by key.
+// What follows from it (sizes, credits, memory) is worked out in resolve.h; the keys themselves are listed in
+// config_table.h.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <incast/result.h>
+#include <incast/transport.h>
+
+#include "protocol/config.h"
+#include "transport/medium.h"
+
+namespace incast::runtime {
+
+enum class Roles : std::uint8_t { folded, split };
+enum class EmPlace : std::uint8_t { shared, own };
+enum class OnLoss : std::uint8_t { carry_on, stop };
+enum class SourceKind : std::uint8_t { generator, mfp };
+enum class SizeDistribution : std::uint8_t { fixed, normal, lognormal, exponential };
+enum class Arrivals : std::uint8_t { fixed, poisson };
+enum class Fill : std::uint8_t { prefilled, generated };
+enum class SinkKind : std::uint8_t { verify, touch, null, mep };
+enum class Verify : std::uint8_t { full, sampled, header };
+
+/// Every key once, in the table's order. The defaults stand in config_table.cpp alone. Where a key knows "auto", it is
+/// 0 here.
+struct RunConfig {
+    // [run]
+    std::uint64_t nodes{};
+    Roles roles{};
+    std::uint64_t rus{};
+    std::uint64_t bus{};
+    EmPlace em{};
+    Time duration{};
+    std::uint64_t events{};
+    Time warm_up{};
+    std::uint64_t seed{};
+    Time sample_interval{};
+    OnLoss on_loss{};
+    bool respawn{};
+    std::uint64_t yields{};
+    Time join_deadline{};
+    Time drain_deadline{};
+    // [protocol]
+    protocol::Scheme scheme{};
+    protocol::Schedule schedule{};
+    std::uint64_t credits{};
+    std::uint64_t quarantine_slots{};
+    std::uint64_t parallel_requests{};
+    std::uint64_t parallel_sends{};
+    std::uint64_t packing{};
+    std::uint64_t mfp_size{};
+    std::uint64_t slot_bytes{};
+    Time heartbeat{};
+    Time detection_deadline{};
+    Time late_after{};
+    Time suspect_grace{};
+    std::uint64_t max_attempts{};
+    // [source]
+    SourceKind source_kind{};
+    std::string source_path;
+    std::uint64_t repeat{};
+    std::uint64_t fragment_size{};
+    SizeDistribution size_distribution{};
+    double size_sigma{};
+    std::uint64_t sources_per_ru{};
+    double trigger_rate{};  // Hz; 0 = closed loop
+    Arrivals arrivals{};
+    Fill fill{};
+    std::uint64_t memory{};
+    std::uint64_t prefill_bytes{};
+    // [sink]
+    SinkKind sink_kind{};
+    Verify verify{};
+    std::string sink_path;
+    // [transport]
+    std::string transport;
+    transport::Settings transport_settings;  // [transport.<name>] of the transport in use
+};
+
+/// Keys with the text a person gave for them; later assignments win.
+class ConfigText {
+public:
+    /// Adds every key of a TOML file. Error: unreadable, not TOML, or an unknown key (with the nearest known one).
+    Result<Ok> read_toml(const std::filesystem::path& file);
+    /// "section.key=value".
+    Result<Ok> assign(std::string_view assignment);
+    Result<Ok> set(const std::string& key, const std::string& value);
+
+    /// Checks every value on its own; the error names key, value and what is allowed.
+    [[nodiscard]] Result<RunConfig> parse() const;
+    /// What was given explicitly, by key.
+    [[nodiscard]] const std::map<std::string, std::string>& given() const { return values_; }
+
+private:
+    std::map<std::string, std::string> values_;
+};
+
+/// All keys and the values in force, as text that ConfigText takes back; used to hand a config to other processes and
+/// to results.
+[[nodiscard]] std::map<std::string, std::string> config_values(const ConfigText& text);
+
+/// Such values as a TOML file that read_toml takes back.
+[[nodiscard]] std::string config_toml(const std::map<std::string, std::string>& values);
+
+/// docs/config.md and schema/config.schema.json, made from the table (and from the transports' own parameters).
+[[nodiscard]] std::string config_reference();
+[[nodiscard]] std::string config_schema();
+
+}  // namespace incast::runtime

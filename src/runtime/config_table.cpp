@@ -1,0 +1,333 @@
+#include "runtime/config_table.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+
+namespace incast::runtime {
+namespace {
+
+using Words = std::span<const std::string_view>;
+constexpr double ps_s = static_cast<double>(ps_per_s);
+constexpr double ps_ms = static_cast<double>(ps_per_ms);
+constexpr double kib = 1024;
+constexpr double gib = kib * kib * kib;
+
+constexpr std::array<std::string_view, 2> roles_words{"folded", "split"};
+constexpr std::array<std::string_view, 2> em_words{"shared", "own"};
+constexpr std::array<std::string_view, 2> loss_words{"continue", "stop"};
+constexpr std::array<std::string_view, 2> scheme_words{"push", "pull"};
+constexpr std::array<std::string_view, 3> schedule_words{"sequential", "random", "linear-shift"};
+constexpr std::array<std::string_view, 2> source_words{"generator", "mfp"};
+constexpr std::array<std::string_view, 4> distribution_words{"fixed", "normal", "lognormal", "exponential"};
+constexpr std::array<std::string_view, 2> arrival_words{"fixed", "poisson"};
+constexpr std::array<std::string_view, 2> fill_words{"prefilled", "generated"};
+constexpr std::array<std::string_view, 4> sink_words{"verify", "touch", "null", "mep"};
+constexpr std::array<std::string_view, 3> verify_words{"full", "sampled", "header"};
+
+/// The words of a choice stand in the order of its enum.
+template <auto member>
+void choose(RunConfig& config, std::size_t index) {
+    using Enum = std::remove_reference_t<decltype(config.*member)>;
+    config.*member = static_cast<Enum>(index);
+}
+
+constexpr KeySpec number(Kind kind, std::string_view key, Field field, std::string_view value, double min, double max,
+                         std::string_view help) {
+    return {key, kind, field, value, min, max, value == "auto", {}, help};
+}
+
+template <auto member>
+constexpr KeySpec choice(std::string_view key, std::string_view value, Words words, std::string_view help) {
+    return {key, Kind::choice, Field{&choose<member>}, value, 0, 0, false, words, help};
+}
+
+constexpr KeySpec text(std::string_view key, Field field, std::string_view value, std::string_view help) {
+    return {key, Kind::text, field, value, 0, 0, false, {}, help};
+}
+
+constexpr std::array table{
+    number(Kind::count, "run.nodes", &RunConfig::nodes, "4", 1, 4096,
+           "nodes that read out or build; em = \"own\" adds one more"),
+    choice<&RunConfig::roles>("run.roles", "folded", roles_words,
+                              "every node reads out and builds, or each does one of the two"),
+    number(Kind::count, "run.rus", &RunConfig::rus, "auto", 1, 4095,
+           "split roles: readout units; auto: half of the nodes"),
+    number(Kind::count, "run.bus", &RunConfig::bus, "auto", 1, 4095,
+           "split roles: builder units; auto: the other nodes"),
+    choice<&RunConfig::em>("run.em", "shared", em_words,
+                           "the event manager lives on node 0, or on a node of its own behind the others"),
+    number(Kind::duration, "run.duration", &RunConfig::duration, "auto", ps_ms, 2000 * 3600.0 * ps_s,
+           "measured time; auto: 10s, but no limit if the number of events or the source ends the run"),
+    number(Kind::count, "run.events", &RunConfig::events, "0", 0, 9e15,
+           "events to build; the run is then measured from the first to the last; 0: no limit"),
+    number(Kind::duration, "run.warm_up", &RunConfig::warm_up, "1s", 0, 36e2 * ps_s,
+           "time after all nodes joined that is not measured; a run with an end of its own is measured whole"),
+    number(Kind::count, "run.seed", &RunConfig::seed, "1", 0, 9e15,
+           "of everything random: sizes, content, arrivals, schedules, simulation"),
+    number(Kind::duration, "run.sample_interval", &RunConfig::sample_interval, "auto", 10 * ps_ms, 36e2 * ps_s,
+           "between samples; auto: 500ms, 2s for runs longer than two minutes"),
+    choice<&RunConfig::on_loss>("run.on_loss", "continue", loss_words,
+                                "what to do when a node is lost: go on without it, or end the run"),
+    KeySpec{"run.respawn",
+            Kind::boolean,
+            &RunConfig::respawn,
+            "false",
+            0,
+            0,
+            false,
+            {},
+            "start a node again that was started here and died"},
+    number(Kind::count, "run.yields", &RunConfig::yields, "100", 0, 1e6,
+           "how often a node without work lets others run before it sleeps; 0: it sleeps at once"),
+    number(Kind::duration, "run.join_deadline", &RunConfig::join_deadline, "60s", 100 * ps_ms, 864e2 * ps_s,
+           "time for all nodes to join before the run is given up"),
+    number(Kind::duration, "run.drain_deadline", &RunConfig::drain_deadline, "30s", 100 * ps_ms, 36e2 * ps_s,
+           "time for all admitted events to be built once admission has stopped"),
+
+    choice<&RunConfig::scheme>("protocol.scheme", "push", scheme_words,
+                               "readout units write as told by the event manager, or as asked by builder units"),
+    choice<&RunConfig::schedule>("protocol.schedule", "linear-shift", schedule_words,
+                                 "the order in which destinations (push) or sources (pull) are served"),
+    number(Kind::count, "protocol.credits", &RunConfig::credits, "auto", 1, 16384,
+           "MEPs a builder unit may have in flight; auto: as many as keep all slots within half of the last-level "
+           "cache, 2 to 64"),
+    number(Kind::count, "protocol.quarantine_slots", &RunConfig::quarantine_slots, "2", 0, 1024,
+           "further slots of a builder unit, used while others wait for a silent writer"),
+    number(Kind::count, "protocol.parallel_requests", &RunConfig::parallel_requests, "0", 0, 65535,
+           "pull: requests a builder unit has out at a time; 0: no limit"),
+    number(Kind::count, "protocol.parallel_sends", &RunConfig::parallel_sends, "0", 0, 65535,
+           "contributions a readout unit has not yet seen placed; 0: no limit but credits"),
+    number(Kind::count, "protocol.packing", &RunConfig::packing, "auto", 1, 65535,
+           "events in an MFP; auto: as many mean fragments as fit into mfp_size"),
+    number(Kind::bytes, "protocol.mfp_size", &RunConfig::mfp_size, "64KiB", 32, gib,
+           "size that an MFP should have, if packing is auto"),
+    number(Kind::bytes, "protocol.slot_bytes", &RunConfig::slot_bytes, "auto", 128, 1024 * gib,
+           "size of one MEP slot, shared evenly by all sources; longer MFPs are cut and flagged; auto: what the sizes "
+           "ask for"),
+    number(Kind::duration, "protocol.heartbeat", &RunConfig::heartbeat, "200ms", ps_ms, 60 * ps_s,
+           "between signs of life"),
+    number(Kind::duration, "protocol.detection_deadline", &RunConfig::detection_deadline, "3s", 10 * ps_ms, 600 * ps_s,
+           "silence after which a node is dead"),
+    number(Kind::duration, "protocol.late_after", &RunConfig::late_after, "2s", 10 * ps_ms, 600 * ps_s,
+           "time from its assignment after which a MEP is late and is given to another builder unit"),
+    number(Kind::duration, "protocol.suspect_grace", &RunConfig::suspect_grace, "300ms", 0, 60 * ps_s,
+           "between a lost data connection and the event manager's decision"),
+    number(Kind::count, "protocol.max_attempts", &RunConfig::max_attempts, "3", 1, 100,
+           "late attempts at a MEP before the readout units that do not deliver are unreachable"),
+
+    choice<&RunConfig::source_kind>("source.kind", "generator", source_words,
+                                    "made-up fragments, or MFP files replayed"),
+    text("source.path", &RunConfig::source_path, "", "mfp: the folder with the MFP files"),
+    number(Kind::count, "source.repeat", &RunConfig::repeat, "1", 0, 9e15,
+           "mfp: how often the files are sent, with event ids that go on; 0: over and over"),
+    number(Kind::bytes, "source.fragment_size", &RunConfig::fragment_size, "1KiB", 1, gib / 4,
+           "mean bytes of a generated fragment"),
+    choice<&RunConfig::size_distribution>("source.size_distribution", "fixed", distribution_words,
+                                          "of generated fragments, independent per source and event"),
+    number(Kind::real, "source.size_sigma", &RunConfig::size_sigma, "0.25", 0, 10,
+           "standard deviation of the sizes over their mean (normal, lognormal)"),
+    number(Kind::count, "source.sources_per_ru", &RunConfig::sources_per_ru, "1", 1, 65535,
+           "sources that each readout unit reads"),
+    number(Kind::frequency, "source.trigger_rate", &RunConfig::trigger_rate, "0", 0, 1e10,
+           "events per second (open loop); 0: as fast as they are built (closed loop)"),
+    choice<&RunConfig::arrivals>("source.arrivals", "fixed", arrival_words, "open loop: distances between triggers"),
+    choice<&RunConfig::fill>("source.fill", "prefilled", fill_words,
+                             "payload made before the run, or anew for every event"),
+    number(
+        Kind::bytes, "source.memory", &RunConfig::memory, "auto", 1, 1024 * gib,
+        "memory of a readout unit, in which MFPs are kept until they are built; auto: what losing no event asks for"),
+    number(Kind::bytes, "source.prefill_bytes", &RunConfig::prefill_bytes, "auto", 1, 1024 * gib,
+           "prefilled: bytes of payload a readout unit cycles through; auto: beyond four times the last-level cache "
+           "over all nodes of the host"),
+
+    choice<&RunConfig::sink_kind>("sink.kind", "verify", sink_words,
+                                  "what becomes of built events: compared, read, dropped, or written to MEP files"),
+    choice<&RunConfig::verify>(
+        "sink.verify", "full", verify_words,
+        "what is compared: every byte, one MEP in 64 as a whole and the headers of all, or headers"),
+    text("sink.path", &RunConfig::sink_path, "", "mep: the folder for the MEP files"),
+
+    text("transport.name", &RunConfig::transport, "tcp", "see [transport.<name>] for each one's own settings"),
+};
+
+/// The largest unit of which it is a whole number.
+std::string duration_text(double ps) {
+    constexpr std::pair<double, std::string_view> units[]{
+        {3600 * ps_s, "h"}, {ps_s, "s"}, {ps_ms, "ms"}, {ps_ms / 1000, "us"}};
+    for (const auto& [unit, name] : units) {
+        if (ps >= unit && std::fmod(ps, unit) == 0) {
+            return fmt::format("{:.0f}{}", ps / unit, name);
+        }
+    }
+    return fmt::format("{:.0f}{}", ps, ps == 0 ? "" : "ps");
+}
+
+std::string value_text(Kind kind, double value) {
+    switch (kind) {
+        case Kind::bytes:
+            return base::format_bytes(value);
+        case Kind::duration:
+            return duration_text(value);
+        case Kind::frequency:
+            return fmt::format("{:g} Hz", value);
+        case Kind::real:
+            return fmt::format("{:g}", value);
+        default:
+            return value < 1e9 ? fmt::format("{:.0f}", value) : fmt::format("{:g}", value);
+    }
+}
+
+std::string_view kind_text(Kind kind) {
+    switch (kind) {
+        case Kind::count:
+            return "a whole number";
+        case Kind::bytes:
+            return "a size such as 64KiB";
+        case Kind::duration:
+            return "a duration such as 500ms";
+        case Kind::frequency:
+            return "a frequency such as 40kHz";
+        case Kind::real:
+            return "a number";
+        case Kind::boolean:
+            return "true or false";
+        default:
+            return "text";
+    }
+}
+
+Error wrong(const KeySpec& spec, std::string_view value, std::string_view problem) {
+    return {fmt::format("{} = {}: {}; allowed: {}", spec.key, value, problem, range_text(spec))};
+}
+
+Result<double> parse_number(Kind kind, std::string_view value) {
+    if (kind == Kind::count) {
+        std::uint64_t number = 0;
+        const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+        if (error != std::errc{} || end != value.data() + value.size()) {
+            return Error{"not a whole number"};
+        }
+        return static_cast<double>(number);
+    }
+    if (kind == Kind::bytes) {
+        const Result<std::uint64_t> bytes = base::parse_bytes(value);
+        return bytes ? Result<double>(static_cast<double>(*bytes)) : Result<double>(Error{"not a size"});
+    }
+    if (kind == Kind::duration) {
+        const Result<Time> time = base::parse_duration(value);
+        return time ? Result<double>(static_cast<double>(*time)) : Result<double>(Error{"not a duration"});
+    }
+    const Result<double> hertz = base::parse_frequency_hz(value);
+    if (kind == Kind::frequency) {
+        return hertz ? hertz : Result<double>(Error{"not a frequency"});
+    }
+    double real = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), real);
+    if (error != std::errc{} || end != value.data() + value.size()) {
+        return Error{"not a number"};
+    }
+    return real;
+}
+
+}  // namespace
+
+std::span<const KeySpec> config_keys() {
+    return table;
+}
+
+const KeySpec* find_key(std::string_view key) {
+    const auto found = std::ranges::find(table, key, &KeySpec::key);
+    return found == table.end() ? nullptr : &*found;
+}
+
+std::string range_text(const KeySpec& spec) {
+    switch (spec.kind) {
+        case Kind::choice:
+            return fmt::format("{}", fmt::join(spec.choices, " | "));
+        case Kind::boolean:
+            return "true | false";
+        case Kind::text:
+            return "text";
+        default:
+            break;
+    }
+    return fmt::format("{} in {}..{}{}", kind_text(spec.kind), value_text(spec.kind, spec.min),
+                       value_text(spec.kind, spec.max), spec.may_be_auto ? ", or auto" : "");
+}
+
+Result<Ok> apply_key(const KeySpec& spec, std::string_view value, RunConfig& config) {
+    if (spec.kind == Kind::text) {
+        config.*std::get<std::string RunConfig::*>(spec.field) = value;
+        return Ok{};
+    }
+    if (spec.kind == Kind::boolean) {
+        if (value != "true" && value != "false") {
+            return wrong(spec, value, "neither true nor false");
+        }
+        config.*std::get<bool RunConfig::*>(spec.field) = value == "true";
+        return Ok{};
+    }
+    if (spec.kind == Kind::choice) {
+        const auto found = std::ranges::find(spec.choices, value);
+        if (found == spec.choices.end()) {
+            return wrong(spec, value, "no such choice");
+        }
+        std::get<void (*)(RunConfig&, std::size_t)>(spec.field)(config,
+                                                                static_cast<std::size_t>(found - spec.choices.begin()));
+        return Ok{};
+    }
+    double number = 0;
+    if (!(spec.may_be_auto && value == "auto")) {
+        const Result<double> parsed = parse_number(spec.kind, value);
+        if (!parsed) {
+            return wrong(spec, value, parsed.error().message);
+        }
+        number = *parsed;
+        if (number < spec.min || number > spec.max) {
+            return wrong(spec, value, "out of range");
+        }
+    }
+    if (const auto* whole = std::get_if<std::uint64_t RunConfig::*>(&spec.field)) {
+        config.** whole = static_cast<std::uint64_t>(number);
+    } else if (const auto* time = std::get_if<Time RunConfig::*>(&spec.field)) {
+        config.** time = static_cast<Time>(number);
+    } else {
+        config.*std::get<double RunConfig::*>(spec.field) = number;
+    }
+    return Ok{};
+}
+
+std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates) {
+    std::string_view best;
+    std::size_t best_distance = word.size() / 3 + 2;  // further away it would not be a slip of the hand
+    for (const std::string_view candidate : candidates) {
+        std::vector<std::size_t> row(candidate.size() + 1);
+        for (std::size_t column = 0; column < row.size(); ++column) {
+            row[column] = column;
+        }
+        for (std::size_t line = 1; line <= word.size(); ++line) {
+            std::size_t diagonal = row[0];
+            row[0] = line;
+            for (std::size_t column = 1; column < row.size(); ++column) {
+                const std::size_t replaced = diagonal + (word[line - 1] == candidate[column - 1] ? 0 : 1);
+                diagonal = row[column];
+                row[column] = std::min({row[column] + 1, row[column - 1] + 1, replaced});
+            }
+        }
+        if (row.back() < best_distance) {
+            best_distance = row.back();
+            best = candidate;
+        }
+    }
+    return best;
+}
+
+}  // namespace incast::runtime

@@ -1,0 +1,399 @@
+#include "runtime/coordinator.h"
+
+#include <algorithm>
+#include <csignal>
+#include <ctime>
+#include <vector>
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include "base/units.h"
+#include "runtime/lobby.h"
+#include "runtime/machine.h"
+#include "runtime/signals.h"
+#include "runtime/spawner.h"
+
+namespace incast::runtime {
+namespace {
+
+constexpr int reap_wait_ms = 500;  // between the end of a connection and the end of its process
+constexpr int quit_wait_ms = 5000;
+constexpr std::uint32_t max_respawns = 10;  // of one node: more often, something is wrong with it
+constexpr Time longest_wait = ps_per_s;
+
+}  // namespace
+
+/// The nodes as the coordinator knows them.
+class Coordinator::Members final : public Crew {
+public:
+    Members(const Plan& plan, const RunOptions& options, Reporter& reporter)
+        : plan_(plan),
+          options_(options),
+          reporter_(reporter),
+          token_(options.token.empty() ? make_token() : options.token),
+          run_token_(random_word()),
+          lobby_(token_, reporter),
+          members_(plan.n_nodes),
+          conductor_(plan, *this, reporter, monotonic_now()) {}
+
+    Result<bool> run();
+    [[nodiscard]] const Conductor& conductor() const { return conductor_; }
+
+    void take_samples(Mark mark) override { tell_all({{"type", "sample"}, {"mark", static_cast<unsigned>(mark)}}); }
+    void stop_admission() override { tell(static_cast<std::uint32_t>(plan_.protocol.em), {{"type", "stop"}}); }
+
+private:
+    struct Member {
+        Channel channel;
+        std::string from;
+        std::uint32_t incarnation = 0;
+        std::uint32_t spawned = 0;  // how often a process was started for it
+        bool awaited = false;       // a process was started that has not come in yet
+        bool present = false;
+        bool silent = false;
+        std::string address;  // of the present incarnation; empty: not yet known
+        Time last_heard = 0;
+    };
+
+    Result<Ok> start();
+    void announce_join(std::uint32_t spawned);
+    void wait();
+    void admit(Lobby::Guest guest, Time now);
+    [[nodiscard]] std::optional<std::uint32_t> place_for(const Lobby::Guest& guest) const;
+    void receive_from(std::uint32_t node, Time now);
+    /// False: the message makes no sense.
+    bool handle(std::uint32_t node, const Json& message, Time now);
+    void learn_address(std::uint32_t node, std::string address);
+    [[nodiscard]] Json peer_entry(std::uint32_t node) const {
+        return {node, members_[node].incarnation, members_[node].address};
+    }
+    void drop(std::uint32_t node, const std::string& why, Time now);
+    void reap(Time now);
+    void look_for_silence(Time now);
+    void respawn(std::uint32_t node, Time now);
+    void tell(std::uint32_t node, const Json& message);
+    void tell_all(const Json& message);
+    void say_goodbye();
+
+    const Plan& plan_;
+    const RunOptions& options_;
+    Reporter& reporter_;
+    std::string token_;
+    std::uint64_t run_token_;
+    Lobby lobby_;
+    std::vector<Member> members_;  // by node
+    Spawner spawner_;
+    Conductor conductor_;
+    bool introduced_ = false;  // everybody has heard of everybody
+};
+
+Result<Ok> Coordinator::Members::start() {
+    const std::uint32_t to_spawn = options_.spawn.value_or(plan_.n_nodes);
+    if (Result<Ok> opened = lobby_.open(options_.listen); !opened) {
+        return opened;
+    }
+    for (std::uint32_t node = 0; node < to_spawn; ++node) {
+        members_[node].awaited = true;
+        members_[node].spawned = 1;
+        if (const Result<pid_t> started = spawner_.start(node, lobby_.address(), token_); !started) {
+            return started.error();
+        }
+    }
+    announce_join(to_spawn);
+    return Ok{};
+}
+
+void Coordinator::Members::announce_join(std::uint32_t spawned) {
+    reporter_.event({{"type", "listening"}, {"address", lobby_.address()}, {"waiting_for", plan_.n_nodes - spawned}});
+    if (spawned == plan_.n_nodes) {
+        return;
+    }
+    // To the terminal alone: the log may be shown to others.
+    fmt::print(stderr, "incast-node: waiting for {} node{}: INCAST_TOKEN={} incast-node --join {}\n",
+               plan_.n_nodes - spawned, plan_.n_nodes - spawned == 1 ? "" : "s", token_, lobby_.address());
+}
+
+Result<bool> Coordinator::Members::run() {
+    if (Result<Ok> started = start(); !started) {
+        return started.error();
+    }
+    int handled = 0;
+    while (conductor_.phase() != Phase::done) {
+        wait();
+        const Time now = monotonic_now();
+        for (Lobby::Guest& guest : lobby_.receive(now)) {
+            admit(std::move(guest), now);
+        }
+        for (std::uint32_t node = 0; node < members_.size(); ++node) {
+            if (members_[node].present) {
+                receive_from(node, now);
+            }
+        }
+        reap(now);
+        look_for_silence(now);
+        conductor_.tick(now);
+        if (interrupts() > 1) {
+            return false;  // the spawner kills what is left
+        }
+        if (interrupts() > handled) {
+            handled = interrupts();
+            conductor_.interrupt(now);
+        }
+    }
+    say_goodbye();
+    return true;
+}
+
+void Coordinator::Members::wait() {
+    std::vector<pollfd> waiting;
+    lobby_.watch(waiting);
+    for (const Member& member : members_) {
+        if (member.present) {
+            waiting.push_back(
+                {member.channel.fd(), static_cast<short>(POLLIN | (member.channel.wants_write() ? POLLOUT : 0)), 0});
+        }
+    }
+    for (const Spawner::Child& child : spawner_.children()) {
+        waiting.push_back({child.watch.get(), POLLIN, 0});
+    }
+    const Time until = std::min(conductor_.next_deadline(), lobby_.next_deadline());
+    const Time time = std::clamp<Time>(until - monotonic_now(), 0, longest_wait);
+    const timespec span{static_cast<std::time_t>(time / ps_per_s), static_cast<long>(time % ps_per_s / ps_per_ns)};
+    ppoll(waiting.data(), waiting.size(), &span, nullptr);
+}
+
+std::optional<std::uint32_t> Coordinator::Members::place_for(const Lobby::Guest& guest) const {
+    if (guest.wanted_node) {
+        const bool there = *guest.wanted_node < members_.size() && !members_[*guest.wanted_node].present;
+        return there ? guest.wanted_node : std::nullopt;
+    }
+    const auto free =
+        std::ranges::find_if(members_, [](const Member& member) { return !member.present && !member.awaited; });
+    return free == members_.end() ? std::nullopt : std::optional(static_cast<std::uint32_t>(free - members_.begin()));
+}
+
+void Coordinator::Members::admit(Lobby::Guest guest, Time now) {
+    const std::optional<std::uint32_t> node = place_for(guest);
+    if (!node || conductor_.phase() >= Phase::closing) {
+        const std::string which = guest.wanted_node
+                                      ? fmt::format("node {} is taken, or there is none", *guest.wanted_node)
+                                      : "all nodes are there";
+        lobby_.refuse(guest.channel, guest.from, node ? "the run is ending" : which);
+        return;
+    }
+    Member& member = members_[*node];
+    if (member.incarnation != 0) {
+        conductor_.replaced(*node);
+    }
+    member.channel = std::move(guest.channel);
+    member.from = guest.from;
+    member.present = true;
+    member.awaited = false;
+    member.silent = false;
+    member.address.clear();
+    member.last_heard = now;
+    ++member.incarnation;
+    tell(*node, {{"type", "welcome"},
+                 {"node", *node},
+                 {"incarnation", member.incarnation},
+                 {"run_token", run_token_},
+                 {"directory", reporter_.directory().string()},
+                 {"config", plan_.values}});
+}
+
+void Coordinator::Members::receive_from(std::uint32_t node, Time now) {
+    Member& member = members_[node];
+    if (!member.channel.flush()) {
+        drop(node, "its connection broke", now);
+        return;
+    }
+    while (member.present) {
+        const Result<std::optional<Json>> message = member.channel.receive();
+        if (!message) {
+            drop(node, message.error().message, now);
+            return;
+        }
+        if (!message->has_value()) {
+            return;
+        }
+        member.last_heard = now;
+        if (!handle(node, **message, now)) {
+            drop(node, fmt::format("it sent a message that makes no sense ('{}')", type_of(**message)), now);
+        }
+    }
+}
+
+bool Coordinator::Members::handle(std::uint32_t node, const Json& message, Time now) {
+    const std::string type = type_of(message);
+    if (type == "sample") {
+        const auto json = message.find("sample");
+        Result<NodeSample> sample =
+            json != message.end() ? sample_from_json(*json) : Result<NodeSample>(Error{"no sample"});
+        if (!sample || sample->node != node) {
+            return false;
+        }
+        conductor_.sample(now, std::move(*sample));
+        return true;
+    }
+    if (type == "address") {
+        const std::optional<std::string> address = text_in(message, "address");
+        if (!address || !blob_from_hex(*address)) {
+            return false;
+        }
+        if (number_in(message, "incarnation") == members_[node].incarnation) {
+            learn_address(node, *address);
+        }
+        return true;
+    }
+    if (type == "rejoin") {
+        ++members_[node].incarnation;
+        members_[node].address.clear();
+        tell(node, {{"type", "incarnation"}, {"incarnation", members_[node].incarnation}});
+        return true;
+    }
+    if (type == "failed") {
+        drop(node, text_in(message, "text").value_or("it failed"), now);
+        return true;
+    }
+    return false;
+}
+
+void Coordinator::Members::learn_address(std::uint32_t node, std::string address) {
+    members_[node].address = std::move(address);
+    if (!introduced_ && std::ranges::any_of(members_, [](const Member& member) { return member.address.empty(); })) {
+        return;
+    }
+    Json all{{"type", "peers"}, {"peers", Json::array()}};
+    for (std::uint32_t peer = 0; peer < members_.size(); ++peer) {
+        if (!members_[peer].address.empty()) {
+            all["peers"].push_back(peer_entry(peer));
+        }
+    }
+    if (!introduced_) {
+        introduced_ = true;
+        tell_all(all);
+        return;
+    }
+    tell(node, all);
+    Json one{{"type", "peers"}, {"peers", Json::array({peer_entry(node)})}};
+    for (std::uint32_t peer = 0; peer < members_.size(); ++peer) {
+        if (peer != node) {
+            tell(peer, one);
+        }
+    }
+}
+
+void Coordinator::Members::drop(std::uint32_t node, const std::string& why, Time now) {
+    Member& member = members_[node];
+    member.present = false;
+    member.channel.close();
+    member.address.clear();
+    std::string reason = why;
+    for (const Spawner::Child& child : spawner_.children()) {
+        if (child.node == node) {
+            // The process says better than its connection what happened, and ends soon after it.
+            pollfd waiting{child.watch.get(), POLLIN, 0};
+            poll(&waiting, 1, reap_wait_ms);
+        }
+    }
+    for (const Spawner::Ended& ended : spawner_.reap()) {
+        if (ended.node == node) {
+            reason = ended.how;
+        } else {
+            drop(ended.node, ended.how, now);
+        }
+    }
+    conductor_.lost(now, node, reason);
+    respawn(node, now);
+}
+
+void Coordinator::Members::reap(Time now) {
+    for (const Spawner::Ended& ended : spawner_.reap()) {
+        Member& member = members_[ended.node];
+        member.awaited = false;
+        if (member.present) {
+            receive_from(ended.node, now);  // its last words, up to the end of the connection
+        }
+        if (member.present || member.incarnation == 0) {
+            drop(ended.node, ended.how, now);
+        } else {
+            respawn(ended.node, now);  // its successor died before it came in
+        }
+    }
+}
+
+void Coordinator::Members::respawn(std::uint32_t node, Time now) {
+    Member& member = members_[node];
+    const bool is_em = Peer{node} == plan_.protocol.em;
+    if (!plan_.config.respawn || is_em || member.spawned == 0 || spawner_.pid_of(node) != 0 ||
+        conductor_.phase() >= Phase::draining) {
+        return;
+    }
+    if (member.spawned > max_respawns) {
+        reporter_.notice(Level::warning,
+                         fmt::format("node {} died {} times and is not started again", node, member.spawned));
+        return;
+    }
+    ++member.spawned;
+    member.awaited = true;
+    if (const Result<pid_t> started = spawner_.start(node, lobby_.address(), token_); !started) {
+        conductor_.lost(now, node, started.error().message);
+    }
+}
+
+void Coordinator::Members::look_for_silence(Time now) {
+    if (!introduced_ || conductor_.phase() >= Phase::closing) {
+        return;
+    }
+    const Time patience = plan_.protocol.detection_deadline + 2 * plan_.sample_interval;
+    for (std::uint32_t node = 0; node < members_.size(); ++node) {
+        Member& member = members_[node];
+        const bool silent = member.present && now - member.last_heard > patience;
+        if (silent && !member.silent && Peer{node} == plan_.protocol.em) {
+            spawner_.kill_node(node, SIGKILL);  // so that it cannot wake up and go on with a run that is over
+            conductor_.lost(now, node, fmt::format("silent for {}", base::format_duration(now - member.last_heard)));
+        } else if (silent && !member.silent) {
+            reporter_.notice(Level::warning,
+                             fmt::format("node {} has been silent for {}; the run goes on without it until it is back",
+                                         node_name(node, plan_.protocol.nodes[node].roles),
+                                         base::format_duration(now - member.last_heard)));
+        }
+        member.silent = silent;
+    }
+}
+
+void Coordinator::Members::tell(std::uint32_t node, const Json& message) {
+    if (members_[node].present) {
+        members_[node].channel.send(message);  // a broken connection shows when it is read
+    }
+}
+
+void Coordinator::Members::tell_all(const Json& message) {
+    for (std::uint32_t node = 0; node < members_.size(); ++node) {
+        tell(node, message);
+    }
+}
+
+void Coordinator::Members::say_goodbye() {
+    tell_all({{"type", "quit"}});
+    for (std::uint32_t node = 0; node < members_.size(); ++node) {
+        if (members_[node].silent) {
+            spawner_.kill_node(node, SIGKILL);
+        }
+    }
+    spawner_.wait_or_kill(quit_wait_ms);
+}
+
+Coordinator::Coordinator(const Plan& plan, const RunOptions& options, Reporter& reporter)
+    : members_(std::make_unique<Members>(plan, options, reporter)) {}
+Coordinator::~Coordinator() = default;
+
+Result<bool> Coordinator::run() {
+    return members_->run();
+}
+const Conductor& Coordinator::conductor() const {
+    return members_->conductor();
+}
+
+}  // namespace incast::runtime

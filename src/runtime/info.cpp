@@ -1,0 +1,51 @@
+#include "runtime/info.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+#include "runtime/machine.h"
+#include "runtime/results.h"
+#include "transport/medium.h"
+
+namespace incast::runtime {
+namespace {
+
+nlohmann::ordered_json info() {
+    nlohmann::ordered_json transports = nlohmann::ordered_json::array();
+    for (const transport::Builtin& builtin : transport::builtin_transports()) {
+        const Result<std::unique_ptr<transport::Medium>> medium = builtin.make({});
+        nlohmann::ordered_json entry{{"name", builtin.name}, {"summary", builtin.summary}, {"available", medium.ok()}};
+        if (!medium) {
+            entry["reason"] = medium.error().message;
+        }
+        transports.push_back(std::move(entry));
+    }
+    return {{"versions", versions_json()},
+            {"transports", std::move(transports)},
+            {"machine", machine_json(read_machine())}};
+}
+
+}  // namespace
+
+std::string info_json() {
+    return info().dump(2) + "\n";
+}
+
+std::string info_text() {
+    const nlohmann::ordered_json all = info();
+    const Machine machine = read_machine();
+    std::string text = fmt::format("incast-node {} ({}, {})\n", versions().incast, versions().git, versions().compiler);
+    text += fmt::format("machine: {}, {} cores, last-level cache {}, memory {}, {}\n", machine.cpu_model, machine.cores,
+                        base::format_bytes(static_cast<double>(machine.last_level_cache_bytes)),
+                        base::format_bytes(static_cast<double>(machine.memory_bytes)), machine.kernel);
+    for (const nlohmann::ordered_json& transport : all["transports"]) {
+        text += fmt::format("transport {:8} {}: {}\n", transport["name"].get<std::string>(),
+                            transport["available"].get<bool>() ? "yes" : "no",
+                            transport.contains("reason") ? transport["reason"].get<std::string>()
+                                                         : transport["summary"].get<std::string>());
+    }
+    return text;
+}
+
+}  // namespace incast::runtime

@@ -1,0 +1,260 @@
+#include "runtime/local_run.h"
+
+#include <algorithm>
+#include <ctime>
+#include <vector>
+
+#include <poll.h>
+
+#include "runtime/machine.h"
+#include "runtime/node_host.h"
+#include "runtime/signals.h"
+#include "sim/sim_medium.h"
+
+namespace incast::runtime {
+namespace {
+
+constexpr Time longest_sleep = ps_per_ms;  // a transport without a descriptor to wait on (contract, "waiting")
+constexpr std::uint32_t rounds_per_look = 32;
+
+void sleep_for(Time time) {
+    if (time > 0) {
+        const timespec span{0, static_cast<long>(time / ps_per_ns)};
+        ppoll(nullptr, 0, &span, nullptr);
+    }
+}
+
+}  // namespace
+
+/// The hosts, the conductor, and the rendezvous between hosts, which here is a table.
+class LocalRun::Crew final : public runtime::Crew {
+public:
+    Crew(const Plan& plan, transport::Medium& medium, Reporter& reporter)
+        : plan_(plan), world_(dynamic_cast<sim::SimMedium*>(&medium)), reporter_(reporter), addresses_(plan.n_nodes) {
+        for (std::uint32_t node = 0; node < plan.n_nodes; ++node) {
+            hosts_.push_back(
+                std::make_unique<NodeHost>(plan, medium, HostOptions{node, 0, reporter.directory(), node == 0}));
+        }
+    }
+
+    void take_samples(Mark mark) override { wanted_.push_back(mark); }
+    void stop_admission() override {
+        const auto em = static_cast<std::size_t>(plan_.protocol.em);
+        hosts_[em]->stop_admission();
+        if (world_ != nullptr) {
+            world_->world().wake(actor_ids_[em]);
+        }
+    }
+
+    [[nodiscard]] Time now() const { return world_ != nullptr ? world_->world().now() : monotonic_now(); }
+
+    Result<Ok> begin() {
+        conductor_ = std::make_unique<Conductor>(plan_, *this, reporter_, now());
+        for (std::uint32_t node = 0; node < hosts_.size(); ++node) {
+            if (Result<Ok> begun = begin(node, 1); !begun) {
+                return begun;
+            }
+        }
+        for (std::uint32_t node = 0; node < hosts_.size(); ++node) {
+            introduce(node);
+        }
+        return Ok{};
+    }
+
+    /// Whatever is due: samples, phases, new incarnations. Returns when it wants to be called next.
+    Time look(Time now) {
+        for (std::uint32_t node = 0; node < hosts_.size(); ++node) {
+            NodeHost& host = *hosts_[node];
+            if (host.news()) {
+                conductor_->sample(now, host.sample(Mark::interval, now));
+            }
+            if (host.needs_new_incarnation() && conductor_->phase() < Phase::closing) {
+                renew(now, node);
+            }
+        }
+        if (now >= next_sample_) {
+            sample_all(Mark::interval, now);
+            next_sample_ = now + plan_.sample_interval;
+        }
+        conductor_->tick(now);
+        for (std::size_t index = 0; index < wanted_.size(); ++index) {  // a sample may make the conductor want more
+            sample_all(wanted_[index], now);
+        }
+        wanted_.clear();
+        return std::min(next_sample_, conductor_->next_deadline());
+    }
+
+    bool interrupted() {
+        if (interrupts() > handled_interrupts_) {
+            handled_interrupts_ = interrupts();
+            conductor_->interrupt(now());
+        }
+        return interrupts() > 1;
+    }
+
+    [[nodiscard]] bool done() const { return conductor_->phase() == Phase::done; }
+    [[nodiscard]] const Conductor& conductor() const { return *conductor_; }
+    [[nodiscard]] std::vector<std::unique_ptr<NodeHost>>& hosts() { return hosts_; }
+    [[nodiscard]] sim::World* world() const { return world_ != nullptr ? &world_->world() : nullptr; }
+
+    LocalOutcome run_in_real_time();
+    Result<LocalOutcome> run_in_virtual_time();
+
+private:
+    class HostActor;
+    class LookActor;
+
+    Result<Ok> begin(std::uint32_t node, std::uint32_t incarnation) {
+        Result<Blob> address = hosts_[node]->begin(now(), incarnation);
+        if (!address) {
+            return Error{"node " + node_name(node, plan_.protocol.nodes[node].roles) + ": " + address.error().message};
+        }
+        addresses_[node] = *address;
+        return Ok{};
+    }
+    /// Tells a new incarnation about all peers that are there.
+    void introduce(std::uint32_t node) {
+        for (std::uint32_t peer = 0; peer < hosts_.size(); ++peer) {
+            hosts_[node]->update_peer(now(), peer, hosts_[peer]->incarnation(), addresses_[peer]);
+        }
+    }
+    void renew(Time now, std::uint32_t node) {
+        const std::uint32_t incarnation = hosts_[node]->incarnation() + 1;
+        if (node == static_cast<std::uint32_t>(plan_.protocol.em)) {
+            conductor_->lost(now, node, "it can no longer hear the others");
+            return;
+        }
+        if (Result<Ok> begun = begin(node, incarnation); !begun) {
+            conductor_->lost(now, node, begun.error().message);
+            return;
+        }
+        if (world_ != nullptr) {
+            world_->world().bind(hosts_[node]->transport(), actor_ids_[node]);
+        }
+        introduce(node);
+        for (std::uint32_t peer = 0; peer < hosts_.size(); ++peer) {
+            if (peer != node) {
+                hosts_[peer]->update_peer(now, node, incarnation, addresses_[node]);
+            }
+            if (world_ != nullptr) {
+                world_->world().wake(actor_ids_[peer]);
+            }
+        }
+    }
+    void sample_all(Mark mark, Time now) {
+        for (const std::unique_ptr<NodeHost>& host : hosts_) {
+            conductor_->sample(now, host->sample(mark, now));
+        }
+    }
+
+    const Plan& plan_;
+    sim::SimMedium* world_;
+    Reporter& reporter_;
+    std::vector<Blob> addresses_;
+    std::vector<std::unique_ptr<NodeHost>> hosts_;
+    std::unique_ptr<Conductor> conductor_;
+    std::vector<sim::ActorId> actor_ids_;  // by node, in virtual time
+    std::vector<Mark> wanted_;
+    Time next_sample_ = 0;
+    int handled_interrupts_ = 0;
+};
+
+LocalOutcome LocalRun::Crew::run_in_real_time() {
+    std::uint32_t rounds = 0;
+    while (!done()) {
+        bool busy = false;
+        for (const std::unique_ptr<NodeHost>& host : hosts_) {
+            busy = host->step(monotonic_now()) || busy;
+        }
+        if (busy && ++rounds % rounds_per_look != 0) {
+            continue;
+        }
+        const Time before = monotonic_now();
+        Time deadline = std::min(look(before), before + longest_sleep);
+        if (interrupted()) {
+            return {true, {}};
+        }
+        if (!busy) {
+            for (const std::unique_ptr<NodeHost>& host : hosts_) {
+                deadline = std::min(deadline, host->next_deadline());
+            }
+            sleep_for(deadline - before);
+        }
+    }
+    return {};
+}
+
+/// A node in the simulated world.
+class LocalRun::Crew::HostActor final : public sim::Actor {
+public:
+    HostActor(NodeHost& host, sim::World& world, sim::ActorId look) : host_(host), world_(world), look_(look) {}
+    bool step(Time now) override {
+        const bool worked = host_.step(now);
+        if (host_.news_pending()) {
+            world_.wake(look_);
+        }
+        return worked;
+    }
+    [[nodiscard]] Time next_deadline() const override { return host_.next_deadline(); }
+
+private:
+    NodeHost& host_;
+    sim::World& world_;
+    sim::ActorId look_;
+};
+
+/// The conductor in the simulated world.
+class LocalRun::Crew::LookActor final : public sim::Actor {
+public:
+    explicit LookActor(Crew& crew) : crew_(crew) {}
+    bool step(Time now) override {
+        next_ = crew_.look(now);
+        return false;
+    }
+    [[nodiscard]] Time next_deadline() const override { return next_; }
+
+private:
+    Crew& crew_;
+    Time next_ = 0;
+};
+
+Result<LocalOutcome> LocalRun::Crew::run_in_virtual_time() {
+    sim::World& simulated = *world();
+    LookActor look_actor(*this);
+    const sim::ActorId look_id = simulated.add_actor(look_actor);
+    std::vector<std::unique_ptr<HostActor>> actors;
+    for (const std::unique_ptr<NodeHost>& host : hosts_) {
+        actors.push_back(std::make_unique<HostActor>(*host, simulated, look_id));
+        actor_ids_.push_back(simulated.add_actor(*actors.back()));
+        simulated.bind(host->transport(), actor_ids_.back());
+    }
+    bool aborted = false;
+    for (std::uint64_t instants = 0; !done() && !aborted; ++instants) {
+        if (!simulated.advance()) {
+            return Error{"the simulation came to a standstill: nothing will ever happen again"};
+        }
+        aborted = instants % 1024 == 0 && interrupted();
+    }
+    return LocalOutcome{aborted, simulated.trace_hash()};
+}
+
+LocalRun::LocalRun(const Plan& plan, transport::Medium& medium, Reporter& reporter)
+    : crew_(std::make_unique<Crew>(plan, medium, reporter)) {}
+LocalRun::~LocalRun() = default;
+
+bool LocalRun::virtual_time() const {
+    return crew_->world() != nullptr;
+}
+
+const Conductor& LocalRun::conductor() const {
+    return crew_->conductor();
+}
+
+Result<LocalOutcome> LocalRun::run() {
+    if (Result<Ok> begun = crew_->begin(); !begun) {
+        return begun.error();
+    }
+    return virtual_time() ? crew_->run_in_virtual_time() : Result<LocalOutcome>(crew_->run_in_real_time());
+}
+
+}  // namespace incast::runtime

@@ -1,0 +1,42 @@
+// What a result says about where and by what it was made.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <incast/transport.h>
+
+namespace incast::runtime {
+
+struct Machine {
+    std::string host;
+    std::string cpu_model;
+    std::string kernel;
+    std::uint32_t cores = 0;                   // this process may run on
+    std::uint64_t last_level_cache_bytes = 0;  // one instance; 0 = not known
+    std::uint64_t memory_bytes = 0;
+};
+[[nodiscard]] Machine read_machine();
+
+struct Versions {
+    std::string incast;
+    std::string git;  // git describe, or "unknown" outside a repository
+    std::string compiler;
+    std::string build_type;
+};
+[[nodiscard]] Versions versions();
+
+/// Of this process, now.
+struct Usage {
+    std::uint64_t cpu_ns = 0;  // user and system
+    std::uint64_t peak_rss_bytes = 0;
+};
+[[nodiscard]] Usage process_usage();
+[[nodiscard]] std::uint64_t process_rss_bytes();
+
+/// CLOCK_MONOTONIC, shared by all processes of a host.
+[[nodiscard]] Time monotonic_now();
+/// CPU time of the calling thread.
+[[nodiscard]] std::uint64_t thread_cpu_ns();
+
+}  // namespace incast::runtime

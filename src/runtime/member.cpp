@@ -1,0 +1,294 @@
+#include "runtime/member.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "runtime/driver.h"
+#include "runtime/exit_status.h"
+#include "runtime/machine.h"
+#include "runtime/node_host.h"
+#include "runtime/rendezvous.h"
+#include "runtime/resolve.h"
+#include "runtime/signals.h"
+
+namespace incast::runtime {
+namespace {
+
+constexpr int connect_timeout_ms = 10'000;
+constexpr Time welcome_deadline = 30 * ps_per_s;
+
+/// Where a node stands with its coordinator.
+class Member {
+public:
+    explicit Member(const JoinOptions& options) : options_(options) {}
+
+    Result<Ok> be_welcomed();
+    /// Until the coordinator says quit (ok), or is gone (error).
+    Result<Ok> take_part();
+
+private:
+    /// Waits for the next message, at most until `deadline`.
+    Result<Json> wait_for_message(Time deadline);
+    Result<Ok> set_up(const Json& welcome);
+    Result<Ok> begin(std::uint32_t incarnation);
+    Result<Ok> handle(const Json& message);
+    Result<Ok> update_peers(const Json& message);
+    Result<Ok> receive_all();
+    void tell(Mark mark, Time now);
+    void look(Time now);
+
+    const JoinOptions& options_;
+    Channel channel_;
+    Plan plan_;
+    std::unique_ptr<transport::Medium> medium_;
+    std::unique_ptr<NodeHost> host_;
+    Time next_sample_ = 0;
+    bool introduced_ = false;  // the peers of this incarnation are known
+    bool renewing_ = false;    // a new incarnation was asked for
+    bool quit_ = false;
+};
+
+Result<Json> Member::wait_for_message(Time deadline) {
+    while (true) {
+        Result<std::optional<Json>> message = channel_.receive();
+        if (!message) {
+            return message.error();
+        }
+        if (message->has_value()) {
+            return std::move(**message);
+        }
+        const Time left = deadline - monotonic_now();
+        if (left <= 0) {
+            return Error{"the coordinator does not answer"};
+        }
+        pollfd waiting{channel_.fd(), static_cast<short>(POLLIN | (channel_.wants_write() ? POLLOUT : 0)), 0};
+        poll(&waiting, 1, static_cast<int>(std::min<Time>(left / ps_per_ms + 1, 1000)));
+        if (!channel_.flush()) {
+            return Error{"the connection to the coordinator broke"};
+        }
+    }
+}
+
+Result<Ok> Member::be_welcomed() {
+    Result<Descriptor> connected = connect_to(options_.coordinator, connect_timeout_ms);
+    if (!connected) {
+        return connected.error();
+    }
+    channel_ = Channel(std::move(*connected), max_frame);
+    channel_.send({{"type", "hello"},
+                   {"magic", rendezvous_magic},
+                   {"protocol", rendezvous_version},
+                   {"token", options_.token},
+                   {"node", options_.node ? Json(*options_.node) : Json(nullptr)},
+                   {"pid", static_cast<std::uint64_t>(getpid())},
+                   {"version", versions().incast}});
+    Result<Json> answer = wait_for_message(monotonic_now() + welcome_deadline);
+    if (!answer) {
+        return answer.error();
+    }
+    if (type_of(*answer) == "refused") {
+        return Error{
+            fmt::format("the coordinator refused: {}", text_in(*answer, "reason").value_or("no reason given"))};
+    }
+    if (type_of(*answer) != "welcome") {
+        return Error{"the coordinator speaks another protocol"};
+    }
+    Result<Ok> done = set_up(*answer);
+    if (!done) {
+        channel_.send({{"type", "failed"}, {"text", done.error().message}});
+    }
+    return done;
+}
+
+Result<Ok> Member::set_up(const Json& welcome) {
+    const std::optional<std::uint64_t> node = number_in(welcome, "node");
+    const std::optional<std::uint64_t> incarnation = number_in(welcome, "incarnation");
+    const std::optional<std::uint64_t> run_token = number_in(welcome, "run_token");
+    const std::optional<std::string> directory = text_in(welcome, "directory");
+    const auto config = welcome.find("config");
+    if (!node || !incarnation || !run_token || !directory || config == welcome.end() || !config->is_object()) {
+        return Error{"the coordinator's welcome lacks a field"};
+    }
+    ConfigText text;
+    for (const auto& [key, value] : config->items()) {
+        if (!value.is_string()) {
+            return Error{"the coordinator's config has a value that is no text"};
+        }
+        if (Result<Ok> set = text.set(key, value.get<std::string>()); !set) {
+            return set;
+        }
+    }
+    Result<Plan> plan = resolve(text, read_machine());
+    if (!plan) {
+        return plan.error();
+    }
+    plan_ = std::move(*plan);
+    if (*node >= plan_.n_nodes) {
+        return Error{"the coordinator's welcome names a node that the config does not have"};
+    }
+    transport::Settings settings = plan_.config.transport_settings;
+    // Peers reach this node the way it reached the coordinator, unless the config says otherwise.
+    if (plan_.config.transport == "tcp") {
+        settings.try_emplace("bind", local_host(channel_.fd()));
+    }
+    Result<std::unique_ptr<transport::Medium>> medium =
+        transport::find_transport(plan_.config.transport)->make(settings);
+    if (!medium) {
+        return medium.error();
+    }
+    medium_ = std::move(*medium);
+    const bool beside_coordinator = options_.watched_by != 0;
+    const std::string folder = beside_coordinator ? *directory : options_.output.empty() ? "." : options_.output;
+    host_ = std::make_unique<NodeHost>(plan_, *medium_,
+                                       HostOptions{static_cast<std::uint32_t>(*node), *run_token, folder, true});
+    return begin(static_cast<std::uint32_t>(*incarnation));
+}
+
+Result<Ok> Member::begin(std::uint32_t incarnation) {
+    const Result<Blob> address = host_->begin(monotonic_now(), incarnation);
+    if (!address) {
+        return address.error();
+    }
+    introduced_ = false;
+    renewing_ = false;
+    channel_.send({{"type", "address"}, {"incarnation", incarnation}, {"address", to_hex(address->view())}});
+    return Ok{};
+}
+
+Result<Ok> Member::update_peers(const Json& message) {
+    const auto peers = message.find("peers");
+    if (peers == message.end() || !peers->is_array()) {
+        return Error{"the coordinator's list of peers is malformed"};
+    }
+    const Time now = monotonic_now();
+    for (const Json& peer : *peers) {
+        if (!peer.is_array() || peer.size() != 3 || !peer[0].is_number_unsigned() || !peer[1].is_number_unsigned() ||
+            !peer[2].is_string()) {
+            return Error{"the coordinator's list of peers is malformed"};
+        }
+        const std::optional<Blob> address = blob_from_hex(peer[2].get_ref<const std::string&>());
+        const auto node = peer[0].get<std::uint64_t>();
+        if (!address || node >= plan_.n_nodes) {
+            return Error{"the coordinator's list of peers is malformed"};
+        }
+        host_->update_peer(now, static_cast<std::uint32_t>(node), peer[1].get<std::uint32_t>(), *address);
+    }
+    introduced_ = true;
+    return Ok{};
+}
+
+Result<Ok> Member::handle(const Json& message) {
+    const std::string type = type_of(message);
+    if (type == "peers") {
+        return update_peers(message);
+    }
+    if (type == "sample") {
+        const std::optional<std::uint64_t> mark = number_in(message, "mark");
+        if (mark && *mark <= static_cast<std::uint64_t>(Mark::last)) {
+            tell(static_cast<Mark>(*mark), monotonic_now());
+        }
+        return Ok{};
+    }
+    if (type == "stop") {
+        host_->stop_admission();
+        return Ok{};
+    }
+    if (type == "incarnation") {
+        const std::optional<std::uint64_t> incarnation = number_in(message, "incarnation");
+        if (!incarnation || *incarnation <= host_->incarnation()) {
+            return Error{"the coordinator gave a bad incarnation"};
+        }
+        Result<Ok> begun = begin(static_cast<std::uint32_t>(*incarnation));
+        if (!begun) {
+            channel_.send({{"type", "failed"}, {"text", begun.error().message}});
+        }
+        return begun;
+    }
+    if (type == "quit") {
+        quit_ = true;
+        return Ok{};
+    }
+    return Error{fmt::format("the coordinator sent an unknown message '{}'", type)};
+}
+
+Result<Ok> Member::receive_all() {
+    while (!quit_) {
+        Result<std::optional<Json>> message = channel_.receive();
+        if (!message) {
+            return message.error();
+        }
+        if (!message->has_value()) {
+            break;
+        }
+        if (Result<Ok> done = handle(**message); !done) {
+            return done;
+        }
+    }
+    return channel_.flush() ? Result<Ok>(Ok{}) : Error{"the connection to the coordinator broke"};
+}
+
+void Member::tell(Mark mark, Time now) {
+    Json message{{"type", "sample"}};
+    message["sample"] = to_json(host_->sample(mark, now));
+    channel_.send(message);
+}
+
+void Member::look(Time now) {
+    const bool news = host_->news();
+    if (now >= next_sample_ || news) {
+        tell(Mark::interval, now);
+        next_sample_ = now + plan_.sample_interval;
+    }
+    if (host_->needs_new_incarnation() && !renewing_) {
+        renewing_ = true;
+        channel_.send({{"type", "rejoin"}});
+    }
+}
+
+Result<Ok> Member::take_part() {
+    Driver driver(*host_, plan_.config.yields);
+    while (true) {
+        if (Result<Ok> received = receive_all(); !received) {
+            return received;
+        }
+        if (quit_) {
+            return Ok{};
+        }
+        if (interrupts() > 0) {
+            return Error{"interrupted"};
+        }
+        if (introduced_) {
+            look(driver.run(next_sample_, channel_.fd(), channel_.wants_write()));
+        } else {
+            pollfd waiting{channel_.fd(), static_cast<short>(POLLIN | (channel_.wants_write() ? POLLOUT : 0)), 0};
+            poll(&waiting, 1, 1000);
+        }
+    }
+}
+
+}  // namespace
+
+int join(const JoinOptions& options) {
+    if (options.watched_by != 0) {
+        live_with_parent(options.watched_by);
+    } else {
+        count_interrupts();
+    }
+    Member member(options);
+    Result<Ok> outcome = member.be_welcomed();
+    if (outcome) {
+        outcome = member.take_part();
+    }
+    // A watching coordinator tells of its nodes itself, in one line.
+    if (!outcome && options.watched_by == 0) {
+        fmt::print(stderr, "incast-node: node of {}: {}\n", options.coordinator, outcome.error().message);
+    }
+    return outcome ? exit_ok : exit_refused;
+}
+
+}  // namespace incast::runtime

@@ -1,0 +1,75 @@
+// What a node tells about itself: cumulative numbers, taken every sample interval and at the marks of the measured
+// window.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <incast/result.h>
+#include <incast/transport.h>
+
+#include "base/histogram.h"
+#include "protocol/node.h"
+
+namespace incast::runtime {
+
+/// Sums over all incarnations of the node in its process; they only grow.
+struct NodeTotals : protocol::Counters {
+    std::uint64_t bu_waiting_ns = 0;    // free credits, nothing assigned
+    std::uint64_t offered_events = 0;   // open loop: meant to happen
+    std::uint64_t accepted_events = 0;  // open loop: read out
+    std::uint64_t dead_time_ns = 0;     // open loop: a due event found no room
+    std::uint64_t truncated_mfps = 0;   // did not fit into their place in the slot
+    std::uint64_t desync_mfps = 0;      // the source's own numbering was wrong, or it ended early
+    std::uint64_t structure_checked_mfps = 0;
+    std::uint64_t lines_checked_meps = 0;
+    std::uint64_t verify_errors = 0;
+    std::uint64_t sink_cpu_ns = 0;     // of cpu_ns: checking, touching or writing built events
+    std::uint64_t cpu_ns = 0;          // of the process; a process with several nodes counts it on its first
+    std::uint64_t polling_cpu_ns = 0;  // of these, looking for work in vain (estimated, see driver.h)
+    std::uint64_t steps = 0;
+    std::uint64_t useful_steps = 0;
+    std::uint64_t sleeps = 0;
+};
+
+struct TotalsField {
+    std::string_view name;
+    std::uint64_t NodeTotals::* member;
+};
+/// Every number of NodeTotals by its name.
+std::span<const TotalsField> totals_fields();
+/// later - earlier, field by field; a field that went backwards (a process that was replaced) counts from 0.
+NodeTotals difference(const NodeTotals& later, const NodeTotals& earlier);
+void add(NodeTotals& to, const NodeTotals& more);
+
+/// Why a sample was taken.
+enum class Mark : std::uint8_t { interval, window_begin, window_end, last };
+
+struct NodeSample {
+    std::uint32_t node = 0;
+    std::uint32_t incarnation = 0;
+    protocol::NodeState state{};
+    Mark mark{};
+    Time at = 0;
+    Time joined_at = 0;  // event manager: when all nodes were in the view; 0 = not yet
+    std::uint64_t rss_bytes = 0;
+    std::uint64_t peak_rss_bytes = 0;
+    NodeTotals totals;
+    std::optional<base::Histogram> latency_ns;  // at window_end and last: since window_begin, or since the start
+    std::string failure;                        // not empty: the node cannot go on
+    std::string note;                           // of the sink: the first event that did not verify
+};
+
+std::string_view to_text(protocol::NodeState state);
+
+nlohmann::ordered_json to_json(const NodeTotals& totals);
+nlohmann::ordered_json to_json(const NodeSample& sample);
+/// From another process: every field is checked.
+Result<NodeSample> sample_from_json(const nlohmann::json& json);
+
+}  // namespace incast::runtime

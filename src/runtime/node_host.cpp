@@ -1,0 +1,168 @@
+#include "runtime/node_host.h"
+
+#include <algorithm>
+
+#include "runtime/machine.h"
+#include "runtime/units.h"
+
+namespace incast::runtime {
+
+NodeHost::NodeHost(const Plan& plan, transport::Medium& medium, HostOptions options)
+    : plan_(plan), medium_(medium), options_(std::move(options)), roles_(plan.protocol.nodes[options_.node].roles) {}
+
+NodeHost::~NodeHost() = default;
+
+Result<Blob> NodeHost::begin(Time now, std::uint32_t incarnation) {
+    if (node_) {
+        carried_ = current(now);
+        node_.reset();
+        sink_.reset();
+        source_.reset();
+        transport_.reset();
+    }
+    incarnation_ = incarnation;
+    transport::EndpointOptions endpoint;
+    endpoint.self = Peer{options_.node};
+    endpoint.incarnation = incarnation;
+    endpoint.run = plan_.protocol.run;
+    endpoint.token = options_.token;
+    endpoint.max_peers = plan_.n_nodes;
+    Result<std::unique_ptr<Transport>> made = medium_.endpoint(endpoint);
+    if (!made) {
+        return made.error();
+    }
+    transport_ = std::move(*made);
+    if (Result<Ok> units = make_units(); !units) {
+        return units.error();
+    }
+    node_ = std::make_unique<protocol::Node>(plan_.protocol, Peer{options_.node}, incarnation, *transport_,
+                                             source_.get(), sink_.get(), ledger_.get());
+    if (Result<Ok> started = node_->start(now); !started) {
+        return started.error();
+    }
+    if (cpu_at_setup_ns_ == 0) {
+        cpu_at_setup_ns_ = process_usage().cpu_ns;
+    }
+    known_state_ = node_->state();
+    return transport_->address();
+}
+
+Result<Ok> NodeHost::make_units() {
+    if ((roles_ & protocol::role_ru) != 0) {
+        Result<std::unique_ptr<sources::RuntimeSource>> source = make_source(plan_);
+        if (!source) {
+            return source.error();
+        }
+        source_ = std::move(*source);
+    }
+    if ((roles_ & protocol::role_bu) != 0) {
+        Result<std::unique_ptr<sinks::RuntimeSink>> sink =
+            make_sink(plan_, options_.node, incarnation_, transport_->capabilities().phantom_bodies);
+        if (!sink) {
+            return sink.error();
+        }
+        sink_ = std::move(*sink);
+    }
+    if ((roles_ & protocol::role_em) != 0 && !ledger_) {
+        Result<std::unique_ptr<LedgerFile>> ledger =
+            LedgerFile::create(options_.directory / "ledger.bin", plan_.protocol.run, plan_.packing);
+        if (!ledger) {
+            return ledger.error();
+        }
+        ledger_ = std::move(*ledger);
+    }
+    return Ok{};
+}
+
+void NodeHost::update_peer(Time now, std::uint32_t peer, std::uint32_t incarnation, const Blob& address) {
+    node_->update_peer(now, Peer{peer}, incarnation, address);
+}
+
+bool NodeHost::step(Time now) {
+    const bool worked = node_->step(now);
+    ++driven_.steps;
+    driven_.useful_steps += worked ? 1 : 0;
+    if (joined_at_ == 0 && (roles_ & protocol::role_em) != 0 && node_->all_joined()) {
+        joined_at_ = std::max<Time>(now, 1);
+    }
+    return worked;
+}
+
+void NodeHost::stop_admission() {
+    node_->stop_admission();
+}
+
+bool NodeHost::needs_new_incarnation() const {
+    return node_->state() == protocol::NodeState::evicted || node_->state() == protocol::NodeState::em_silent;
+}
+
+bool NodeHost::news_pending() const {
+    return node_->state() != known_state_ || (joined_at_ != 0) != known_joined_;
+}
+
+bool NodeHost::news() {
+    const bool pending = news_pending();
+    known_state_ = node_->state();
+    known_joined_ = joined_at_ != 0;
+    return pending;
+}
+
+NodeTotals NodeHost::current(Time now) {
+    NodeTotals totals;
+    static_cast<protocol::Counters&>(totals) = node_->counters();
+    totals.bu_waiting_ns = static_cast<std::uint64_t>(node_->bu_waiting() / ps_per_ns);
+    if (source_) {
+        const sources::SourceStats stats = source_->stats(now);
+        totals.offered_events = stats.offered_events;
+        totals.accepted_events = stats.accepted_events;
+        totals.dead_time_ns = static_cast<std::uint64_t>(stats.dead_time / ps_per_ns);
+        totals.truncated_mfps = stats.truncated_mfps;
+        totals.desync_mfps = stats.desync_mfps;
+    }
+    if (sink_) {
+        const sinks::SinkStats& stats = sink_->stats();
+        totals.structure_checked_mfps = stats.structure_checked_mfps;
+        totals.lines_checked_meps = stats.lines_checked_meps;
+        totals.verify_errors = stats.verify_errors;
+        totals.sink_cpu_ns = static_cast<std::uint64_t>(stats.cpu / ps_per_ns);
+    }
+    add(totals, carried_);
+    return totals;
+}
+
+NodeSample NodeHost::sample(Mark mark, Time now) {
+    NodeSample sample;
+    sample.node = options_.node;
+    sample.incarnation = incarnation_;
+    sample.state = node_->state();
+    sample.mark = mark;
+    sample.at = now;
+    sample.joined_at = joined_at_;
+    sample.totals = current(now);
+    add(sample.totals, driven_);
+    if (options_.counts_process) {
+        const Usage usage = process_usage();
+        sample.totals.cpu_ns = usage.cpu_ns - cpu_at_setup_ns_;
+        sample.peak_rss_bytes = usage.peak_rss_bytes;
+        sample.rss_bytes = process_rss_bytes();
+    }
+    if (sink_) {
+        if (mark == Mark::window_end || mark == Mark::last) {
+            sample.latency_ns = plan_.config.trigger_rate > 0 ? sink_->stats().trigger_ns : sink_->stats().service_ns;
+        } else if (mark == Mark::window_begin) {
+            sink_->clear_latencies();
+        }
+        if (!sink_->stats().first_errors.empty()) {
+            sample.note = sink_->stats().first_errors.front();
+        }
+        if (std::string failure = sink_->failure(); !failure.empty()) {
+            sample.failure = std::move(failure);
+        }
+    }
+    if (ledger_ && ledger_->broken()) {
+        sample.note = "the ledger could not be extended (is the disk full?): its last records are missing";
+    }
+    return sample;
+}
+
+}  // namespace incast::runtime

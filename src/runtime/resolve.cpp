@@ -1,0 +1,354 @@
+#include "runtime/resolve.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+#include "runtime/sources/mfp_plan.h"
+#include "runtime/sources/replay_files.h"
+#include "runtime/sources/ring_source.h"
+#include "runtime/units.h"
+#include "wire/mfp.h"
+
+namespace incast::runtime {
+namespace {
+
+constexpr std::uint8_t fragment_align_log2 = sources::generated_align_log2;
+constexpr std::uint64_t default_cache_bytes = 16U << 20U;  // where the machine does not say
+constexpr std::uint64_t region_line_bytes = 64;
+constexpr std::uint64_t max_retention_meps = std::uint64_t{1} << 20U;  // protocol::validate
+
+std::string bytes_text(std::uint64_t bytes) {
+    return fmt::format("{} ({} B)", base::format_bytes(static_cast<double>(bytes)), bytes);
+}
+
+Error not_allowed(std::string_view key, const std::string& value, std::string_view problem, std::string_view allowed) {
+    return {fmt::format("{} = {}: {}; allowed: {}", key, value, problem, allowed)};
+}
+
+/// Nodes [0, n_rus) read out and the last n_bus of them build, split; or all do both. The event manager is node 0, or
+/// one more.
+Result<Ok> lay_out_nodes(Plan& plan) {
+    RunConfig& config = plan.config;
+    const std::uint64_t n = config.nodes;
+    if (config.roles == Roles::folded) {
+        if (config.rus != 0 || config.bus != 0) {
+            return not_allowed(config.rus != 0 ? "run.rus" : "run.bus",
+                               std::to_string(config.rus != 0 ? config.rus : config.bus),
+                               "every node has both roles if run.roles = folded", "auto, or run.roles = split");
+        }
+        config.rus = config.bus = n;
+    } else {
+        if (n < 2) {
+            return not_allowed("run.nodes", std::to_string(n), "split roles need a readout unit and a builder unit",
+                               "a whole number in 2..4096");
+        }
+        if (config.rus == 0) {
+            config.rus = config.bus == 0 ? n / 2 : n - std::min(n, config.bus);
+        }
+        if (config.bus == 0) {
+            config.bus = n - std::min(n, config.rus);
+        }
+        if (config.rus == 0 || config.bus == 0 || config.rus + config.bus != n) {
+            return not_allowed("run.rus + run.bus", fmt::format("{} + {}", config.rus, config.bus),
+                               fmt::format("run.nodes is {}", n), fmt::format("at least 1 each, {} together", n));
+        }
+    }
+    plan.n_rus = static_cast<std::uint32_t>(config.rus);
+    plan.n_bus = static_cast<std::uint32_t>(config.bus);
+    std::vector<protocol::NodeSpec>& nodes = plan.protocol.nodes;
+    nodes.resize(n);
+    for (std::uint64_t index = 0; index < n; ++index) {
+        const bool reads = index < config.rus;
+        const bool builds = index >= n - config.bus;
+        nodes[index].roles = (reads ? protocol::role_ru : 0U) | (builds ? protocol::role_bu : 0U);
+    }
+    if (config.em == EmPlace::own) {
+        nodes.push_back({});
+    }
+    const std::size_t em = config.em == EmPlace::own ? nodes.size() - 1 : 0;
+    nodes[em].roles |= protocol::role_em;
+    plan.protocol.em = Peer{static_cast<std::uint32_t>(em)};
+    plan.n_nodes = static_cast<std::uint32_t>(nodes.size());
+    return Ok{};
+}
+
+/// As many mean fragments as fit into mfp_size, at least one.
+std::uint32_t packing_for(std::uint64_t mfp_size, std::uint32_t fragment_bytes) {
+    std::uint32_t low = 1;
+    std::uint32_t high = wire::mfp_max_fragments;
+    while (low < high) {
+        const std::uint32_t middle = low + (high - low + 1) / 2;
+        if (wire::mfp_bytes(middle, fragment_bytes, fragment_align_log2).packet_bytes <= mfp_size) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    return low;
+}
+
+/// Upper bound of a generated MFP: what exceeds it is truncated and flagged (S4). Sizes vary independently from event
+/// to event, so the sum of `packing` of them strays from its mean by some standard deviations times the root of
+/// `packing`; the constant term is for the tail of a single fragment.
+std::uint64_t generated_cap(const RunConfig& config, std::uint32_t packing) {
+    if (config.size_distribution == SizeDistribution::fixed) {
+        return wire::mfp_bytes(packing, static_cast<std::uint32_t>(config.fragment_size), fragment_align_log2)
+            .packet_bytes;
+    }
+    constexpr double sum_deviations = 5;
+    constexpr double tail_deviations = 16;
+    const sources::SizeOptions sizes = size_options(config);
+    const double n = packing;
+    const double sum = n * sizes.mean_bytes + sizes.sigma_bytes * (sum_deviations * std::sqrt(n) + tail_deviations);
+    const std::uint64_t payload = static_cast<std::uint64_t>(std::min(sum, n * sizes.max_bytes));
+    const std::uint64_t padding = ((std::uint64_t{1} << fragment_align_log2) - 1) * packing;
+    return wire::mfp_prefix_bytes(packing, true) + payload + padding;
+}
+
+/// Recorded MFPs are what they are: the sources, their sizes, the packing and the end of the run follow from the files.
+Result<Ok> take_recording(Plan& plan) {
+    const RunConfig& config = plan.config;
+    if (config.source_path.empty()) {
+        return not_allowed("source.path", "\"\"", "nothing to replay", "a folder with source-<id>.mfp files");
+    }
+    const Result<sources::Recording> recording = sources::Recording::open(config.source_path);
+    if (!recording) {
+        return not_allowed("source.path", config.source_path, recording.error().message,
+                           "a folder with source-<id>.mfp files");
+    }
+    const std::size_t n = recording->sources.size();
+    if (n < plan.n_rus) {
+        return not_allowed(config.roles == Roles::split ? "run.rus" : "run.nodes", std::to_string(plan.n_rus),
+                           fmt::format("'{}' holds {} source{}, and every readout unit needs one", config.source_path,
+                                       n, n == 1 ? "" : "s"),
+                           fmt::format("1..{}", n));
+    }
+    if (config.packing != 0 && config.packing != recording->packing) {
+        return not_allowed("protocol.packing", std::to_string(config.packing), "the files have their own",
+                           fmt::format("auto, or {}", recording->packing));
+    }
+    plan.packing = recording->packing;
+    plan.config.packing = recording->packing;
+    for (std::size_t index = 0; index < n; ++index) {
+        const sources::RecordedSource& source = recording->sources[index];
+        const auto ru = static_cast<std::uint32_t>(index * plan.n_rus / n);
+        plan.protocol.sources.push_back({source.id, Peer{ru}, source.largest_bytes});
+        plan.mfp_bytes = std::max<std::uint64_t>(plan.mfp_bytes, source.largest_bytes);
+    }
+    plan.cap_bytes = plan.mfp_bytes;
+    plan.total_events = recording->total_events * config.repeat;
+    return Ok{};
+}
+
+Result<Ok> size_mfps(Plan& plan) {
+    RunConfig& config = plan.config;
+    if (config.source_kind == SourceKind::mfp) {
+        return take_recording(plan);
+    }
+    const auto mean = static_cast<std::uint32_t>(config.fragment_size);
+    plan.packing =
+        config.packing != 0 ? static_cast<std::uint32_t>(config.packing) : packing_for(config.mfp_size, mean);
+    config.packing = plan.packing;
+    plan.mfp_bytes = wire::mfp_bytes(plan.packing, mean, fragment_align_log2).packet_bytes;
+    plan.cap_bytes = generated_cap(config, plan.packing);
+    return Ok{};
+}
+
+Result<Ok> lay_out_sources(Plan& plan) {
+    const RunConfig& config = plan.config;
+    const bool recorded = config.source_kind == SourceKind::mfp;
+    const std::uint64_t n_sources =
+        recorded ? plan.protocol.sources.size() : std::uint64_t{plan.n_rus} * config.sources_per_ru;
+    if (n_sources > 65535) {
+        return not_allowed("source.sources_per_ru", std::to_string(config.sources_per_ru),
+                           fmt::format("{} sources in all", n_sources),
+                           fmt::format("1..{} with {} readout units", 65535 / plan.n_rus, plan.n_rus));
+    }
+    if (config.slot_bytes != 0) {
+        const std::uint64_t share = config.slot_bytes / n_sources / region_line_bytes * region_line_bytes;
+        const std::uint64_t room = share > max_head_bytes ? share - max_head_bytes : 0;
+        if (room < plan.mfp_bytes) {
+            const std::uint64_t needed =
+                n_sources * (max_head_bytes + wire::round_up(plan.mfp_bytes, region_line_bytes));
+            return not_allowed("protocol.slot_bytes", bytes_text(config.slot_bytes),
+                               fmt::format("an MFP of {} events is {}, larger than its {} of the slot", plan.packing,
+                                           bytes_text(plan.mfp_bytes), bytes_text(room)),
+                               fmt::format("at least {}, or auto", bytes_text(needed)));
+        }
+        plan.cap_bytes = std::min(room, plan.cap_bytes);
+    }
+    if (plan.cap_bytes > max_write_bytes - max_head_bytes) {
+        return not_allowed("protocol.packing", std::to_string(plan.packing),
+                           fmt::format("MFPs of up to {}", bytes_text(plan.cap_bytes)),
+                           fmt::format("MFPs of at most {}", bytes_text(max_write_bytes - max_head_bytes)));
+    }
+    for (protocol::SourceSpec& source : plan.protocol.sources) {
+        source.cap_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(source.cap_bytes, plan.cap_bytes));
+    }
+    for (std::uint64_t index = plan.protocol.sources.size(); index < n_sources; ++index) {
+        plan.protocol.sources.push_back({static_cast<std::uint16_t>(index),
+                                         Peer{static_cast<std::uint32_t>(index / config.sources_per_ru)},
+                                         static_cast<std::uint32_t>(plan.cap_bytes)});
+    }
+    return Ok{};
+}
+
+void count_credits(Plan& plan, std::uint64_t cache) {
+    RunConfig& config = plan.config;
+    plan.slot_bytes = protocol::slot_layout(plan.protocol).slot_bytes;
+    if (config.credits == 0) {
+        // All slots in service within half of the cache: the rest is for sources and for everybody else.
+        config.credits =
+            std::clamp<std::uint64_t>(cache / 2 / std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus), 2, 64);
+    }
+    plan.protocol.credits = static_cast<std::uint32_t>(config.credits);
+}
+
+/// F1: every MFP is kept until its MEP is committed, by another builder unit if the first one dies.
+Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) {
+    RunConfig& config = plan.config;
+    std::vector<std::uint64_t> bytes_by_ru(plan.n_rus);
+    for (const protocol::SourceSpec& source : plan.protocol.sources) {
+        bytes_by_ru[static_cast<std::size_t>(source.ru)] += sources::ring_stride(source.cap_bytes);
+    }
+    const std::uint64_t bytes_per_mep = std::ranges::max(bytes_by_ru);
+    const std::uint64_t in_flight = config.credits * plan.n_bus;
+    std::uint64_t needed = in_flight;
+    std::string why = fmt::format("F1, closed loop: {} credits of {} builder units", config.credits, plan.n_bus);
+    if (config.trigger_rate > 0) {
+        const Time outage = config.detection_deadline + config.suspect_grace + config.heartbeat;
+        const double waiting =
+            config.trigger_rate / plan.packing * static_cast<double>(outage) / static_cast<double>(ps_per_s);
+        needed += static_cast<std::uint64_t>(std::ceil(waiting));
+        why = fmt::format("F1, open loop: {:g} Hz for {} until a loss is detected, and {} credits of {} builder units",
+                          config.trigger_rate, base::format_duration(outage), config.credits, plan.n_bus);
+    }
+    plan.ru_memory_needed_bytes = needed * bytes_per_mep;
+    const std::uint64_t kept =
+        config.memory == 0 ? needed + std::clamp<std::uint64_t>(needed, 4, 32) : config.memory / bytes_per_mep;
+    if (kept < needed) {
+        return not_allowed("source.memory", bytes_text(config.memory), fmt::format("too little ({})", why),
+                           fmt::format("at least {}, or auto", bytes_text(plan.ru_memory_needed_bytes)));
+    }
+    if (needed > max_retention_meps) {
+        return not_allowed("protocol.packing", std::to_string(plan.packing),
+                           fmt::format("{} MEPs would have to be kept ({})", needed, why),
+                           fmt::format("at most {} MEPs: more events in an MFP, or a lower rate", max_retention_meps));
+    }
+    plan.protocol.retention_meps = static_cast<std::uint32_t>(std::min(kept, max_retention_meps));
+    plan.ru_memory_bytes = plan.protocol.retention_meps * bytes_per_mep;
+    config.memory = plan.ru_memory_bytes;
+    if (config.prefill_bytes == 0) {
+        config.prefill_bytes = std::max<std::uint64_t>(bytes_per_mep, 4 * cache / plan.n_rus);
+    }
+    plan.bu_memory_bytes = protocol::bu_memory_bytes(plan.protocol);
+    // inproc has all nodes in this process. Those of tcp may be spread over hosts, so only what one of them needs is
+    // certain to be too much. In a simulation bodies are phantom: nothing is allocated.
+    const bool all_here = config.transport == "inproc";
+    const std::uint64_t node_bytes = std::max(
+        plan.ru_memory_bytes + (config.roles == Roles::folded ? plan.bu_memory_bytes : 0), plan.bu_memory_bytes);
+    const std::uint64_t here_bytes =
+        all_here ? plan.n_rus * plan.ru_memory_bytes + plan.n_bus * plan.bu_memory_bytes : node_bytes;
+    if (config.transport != "sim" && machine.memory_bytes != 0 && here_bytes > machine.memory_bytes) {
+        return not_allowed("source.memory", bytes_text(plan.ru_memory_bytes),
+                           fmt::format("with {} of slots more than this machine has", bytes_text(plan.bu_memory_bytes)),
+                           fmt::format("at most {} for {}: a lower rate, smaller MFPs or fewer credits",
+                                       bytes_text(machine.memory_bytes), all_here ? "all nodes" : "a node"));
+    }
+    plan.working_set_bytes = plan.n_bus * config.credits * plan.slot_bytes +
+                             plan.n_rus * (config.source_kind == SourceKind::generator && config.fill == Fill::prefilled
+                                               ? std::max(config.prefill_bytes, plan.ru_memory_bytes)
+                                               : plan.ru_memory_bytes);
+    return Ok{};
+}
+
+void set_protocol(Plan& plan) {
+    const RunConfig& config = plan.config;
+    protocol::Config& to = plan.protocol;
+    to.run = config.seed;
+    to.scheme = config.scheme;
+    to.schedule = config.schedule;
+    to.seed = config.seed;
+    to.quarantine_slots = static_cast<std::uint32_t>(config.quarantine_slots);
+    to.parallel_requests = static_cast<std::uint32_t>(config.parallel_requests);
+    to.parallel_sends = static_cast<std::uint32_t>(config.parallel_sends);
+    to.heartbeat = config.heartbeat;
+    to.detection_deadline = config.detection_deadline;
+    to.late_after = config.late_after;
+    to.suspect_grace = config.suspect_grace;
+    to.max_attempts = static_cast<std::uint32_t>(config.max_attempts);
+}
+
+/// How long the run is measured, and how often it is looked at.
+void set_times(Plan& plan) {
+    RunConfig& config = plan.config;
+    if (config.events != 0) {
+        plan.total_events = plan.total_events == 0 ? config.events : std::min(plan.total_events, config.events);
+    }
+    plan.protocol.total_meps = (plan.total_events + plan.packing - 1) / plan.packing;
+    const bool ends_itself = plan.total_events != 0;
+    plan.duration = config.duration != 0 || ends_itself ? config.duration : 10 * ps_per_s;
+    plan.measured_whole = plan.duration == 0;
+    const bool is_long = plan.duration > 120 * ps_per_s;
+    plan.sample_interval =
+        config.sample_interval != 0 ? config.sample_interval : (is_long ? 2 * ps_per_s : 500 * ps_per_ms);
+}
+
+Result<Ok> check_together(const Plan& plan) {
+    const RunConfig& config = plan.config;
+    if (config.sink_kind == SinkKind::mep && config.sink_path.empty()) {
+        return not_allowed("sink.path", "\"\"", "MEP files need a folder", "a path");
+    }
+    if (2 * config.heartbeat > config.detection_deadline) {
+        return not_allowed("protocol.detection_deadline", base::format_duration(config.detection_deadline),
+                           fmt::format("signs of life come every {}", base::format_duration(config.heartbeat)),
+                           fmt::format("at least {}", base::format_duration(2 * config.heartbeat)));
+    }
+    return Ok{};
+}
+
+}  // namespace
+
+Result<Plan> resolve(const ConfigText& text, const Machine& machine) {
+    Result<RunConfig> parsed = text.parse();
+    if (!parsed) {
+        return parsed.error();
+    }
+    Plan plan;
+    plan.config = *parsed;
+    const std::uint64_t cache =
+        machine.last_level_cache_bytes != 0 ? machine.last_level_cache_bytes : default_cache_bytes;
+    set_protocol(plan);
+    if (Result<Ok> done = check_together(plan); !done) {
+        return done.error();
+    }
+    for (Result<Ok> (*step)(Plan&) : {&lay_out_nodes, &size_mfps, &lay_out_sources}) {
+        if (Result<Ok> done = step(plan); !done) {
+            return done.error();
+        }
+    }
+    count_credits(plan, cache);
+    if (Result<Ok> done = size_memory(plan, machine, cache); !done) {
+        return done.error();
+    }
+    set_times(plan);
+    if (Result<Ok> valid = protocol::validate(plan.protocol); !valid) {
+        return valid.error();
+    }
+    plan.values = config_values(text);
+    plan.values["protocol.credits"] = std::to_string(plan.config.credits);
+    plan.values["protocol.packing"] = std::to_string(plan.config.packing);
+    plan.values["source.memory"] = std::to_string(plan.config.memory);
+    plan.values["source.prefill_bytes"] = std::to_string(plan.config.prefill_bytes);
+    if (plan.config.roles == Roles::split) {
+        plan.values["run.rus"] = std::to_string(plan.n_rus);
+        plan.values["run.bus"] = std::to_string(plan.n_bus);
+    }
+    return plan;
+}
+
+}  // namespace incast::runtime

@@ -1,0 +1,42 @@
+// From a config as written to everything that follows from it: who plays which role, sizes, slots, credits, memory.
+// Checks that need more than one key are here. PROTOCOL.md S1-S4, C1, F1.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include <incast/result.h>
+
+#include "protocol/config.h"
+#include "runtime/config.h"
+#include "runtime/machine.h"
+
+namespace incast::runtime {
+
+struct Plan {
+    RunConfig config;                           // as asked for, autos replaced
+    protocol::Config protocol;                  // what every node agrees on
+    std::map<std::string, std::string> values;  // the same by key, as text: what other processes and result.json get
+
+    std::uint32_t n_nodes = 0;  // the event manager's own node included
+    std::uint32_t n_rus = 0;
+    std::uint32_t n_bus = 0;
+    std::uint32_t packing = 0;    // events in an MFP
+    std::uint64_t mfp_bytes = 0;  // of an MFP of mean fragments
+    std::uint64_t cap_bytes = 0;  // largest MFP of any source
+    std::uint64_t slot_bytes = 0;
+    std::uint64_t bu_memory_bytes = 0;         // all slots, quarantine included
+    std::uint64_t ru_memory_bytes = 0;         // what the MFPs kept until release may take
+    std::uint64_t ru_memory_needed_bytes = 0;  // F1
+    std::uint64_t working_set_bytes = 0;       // M4: slots in service and payload cycled through, all nodes of one host
+    std::uint64_t total_events = 0;            // 0 = no end of its own
+    Time duration = 0;                         // 0 = until the events or the source end
+    bool measured_whole = false;               // no warm-up: from the first event to the last
+    Time sample_interval = 0;
+};
+
+/// `machine` decides the autos that depend on the cache; a process that joins gets them resolved.
+Result<Plan> resolve(const ConfigText& text, const Machine& machine);
+
+}  // namespace incast::runtime

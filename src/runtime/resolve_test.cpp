@@ -1,0 +1,156 @@
+#include "runtime/resolve.h"
+
+#include <initializer_list>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "wire/mfp.h"
+
+namespace incast::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr std::uint64_t mib = 1U << 20U;
+
+Machine machine_with(std::uint64_t cache_bytes) {
+    Machine machine;
+    machine.last_level_cache_bytes = cache_bytes;
+    machine.memory_bytes = std::uint64_t{65536} * mib;
+    return machine;
+}
+
+Result<Plan> resolve_with(std::initializer_list<const char*> assignments, std::uint64_t cache_bytes = 32 * mib) {
+    ConfigText text;
+    for (const char* assignment : assignments) {
+        if (const Result<Ok> done = text.assign(assignment); !done) {
+            return done.error();
+        }
+    }
+    return resolve(text, machine_with(cache_bytes));
+}
+
+Plan plan_of(std::initializer_list<const char*> assignments, std::uint64_t cache_bytes = 32 * mib) {
+    Result<Plan> plan = resolve_with(assignments, cache_bytes);
+    EXPECT_TRUE(plan.ok()) << plan.error().message;
+    return plan ? *plan : Plan{};
+}
+
+TEST(Resolve, FoldedNodesDoEverything) {
+    const Plan plan = plan_of({"run.nodes=3"});
+    ASSERT_EQ(plan.protocol.nodes.size(), 3U);
+    EXPECT_EQ(plan.protocol.nodes[0].roles, protocol::role_em | protocol::role_ru | protocol::role_bu);
+    EXPECT_EQ(plan.protocol.nodes[2].roles, protocol::role_ru | protocol::role_bu);
+}
+
+TEST(Resolve, SplitNodesDoOneThingEach) {
+    const Plan plan = plan_of({"run.roles=split", "run.nodes=5", "run.em=own"});
+    EXPECT_EQ(plan.n_rus, 2U);
+    EXPECT_EQ(plan.n_bus, 3U);
+    ASSERT_EQ(plan.protocol.nodes.size(), 6U);
+    EXPECT_EQ(plan.protocol.nodes[1].roles, protocol::role_ru);
+    EXPECT_EQ(plan.protocol.nodes[2].roles, protocol::role_bu);
+    EXPECT_EQ(plan.protocol.nodes[5].roles, protocol::role_em);
+    EXPECT_EQ(plan_of({"run.roles=split", "run.nodes=5", "run.bus=1"}).n_rus, 4U);
+    EXPECT_FALSE(resolve_with({"run.roles=split", "run.nodes=5", "run.bus=5"}).ok());
+}
+
+TEST(Resolve, PackingIsTheMostThatFits) {
+    for (const char* size : {"fragment_size=1", "fragment_size=100", "fragment_size=1KiB", "fragment_size=60KiB"}) {
+        const std::string setting = std::string("source.") + size;
+        const Plan plan = plan_of({setting.c_str(), "protocol.mfp_size=64KiB"});
+        const auto fragment = static_cast<std::uint32_t>(plan.config.fragment_size);
+        EXPECT_LE(wire::mfp_bytes(plan.packing, fragment, 3).packet_bytes, 65536U) << setting;
+        EXPECT_GT(wire::mfp_bytes(plan.packing + 1, fragment, 3).packet_bytes, 65536U) << setting;
+        EXPECT_EQ(plan.cap_bytes, plan.mfp_bytes) << "fixed sizes need no reserve";
+    }
+    EXPECT_EQ(plan_of({"source.fragment_size=1MiB"}).packing, 1U) << "one fragment is the least";
+    EXPECT_EQ(plan_of({"protocol.packing=7"}).packing, 7U);
+}
+
+TEST(Resolve, VaryingSizesGetAReserve) {
+    for (const char* distribution : {"normal", "lognormal", "exponential"}) {
+        const std::string setting = std::string("source.size_distribution=") + distribution;
+        const Plan plan = plan_of({setting.c_str()});
+        EXPECT_GT(plan.cap_bytes, plan.mfp_bytes) << distribution;
+        EXPECT_LT(plan.cap_bytes, 4 * plan.mfp_bytes) << distribution;
+    }
+}
+
+TEST(Resolve, CreditsKeepTheSlotsInTheCache) {
+    const Plan plan = plan_of({"protocol.mfp_size=64KiB"}, 32 * mib);
+    EXPECT_LE(plan.config.credits * plan.slot_bytes * plan.n_bus, 16 * mib);
+    EXPECT_GT((plan.config.credits + 1) * plan.slot_bytes * plan.n_bus, 16 * mib);
+    EXPECT_EQ(plan_of({"protocol.mfp_size=8MiB"}).config.credits, 2U);
+    EXPECT_EQ(plan_of({"protocol.mfp_size=256"}).config.credits, 64U);
+    EXPECT_EQ(plan_of({"protocol.credits=5"}).protocol.credits, 5U);
+}
+
+TEST(Resolve, ClosedLoopKeepsWhatAllCreditsCanHold) {
+    const Plan plan = plan_of({"protocol.credits=8", "run.nodes=4"});
+    EXPECT_GE(plan.protocol.retention_meps, 32U);
+    const std::string least = "source.memory=" + std::to_string(plan.ru_memory_needed_bytes);
+    EXPECT_EQ(plan_of({"protocol.credits=8", least.c_str()}).protocol.retention_meps, 32U);
+    const std::string less = "source.memory=" + std::to_string(plan.ru_memory_needed_bytes - 1);
+    const Result<Plan> refused = resolve_with({"protocol.credits=8", less.c_str()});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_THAT(refused.error().message, AllOf(HasSubstr("source.memory"), HasSubstr("F1"),
+                                               HasSubstr(std::to_string(plan.ru_memory_needed_bytes))));
+}
+
+TEST(Resolve, OpenLoopKeepsWhatArrivesUntilALossIsDetected) {
+    const Plan closed = plan_of({"protocol.credits=2"});
+    const Plan open = plan_of({"protocol.credits=2", "source.trigger_rate=10kHz", "protocol.detection_deadline=5s"});
+    const double meps_in_five_seconds = 10'000.0 * 5 / open.packing;
+    EXPECT_GE(static_cast<double>(open.protocol.retention_meps), meps_in_five_seconds);
+    EXPECT_GT(open.ru_memory_needed_bytes, closed.ru_memory_needed_bytes);
+}
+
+TEST(Resolve, AnMfpMustFitIntoTheSlot) {
+    const Plan plan = plan_of({"protocol.mfp_size=64KiB"});
+    const std::string enough = "protocol.slot_bytes=" + std::to_string(plan.slot_bytes);
+    EXPECT_TRUE(resolve_with({enough.c_str()}).ok());
+    const std::string short_of = "protocol.slot_bytes=" + std::to_string(plan.slot_bytes - 256);
+    const Result<Plan> refused = resolve_with({short_of.c_str()});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_THAT(refused.error().message, AllOf(HasSubstr("protocol.slot_bytes"), HasSubstr("larger than")));
+}
+
+TEST(Resolve, ASmallSlotCutsVaryingSizes) {
+    const Plan plan = plan_of({"source.size_distribution=exponential", "protocol.slot_bytes=300KiB"});
+    EXPECT_LE(plan.slot_bytes, 300U * 1024);
+    EXPECT_LT(plan.cap_bytes, plan_of({"source.size_distribution=exponential"}).cap_bytes);
+}
+
+TEST(Resolve, TheEndOfTheRunDecidesHowItIsMeasured) {
+    EXPECT_EQ(plan_of({}).duration, 10 * ps_per_s);
+    EXPECT_FALSE(plan_of({}).measured_whole);
+    const Plan counted = plan_of({"run.events=1000", "protocol.packing=300"});
+    EXPECT_TRUE(counted.measured_whole);
+    EXPECT_EQ(counted.protocol.total_meps, 4U);
+    EXPECT_FALSE(plan_of({"run.events=1000", "run.duration=1s"}).measured_whole);
+    EXPECT_EQ(plan_of({"run.duration=5min"}).sample_interval, 2 * ps_per_s);
+}
+
+/// A process that joins gets the values, and must come to the same agreement on another machine.
+TEST(Resolve, ResolvedValuesResolveToTheSameAnywhere) {
+    for (const char* setting : {"run.roles=split", "source.size_distribution=exponential", "source.trigger_rate=10kHz",
+                                "run.events=12345", "protocol.slot_bytes=1MiB", "run.em=own"}) {
+        const Plan here = plan_of({setting});
+        ConfigText text;
+        for (const auto& [key, value] : here.values) {
+            ASSERT_TRUE(text.set(key, value).ok()) << key;
+        }
+        const Result<Plan> there = resolve(text, machine_with(1 * mib));
+        ASSERT_TRUE(there.ok()) << there.error().message;
+        EXPECT_EQ(protocol::fingerprint(there->protocol), protocol::fingerprint(here.protocol)) << setting;
+        EXPECT_EQ(there->values, here.values) << setting;
+        EXPECT_EQ(there->protocol.total_meps, here.protocol.total_meps);
+    }
+}
+
+}  // namespace
+}  // namespace incast::runtime

@@ -1,0 +1,438 @@
+#include "runtime/results.h"
+
+#include <algorithm>
+#include <fstream>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+#include "runtime/config_table.h"
+#include "runtime/exit_status.h"
+
+namespace incast::runtime {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double seconds(Time time) {
+    return static_cast<double>(time) / static_cast<double>(ps_per_s);
+}
+
+/// One node's part of the measured time.
+struct Window {
+    NodeTotals delta;
+    Time time = 0;
+};
+
+struct Spread {
+    double min = 0;
+    double mean = 0;
+    double max = 0;
+};
+
+Spread spread_of(const std::vector<double>& values) {
+    if (values.empty()) {
+        return {};
+    }
+    double sum = 0;
+    for (const double value : values) {
+        sum += value;
+    }
+    const auto [low, high] = std::ranges::minmax(values);
+    return {low, sum / static_cast<double>(values.size()), high};
+}
+
+Json to_json(const Spread& spread) {
+    return {{"min", spread.min}, {"mean", spread.mean}, {"max", spread.max}};
+}
+
+const NodeSample* newest(const NodeRecord& record) {
+    if (record.last) {
+        return &*record.last;
+    }
+    return record.latest ? &*record.latest : nullptr;
+}
+
+/// All numbers that need more than one node.
+class Tally {
+public:
+    explicit Tally(const RunFacts& facts)
+        : facts_(facts),
+          nodes_(facts.conductor.nodes()),
+          em_(nodes_[static_cast<std::size_t>(facts.plan.protocol.em)]) {
+        whole_ = facts.plan.measured_whole ||
+                 std::ranges::none_of(nodes_, [](const NodeRecord& record) { return record.begin.has_value(); });
+        for (const NodeRecord& record : nodes_) {
+            windows_.push_back(window_of(record));
+            add(window_, windows_.back().delta);
+            if (const NodeSample* sample = newest(record)) {
+                add(totals_, sample->totals);
+                peak_rss_ = std::max(peak_rss_, sample->peak_rss_bytes);
+            }
+            const std::optional<NodeSample>& from = whole_ ? record.last : record.end;
+            if (from && from->latency_ns) {
+                latency_.merge(*from->latency_ns);
+            }
+        }
+        // All windows are as long but for the time a command travels; that of a node that died is shorter.
+        time_ = std::ranges::max(windows_, {}, &Window::time).time;
+        count_lost();
+    }
+
+    Json json() const;
+    std::string summary() const;
+    int exit_status() const;
+
+private:
+    Window window_of(const NodeRecord& record) const {
+        const NodeSample* last = newest(record);
+        if (last == nullptr) {
+            return {};
+        }
+        if (whole_) {
+            return {last->totals, facts_.conductor.whole_window()};
+        }
+        if (!record.begin) {
+            return {};
+        }
+        const NodeSample& end = record.end ? *record.end : *last;
+        return {difference(end.totals, record.begin->totals), end.at - record.begin->at};
+    }
+
+    /// Admitted events that are neither committed complete nor flagged (F4). Not known if the event manager's last word
+    /// is missing.
+    void count_lost() {
+        const NodeSample* em = newest(em_);
+        if (em == nullptr || em_.lost || em->state == protocol::NodeState::joining) {
+            return;
+        }
+        const std::uint64_t committed = facts_.ledger
+                                            ? std::min(facts_.ledger->distinct_meps, em->totals.meps_committed)
+                                            : em->totals.meps_committed;
+        const std::uint64_t admitted = em->totals.meps_admitted;
+        lost_events_ = (admitted - std::min(admitted, committed)) * facts_.plan.packing;
+    }
+
+    std::uint64_t incomplete_events() const {
+        const NodeSample* em = newest(em_);
+        const std::uint64_t flagged = em == nullptr ? 0 : em->totals.meps_flagged;
+        // A builder unit that was killed took its count with it; the event manager knows the MEPs.
+        const std::uint64_t untold = flagged - std::min(flagged, totals_.incomplete_meps);
+        return totals_.incomplete_events + untold * facts_.plan.packing;
+    }
+
+    /// Committed ones. The event manager and its ledger know MEPs; builder units know their events, but a killed one
+    /// took its count with it.
+    std::uint64_t events() const {
+        const NodeSample* em = newest(em_);
+        const std::uint64_t told = em != nullptr ? em->totals.meps_committed : 0;
+        const std::uint64_t committed = facts_.ledger ? facts_.ledger->distinct_meps : told;
+        if (committed == totals_.meps_built) {
+            return totals_.events_built;
+        }
+        const std::uint64_t most = facts_.plan.total_events != 0 ? facts_.plan.total_events : UINT64_MAX;
+        return std::min(committed * facts_.plan.packing, most);
+    }
+
+    double rate(std::uint64_t count) const { return time_ > 0 ? static_cast<double>(count) / seconds(time_) : 0; }
+
+    std::vector<double> rates(std::uint32_t role, std::uint64_t NodeTotals::* member) const {
+        std::vector<double> values;
+        for (std::size_t index = 0; index < nodes_.size(); ++index) {
+            if ((nodes_[index].roles & role) != 0 && windows_[index].time > 0) {
+                values.push_back(static_cast<double>(windows_[index].delta.*member) / seconds(windows_[index].time));
+            }
+        }
+        return values;
+    }
+
+    /// By interval; a window shorter than one is one.
+    std::vector<double> over_time() const {
+        const std::vector<double>& intervals = facts_.conductor.interval_goodput();
+        return intervals.empty() ? std::vector<double>{rate(window_.built_goodput_bytes)} : intervals;
+    }
+
+    /// Of the time that all nodes of a role were measured.
+    double fraction(std::uint32_t role, std::uint64_t NodeTotals::* nanoseconds) const {
+        double part = 0;
+        double whole = 0;
+        for (std::size_t index = 0; index < nodes_.size(); ++index) {
+            if ((nodes_[index].roles & role) != 0) {
+                part += static_cast<double>(windows_[index].delta.*nanoseconds) * 1e-9;
+                whole += seconds(windows_[index].time);
+            }
+        }
+        return whole > 0 ? std::clamp(part / whole, 0.0, 1.0) : 0;
+    }
+
+    Json node_json(std::size_t index) const;
+    Json window_json() const;
+    Json triggers_json() const;
+    Json accounting_json() const;
+    Json cpu_json() const;
+
+    const RunFacts& facts_;
+    const std::vector<NodeRecord>& nodes_;
+    const NodeRecord& em_;
+    bool whole_ = false;
+    std::vector<Window> windows_;  // by node
+    NodeTotals window_;
+    NodeTotals totals_;
+    Time time_ = 0;
+    base::Histogram latency_;
+    std::uint64_t peak_rss_ = 0;
+    std::optional<std::uint64_t> lost_events_;
+};
+
+std::string_view verified_text(const RunConfig& config, bool virtual_time) {
+    if (config.sink_kind != SinkKind::verify) {
+        return "none";
+    }
+    if (virtual_time) {
+        return "header";  // nothing else moves in a simulation (T9)
+    }
+    constexpr std::string_view names[]{"full", "sampled", "header"};
+    return names[static_cast<std::size_t>(config.verify)];
+}
+
+Json Tally::node_json(std::size_t index) const {
+    const NodeRecord& record = nodes_[index];
+    Json json{{"node", index},
+              {"roles", node_name(static_cast<std::uint32_t>(index), record.roles)},
+              {"lost", record.lost},
+              {"losses", record.losses}};
+    if (!record.why_lost.empty()) {
+        json["why_lost"] = record.why_lost;
+    }
+    if (const NodeSample* sample = newest(record)) {
+        const double time = seconds(windows_[index].time);
+        json["state"] = to_text(sample->state);
+        json["incarnation"] = sample->incarnation;
+        json["built_goodput_bytes_per_s"] =
+            time > 0 ? static_cast<double>(windows_[index].delta.built_goodput_bytes) / time : 0;
+        json["sent_goodput_bytes_per_s"] =
+            time > 0 ? static_cast<double>(windows_[index].delta.sent_goodput_bytes) / time : 0;
+        json["peak_rss_bytes"] = sample->peak_rss_bytes;
+        json["totals"] = runtime::to_json(sample->totals);
+        if (!sample->failure.empty()) {
+            json["failure"] = sample->failure;
+        }
+        if (!sample->note.empty()) {
+            json["note"] = sample->note;
+        }
+    }
+    return json;
+}
+
+Json Tally::window_json() const {
+    return {{"rule", whole_ ? "from the moment all nodes had joined until every event was built"
+                            : "after the warm-up, until admission was stopped"},
+            {"seconds", seconds(time_)},
+            {"warm_up_seconds", whole_ ? 0.0 : seconds(facts_.plan.config.warm_up)},
+            {"events", window_.events_built},
+            {"meps", window_.meps_built},
+            {"goodput_bytes", window_.built_goodput_bytes},
+            {"self_bytes", window_.built_self_bytes}};
+}
+
+Json Tally::triggers_json() const {
+    const double rus = facts_.plan.n_rus;
+    return {{"loop", facts_.plan.config.trigger_rate > 0 ? "open" : "closed"},
+            {"requested_hz", facts_.plan.config.trigger_rate},
+            {"offered_hz", rate(window_.offered_events) / rus},
+            {"accepted_hz", rate(window_.accepted_events) / rus}};
+}
+
+Json Tally::accounting_json() const {
+    const NodeSample* em = newest(em_);
+    const NodeTotals totals = em == nullptr ? NodeTotals{} : em->totals;
+    Json json{{"meps_admitted", totals.meps_admitted},
+              {"meps_committed", totals.meps_committed},
+              {"meps_flagged", totals.meps_flagged},
+              {"meps_rejected", 0},
+              {"reassignments", totals.reassignments},
+              {"evictions", totals.evictions},
+              {"views", totals.views}};
+    if (facts_.ledger) {
+        const LedgerSummary& ledger = *facts_.ledger;
+        json["ledger"] = {{"commits", ledger.commits},
+                          {"distinct_meps", ledger.distinct_meps},
+                          {"committed_below", ledger.committed_below},
+                          {"flagged", ledger.flagged},
+                          {"redelivered", ledger.redelivered},
+                          {"losses", ledger.losses},
+                          {"returns", ledger.returns}};
+    } else {
+        json["ledger_error"] = facts_.ledger_error;
+    }
+    return json;
+}
+
+Json Tally::cpu_json() const {
+    return {{"seconds", static_cast<double>(window_.cpu_ns) * 1e-9},
+            {"sink_seconds", static_cast<double>(window_.sink_cpu_ns) * 1e-9},
+            {"polling_seconds", static_cast<double>(window_.polling_cpu_ns) * 1e-9},
+            {"scope", fmt::format("user and system time of {} process{} with nodes, {}", facts_.processes,
+                                  facts_.processes == 1 ? "" : "es",
+                                  whole_ ? "since their memory was set up" : "in the measured window")}};
+}
+
+Json Tally::json() const {
+    const RunConfig& config = facts_.plan.config;
+    const double goodput_gb = static_cast<double>(window_.built_goodput_bytes) * 1e-9;
+    Json json;
+    json["schema"] = 1;
+    json["status"] = to_text(facts_.conductor.outcome());
+    if (!facts_.conductor.reason().empty()) {
+        json["reason"] = facts_.conductor.reason();
+    }
+    json["time_domain"] = facts_.virtual_time ? "virtual" : "real";
+    json["goodput_bytes_per_s"] = {
+        {"total", rate(window_.built_goodput_bytes)},
+        {"total_without_self",
+         rate(window_.built_goodput_bytes - std::min(window_.built_self_bytes, window_.built_goodput_bytes))},
+        {"per_ru", to_json(spread_of(rates(protocol::role_ru, &NodeTotals::sent_goodput_bytes)))},
+        {"per_bu", to_json(spread_of(rates(protocol::role_bu, &NodeTotals::built_goodput_bytes)))},
+        {"over_time", to_json(spread_of(over_time()))}};
+    json["events"] = events();
+    json["events_per_s"] = rate(window_.events_built);
+    json["incomplete_events"] = incomplete_events();
+    json["lost_events"] = lost_events_ ? Json(*lost_events_) : Json(nullptr);
+    json["redelivered_events"] = totals_.redelivered_events;
+    json["verified"] = verified_text(config, facts_.virtual_time);
+    json["verified_meps"] = totals_.lines_checked_meps;
+    json["verify_errors"] = totals_.verify_errors;
+    json["latency_ns"] = {{"kind", config.trigger_rate > 0 ? "trigger" : "service"},
+                          {"count", latency_.count()},
+                          {"p50", latency_.quantile(0.50)},
+                          {"p99", latency_.quantile(0.99)},
+                          {"p999", latency_.quantile(0.999)},
+                          {"max", latency_.max()}};
+    json["dead_time_fraction"] = fraction(protocol::role_ru, &NodeTotals::dead_time_ns);
+    json["bu_wait_fraction"] = fraction(protocol::role_bu, &NodeTotals::bu_waiting_ns);
+    json["cpu_s_per_gb"] =
+        goodput_gb > 0 ? Json(static_cast<double>(window_.cpu_ns) * 1e-9 / goodput_gb) : Json(nullptr);
+    json["cpu"] = cpu_json();
+    json["peak_rss_bytes"] = peak_rss_;
+    json["self_traffic"] = "copy";
+    json["triggers"] = triggers_json();
+    json["window"] = window_json();
+    json["accounting"] = accounting_json();
+    json["sizes"] = {{"packing", facts_.plan.packing},
+                     {"mfp_bytes", facts_.plan.mfp_bytes},
+                     {"mfp_cap_bytes", facts_.plan.cap_bytes},
+                     {"slot_bytes", facts_.plan.slot_bytes},
+                     {"credits", config.credits},
+                     {"bu_memory_bytes", facts_.plan.bu_memory_bytes},
+                     {"ru_memory_bytes", facts_.plan.ru_memory_bytes},
+                     {"ru_memory_needed_bytes", facts_.plan.ru_memory_needed_bytes},
+                     {"retention_meps", facts_.plan.protocol.retention_meps},
+                     {"working_set_bytes", facts_.plan.working_set_bytes},
+                     {"last_level_cache_bytes", facts_.machine.last_level_cache_bytes}};
+    json["seed"] = config.seed;
+    if (facts_.trace_hash) {
+        json["trace_hash"] = fmt::format("{:016x}", *facts_.trace_hash);
+    }
+    json["nodes"] = Json::array();
+    for (std::size_t index = 0; index < nodes_.size(); ++index) {
+        json["nodes"].push_back(node_json(index));
+    }
+    json["config"] = config_json(facts_.plan.values);
+    json["machine"] = machine_json(facts_.machine);
+    json["versions"] = versions_json();
+    return json;
+}
+
+std::string Tally::summary() const {
+    const Json result = json();
+    std::string text = fmt::format(
+        "{}: {} events ({:.0f}/s), {}/s goodput ({}/s without self), {} incomplete, {} lost, {} redelivered",
+        to_text(facts_.conductor.outcome()), result["events"].get<std::uint64_t>(), rate(window_.events_built),
+        base::format_bytes(rate(window_.built_goodput_bytes)),
+        base::format_bytes(result["goodput_bytes_per_s"]["total_without_self"].get<double>()), incomplete_events(),
+        lost_events_ ? std::to_string(*lost_events_) : "unknown", totals_.redelivered_events);
+    text += fmt::format("\nverified: {}, {} errors; {} latency p50 {}, p99 {}",
+                        verified_text(facts_.plan.config, facts_.virtual_time), totals_.verify_errors,
+                        facts_.plan.config.trigger_rate > 0 ? "trigger" : "service",
+                        base::format_duration(static_cast<Time>(latency_.quantile(0.5)) * ps_per_ns),
+                        base::format_duration(static_cast<Time>(latency_.quantile(0.99)) * ps_per_ns));
+    return text;
+}
+
+int Tally::exit_status() const {
+    switch (facts_.conductor.outcome()) {
+        case Outcome::complete:
+        case Outcome::interrupted:
+            break;
+        case Outcome::event_manager_lost:
+        case Outcome::node_lost:
+            return exit_lost;
+        default:
+            return exit_failed;
+    }
+    const bool once = !facts_.ledger || facts_.ledger->commits == facts_.ledger->distinct_meps;
+    return lost_events_ == 0 && totals_.verify_errors == 0 && once ? exit_ok : exit_failed;
+}
+
+}  // namespace
+
+RunResult make_result(const RunFacts& facts) {
+    const Tally tally(facts);
+    return {tally.json().dump(2) + "\n", tally.summary(), tally.exit_status()};
+}
+
+Result<std::filesystem::path> write_result(const std::filesystem::path& directory, const std::string& json) {
+    const std::filesystem::path file = directory / "result.json";
+    const std::filesystem::path unfinished = directory / "result.json.part";
+    std::ofstream output(unfinished, std::ios::trunc);
+    output << json;
+    output.close();
+    std::error_code code;
+    if (output) {
+        std::filesystem::rename(unfinished, file, code);
+    }
+    if (!output || code) {
+        return Error{fmt::format("'{}' cannot be written", file.string())};
+    }
+    return file;
+}
+
+nlohmann::ordered_json config_json(const std::map<std::string, std::string>& values) {
+    Json json;
+    for (const auto& [key, value] : values) {
+        const KeySpec* spec = find_key(key);
+        Json* at = &json;
+        std::size_t start = 0;
+        for (std::size_t dot = key.find('.'); dot != std::string::npos; start = dot + 1, dot = key.find('.', start)) {
+            at = &(*at)[key.substr(start, dot - start)];
+        }
+        Json& leaf = (*at)[key.substr(start)];
+        if (spec != nullptr && spec->kind == Kind::boolean) {
+            leaf = value == "true";
+        } else if (spec != nullptr && (spec->kind == Kind::count || spec->kind == Kind::real) && value != "auto") {
+            leaf = Json::parse(value);
+        } else {
+            leaf = value;
+        }
+    }
+    return json;
+}
+
+nlohmann::ordered_json machine_json(const Machine& machine) {
+    return {{"host", machine.host},
+            {"cpu_model", machine.cpu_model},
+            {"cores", machine.cores},
+            {"last_level_cache_bytes", machine.last_level_cache_bytes},
+            {"memory_bytes", machine.memory_bytes},
+            {"kernel", machine.kernel}};
+}
+
+nlohmann::ordered_json versions_json() {
+    const Versions built = versions();
+    return {
+        {"incast", built.incast}, {"git", built.git}, {"compiler", built.compiler}, {"build_type", built.build_type}};
+}
+
+}  // namespace incast::runtime

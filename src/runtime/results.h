@@ -1,0 +1,46 @@
+// result.json: what a run measured, and everything that is needed to believe it. PROTOCOL.md M1-M7;
+// schema/result.schema.json.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "runtime/conductor.h"
+#include "runtime/ledger.h"
+#include "runtime/machine.h"
+#include "runtime/resolve.h"
+
+namespace incast::runtime {
+
+struct RunFacts {
+    const Plan& plan;
+    const Machine& machine;
+    const Conductor& conductor;
+    bool virtual_time = false;
+    std::uint32_t processes = 1;              // that held nodes
+    std::optional<std::uint64_t> trace_hash;  // simulated runs: the same seed gives the same
+    std::optional<LedgerSummary> ledger;      // nothing if it could not be read
+    std::string ledger_error;
+};
+
+struct RunResult {
+    std::string json;     // result.json
+    std::string summary;  // some lines for a person
+    int exit_status = 0;
+};
+RunResult make_result(const RunFacts& facts);
+
+/// Writes DIR/result.json, whole or not at all, and returns its path.
+Result<std::filesystem::path> write_result(const std::filesystem::path& directory, const std::string& json);
+
+/// Values by key ("run.nodes") as sections with typed values, as schema/config.schema.json has them.
+nlohmann::ordered_json config_json(const std::map<std::string, std::string>& values);
+
+nlohmann::ordered_json machine_json(const Machine& machine);
+nlohmann::ordered_json versions_json();
+
+}  // namespace incast::runtime

@@ -1,0 +1,25 @@
+// One run, from its config to result.json, as the main program starts it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "runtime/config.h"
+#include "runtime/report.h"
+
+namespace incast::runtime {
+
+struct RunOptions {
+    std::filesystem::path output;
+    Progress progress = Progress::text;
+    std::optional<std::uint32_t> spawn;  // node processes started here; nothing: all of them
+    std::string listen = "127.0.0.1:0";  // where nodes join
+    std::string token;                   // that joining nodes must know; empty: one is made up
+};
+
+/// Returns the exit status (exit_status.h); what is wrong has been said on standard error.
+int run(const ConfigText& config, const RunOptions& options);
+
+}  // namespace incast::runtime

@@ -1,0 +1,129 @@
+// What the generator must have sent: planned again, then compared.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "runtime/sinks/verify_sink.h"
+#include "runtime/sources/mfp_plan.h"
+
+namespace incast::sinks {
+
+namespace {
+
+using sources::MfpPlan;
+using sources::PlannedMfp;
+
+class GeneratedExpectation final : public Expectation {
+public:
+    explicit GeneratedExpectation(MfpPlan plan) : plan_(std::move(plan)), sizes_(plan_.packing()) {}
+
+    std::string check(protocol::MepId mep, std::uint32_t source, const protocol::BuiltSource& built,
+                      bool lines) override {
+        if (plan_.total_meps() != 0 && mep >= plan_.total_meps()) {
+            return fmt::format("the run has only {} MEPs", plan_.total_meps());
+        }
+        const PlannedMfp planned = plan_.mfp(source, mep, sizes_);
+        std::string wrong = check_head(*built.head, built.flag, planned);
+        if (wrong.empty() && !built.body.empty()) {
+            wrong = check_body(source, planned, built.body, lines);
+        }
+        return wrong;
+    }
+
+private:
+    static std::string check_head(const wire::Head& head, wire::SourceFlag flag, const PlannedMfp& planned) {
+        if (head.first_event != planned.first_event || head.n_events != planned.n_events) {
+            return fmt::format("events {} + {}, expected {} + {}", head.first_event, head.n_events, planned.first_event,
+                               planned.n_events);
+        }
+        if (head.body_bytes != planned.size.packet_bytes || head.goodput_bytes != planned.size.payload_bytes) {
+            return fmt::format("{} bytes with {} of fragments, expected {} with {}", head.body_bytes,
+                               head.goodput_bytes, planned.size.packet_bytes, planned.size.payload_bytes);
+        }
+        if (flag != planned.flag) {
+            return fmt::format("flagged {}, expected {}", wire::to_string(flag), wire::to_string(planned.flag));
+        }
+        return {};
+    }
+
+    std::string check_body(std::uint32_t source, const PlannedMfp& planned, Bytes body, bool lines) const {
+        const Result<wire::MfpView> parsed = wire::MfpView::parse(body);
+        if (!parsed) {
+            return parsed.error().message;
+        }
+        const wire::MfpHeader& header = parsed->header();
+        if (header.source != plan_.source_id(source)) {
+            return fmt::format("holds the MFP of source {}", header.source);
+        }
+        if (header.first_event != planned.first_event || header.n_fragments != planned.n_events) {
+            return fmt::format("its MFP has events {} + {}, expected {} + {}", header.first_event, header.n_fragments,
+                               planned.first_event, planned.n_events);
+        }
+        if (header.packet_bytes != body.size() || header.wide != planned.size.wide ||
+            header.align_log2 != sources::generated_align_log2 ||
+            header.fragment_version != sources::generated_fragment_version) {
+            return fmt::format("MFP of {} bytes, align 2^{}, version {}, {}; expected {}, 2^{}, {}, {}",
+                               header.packet_bytes, header.align_log2, header.fragment_version,
+                               header.wide ? "wide" : "not wide", body.size(), sources::generated_align_log2,
+                               sources::generated_fragment_version, planned.size.wide ? "wide" : "not wide");
+        }
+        for (std::uint32_t index = 0; index < planned.n_events; ++index) {
+            const std::uint8_t type =
+                index < planned.kept ? sources::generated_fragment_type : wire::flag_type(wire::SourceFlag::truncated);
+            if (parsed->fragment_bytes(index) != sizes_[index] || parsed->type(index) != type) {
+                return fmt::format("event {}: {} bytes of type {}, expected {} of type {}", planned.first_event + index,
+                                   parsed->fragment_bytes(index), parsed->type(index), sizes_[index], type);
+            }
+        }
+        return lines ? check_lines(source, planned, *parsed) : std::string();
+    }
+
+    std::string check_lines(std::uint32_t source, const PlannedMfp& planned, const wire::MfpView& mfp) const {
+        // Padding, of the tables and of fragments, is zero; with it every byte of the packet is accounted for.
+        const std::size_t header_bytes = planned.size.wide ? wire::mfp_wide_header_bytes : wire::mfp_header_bytes;
+        const std::size_t types_end = header_bytes + planned.n_events;
+        const std::size_t sizes_begin = header_bytes + wire::round_up(planned.n_events, 4);
+        const std::size_t sizes_end = sizes_begin + std::size_t{planned.size.wide ? 4U : 2U} * planned.n_events;
+        std::uint64_t offset = wire::mfp_prefix_bytes(planned.n_events, planned.size.wide);
+        if (!is_zero(mfp.bytes(), types_end, sizes_begin) || !is_zero(mfp.bytes(), sizes_end, offset)) {
+            return "padding of the tables is not zero";
+        }
+        for (std::uint32_t index = 0; index < planned.kept; ++index) {
+            const Bytes fragment = mfp.bytes().subspan(offset, sizes_[index]);
+            const sources::ContentKey key = plan_.content(source, planned, index);
+            if (const auto at = sources::find_difference(key, fragment)) {
+                return fmt::format("event {} byte {} of {}: {:#04x}, expected {:#04x}", planned.first_event + index,
+                                   *at, fragment.size(), std::to_integer<unsigned>(fragment[*at]),
+                                   std::to_integer<unsigned>(sources::content_byte(key, *at)));
+            }
+            const std::uint64_t next = offset + wire::round_up(sizes_[index], 1U << sources::generated_align_log2);
+            if (!is_zero(mfp.bytes(), offset + sizes_[index], next)) {
+                return fmt::format("event {}: padding behind the fragment is not zero", planned.first_event + index);
+            }
+            offset = next;
+        }
+        return {};
+    }
+
+    static bool is_zero(Bytes bytes, std::size_t begin, std::size_t end) {
+        return std::ranges::all_of(bytes.subspan(begin, end - begin),
+                                   [](std::byte byte) { return byte == std::byte{0}; });
+    }
+
+    MfpPlan plan_;
+    std::vector<std::uint32_t> sizes_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Expectation>> expect_generated(const sources::GeneratorOptions& options,
+                                                      const protocol::Config& config) {
+    auto plan = MfpPlan::make(config, options);
+    if (!plan) {
+        return plan.error();
+    }
+    return std::unique_ptr<Expectation>(std::make_unique<GeneratedExpectation>(std::move(plan).value()));
+}
+
+}  // namespace incast::sinks

@@ -1,0 +1,77 @@
+// The thread that makes files durable, so that a node's own thread never waits for a disk. One commit at a time.
+#pragma once
+
+#include <condition_variable>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <incast/result.h>
+
+namespace incast::sinks {
+
+/// An open file, closed with the object.
+class OpenFile {
+public:
+    /// Made anew for appending. Error: it exists, or why it cannot be made.
+    static Result<OpenFile> create(const std::filesystem::path& path);
+    /// For fsync only.
+    static Result<OpenFile> folder(const std::filesystem::path& path);
+    OpenFile(OpenFile&& other) noexcept
+        : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {}
+    OpenFile& operator=(OpenFile&& other) noexcept {
+        std::swap(descriptor_, other.descriptor_);
+        std::swap(path_, other.path_);
+        return *this;
+    }
+    ~OpenFile();
+    [[nodiscard]] int descriptor() const { return descriptor_; }
+    /// "<path>: <what>: <errno in words>"
+    [[nodiscard]] Error error(std::string_view what) const;
+
+private:
+    OpenFile(int descriptor, std::filesystem::path path) : descriptor_(descriptor), path_(std::move(path)) {}
+    int descriptor_;
+    std::filesystem::path path_;
+};
+
+/// Made durable in this order (docs/formats.md, rule 1): data, names of new files, lines of the manifest.
+struct Commit {
+    std::vector<std::shared_ptr<const OpenFile>> data;
+    bool new_files = false;
+    std::string lines;
+};
+
+class Flusher {
+public:
+    Flusher(OpenFile folder, OpenFile manifest);
+    /// Ends the commit in progress first.
+    ~Flusher();
+    Flusher(const Flusher&) = delete;
+    Flusher& operator=(const Flusher&) = delete;
+
+    /// Nothing may be in progress.
+    void submit(Commit commit);
+    /// Once per commit: that it is durable, or why it is not and never will be. Nothing while it is in progress.
+    std::optional<Result<Ok>> finished();
+
+private:
+    void run();
+    Result<Ok> make_durable(const Commit& commit) const;
+
+    OpenFile folder_;
+    OpenFile manifest_;
+    std::mutex mutex_;
+    std::condition_variable work_;
+    std::optional<Commit> submitted_;
+    std::optional<Result<Ok>> finished_;
+    bool stop_ = false;
+    std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace incast::sinks

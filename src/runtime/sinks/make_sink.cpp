@@ -1,0 +1,38 @@
+#include <utility>
+
+#include "runtime/sinks/mep_sink.h"
+#include "runtime/sinks/null_sink.h"
+#include "runtime/sinks/sink.h"
+#include "runtime/sinks/touch_sink.h"
+#include "runtime/sinks/verify_sink.h"
+
+namespace incast::sinks {
+
+Result<std::unique_ptr<RuntimeSink>> make_sink(const SinkOptions& options, const protocol::Config& config) {
+    using Made = std::unique_ptr<RuntimeSink>;
+    switch (options.kind) {
+        case SinkOptions::Kind::null:
+            return Made(std::make_unique<NullSink>(options));
+        case SinkOptions::Kind::touch:
+            return Made(std::make_unique<TouchSink>(options));
+        case SinkOptions::Kind::verify: {
+            auto expectation = options.source.kind == sources::SourceOptions::Kind::generator
+                                   ? expect_generated(options.source.generator, config)
+                                   : expect_replayed(options.source.replay, config);
+            if (!expectation) {
+                return expectation.error();
+            }
+            return Made(std::make_unique<VerifySink>(options, config, std::move(expectation).value()));
+        }
+        case SinkOptions::Kind::mep: {
+            auto sink = MepSink::open(options, config);
+            if (!sink) {
+                return sink.error();
+            }
+            return Made(std::move(sink).value());
+        }
+    }
+    return Error{"sink: unknown kind"};
+}
+
+}  // namespace incast::sinks

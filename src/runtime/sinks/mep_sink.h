@@ -1,0 +1,73 @@
+// Writes MEPs into files, and a manifest of what is durable (docs/formats.md, PROTOCOL F2 and S3).
+//
+// take() copies a MEP into the page cache and answers `pending`; a commit makes many of them durable at once, on a
+// thread of its own: data first, then their manifest lines. A MEP counts as committed by its line alone, so what a
+// crash leaves behind the manifest is void.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/sinks/flusher.h"
+#include "runtime/sinks/metered_sink.h"
+
+namespace incast::sinks {
+
+class MepSink final : public MeteredSink {
+public:
+    /// Errors: the folder cannot be made or written, files of this node and incarnation are there already, two sources
+    /// with one id.
+    static Result<std::unique_ptr<MepSink>> open(const SinkOptions& options, const protocol::Config& config);
+
+    /// Busy while too much is written but not durable, and for good once it failed.
+    Taken take(Time now, const protocol::BuiltMep& mep) override;
+    std::size_t durable(Time now, std::span<protocol::MepId> meps) override;
+    [[nodiscard]] Time next_deadline() const override;
+    [[nodiscard]] std::string failure() const override { return failure_; }
+
+private:
+    struct Pending {
+        protocol::MepId mep;
+        Begin begin;
+    };
+    /// MEPs that become durable together.
+    struct Group {
+        std::vector<Pending> meps;
+        std::uint64_t bytes = 0;
+        Time oldest = 0;
+        Commit commit;
+    };
+
+    MepSink(const SinkOptions& options, const protocol::Config& config, OpenFile folder, OpenFile manifest);
+    /// The MFP to be written for a source: what landed, or a phantom that says why not. Adds to the line's flags.
+    Bytes mfp_of(const protocol::BuiltMep& mep, std::uint32_t source, std::string& flags);
+    bool write(const protocol::BuiltMep& mep);
+    bool write_all(std::span<const Bytes> segments);
+    bool begin_file();
+    void commit_if_due(Time now);
+    void fail(const std::string& why);
+
+    MepFileOptions options_;
+    std::string name_;                              // "<node>-<incarnation>"
+    std::vector<std::uint16_t> ids_;                // by source of the config
+    std::vector<std::uint32_t> by_id_;              // sources of the config, ascending by id
+    std::vector<std::vector<std::byte>> phantoms_;  // by source of the config
+    std::vector<std::byte> header_;
+    std::vector<Bytes> mfps_;
+    std::vector<Bytes> segments_;
+
+    std::shared_ptr<const OpenFile> file_;
+    std::string file_name_;
+    std::uint64_t file_bytes_ = 0;
+    std::uint32_t next_file_ = 0;
+
+    Group filling_;
+    Group flushing_;
+    bool flush_in_progress_ = false;
+    std::size_t told_ = 0;  // of flushing_.meps, once it is durable
+    Time now_ = 0;
+    std::string failure_;
+    Flusher flusher_;
+};
+
+}  // namespace incast::sinks

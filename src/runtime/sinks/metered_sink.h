@@ -1,0 +1,51 @@
+// What all sinks count in the same way.
+#pragma once
+
+#include "runtime/sinks/sink.h"
+
+namespace incast::sinks {
+
+class MeteredSink : public RuntimeSink {
+public:
+    explicit MeteredSink(const SinkOptions& options) : open_loop_(options.open_loop), cpu_clock_(options.cpu_clock) {}
+
+    std::size_t durable(Time, std::span<protocol::MepId>) override { return 0; }
+    [[nodiscard]] Time next_deadline() const override { return time_never; }
+    [[nodiscard]] const SinkStats& stats() const final { return stats_; }
+    void clear_latencies() final {
+        stats_.service_ns.clear();
+        stats_.trigger_ns.clear();
+    }
+    [[nodiscard]] std::string failure() const override { return {}; }
+
+protected:
+    /// When a MEP's latencies began.
+    struct Begin {
+        Time assigned = 0;
+        Time trigger = 0;  // 0: not known
+    };
+    [[nodiscard]] Begin begin_of(const protocol::BuiltMep& mep) const;
+    void count(const protocol::BuiltMep& mep);
+    void count_latency(Time now, const Begin& begin);
+
+    /// Measures what is done until it is destroyed as the sink's work.
+    class Work {
+    public:
+        explicit Work(MeteredSink& sink) : sink_(sink), begin_(sink.cpu_clock_ != nullptr ? sink.cpu_clock_() : 0) {}
+        ~Work() { sink_.stats_.cpu += sink_.cpu_clock_ != nullptr ? sink_.cpu_clock_() - begin_ : 0; }
+        Work(const Work&) = delete;
+        Work& operator=(const Work&) = delete;
+
+    private:
+        MeteredSink& sink_;
+        Time begin_;
+    };
+
+    SinkStats stats_;
+
+private:
+    bool open_loop_;
+    Time (*cpu_clock_)();
+};
+
+}  // namespace incast::sinks

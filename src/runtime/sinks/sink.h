@@ -1,0 +1,79 @@
+// Where a BU's events go: nowhere (null), past the CPU (touch), through a check (verify) or into files (mep).
+// The runtime fills the options from its config.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <incast/result.h>
+
+#include "base/histogram.h"
+#include "protocol/interfaces.h"
+#include "runtime/sources/source.h"
+
+namespace incast::sinks {
+
+/// Structure is the heads, MFP headers and tables of every MFP; lines are all bytes of all fragments.
+enum class Verify : std::uint8_t {
+    full,     // structure and lines of every MEP
+    sampled,  // structure of every MEP, lines of every sample_every-th
+    header,   // structure alone; all there is to check where bodies are phantom
+};
+
+struct MepFileOptions {
+    std::string path;                                    // folder; made if it is missing
+    std::uint64_t commit_bytes = 64U << 20U;             // a commit begins once so much was written since the last one,
+    Time commit_interval = 5 * ps_per_ms;                // or so much time passed
+    std::uint64_t roll_bytes = std::uint64_t{4} << 30U;  // a file that reaches it is closed, and the next one begun
+    std::uint64_t most_uncommitted_bytes = std::uint64_t{256} << 20U;  // beyond it the sink is busy
+};
+
+struct SinkOptions {
+    enum class Kind : std::uint8_t { null, touch, verify, mep };
+    Kind kind = Kind::null;
+    Verify verify = Verify::full;
+    std::uint32_t sample_every = 16;
+    sources::SourceOptions source;  // what feeds the run, hence what verify expects
+    MepFileOptions files;
+    std::uint32_t node = 0;  // whose sink: names its files
+    std::uint32_t incarnation = 1;
+    bool open_loop = false;       // heads carry intended trigger times (M2)
+    bool phantom_bodies = false;  // of the transport (T9)
+    Time (*cpu_clock)() =
+        nullptr;  // CPU time of the calling thread, to tell the sink's work apart (M5); nullptr: not measured
+};
+
+/// Counted since start by the BU's one thread. Durations in nanoseconds.
+struct SinkStats {
+    std::uint64_t meps = 0;
+    std::uint64_t events = 0;
+    std::uint64_t goodput_bytes = 0;
+    std::uint64_t incomplete_meps = 0;  // with missing sources; flagged, not an error
+    std::uint64_t missing_mfps = 0;
+    std::uint64_t redelivered_meps = 0;
+    std::uint64_t structure_checked_mfps = 0;
+    std::uint64_t lines_checked_meps = 0;   // of which every byte was compared
+    std::uint64_t verify_errors = 0;        // MFPs or MEPs that are not what was sent
+    std::vector<std::string> first_errors;  // one line each, the first few
+    base::Histogram service_ns;             // from assignment until taken, or durable where that comes later
+    base::Histogram
+        trigger_ns;  // open loop: from the intended time of the last event (of the first source that is there)
+    Time cpu = 0;    // spent in checking, touching or writing
+};
+
+class RuntimeSink : public protocol::Sink {
+public:
+    [[nodiscard]] virtual const SinkStats& stats() const = 0;
+    /// The measured window begins: latencies start anew.
+    virtual void clear_latencies() = 0;
+    /// Not empty: the sink cannot go on, in one line; it takes nothing any more, and what it did not confirm is not
+    /// durable.
+    [[nodiscard]] virtual std::string failure() const = 0;
+};
+
+/// Errors name the option or the path and why it cannot be used.
+Result<std::unique_ptr<RuntimeSink>> make_sink(const SinkOptions& options, const protocol::Config& config);
+
+}  // namespace incast::sinks

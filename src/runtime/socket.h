@@ -1,0 +1,49 @@
+// TCP sockets of the rendezvous: descriptors that close themselves, addresses as people write them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <incast/result.h>
+
+namespace incast::runtime {
+
+/// Owns a file descriptor.
+class Descriptor {
+public:
+    Descriptor() = default;
+    explicit Descriptor(int fd) : fd_(fd) {}
+    Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
+    Descriptor& operator=(Descriptor&& other) noexcept;
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    ~Descriptor();
+
+    [[nodiscard]] int get() const { return fd_; }
+    [[nodiscard]] bool open() const { return fd_ >= 0; }
+    int release();
+
+private:
+    int fd_ = -1;
+};
+
+/// "host:port", "[::1]:port" or "host" (port 0).
+struct HostPort {
+    std::string host;
+    std::string port;
+};
+Result<HostPort> parse_host_port(const std::string& text);
+
+/// Listens; accepted sockets are to be taken with accept_one.
+Result<Descriptor> listen_on(const std::string& host_port);
+/// Not blocking, close-on-exec. Not open if nobody waits.
+Descriptor accept_one(int listener, std::string& peer);
+/// Waits up to `timeout_ms` for the connection.
+Result<Descriptor> connect_to(const std::string& host_port, int timeout_ms);
+
+/// "127.0.0.1:4711"
+std::string local_address(int fd);
+/// The host alone, as a transport's bind address.
+std::string local_host(int fd);
+
+}  // namespace incast::runtime

@@ -1,0 +1,18 @@
+#include "runtime/sources/generator.h"
+#include "runtime/sources/replay.h"
+#include "runtime/sources/source.h"
+
+namespace incast::sources {
+
+Result<std::unique_ptr<RuntimeSource>> make_source(const SourceOptions& options) {
+    using Made = std::unique_ptr<RuntimeSource>;
+    switch (options.kind) {
+        case SourceOptions::Kind::generator:
+            return Made(std::make_unique<Generator>(options.generator));
+        case SourceOptions::Kind::replay:
+            return Made(std::make_unique<Replay>(options.replay));
+    }
+    return Error{"source: unknown kind"};
+}
+
+}  // namespace incast::sources

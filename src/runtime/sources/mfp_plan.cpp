@@ -1,0 +1,117 @@
+#include "runtime/sources/mfp_plan.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "runtime/sources/ring_source.h"
+
+namespace incast::sources {
+
+namespace {
+
+bool is_prime(std::uint64_t number) {
+    for (std::uint64_t divisor = 2; divisor * divisor <= number; ++divisor) {
+        if (number % divisor == 0) {
+            return false;
+        }
+    }
+    return number > 1;
+}
+
+// The smallest prime from `least` on that divides none of what slots are reused by: so it is coprime to every product
+// of them.
+std::uint64_t coprime_period(std::uint64_t least, std::span<const std::uint64_t> reuse) {
+    for (std::uint64_t period = std::max<std::uint64_t>(least, 2);; ++period) {
+        if (is_prime(period) && std::ranges::none_of(reuse, [&](std::uint64_t by) { return by % period == 0; })) {
+            return period;
+        }
+    }
+}
+
+}  // namespace
+
+Result<MfpPlan> MfpPlan::make(const protocol::Config& config, const GeneratorOptions& options) {
+    if (options.packing == 0 || options.packing > wire::mfp_max_fragments) {
+        return Error{fmt::format("packing = {}, expected 1 .. 65535 events", options.packing)};
+    }
+    if (!(options.triggers.rate_hz >= 0 && options.triggers.rate_hz <= 1e12)) {
+        return Error{fmt::format("trigger_rate = {} Hz, expected 0 .. 1e12", options.triggers.rate_hz)};
+    }
+    auto sizes = FragmentSizes::make(options.sizes, options.seed);
+    if (!sizes) {
+        return sizes.error();
+    }
+    // Truncated to nothing, an MFP still has its tables.
+    const std::uint64_t least =
+        wire::mfp_prefix_bytes(options.packing, options.sizes.max_bytes > wire::mfp_max_fragment_bytes);
+    for (const protocol::SourceSpec& source : config.sources) {
+        if (source.cap_bytes < least) {
+            return Error{
+                fmt::format("source {}: room for MFPs of {} bytes, expected at least {} for the tables of {} events",
+                            source.id, source.cap_bytes, least, options.packing)};
+        }
+    }
+    return MfpPlan(config, options, *sizes);
+}
+
+MfpPlan::MfpPlan(const protocol::Config& config, const GeneratorOptions& options, const FragmentSizes& sizes)
+    : options_(options), sizes_(sizes), total_meps_((options.total_events + options.packing - 1) / options.packing) {
+    std::uint64_t bus = 0;
+    for (const protocol::NodeSpec& node : config.nodes) {
+        bus += (node.roles & protocol::role_bu) != 0 ? 1 : 0;
+    }
+    const std::uint64_t slots[] = {std::max<std::uint64_t>(bus, 1), std::max<std::uint64_t>(config.credits, 1),
+                                   std::max<std::uint64_t>(config.credits, 1) + config.quarantine_slots};
+    for (std::size_t first = 0; first < config.sources.size();) {
+        std::size_t end = first;
+        std::uint64_t mep_bytes = 0;
+        for (; end < config.sources.size() && config.sources[end].ru == config.sources[first].ru; ++end) {
+            source_ids_.push_back(config.sources[end].id);
+            streams_.push_back(content_stream(config.run, config.sources[end].id));
+            caps_.push_back(config.sources[end].cap_bytes);
+            mep_bytes += ring_stride(config.sources[end].cap_bytes);
+        }
+        std::uint64_t ring = config.retention_meps;
+        if (options.fill == Fill::prefilled) {
+            ring = coprime_period(std::max(ring, (options.prefill_bytes + mep_bytes - 1) / mep_bytes), slots);
+        }
+        ring_meps_.resize(end, ring);
+        first = end;
+    }
+}
+
+std::uint32_t MfpPlan::n_events(protocol::MepId mep) const {
+    if (total_meps_ == 0 || mep + 1 < total_meps_) {
+        return options_.packing;
+    }
+    return mep < total_meps_ ? static_cast<std::uint32_t>(options_.total_events - mep * options_.packing) : 0;
+}
+
+PlannedMfp MfpPlan::mfp(std::uint32_t source, protocol::MepId mep, std::span<std::uint32_t> sizes) const {
+    PlannedMfp planned;
+    planned.n_events = n_events(mep);
+    planned.kept = planned.n_events;
+    planned.first_event = mep * options_.packing;
+    planned.content_event =
+        options_.fill == Fill::prefilled ? mep % ring_meps_[source] * options_.packing : planned.first_event;
+    const std::span<std::uint32_t> own = sizes.first(planned.n_events);
+    sizes_.fill(source_ids_[source], planned.content_event, own);
+    planned.size = wire::mfp_bytes(own, generated_align_log2);
+    if (planned.size.packet_bytes > caps_[source]) {
+        // S4: whole fragments as long as they fit. The variant is chosen again for what is left.
+        std::uint64_t end = wire::mfp_prefix_bytes(planned.n_events, planned.size.wide);
+        planned.kept = 0;
+        while (end + wire::round_up(own[planned.kept], 1U << generated_align_log2) <= caps_[source]) {
+            end += wire::round_up(own[planned.kept++], 1U << generated_align_log2);
+        }
+        std::ranges::fill(own.subspan(planned.kept), 0U);
+        planned.size = wire::mfp_bytes(own, generated_align_log2);
+        planned.flag = wire::SourceFlag::truncated;
+    } else if (planned.size.payload_bytes == 0) {
+        planned.flag = wire::SourceFlag::empty;
+    }
+    return planned;
+}
+
+}  // namespace incast::sources

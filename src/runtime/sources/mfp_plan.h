@@ -1,0 +1,67 @@
+// Which MFPs the generator makes: its own instructions, and what a verifying sink expects. A pure function of config
+// and options.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <incast/result.h>
+
+#include "protocol/config.h"
+#include "runtime/sources/content.h"
+#include "runtime/sources/sizes.h"
+#include "runtime/sources/source.h"
+#include "wire/mfp.h"
+
+namespace incast::sources {
+
+inline constexpr std::uint8_t generated_align_log2 = 3;  // fragments start on 8 bytes, as LHCb's do
+inline constexpr std::uint8_t generated_fragment_version = 1;
+inline constexpr std::uint8_t generated_fragment_type = 0;
+
+/// One MFP: what it holds and how it is flagged.
+struct PlannedMfp {
+    std::uint64_t first_event = 0;    // in its header
+    std::uint64_t content_event = 0;  // of its first fragment, for sizes and content: the ring's if prefilled
+    std::uint32_t n_events = 0;
+    std::uint32_t kept =
+        0;  // fragments that fit into the source's place; those behind are empty and typed `truncated` (S4)
+    wire::MfpSize size;
+    wire::SourceFlag flag = wire::SourceFlag::ok;
+};
+
+class MfpPlan {
+public:
+    /// Errors: bad sizes, packing or rate; a source whose place cannot even hold the tables of an MFP.
+    static Result<MfpPlan> make(const protocol::Config& config, const GeneratorOptions& options);
+
+    [[nodiscard]] std::uint64_t total_meps() const { return total_meps_; }
+    [[nodiscard]] std::uint32_t packing() const { return options_.packing; }
+    /// Events of a MEP; 0 from total_meps on.
+    [[nodiscard]] std::uint32_t n_events(protocol::MepId mep) const;
+
+    /// `source` indexes Config::sources. Fills the first n_events of `sizes` (at least packing long).
+    PlannedMfp mfp(std::uint32_t source, protocol::MepId mep, std::span<std::uint32_t> sizes) const;
+    [[nodiscard]] ContentKey content(std::uint32_t source, const PlannedMfp& mfp, std::uint32_t fragment) const {
+        return {streams_[source], mfp.content_event + fragment};
+    }
+    [[nodiscard]] std::uint16_t source_id(std::uint32_t source) const { return source_ids_[source]; }
+
+    /// After so many MEPs the RU that reads `source` uses the same memory again. At least retention_meps.
+    /// Prefilled, the content repeats with it, so it is a prime that divides none of the numbers that slots are reused
+    /// by (M4).
+    [[nodiscard]] std::uint64_t ring_meps(std::uint32_t source) const { return ring_meps_[source]; }
+
+private:
+    MfpPlan(const protocol::Config& config, const GeneratorOptions& options, const FragmentSizes& sizes);
+    GeneratorOptions options_;
+    FragmentSizes sizes_;
+    std::uint64_t total_meps_;
+    std::vector<std::uint16_t> source_ids_;
+    std::vector<std::uint64_t> streams_;  // of content
+    std::vector<std::uint32_t> caps_;
+    std::vector<std::uint64_t> ring_meps_;  // the same for all sources of an RU
+};
+
+}  // namespace incast::sources

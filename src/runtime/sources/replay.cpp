@@ -1,0 +1,94 @@
+#include "runtime/sources/replay.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "wire/mfp.h"
+
+namespace incast::sources {
+
+Result<ReplayPlan> ReplayPlan::make(const protocol::Config& config, const ReplayOptions& options) {
+    auto recording = Recording::open(options.path);
+    if (!recording) {
+        return recording.error();
+    }
+    ReplayPlan plan(std::move(recording).value(), options.repeat);
+    const std::uint64_t least = wire::phantom_bytes(plan.recording_.packing);
+    std::uint64_t scratch = 0;
+    for (const protocol::SourceSpec& spec : config.sources) {
+        const RecordedSource* recorded = plan.recording_.find(spec.id);
+        if (recorded == nullptr) {
+            return Error{fmt::format("{}: no source-{}.mfp in it", options.path, spec.id)};
+        }
+        if (spec.cap_bytes < least) {
+            return Error{
+                fmt::format("source {}: room for MFPs of {} bytes, expected at least {} for the tables of {} events",
+                            spec.id, spec.cap_bytes, least, plan.recording_.packing)};
+        }
+        plan.places_.push_back({static_cast<std::size_t>(recorded - plan.recording_.sources.data()), spec.cap_bytes});
+        scratch = std::max(scratch, recorded->largest_bytes > spec.cap_bytes ? std::uint64_t{spec.cap_bytes} : least);
+    }
+    plan.scratch_.resize(scratch);
+    return plan;
+}
+
+std::uint32_t ReplayPlan::n_events(protocol::MepId mep) const {
+    return repeat_ != 0 && mep >= total_meps() ? 0 : recording_.n_events(mep % recording_.total_meps);
+}
+
+ReplayPlan::Replayed ReplayPlan::phantom(std::uint16_t source, std::uint32_t n_events) {
+    // Cannot fail: make() saw to the room, and the recording's counts are in range.
+    const std::uint64_t bytes = wire::write_phantom(scratch_, 0, n_events, source, wire::SourceFlag::desync).value();
+    return {Bytes(scratch_).first(bytes), 0, wire::SourceFlag::desync};
+}
+
+ReplayPlan::Replayed ReplayPlan::mfp(std::uint32_t source, protocol::MepId mep) {
+    const Place& place = places_[source];
+    const RecordedSource& recorded = recording_.sources[place.recorded];
+    const RecordedMfp* found = recorded.find(mep % recording_.total_meps);
+    if (found == nullptr || found->n_events != n_events(mep)) {
+        return phantom(recorded.id, n_events(mep));
+    }
+    const Bytes packet = recorded.file.bytes().subspan(found->offset, found->packet_bytes);
+    if (packet.size() <= place.cap_bytes) {
+        return {packet, found->goodput_bytes, found->flag};
+    }
+    const std::span<std::byte> cut = std::span(scratch_).first(place.cap_bytes);
+    std::ranges::copy(packet.first(cut.size()), cut.begin());
+    const Result<std::uint64_t> bytes = wire::truncate_mfp(cut);
+    if (!bytes) {  // a wide MFP's tables are larger than a phantom's
+        return phantom(recorded.id, n_events(mep));
+    }
+    const Bytes whole = Bytes(cut).first(*bytes);
+    return {whole, static_cast<std::uint32_t>(wire::MfpView::parse(whole)->payload_bytes()),
+            wire::SourceFlag::truncated};
+}
+
+Result<Ok> Replay::attach(Transport& transport, const protocol::Config& config, std::uint32_t first_source,
+                          std::uint32_t count) {
+    auto plan = ReplayPlan::make(config, options_);
+    if (!plan) {
+        return plan.error();
+    }
+    plan_ = std::make_unique<ReplayPlan>(std::move(plan).value());
+    for (std::uint32_t index = 0; index < count; ++index) {
+        count_misnumbered(plan_->misnumbered(first_source + index));
+    }
+    return allocate(transport, config, first_source, count, config.retention_meps);
+}
+
+void Replay::make(protocol::MepId mep, std::uint32_t index, protocol::Piece& piece, std::span<std::byte> out) {
+    const ReplayPlan::Replayed replayed = plan_->mfp(first_source() + index, mep);
+    piece.first_event = plan_->first_event(mep);
+    piece.n_events = plan_->n_events(mep);
+    piece.body.length = static_cast<std::uint32_t>(replayed.packet.size());
+    piece.goodput_bytes = replayed.goodput_bytes;
+    piece.flag = replayed.flag;
+    if (!out.empty()) {
+        std::ranges::copy(replayed.packet, out.begin());
+        wire::store(out, mfp_first_event_offset, piece.first_event);
+    }
+}
+
+}  // namespace incast::sources

@@ -1,0 +1,215 @@
+#include "runtime/sources/replay.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/sources/fake_transport.h"
+#include "runtime/sources/recorded_files.h"
+
+namespace incast::sources {
+namespace {
+
+using protocol::MepId;
+
+constexpr std::uint32_t packing = 8;
+
+protocol::Config config_of(std::uint32_t cap_bytes = 4'000) {
+    protocol::Config config;
+    config.nodes = {{protocol::role_em | protocol::role_ru | protocol::role_bu}};
+    config.sources = {{3, Peer{0}, cap_bytes}, {17, Peer{0}, cap_bytes}};
+    config.retention_meps = 4;
+    return config;
+}
+
+struct ReplayTest : testing::Test {
+    Result<Ok> attach(std::uint64_t repeat = 1, std::uint32_t cap_bytes = 4'000) {
+        replay.emplace(ReplayOptions{folder.path().string(), repeat, {}});
+        auto attached = replay->attach(transport, config_of(cap_bytes), 0, 2);
+        if (attached) {
+            replay->start(0, 0);
+        }
+        return attached;
+    }
+    std::string attach_error() {
+        const auto attached = attach();
+        return attached ? "" : attached.error().message;
+    }
+    std::vector<std::byte> delivered(MepId mep, std::uint32_t index) {
+        const Bytes bytes = transport.local(replay->piece(mep, index).body);
+        return {bytes.begin(), bytes.end()};
+    }
+
+    TemporaryFolder folder;
+    FakeTransport transport;
+    std::optional<Replay> replay;
+};
+
+TEST_F(ReplayTest, SendsTheRecordingByteForByte) {
+    record(folder.path(), 3, 1000, 60, packing);
+    record(folder.path(), 17, 1000, 60, packing);
+    ASSERT_EQ(attach_error(), "");
+    EXPECT_EQ(replay->total_meps(), 8U);
+    for (MepId mep = 0; mep < 8; ++mep) {
+        ASSERT_TRUE(replay->produce(5, mep));
+        const std::uint32_t n_events = mep < 7 ? packing : 4;
+        for (std::uint32_t index = 0; index < 2; ++index) {
+            const std::uint16_t source = index == 0 ? 3 : 17;
+            const auto recorded = recorded_mfp(source, 1000 + mep * packing, n_events);
+            EXPECT_EQ(delivered(mep, index), recorded);
+            const protocol::Piece piece = replay->piece(mep, index);
+            EXPECT_EQ(piece.first_event, 1000 + mep * packing);
+            EXPECT_EQ(piece.n_events, n_events);
+            EXPECT_EQ(piece.goodput_bytes, wire::MfpView::parse(recorded)->payload_bytes());
+            EXPECT_EQ(piece.flag, wire::SourceFlag::ok);
+            EXPECT_EQ(piece.trigger, 5);
+        }
+        replay->release(mep);
+    }
+    EXPECT_FALSE(replay->produce(5, 8));
+    EXPECT_EQ(replay->next_ready(), time_never);
+    EXPECT_EQ(replay->stats(5).accepted_events, 60U);
+}
+
+TEST_F(ReplayTest, RepeatsWithEventIdsThatGoOn) {
+    record(folder.path(), 3, 0, 20, packing);
+    record(folder.path(), 17, 0, 20, packing);
+    ASSERT_TRUE(attach(3));
+    EXPECT_EQ(replay->total_meps(), 9U);
+    std::uint64_t next_event = 0;
+    for (MepId mep = 0; mep < 9; ++mep) {
+        ASSERT_TRUE(replay->produce(0, mep));
+        const protocol::Piece piece = replay->piece(mep, 1);
+        EXPECT_EQ(piece.first_event, next_event);
+        next_event += piece.n_events;
+        auto recorded = recorded_mfp(17, mep % 3 * packing, piece.n_events);
+        wire::store(std::span(recorded), mfp_first_event_offset, piece.first_event);
+        EXPECT_EQ(delivered(mep, 1), recorded);
+        replay->release(mep);
+    }
+    EXPECT_EQ(next_event, 60U);
+}
+
+TEST_F(ReplayTest, RepeatsWithoutEnd) {
+    record(folder.path(), 3, 0, 20, packing);
+    record(folder.path(), 17, 0, 20, packing);
+    ASSERT_TRUE(attach(0));
+    EXPECT_EQ(replay->total_meps(), 0U);
+    for (MepId mep = 0; mep < 100; ++mep) {
+        ASSERT_TRUE(replay->produce(0, mep));
+        replay->release(mep);
+    }
+    EXPECT_EQ(replay->piece(99, 0).first_event, 33U * 20);
+}
+
+// S5: where a source has a gap, the run gets a phantom that says so, and goes on.
+TEST_F(ReplayTest, AGapBecomesAFlaggedPhantom) {
+    record(folder.path(), 3, 0, 40, packing);
+    append(source_file(folder.path(), 17), recorded_mfp(17, 0, packing));
+    append(source_file(folder.path(), 17), recorded_mfp(17, std::uint64_t{3} * packing, packing));
+    ASSERT_EQ(attach_error(), "");
+    for (MepId mep = 0; mep < 5; ++mep) {
+        ASSERT_TRUE(replay->produce(0, mep));
+        const protocol::Piece piece = replay->piece(mep, 1);
+        const bool gap = mep == 1 || mep == 2 || mep == 4;  // the other source ends later
+        EXPECT_EQ(piece.flag, gap ? wire::SourceFlag::desync : wire::SourceFlag::ok) << mep;
+        const auto bytes = delivered(mep, 1);
+        const auto mfp = wire::MfpView::parse(bytes).value();
+        EXPECT_EQ(mfp.phantom(), gap);
+        EXPECT_EQ(mfp.header().first_event, mep * packing);
+        EXPECT_EQ(mfp.size(), packing);
+        EXPECT_EQ(mfp.header().source, 17);
+        EXPECT_EQ(replay->piece(mep, 0).flag, wire::SourceFlag::ok);
+        replay->release(mep);
+    }
+    EXPECT_EQ(replay->stats(0).desync_mfps, 3U);
+}
+
+TEST_F(ReplayTest, MisnumberedPacketsAreLeftOutAndCounted) {
+    record(folder.path(), 3, 0, 40, packing);
+    const auto file = source_file(folder.path(), 17);
+    append(file, recorded_mfp(17, 0, packing));
+    append(file, recorded_mfp(17, 0, packing));                               // again
+    append(file, recorded_mfp(17, packing + 3, packing));                     // between two MEPs
+    append(file, recorded_mfp(17, std::uint64_t{2} * packing, packing - 1));  // short, yet not the last
+    append(file, recorded_mfp(17, std::uint64_t{4} * packing, packing));
+    ASSERT_EQ(attach_error(), "");
+    for (MepId mep = 0; mep < 5; ++mep) {
+        ASSERT_TRUE(replay->produce(0, mep));
+        EXPECT_EQ(replay->piece(mep, 1).flag, mep == 0 || mep == 4 ? wire::SourceFlag::ok : wire::SourceFlag::desync);
+        replay->release(mep);
+    }
+    EXPECT_EQ(replay->stats(0).misnumbered_mfps, 3U);
+}
+
+TEST_F(ReplayTest, TruncatesWhatDoesNotFit) {
+    record(folder.path(), 3, 0, 40, packing);
+    record(folder.path(), 17, 0, 40, packing);
+    ASSERT_TRUE(attach(1, 700));
+    std::uint64_t truncated = 0;
+    for (MepId mep = 0; mep < 5; ++mep) {
+        ASSERT_TRUE(replay->produce(0, mep));
+        for (std::uint32_t index = 0; index < 2; ++index) {
+            const protocol::Piece piece = replay->piece(mep, index);
+            EXPECT_LE(piece.body.length, 700U);
+            const auto bytes = delivered(mep, index);
+            const auto mfp = wire::MfpView::parse(bytes).value();
+            EXPECT_EQ(mfp.header().first_event, mep * packing);
+            EXPECT_EQ(mfp.payload_bytes(), piece.goodput_bytes);
+            EXPECT_EQ(mfp.flag(), piece.flag);
+            truncated += piece.flag == wire::SourceFlag::truncated ? 1 : 0;
+        }
+        replay->release(mep);
+    }
+    EXPECT_GT(truncated, 5U);
+    EXPECT_EQ(replay->stats(0).truncated_mfps, truncated);
+}
+
+TEST_F(ReplayTest, ErrorsNameFileAndOffset) {
+    EXPECT_NE(attach_error().find("no MFPs in it"), std::string::npos) << attach_error();
+
+    record(folder.path(), 3, 0, 40, packing);
+    EXPECT_NE(attach_error().find("no source-17.mfp"), std::string::npos) << attach_error();
+
+    const auto file = source_file(folder.path(), 17);
+    record(folder.path(), 17, 0, 16, packing);
+    const auto good = std::filesystem::file_size(file);
+    std::filesystem::resize_file(file, good - 5);
+    const auto second = recorded_mfp(17, 0, packing).size();
+    const std::string place = "source-17.mfp at byte " + std::to_string(second) + ": ";
+    EXPECT_NE(attach_error().find(place), std::string::npos) << attach_error();
+
+    std::filesystem::remove(file);
+    append(file, recorded_mfp(17, 0, packing));
+    append(file, recorded_mfp(18, packing, packing));
+    EXPECT_NE(attach_error().find(place + "an MFP of source 18"), std::string::npos) << attach_error();
+
+    std::filesystem::remove(file);
+    record(folder.path(), 17, 0, 40, packing / 2);
+    EXPECT_NE(attach_error().find("4 events in an MFP, but another source has 8"), std::string::npos) << attach_error();
+
+    std::filesystem::remove(file);
+    append(file, recorded_mfp(17, 0, packing));
+    append(file, recorded_mfp(17, std::uint64_t{1} << 60, packing));
+    EXPECT_NE(attach_error().find(place + "event id "), std::string::npos) << attach_error();
+
+    std::filesystem::remove(file);
+    std::filesystem::create_directory(file);
+    EXPECT_NE(attach_error().find("source-17.mfp: cannot map"), std::string::npos) << attach_error();
+
+    replay.emplace(ReplayOptions{(folder.path() / "nowhere").string(), 1, {}});
+    const auto nowhere = replay->attach(transport, config_of(), 0, 2);
+    ASSERT_FALSE(nowhere);
+    EXPECT_NE(nowhere.error().message.find("nowhere: cannot read the folder"), std::string::npos);
+}
+
+TEST_F(ReplayTest, IgnoresOtherFiles) {
+    record(folder.path(), 3, 0, 16, packing);
+    record(folder.path(), 17, 0, 16, packing);
+    for (const char* name : {"README", "source-.mfp", "source-1a.mfp", "source-03.mfp", "source-4.mfp.bak"}) {
+        append(folder.path() / name, Bytes());
+    }
+    EXPECT_EQ(attach_error(), "");
+    EXPECT_EQ(Recording::open(folder.path().string())->sources.size(), 2U);
+}
+
+}  // namespace
+}  // namespace incast::sources

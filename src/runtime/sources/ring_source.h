@@ -1,0 +1,81 @@
+// What generator and replay have in common: a ring of MEPs in one region of the transport, retention, triggers and
+// their counts.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/sources/source.h"
+#include "runtime/sources/triggers.h"
+
+namespace incast::sources {
+
+/// Of the id of the first event, in both variants of the MFP header (docs/formats.md).
+inline constexpr std::size_t mfp_first_event_offset = 8;
+
+/// Where an MFP of at most that size starts: whole cache lines, so that no two share one.
+constexpr std::uint64_t ring_stride(std::uint32_t cap_bytes) {
+    return (std::uint64_t{cap_bytes} + 63) / 64 * 64;
+}
+
+class RingSource : public RuntimeSource {
+public:
+    explicit RingSource(const TriggerOptions& triggers) : triggers_(triggers) {}
+
+    void start(Time now, protocol::MepId first) final;
+    bool produce(Time now, protocol::MepId mep) final;
+    protocol::Piece piece(protocol::MepId mep, std::uint32_t index) final { return pieces_[place(mep, index)]; }
+    void release(protocol::MepId below) final { released_ = below > released_ ? below : released_; }
+    [[nodiscard]] Time next_ready() const final { return next_ready_; }
+    [[nodiscard]] SourceStats stats(Time now) final;
+
+protected:
+    /// Allocates the ring and touches every page of it: page faults belong here and not into the measured window (M6).
+    Result<Ok> allocate(Transport& transport, const protocol::Config& config, std::uint32_t first_source,
+                        std::uint32_t count, std::uint64_t ring_meps);
+
+    /// Events of a MEP; 0 if there are no more.
+    [[nodiscard]] virtual std::uint32_t n_events(protocol::MepId mep) const = 0;
+    /// The id of its first event.
+    [[nodiscard]] virtual std::uint64_t first_event(protocol::MepId mep) const = 0;
+    /// Puts one MFP into its place and describes it in `piece` (body.length, n_events, goodput_bytes, flag), which
+    /// holds what it held a ring ago. `out` is the place, as long as the source's cap; empty where bodies are phantom.
+    virtual void make(protocol::MepId mep, std::uint32_t index, protocol::Piece& piece, std::span<std::byte> out) = 0;
+
+    [[nodiscard]] std::uint32_t first_source() const { return first_source_; }
+    [[nodiscard]] std::uint32_t sources() const { return static_cast<std::uint32_t>(offsets_.size()); }
+    [[nodiscard]] protocol::Piece& piece_at(protocol::MepId mep, std::uint32_t index) {
+        return pieces_[place(mep, index)];
+    }
+    [[nodiscard]] std::span<std::byte> place_of(const protocol::Piece& piece, std::uint32_t index) const {
+        return memory_.empty() ? memory_ : memory_.subspan(piece.body.offset, caps_[index]);
+    }
+    void count_misnumbered(std::uint64_t mfps) { stats_.misnumbered_mfps += mfps; }
+
+private:
+    [[nodiscard]] std::size_t place(protocol::MepId mep, std::uint32_t index) const {
+        return mep % ring_meps_ * offsets_.size() + index;
+    }
+    [[nodiscard]] bool has_room(protocol::MepId mep) const { return mep < released_ + retention_meps_; }
+    void plan_next();
+    void tell_room(Time now);
+
+    TriggerOptions triggers_;
+    std::optional<TriggerGate> gate_;  // open loop only
+    std::span<std::byte> memory_;      // empty where bodies are phantom
+    std::uint32_t first_source_ = 0;
+    std::uint32_t retention_meps_ = 0;
+    std::uint64_t ring_meps_ = 1;
+    std::vector<std::uint64_t> offsets_;  // by source, within a MEP of the ring
+    std::vector<std::uint32_t> caps_;
+    std::vector<protocol::Piece> pieces_;
+
+    protocol::MepId next_ = 0;
+    protocol::MepId released_ = 0;
+    protocol::MepId told_full_ = 0;  // the first MEP without room, as the gate knows it
+    Time next_ready_ = 0;
+    SourceStats stats_;
+};
+
+}  // namespace incast::sources

@@ -1,0 +1,65 @@
+// What feeds readout units: the generator and the replay of MFP files. The runtime fills the options from its config.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <incast/result.h>
+
+#include "protocol/interfaces.h"
+#include "runtime/sources/sizes.h"
+#include "runtime/sources/triggers.h"
+
+namespace incast::sources {
+
+/// M5: `generated` writes every byte of every MFP when it is produced; `prefilled` writes a ring once and then only
+/// numbers its MFPs.
+enum class Fill : std::uint8_t { generated, prefilled };
+
+struct GeneratorOptions {
+    std::uint64_t seed = 1;
+    SizeOptions sizes;
+    std::uint32_t packing = 1;       // events in an MFP
+    std::uint64_t total_events = 0;  // 0 = no end; the last MFP may be short (S5)
+    Fill fill = Fill::generated;
+    std::uint64_t prefill_bytes = 0;  // prefilled: bytes of MFPs one RU cycles through, at least (M4)
+    TriggerOptions triggers;          // rate 0: closed loop
+};
+
+struct ReplayOptions {
+    std::string path;          // folder with a source-<id>.mfp for every source of the run (docs/formats.md)
+    std::uint64_t repeat = 1;  // how often the recording is sent, event ids going on; 0 = without end
+    TriggerOptions triggers;   // rate 0: closed loop
+};
+
+struct SourceOptions {
+    enum class Kind : std::uint8_t { generator, replay };
+    Kind kind = Kind::generator;
+    GeneratorOptions generator;
+    ReplayOptions replay;
+};
+
+/// Counted since start by the RU's one thread.
+struct SourceStats {
+    std::uint64_t meps = 0;
+    std::uint64_t accepted_events = 0;   // read out
+    std::uint64_t offered_events = 0;    // open loop: meant to happen until now; closed loop: the same as accepted
+    Time dead_time = 0;                  // open loop: while events beyond the RU's memory were due (M1)
+    std::uint64_t goodput_bytes = 0;     // fragment bytes of accepted events
+    std::uint64_t truncated_mfps = 0;    // larger than their place in the slot (S4)
+    std::uint64_t desync_mfps = 0;       // phantoms, where the recording has no fitting MFP (S5)
+    std::uint64_t misnumbered_mfps = 0;  // of the recording, left out: their ids fit to no MEP or came out of order
+    std::uint64_t ring_bytes = 0;        // memory that produced MFPs cycle through: the source's working set (M4)
+};
+
+class RuntimeSource : public protocol::Source {
+public:
+    /// Not const: what was offered is counted when it is asked for.
+    [[nodiscard]] virtual SourceStats stats(Time now) = 0;
+};
+
+/// Errors name the option, or the file and the offset in it.
+Result<std::unique_ptr<RuntimeSource>> make_source(const SourceOptions& options);
+
+}  // namespace incast::sources

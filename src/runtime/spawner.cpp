@@ -1,0 +1,119 @@
+#include "runtime/spawner.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <system_error>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/machine.h"
+
+extern char** environ;
+
+namespace incast::runtime {
+namespace {
+
+Descriptor watch(pid_t pid) {
+    // glibc has had a wrapper since 2.36 only. Its descriptor is close-on-exec.
+    return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0U)));
+}
+
+std::string describe(int status) {
+    if (WIFSIGNALED(status)) {
+        const char* const name = sigdescr_np(WTERMSIG(status));
+        return fmt::format("killed by signal {} ({})", WTERMSIG(status), name == nullptr ? "unknown" : name);
+    }
+    return fmt::format("its process ended with status {}", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+Spawner::~Spawner() {
+    wait_or_kill(0);
+}
+
+Result<pid_t> Spawner::start(std::uint32_t node, const std::string& address, const std::string& token) {
+    const std::string node_text = std::to_string(node);
+    const std::string parent_text = std::to_string(getpid());
+    std::vector<std::string> arguments{"incast-node", "--join",       address,    "--node",
+                                       node_text,     "--watched-by", parent_text};
+    std::vector<char*> argv;
+    argv.reserve(arguments.size() + 1);
+    for (std::string& argument : arguments) {
+        argv.push_back(argument.data());
+    }
+    argv.push_back(nullptr);
+    std::string token_variable = "INCAST_TOKEN=" + token;
+    std::vector<char*> environment;
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+        environment.push_back(*variable);
+    }
+    environment.push_back(token_variable.data());
+    environment.push_back(nullptr);
+    const Descriptor nowhere(open("/dev/null", O_RDWR | O_CLOEXEC));
+
+    const pid_t pid = fork();
+    if (pid < 0) {
+        return Error{fmt::format("cannot start node {}: {}", node, std::generic_category().message(errno))};
+    }
+    if (pid == 0) {
+        // Standard output belongs to the coordinator's reports; standard error is shared.
+        dup2(nowhere.get(), STDIN_FILENO);
+        dup2(nowhere.get(), STDOUT_FILENO);
+        execve("/proc/self/exe", argv.data(), environment.data());
+        _exit(127);
+    }
+    children_.push_back({node, pid, watch(pid)});
+    return pid;
+}
+
+std::vector<Spawner::Ended> Spawner::reap() {
+    std::vector<Ended> ended;
+    std::erase_if(children_, [&ended](const Child& child) {
+        int status = 0;
+        if (waitpid(child.pid, &status, WNOHANG) != child.pid) {
+            return false;
+        }
+        ended.push_back({child.node, describe(status)});
+        return true;
+    });
+    return ended;
+}
+
+pid_t Spawner::pid_of(std::uint32_t node) const {
+    const auto found = std::ranges::find(children_, node, &Child::node);
+    return found == children_.end() ? 0 : found->pid;
+}
+
+void Spawner::kill_node(std::uint32_t node, int signal) {
+    if (const pid_t pid = pid_of(node); pid > 0) {
+        kill(pid, signal);
+    }
+}
+
+void Spawner::wait_or_kill(int timeout_ms) {
+    const Time deadline = monotonic_now() + timeout_ms * ps_per_ms;
+    while (!children_.empty()) {
+        const Time left = deadline - monotonic_now();
+        if (left <= 0) {
+            break;
+        }
+        pollfd waiting{children_.front().watch.get(), POLLIN, 0};
+        poll(&waiting, 1, std::min(100, static_cast<int>(left / ps_per_ms) + 1));
+        reap();
+    }
+    for (const Child& child : children_) {
+        kill(child.pid, SIGKILL);
+        waitpid(child.pid, nullptr, 0);
+    }
+    children_.clear();
+}
+
+}  // namespace incast::runtime

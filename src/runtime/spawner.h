@@ -1,0 +1,51 @@
+// Node processes started here: one child each, watched, and never left behind.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include <incast/result.h>
+
+#include "runtime/socket.h"
+
+namespace incast::runtime {
+
+class Spawner {
+public:
+    Spawner() = default;
+    /// Kills what is left.
+    ~Spawner();
+    Spawner(const Spawner&) = delete;
+    Spawner& operator=(const Spawner&) = delete;
+
+    /// Starts this program again as node `node` of the run at `address`. The token goes through the environment, where
+    /// other users cannot read it, unlike the command line.
+    Result<pid_t> start(std::uint32_t node, const std::string& address, const std::string& token);
+
+    struct Child {
+        std::uint32_t node = 0;
+        pid_t pid = 0;
+        Descriptor watch;  // readable once the process ended
+    };
+    [[nodiscard]] const std::vector<Child>& children() const { return children_; }
+
+    struct Ended {
+        std::uint32_t node = 0;
+        std::string how;  // "killed by signal 9 (Killed)"
+    };
+    /// Children that ended since the last call; they are no longer in children().
+    std::vector<Ended> reap();
+    /// The node's process, if it was started here and has not ended.
+    [[nodiscard]] pid_t pid_of(std::uint32_t node) const;
+    void kill_node(std::uint32_t node, int signal);
+    /// Waits for all to end; those that have not by then are killed, stopped ones too.
+    void wait_or_kill(int timeout_ms);
+
+private:
+    std::vector<Child> children_;
+};
+
+}  // namespace incast::runtime

@@ -1,0 +1,21 @@
+// The source and the sink of a node, as the run's config asks for them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <incast/result.h>
+
+#include "runtime/resolve.h"
+#include "runtime/sinks/sink.h"
+#include "runtime/sources/source.h"
+
+namespace incast::runtime {
+
+sources::SizeOptions size_options(const RunConfig& config);
+sources::SourceOptions source_options(const Plan& plan);
+Result<std::unique_ptr<sources::RuntimeSource>> make_source(const Plan& plan);
+Result<std::unique_ptr<sinks::RuntimeSink>> make_sink(const Plan& plan, std::uint32_t node, std::uint32_t incarnation,
+                                                      bool phantom_bodies);
+
+}  // namespace incast::runtime

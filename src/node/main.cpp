@@ -1,0 +1,157 @@
+// incast-node: runs an event builder from a config, or joins one as a node.
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "runtime/config.h"
+#include "runtime/exit_status.h"
+#include "runtime/info.h"
+#include "runtime/machine.h"
+#include "runtime/member.h"
+#include "runtime/run.h"
+
+namespace {
+
+using incast::Error;
+using incast::Ok;
+using incast::Result;
+namespace rt = incast::runtime;
+
+struct Options {
+    std::string config_file;
+    std::vector<std::string> assignments;
+    std::string output;
+    std::string progress = "text";
+    std::optional<std::uint32_t> spawn;
+    std::string listen = "127.0.0.1:0";
+    std::string join;
+    std::optional<std::uint32_t> node;
+    int watched_by = 0;
+    std::string token_file;
+    std::string info;
+    bool reference = false;
+    bool schema = false;
+    bool version = false;
+};
+
+void declare(CLI::App& app, Options& options) {
+    app.add_option("config", options.config_file, "the run's configuration (TOML, docs/config.md)");
+    app.add_option("--set", options.assignments, "section.key=value, wins over the file; may be repeated")
+        ->type_name("KEY=VALUE")
+        ->expected(1)
+        ->take_all();
+    app.add_option("--output", options.output, "folder for result.json, samples.jsonl, ledger.bin and log.txt")
+        ->type_name("DIR");
+    app.add_option("--progress", options.progress, "on standard output: text, json (one object per line) or none")
+        ->check(CLI::IsMember({"text", "json", "none"}));
+    app.add_option("--spawn", options.spawn, "node processes to start here; the others are waited for (default: all)")
+        ->type_name("N");
+    app.add_option("--listen", options.listen, "address on which nodes join; beyond loopback only if asked for")
+        ->type_name("HOST:PORT")
+        ->capture_default_str();
+    app.add_option("--join", options.join, "be a node of the run at this address")->type_name("HOST:PORT");
+    app.add_option("--node", options.node, "--join: be this node of the run")->type_name("N");
+    app.add_option("--watched-by", options.watched_by, "--join: end when the process with this id ends")
+        ->type_name("PID");
+    app.add_option("--token-file", options.token_file, "file with the run's token (default: the variable INCAST_TOKEN)")
+        ->type_name("FILE");
+    app.add_option("--info", options.info, "print transports, versions and machine")
+        ->expected(0, 1)
+        ->default_str("text")
+        ->check(CLI::IsMember({"text", "json"}));
+    app.add_flag("--print-config-reference", options.reference, "print docs/config.md");
+    app.add_flag("--print-config-schema", options.schema, "print schema/config.schema.json");
+    app.add_flag("--version", options.version, "print the version");
+}
+
+int refuse(const std::string& text) {
+    fmt::print(stderr, "incast-node: {}\n", text);
+    return rt::exit_bad_config;
+}
+
+Result<std::string> read_token(const Options& options) {
+    if (options.token_file.empty()) {
+        const char* const variable = std::getenv("INCAST_TOKEN");  // NOLINT(concurrency-mt-unsafe): the only thread
+        return std::string(variable == nullptr ? "" : variable);
+    }
+    std::ifstream file(options.token_file);
+    std::string token;
+    if (!(file >> token)) {
+        return Error{
+            fmt::format("--token-file {}: no token can be read; allowed: a file with one word", options.token_file)};
+    }
+    return token;
+}
+
+std::string default_output() {
+    const std::time_t now = std::time(nullptr);
+    std::tm local{};
+    localtime_r(&now, &local);
+    char text[32] = "";
+    std::strftime(text, sizeof text, "results/%Y%m%d-%H%M%S", &local);
+    return text;
+}
+
+int run(const Options& options, const std::string& token) {
+    rt::ConfigText config;
+    if (!options.config_file.empty()) {
+        if (Result<Ok> read = config.read_toml(options.config_file); !read) {
+            return refuse(read.error().message);
+        }
+    }
+    for (const std::string& assignment : options.assignments) {
+        if (Result<Ok> done = config.assign(assignment); !done) {
+            return refuse(done.error().message);
+        }
+    }
+    rt::RunOptions run_options;
+    run_options.output = options.output.empty() ? default_output() : options.output;
+    run_options.progress = options.progress == "json"   ? rt::Progress::json
+                           : options.progress == "text" ? rt::Progress::text
+                                                        : rt::Progress::none;
+    run_options.spawn = options.spawn;
+    run_options.listen = options.listen;
+    run_options.token = token;
+    return rt::run(config, run_options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    CLI::App app{"Builds events over any interconnect, real or simulated.", "incast-node"};
+    Options options;
+    declare(app, options);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return error.get_exit_code() == 0 ? app.exit(error) : refuse(error.what());
+    }
+    if (options.version) {
+        fmt::print("incast-node {} ({})\n", rt::versions().incast, rt::versions().git);
+        return rt::exit_ok;
+    }
+    if (options.reference || options.schema) {
+        fmt::print("{}", options.reference ? rt::config_reference() : rt::config_schema());
+        return rt::exit_ok;
+    }
+    if (app.count("--info") != 0) {
+        fmt::print("{}", options.info == "json" ? rt::info_json() : rt::info_text());
+        return rt::exit_ok;
+    }
+    Result<std::string> token = read_token(options);
+    if (!token) {
+        return refuse(token.error().message);
+    }
+    // Not for programs started from here, unless they are told on purpose.
+    unsetenv("INCAST_TOKEN");  // NOLINT(concurrency-mt-unsafe): the only thread
+    if (!options.join.empty()) {
+        return rt::join({options.join, options.node, *token, options.output, options.watched_by});
+    }
+    return run(options, *token);
+}

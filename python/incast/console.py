@@ -1,0 +1,14 @@
+"""Where the commands write. Colours are for terminals; elsewhere lines keep their length, whatever reads them."""
+
+from rich.console import Console
+
+# Long enough for every table here; a file or a pipe has no width to fold lines at.
+_WIDTH_OF_NO_TERMINAL = 160
+
+
+def open_console(*, stderr: bool = False) -> Console:
+    """Standard output, or standard error."""
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal:
+        console.width = max(console.width, _WIDTH_OF_NO_TERMINAL)
+    return console

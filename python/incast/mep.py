@@ -1,0 +1,428 @@
+"""Folders and files of built events: `incast mep show` and `incast mep check`.
+
+A builder unit writes `<bu>-<incarnation>-<seq>.mep` and one `manifest-<bu>-<incarnation>.jsonl` (docs/formats.md). Only
+what a manifest lists is committed; bytes behind it are an uncommitted tail. A MEP that was committed more than once
+counts once: the line with the highest attempt wins.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from incast.formats import FLAG_NAMES, Buffer, FormatError, Mep, Mfp, crc32c, map_file, parse_mep, read_meps
+
+_DEFECTS: Final = FLAG_NAMES[2:]
+_MEP_NAME: Final = re.compile(r"[0-9]+-[0-9]+-[0-9]+\.mep")
+_CRC: Final = re.compile(r"[0-9a-f]{8}")
+
+
+@dataclass(frozen=True)
+class ManifestEntry:
+    """One line of a manifest: a MEP that is committed."""
+
+    manifest: Path
+    line: int
+    file: str
+    offset: int
+    bytes: int
+    mep: int
+    attempt: int
+    redelivered: bool
+    first_event: int
+    n_events: int
+    n_mfps: int
+    flags: dict[int, str]
+    crc32c: int
+
+    @property
+    def path(self) -> Path:
+        """The file that holds the MEP."""
+        return self.manifest.parent / self.file
+
+    def __str__(self) -> str:
+        return f"{self.manifest.name} line {self.line} (MEP {self.mep})"
+
+
+def _natural(line: dict[str, Any], key: str) -> int:
+    value = line[key]
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise FormatError(f"{key} is {value!r}, expected a natural number")
+    return value
+
+
+def _entry(manifest: Path, number: int, text: str) -> ManifestEntry:
+    try:
+        line = json.loads(text)
+        if not isinstance(line, dict):
+            raise FormatError("not an object")
+        if not isinstance(line["file"], str) or not _MEP_NAME.fullmatch(line["file"]):
+            raise FormatError(f"file is {line['file']!r}, expected <bu>-<incarnation>-<seq>.mep")
+        if not isinstance(line["redelivered"], bool):
+            raise FormatError(f"redelivered is {line['redelivered']!r}, expected true or false")
+        if not isinstance(line["crc32c"], str) or not _CRC.fullmatch(line["crc32c"]):
+            raise FormatError(f"crc32c is {line['crc32c']!r}, expected 8 hexadecimal digits")
+        flags = line["flags"]
+        if not isinstance(flags, dict) or not all(key.isdecimal() and flag in _DEFECTS for key, flag in flags.items()):
+            raise FormatError(f'flags is {flags!r}, expected {{"<source>": one of {", ".join(_DEFECTS)}}}')
+        return ManifestEntry(
+            manifest=manifest,
+            line=number,
+            file=line["file"],
+            offset=_natural(line, "offset"),
+            bytes=_natural(line, "bytes"),
+            mep=_natural(line, "mep"),
+            attempt=_natural(line, "attempt"),
+            redelivered=line["redelivered"],
+            first_event=_natural(line, "first_event"),
+            n_events=_natural(line, "n_events"),
+            n_mfps=_natural(line, "n_mfps"),
+            flags={int(source): flag for source, flag in flags.items()},
+            crc32c=int(line["crc32c"], 16),
+        )
+    except json.JSONDecodeError as error:
+        raise FormatError(f"{manifest.name} line {number}: no JSON ({error.msg})") from error
+    except KeyError as error:
+        raise FormatError(f"{manifest.name} line {number}: no {error.args[0]}") from error
+    except FormatError as error:
+        raise FormatError(f"{manifest.name} line {number}: {error}") from error
+
+
+def read_manifest(path: Path) -> list[ManifestEntry]:
+    """The committed MEPs of one builder unit. A last line without its end was torn by a crash and does not count."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return [_entry(path, number, text) for number, text in enumerate(lines[:-1], start=1)]
+
+
+def manifests(folder: Path) -> list[Path]:
+    """The manifests of a folder, in order of their names."""
+    return sorted(folder.glob("manifest-*.jsonl"))
+
+
+def committed(folder: Path) -> list[ManifestEntry]:
+    """The MEPs of a folder, each once, in order of their ids."""
+    paths = manifests(folder)
+    if not paths:
+        raise FormatError(f"{folder}: no manifest-*.jsonl")
+    return _distinct(entry for path in paths for entry in read_manifest(path))
+
+
+def _distinct(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    best: dict[int, ManifestEntry] = {}
+    for entry in entries:
+        if entry.mep not in best or entry.attempt > best[entry.mep].attempt:
+            best[entry.mep] = entry
+    return [best[mep] for mep in sorted(best)]
+
+
+def load(entry: ManifestEntry, files: dict[Path, Buffer] | None = None) -> Mep:
+    """Reads and checks the MEP of a manifest line; everything the line says must be true of it.
+
+    `files` keeps the mapped files, for callers that read many.
+    """
+    cache = {} if files is None else files
+    if entry.path not in cache:
+        try:
+            cache[entry.path] = map_file(entry.path)
+        except OSError as error:
+            raise FormatError(f"{entry}: {entry.file}: {error.strerror}") from error
+    buffer = cache[entry.path]
+    if entry.offset + entry.bytes > len(buffer):
+        raise FormatError(f"{entry}: bytes {entry.offset} + {entry.bytes}, but {entry.file} has {len(buffer)}")
+    data = buffer[entry.offset : entry.offset + entry.bytes]
+    checksum = crc32c(data)
+    if checksum != entry.crc32c:
+        raise FormatError(f"{entry}: CRC-32C of the bytes {checksum:08x}, the line says {entry.crc32c:08x}")
+    try:
+        mep = parse_mep(data)
+    except FormatError as error:
+        raise FormatError(f"{entry}: {error}") from error
+    facts = {
+        "bytes": (len(mep.packet), entry.bytes),
+        "first_event": (mep.first_event, entry.first_event),
+        "n_events": (mep.n_events, entry.n_events),
+        "n_mfps": (len(mep.mfps), entry.n_mfps),
+        "flags": (mep.flags, entry.flags),
+    }
+    for name, (found, said) in facts.items():
+        if found != said:
+            raise FormatError(f"{entry}: {name} {found}, the line says {said}")
+    return mep
+
+
+def read(path: Path) -> Iterator[Mep]:
+    """The MEPs of a folder, each once, in order of their ids; or those of a single file that has no manifest."""
+    if path.is_dir():
+        files: dict[Path, Buffer] = {}
+        for entry in committed(path):
+            yield load(entry, files)
+    else:
+        for _, mep in read_meps(path):
+            yield mep
+
+
+# ---- incast mep check
+
+
+@dataclass
+class CheckReport:
+    """What `check` found. `problems` make it bad; `notes` are worth knowing and no fault of the files."""
+
+    path: Path
+    meps: int = 0
+    events: int = 0
+    mfps: int = 0
+    bytes: int = 0
+    payload_bytes: int = 0
+    redelivered: int = 0
+    duplicates: int = 0
+    incomplete_events: int = 0
+    uncommitted_bytes: int = 0
+    first_event: int | None = None
+    flags: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything is as it should be."""
+        return not self.problems
+
+    def lines(self) -> list[str]:
+        """The report for a person."""
+        last = "" if self.first_event is None else f" ({self.first_event} .. {self.first_event + self.events - 1})"
+        lines = [
+            f"{self.path}: {self.meps} MEPs, {self.events} events{last}, {self.mfps} MFPs, {self.bytes} bytes,"
+            f" {self.payload_bytes} of them payload",
+            f"incomplete events: {self.incomplete_events}"
+            + "".join(f"; {flag}: {count} MFPs" for flag, count in sorted(self.flags.items())),
+            f"redelivered: {self.redelivered}, duplicates left out: {self.duplicates},"
+            f" uncommitted bytes: {self.uncommitted_bytes}",
+        ]
+        lines += [f"note: {note}" for note in self.notes]
+        lines += [f"BAD: {problem}" for problem in self.problems]
+        return [*lines, "ok" if self.ok else f"bad: {len(self.problems)} problems"]
+
+    def _add(self, mep: Mep) -> None:
+        self.meps += 1
+        self.events += mep.n_events
+        self.mfps += len(mep.mfps)
+        self.bytes += len(mep.packet)
+        self.payload_bytes += mep.payload_bytes
+        self.flags.update(mep.flags.values())
+        if mep.flags:
+            self.incomplete_events += mep.n_events
+        self.first_event = mep.first_event if self.first_event is None else min(self.first_event, mep.first_event)
+
+
+def check(path: Path) -> CheckReport:
+    """Reads everything there is and compares it with what the manifests say. Never raises for bad content."""
+    report = CheckReport(path)
+    try:
+        if path.is_dir():
+            _check_folder(path, report)
+        else:
+            _check_file(path, report)
+    except FormatError as error:
+        report.problems.append(str(error))
+    except OSError as error:
+        report.problems.append(f"{path}: {error.strerror}")
+    return report
+
+
+def _check_file(path: Path, report: CheckReport) -> None:
+    """A file alone, without its manifest, must hold MEPs and nothing else."""
+    report.notes.append("a file alone: manifests are checked when the folder is")
+    spans: list[tuple[int, int]] = []
+    for _, mep in read_meps(path):
+        report._add(mep)
+        spans.append((mep.first_event, mep.n_events))
+    for (first, n), (following, _) in zip(sorted(spans), sorted(spans)[1:], strict=False):
+        if following < first + n:
+            report.notes.append(f"event {following} is in the file more than once")
+
+
+def _check_folder(folder: Path, report: CheckReport) -> None:
+    entries: list[ManifestEntry] = []
+    for path in manifests(folder):
+        try:
+            entries += read_manifest(path)
+        except FormatError as error:
+            report.problems.append(str(error))
+        if not path.read_bytes().endswith(b"\n") and path.stat().st_size:
+            report.notes.append(f"{path.name}: the last line is torn and does not count")
+    if not manifests(folder):
+        report.problems.append(f"{folder}: no manifest-*.jsonl")
+    _check_layout(folder, entries, report)
+    distinct = _distinct(entries)
+    report.duplicates = len(entries) - len(distinct)
+    report.redelivered = sum(entry.redelivered for entry in distinct)
+    for (mep_id, attempt), count in Counter((entry.mep, entry.attempt) for entry in entries).items():
+        if count > 1:
+            report.problems.append(f"MEP {mep_id}: attempt {attempt} is committed {count} times")
+    files: dict[Path, Buffer] = {}
+    sources: set[int] | None = None
+    chosen = set(map(id, distinct))
+    for entry in entries:
+        try:
+            mep = load(entry, files)
+        except FormatError as error:
+            report.problems.append(str(error))
+            continue
+        if id(entry) not in chosen:
+            continue
+        report._add(mep)
+        found = {mfp.source for mfp in mep.mfps}
+        if sources is not None and found != sources:
+            report.problems.append(f"{entry}: sources differ from those of other MEPs: {sorted(found ^ sources)}")
+        sources = found if sources is None else sources
+    _check_sequence(distinct, report)
+
+
+def _check_layout(folder: Path, entries: list[ManifestEntry], report: CheckReport) -> None:
+    """No two lines share bytes; what no line mentions is an uncommitted tail, or a hole, which is bad."""
+    by_file: dict[str, list[ManifestEntry]] = defaultdict(list)
+    for entry in entries:
+        by_file[entry.file].append(entry)
+    for path in sorted(folder.glob("*.mep")):
+        end = 0
+        for entry in sorted(by_file.get(path.name, []), key=lambda entry: entry.offset):
+            if entry.offset < end:
+                report.problems.append(f"{entry}: starts at byte {entry.offset}, inside of the MEP before it")
+            elif entry.offset > end:
+                report.problems.append(f"{entry}: {entry.offset - end} bytes before it belong to no MEP")
+            end = max(end, entry.offset + entry.bytes)
+        tail = path.stat().st_size - end
+        if tail > 0:
+            report.uncommitted_bytes += tail
+            report.notes.append(f"{path.name}: uncommitted tail of {tail} bytes, ignored")
+
+
+def _check_sequence(distinct: list[ManifestEntry], report: CheckReport) -> None:
+    """MEP ids count from 0 without a gap, and so do the events in their order."""
+    expected_mep = 0
+    expected_event: int | None = None
+    for entry in distinct:
+        if entry.mep != expected_mep:
+            report.problems.append(f"MEPs {expected_mep} .. {entry.mep - 1} are missing")
+        elif expected_event is not None and entry.first_event != expected_event:
+            report.problems.append(f"{entry}: starts with event {entry.first_event}, expected {expected_event}")
+        expected_mep = entry.mep + 1
+        expected_event = entry.first_event + entry.n_events
+
+
+# ---- incast mep show
+
+
+@dataclass(frozen=True)
+class MfpRow:
+    """One MFP of a MEP."""
+
+    source: int
+    n_fragments: int
+    packet_bytes: int
+    payload_bytes: int
+    largest_fragment: int
+    empty_fragments: int
+    wide: bool
+    flag: str
+    first_fragments: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class MepRow:
+    """One MEP, where it lies and, where a manifest says so, which one it is."""
+
+    file: str
+    offset: int
+    bytes: int
+    mep: int | None
+    attempt: int | None
+    first_event: int
+    n_events: int
+    payload_bytes: int
+    mfps: tuple[MfpRow, ...]
+
+
+@dataclass(frozen=True)
+class MepSummary:
+    """The first MEPs of a file or folder; `total` is how many there are."""
+
+    path: Path
+    total: int
+    meps: tuple[MepRow, ...]
+
+    def lines(self) -> list[str]:
+        """The summary for a person."""
+        lines = [f"{self.path}: {self.total} MEPs"]
+        for row in self.meps:
+            name = "" if row.mep is None else f" MEP {row.mep} attempt {row.attempt}"
+            lines.append(
+                f"{row.file} at {row.offset}:{name} events {row.first_event} .. {row.first_event + row.n_events - 1},"
+                f" {len(row.mfps)} MFPs, {row.bytes} bytes, {row.payload_bytes} payload"
+            )
+            lines.append("  source  fragments  packet B  payload B  largest B  empty  flag")
+            for mfp in row.mfps:
+                lines.append(
+                    f"  {mfp.source:6}  {mfp.n_fragments:9}  {mfp.packet_bytes:8}  {mfp.payload_bytes:9}"
+                    f"  {mfp.largest_fragment:9}  {mfp.empty_fragments:5}  {mfp.flag}{' (wide)' if mfp.wide else ''}"
+                )
+                lines += [
+                    f"    event {row.first_event + k}: {len(data)} B{_hex(data)}"
+                    for k, data in enumerate(mfp.first_fragments)
+                ]
+        if self.total > len(self.meps):
+            lines.append(f"... and {self.total - len(self.meps)} more")
+        return lines
+
+
+def _hex(data: bytes, limit: int = 32) -> str:
+    return f": {data[:limit].hex(' ')}{' ...' if len(data) > limit else ''}" if data else ""
+
+
+def _mfp_row(mfp: Mfp, fragments: int) -> MfpRow:
+    return MfpRow(
+        source=mfp.source,
+        n_fragments=mfp.n_fragments,
+        packet_bytes=len(mfp.packet),
+        payload_bytes=mfp.payload_bytes,
+        largest_fragment=int(mfp.sizes.max()),
+        empty_fragments=int((mfp.sizes == 0).sum()),
+        wide=mfp.wide,
+        flag=mfp.flag,
+        first_fragments=tuple(mfp.fragment(k).tobytes() for k in range(min(fragments, mfp.n_fragments))),
+    )
+
+
+def show(path: Path, *, limit: int = 10, fragments: int = 0) -> MepSummary:
+    """The first `limit` MEPs of a folder (by its manifests) or of a file.
+
+    With the bytes of the first `fragments` of each MFP. Raises FormatError or OSError for what cannot be read.
+    """
+
+    def row(file: str, offset: int, entry: ManifestEntry | None, mep: Mep) -> MepRow:
+        return MepRow(
+            file=file,
+            offset=offset,
+            bytes=len(mep.packet),
+            mep=None if entry is None else entry.mep,
+            attempt=None if entry is None else entry.attempt,
+            first_event=mep.first_event,
+            n_events=mep.n_events,
+            payload_bytes=mep.payload_bytes,
+            mfps=tuple(_mfp_row(mfp, fragments) for mfp in mep.mfps),
+        )
+
+    if path.is_dir():
+        entries = committed(path)
+        rows = [row(entry.file, entry.offset, entry, load(entry)) for entry in entries[:limit]]
+        return MepSummary(path, len(entries), tuple(rows))
+    meps = read_meps(path)
+    rows = [row(path.name, offset, None, mep) for offset, mep in islice(meps, limit)]
+    return MepSummary(path, len(rows) + sum(1 for _ in meps), tuple(rows))

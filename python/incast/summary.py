@@ -1,0 +1,168 @@
+"""The table at the end of a run, made from its result.json (schema/result.schema.json)."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from incast import units
+from incast.live import VIRTUAL_TIME
+
+
+def _at(result: Mapping[str, Any], *path: str) -> Any:
+    """What stands at this path; None where there is nothing."""
+    value: Any = result
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _number(result: Mapping[str, Any], *path: str) -> float | None:
+    """The number at this path; None where the run did not measure it."""
+    value = _at(result, *path)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _goodput(bytes_per_s: float | None) -> Text:
+    return Text(f"{units.rate(bytes_per_s)}   ({units.line_rate(bytes_per_s)})")
+
+
+def _spread(result: Mapping[str, Any], unit: str) -> Text:
+    low, mean, high = (_number(result, "goodput_bytes_per_s", unit, key) for key in ("min", "mean", "max"))
+    return Text(f"min {units.rate(low)}   mean {units.rate(mean)}   max {units.rate(high)}")
+
+
+def _what_ran(result: Mapping[str, Any]) -> Text:
+    transport, nodes, scheme = (
+        _at(result, "config", section, key)
+        for section, key in (("transport", "name"), ("run", "nodes"), ("protocol", "scheme"))
+    )
+    mfp_bytes, n_events = _number(result, "sizes", "mfp_bytes"), _number(result, "sizes", "packing")
+    text = Text(
+        f"{transport}, {nodes} nodes, {scheme}, MFPs of {units.count(n_events)} events, {units.size(mfp_bytes)}"
+    )
+    status = result.get("status", "complete")
+    if status != "complete":
+        reason = result.get("reason")
+        text.append(f"\n{status}" + (f": {reason}" if reason else ""), style="bold yellow")
+    return text
+
+
+def _lost(result: Mapping[str, Any]) -> Text:
+    """Nobody knows where the event manager's last word is missing; that is not zero."""
+    lost = _number(result, "lost_events")
+    if lost is None:
+        return Text("unknown", style="bold red")
+    return _alarming(lost)
+
+
+def _alarming(value: float | None) -> Text:
+    return Text(units.count(value), style="bold red" if value else "")
+
+
+def _verification(result: Mapping[str, Any]) -> Text:
+    how = result.get("verified", "none")
+    if how == "none":
+        return Text("not verified", style="bold yellow")
+    errors = _number(result, "verify_errors")
+    if errors:
+        return Text(f"{how}: {units.count(errors)} ERRORS", style="bold red")
+    read = _number(result, "verified_meps")
+    if how == "header":
+        return Text("headers alone, no errors", style="green")
+    if not read:
+        return Text(f"not verified: {how} was asked for, but no packet was read", style="bold red")
+    return Text(f"{how}, no errors in {units.count(read)} packets", style="green")
+
+
+def _latency(result: Mapping[str, Any]) -> Text:
+    if not _number(result, "latency_ns", "count"):
+        return Text(units.ABSENT)
+    parts = [
+        f"{name} {units.duration_ns(_number(result, 'latency_ns', key))}"
+        for name, key in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"), ("max", "max"))
+    ]
+    return Text("   ".join(parts))
+
+
+def _latency_label(result: Mapping[str, Any]) -> str:
+    """The kind says what was timed: from the trigger (open loop), or from the assignment (service, closed loop)."""
+    kind = _at(result, "latency_ns", "kind")
+    return f"latency ({kind})" if kind else "latency"
+
+
+def _cpu(result: Mapping[str, Any]) -> Text:
+    per_gb = _number(result, "cpu_s_per_gb")
+    if per_gb is None:
+        return Text(units.ABSENT)
+    total, polling = _number(result, "cpu", "seconds"), _number(result, "cpu", "polling_seconds")
+    share = f"   ({units.fraction(polling / total)} of it polling in vain)" if total and polling is not None else ""
+    return Text(f"{per_gb:.3g} s/GB{share}")
+
+
+def _troubles(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
+    """What single nodes have to say: a loss, a failure, the first event that did not verify."""
+    nodes = result.get("nodes")
+    rows = []
+    for node in nodes if isinstance(nodes, list) else ():
+        name = f"node {node.get('roles', '?')}"
+        for key, style in (("why_lost", "red"), ("failure", "bold red"), ("note", "red")):
+            if node.get(key):
+                rows.append((name, Text(str(node[key]), style=style)))
+    return rows
+
+
+def print_summary(console: Console, result: Mapping[str, Any], directory: Path) -> None:
+    """The figures of a run for a person, and the directory that has everything else of it."""
+    console.print(_figures(result))
+    # On one line whatever its length, so that it can be copied.
+    console.print(f"results in {directory}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _figures(result: Mapping[str, Any]) -> RenderableType:
+    virtual = result.get("time_domain") == "virtual"
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for label, text in (*_rows(result), *_troubles(result)):
+        table.add_row(label, text)
+    if not virtual:
+        return table
+    warning = Text(
+        f"{VIRTUAL_TIME}: every rate and time below is simulated, not measured on this machine", style="bold magenta"
+    )
+    return Group(warning, table)
+
+
+def _rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
+    without_self = _goodput(_number(result, "goodput_bytes_per_s", "total_without_self"))
+    without_self.stylize("bold")
+    events = f"{units.count(_number(result, 'events'))}   ({units.frequency(_number(result, 'events_per_s'))})"
+    redelivered = _number(result, "redelivered_events")
+    rows = [
+        ("run", _what_ran(result)),
+        ("goodput, total", _goodput(_number(result, "goodput_bytes_per_s", "total"))),
+        ("goodput, without self", without_self),
+        ("per readout unit", _spread(result, "per_ru")),
+        ("per builder unit", _spread(result, "per_bu")),
+        ("over time", _spread(result, "over_time")),
+        ("events", Text(events)),
+        ("incomplete", _alarming(_number(result, "incomplete_events"))),
+        ("lost", _lost(result)),
+        ("redelivered", Text(units.count(redelivered), style="yellow" if redelivered else "")),
+        ("verification", _verification(result)),
+        (_latency_label(result), _latency(result)),
+    ]
+    if _at(result, "triggers", "loop") == "open":
+        offered, accepted = (_number(result, "triggers", key) for key in ("offered_hz", "accepted_hz"))
+        rows.append(("triggers", Text(f"offered {units.frequency(offered)}   accepted {units.frequency(accepted)}")))
+    rows += [
+        ("dead time", Text(units.fraction(_number(result, "dead_time_fraction")))),
+        ("builders waiting", Text(units.fraction(_number(result, "bu_wait_fraction")))),
+        ("CPU", _cpu(result)),
+        ("peak memory", Text(f"{units.size(_number(result, 'peak_rss_bytes'))}   (largest process)")),
+    ]
+    return rows

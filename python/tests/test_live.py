@@ -1,0 +1,137 @@
+"""What is shown while a run goes on."""
+
+import io
+
+from incast.engine import NodeSample, Notice, Phase, Sample
+from incast.live import PlainView, TerminalView, make_view
+from rich.console import Console
+
+
+class Clock:
+    """A time that moves when told."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def console(*, terminal: bool) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=120, height=50, legacy_windows=False)
+
+
+def written(to: Console) -> str:
+    assert isinstance(to.file, io.StringIO)
+    return to.file.getvalue()
+
+
+def sample(t_s: float, goodput: float = 1e9, nodes: int = 2) -> Sample:
+    """Nodes that have shared this goodput evenly since the start."""
+    each = int(goodput * t_s / nodes)
+    return Sample(
+        t_s, goodput, 5000.0, tuple(NodeSample(f"{node} (RU+BU)", "active", each, each) for node in range(nodes))
+    )
+
+
+def test_plain_lines_are_two_seconds_apart() -> None:
+    clock, screen = Clock(), console(terminal=False)
+    with PlainView(screen, virtual=False, clock=clock) as view:
+        for step in range(40):
+            view.on_progress(sample(step / 8))
+            clock.now_s += 0.125
+    lines = written(screen).splitlines()
+    assert [line.split(" s ")[0].strip() for line in lines] == ["0.0", "2.0", "4.0"]
+
+
+def test_notices_do_not_wait() -> None:
+    screen = console(terminal=False)
+    with PlainView(screen, virtual=False, clock=Clock()) as view:
+        for number in range(3):
+            view.on_progress(Notice("warning", f"peer {number} is slow"))
+        view.on_progress(Notice("engine", "[as it] is: /a/path"))
+    assert written(screen).splitlines() == [
+        "warning: peer 0 is slow",
+        "warning: peer 1 is slow",
+        "warning: peer 2 is slow",
+        "[as it] is: /a/path",
+    ]
+
+
+def test_the_mean_is_of_the_present_phase() -> None:
+    clock, screen = Clock(), console(terminal=False)
+    with PlainView(screen, virtual=False, clock=clock) as view:
+        view.on_progress(Phase("warm-up"))
+        view.on_progress(sample(0, goodput=1e9))
+        view.on_progress(Phase("measuring"))
+        view.on_progress(sample(1, goodput=3e9))
+        clock.now_s += 2
+        view.on_progress(sample(2, goodput=5e9))
+    last = written(screen).splitlines()[-1]
+    assert "5.00 GB/s  mean 4.00 GB/s" in last
+    assert "[measuring]" in last
+
+
+def test_virtual_time_is_said_in_both_views() -> None:
+    plain = console(terminal=False)
+    with PlainView(plain, virtual=True) as view:
+        view.on_progress(sample(1))
+    assert "VIRTUAL TIME" in written(plain)
+
+    terminal = console(terminal=True)
+    terminal.print(TerminalView(terminal, "incast run", virtual=True).render())
+    assert "VIRTUAL TIME" in written(terminal)
+
+
+def test_many_nodes_become_a_few_bars_and_a_span() -> None:
+    screen = console(terminal=True)
+    view = TerminalView(screen, "incast run", virtual=False)
+    view.on_progress(sample(1, goodput=64e9, nodes=64))
+    screen.print(view.render())
+    text = written(screen)
+    assert "node 15 (RU+BU)" in text
+    assert "node 16 (RU+BU)" not in text
+    assert "48 more" in text
+    assert "1.00 GB/s to 1.00 GB/s" in text
+
+
+def test_a_node_shows_what_it_did_since_the_sample_before() -> None:
+    screen = console(terminal=True)
+    view = TerminalView(screen, "incast run", virtual=False)
+    for t_s, built, sent in ((1.0, 9_000_000_000, 0), (3.0, 13_000_000_000, 1_000_000_000)):
+        view.on_progress(Sample(t_s, 1e9, 1.0, (NodeSample("0 (RU+BU)", "active", built, sent),)))
+    screen.print(view.render())
+    assert "builds 2.00 GB/s" in written(screen)
+    assert "sends 500 MB/s" in written(screen)
+
+
+def test_a_lost_node_says_so() -> None:
+    screen = console(terminal=True)
+    view = TerminalView(screen, "incast run", virtual=False)
+    view.on_progress(Sample(1.0, 1e9, 1.0, (NodeSample("1 (BU)", "lost", 0, 0), NodeSample("2 (BU)", "active", 5, 0))))
+    screen.print(view.render())
+    lines = written(screen).splitlines()
+    assert any("node 1 (BU)" in line and "lost" in line for line in lines)
+    assert not any("node 2 (BU)" in line and "lost" in line for line in lines)
+
+
+def test_the_terminal_is_redrawn_ten_times_a_second_at_most() -> None:
+    clock, screen = Clock(), console(terminal=True)
+    with TerminalView(screen, "incast run", virtual=False, clock=clock) as view:
+        view.on_progress(sample(1))
+        clock.now_s += 1
+        view.on_tick()
+        drawn = len(written(screen))
+        for _ in range(1000):
+            view.on_progress(sample(1))
+            clock.now_s += 0.00005
+            view.on_tick()
+        assert len(written(screen)) == drawn
+        clock.now_s += 0.125
+        view.on_tick()
+        assert len(written(screen)) > drawn
+
+
+def test_a_live_view_needs_a_terminal() -> None:
+    assert isinstance(make_view(console(terminal=True), "", virtual=False), TerminalView)
+    assert isinstance(make_view(console(terminal=False), "", virtual=False), PlainView)

@@ -1,0 +1,93 @@
+"""The table at the end of a run."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from incast.summary import print_summary
+from rich.console import Console
+
+from tests.fake_engine import RESULT
+
+
+def shown(result: dict[str, Any]) -> dict[str, str]:
+    """The rows of the summary by their label; the line about virtual time under its own words."""
+    screen = Console(file=io.StringIO(), width=160)
+    print_summary(screen, result, Path("/results/here"))
+    assert isinstance(screen.file, io.StringIO)
+    rows = (line.strip().partition("  ") for line in screen.file.getvalue().splitlines())
+    return {label: " ".join(text.split()) for label, _, text in rows}
+
+
+def test_every_figure_of_a_result() -> None:
+    rows = shown(RESULT)
+    assert rows["goodput, total"] == "4.00 GB/s (32.0 Gbit/s)"
+    assert rows["goodput, without self"] == "3.00 GB/s (24.0 Gbit/s)"
+    assert rows["per readout unit"] == "min 900 MB/s mean 1.00 GB/s max 1.10 GB/s"
+    assert rows["per builder unit"] == "min 800 MB/s mean 1.00 GB/s max 1.20 GB/s"
+    assert rows["events"] == "1 234 567 (123 k/s)"
+    assert (rows["incomplete"], rows["lost"], rows["redelivered"]) == ("0", "0", "3")
+    assert rows["verification"] == "full, no errors in 20 240 packets"
+    assert rows["latency (service)"] == "p50 120 µs p99 450 µs p99.9 2.50 ms max 9.00 ms"
+    assert rows["dead time"] == "25 %"
+    assert rows["builders waiting"] == "12.5 %"
+    assert rows["run"] == "tcp, 4 nodes, push, MFPs of 61 events, 65.5 kB"
+    assert rows["over time"] == "min 3.80 GB/s mean 4.00 GB/s max 4.10 GB/s"
+    assert rows["CPU"] == "0.456 s/GB (25 % of it polling in vain)"
+    assert rows["peak memory"] == "105 MB (largest process)"
+    assert "triggers" not in rows
+    assert "results in /results/here" in rows
+
+
+def test_unverified_goodput_says_so() -> None:
+    assert shown(RESULT | {"verified": "none"})["verification"] == "not verified"
+
+
+def test_a_verification_that_read_nothing_is_none() -> None:
+    assert shown(RESULT | {"verified_meps": 0})["verification"].startswith("not verified")
+    assert shown(RESULT | {"verified": "header", "verified_meps": 0})["verification"] == "headers alone, no errors"
+
+
+def test_verify_errors_are_loud() -> None:
+    assert shown(RESULT | {"verify_errors": 12})["verification"] == "full: 12 ERRORS"
+
+
+def test_an_unknown_number_of_lost_events_is_not_zero() -> None:
+    assert shown(RESULT | {"lost_events": None})["lost"] == "unknown"
+
+
+def test_a_run_that_ended_early_says_why() -> None:
+    rows = shown(RESULT | {"status": "event manager lost", "reason": "node 0 is gone"})
+    assert "event manager lost: node 0 is gone" in rows
+
+
+def test_no_latency_was_measured_is_not_a_latency_of_zero() -> None:
+    rows = shown(RESULT | {"latency_ns": {"kind": "service", "count": 0, "p50": 0, "p99": 0, "p999": 0, "max": 0}})
+    assert rows["latency (service)"] == "-"
+
+
+def test_open_loop_shows_what_was_offered_and_what_was_taken() -> None:
+    triggers = {"loop": "open", "requested_hz": 4e4, "offered_hz": 4e4, "accepted_hz": 3e4}
+    assert shown(RESULT | {"triggers": triggers})["triggers"] == "offered 40.0 k/s accepted 30.0 k/s"
+
+
+def test_a_node_in_trouble_has_a_line() -> None:
+    nodes = [
+        {"node": 0, "roles": "0 (RU+BU+EM)", "lost": False},
+        {"node": 1, "roles": "1 (RU+BU)", "lost": True, "why_lost": "killed by signal 9"},
+    ]
+    rows = shown(RESULT | {"nodes": nodes})
+    assert rows["node 1 (RU+BU)"] == "killed by signal 9"
+    assert "node 0 (RU+BU+EM)" not in rows
+
+
+def test_virtual_time_comes_first() -> None:
+    assert next(iter(shown(RESULT | {"time_domain": "virtual"}))).startswith("VIRTUAL TIME")
+    assert not any("VIRTUAL" in label for label in shown(RESULT))
+
+
+@pytest.mark.parametrize("missing", sorted(RESULT))
+def test_what_a_run_did_not_measure_is_a_dash_and_no_crash(missing: str) -> None:
+    rows = shown({key: value for key, value in RESULT.items() if key != missing} | {"goodput_bytes_per_s": None})
+    assert rows["goodput, total"] == "- (-)"

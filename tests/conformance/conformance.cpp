@@ -1,0 +1,374 @@
+#include "conformance.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <thread>
+
+namespace incast::conformance {
+
+namespace {
+
+constexpr auto patience = std::chrono::seconds(30);
+constexpr std::uint64_t barrier_seed = 0xBA44'1E4;
+constexpr std::uint64_t barrier_bytes = 24;
+
+std::string to_string(Mode mode) {
+    switch (mode) {
+        case Mode::one_thread:
+            return "one_thread";
+        case Mode::two_threads:
+            return "two_threads";
+        case Mode::two_processes:
+            return "two_processes";
+    }
+    return "";
+}
+
+std::string to_string(Decoration decoration) {
+    switch (decoration) {
+        case Decoration::none:
+            return "";
+        case Decoration::trace:
+            return "trace";
+        case Decoration::count:
+            return "count";
+        case Decoration::fault:
+            return "fault";
+    }
+    return "";
+}
+
+std::string trimmed(const std::string& text) {
+    const auto first = text.find_first_not_of(' ');
+    return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
+/// (test, transport) -> outcome per mode.
+const std::map<std::pair<std::string, std::string>, std::vector<std::string>>& expected_table() {
+    static const auto table = [] {
+        std::map<std::pair<std::string, std::string>, std::vector<std::string>> rows;
+        std::ifstream file("tests/conformance/expected.txt");
+        for (std::string line; std::getline(file, line);) {
+            if (line.empty() || line[0] == '#') continue;
+            std::vector<std::string> cells;
+            std::istringstream in(line);
+            for (std::string cell; std::getline(in, cell, '|');)
+                cells.push_back(trimmed(cell));
+            if (cells.size() == 5) rows[{cells[0], cells[1]}] = {cells[2], cells[3], cells[4]};
+        }
+        return rows;
+    }();
+    return table;
+}
+
+}  // namespace
+
+std::string Case::name() const {
+    return transport + (variant.empty() ? "" : "_" + variant) +
+           (decoration == Decoration::none ? "" : "_" + to_string(decoration)) + "_" + to_string(mode);
+}
+
+std::vector<Case> all_cases() {
+    struct Variant {
+        std::string transport;
+        std::string name;
+        transport::Settings settings;
+    };
+    const std::vector<Variant> variants{
+        {"tcp", "streams", {{"streams", "3"}}},
+        {"tcp", "ipv6", {{"bind", "::1"}}},
+        // Everything arrives in small pieces, and nothing fits twice.
+        {"tcp",
+         "tight",
+         {{"streams", "2"},
+          {"staging_bytes", "8192"},
+          {"send_buffer_bytes", "16384"},
+          {"socket_buffer_bytes", "4608"},
+          {"copy_below_bytes", "64"}}},
+    };
+    std::vector<Case> cases;
+    for (const transport::Builtin& builtin : transport::builtin_transports()) {
+        const std::string name(builtin.name);
+        for (const Mode mode : {Mode::one_thread, Mode::two_threads, Mode::two_processes}) {
+            cases.push_back({name, Decoration::none, mode, "", {}});
+            for (const Variant& variant : variants) {
+                if (variant.transport == name)
+                    cases.push_back({name, Decoration::none, mode, variant.name, variant.settings});
+            }
+        }
+        for (const Decoration decoration : {Decoration::trace, Decoration::count, Decoration::fault}) {
+            cases.push_back({name, decoration, Mode::one_thread, "", {}});
+        }
+    }
+    return cases;
+}
+
+std::string expected_outcome(const std::string& test, const std::string& transport, Mode mode) {
+    const auto found = expected_table().find({test, transport});
+    return found == expected_table().end() ? "" : found->second[static_cast<std::size_t>(mode)];
+}
+
+std::string to_string(const Seen& seen) {
+    static constexpr std::array kinds{"completed", "message", "notice", "peer_up", "peer_down", "room"};
+    return std::string(kinds.at(static_cast<std::size_t>(seen.kind))) + " of node " + std::to_string(seen.peer) +
+           ", value " + std::to_string(seen.value) + ", incarnation " + std::to_string(seen.incarnation) + ", token " +
+           std::to_string(seen.token) + ", status " + std::to_string(static_cast<int>(seen.status)) + ", " +
+           std::to_string(seen.message.size()) + " bytes";
+}
+
+std::string message_of(std::uint64_t length, std::uint64_t seed) {
+    std::string message(length, '\0');
+    fill_pattern(std::as_writable_bytes(std::span(message)), seed);
+    return message;
+}
+
+// --- Node
+// -------------------------------------------------------------------------------------------------------------------
+
+Reply Node::execute(const Command& command) {
+    Reply reply = runner_->execute(command);
+    next_deadline_ = reply.next_deadline;
+    return reply;
+}
+
+void Node::create(std::uint32_t incarnation, Command settings) {
+    settings.op = Op::create;
+    settings.peer = index_;
+    settings.incarnation = incarnation;
+    const Reply reply = execute(settings);
+    ASSERT_TRUE(reply.ok) << reply.text;
+    incarnation_ = incarnation;
+    capabilities_ = reply.capabilities;
+    exists_ = true;
+}
+
+void Node::destroy() {
+    execute({.op = Op::destroy});
+    exists_ = false;
+}
+
+bool Node::kill() {
+    exists_ = false;
+    return runner_->kill();
+}
+
+Post Node::connect(const Node& peer, const Blob& address, std::uint32_t incarnation) {
+    return execute({.op = Op::connect, .peer = peer.index(), .incarnation = incarnation, .blob = address}).post;
+}
+
+std::uint16_t Node::allocate(std::uint64_t bytes) {
+    const Reply reply = execute({.op = Op::allocate, .length = bytes});
+    EXPECT_TRUE(reply.ok) << reply.text;
+    return static_cast<std::uint16_t>(reply.number);
+}
+
+Blob Node::expose(std::uint16_t region) {
+    const Reply reply = execute({.op = Op::expose, .region = region});
+    EXPECT_TRUE(reply.ok) << reply.text;
+    return reply.blob;
+}
+
+std::uint32_t Node::import_key(const Node& peer, const Blob& key) {
+    const Reply reply = execute({.op = Op::import_key, .peer = peer.index(), .blob = key});
+    EXPECT_TRUE(reply.ok) << reply.text;
+    return reply.number;
+}
+
+void Node::fill(std::uint16_t region, std::uint64_t offset, std::uint64_t length, std::uint64_t seed) {
+    execute({.op = Op::fill, .region = region, .length = length, .offset = offset, .seed = seed});
+}
+
+bool Node::matches(std::uint16_t region, std::uint64_t offset, std::uint64_t length, std::uint64_t seed) {
+    return execute({.op = Op::matches, .region = region, .length = length, .offset = offset, .seed = seed}).ok;
+}
+
+Post Node::send(const Node& peer, std::uint64_t length, std::uint64_t seed) {
+    return send_many(peer, length, seed, 1).second;
+}
+
+std::pair<std::uint64_t, Post> Node::send_many(const Node& peer, std::uint64_t length, std::uint64_t seed,
+                                               std::uint64_t count) {
+    const Reply reply =
+        execute({.op = Op::send, .peer = peer.index(), .length = length, .seed = seed, .repeat = count});
+    return {reply.length, reply.post};
+}
+
+Post Node::write(const Node& peer, const WriteArguments& arguments) {
+    return execute({.op = Op::write,
+                    .head_bytes = arguments.head_bytes,
+                    .has_notice = arguments.notice.has_value(),
+                    .notice = arguments.notice.value_or(0),
+                    .region = arguments.region,
+                    .peer = peer.index(),
+                    .remote = arguments.remote,
+                    .token = arguments.token,
+                    .length = arguments.length,
+                    .offset = arguments.offset,
+                    .remote_offset = arguments.remote_offset,
+                    .seed = arguments.seed})
+        .post;
+}
+
+std::size_t Node::poll(Time now, std::uint64_t events_at_a_time) {
+    Reply reply = execute({.op = Op::poll, .length = events_at_a_time, .now = now});
+    EXPECT_LE(reply.events.size(), events_at_a_time);
+    const std::size_t count = reply.events.size();
+    keep(std::move(reply.events));
+    return count;
+}
+
+void Node::keep(std::vector<Seen> events) {
+    for (Seen& seen : events)
+        events_.push_back(std::move(seen));
+}
+
+std::vector<Seen> Node::take() {
+    return std::exchange(events_, {});
+}
+
+std::optional<Seen> Node::take(Event::Kind kind, const Node& peer) {
+    const auto found =
+        std::ranges::find_if(events_, [&](const Seen& seen) { return seen.kind == kind && seen.peer == peer.index(); });
+    if (found == events_.end()) return {};
+    Seen seen = std::move(*found);
+    events_.erase(found);
+    return seen;
+}
+
+// --- Conformance
+// ----------------------------------------------------------------------------------------------------------------
+
+void Conformance::SetUp() {
+    const Case& here = GetParam();
+    recipe_ = {.transport = here.transport, .decoration = here.decoration, .settings = here.settings};
+    auto medium = transport::find_transport(here.transport)->make(recipe_.settings);
+    ASSERT_TRUE(medium.ok()) << medium.error().message;
+    transport::EndpointOptions options;
+    options.max_peers = 4;
+    auto endpoint = (*medium)->endpoint(options);
+    ASSERT_TRUE(endpoint.ok()) << endpoint.error().message;
+    capabilities_ = (*endpoint)->capabilities();
+    INCAST_SKIP_UNLESS(here.mode == Mode::one_thread || !virtual_time(), "simulated endpoints share one thread");
+    INCAST_SKIP_UNLESS(here.mode == Mode::one_thread || !capabilities_.one_thread, "all endpoints share one thread");
+}
+
+void Conformance::TearDown() {
+    nodes_.clear();
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    const std::string full = info->name();
+    const std::string test = full.substr(0, full.find('/'));
+    const std::string outcome = skipped() ? "skip: " + skip_reason_ : "run";
+    EXPECT_EQ(outcome, expected_outcome(test, GetParam().transport, GetParam().mode))
+        << "tests/conformance/expected.txt says otherwise for " << test << " | " << GetParam().transport << " | "
+        << to_string(GetParam().mode);
+}
+
+void Conformance::skip(const std::string& reason) {
+    skip_reason_ = reason;
+}
+
+Node& Conformance::node(std::uint32_t index, const Command& settings) {
+    if (medium_ == nullptr) {
+        auto medium = transport::find_transport(recipe_.transport)->make(recipe_.settings);
+        EXPECT_TRUE(medium.ok()) << medium.error().message;
+        medium_ = std::move(*medium);
+    }
+    std::unique_ptr<Runner> runner;
+    if (nodes_.empty() || GetParam().mode == Mode::one_thread) {
+        runner = run_here(recipe_, medium_);
+    } else if (GetParam().mode == Mode::two_threads) {
+        runner = run_in_thread(recipe_, medium_);
+    } else {
+        runner = run_in_process(recipe_);
+    }
+    nodes_.push_back(std::make_unique<Node>(index, std::move(runner)));
+    nodes_.back()->create(1, settings);
+    return *nodes_.back();
+}
+
+void Conformance::join(Node& a, Node& b) {
+    ASSERT_EQ(a.connect(b, b.address(), b.incarnation()), Post::pending);
+    ASSERT_EQ(b.connect(a, a.address(), a.incarnation()), Post::pending);
+    EXPECT_EQ(wait_for(a, Event::Kind::peer_up, b).incarnation, b.incarnation());
+    EXPECT_EQ(wait_for(b, Event::Kind::peer_up, a).incarnation, a.incarnation());
+}
+
+Conformance::Shared Conformance::share(Node& owner, Node& user, std::uint64_t bytes) {
+    Shared shared;
+    shared.region = owner.allocate(bytes);
+    shared.remote = user.import_key(owner, owner.expose(shared.region));
+    return shared;
+}
+
+Time Conformance::now() {
+    if (virtual_time()) return virtual_now_;
+    const auto since = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count() * ps_per_ns;
+}
+
+bool Conformance::round(std::uint64_t events_at_a_time) {
+    bool any = false;
+    for (const auto& each : nodes_) {
+        if (each->exists()) any = each->poll(now(), events_at_a_time) > 0 || any;
+    }
+    if (!any && virtual_time()) {
+        Time next = time_never;
+        for (const auto& each : nodes_) {
+            if (each->exists()) next = std::min(next, each->next_deadline());
+        }
+        // Nothing will happen by itself: time passes all the same.
+        virtual_now_ = next == time_never ? virtual_now_ + ps_per_us : std::max(virtual_now_, next);
+    }
+    return any;
+}
+
+bool Conformance::wait_until(const std::string& what, const std::function<bool()>& done) {
+    // One wait in vain is enough to wait for.
+    const auto deadline = std::chrono::steady_clock::now() + (waited_in_vain_ ? std::chrono::seconds(0) : patience);
+    while (!done()) {
+        if (HasFatalFailure() || std::chrono::steady_clock::now() > deadline) {
+            waited_in_vain_ = true;
+            ADD_FAILURE() << "waited in vain: " << what;
+            return false;
+        }
+        if (!round()) std::this_thread::yield();
+    }
+    return true;
+}
+
+Seen Conformance::wait_for(Node& node, Event::Kind kind, const Node& peer) {
+    std::optional<Seen> seen;
+    const std::string what =
+        to_string(Seen{.kind = kind, .peer = peer.index()}) + " at node " + std::to_string(node.index());
+    if (wait_until(what, [&] { return (seen = node.take(kind, peer)).has_value(); })) return *seen;
+    return {};
+}
+
+void Conformance::barrier(Node& from, Node& to) {
+    const std::uint64_t seed = barrier_seed + ++barriers_;
+    ASSERT_TRUE(wait_until("room for a barrier", [&] { return from.send(to, barrier_bytes, seed) == Post::done; }));
+    std::vector<Seen> others;
+    wait_until("a barrier", [&] {
+        bool passed = false;
+        for (Seen& seen : to.take()) {
+            if (seen.kind == Event::Kind::message && seen.message == message_of(barrier_bytes, seed)) {
+                passed = true;
+            } else {
+                others.push_back(std::move(seen));
+            }
+        }
+        return passed;
+    });
+    to.keep(std::move(others));
+}
+
+void Conformance::let_time_pass() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(30);
+    for (int rounds = 0; rounds < 200 || (!virtual_time() && std::chrono::steady_clock::now() < end); ++rounds)
+        round();
+}
+
+}  // namespace incast::conformance

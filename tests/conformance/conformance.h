@@ -1,0 +1,160 @@
+// The fixture of the conformance suite. A test is written once, against nodes, and runs for every built-in transport in
+// every mode.
+//
+// A test's name starts with the clause it tests ("O1_MessagesArriveInPostingOrder"). Whether it is to run or to be
+// skipped, and why, stands in expected.txt: a run or a skip that is not expected fails.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "runner.h"
+
+namespace incast::conformance {
+
+struct Case {
+    std::string transport;
+    Decoration decoration = Decoration::none;
+    Mode mode = Mode::one_thread;
+    std::string variant;  // names settings that change how, not what the transport does
+    transport::Settings settings;
+    [[nodiscard]] std::string name() const;
+};
+/// Every built-in transport in every mode, its variants in every mode, and decorated in one thread.
+std::vector<Case> all_cases();
+
+/// "run", or "skip: REASON"; empty if the table has no such row.
+std::string expected_outcome(const std::string& test, const std::string& transport, Mode mode);
+
+inline constexpr auto no_notice = std::nullopt;
+
+struct WriteArguments {
+    std::uint8_t head_bytes = 0;
+    std::uint64_t length = 0;  // of the body
+    std::uint16_t region = 0;  // of the body
+    std::uint64_t offset = 0;  // of the body
+    std::uint32_t remote = 0;
+    std::uint64_t remote_offset = 0;
+    Notice notice = no_notice;
+    Token token = 0;
+    std::uint64_t seed = 0;  // of the head
+};
+
+/// A node of the test: its agent, and what it polled but the test has not looked at yet.
+class Node {
+public:
+    Node(std::uint32_t index, std::unique_ptr<Runner> runner) : index_(index), runner_(std::move(runner)) {}
+
+    [[nodiscard]] std::uint32_t index() const { return index_; }
+    [[nodiscard]] std::uint32_t incarnation() const { return incarnation_; }
+    [[nodiscard]] const Capabilities& capabilities() const { return capabilities_; }
+    [[nodiscard]] Runner& runner() { return *runner_; }
+    [[nodiscard]] Time next_deadline() const { return next_deadline_; }
+    [[nodiscard]] bool exists() const { return exists_; }
+
+    /// A new endpoint. `settings` may set run, token, max_posted.
+    void create(std::uint32_t incarnation, Command settings = {});
+    void destroy();
+    bool kill();
+
+    Blob address() { return execute({.op = Op::address}).blob; }
+    Post connect(const Node& peer, const Blob& address, std::uint32_t incarnation);
+    void disconnect(const Node& peer) { execute({.op = Op::disconnect, .peer = peer.index()}); }
+    std::uint16_t allocate(std::uint64_t bytes);
+    Blob expose(std::uint16_t region);
+    std::uint32_t import_key(const Node& peer, const Blob& key);
+    void fill(std::uint16_t region, std::uint64_t offset, std::uint64_t length, std::uint64_t seed);
+    bool matches(std::uint16_t region, std::uint64_t offset, std::uint64_t length, std::uint64_t seed);
+    Post send(const Node& peer, std::uint64_t length, std::uint64_t seed);
+    /// Messages with the seeds from `seed`, until one is not done. How many were, and the answer to the last.
+    std::pair<std::uint64_t, Post> send_many(const Node& peer, std::uint64_t length, std::uint64_t seed,
+                                             std::uint64_t count);
+    Post write(const Node& peer, const WriteArguments& arguments);
+    Reply execute(const Command& command);
+
+    /// Polls once and keeps the events. How many there were.
+    std::size_t poll(Time now, std::uint64_t events_at_a_time = 64);
+    void keep(std::vector<Seen> events);
+    /// The kept events, oldest first, and forgets them.
+    std::vector<Seen> take();
+    /// The oldest kept event of that kind from that peer.
+    std::optional<Seen> take(Event::Kind kind, const Node& peer);
+
+private:
+    std::uint32_t index_;
+    std::uint32_t incarnation_ = 0;
+    bool exists_ = false;
+    std::unique_ptr<Runner> runner_;
+    Capabilities capabilities_;
+    Time next_deadline_ = 0;
+    std::vector<Seen> events_;
+};
+
+class Conformance : public testing::TestWithParam<Case> {
+protected:
+    void SetUp() override;
+    void TearDown() override;
+
+    /// Node `index`, with an endpoint of incarnation 1. The first lives in the test's thread, others where the mode
+    /// says.
+    Node& node(std::uint32_t index, const Command& settings = {});
+    /// Both call connect, and both see the other come up.
+    void join(Node& a, Node& b);
+    /// A region of `bytes` at `owner`, its key imported at `user`.
+    struct Shared {
+        std::uint16_t region = 0;
+        std::uint32_t remote = 0;
+    };
+    Shared share(Node& owner, Node& user, std::uint64_t bytes);
+
+    /// Polls every node once. True if any had events.
+    bool round(std::uint64_t events_at_a_time = 64);
+    /// Polls all nodes until `done` says so; fails the test after a deadline.
+    bool wait_until(const std::string& what, const std::function<bool()>& done);
+    /// The next event of that kind from that peer.
+    Seen wait_for(Node& node, Event::Kind kind, const Node& peer);
+    /// Everything that `from` posted to `to` before this call has arrived when it returns.
+    void barrier(Node& from, Node& to);
+    /// A bounded while in which something that must not happen could.
+    void let_time_pass();
+
+    [[nodiscard]] Time now();
+    [[nodiscard]] const Capabilities& capabilities() const { return capabilities_; }
+    [[nodiscard]] bool virtual_time() const { return capabilities_.virtual_time; }
+    void skip(const std::string& reason);
+    [[nodiscard]] bool skipped() const { return !skip_reason_.empty(); }
+
+private:
+    Recipe recipe_;
+    std::shared_ptr<transport::Medium> medium_;
+    Capabilities capabilities_;
+    std::vector<std::unique_ptr<Node>> nodes_;
+    std::string skip_reason_;
+    Time virtual_now_ = 0;
+    std::uint64_t barriers_ = 0;
+    bool waited_in_vain_ = false;
+};
+
+std::string to_string(const Seen& seen);
+/// The operation was taken; whether at once is the transport's choice.
+inline bool taken(Post post) {
+    return post == Post::done || post == Post::pending;
+}
+/// The message `send` makes of that seed.
+std::string message_of(std::uint64_t length, std::uint64_t seed);
+
+}  // namespace incast::conformance
+
+/// Ends the test as skipped, for a reason that the table knows.
+#define INCAST_SKIP_UNLESS(condition, reason) \
+    do {                                      \
+        if (!(condition)) {                   \
+            skip(reason);                     \
+            GTEST_SKIP() << (reason);         \
+        }                                     \
+    } while (false)

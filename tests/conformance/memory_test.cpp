@@ -1,0 +1,258 @@
+// Clauses M (memory), R (read), V (view).
+#include "conformance.h"
+
+namespace incast::conformance {
+namespace {
+
+constexpr std::uint64_t kib = 1024;
+
+TEST_P(Conformance, M1_RegionsAreZeroedAndAligned) {
+    Node& a = node(0);
+    const std::uint16_t region = a.allocate(100'001);
+    const Reply memory = a.execute({.op = Op::memory, .region = region});
+    if (capabilities().phantom_bodies) {
+        EXPECT_EQ(memory.length, 0u);
+    } else {
+        EXPECT_EQ(memory.length, 100'001u);
+        EXPECT_TRUE(memory.ok) << "not 64-byte aligned";
+        EXPECT_TRUE(a.execute({.op = Op::is_zero, .region = region, .length = 100'001}).ok);
+    }
+    EXPECT_NE(a.allocate(1), region);
+}
+
+TEST_P(Conformance, M2_ARegionOfNothingAndUnknownRegionsAreErrors) {
+    Node& a = node(0);
+    const Reply nothing = a.execute({.op = Op::allocate, .length = 0});
+    EXPECT_FALSE(nothing.ok);
+    EXPECT_NE(nothing.text, "");
+    EXPECT_EQ(a.execute({.op = Op::memory, .region = 9}).length, 0u);
+    const Reply unknown = a.execute({.op = Op::expose, .region = 9});
+    EXPECT_FALSE(unknown.ok);
+    EXPECT_NE(unknown.text, "");
+    EXPECT_EQ(a.execute({.op = Op::local, .region = 9, .length = 1}).text, "");
+}
+
+TEST_P(Conformance, M3_AWriteOutsideTheRegionNeverLandsAndFaults) {
+    Node& a = node(0);
+    Node& b = node(1);
+    join(a, b);
+    const Shared shared = share(b, a, 8 * kib);
+    const std::uint16_t source = a.allocate(16 * kib);
+    struct Outside {
+        std::uint8_t head_bytes;
+        std::uint64_t length;
+        std::uint64_t offset;
+    };
+    Token token = 0;
+    for (const Outside& outside : {Outside{8, 0, 8 * kib}, Outside{16, 8 * kib - 8, 0}, Outside{0, 1, 8 * kib},
+                                   Outside{8, 4 * kib, 4 * kib}, Outside{8, 0, ~std::uint64_t{0} - 3}}) {
+        const Post post = a.write(b, {.head_bytes = outside.head_bytes,
+                                      .length = outside.length,
+                                      .region = source,
+                                      .remote = shared.remote,
+                                      .remote_offset = outside.offset,
+                                      .notice = std::uint16_t{1},
+                                      .token = ++token,
+                                      .seed = 99});
+        ASSERT_EQ(post, Post::pending) << "offset " << outside.offset;
+        const Seen seen = wait_for(a, Event::Kind::completed, b);
+        EXPECT_EQ(seen.status, Status::remote_fault);
+        EXPECT_EQ(seen.token, token);
+    }
+    barrier(a, b);
+    EXPECT_TRUE(b.take().empty()) << "no notice";
+    if (!capabilities().phantom_bodies) {
+        EXPECT_TRUE(b.execute({.op = Op::is_zero, .region = shared.region, .length = 8 * kib}).ok);
+    }
+    // Neither side is worse for it.
+    ASSERT_TRUE(taken(a.write(b, {.head_bytes = 8, .remote = shared.remote, .notice = std::uint16_t{2}, .seed = 5})));
+    EXPECT_EQ(wait_for(b, Event::Kind::notice, a).value, 2);
+    EXPECT_TRUE(b.matches(shared.region, 0, 8, 5));
+}
+
+TEST_P(Conformance, M4_AKeyDiesWithItsIncarnation) {
+    Node& a = node(0);
+    Node& b = node(1);
+    join(a, b);
+    const Shared old = share(b, a, 4 * kib);
+    b.destroy();
+    wait_for(a, Event::Kind::peer_down, b);
+    b.create(2);
+    join(a, b);
+    const Shared fresh = share(b, a, 4 * kib);
+    ASSERT_EQ(a.write(b, {.head_bytes = 8, .remote = old.remote, .notice = std::uint16_t{1}, .token = 4, .seed = 1}),
+              Post::pending);
+    const Seen seen = wait_for(a, Event::Kind::completed, b);
+    EXPECT_EQ(seen.status, Status::remote_fault);
+    EXPECT_EQ(seen.token, 4u);
+    ASSERT_TRUE(taken(a.write(b, {.head_bytes = 8, .remote = fresh.remote, .notice = std::uint16_t{2}, .seed = 6})));
+    EXPECT_EQ(wait_for(b, Event::Kind::notice, a).value, 2) << "and no notice of the first";
+    EXPECT_TRUE(b.matches(fresh.region, 0, 8, 6));
+}
+
+TEST_P(Conformance, M5_WhatIsNoKeyIsAnError) {
+    Node& a = node(0);
+    Node& b = node(1);
+    const Blob key = b.expose(b.allocate(4 * kib));
+    Blob nonsense;
+    nonsense.size = 33;
+    EXPECT_FALSE(a.execute({.op = Op::import_key, .peer = 1, .blob = nonsense}).ok);
+    EXPECT_FALSE(a.execute({.op = Op::import_key, .peer = 1, .blob = Blob{}}).ok);
+    Blob damaged = key;
+    damaged.bytes[0] ^= std::byte{1};
+    const Reply reply = a.execute({.op = Op::import_key, .peer = 1, .blob = damaged});
+    EXPECT_FALSE(reply.ok);
+    EXPECT_NE(reply.text, "");
+    EXPECT_TRUE(a.execute({.op = Op::import_key, .peer = 1, .blob = key}).ok);
+}
+
+TEST_P(Conformance, M6_OneKeyServesManyWriters) {
+    Node& a = node(0);
+    Node& b = node(1);
+    Node& c = node(2);
+    join(a, b);
+    join(c, b);
+    const std::uint16_t region = b.allocate(4 * kib);
+    const Blob key = b.expose(region);
+    const std::uint32_t from_a = a.import_key(b, key);
+    const std::uint32_t from_c = c.import_key(b, key);
+    ASSERT_TRUE(taken(a.write(b, {.head_bytes = 64, .remote = from_a, .notice = std::uint16_t{1}, .seed = 1})));
+    ASSERT_TRUE(taken(
+        c.write(b, {.head_bytes = 64, .remote = from_c, .remote_offset = 64, .notice = std::uint16_t{2}, .seed = 2})));
+    EXPECT_EQ(wait_for(b, Event::Kind::notice, a).value, 1);
+    EXPECT_EQ(wait_for(b, Event::Kind::notice, c).value, 2);
+    EXPECT_TRUE(b.matches(region, 0, 64, 1));
+    EXPECT_TRUE(b.matches(region, 64, 64, 2));
+}
+
+TEST_P(Conformance, R1_AReadBringsThePeersBytes) {
+    INCAST_SKIP_UNLESS(capabilities().read, "no reads");
+    Node& a = node(0);
+    Node& b = node(1);
+    join(a, b);
+    const Shared shared = share(b, a, 2048 * kib);
+    const std::uint16_t into = a.allocate(2048 * kib);
+    Token token = 0;
+    for (const std::uint64_t length : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{4097}, 1024 * kib}) {
+        b.fill(shared.region, 100, length, length);
+        const Post post = a.execute({.op = Op::read,
+                                     .region = into,
+                                     .peer = 1,
+                                     .remote = shared.remote,
+                                     .token = ++token,
+                                     .length = length,
+                                     .offset = 7,
+                                     .remote_offset = 100})
+                              .post;
+        ASSERT_TRUE(taken(post));
+        if (post == Post::pending) {
+            const Seen seen = wait_for(a, Event::Kind::completed, b);
+            EXPECT_EQ(seen.status, Status::ok);
+            EXPECT_EQ(seen.token, token);
+        }
+        EXPECT_TRUE(a.matches(into, 7, length, length));
+    }
+    barrier(b, a);
+    EXPECT_TRUE(a.take().empty()) << "a completion too many";
+    EXPECT_TRUE(b.take().empty()) << "the owner of the bytes sees nothing";
+}
+
+TEST_P(Conformance, R2_AReadOutsideTheRegionFaults) {
+    INCAST_SKIP_UNLESS(capabilities().read, "no reads");
+    Node& a = node(0);
+    Node& b = node(1);
+    join(a, b);
+    const Shared shared = share(b, a, 4 * kib);
+    const std::uint16_t into = a.allocate(8 * kib);
+    a.fill(into, 0, 8 * kib, 3);
+    const Command read{.op = Op::read,
+                       .region = into,
+                       .peer = 1,
+                       .remote = shared.remote,
+                       .token = 8,
+                       .length = 4 * kib,
+                       .remote_offset = 1};
+    ASSERT_EQ(a.execute(read).post, Post::pending);
+    const Seen seen = wait_for(a, Event::Kind::completed, b);
+    EXPECT_EQ(seen.status, Status::remote_fault);
+    EXPECT_EQ(seen.token, 8u);
+    EXPECT_TRUE(a.matches(into, 0, 8 * kib, 3)) << "nothing was read";
+}
+
+TEST_P(Conformance, R3_ManyReadsAtATime) {
+    INCAST_SKIP_UNLESS(capabilities().read, "no reads");
+    Node& a = node(0, {.max_posted = 16});
+    Node& b = node(1, {.max_posted = 16});
+    join(a, b);
+    const Shared shared = share(b, a, 1024 * kib);
+    const std::uint16_t into = a.allocate(1024 * kib);
+    b.fill(shared.region, 0, 1024 * kib, 11);
+    constexpr std::uint64_t count = 100;
+    std::uint64_t posted = 0;
+    std::uint64_t owed = 0;
+    wait_until("all reads", [&] {
+        while (posted < count) {
+            const std::uint64_t at = posted * 10 * kib;
+            const Post post = a.execute({.op = Op::read,
+                                         .region = into,
+                                         .peer = 1,
+                                         .remote = shared.remote,
+                                         .token = posted + 1,
+                                         .length = 10 * kib,
+                                         .offset = at,
+                                         .remote_offset = at})
+                                  .post;
+            if (post == Post::again) break;
+            EXPECT_TRUE(taken(post));
+            if (post == Post::pending) ++owed;
+            ++posted;
+        }
+        while (const auto seen = a.take(Event::Kind::completed, b)) {
+            EXPECT_EQ(seen->status, Status::ok);
+            --owed;
+        }
+        return posted == count && owed == 0;
+    });
+    EXPECT_TRUE(a.matches(into, 0, count * 10 * kib, 11));
+}
+
+TEST_P(Conformance, R4_WithoutTheCapabilityReadsAreRefused) {
+    INCAST_SKIP_UNLESS(!capabilities().read, "it has reads");
+    Node& a = node(0);
+    Node& b = node(1);
+    join(a, b);
+    const Shared shared = share(b, a, 4 * kib);
+    const std::uint16_t into = a.allocate(4 * kib);
+    EXPECT_EQ(
+        a.execute({.op = Op::read, .region = into, .peer = 1, .remote = shared.remote, .token = 1, .length = 8}).post,
+        Post::refused);
+}
+
+TEST_P(Conformance, V1_AViewShowsThePeersBytesInPlace) {
+    INCAST_SKIP_UNLESS(capabilities().view, "no views");
+    Node& a = node(0);
+    Node& b = node(1);
+    join(a, b);
+    const Shared shared = share(b, a, 64 * kib);
+    b.fill(shared.region, 10, 5000, 21);
+    const Command view{.op = Op::view, .remote = shared.remote, .length = 5000, .remote_offset = 10, .seed = 21};
+    EXPECT_TRUE(a.execute(view).ok);
+    EXPECT_EQ(
+        a.execute({.op = Op::view, .remote = shared.remote, .length = 5000, .remote_offset = 64 * kib - 4999}).length,
+        0u);
+    b.destroy();
+    wait_for(a, Event::Kind::peer_down, b);
+    EXPECT_EQ(a.execute(view).length, 0u) << "the peer is down";
+}
+
+TEST_P(Conformance, V2_WithoutTheCapabilityViewsAreEmpty) {
+    INCAST_SKIP_UNLESS(!capabilities().view, "it has views");
+    Node& a = node(0);
+    Node& b = node(1);
+    join(a, b);
+    const Shared shared = share(b, a, 4 * kib);
+    EXPECT_EQ(a.execute({.op = Op::view, .remote = shared.remote, .length = 8}).length, 0u);
+}
+
+}  // namespace
+}  // namespace incast::conformance

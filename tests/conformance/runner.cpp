@@ -1,0 +1,234 @@
+#include "runner.h"
+
+#include <array>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <type_traits>
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace incast::conformance {
+
+namespace {
+
+class Here final : public Runner {
+public:
+    Here(const Recipe& recipe, std::shared_ptr<transport::Medium> medium) : agent_(recipe, std::move(medium)) {}
+    void start(const Command& command) override { command_ = command; }
+    Reply finish() override { return agent_.execute(command_); }
+
+private:
+    Agent agent_;
+    Command command_;
+};
+
+class InThread final : public Runner {
+public:
+    InThread(const Recipe& recipe, std::shared_ptr<transport::Medium> medium)
+        : thread_([this, recipe, medium = std::move(medium)]() mutable { serve(Agent(recipe, std::move(medium))); }) {}
+
+    ~InThread() override {
+        {
+            const std::lock_guard lock(mutex_);
+            ending_ = true;
+        }
+        changed_.notify_all();
+        thread_.join();
+    }
+
+    void start(const Command& command) override {
+        {
+            const std::lock_guard lock(mutex_);
+            command_ = command;
+        }
+        changed_.notify_all();
+    }
+
+    Reply finish() override {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return reply_.has_value(); });
+        Reply reply = std::move(*reply_);
+        reply_.reset();
+        return reply;
+    }
+
+private:
+    void serve(Agent&& agent) {
+        for (;;) {
+            Command command;
+            {
+                std::unique_lock lock(mutex_);
+                changed_.wait(lock, [this] { return command_.has_value() || ending_; });
+                if (!command_.has_value()) return;
+                command = *command_;
+                command_.reset();
+            }
+            Reply reply = agent.execute(command);
+            {
+                const std::lock_guard lock(mutex_);
+                reply_ = std::move(reply);
+            }
+            changed_.notify_all();
+        }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::optional<Command> command_;
+    std::optional<Reply> reply_;
+    bool ending_ = false;
+    std::thread thread_;
+};
+
+/// Plain data and strings over a socket pair between a process and its child.
+class Pipe {
+public:
+    explicit Pipe(int fd) : fd_(fd) {}
+    Pipe(const Pipe&) = delete;
+    Pipe& operator=(const Pipe&) = delete;
+    ~Pipe() { ::close(fd_); }
+
+    template <class T>
+    bool put(const T& value) {
+        static_assert(std::is_trivially_copyable_v<T>);
+        return put_bytes(std::as_bytes(std::span(&value, 1)));
+    }
+    template <class T>
+    bool get(T& value) {
+        static_assert(std::is_trivially_copyable_v<T>);
+        return get_bytes(std::as_writable_bytes(std::span(&value, 1)));
+    }
+    bool put(const std::string& text) { return put(text.size()) && put_bytes(std::as_bytes(std::span(text))); }
+    bool get(std::string& text) {
+        std::size_t size = 0;
+        if (!get(size)) return false;
+        text.resize(size);
+        return get_bytes(std::as_writable_bytes(std::span(text)));
+    }
+
+private:
+    bool put_bytes(std::span<const std::byte> bytes) {
+        while (!bytes.empty()) {
+            const ssize_t count = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+            if (count <= 0) return false;
+            bytes = bytes.subspan(static_cast<std::size_t>(count));
+        }
+        return true;
+    }
+    bool get_bytes(std::span<std::byte> bytes) {
+        while (!bytes.empty()) {
+            const ssize_t count = ::recv(fd_, bytes.data(), bytes.size(), 0);
+            if (count <= 0) return false;
+            bytes = bytes.subspan(static_cast<std::size_t>(count));
+        }
+        return true;
+    }
+    int fd_;
+};
+
+bool put_reply(Pipe& pipe, const Reply& reply) {
+    bool good = pipe.put(reply.ok) && pipe.put(reply.post) && pipe.put(reply.number) && pipe.put(reply.length) &&
+                pipe.put(reply.next_deadline) && pipe.put(reply.capabilities) && pipe.put(reply.blob) &&
+                pipe.put(reply.text) && pipe.put(reply.events.size());
+    for (const Seen& seen : reply.events) {
+        good = good && pipe.put(seen.kind) && pipe.put(seen.status) && pipe.put(seen.value) && pipe.put(seen.peer) &&
+               pipe.put(seen.incarnation) && pipe.put(seen.token) && pipe.put(seen.message);
+    }
+    return good;
+}
+
+bool get_reply(Pipe& pipe, Reply& reply) {
+    std::size_t events = 0;
+    bool good = pipe.get(reply.ok) && pipe.get(reply.post) && pipe.get(reply.number) && pipe.get(reply.length) &&
+                pipe.get(reply.next_deadline) && pipe.get(reply.capabilities) && pipe.get(reply.blob) &&
+                pipe.get(reply.text) && pipe.get(events);
+    for (std::size_t i = 0; good && i < events; ++i) {
+        Seen seen;
+        good = pipe.get(seen.kind) && pipe.get(seen.status) && pipe.get(seen.value) && pipe.get(seen.peer) &&
+               pipe.get(seen.incarnation) && pipe.get(seen.token) && pipe.get(seen.message);
+        reply.events.push_back(std::move(seen));
+    }
+    return good;
+}
+
+[[noreturn]] void serve_in_child(int fd, const Recipe& recipe) {
+    // A test that dies must not leave its child behind.
+    (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // Sockets of the parent would otherwise stay open here when it closes them.
+    if (fd > 3) (void)::close_range(3, static_cast<unsigned>(fd) - 1, 0);
+    (void)::close_range(static_cast<unsigned>(fd) + 1, ~0U, 0);
+    Pipe pipe(fd);
+    {
+        Agent agent(recipe, nullptr);
+        Command command;
+        while (pipe.get(command) && put_reply(pipe, agent.execute(command))) {
+        }
+    }
+    ::_exit(0);
+}
+
+class InProcess final : public Runner {
+public:
+    InProcess(pid_t child, int fd) : child_(child), pipe_(std::make_unique<Pipe>(fd)) {}
+
+    ~InProcess() override {
+        pipe_.reset();  // the child ends when it can read no more
+        wait();
+    }
+
+    void start(const Command& command) override { (void)pipe_->put(command); }
+
+    Reply finish() override {
+        Reply reply;
+        if (!get_reply(*pipe_, reply)) reply.text = "the agent's process ended";
+        return reply;
+    }
+
+    bool kill() override {
+        (void)::kill(child_, SIGKILL);
+        wait();
+        return true;
+    }
+
+private:
+    void wait() {
+        if (child_ > 0) (void)::waitpid(child_, nullptr, 0);
+        child_ = -1;
+    }
+
+    pid_t child_;
+    std::unique_ptr<Pipe> pipe_;
+};
+
+}  // namespace
+
+std::unique_ptr<Runner> run_here(const Recipe& recipe, std::shared_ptr<transport::Medium> medium) {
+    return std::make_unique<Here>(recipe, std::move(medium));
+}
+
+std::unique_ptr<Runner> run_in_thread(const Recipe& recipe, std::shared_ptr<transport::Medium> medium) {
+    return std::make_unique<InThread>(recipe, std::move(medium));
+}
+
+std::unique_ptr<Runner> run_in_process(const Recipe& recipe) {
+    std::array<int, 2> ends{};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) std::abort();
+    const pid_t child = ::fork();
+    if (child < 0) std::abort();
+    if (child == 0) {
+        serve_in_child(ends[1], recipe);
+    }
+    ::close(ends[1]);
+    return std::make_unique<InProcess>(child, ends[0]);
+}
+
+}  // namespace incast::conformance

@@ -1,0 +1,49 @@
+// A lying process at the rendezvous: arbitrary bytes as frames, as a node's sample, as addresses. Nothing may crash,
+// and what is taken in must come out the same.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "runtime/metrics.h"
+#include "runtime/rendezvous.h"
+
+using namespace incast;
+using namespace incast::runtime;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    std::string_view input(reinterpret_cast<const char*>(data), size);
+    FrameReader reader;
+    while (!input.empty()) {
+        const std::size_t piece = std::min<std::size_t>(input.size(), 1 + static_cast<unsigned char>(input[0]));
+        reader.append(input.substr(0, piece));
+        input.remove_prefix(piece);
+        while (true) {
+            Result<std::optional<Json>> received = reader.next(max_stranger_frame);
+            if (!received) {
+                return 0;
+            }
+            if (!received->has_value()) {
+                break;
+            }
+            const Json& message = **received;
+            if (type_of(message).size() > max_stranger_frame || number_in(message, "n") == std::uint64_t{size} + 1) {
+                return 0;  // both were read: that is what matters here
+            }
+            if (const auto address = text_in(message, "address")) {
+                const std::optional<Blob> blob = blob_from_hex(*address);
+                if (blob && to_hex(blob->view()) != *address) {
+                    std::abort();
+                }
+            }
+            const Result<NodeSample> sample =
+                sample_from_json(message.contains("sample") ? message["sample"] : message);
+            if (sample && !sample_from_json(Json::parse(to_json(*sample).dump(
+                              -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)))) {
+                std::abort();
+            }
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Writes the well-formed inputs of the format fuzzers' corpora.
+
+It packs the layouts of docs/formats.md with `struct` alone: a second opinion on the C++ writers.
+Usage: tests/fuzz/make_corpus.py (writes tests/fuzz/corpus/fuzz_*/seed-*)
+"""
+
+import json
+import re
+import struct
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CORPUS = ROOT / "tests" / "fuzz" / "corpus"
+
+
+def pad(data: bytes, alignment: int) -> bytes:
+    return data + bytes(-len(data) % alignment)
+
+
+def mfp(
+    source: int, first_event: int, fragments: list[bytes], *, types: bytes = b"", align: int = 2, wide: bool = False
+) -> bytes:
+    types = types or bytes(1 + k for k in range(len(fragments)))
+    sizes = struct.pack(f"<{len(fragments)}{'I' if wide else 'H'}", *map(len, fragments))
+    tail = pad(types, 4) + pad(sizes, 4) + b"".join(pad(fragment, 1 << align) for fragment in fragments)
+    if wide:
+        return (
+            struct.pack(
+                "<HHBBBBQQHHI", 0x57CE, len(fragments), 1, align, 0, 0, first_event, 32 + len(tail), source, 0, 0
+            )
+            + tail
+        )
+    return struct.pack("<HHIQHBB", 0x40CE, len(fragments), 20 + len(tail), first_event, source, align, 0) + tail
+
+
+def phantom(source: int, first_event: int, n: int, flag: int) -> bytes:
+    return mfp(source, first_event, [b""] * n, types=bytes([0xF0 | flag]) * n, align=3)
+
+
+def mep(mfps: dict[int, bytes]) -> bytes:
+    n = len(mfps)
+    ids = pad(struct.pack(f"<{n}H", *mfps), 4)
+    offset = -(-(8 + len(ids) + 4 * n) // 8) * 8
+    offsets, body = [], b""
+    for packet in mfps.values():
+        offsets.append((offset + len(body)) // 4)
+        body += pad(packet, 8)
+    tables = ids + struct.pack(f"<{n}I", *offsets)
+    return struct.pack("<HHI", 0xCEFA, n, (offset + len(body)) // 4) + pad(tables, 8) + body
+
+
+def bank(kind: int, body: bytes) -> bytes:
+    return pad(struct.pack("<HHBBh", 0xCBCB, 8 + len(body), kind, 1, 5) + body, 4)
+
+
+def mef(first_event: int, events: list[bytes]) -> bytes:
+    body = b"".join(
+        struct.pack("<HH", (first_event + k) & 0xFFFF, len(banks)) + banks for k, banks in enumerate(events)
+    )
+    return struct.pack("<IHHI", first_event, len(events), 12 + len(body), 1) + body
+
+
+def record(what: int, peer: int, kind: int, payload: bytes, entries: int = 0) -> bytes:
+    """One record of fuzz_control.cpp: `what` 4 is a message; its length field also chooses the kind."""
+    length = len(payload)
+    while length % 1024 < len(payload) or 1 + length % 19 != kind:
+        length += 1
+    return struct.pack("<BBH", what + entries, peer, length) + payload.ljust(length % 1024, b"\0")[: length % 1024]
+
+
+def control_story(scheme: int) -> bytes:
+    """A node comes up, hears of the view, gets an assignment, a notice and a verdict."""
+    up = struct.pack("<BBH", 1, 0, 0) + struct.pack("<BBH", 1, 1, 0) + struct.pack("<BBH", 1, 2, 0)
+    view = struct.pack("<IIIIQ", 1, 1, 6, 1, 0)
+    assign = struct.pack("<QIHHHHI", 0, 1, 1, 0, 1, 0, 0)
+    announce = struct.pack("<QQII", 0, 0, 1, 0) + struct.pack("<HHI", 1, 0, 1)
+    return (
+        bytes([scheme])
+        + up
+        + record(4, 0, 5, view, 1)
+        + record(4, 0, 11, assign, 1)
+        + record(4, 0, 7, announce, 1)
+        + struct.pack("<BBH", 0, 0, 0)
+        + record(4, 0, 13, assign, 1)
+    )
+
+
+def frame(
+    kind: int,
+    sequence: int,
+    payload: bytes = b"",
+    *,
+    notice: int = 0,
+    length: int | None = None,
+    tag: int = 0,
+    offset: int = 0,
+) -> bytes:
+    size = len(payload) if length is None else length
+    return struct.pack("<BBHIIIHHIQ", kind, 0, notice, size, sequence, 3, 0, 0, tag, offset) + payload
+
+
+def delivery(stream: int, data: bytes) -> bytes:
+    return struct.pack("<BH", stream, len(data)) + data
+
+
+def framed_seeds() -> dict[str, bytes]:
+    message, write, notice, request, reply, refused = range(1, 7)
+    read = b"\x80"
+    everything = (
+        frame(message, 0, b"hello")
+        + frame(write, 1, bytes(100), offset=64)
+        + frame(notice, 2, bytes(3000), notice=7, offset=5192)
+        + frame(request, 3, length=200, tag=5)
+        + frame(request, 4, length=9000)
+        + frame(message, 5, bytes(4000))
+    )
+    one_stream, three_streams, room = 0, 2, 8 * 4
+    return {
+        "one-stream": bytes([one_stream + room]) + delivery(0, everything) + b"\xff",
+        "small-pieces": bytes([one_stream + room])
+        + b"".join(delivery(0, everything[at : at + 77]) for at in range(0, len(everything), 77)),
+        "little-room": bytes([one_stream + 4]) + delivery(0, everything) + b"\x40" * 9,
+        "out-of-order": bytes([three_streams + room])
+        + delivery(2, frame(message, 3, b"last") + frame(notice, 5, b"x", notice=2))
+        + delivery(1, frame(notice, 1, bytes(300), notice=1) + frame(write, 4, bytes(20)))
+        + delivery(0, frame(message, 0, b"first") + frame(write, 2, bytes(20), offset=8172)),
+        "replies": bytes([one_stream + room])
+        + read * 3
+        + delivery(0, frame(reply, 0, bytes(512), tag=1) + frame(refused, 1, tag=0)),
+        "past-the-end": bytes([one_stream + room]) + delivery(0, frame(write, 0, bytes(8), offset=8185)),
+    }
+
+
+def rendezvous_frame(message: object) -> bytes:
+    """src/runtime/rendezvous.h: u32 length, JSON."""
+    text = json.dumps(message).encode()
+    return struct.pack("<I", len(text)) + text
+
+
+def rendezvous_sample() -> dict[str, object]:
+    """One node's sample with all of its totals, whose names are taken from their list."""
+    listed = (ROOT / "src" / "runtime" / "metrics.cpp").read_text()
+    totals = [name for name in re.findall(r"INCAST_TOTAL\((\w+)\)", listed) if name != "NAME"]
+    sample: dict[str, object] = {"node": 1, "incarnation": 1, "state": "running", "mark": "last"}
+    sample |= dict.fromkeys(("at_ps", "joined_at_ps", "rss_bytes", "peak_rss_bytes"), 5)
+    return sample | {"totals": dict.fromkeys(totals, 7), "latency_ns": {"max": 9, "buckets": [[3, 4], [9, 1]]}}
+
+
+def main() -> None:
+    seeds = {
+        "fuzz_framed": framed_seeds(),
+        "fuzz_control": {f"story-{scheme}": control_story(scheme) for scheme in range(4)},
+        "fuzz_rendezvous": {
+            "hello": rendezvous_frame({"type": "hello", "token": "x", "node": 1, "n": 7}),
+            "address": rendezvous_frame({"type": "address", "incarnation": 1, "address": "00ff7f"}),
+            "sample": rendezvous_frame({"type": "sample", "sample": rendezvous_sample()}),
+            "two": rendezvous_frame({"type": "rejoin"}) + rendezvous_frame({"type": "failed", "text": "x"}),
+        },
+        "fuzz_mfp": {
+            "narrow": mfp(3, 100, [b"abc", b"", b"defghij"]),
+            "unaligned": mfp(3, 100, [b"abc", b"d"], align=0),
+            "page-aligned": mfp(3, 100, [b"abc"], align=12),
+            "wide": mfp(4, 1 << 40, [b"abc", b"", b"defghij"], align=3, wide=True),
+            "phantom": phantom(5, 100, 6, 2),
+            "truncated": mfp(6, 100, [b"whole", b"", b""], types=bytes([1, 0xF5, 0xF5])),
+            "empty": mfp(7, 100, [b""] * 3),
+        },
+        "fuzz_mep": {
+            "one": mep({3: mfp(3, 9, [b"abc"])}),
+            "three": mep(
+                {3: mfp(3, 9, [b"abc", b"d"]), 5: mfp(5, 9, [b"", b"defg"], align=0), 260: mfp(260, 9, [b"x", b""])}
+            ),
+            "wide-inside": mep({3: mfp(3, 9, [b"abc"]), 4: mfp(4, 9, [b"wide"], wide=True)}),
+            "missing": mep({3: mfp(3, 9, [b"abc", b"d"]), 4: phantom(4, 9, 2, 4)}),
+        },
+        "fuzz_mef": {
+            "two-events": mef(0x1FFFF, [bank(7, b"hello"), b""]),
+            "two-banks": mef(5, [bank(7, b"hello") + bank(8, b""), bank(9, b"12345678")]),
+            "no-events": mef(5, []),
+        },
+    }
+    for name, inputs in seeds.items():
+        folder = CORPUS / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for label, data in inputs.items():
+            (folder / f"seed-{label}").write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""Real processes: runs of `incast-node`, watched through its progress reports.
+
+Conditions have deadlines; nothing waits by sleeping.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = 20.0) -> None:
+    """Polls a condition that no event announces."""
+    until = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < until, f"not within {deadline_s} s: {what}"
+        time.sleep(0.01)  # house: allow sleep: polls with a deadline
+
+
+def process_state(pid: int) -> str:
+    """R, S, T (stopped), Z ... or an empty text if the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+class Run:
+    """One `incast-node` that conducts a run."""
+
+    def __init__(self, engine: Path, output: Path, settings: dict[str, Any], *arguments: str, token: str = "") -> None:
+        self.output = output
+        command = [str(engine), "--progress", "json", "--output", str(output), *arguments]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={value}"]
+        environment = {**os.environ}
+        environment.pop("INCAST_TOKEN", None)
+        if token:
+            environment["INCAST_TOKEN"] = token
+        self._errors = (output.parent / f"{output.name}.stderr").open("w+")
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=environment
+        )
+        self.reports: list[dict[str, Any]] = []
+        self._queue: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.seen_pids: dict[int, int] = {}
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._queue.put(json.loads(line))
+        self._queue.put(None)
+
+    def wait_for(self, wanted: Callable[[dict[str, Any]], bool], what: str, deadline_s: float = 30.0) -> dict[str, Any]:
+        """The next report that is wanted. Fails at the deadline, and if the run ends without it."""
+        until = time.monotonic() + deadline_s
+        while True:
+            try:
+                report = self._queue.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"no report of '{what}' within {deadline_s} s; {self.story()}") from None
+            assert report is not None, f"the run ended without '{what}': {self.story()}"
+            self.reports.append(report)
+            if wanted(report):
+                return report
+
+    def wait_for_phase(self, phase: str) -> None:
+        """Until the run enters that phase."""
+        self.wait_for(lambda report: report["type"] == "phase" and report["phase"] == phase, f"phase {phase}")
+
+    def node_pid(self, node: int) -> int:
+        """The process of a node that was spawned here."""
+        for pid in child_pids(self.process.pid):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if b"--node" in words and int(words[words.index(b"--node") + 1]) == node:
+                self.seen_pids[node] = pid
+                return pid
+        raise AssertionError(f"node {node} has no process; {self.story()}")
+
+    def all_node_pids(self) -> list[int]:
+        """Of all nodes that are there now."""
+        return child_pids(self.process.pid)
+
+    def finish(self, deadline_s: float = 60.0) -> int:
+        """Waits for the end and returns the exit status; no process may be left."""
+        try:
+            status = self.process.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the run hangs; {self.story()}") from None
+        self._reader.join(10)
+        while (report := self._queue.get()) is not None:
+            self.reports.append(report)
+        return status
+
+    @property
+    def notices(self) -> list[str]:
+        """The lines for a person, so far."""
+        return [report["text"] for report in self.reports if report["type"] == "notice"]
+
+    @property
+    def errors(self) -> list[str]:
+        """Standard error, by line."""
+        self._errors.flush()
+        return Path(self._errors.name).read_text().splitlines()
+
+    def reports_as_text(self) -> list[str]:
+        """Standard output, by line."""
+        return [json.dumps(report) for report in self.reports]
+
+    def result(self) -> dict[str, Any]:
+        """result.json"""
+        loaded: dict[str, Any] = json.loads((self.output / "result.json").read_text())
+        return loaded
+
+    def story(self) -> str:
+        """For the message of a failure."""
+        log = self.output / "log.txt"
+        return f"stderr: {self.errors}; log: {log.read_text() if log.exists() else 'none'}"
+
+    def abandon(self) -> None:
+        """After a failed test: nothing may be left."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join(10)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        self._errors.close()
+
+
+def child_pids(pid: int) -> list[int]:
+    """Direct children that are no zombies."""
+    try:
+        listed = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [child for child in map(int, listed.split()) if process_state(child) not in ("", "Z")]
+
+
+Start = Callable[..., Run]
+
+
+def check_accounting(result: dict[str, Any]) -> None:
+    """F4: nothing is ever unaccounted, and nothing is committed twice."""
+    accounting = result["accounting"]
+    assert result["lost_events"] == 0
+    assert accounting["meps_admitted"] == accounting["meps_committed"]
+    assert accounting["ledger"]["commits"] == accounting["ledger"]["distinct_meps"] == accounting["meps_committed"]
+    assert accounting["ledger"]["committed_below"] == accounting["meps_committed"]
+    assert result["verify_errors"] == 0

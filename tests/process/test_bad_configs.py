@@ -1,0 +1,108 @@
+"""A bad configuration costs one clear line that names the key, its value and what is allowed, and exit status 2."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def refusal(engine: Path, tmp_path: Path, *arguments: str) -> str:
+    """The one line on standard error."""
+    done = subprocess.run(
+        [str(engine), "--output", str(tmp_path / "out"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert done.returncode == 2, done
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("incast-node: ")
+    assert not (tmp_path / "out").exists(), "nothing is begun with a bad config"
+    return lines[0]
+
+
+BAD = [
+    (["protocol.credit=4"], ["unknown key 'protocol.credit'", "did you mean 'protocol.credits'?"]),
+    (["transport.tcp.stream=4"], ["transport.tcp.stream", "did you mean 'streams'?"]),
+    (["transport.udq.bind=1"], ["no transport 'udq'", "inproc | tcp"]),
+    (["run.duration=10 parsecs"], ["run.duration = 10 parsecs", "not a duration", "1ms..2000h, or auto"]),
+    (["protocol.mfp_size=64KiBit"], ["protocol.mfp_size = 64KiBit", "not a size", "32 B..1.0 GiB"]),
+    (["source.trigger_rate=fast"], ["source.trigger_rate = fast", "not a frequency", "0 Hz.."]),
+    (["run.nodes=0"], ["run.nodes = 0", "out of range", "1..4096"]),
+    (["run.nodes=-1"], ["run.nodes = -1", "1..4096"]),
+    (["run.nodes=1e3"], ["run.nodes = 1e3", "1..4096"]),
+    (["run.nodes=99999999999999999999999"], ["run.nodes = 99999999999999999999999", "1..4096"]),
+    (["protocol.credits=100000"], ["protocol.credits = 100000", "1..16384, or auto"]),
+    (["protocol.scheme=shove"], ["protocol.scheme = shove", "push | pull"]),
+    (["run.respawn=perhaps"], ["run.respawn = perhaps", "true | false"]),
+    (["transport.name=carrier-pigeon"], ["transport.name = carrier-pigeon", "inproc | tcp"]),
+    (["run.roles=split", "run.nodes=1"], ["run.nodes = 1", "2..4096"]),
+    (["run.roles=split", "run.rus=3", "run.bus=3"], ["run.rus + run.bus = 3 + 3", "run.nodes is 4"]),
+    (["run.rus=2"], ["run.rus = 2", "run.roles = split"]),
+    (["protocol.slot_bytes=64KiB"], ["protocol.slot_bytes = 64.0 KiB (65536 B)", "an MFP of 63 events", "at least"]),
+    (["source.memory=100KiB", "protocol.credits=8"], ["source.memory = 100.0 KiB (102400 B)", "F1", "at least"]),
+    (["source.memory=1MiB", "source.trigger_rate=100kHz"], ["source.memory", "F1, open loop: 100000 Hz", "at least"]),
+    (
+        ["source.trigger_rate=1GHz", "protocol.packing=1"],
+        ["protocol.packing", "would have to be kept", "at most 1048576"],
+    ),
+    (
+        ["source.trigger_rate=200MHz", "protocol.mfp_size=1MiB"],
+        ["source.memory", "more than this machine has", "at most"],
+    ),
+    (["protocol.detection_deadline=300ms"], ["protocol.detection_deadline = 300.00 ms", "at least 400.00 ms"]),
+    (["source.sources_per_ru=60000"], ["source.sources_per_ru = 60000", "1..16383"]),
+    (["sink.kind=mep"], ["sink.path", "a folder"]),
+    (["source.kind=mfp"], ["source.path", "folder"]),
+    (["source.kind=mfp", "source.path=/nonexistent/folder"], ["source.path = /nonexistent/folder"]),
+    (["transport.name=tcp", "transport.tcp.streams=0"], ["transport.tcp.streams = ", "1..64"]),
+    (["transport.name=tcp", "transport.tcp.bind=nowhere"], ["transport.tcp.bind = ", "nowhere"]),
+    (["transport.name=sim", "transport.sim.rate=very"], ["transport.sim.rate = ", "very"]),
+    (["nonsense"], ["--set nonsense", "section.key=value"]),
+]
+
+
+@pytest.mark.parametrize(("settings", "parts"), BAD, ids=["+".join(settings) for settings, _ in BAD])
+def test_bad_values(engine: Path, tmp_path: Path, settings: list[str], parts: list[str]) -> None:
+    line = refusal(engine, tmp_path, *[word for setting in settings for word in ("--set", setting)])
+    for part in parts:
+        assert part in line, line
+
+
+BAD_FILES = [
+    ("[run]\nnodes = 'four'\n", ["run.nodes = four", "1..4096"]),
+    (
+        "[run]\nnodes = 4\n[protocol]\nshedule = 'random'\n",
+        ["unknown key 'protocol.shedule'", "did you mean 'protocol.schedule'?"],
+    ),
+    ("[run]\nnodes = [1, 2]\n", ["run.nodes", "a list"]),
+    ("[run\nnodes = 4\n", ["line 1", "not TOML"]),
+    ("nodes = 4\n", ["unknown key 'nodes'", "did you mean 'run.nodes'?"]),
+]
+
+
+@pytest.mark.parametrize(("text", "parts"), BAD_FILES)
+def test_bad_files(engine: Path, tmp_path: Path, text: str, parts: list[str]) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(text)
+    line = refusal(engine, tmp_path, str(config))
+    for part in parts:
+        assert part in line, line
+
+
+def test_missing_file(engine: Path, tmp_path: Path) -> None:
+    line = refusal(engine, tmp_path, str(tmp_path / "missing.toml"))
+    assert "missing.toml" in line
+    assert "cannot be read: No such file or directory" in line
+
+
+def test_too_many_spawned(engine: Path, tmp_path: Path) -> None:
+    line = refusal(engine, tmp_path, "--spawn", "9", "--set", "transport.name=tcp")
+    assert "--spawn 9" in line
+    assert "0..4" in line
+
+
+def test_bad_option(engine: Path, tmp_path: Path) -> None:
+    assert "--shout" in refusal(engine, tmp_path, "--shout")

@@ -1,0 +1,165 @@
+// What must hold whatever happens (PROTOCOL.md), checked from outside the protocol: from the control messages on the
+// wire, from what lands in the memory of builder units, and from what sources, sinks and the ledger are told.
+//
+// What a node says to itself does not pass the wire. So a BU on the EM's node is judged by its deliveries alone, and a
+// contribution of an RU to the BU of its own node by its head alone.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "judge.h"
+#include "plan.h"
+#include "protocol/interfaces.h"
+#include "sim/world.h"
+#include "wire/control.h"
+
+namespace incast::adversary {
+
+/// What source `source` has for MEP `mep`: a function of the two and the seed, so that a mix-up shows.
+struct Contribution {
+    std::uint32_t bytes = 0;
+    std::uint32_t n_events = 0;
+    std::uint64_t first_event = 0;
+    wire::SourceFlag flag = wire::SourceFlag::ok;
+};
+Contribution contribution_of(const Plan& plan, protocol::MepId mep, std::uint32_t source);
+
+class Checker final : public sim::Observer, public protocol::Ledger {
+public:
+    Checker(const Plan& plan, sim::World& world, Judge& judge);
+
+    void node_started(std::uint32_t node, std::uint32_t incarnation, sim::EndpointId endpoint);
+    /// The run is over: what the EM admitted is the first `admitted` MEPs, and nothing of them is lost.
+    void finish(std::uint64_t admitted);
+
+    // --- from sources and sinks
+    // --------------------------------------------------------------------------------------------------
+    void produced(std::uint32_t node, protocol::MepId below) { produced_[node] = below; }
+    [[nodiscard]] bool is_committed(protocol::MepId mep) const { return mep < meps_.size() && meps_[mep].committed; }
+    [[nodiscard]] std::uint64_t committed_count() const { return committed_count_; }
+    void taken(std::uint32_t node, std::uint32_t incarnation, const protocol::BuiltMep& mep);
+    void durable(std::uint32_t node, std::uint32_t incarnation, protocol::MepId mep);
+    template <class... Args>
+    void misuse(fmt::format_string<Args...> format, Args&&... args) {
+        judge_.violation("interface", format, std::forward<Args>(args)...);
+    }
+    template <class... Args>
+    void violation(const char* rule, fmt::format_string<Args...> format, Args&&... args) {
+        judge_.violation(rule, format, std::forward<Args>(args)...);
+    }
+    void mark(std::string_view name) { judge_.mark(name); }
+
+    // --- from the EM
+    // -------------------------------------------------------------------------------------------------------------
+    void committed(const protocol::LedgerEntry& entry) override;
+    void view_changed(Time now, std::uint32_t view, Peer node, std::uint32_t incarnation, wire::Change change) override;
+
+    // --- from the world
+    // ----------------------------------------------------------------------------------------------------------
+    void message_posted(Time now, sim::EndpointId from, sim::EndpointId to, Bytes message) override;
+    void message_delivered(Time now, sim::EndpointId from, sim::EndpointId to, Bytes message) override;
+    void write_posted(Time now, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& write) override;
+    void notice_delivered(Time now, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& write) override;
+    void landed(Time now, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& write,
+                std::uint8_t parts) override;
+    void peer_down(Time now, sim::EndpointId at, sim::EndpointId peer) override;
+
+private:
+    /// One incarnation of a node that was in the view.
+    struct Membership {
+        std::uint32_t incarnation = 0;
+        std::optional<protocol::MepId> from;  // once it is on the wire
+        bool lost = false;
+    };
+    /// One credit of a BU incarnation.
+    struct Credit {
+        std::uint16_t slot = 0;
+        bool at_em = false;     // the grant was delivered
+        bool assigned = false;  // an assign was posted
+        bool bound = false;     // to mep and attempt, by an assign or an announcement
+        protocol::MepId mep = 0;
+        std::uint16_t attempt = 0;
+    };
+    struct Verdict {
+        protocol::MepId mep = 0;
+        std::uint16_t attempt = 0;
+        bool redelivered = false;
+    };
+    /// One incarnation of a BU.
+    struct Builder {
+        std::uint32_t node = 0;
+        std::uint32_t incarnation = 0;
+        std::optional<std::uint16_t> region;  // where RUs write
+        std::vector<Credit> credits;          // [credit - 1]
+        std::vector<std::uint32_t> open;      // by slot: the credit it is granted or assigned for; 0: none
+        std::vector<Verdict> verdicts;        // granted and delivered
+    };
+    /// What one incarnation has asked for or sent and not seen the end of (C2), by the peer's incarnation.
+    struct Outstanding {
+        std::map<sim::EndpointId, std::uint64_t> unplaced;                // RU: contributions
+        std::map<sim::EndpointId, std::uint64_t> sent;                    // RU: over this connection
+        std::map<sim::EndpointId, std::vector<std::uint32_t>> requested;  // BU: credits
+    };
+    struct Delivery {
+        std::uint32_t node = 0;
+        std::uint32_t incarnation = 0;
+        std::uint16_t attempt = 0;
+        bool redelivered = false;
+        bool durable = false;
+        std::uint32_t missing_sources = 0;
+    };
+    struct Mep {
+        bool admitted = false;
+        bool committed = false;
+        std::uint16_t latest_attempt = 0;   // seen assigned
+        std::uint16_t granted_attempt = 0;  // seen granted
+        std::uint32_t granted_node = 0;
+        std::uint32_t granted_incarnation = 0;
+        std::vector<Delivery> deliveries;
+    };
+
+    [[nodiscard]] bool is_em(std::uint32_t node) const { return Peer{node} == plan_.config.em; }
+    [[nodiscard]] std::uint32_t node_of(sim::EndpointId id) const {
+        return static_cast<std::uint32_t>(world_.options(id).self);
+    }
+    [[nodiscard]] std::uint32_t incarnation_of(sim::EndpointId id) const { return world_.options(id).incarnation; }
+    [[nodiscard]] const Membership* in_view(std::uint32_t node) const;
+    [[nodiscard]] Membership* membership(std::uint32_t node, std::uint32_t incarnation);
+    /// The incarnation of an RU that took part in that MEP; nullptr if none did.
+    [[nodiscard]] const Membership* holder(std::uint32_t node, protocol::MepId mep) const;
+    Builder* builder(std::uint32_t node, std::uint32_t incarnation);
+    Builder* builder_at(sim::EndpointId endpoint);
+
+    void check_grants(sim::EndpointId from, const wire::ControlView& message);
+    void check_assigns(sim::EndpointId to, const wire::ControlView& message);
+    void check_announce(std::uint32_t to, const wire::ControlView& message);
+    void check_verdicts(sim::EndpointId to, const wire::ControlView& message);
+    void check_requests(sim::EndpointId from, sim::EndpointId to, const wire::ControlView& message);
+    void answered(sim::EndpointId at, sim::EndpointId by, std::uint32_t credit);
+    void learn_view(const wire::ControlView& message);
+    void bind(Builder& builder, std::uint32_t credit, std::uint16_t slot, protocol::MepId mep, std::uint16_t attempt);
+    void admit(protocol::MepId mep, std::uint16_t attempt);
+    void check_source(Builder* builder, std::uint32_t node, const protocol::BuiltMep& mep, std::uint32_t source);
+    void tell(sim::EndpointId from, sim::EndpointId to, const wire::ControlView& message);
+
+    const Plan& plan_;
+    sim::World& world_;
+    Judge& judge_;
+    protocol::SlotLayout layout_;
+    std::uint32_t slots_;
+
+    std::vector<std::vector<Membership>> views_;  // by node, oldest first
+    std::vector<protocol::MepId> available_;      // by node: delivered to the EM from the incarnation in the view
+    std::vector<protocol::MepId> produced_;
+    std::vector<Builder> builders_;
+    std::vector<Outstanding> outstanding_;   // by endpoint
+    std::vector<std::uint32_t> builder_at_;  // by endpoint: index + 1
+    std::vector<Mep> meps_;
+    protocol::MepId committed_below_ = 0;
+    std::uint64_t committed_count_ = 0;
+};
+
+}  // namespace incast::adversary

@@ -1,0 +1,259 @@
+// What reaches sinks and the ledger: PROTOCOL F2, F4, F5, F6.
+#include <algorithm>
+#include <cstring>
+
+#include "base/prng.h"
+#include "checker.h"
+#include "sim/endpoint.h"
+
+namespace incast::adversary {
+
+using protocol::MepId;
+using wire::SourceFlag;
+
+Contribution contribution_of(const Plan& plan, MepId mep, std::uint32_t source) {
+    const std::uint64_t bits = base::mix64(base::mix64(plan.seed ^ mep) + source);
+    Contribution made;
+    made.n_events = 1 + (mep % 7 == 6 ? 2 : 0);
+    made.first_event = mep * 3;
+    made.bytes = static_cast<std::uint32_t>(bits % plan.config.sources[source].cap_bytes) + 1;
+    switch (bits >> 60) {
+        case 0:
+            made.flag = SourceFlag::empty;
+            made.bytes = 0;
+            break;
+        case 1:
+            made.flag = SourceFlag::truncated;
+            break;
+        case 2:
+            made.flag = SourceFlag::desync;
+            break;
+        default:
+            break;
+    }
+    return made;
+}
+
+Checker::Checker(const Plan& plan, sim::World& world, Judge& judge)
+    : plan_(plan),
+      world_(world),
+      judge_(judge),
+      layout_(protocol::slot_layout(plan.config)),
+      slots_(plan.config.credits + plan.config.quarantine_slots),
+      views_(plan.config.nodes.size()),
+      available_(plan.config.nodes.size()),
+      produced_(plan.config.nodes.size()),
+      meps_(plan.source.total_meps) {
+    world.observe(this);
+}
+
+void Checker::node_started(std::uint32_t node, std::uint32_t incarnation, sim::EndpointId endpoint) {
+    builder_at_.resize(std::max<std::size_t>(builder_at_.size(), endpoint + 1), 0);
+    outstanding_.resize(builder_at_.size());
+    produced_[node] = 0;
+    if ((plan_.config.nodes[node].roles & protocol::role_bu) == 0) return;
+    builders_.push_back(
+        {.node = node, .incarnation = incarnation, .region = {}, .credits = {}, .open = {}, .verdicts = {}});
+    builders_.back().open.assign(slots_, 0);
+    builder_at_[endpoint] = static_cast<std::uint32_t>(builders_.size());
+}
+
+Checker::Builder* Checker::builder_at(sim::EndpointId endpoint) {
+    return endpoint < builder_at_.size() && builder_at_[endpoint] > 0 ? &builders_[builder_at_[endpoint] - 1] : nullptr;
+}
+
+Checker::Builder* Checker::builder(std::uint32_t node, std::uint32_t incarnation) {
+    for (Builder& each : builders_) {
+        if (each.node == node && each.incarnation == incarnation) return &each;
+    }
+    return nullptr;
+}
+
+const Checker::Membership* Checker::in_view(std::uint32_t node) const {
+    return views_[node].empty() || views_[node].back().lost ? nullptr : &views_[node].back();
+}
+
+Checker::Membership* Checker::membership(std::uint32_t node, std::uint32_t incarnation) {
+    for (Membership& each : views_[node]) {
+        if (each.incarnation == incarnation) return &each;
+    }
+    return nullptr;
+}
+
+const Checker::Membership* Checker::holder(std::uint32_t node, MepId mep) const {
+    const Membership* found = nullptr;
+    for (const Membership& each : views_[node]) {
+        if (each.from && *each.from <= mep) found = &each;
+    }
+    return found;
+}
+
+// --- sinks
+// -------------------------------------------------------------------------------------------------------------------
+
+void Checker::taken(std::uint32_t node, std::uint32_t incarnation, const protocol::BuiltMep& mep) {
+    judge_.story("node {}#{} delivers MEP {} attempt {}{}{}", node, incarnation, mep.mep, mep.attempt,
+                 mep.redelivered ? " (redelivered)" : "",
+                 mep.missing_sources > 0 ? fmt::format(", {} sources missing", mep.missing_sources) : "");
+    if (mep.mep >= meps_.size()) {
+        violation("F4", "node {} delivers MEP {} of {}", node, mep.mep, meps_.size());
+        return;
+    }
+    Builder* own = builder(node, incarnation);
+    if (!is_em(node)) {
+        const auto attempt = static_cast<std::uint16_t>(mep.attempt);
+        const auto verdict = std::ranges::find_if(
+            own->verdicts, [&](const Verdict& each) { return each.mep == mep.mep && each.attempt == attempt; });
+        if (verdict == own->verdicts.end()) {
+            violation("F2", "node {}#{} delivers MEP {} attempt {} without the EM's verdict", node, incarnation,
+                      mep.mep, mep.attempt);
+        } else if (verdict->redelivered != mep.redelivered) {
+            violation("F2", "node {}#{} delivers MEP {} as {}, the verdict says otherwise", node, incarnation, mep.mep,
+                      mep.redelivered ? "a repeat" : "new");
+        }
+        own->open[mep.slot] = 0;
+    }
+    Mep& record = meps_[mep.mep];
+    for (const Delivery& earlier : record.deliveries) {
+        // A BU that was declared dead may deliver what it was granted after its successor did: order is by attempt, not
+        // by time.
+        const bool repeat_marked = earlier.attempt < mep.attempt ? mep.redelivered : earlier.redelivered;
+        if (earlier.attempt == mep.attempt) {
+            violation("F2", "MEP {} attempt {} is delivered twice, by nodes {} and {}", mep.mep, mep.attempt,
+                      earlier.node, node);
+        } else if (!repeat_marked) {
+            violation("F2", "MEP {} is delivered by nodes {} and {}, the repeat is not marked", mep.mep, earlier.node,
+                      node);
+        }
+    }
+    if (!record.deliveries.empty()) judge_.mark("delivered again");
+    record.deliveries.push_back(
+        {node, incarnation, static_cast<std::uint16_t>(mep.attempt), mep.redelivered, false, mep.missing_sources});
+    std::uint32_t missing = 0;
+    for (std::uint32_t source = 0; source < mep.sources.size(); ++source) {
+        missing += wire::is_missing(mep.sources[source].flag) ? 1 : 0;
+        check_source(own, node, mep, source);
+    }
+    if (mep.sources.size() != plan_.config.sources.size() || missing != mep.missing_sources) {
+        violation("F5", "node {}: MEP {} has {} sources of {}, {} missing but {} said", node, mep.mep,
+                  mep.sources.size(), plan_.config.sources.size(), missing, mep.missing_sources);
+    }
+    if (missing > 0) judge_.mark(missing == mep.sources.size() ? "delivered with nothing" : "delivered flagged");
+}
+
+void Checker::check_source(Builder* own, std::uint32_t node, const protocol::BuiltMep& mep, std::uint32_t source) {
+    const protocol::BuiltSource& built = mep.sources[source];
+    const auto ru = static_cast<std::uint32_t>(plan_.config.sources[source].ru);
+    if (wire::is_missing(built.flag)) {
+        const Membership* owner = holder(ru, mep.mep);
+        if (owner != nullptr && !owner->lost) {
+            violation("F5", "node {}: source {} of MEP {} is flagged missing, but RU {}#{} is in the view", node,
+                      source, mep.mep, ru, owner->incarnation);
+        }
+        return;
+    }
+    if (built.head == nullptr) {
+        violation("F5", "node {}: source {} of MEP {} is neither there nor flagged missing", node, source, mep.mep);
+        return;
+    }
+    wire::Head head;
+    std::memcpy(&head, built.head, sizeof head);
+    const Contribution expected = contribution_of(plan_, mep.mep, source);
+    const bool right = head.magic == wire::head_magic && head.run == plan_.config.run && head.mep == mep.mep &&
+                       head.source == source && head.attempt == mep.attempt && head.body_bytes == expected.bytes &&
+                       head.n_events == expected.n_events && head.first_event == expected.first_event &&
+                       head.flag == expected.flag && built.flag == expected.flag;
+    if (!right) {
+        violation("F6", "node {}: MEP {} attempt {} source {}: the head is of MEP {} attempt {} source {}, {} bytes",
+                  node, mep.mep, mep.attempt, source, head.mep, head.attempt, head.source, head.body_bytes);
+        return;
+    }
+    const Membership* writer = membership(ru, head.incarnation);
+    if (writer == nullptr || (writer->from && *writer->from > mep.mep)) {
+        violation("F6", "node {}: MEP {} source {} comes from RU {}#{}, which never took part in it", node, mep.mep,
+                  source, ru, head.incarnation);
+    }
+    if (ru == node || own == nullptr || !own->region) return;
+    const std::uint64_t offset = mep.slot * layout_.slot_bytes + layout_.source_offset[source];
+    for (std::uint32_t id = 0; id < builder_at_.size(); ++id) {
+        if (builder_at(id) != own || world_.find(id) == nullptr) continue;
+        const sim::Area* area = world_.find(id)->area(*own->region, offset);
+        if (area == nullptr || area->body_write[0] != area->head_write || area->body_write[1] != area->head_write) {
+            violation("T1", "node {}: MEP {} source {}: the body in the slot is not whole, or not that of the head",
+                      node, mep.mep, source);
+        }
+    }
+}
+
+void Checker::durable(std::uint32_t node, std::uint32_t incarnation, MepId mep) {
+    for (Delivery& each : meps_[mep].deliveries) {
+        if (each.node == node && each.incarnation == incarnation) each.durable = true;
+    }
+}
+
+// --- ledger
+// ------------------------------------------------------------------------------------------------------------------
+
+void Checker::committed(const protocol::LedgerEntry& entry) {
+    judge_.story("EM commits MEP {} attempt {} by node {}", entry.mep, entry.attempt, entry.bu);
+    if (entry.mep >= meps_.size()) {
+        violation("F4", "MEP {} of {} is committed", entry.mep, meps_.size());
+        return;
+    }
+    Mep& record = meps_[entry.mep];
+    if (record.committed) violation("F2", "MEP {} is committed twice, now by node {}", entry.mep, entry.bu);
+    const Membership* current = in_view(entry.bu);
+    const auto delivery = std::ranges::find_if(record.deliveries, [&](const Delivery& each) {
+        return each.node == entry.bu && each.attempt == entry.attempt && current != nullptr &&
+               each.incarnation == current->incarnation;
+    });
+    if (delivery == record.deliveries.end()) {
+        violation("F2", "MEP {} attempt {} is committed for node {}, which did not deliver it or is not in the view",
+                  entry.mep, entry.attempt, entry.bu);
+    } else if (!delivery->durable) {
+        violation("F2", "MEP {} is committed before the sink of node {} has it", entry.mep, entry.bu);
+    } else if (delivery->missing_sources != entry.missing_sources ||
+               delivery->redelivered != (entry.redelivered != 0)) {
+        violation("F2", "MEP {}: the ledger says {} missing, repeat {}; node {} delivered {} missing, repeat {}",
+                  entry.mep, entry.missing_sources, entry.redelivered, entry.bu, delivery->missing_sources,
+                  delivery->redelivered);
+    }
+    if (!record.committed) ++committed_count_;
+    record.committed = true;
+    while (committed_below_ < meps_.size() && meps_[committed_below_].committed)
+        ++committed_below_;
+}
+
+void Checker::view_changed(Time /*now*/, std::uint32_t view, Peer peer, std::uint32_t incarnation,
+                           wire::Change change) {
+    const auto node = static_cast<std::uint32_t>(peer);
+    constexpr const char* names[] = {"?", "up", "dead", "unreachable"};
+    const char* name = names[static_cast<std::uint32_t>(change) & 3];
+    judge_.story("view {}: node {}#{} {}", view, node, incarnation, name);
+    judge_.mark(fmt::format("view: {}{}", name, change == wire::Change::up && incarnation > 1 ? " again" : ""));
+    Membership* known = membership(node, incarnation);
+    if (change == wire::Change::up) {
+        if (!views_[node].empty() && (views_[node].back().incarnation >= incarnation || !views_[node].back().lost)) {
+            violation("F6", "node {}#{} enters the view after or beside #{}", node, incarnation,
+                      views_[node].back().incarnation);
+        }
+        views_[node].push_back({incarnation, {}, false});
+        available_[node] = 0;
+    } else if (known == nullptr || known->lost) {
+        violation("F6", "node {}#{} leaves the view without being in it", node, incarnation);
+    } else {
+        known->lost = true;
+    }
+}
+
+void Checker::finish(std::uint64_t admitted) {
+    if (plan_.stop_at == 0 && admitted != meps_.size())
+        violation("F4", "the run ends with {} of {} MEPs", admitted, meps_.size());
+    for (MepId mep = 0; mep < meps_.size(); ++mep) {
+        if (mep < admitted && !meps_[mep].committed) violation("F4", "MEP {} of {} is never committed", mep, admitted);
+        if (mep >= admitted && (meps_[mep].committed || meps_[mep].admitted))
+            violation("C3", "MEP {} of {} is assigned", mep, admitted);
+    }
+}
+
+}  // namespace incast::adversary

@@ -1,0 +1,461 @@
+// What passes the wire and what lands: PROTOCOL C1, C3, F1, F3.
+#include <algorithm>
+#include <cstring>
+
+#include "checker.h"
+
+namespace incast::adversary {
+
+using protocol::MepId;
+using wire::ControlKind;
+using wire::ControlView;
+
+void Checker::message_posted(Time /*now*/, sim::EndpointId from, sim::EndpointId to, Bytes bytes) {
+    const std::optional<ControlView> message = ControlView::parse(bytes);
+    if (!message) {
+        violation("wire", "node {} sends {} bytes that are no control message", node_of(from), bytes.size());
+        return;
+    }
+    const wire::ControlHeader& header = message->header();
+    if (header.run != plan_.config.run || header.incarnation != incarnation_of(from)) {
+        violation("F6", "node {}#{} sends as #{} of run {}", node_of(from), incarnation_of(from), header.incarnation,
+                  header.run);
+    }
+    tell(from, to, *message);
+    switch (message->kind()) {
+        case ControlKind::grant:
+            check_grants(from, *message);
+            break;
+        case ControlKind::assign:
+            check_assigns(to, *message);
+            break;
+        case ControlKind::announce:
+            check_announce(node_of(to), *message);
+            break;
+        case ControlKind::commit_verdict:
+            check_verdicts(to, *message);
+            break;
+        case ControlKind::view:
+            learn_view(*message);
+            break;
+        case ControlKind::request:
+            check_requests(from, to, *message);
+            break;
+        case ControlKind::abort:
+            judge_.mark(is_em(node_of(from)) ? "abort by the EM" : "abort by a BU", header.count);
+            break;
+        case ControlKind::abort_ack:
+            judge_.mark("abort acknowledged", header.count);
+            break;
+        case ControlKind::late:
+            judge_.mark("late");
+            break;
+        case ControlKind::peer_lost:
+            judge_.mark("lost peer reported", header.count);
+            break;
+        case ControlKind::placed:
+            judge_.mark("placed");
+            break;
+        default:
+            break;
+    }
+}
+
+void Checker::message_delivered(Time /*now*/, sim::EndpointId from, sim::EndpointId to, Bytes bytes) {
+    const std::optional<ControlView> message = ControlView::parse(bytes);
+    if (!message) return;
+    const std::uint32_t count = message->header().count;
+    switch (message->kind()) {
+        case ControlKind::grant:
+            if (Builder* granting = builder_at(from); granting != nullptr) {
+                for (std::uint32_t index = 0; index < count; ++index) {
+                    const std::uint32_t credit = message->entry<ControlKind::grant>(index).credit;
+                    if (credit > 0 && credit <= granting->credits.size()) granting->credits[credit - 1].at_em = true;
+                }
+            }
+            break;
+        case ControlKind::available: {
+            const Membership* sender = in_view(node_of(from));
+            if (sender != nullptr && sender->incarnation == incarnation_of(from)) {
+                available_[node_of(from)] =
+                    std::max(available_[node_of(from)], message->body<ControlKind::available>().below);
+            }
+            break;
+        }
+        case ControlKind::commit_verdict:
+            if (Builder* told = builder_at(to); told != nullptr) {
+                for (std::uint32_t index = 0; index < count; ++index) {
+                    const wire::AttemptEntry entry = message->entry<ControlKind::commit_verdict>(index);
+                    if ((entry.flags & wire::attempt_granted) != 0) {
+                        told->verdicts.push_back(
+                            {entry.mep, entry.attempt, (entry.flags & wire::attempt_redelivered) != 0});
+                    } else if (entry.slot < slots_ && told->open[entry.slot] == entry.credit) {
+                        told->open[entry.slot] = 0;
+                    }
+                }
+            }
+            break;
+        case ControlKind::abort_ack:
+            for (std::uint32_t index = 0; index < count; ++index)
+                answered(to, from, message->entry<ControlKind::abort_ack>(index).credit);
+            break;
+        case ControlKind::placed: {
+            Outstanding& sender = outstanding_[to];
+            sender.unplaced[from] = sender.sent[from] - message->body<ControlKind::placed>().contributions;
+            break;
+        }
+        default:
+            break;
+    }
+}
+
+// --- limits
+// ------------------------------------------------------------------------------------------------------------------
+
+void Checker::write_posted(Time /*now*/, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& write) {
+    if (!write.noticed || plan_.config.parallel_sends == 0) return;
+    Outstanding& sender = outstanding_[from];
+    ++sender.sent[to];
+    ++sender.unplaced[to];
+    std::uint64_t all = 0;
+    for (const auto& [peer, count] : sender.unplaced)
+        all += count;
+    if (all > plan_.config.parallel_sends) {
+        violation("C2", "RU {} has {} contributions that are not placed, {} are configured", node_of(from), all,
+                  plan_.config.parallel_sends);
+    }
+    if (all == plan_.config.parallel_sends) judge_.mark("parallel sends at the limit");
+}
+
+void Checker::check_requests(sim::EndpointId from, sim::EndpointId to, const ControlView& message) {
+    if (plan_.config.parallel_requests == 0) return;
+    Outstanding& asker = outstanding_[from];
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        asker.requested[to].push_back(message.entry<ControlKind::request>(index).credit);
+    }
+    std::size_t all = 0;
+    for (const auto& [peer, credits] : asker.requested)
+        all += credits.size();
+    if (all > plan_.config.parallel_requests) {
+        violation("C2", "BU {} has {} requests outstanding, {} are configured", node_of(from), all,
+                  plan_.config.parallel_requests);
+    }
+    if (all == plan_.config.parallel_requests) judge_.mark("parallel requests at the limit");
+}
+
+void Checker::answered(sim::EndpointId at, sim::EndpointId by, std::uint32_t credit) {
+    const auto asked = outstanding_[at].requested.find(by);
+    if (asked != outstanding_[at].requested.end()) std::erase(asked->second, credit);
+}
+
+void Checker::notice_delivered(Time /*now*/, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& write) {
+    wire::Head head;
+    std::memcpy(&head, write.head.data(), sizeof head);
+    answered(to, from, head.credit);
+}
+
+// --- credits
+// -----------------------------------------------------------------------------------------------------------------
+
+void Checker::check_grants(sim::EndpointId from, const ControlView& message) {
+    Builder* granting = builder_at(from);
+    if (granting == nullptr) {
+        violation("C1", "node {} grants credits but builds nothing", node_of(from));
+        return;
+    }
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        const wire::CreditEntry entry = message.entry<ControlKind::grant>(index);
+        if (entry.credit != granting->credits.size() + 1 || entry.slot >= slots_) {
+            violation("C1", "node {}#{} grants credit {} for slot {} after credit {}", granting->node,
+                      granting->incarnation, entry.credit, entry.slot, granting->credits.size());
+            continue;
+        }
+        if (granting->open[entry.slot] != 0) {
+            violation("C1", "node {}#{} grants slot {} for credit {} while it is in use for credit {}", granting->node,
+                      granting->incarnation, entry.slot, entry.credit, granting->open[entry.slot]);
+        }
+        granting->open[entry.slot] = entry.credit;
+        granting->credits.push_back({.slot = entry.slot});
+    }
+    const auto in_service = static_cast<std::uint32_t>(
+        std::ranges::count_if(granting->open, [](std::uint32_t credit) { return credit != 0; }));
+    if (in_service > plan_.config.credits) {
+        violation("C1", "node {}#{} has {} credits in service, {} are configured", granting->node,
+                  granting->incarnation, in_service, plan_.config.credits);
+    }
+}
+
+void Checker::check_assigns(sim::EndpointId to, const ControlView& message) {
+    Builder* target = builder_at(to);
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        const wire::AttemptEntry entry = message.entry<ControlKind::assign>(index);
+        if (target == nullptr || entry.bu != target->node || entry.credit == 0 ||
+            entry.credit > target->credits.size() || !target->credits[entry.credit - 1].at_em) {
+            violation("C1", "the EM assigns MEP {} to node {} for credit {}, which it was not granted", entry.mep,
+                      entry.bu, entry.credit);
+            continue;
+        }
+        Credit& credit = target->credits[entry.credit - 1];
+        if (credit.assigned) {
+            violation("C1", "the EM assigns credit {} of node {}#{} twice, now for MEP {}", entry.credit, target->node,
+                      target->incarnation, entry.mep);
+        }
+        credit.assigned = true;
+        bind(*target, entry.credit, entry.slot, entry.mep, entry.attempt);
+    }
+}
+
+/// An attempt of a MEP belongs to one credit, whoever is told of it.
+void Checker::bind(Builder& target, std::uint32_t number, std::uint16_t slot, MepId mep, std::uint16_t attempt) {
+    Credit& credit = target.credits[number - 1];
+    if (credit.slot != slot) {
+        violation("C1", "credit {} of node {}#{} is for slot {}, the EM says {}", number, target.node,
+                  target.incarnation, credit.slot, slot);
+    }
+    if (credit.bound && (credit.mep != mep || credit.attempt != attempt)) {
+        violation("C1", "credit {} of node {}#{} is for MEP {} attempt {} and for MEP {} attempt {}", number,
+                  target.node, target.incarnation, credit.mep, credit.attempt, mep, attempt);
+    }
+    if (credit.bound) return;
+    credit.bound = true;
+    credit.mep = mep;
+    credit.attempt = attempt;
+    admit(mep, attempt);
+}
+
+void Checker::admit(MepId mep, std::uint16_t attempt) {
+    if (mep >= meps_.size()) {
+        violation("C3", "MEP {} is assigned, there are {}", mep, meps_.size());
+        return;
+    }
+    Mep& record = meps_[mep];
+    if (attempt > 1) {
+        judge_.story("EM assigns MEP {} again: attempt {}", mep, attempt);
+        judge_.mark("assigned again");
+    }
+    record.latest_attempt = std::max(record.latest_attempt, attempt);
+    if (record.admitted) return;
+    record.admitted = true;
+    for (std::uint32_t node = 0; node < views_.size(); ++node) {
+        const Membership* ru = in_view(node);
+        if (ru == nullptr || (plan_.config.nodes[node].roles & protocol::role_ru) == 0) continue;
+        const MepId held = is_em(node) ? produced_[node] : available_[node];
+        if (mep >= std::max(held, ru->from.value_or(0))) {
+            violation("C3", "MEP {} is admitted, but RU {} announced only those below {}", mep, node, held);
+        }
+    }
+}
+
+void Checker::check_announce(std::uint32_t to, const ControlView& message) {
+    const wire::AnnounceBody body = message.body<ControlKind::announce>();
+    if (body.released_below > committed_below_) {
+        violation("F1", "the EM releases MEPs below {} to node {}, but {} is not committed", body.released_below, to,
+                  committed_below_);
+    }
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        const wire::AnnounceEntry entry = message.entry<ControlKind::announce>(index);
+        if (is_em(entry.bu)) continue;  // its grants are not on the wire
+        const Membership* current = entry.bu < views_.size() ? in_view(entry.bu) : nullptr;
+        Builder* target = current != nullptr ? builder(entry.bu, current->incarnation) : nullptr;
+        if (target == nullptr || entry.credit == 0 || entry.credit > target->credits.size()) {
+            // Written before the BU was dropped, posted after: no RU takes it. Announced for a successor it would be a
+            // mix-up.
+            if (target != nullptr) {
+                violation("C1", "MEP {} is announced for credit {} of node {}#{}, which it did not grant",
+                          body.base + index, entry.credit, entry.bu, target->incarnation);
+            }
+            continue;
+        }
+        bind(*target, entry.credit, entry.slot, body.base + index, static_cast<std::uint16_t>(body.attempt));
+    }
+}
+
+// --- commits
+// -----------------------------------------------------------------------------------------------------------------
+
+void Checker::check_verdicts(sim::EndpointId to, const ControlView& message) {
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        const wire::AttemptEntry entry = message.entry<ControlKind::commit_verdict>(index);
+        if ((entry.flags & wire::attempt_granted) == 0) {
+            judge_.mark("verdict: no");
+            continue;
+        }
+        if (entry.mep >= meps_.size()) {
+            violation("F2", "commit of MEP {} granted, there are {}", entry.mep, meps_.size());
+            continue;
+        }
+        Mep& record = meps_[entry.mep];
+        const bool redelivered = (entry.flags & wire::attempt_redelivered) != 0;
+        judge_.mark(redelivered ? "verdict: yes, again" : "verdict: yes");
+        if (entry.attempt != record.latest_attempt) {
+            violation("F2", "commit of MEP {} granted to attempt {} of node {}, but attempt {} was assigned last",
+                      entry.mep, entry.attempt, node_of(to), record.latest_attempt);
+        }
+        if (record.granted_attempt != 0 && record.granted_attempt != entry.attempt) {
+            const Membership* earlier = in_view(record.granted_node);
+            if (earlier != nullptr && earlier->incarnation == record.granted_incarnation) {
+                violation("F2", "commit of MEP {} granted to node {}, though node {} holds it for attempt {}",
+                          entry.mep, node_of(to), record.granted_node, record.granted_attempt);
+            }
+            if (!redelivered)
+                violation("F2", "commit of MEP {} granted for the second time, not marked as a repeat", entry.mep);
+        }
+        if (record.committed)
+            violation("F2", "commit of MEP {} granted to node {} after it was committed", entry.mep, node_of(to));
+        record.granted_attempt = entry.attempt;
+        record.granted_node = node_of(to);
+        record.granted_incarnation = incarnation_of(to);
+    }
+}
+
+void Checker::learn_view(const ControlView& message) {
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        const wire::ViewEntry entry = message.entry<ControlKind::view>(index);
+        if (entry.change != wire::Change::up || entry.node >= views_.size()) continue;
+        Membership* up = membership(entry.node, entry.incarnation);
+        if (up == nullptr) {
+            violation("F6", "the EM publishes node {}#{} as up, its ledger does not", entry.node, entry.incarnation);
+        } else if (up->from && *up->from != entry.from_mep) {
+            violation("F6", "the EM publishes node {}#{} as taking part from {} and from {}", entry.node,
+                      entry.incarnation, *up->from, entry.from_mep);
+        } else {
+            up->from = entry.from_mep;
+        }
+    }
+}
+
+// --- memory
+// ------------------------------------------------------------------------------------------------------------------
+
+void Checker::landed(Time /*now*/, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& write,
+                     std::uint8_t parts) {
+    Builder* target = builder_at(to);
+    wire::Head head;
+    if (target == nullptr || write.head_bytes != sizeof head) {
+        violation("T8", "node {} writes {} bytes of head to node {}", node_of(from), write.head_bytes, node_of(to));
+        return;
+    }
+    std::memcpy(&head, write.head.data(), sizeof head);
+    if (!target->region) target->region = write.region;
+    const std::uint64_t slot = write.offset / layout_.slot_bytes;
+    const bool in_place = write.region == *target->region && slot < slots_ &&
+                          head.source < layout_.source_offset.size() &&
+                          write.offset % layout_.slot_bytes == layout_.source_offset[head.source] &&
+                          write.body.length <= plan_.config.sources[head.source].cap_bytes;
+    if (!in_place || plan_.config.sources[head.source].ru != Peer{node_of(from)} ||
+        head.incarnation != incarnation_of(from)) {
+        violation("S3", "node {} writes source {} at offset {} of node {}, not its place", node_of(from), head.source,
+                  write.offset, node_of(to));
+        return;
+    }
+    if (write.pending.linked && !write.bytes_free) {
+        // The bytes are read as they land: they must still be those of this MEP (checked where the source overwrites
+        // them).
+        judge_.mark(parts == sim::part_all ? "landed whole" : "landed in part");
+    }
+    if (is_em(target->node)) return;
+    const std::uint32_t open = target->open[slot];
+    if (open == 0) {
+        judge_.mark("landed in an unused slot");
+        return;
+    }
+    if (open != head.credit) {
+        violation(
+            "F3", "RU {}#{} writes MEP {} for credit {} into slot {} of node {}#{}, which is in use for credit {}",
+            node_of(from), incarnation_of(from), head.mep, head.credit, slot, target->node, target->incarnation, open);
+        return;
+    }
+    // That plant makes RUs write what nobody asked for: whether a BU takes it is for the check of its deliveries to
+    // see.
+    if (plan_.config.plant == protocol::Plant::no_generation_check) return;
+    const Credit& credit = target->credits[open - 1];
+    if (credit.bound && (credit.mep != head.mep || credit.attempt != head.attempt)) {
+        violation("F6", "RU {}#{} writes MEP {} attempt {} for credit {} of node {}#{}, which is for MEP {} attempt {}",
+                  node_of(from), incarnation_of(from), head.mep, head.attempt, open, target->node, target->incarnation,
+                  credit.mep, credit.attempt);
+    }
+}
+
+void Checker::peer_down(Time /*now*/, sim::EndpointId at, sim::EndpointId peer) {
+    judge_.mark("connection down");
+    if (at < outstanding_.size()) {
+        outstanding_[at].unplaced.erase(peer);
+        outstanding_[at].sent.erase(peer);
+        outstanding_[at].requested.erase(peer);
+    }
+    judge_.story("node {}#{} loses the connection with node {}#{}", node_of(at), incarnation_of(at), node_of(peer),
+                 incarnation_of(peer));
+}
+
+void Checker::tell(sim::EndpointId from, sim::EndpointId to, const ControlView& message) {
+    if (!judge_.tells_story() || message.kind() == ControlKind::beat) return;
+    static constexpr const char* names[] = {"?",     "hello",     "beat",           "connected",      "peer_lost",
+                                            "view",  "available", "announce",       "abort",          "abort_ack",
+                                            "grant", "assign",    "commit_request", "commit_verdict", "committed",
+                                            "late",  "region",    "request",        "placed",         "end"};
+    std::string text =
+        fmt::format("{}#{} -> {}#{} {} view {}", node_of(from), incarnation_of(from), node_of(to), incarnation_of(to),
+                    names[static_cast<std::size_t>(message.kind())], message.header().view);
+    const auto attempt = [&](const wire::AttemptEntry& entry) {
+        text += fmt::format(" [MEP {} attempt {} bu {} slot {} credit {}{}{}]", entry.mep, entry.attempt, entry.bu,
+                            entry.slot, entry.credit, (entry.flags & wire::attempt_granted) != 0 ? " granted" : "",
+                            (entry.flags & wire::attempt_redelivered) != 0 ? " again" : "");
+    };
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        switch (message.kind()) {
+            case ControlKind::abort:
+                attempt(message.entry<ControlKind::abort>(index));
+                break;
+            case ControlKind::assign:
+                attempt(message.entry<ControlKind::assign>(index));
+                break;
+            case ControlKind::request:
+                attempt(message.entry<ControlKind::request>(index));
+                break;
+            case ControlKind::commit_request:
+                attempt(message.entry<ControlKind::commit_request>(index));
+                break;
+            case ControlKind::commit_verdict:
+                attempt(message.entry<ControlKind::commit_verdict>(index));
+                break;
+            case ControlKind::committed:
+                attempt(message.entry<ControlKind::committed>(index));
+                break;
+            case ControlKind::grant:
+            case ControlKind::abort_ack: {
+                const auto entry = message.entry<ControlKind::grant>(index);
+                text += fmt::format(" [credit {} slot {}]", entry.credit, entry.slot);
+                break;
+            }
+            case ControlKind::announce: {
+                const auto entry = message.entry<ControlKind::announce>(index);
+                text +=
+                    fmt::format(" [MEP {} bu {} slot {} credit {}]", message.body<ControlKind::announce>().base + index,
+                                entry.bu, entry.slot, entry.credit);
+                break;
+            }
+            case ControlKind::view: {
+                const auto entry = message.entry<ControlKind::view>(index);
+                text += fmt::format(" [{}#{} change {} from {}]", entry.node, entry.incarnation,
+                                    static_cast<std::uint32_t>(entry.change), entry.from_mep);
+                break;
+            }
+            case ControlKind::connected:
+            case ControlKind::peer_lost: {
+                const auto entry = message.entry<ControlKind::connected>(index);
+                text += fmt::format(" [{}#{}]", entry.peer, entry.incarnation);
+                break;
+            }
+            default:
+                break;
+        }
+    }
+    if (message.kind() == ControlKind::announce)
+        text += fmt::format(" released below {}", message.body<ControlKind::announce>().released_below);
+    if (message.kind() == ControlKind::available)
+        text += fmt::format(" below {}", message.body<ControlKind::available>().below);
+    if (message.kind() == ControlKind::late) attempt(message.body<ControlKind::late>().attempt);
+    judge_.story("{}", text);
+}
+
+}  // namespace incast::adversary

@@ -1,0 +1,226 @@
+// incast-adversary: plays seeds against the event-building protocol and says which of its promises they break
+// (docs/simulation.md).
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "run.h"
+
+namespace incast::adversary {
+namespace {
+
+const std::map<std::string, protocol::Plant>& plants() {
+    using protocol::Plant;
+    static const std::map<std::string, Plant> names = {
+        {"no_generation_check", Plant::no_generation_check},
+        {"no_attempt_check", Plant::no_attempt_check},
+        {"early_release", Plant::early_release},
+        {"double_credit", Plant::double_credit},
+        {"no_quarantine", Plant::no_quarantine},
+        {"skipped_commit", Plant::skipped_commit},
+        {"double_commit", Plant::double_commit},
+        {"unconfirmed_missing", Plant::unconfirmed_missing},
+        {"forgotten_reassign", Plant::forgotten_reassign},
+        {"unmarked_redelivery", Plant::unmarked_redelivery},
+        {"admit_unretained", Plant::admit_unretained},
+        {"stale_incarnation", Plant::stale_incarnation},
+        {"unordered_abort_ack", Plant::unordered_abort_ack},
+    };
+    return names;
+}
+
+/// What a healthy set of runs exercises: every kind of fault and every branch of the protocol.
+constexpr const char* expected_marks[] = {
+    "abort acknowledged",
+    "admission stopped",
+    "abort by a BU",
+    "abort by the EM",
+    "again",
+    "assigned again",
+    "connection down",
+    "delivered again",
+    "delivered flagged",
+    "delivered with nothing",
+    "exit: EM silent",
+    "exit: evicted",
+    "fault: BU crash",
+    "fault: EM pause",
+    "fault: RU crash",
+    "fault: again",
+    "fault: connect again",
+    "fault: connect refused",
+    "fault: connection cut",
+    "fault: done at once",
+    "fault: heavy delay",
+    "fault: landed after the end",
+    "fault: lost in flight",
+    "fault: overtaking",
+    "fault: pause, network too",
+    "fault: pause, writes go on",
+    "fault: scattered write",
+    "fault: stall",
+    "fault: unfenced landing",
+    "landed in an unused slot",
+    "landed in part",
+    "landed whole",
+    "late",
+    "lost peer reported",
+    "placed",
+    "quarantined slot",
+    "reassigned",
+    "restart",
+    "sink busy",
+    "sink pending",
+    "source not ready",
+    "verdict: no",
+    "verdict: yes",
+    "verdict: yes, again",
+    "view: dead",
+    "view: unreachable",
+    "view: up",
+    "view: up again",
+};
+constexpr std::uint64_t marks_min_per_1000_seeds = 100;
+
+struct Totals {
+    std::mutex mutex;
+    std::map<std::uint64_t, Outcome> failures;
+    Marks marks;
+    Time virtual_time = 0;
+};
+
+void play_all(std::uint64_t first, std::uint64_t count, const RunOptions& options, unsigned threads, bool stop_early,
+              Totals& totals) {
+    std::atomic<std::uint64_t> next = 0;
+    std::atomic<bool> found = false;
+    const auto work = [&] {
+        while (!(stop_early && found)) {
+            const std::uint64_t index = next++;
+            if (index >= count) return;
+            Outcome outcome = play(first + index, options);
+            const std::lock_guard lock(totals.mutex);
+            for (const auto& [name, hits] : outcome.marks)
+                totals.marks[name] += hits;
+            totals.virtual_time += outcome.ended;
+            if (!outcome.violations.empty()) {
+                found = true;
+                totals.failures.emplace(outcome.seed, std::move(outcome));
+            }
+        }
+    };
+    std::vector<std::thread> pool;
+    for (unsigned index = 1; index < threads; ++index)
+        pool.emplace_back(work);
+    work();
+    for (std::thread& each : pool)
+        each.join();
+}
+
+bool report_coverage(const Totals& totals, std::uint64_t seeds) {
+    const std::uint64_t wanted = marks_min_per_1000_seeds * seeds / 1000;
+    bool covered = true;
+    fmt::print("{:<32} {:>14}\n", "mark", "times");
+    for (const auto& [name, hits] : totals.marks)
+        fmt::print("{:<32} {:>14}\n", name, hits);
+    for (const char* name : expected_marks) {
+        const auto found = totals.marks.find(name);
+        const std::uint64_t hits = found == totals.marks.end() ? 0 : found->second;
+        if (hits < std::max<std::uint64_t>(1, wanted)) {
+            fmt::print("not covered: {} ({} times, {} wanted)\n", name, hits, std::max<std::uint64_t>(1, wanted));
+            covered = false;
+        }
+    }
+    return covered;
+}
+
+struct Seeds {
+    std::uint64_t first = 1;
+    std::uint64_t count = 1000;
+};
+
+std::optional<Seeds> parse_seeds(const std::string& text) {
+    Seeds seeds;
+    const auto colon = text.find(':');
+    if (colon == std::string::npos) return {};
+    const auto number = [&](std::size_t from, std::size_t to, std::uint64_t& value) {
+        const auto [end, error] = std::from_chars(text.data() + from, text.data() + to, value);
+        return error == std::errc{} && end == text.data() + to;
+    };
+    if (!number(0, colon, seeds.first) || !number(colon + 1, text.size(), seeds.count) || seeds.count == 0) return {};
+    return seeds;
+}
+
+int main_of(int argc, char** argv) {
+    CLI::App app(
+        "Plays seeds of faults against the event-building protocol, in virtual time, and reports every broken "
+        "promise.");
+    std::string seeds_text = "1:1000";
+    std::string plant_name;
+    unsigned threads = std::max(1U, std::thread::hardware_concurrency());
+    bool coverage = false;
+    bool all = false;
+    std::uint64_t replay = 0;
+    app.add_option("--seeds", seeds_text, "FIRST:COUNT")->capture_default_str();
+    app.add_option("--plant", plant_name,
+                   "a deliberate bug, which the checkers must find; the first seed that shows it ends the run");
+    app.add_option("--threads", threads, "seeds played at the same time")
+        ->check(CLI::Range(1U, 1024U))
+        ->capture_default_str();
+    app.add_flag("--coverage", coverage, "also print what was exercised, and fail if something hardly was");
+    app.add_flag("--all", all, "with --plant: go on after the first seed that shows it");
+    CLI::Option* replay_option = app.add_option("--replay", replay, "tell the story of one seed");
+    CLI11_PARSE(app, argc, argv);
+
+    RunOptions options;
+    if (!plant_name.empty()) {
+        const auto found = plants().find(plant_name);
+        if (found == plants().end()) {
+            std::string known;
+            for (const auto& [name, plant] : plants())
+                known += " " + name;
+            fmt::print(stderr, "--plant = '{}': expected one of{}\n", plant_name, known);
+            return 2;
+        }
+        options.plant = found->second;
+    }
+    if (replay_option->count() > 0) {
+        options.story = true;
+        const Outcome outcome = play(replay, options);
+        fmt::print("seed {}: {} violations, trace {:016x}\n", replay, outcome.violations.size(), outcome.trace_hash);
+        return outcome.violations.empty() ? 0 : 1;
+    }
+    const auto seeds = parse_seeds(seeds_text);
+    if (!seeds) {
+        fmt::print(stderr, "--seeds = '{}': expected FIRST:COUNT, as in 1:1000\n", seeds_text);
+        return 2;
+    }
+    Totals totals;
+    play_all(seeds->first, seeds->count, options, threads, !plant_name.empty() && !all, totals);
+    for (const auto& [seed, outcome] : totals.failures) {
+        for (const Violation& violation : outcome.violations) {
+            fmt::print("seed {}: at {:.3f} us: {}: {}\n", seed,
+                       static_cast<double>(violation.time) / static_cast<double>(ps_per_us), violation.rule,
+                       violation.what);
+        }
+    }
+    const bool covered = !coverage || report_coverage(totals, seeds->count);
+    fmt::print("seeds {}: {} of {} with violations, {:.3f} s of virtual time\n", seeds_text, totals.failures.size(),
+               seeds->count, static_cast<double>(totals.virtual_time) / static_cast<double>(ps_per_s));
+    return totals.failures.empty() && covered ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace incast::adversary
+
+int main(int argc, char** argv) {
+    return incast::adversary::main_of(argc, argv);
+}

@@ -1,0 +1,195 @@
+#include "plan.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/prng.h"
+#include "sources_and_sinks.h"
+
+namespace incast::adversary {
+namespace {
+
+using protocol::role_bu;
+using protocol::role_em;
+using protocol::role_ru;
+
+class Draw {
+public:
+    explicit Draw(std::uint64_t seed) : prng_(seed) {}
+    bool percent(std::uint32_t chance) { return prng_.chance(chance * 10'000); }
+    template <class T>
+    T between(T low, T high) {
+        return static_cast<T>(prng_.between(static_cast<std::int64_t>(low), static_cast<std::int64_t>(high)));
+    }
+    /// `value` times a number in [low, high] tenths.
+    Time scaled(Time value, std::int64_t low_tenths, std::int64_t high_tenths) {
+        return value * between(low_tenths, high_tenths) / 10;
+    }
+    /// A chance per million up to `high`, spread over three decades; in some runs none at all.
+    std::uint32_t rate(std::uint32_t high) {
+        if (percent(30)) return 0;
+        for (std::uint32_t decade = between(0U, 2U); decade > 0; --decade)
+            high /= 10;
+        return std::max(1U, between(high / 3, high));
+    }
+    Time every(Time low, Time high) { return percent(35) ? 0 : between(low, high); }
+
+private:
+    base::Prng prng_;
+};
+
+void draw_nodes(Draw& draw, protocol::Config& config) {
+    const bool folded = draw.percent(45);
+    const bool em_alone = draw.percent(75);
+    std::vector<std::uint32_t> roles;
+    if (folded) {
+        roles.assign(draw.between<std::size_t>(em_alone ? 3 : 4, 5), role_ru | role_bu);
+    } else {
+        const auto rus = draw.between<std::size_t>(2, 4);
+        const auto bus = draw.between<std::size_t>(2, 4);
+        roles.assign(rus, role_ru);
+        roles.insert(roles.end(), bus, role_bu);
+    }
+    if (em_alone) {
+        roles.insert(draw.percent(50) ? roles.begin() : roles.end(), role_em);
+        config.em = Peer{roles.front() == role_em ? 0U : static_cast<std::uint32_t>(roles.size() - 1)};
+    } else {
+        const auto at = draw.between<std::size_t>(0, roles.size() - 1);
+        roles[at] |= role_em;
+        config.em = Peer{static_cast<std::uint32_t>(at)};
+    }
+    for (std::uint32_t node = 0; node < roles.size(); ++node) {
+        config.nodes.push_back({roles[node]});
+        if ((roles[node] & role_ru) == 0) continue;
+        for (std::uint32_t count = draw.between(1U, 3U); count > 0; --count) {
+            config.sources.push_back(
+                {static_cast<std::uint16_t>(100 + config.sources.size()), Peer{node}, draw.between(64U, 4096U)});
+        }
+    }
+}
+
+void draw_protocol(Draw& draw, Plan& plan) {
+    protocol::Config& config = plan.config;
+    config.run = 1 + plan.seed;
+    config.seed = plan.seed;
+    draw_nodes(draw, config);
+    config.scheme = draw.percent(50) ? protocol::Scheme::push : protocol::Scheme::pull_write;
+    config.schedule = static_cast<protocol::Schedule>(draw.between(0, 2));
+    config.credits = draw.between(1U, 5U);
+    config.quarantine_slots = draw.between(0U, 3U);
+    config.retention_meps = draw.between(4U, 32U);
+    config.parallel_requests = draw.percent(50) ? 0 : draw.between(1U, 6U);
+    config.parallel_sends = draw.percent(50) ? 0 : draw.between(1U, 6U);
+    config.max_attempts = draw.between(1U, 4U);
+    config.heartbeat = draw.between(300, 1000) * ps_per_us;
+    config.detection_deadline = draw.scaled(config.heartbeat, 40, 120);
+    config.late_after = draw.scaled(config.detection_deadline, 2, 15);
+    config.suspect_grace = draw.scaled(config.detection_deadline, 0, 5);
+    config.connect_retry = draw.between(50, 500) * ps_per_us;
+    plan.source.total_meps = draw.between(200U, 400U);
+    plan.source.says_total = draw.percent(30);
+    config.total_meps = plan.source.says_total ? 0 : plan.source.total_meps;
+}
+
+}  // namespace
+
+Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
+    Plan plan;
+    plan.seed = seed;
+    Draw draw(base::mix64(seed ^ 0x9a7));
+    draw_protocol(draw, plan);
+    plan.config.plant = plant;
+    const Time detection = plan.config.detection_deadline;
+
+    plan.source.interval = draw.between(40, 160) * ps_per_us;
+    plan.source.stutter_chance = draw.rate(20'000);
+    plan.sink = {draw.rate(200'000), draw.rate(600'000), draw.between(20, 500) * ps_per_us,
+                 draw.between(20, 2000) * ps_per_us};
+
+    plan.network.seed = base::mix64(seed ^ 0x7e7);
+    plan.network.delay_min = draw.between(500, 5000) * ps_per_ns;
+    plan.network.delay_spread = (draw.percent(70) ? draw.between(1, 40) : draw.between(100, 500)) * ps_per_us;
+    plan.network.tail_chance = draw.rate(10'000);
+    plan.network.tail_max = draw.scaled(detection, 5, 20);
+    plan.network.overtake_chance = draw.rate(500'000);
+    plan.network.scatter_chance = draw.rate(300'000);
+    plan.network.done_chance = draw.rate(300'000);
+    plan.network.again_chance = draw.rate(100'000);
+    plan.network.again_max = (draw.percent(60) ? draw.between(10, 300) : draw.between(500, 5000)) * ps_per_us;
+    plan.network.connect_again_chance = draw.rate(300'000);
+    plan.network.connect_refused_chance = draw.rate(300'000);
+    plan.network.loss_noticed_max = draw.scaled(detection, 1, 15);
+    plan.network.fences_live_peer = draw.percent(70);
+
+    if (draw.percent(30)) {
+        // Impatient: as short as a calm network allows when a BU asks one RU at a time, so that every disturbance makes
+        // MEPs late.
+        const Time calm = draw.between(100, 300) * (plan.network.delay_min + plan.network.delay_spread);
+        plan.config.late_after = std::min(plan.config.late_after, calm);
+        plan.config.max_attempts = draw.between(5U, 1000U);
+    }
+
+    plan.chaos.crash_every = draw.every(2 * ps_per_ms, 20 * ps_per_ms);
+    plan.chaos.pause_every = draw.every(2 * ps_per_ms, 20 * ps_per_ms);
+    plan.chaos.cut_every = plan.network.fences_live_peer ? draw.every(2 * ps_per_ms, 20 * ps_per_ms) : 0;
+    plan.chaos.stall_every = draw.every(2 * ps_per_ms, 20 * ps_per_ms);
+    plan.chaos.pause_max = draw.scaled(detection, 2, 25);
+    plan.chaos.stall_max = draw.scaled(detection, 2, 25);
+    plan.chaos.restart_max = draw.scaled(detection, 1, 15);
+    plan.chaos.tell_max = draw.between(10, 2000) * ps_per_us;
+    plan.chaos.until = draw.between(20, 80) * ps_per_ms;
+    plan.stop_at = draw.percent(15) ? draw.between<Time>(1, 60) * ps_per_ms : 0;
+
+    // After the last fault every node may still have to be declared dead, come back and connect, several times over
+    // where a stalled connection ends one node after the other; then the work that is left, each MEP alone and each
+    // after all its attempts, at the pace of the slowest part.
+    const Time last_fault =
+        plan.chaos.until + std::max({plan.chaos.pause_max, plan.chaos.stall_max, plan.network.tail_max});
+    const Time recovery = detection + plan.config.suspect_grace + plan.chaos.restart_max + plan.chaos.tell_max +
+                          plan.network.loss_noticed_max + 10 * plan.config.connect_retry;
+    const Time per_mep = 4 * plan.source.interval + plan.sink.busy_max + plan.sink.durable_max +
+                         40 * (plan.network.delay_min + plan.network.delay_spread);
+    plan.liveness_bound = last_fault + static_cast<Time>(plan.config.nodes.size()) * recovery +
+                          plan.config.max_attempts * (plan.config.late_after + plan.config.heartbeat) * 4 +
+                          static_cast<Time>(plan.source.total_meps) * per_mep;
+    return plan;
+}
+
+std::string describe(const Plan& plan) {
+    const auto us = [](Time time) { return static_cast<double>(time) / static_cast<double>(ps_per_us); };
+    const protocol::Config& config = plan.config;
+    std::string text = fmt::format("seed {}: {} nodes", plan.seed, config.nodes.size());
+    for (std::size_t node = 0; node < config.nodes.size(); ++node) {
+        const std::uint32_t roles = config.nodes[node].roles;
+        text += fmt::format(" {}:{}{}{}", node, (roles & role_em) != 0 ? "E" : "", (roles & role_ru) != 0 ? "R" : "",
+                            (roles & role_bu) != 0 ? "B" : "");
+    }
+    text += fmt::format(", {} sources, {} MEPs{}\n", config.sources.size(), plan.source.total_meps,
+                        plan.source.says_total ? " (as the sources say)" : "");
+    text += fmt::format(
+        "  protocol: {}, schedule {}, credits {}+{}, retention {}, parallel requests {} sends {}, attempts {}, "
+        "heartbeat {} us, "
+        "detection {} us, late after {} us, grace {} us, plant {}\n",
+        config.scheme == protocol::Scheme::push ? "push" : "pull", static_cast<int>(config.schedule), config.credits,
+        config.quarantine_slots, config.retention_meps, config.parallel_requests, config.parallel_sends,
+        config.max_attempts, us(config.heartbeat), us(config.detection_deadline), us(config.late_after),
+        us(config.suspect_grace), static_cast<int>(config.plant));
+    text += fmt::format(
+        "  network: delay {}+{} us, tail {} ppm up to {} us, overtaking {}, scattered {}, done {}, again {}, connect "
+        "again {} refused {} "
+        "ppm, loss noticed in {} us, {}\n",
+        us(plan.network.delay_min), us(plan.network.delay_spread), plan.network.tail_chance, us(plan.network.tail_max),
+        plan.network.overtake_chance, plan.network.scatter_chance, plan.network.done_chance, plan.network.again_chance,
+        plan.network.connect_again_chance, plan.network.connect_refused_chance, us(plan.network.loss_noticed_max),
+        plan.network.fences_live_peer ? "fences live peers" : "cannot fence live peers");
+    text += fmt::format(
+        "  faults until {} us: crash every {} us, pause {} (<= {}), cut {}, stall {} (<= {}); restart within {}; bound "
+        "{} us\n",
+        us(plan.chaos.until), us(plan.chaos.crash_every), us(plan.chaos.pause_every), us(plan.chaos.pause_max),
+        us(plan.chaos.cut_every), us(plan.chaos.stall_every), us(plan.chaos.stall_max), us(plan.chaos.restart_max),
+        us(plan.liveness_bound));
+    return text;
+}
+
+}  // namespace incast::adversary

@@ -1,0 +1,56 @@
+// What one seed of the adversary stands for: the run's configuration, the network's temper and the faults to come.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "protocol/config.h"
+#include "sim/models/adversarial.h"
+
+namespace incast::adversary {
+
+/// Faults that the harness brings about: mean time between two of a kind, 0 for none.
+struct ChaosPlan {
+    Time crash_every = 0;
+    Time pause_every = 0;
+    Time cut_every = 0;
+    Time stall_every = 0;
+    Time pause_max = 0;
+    Time stall_max = 0;
+    Time restart_max = 0;  // after a crash or an eviction
+    Time tell_max = 0;     // until a peer knows the address of a new incarnation
+    Time until = 0;        // safety phase; from then on there is none
+};
+
+struct SourcePlan {
+    Time interval = 0;                 // mean between two MEPs
+    std::uint32_t stutter_chance = 0;  // per million: a pause of many intervals
+    bool says_total = false;           // the sources, not the config, know how many MEPs there are
+    std::uint64_t total_meps = 0;
+};
+
+struct SinkPlan {
+    std::uint32_t busy_chance = 0;     // per million
+    std::uint32_t pending_chance = 0;  // per million
+    Time busy_max = 0;
+    Time durable_max = 0;
+};
+
+struct Plan {
+    std::uint64_t seed = 0;
+    protocol::Config config;
+    sim::AdversarialSettings network;
+    ChaosPlan chaos;
+    SourcePlan source;
+    SinkPlan sink;
+    Time stop_at = 0;         // the EM is told to admit no more (Ctrl-C); 0: never
+    Time liveness_bound = 0;  // by then every MEP is committed and every node has finished
+};
+
+/// Everything is drawn from the seed alone.
+Plan make_plan(std::uint64_t seed, protocol::Plant plant);
+
+/// For the story: one line per aspect.
+std::string describe(const Plan& plan);
+
+}  // namespace incast::adversary

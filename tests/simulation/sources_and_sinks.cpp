@@ -1,0 +1,145 @@
+#include "sources_and_sinks.h"
+
+#include <algorithm>
+
+#include "sim/endpoint.h"
+
+namespace incast::adversary {
+
+using protocol::MepId;
+
+// --- source
+// ------------------------------------------------------------------------------------------------------------------
+
+ModelSource::ModelSource(const Plan& plan, std::uint32_t node, sim::World& world, Checker& checker, std::uint64_t seed)
+    : plan_(plan), node_(node), world_(world), checker_(checker), prng_(seed) {}
+
+Result<Ok> ModelSource::attach(Transport& transport, const protocol::Config& config, std::uint32_t first_source,
+                               std::uint32_t count) {
+    endpoint_ = static_cast<sim::Endpoint&>(transport).id();
+    first_source_ = first_source;
+    count_ = count;
+    for (std::uint32_t index = 0; index < count; ++index) {
+        const std::size_t bytes = std::size_t{config.sources[first_source + index].cap_bytes} * config.retention_meps;
+        const Result<Local> region = transport.allocate(bytes);
+        if (!region) return region.error();
+        regions_.push_back(*region);
+    }
+    return Ok{};
+}
+
+void ModelSource::start(Time now, MepId first) {
+    if (started_) checker_.misuse("source of node {} started twice", node_);
+    started_ = true;
+    first_ = produced_ = released_ = first;
+    next_ready_ = now;
+}
+
+Slice ModelSource::body(MepId mep, std::uint32_t index) const {
+    const std::uint32_t source = first_source_ + index;
+    const std::uint64_t cap = plan_.config.sources[source].cap_bytes;
+    return {regions_[index], contribution_of(plan_, mep, source).bytes, mep % plan_.config.retention_meps * cap};
+}
+
+bool ModelSource::produce(Time now, MepId mep) {
+    if (!started_) checker_.misuse("source of node {}: produce before start", node_);
+    if (mep != produced_) checker_.misuse("source of node {}: produce({}) although {} is next", node_, mep, produced_);
+    if (mep >= released_ + plan_.config.retention_meps) {
+        checker_.misuse("source of node {}: produce({}) would overwrite MEP {}, not released", node_, mep,
+                        mep - plan_.config.retention_meps);
+    }
+    if (mep >= plan_.source.total_meps) {
+        next_ready_ = time_never;
+        return false;
+    }
+    if (now < next_ready_) {
+        checker_.mark("source not ready");
+        return false;
+    }
+    next_ready_ = now + prng_.between(0, 2 * plan_.source.interval);
+    if (prng_.chance(plan_.source.stutter_chance)) next_ready_ += 20 * plan_.source.interval;
+    const std::uint32_t retention = plan_.config.retention_meps;
+    for (std::uint32_t index = 0; index < count_; ++index) {
+        const std::uint64_t cap = plan_.config.sources[first_source_ + index].cap_bytes;
+        const Slice place{regions_[index], static_cast<std::uint32_t>(cap), mep % retention * cap};
+        if (world_.body_in_use(endpoint_, place)) {
+            checker_.violation("F1", "node {} lets MEP {} be overwritten while a write of it is not complete", node_,
+                               mep - retention);
+        }
+    }
+    ++produced_;
+    checker_.produced(node_, produced_);
+    return true;
+}
+
+protocol::Piece ModelSource::piece(MepId mep, std::uint32_t index) {
+    if (index >= count_ || mep < released_ || mep >= produced_) {
+        checker_.misuse("source of node {}: piece({}, {}) outside [{}, {})", node_, mep, index, released_, produced_);
+    }
+    const Contribution made = contribution_of(plan_, mep, first_source_ + index);
+    protocol::Piece piece;
+    piece.body = body(mep, index);
+    piece.first_event = made.first_event;
+    piece.n_events = made.n_events;
+    piece.goodput_bytes = made.bytes;
+    piece.flag = made.flag;
+    return piece;
+}
+
+void ModelSource::release(MepId below) {
+    if (below < released_ || below > produced_) {
+        checker_.misuse("source of node {}: release({}) outside [{}, {}]", node_, below, released_, produced_);
+    }
+    for (MepId mep = released_; mep < below; ++mep) {
+        if (!checker_.is_committed(mep))
+            checker_.violation("F1", "node {} forgets MEP {}, which is not committed", node_, mep);
+    }
+    released_ = below;
+}
+
+// --- sink
+// --------------------------------------------------------------------------------------------------------------------
+
+ModelSink::ModelSink(const Plan& plan, std::uint32_t node, std::uint32_t incarnation, Checker& checker,
+                     std::uint64_t seed)
+    : plan_(plan), node_(node), incarnation_(incarnation), checker_(checker), prng_(seed) {}
+
+protocol::Sink::Taken ModelSink::take(Time now, const protocol::BuiltMep& mep) {
+    if (now < busy_until_ || prng_.chance(plan_.sink.busy_chance)) {
+        if (now >= busy_until_) busy_until_ = now + prng_.between(1, plan_.sink.busy_max);
+        checker_.mark("sink busy");
+        return Taken::busy;
+    }
+    busy_until_ = 0;
+    checker_.taken(node_, incarnation_, mep);
+    if (!prng_.chance(plan_.sink.pending_chance)) {
+        checker_.durable(node_, incarnation_, mep.mep);
+        return Taken::done;
+    }
+    checker_.mark("sink pending");
+    pending_.push_back({mep.mep, now + prng_.between(1, plan_.sink.durable_max)});
+    return Taken::pending;
+}
+
+std::size_t ModelSink::durable(Time now, std::span<MepId> meps) {
+    std::size_t count = 0;
+    for (auto at = pending_.begin(); at != pending_.end() && count < meps.size();) {
+        if (at->durable_at > now) {
+            ++at;
+            continue;
+        }
+        checker_.durable(node_, incarnation_, at->mep);
+        meps[count++] = at->mep;
+        at = pending_.erase(at);
+    }
+    return count;
+}
+
+Time ModelSink::next_deadline() const {
+    Time deadline = busy_until_ > 0 ? busy_until_ : time_never;
+    for (const Pending& each : pending_)
+        deadline = std::min(deadline, each.durable_at);
+    return deadline;
+}
+
+}  // namespace incast::adversary

@@ -1,0 +1,73 @@
+// Model sources and sinks: they do what the interfaces allow, at random, and report any misuse.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "base/prng.h"
+#include "checker.h"
+#include "plan.h"
+#include "protocol/interfaces.h"
+#include "sim/world.h"
+
+namespace incast::adversary {
+
+class ModelSource final : public protocol::Source {
+public:
+    ModelSource(const Plan& plan, std::uint32_t node, sim::World& world, Checker& checker, std::uint64_t seed);
+
+    Result<Ok> attach(Transport& transport, const protocol::Config& config, std::uint32_t first_source,
+                      std::uint32_t count) override;
+    void start(Time now, protocol::MepId first) override;
+    bool produce(Time now, protocol::MepId mep) override;
+    protocol::Piece piece(protocol::MepId mep, std::uint32_t index) override;
+    void release(protocol::MepId below) override;
+    [[nodiscard]] Time next_ready() const override { return next_ready_; }
+    [[nodiscard]] std::uint64_t total_meps() const override {
+        return plan_.source.says_total ? plan_.source.total_meps : 0;
+    }
+
+private:
+    [[nodiscard]] Slice body(protocol::MepId mep, std::uint32_t index) const;
+
+    const Plan& plan_;
+    std::uint32_t node_;
+    sim::World& world_;
+    Checker& checker_;
+    base::Prng prng_;
+    sim::EndpointId endpoint_ = 0;
+    std::uint32_t first_source_ = 0;
+    std::uint32_t count_ = 0;
+    std::vector<Local> regions_;  // by source of this RU
+    bool started_ = false;
+    protocol::MepId first_ = 0;
+    protocol::MepId produced_ = 0;  // below
+    protocol::MepId released_ = 0;  // below
+    Time next_ready_ = 0;
+};
+
+class ModelSink final : public protocol::Sink {
+public:
+    ModelSink(const Plan& plan, std::uint32_t node, std::uint32_t incarnation, Checker& checker, std::uint64_t seed);
+
+    Taken take(Time now, const protocol::BuiltMep& mep) override;
+    std::size_t durable(Time now, std::span<protocol::MepId> meps) override;
+    [[nodiscard]] Time next_deadline() const override;
+
+private:
+    struct Pending {
+        protocol::MepId mep = 0;
+        Time durable_at = 0;
+    };
+    const Plan& plan_;
+    std::uint32_t node_;
+    std::uint32_t incarnation_;
+    Checker& checker_;
+    base::Prng prng_;
+    Time busy_until_ = 0;
+    std::deque<Pending> pending_;
+};
+
+}  // namespace incast::adversary

@@ -31,6 +31,8 @@ def _goodput(bytes_per_s: float | None) -> Text:
 
 
 def _spread(result: Mapping[str, Any], unit: str) -> Text:
+    if _at(result, "goodput_bytes_per_s", unit) is None:
+        return Text("too short to say", style="dim")
     low, mean, high = (_number(result, "goodput_bytes_per_s", unit, key) for key in ("min", "mean", "max"))
     return Text(f"min {units.rate(low)}   mean {units.rate(mean)}   max {units.rate(high)}")
 

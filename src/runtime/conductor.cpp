@@ -14,6 +14,7 @@ namespace {
 constexpr std::array<std::string_view, 6> phase_names{"joining", "warm-up", "measuring", "draining", "closing", "done"};
 constexpr std::array<std::string_view, 7> outcome_names{"complete",    "interrupted", "node lost", "event manager lost",
                                                         "not drained", "not joined",  "failed"};
+constexpr Time trigger_lead = 5 * ps_per_ms;       // until every node has heard of it
 constexpr Time closing_deadline = 3 * ps_per_s;  // for the last samples; a node that is stopped sends none
 
 double seconds(Time time) {
@@ -100,6 +101,9 @@ void Conductor::sample(Time now, NodeSample sample) {
         if (phase_ == Phase::joining && record.latest->joined_at != 0) {
             joined_at_ = record.latest->joined_at;
             enter(plan_.measured_whole ? Phase::measuring : Phase::warm_up, now);
+            if (plan_.config.trigger_rate > 0) {
+                crew_.start_triggers(now + trigger_lead);
+            }
         }
         if (record.latest->state == protocol::NodeState::finished && whole_end_ == 0) {
             whole_end_ = record.latest->at;

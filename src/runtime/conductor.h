@@ -27,6 +27,9 @@ public:
     virtual void take_samples(Mark mark) = 0;
     /// The event manager admits no more.
     virtual void stop_admission() = 0;
+    /// Open loop: all readout units, also those that come back later, count the triggers from `origin` (conductor's
+    /// clock).
+    virtual void start_triggers(Time origin) = 0;
 };
 
 enum class Phase : std::uint8_t { joining, warm_up, measuring, draining, closing, done };

@@ -16,7 +16,9 @@ class RecordingCrew final : public Crew {
 public:
     void take_samples(Mark mark) override { marks.push_back(mark); }
     void stop_admission() override { ++stops; }
+    void start_triggers(Time origin) override { origins.push_back(origin); }
     std::vector<Mark> marks;
+    std::vector<Time> origins;
     int stops = 0;
 };
 

@@ -42,6 +42,10 @@ public:
 
     void take_samples(Mark mark) override { tell_all({{"type", "sample"}, {"mark", static_cast<unsigned>(mark)}}); }
     void stop_admission() override { tell(static_cast<std::uint32_t>(plan_.protocol.em), {{"type", "stop"}}); }
+    void start_triggers(Time origin) override {
+        triggers_ = {{"type", "triggers"}, {"origin_ns", origin / ps_per_ns}, {"clock", monotonic_clock_id()}};
+        tell_all(triggers_);
+    }
 
 private:
     struct Member {
@@ -86,6 +90,7 @@ private:
     Spawner spawner_;
     Conductor conductor_;
     bool introduced_ = false;  // everybody has heard of everybody
+    Json triggers_;            // null: they have not started
 };
 
 Result<Ok> Coordinator::Members::start() {
@@ -276,6 +281,9 @@ void Coordinator::Members::learn_address(std::uint32_t node, std::string address
         return;
     }
     tell(node, all);
+    if (!triggers_.is_null()) {
+        tell(node, triggers_);
+    }
     Json one{{"type", "peers"}, {"peers", Json::array({peer_entry(node)})}};
     for (std::uint32_t peer = 0; peer < members_.size(); ++peer) {
         if (peer != node) {

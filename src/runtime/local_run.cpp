@@ -46,6 +46,12 @@ public:
         }
     }
 
+    void start_triggers(Time origin) override {
+        for (const std::unique_ptr<NodeHost>& host : hosts_) {
+            host->start_triggers(origin);
+        }
+    }
+
     [[nodiscard]] Time now() const { return world_ != nullptr ? world_->world().now() : monotonic_now(); }
 
     Result<Ok> begin() {

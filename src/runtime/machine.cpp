@@ -108,6 +108,13 @@ Time monotonic_now() {
     return static_cast<Time>(time.tv_sec) * ps_per_s + static_cast<Time>(time.tv_nsec) * ps_per_ns;
 }
 
+std::string monotonic_clock_id() {
+    std::ifstream input("/proc/sys/kernel/random/boot_id");
+    std::string id;
+    std::getline(input, id);
+    return id;
+}
+
 std::uint64_t thread_cpu_ns() {
     timespec time{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

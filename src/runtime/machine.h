@@ -36,6 +36,8 @@ struct Usage {
 
 /// CLOCK_MONOTONIC, shared by all processes of a host.
 [[nodiscard]] Time monotonic_now();
+/// The same for all processes whose monotonic_now() is the same clock: of a start of a host.
+[[nodiscard]] std::string monotonic_clock_id();
 /// CPU time of the calling thread.
 [[nodiscard]] std::uint64_t thread_cpu_ns();
 

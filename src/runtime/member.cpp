@@ -198,6 +198,17 @@ Result<Ok> Member::handle(const Json& message) {
         host_->stop_admission();
         return Ok{};
     }
+    if (type == "triggers") {
+        const std::optional<std::uint64_t> origin_ns = number_in(message, "origin_ns");
+        const std::optional<std::string> clock = text_in(message, "clock");
+        if (!origin_ns || !clock || *origin_ns > static_cast<std::uint64_t>(time_never / ps_per_ns)) {
+            return Error{"the coordinator's start of the triggers is malformed"};
+        }
+        // Another host's clock says nothing here: the triggers start as the message arrives.
+        const bool same_clock = *clock == monotonic_clock_id();
+        host_->start_triggers(same_clock ? static_cast<Time>(*origin_ns) * ps_per_ns : monotonic_now());
+        return Ok{};
+    }
     if (type == "incarnation") {
         const std::optional<std::uint64_t> incarnation = number_in(message, "incarnation");
         if (!incarnation || *incarnation <= host_->incarnation()) {

@@ -54,6 +54,7 @@ Result<Ok> NodeHost::make_units() {
             return source.error();
         }
         source_ = std::move(*source);
+        source_->start_triggers(trigger_origin_);
     }
     if ((roles_ & protocol::role_bu) != 0) {
         Result<std::unique_ptr<sinks::RuntimeSink>> sink =
@@ -90,6 +91,13 @@ bool NodeHost::step(Time now) {
 
 void NodeHost::stop_admission() {
     node_->stop_admission();
+}
+
+void NodeHost::start_triggers(Time origin) {
+    trigger_origin_ = origin;
+    if (source_) {
+        source_->start_triggers(origin);
+    }
 }
 
 bool NodeHost::needs_new_incarnation() const {

@@ -39,6 +39,8 @@ public:
     bool step(Time now);
     [[nodiscard]] Time next_deadline() const { return node_->next_deadline(); }
     void stop_admission();
+    /// Open loop: also for the incarnations to come.
+    void start_triggers(Time origin);
 
     [[nodiscard]] std::uint32_t node() const { return options_.node; }
     [[nodiscard]] std::uint32_t incarnation() const { return incarnation_; }
@@ -67,6 +69,7 @@ private:
     std::uint32_t incarnation_ = 0;
     std::uint64_t cpu_at_setup_ns_ = 0;
     Time joined_at_ = 0;
+    Time trigger_origin_ = 0;  // 0: not known yet
     protocol::NodeState known_state_ = protocol::NodeState::joining;
     bool known_joined_ = false;
     NodeTotals carried_;  // of earlier incarnations

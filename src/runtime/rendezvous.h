@@ -6,7 +6,7 @@
 //                         sample {sample}   rejoin {}   failed {text}
 //   coordinator -> node   refused {reason}   welcome {node, incarnation, run_token, directory, config}
 //                         peers {peers: [[node, incarnation, address], ...]}   incarnation {incarnation}
-//                         sample {mark}   stop {}   quit {}
+//                         sample {mark}   stop {}   quit {}   triggers {origin_ns, clock}
 #pragma once
 
 #include <cstddef>

@@ -31,7 +31,8 @@ Result<std::unique_ptr<Reporter>> Reporter::open(const std::filesystem::path& di
             std::make_shared<spdlog::sinks::basic_file_sink_st>((reporter->directory_ / "log.txt").string(), true);
         file->set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
         auto console = std::make_shared<spdlog::sinks::stderr_sink_st>();
-        console->set_level(spdlog::level::warn);
+        // A reader of JSON lines shows the notices itself.
+        console->set_level(progress == Progress::json ? spdlog::level::off : spdlog::level::warn);
         console->set_pattern("incast-node: %v");
         reporter->log_ = std::make_shared<spdlog::logger>("incast", spdlog::sinks_init_list{file, console});
         reporter->log_->flush_on(spdlog::level::info);

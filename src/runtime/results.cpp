@@ -148,10 +148,10 @@ private:
         return values;
     }
 
-    /// By interval; a window shorter than one is one.
-    std::vector<double> over_time() const {
+    /// By interval; null if none lies wholly within the window.
+    Json over_time() const {
         const std::vector<double>& intervals = facts_.conductor.interval_goodput();
-        return intervals.empty() ? std::vector<double>{rate(window_.built_goodput_bytes)} : intervals;
+        return intervals.empty() ? Json(nullptr) : to_json(spread_of(intervals));
     }
 
     /// Of the time that all nodes of a role were measured.
@@ -295,7 +295,7 @@ Json Tally::json() const {
          rate(window_.built_goodput_bytes - std::min(window_.built_self_bytes, window_.built_goodput_bytes))},
         {"per_ru", to_json(spread_of(rates(protocol::role_ru, &NodeTotals::sent_goodput_bytes)))},
         {"per_bu", to_json(spread_of(rates(protocol::role_bu, &NodeTotals::built_goodput_bytes)))},
-        {"over_time", to_json(spread_of(over_time()))}};
+        {"over_time", over_time()}};
     json["events"] = events();
     json["events_per_s"] = rate(window_.events_built);
     json["incomplete_events"] = incomplete_events();

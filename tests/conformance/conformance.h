@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct Case {
     std::string variant;  // names settings that change how, not what the transport does
     transport::Settings settings;
     [[nodiscard]] std::string name() const;
+    friend void PrintTo(const Case& here, std::ostream* out) { *out << here.name(); }
 };
 /// Every built-in transport in every mode, its variants in every mode, and decorated in one thread.
 std::vector<Case> all_cases();

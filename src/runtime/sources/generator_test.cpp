@@ -252,6 +252,24 @@ TEST(Generator, OpenLoopIsReadyAtTheLastEventsTime) {
     EXPECT_EQ(readout.generator.stats(ready + 400).dead_time, 0);
 }
 
+TEST(Generator, OpenLoopWaitsForTheCommonStartOfTheTriggers) {
+    GeneratorOptions options = options_of(Distribution::fixed);
+    options.triggers = {.rate_hz = 1e9, .arrivals = Arrivals::fixed};
+    Readout readout(config_of(16'000), options, 0, 5'000);
+    const Time joined = 10 * ps_per_s;
+    EXPECT_FALSE(readout.generator.produce(joined, 0));
+    EXPECT_GT(readout.generator.next_ready(), joined) << "it looks again";
+    EXPECT_EQ(readout.generator.stats(joined).offered_events, 0U);
+    readout.generator.start_triggers(joined + 2'000);
+    EXPECT_FALSE(readout.generator.produce(joined + 1'000, 0));
+    const Time ready = joined + 2'000 + 15 * 1'000;
+    EXPECT_EQ(readout.generator.next_ready(), ready);
+    ASSERT_TRUE(readout.generator.produce(ready, 0));
+    EXPECT_EQ(readout.generator.piece(0, 0).trigger, ready);
+    EXPECT_EQ(readout.generator.stats(ready).dead_time, 0);
+    EXPECT_EQ(readout.generator.stats(ready).offered_events, 16U);
+}
+
 TEST(Generator, OpenLoopCountsDeadTimeWhileThereIsNoRoom) {
     GeneratorOptions options = options_of(Distribution::fixed);
     options.triggers = {.rate_hz = 1e9, .arrivals = Arrivals::fixed, .origin = 1};

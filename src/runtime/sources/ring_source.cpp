@@ -1,8 +1,15 @@
 #include "runtime/sources/ring_source.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace incast::sources {
+namespace {
+
+constexpr Time triggers_awaited_every = ps_per_ms;
+
+}  // namespace
 
 Result<Ok> RingSource::allocate(Transport& transport, const protocol::Config& config, std::uint32_t first_source,
                                 std::uint32_t count, std::uint64_t ring_meps) {
@@ -39,20 +46,28 @@ Result<Ok> RingSource::allocate(Transport& transport, const protocol::Config& co
 void RingSource::start(Time now, protocol::MepId first) {
     next_ = released_ = first;
     told_full_ = 0;
-    if (triggers_.rate_hz > 0) {
-        gate_.emplace(triggers_, now, first_event(first) - first_event(0));
-        tell_room(now);
-    }
-    plan_next();
+    gate_.reset();
+    plan_next(now);
 }
 
-void RingSource::plan_next() {
+void RingSource::plan_next(Time now) {
     const std::uint32_t events = n_events(next_);
     if (events == 0) {
         next_ready_ = time_never;
-    } else if (gate_) {
-        next_ready_ = gate_->due(events);
+        return;
     }
+    if (!open_loop()) {
+        return;
+    }
+    if (triggers_.origin == 0) {
+        next_ready_ = now + triggers_awaited_every;
+        return;
+    }
+    if (!gate_) {
+        gate_.emplace(triggers_, std::max(now, triggers_.origin), first_event(next_) - first_event(0));
+        tell_room(now);
+    }
+    next_ready_ = gate_->due(events);
 }
 
 void RingSource::tell_room(Time now) {
@@ -67,9 +82,12 @@ void RingSource::tell_room(Time now) {
 }
 
 bool RingSource::produce(Time now, protocol::MepId mep) {
+    if (open_loop() && !gate_) {
+        plan_next(now);
+    }
     tell_room(now);
     const std::uint32_t events = n_events(mep);
-    if (mep != next_ || events == 0 || !has_room(mep) || (gate_ && now < next_ready_)) {
+    if (mep != next_ || events == 0 || !has_room(mep) || (open_loop() && now < next_ready_)) {
         return false;
     }
     for (std::uint32_t index = 0; index < sources(); ++index) {
@@ -86,7 +104,7 @@ bool RingSource::produce(Time now, protocol::MepId mep) {
     ++stats_.meps;
     stats_.accepted_events += events;
     ++next_;
-    plan_next();
+    plan_next(now);
     return true;
 }
 

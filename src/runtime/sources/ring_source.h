@@ -24,6 +24,7 @@ public:
     explicit RingSource(const TriggerOptions& triggers) : triggers_(triggers) {}
 
     void start(Time now, protocol::MepId first) final;
+    void start_triggers(Time origin) final { triggers_.origin = origin; }
     bool produce(Time now, protocol::MepId mep) final;
     protocol::Piece piece(protocol::MepId mep, std::uint32_t index) final { return pieces_[place(mep, index)]; }
     void release(protocol::MepId below) final { released_ = below > released_ ? below : released_; }
@@ -57,12 +58,13 @@ private:
     [[nodiscard]] std::size_t place(protocol::MepId mep, std::uint32_t index) const {
         return mep % ring_meps_ * offsets_.size() + index;
     }
+    [[nodiscard]] bool open_loop() const { return triggers_.rate_hz > 0; }
     [[nodiscard]] bool has_room(protocol::MepId mep) const { return mep < released_ + retention_meps_; }
-    void plan_next();
+    void plan_next(Time now);
     void tell_room(Time now);
 
     TriggerOptions triggers_;
-    std::optional<TriggerGate> gate_;  // open loop only
+    std::optional<TriggerGate> gate_;  // open loop, once the triggers have started
     std::span<std::byte> memory_;      // empty where bodies are phantom
     std::uint32_t first_source_ = 0;
     std::uint32_t retention_meps_ = 0;

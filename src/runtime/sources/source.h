@@ -55,6 +55,10 @@ struct SourceStats {
 
 class RuntimeSource : public protocol::Source {
 public:
+    /// Open loop: event 0 of the run is meant to happen at `origin`, and nothing happens before this is called: an RU
+    /// that joined early would otherwise begin with a backlog, and each RU count from another time. Closed loop:
+    /// nothing.
+    virtual void start_triggers(Time origin) = 0;
     /// Not const: what was offered is counted when it is asked for.
     [[nodiscard]] virtual SourceStats stats(Time now) = 0;
 };

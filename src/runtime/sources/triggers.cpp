@@ -6,19 +6,13 @@
 
 namespace incast::sources {
 
-TriggerSequence::TriggerSequence(const TriggerOptions& options, Time now, std::uint64_t first_event)
+TriggerSequence::TriggerSequence(const TriggerOptions& options, std::uint64_t first_event)
     : gaps_ps_(Distribution::exponential, static_cast<double>(ps_per_s) / options.rate_hz, 0),
       period_ps_(static_cast<double>(ps_per_s) / options.rate_hz),
       arrivals_(options.arrivals),
       key_(base::mix64(options.seed ^ 0x7412664765727321ULL)),  // another stream than the sizes of the same seed
-      origin_(options.origin) {
-    if (options.origin == 0) {
-        origin_ = now - static_cast<Time>(static_cast<double>(first_event) * period_ps_);
-        begin_ = {first_event, now};
-    } else {
-        begin_ = advance({0, origin_}, first_event);
-    }
-}
+      origin_(options.origin),
+      begin_(advance({0, origin_}, first_event)) {}
 
 TriggerSequence::Cursor TriggerSequence::advance(Cursor from, std::uint64_t count) const {
     if (arrivals_ == Arrivals::fixed) {

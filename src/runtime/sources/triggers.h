@@ -15,8 +15,7 @@ struct TriggerOptions {
     double rate_hz = 0;  // events per second; 0 = closed loop
     Arrivals arrivals = Arrivals::fixed;
     std::uint64_t seed = 1;
-    Time origin =
-        0;  // of event 0, on the clock of `now`; 0 = when the source starts. Common to all RUs if they are to agree.
+    Time origin = 0;  // of event 0, on the clock of `now`: common to all RUs. 0 = not told yet (start_triggers)
 };
 
 /// The intended times of events 0, 1, ...: the same for everybody with the same options and origin.
@@ -29,9 +28,8 @@ public:
         Time last = 0;            // when the one before it happened
     };
 
-    /// Begins with `first_event`. Without a common origin that event happens now: who joins late has no backlog that
-    /// nobody offered to it. With one, poisson costs a few ns per earlier event.
-    TriggerSequence(const TriggerOptions& options, Time now, std::uint64_t first_event);
+    /// Begins with `first_event`. Poisson costs a few ns per earlier event.
+    TriggerSequence(const TriggerOptions& options, std::uint64_t first_event);
 
     [[nodiscard]] const Cursor& begin() const { return begin_; }
     /// The cursor `count` events on; its `last` is the time of the last of them.
@@ -55,7 +53,7 @@ private:
 class TriggerGate {
 public:
     TriggerGate(const TriggerOptions& options, Time now, std::uint64_t first_event)
-        : sequence_(options, now, first_event),
+        : sequence_(options, first_event),
           accepted_(sequence_.begin()),
           offered_(accepted_),
           full_(accepted_),

@@ -15,8 +15,10 @@ struct ChaosPlan {
     Time pause_every = 0;
     Time cut_every = 0;
     Time stall_every = 0;
+    Time mute_every = 0;
     Time pause_max = 0;
     Time stall_max = 0;
+    Time mute_min = 0;     // longer than the EM waits, so that it drops the node; at most stall_max more
     Time restart_max = 0;  // after a crash or an eviction
     Time tell_max = 0;     // until a peer knows the address of a new incarnation
     Time until = 0;        // safety phase; from then on there is none

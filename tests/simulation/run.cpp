@@ -119,6 +119,7 @@ void Director::begin(Time now) {
     repeat(now, Deed::pause, chaos.pause_every);
     repeat(now, Deed::cut, chaos.cut_every);
     repeat(now, Deed::stall, chaos.stall_every);
+    repeat(now, Deed::mute, chaos.mute_every);
     appoint(chaos.until, Deed::calm);
     if (run_.plan.stop_at > 0)
         appoint(run_.plan.stop_at, Deed::stop_admission, static_cast<std::uint32_t>(run_.plan.config.em));
@@ -206,6 +207,10 @@ void Director::perform(Time now, const Appointment& next) {
             }
             repeat(now, Deed::stall, chaos.stall_every);
             break;
+        case Deed::mute:
+            mute(now);
+            repeat(now, Deed::mute, chaos.mute_every);
+            break;
         case Deed::stop_admission:
             run_.judge.story("the EM is told to admit no more");
             run_.judge.mark("admission stopped");
@@ -252,6 +257,27 @@ void Director::pause(Time now) {
                 connection.side[side] != sim::Connection::Side::down) {
                 run_.model().stall(run_.world, id, side, until);
             }
+        }
+    }
+}
+
+void Director::mute(Time now) {
+    const auto index = static_cast<std::uint32_t>(prng_.below(run_.hosts.size()));
+    const Host& host = *run_.hosts[index];
+    const Host& em = *run_.hosts[static_cast<std::size_t>(run_.plan.config.em)];
+    if ((run_.plan.config.nodes[index].roles & protocol::role_ru) == 0 || &host == &em || !host.alive()) return;
+    const Time until = now + run_.plan.chaos.mute_min + up_to(run_.plan.chaos.stall_max);
+    for (sim::ConnectionId id = 0; id < run_.world.connection_count(); ++id) {
+        const sim::Connection& connection = run_.world.connection(id);
+        for (std::uint8_t side = 0; side < 2; ++side) {
+            if (connection.endpoint[side] != host.endpoint_id() ||
+                connection.endpoint[1 - side] != em.endpoint_id() ||
+                connection.side[side] != sim::Connection::Side::up) {
+                continue;
+            }
+            run_.judge.story("FAULT the EM hears nothing from node {} for {} us", index, (until - now) / ps_per_us);
+            run_.judge.mark("fault: RU mute to the EM");
+            run_.model().stall(run_.world, id, side, until);
         }
     }
 }

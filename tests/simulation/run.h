@@ -82,7 +82,7 @@ public:
     void restart_later(Time now, std::uint32_t host);
 
 private:
-    enum class Deed : std::uint8_t { start, tell, crash, pause, wake, cut, stall, calm, stop_admission };
+    enum class Deed : std::uint8_t { start, tell, crash, pause, wake, cut, stall, mute, calm, stop_admission };
     struct Appointment {
         Time at = 0;
         std::uint64_t order = 0;
@@ -96,6 +96,8 @@ private:
     void perform(Time now, const Appointment& next);
     void crash(Time now);
     void pause(Time now);
+    /// An asymmetric partition: the EM hears nothing from an RU for so long that it drops it; all else goes on.
+    void mute(Time now);
     /// An established connection, or nothing if the one that was drawn is not.
     std::optional<sim::ConnectionId> draw_connection();
     Time up_to(Time longest) {

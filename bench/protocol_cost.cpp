@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <string_view>
 
 #include "protocol/test_support.h"
 
@@ -17,12 +18,45 @@ double cpu_seconds() {
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+double wall_seconds() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 struct Shape {
     const char* name;
     std::uint32_t rus;
     std::uint32_t bus;
     bool folded;
 };
+
+/// Time in the steps of the RUs, the BUs and the EM, where they are apart.
+struct Parts {
+    double rus = 0;
+    double bus = 0;
+    double em = 0;
+};
+
+/// As Cluster::round, but takes the time of each kind of node: four readings of the clock, whatever the number of
+/// nodes.
+void timed_round(testing::Cluster& cluster, const Shape& shape, Parts& parts) {
+    cluster.now += 1'000'000;
+    const auto step = [&](std::uint32_t from, std::uint32_t to) {
+        for (std::uint32_t node = from; node < to; ++node) {
+            cluster[node].node->step(cluster.now);
+        }
+    };
+    const double start = wall_seconds();
+    step(0, shape.rus);
+    const double after_rus = wall_seconds();
+    step(shape.rus, shape.rus + shape.bus);
+    const double after_bus = wall_seconds();
+    step(shape.rus + shape.bus, shape.rus + shape.bus + 1);
+    parts.rus += after_rus - start;
+    parts.bus += after_bus - after_rus;
+    parts.em += wall_seconds() - after_bus;
+}
 
 bool measure(const Shape& shape, Scheme scheme, std::uint32_t credits, std::uint64_t mfps) {
     Config config = testing::make_config(shape.rus, shape.bus, shape.folded, 1, 64);
@@ -39,9 +73,16 @@ bool measure(const Shape& shape, Scheme scheme, std::uint32_t credits, std::uint
         return false;
     }
     const std::uint64_t first = cluster.ledger.commits;
+    Parts parts;
+    std::uint64_t rounds = 0;
     const double start = cpu_seconds();
     while ((cluster.ledger.commits - first) * shape.rus < mfps) {
-        cluster.round();
+        if (shape.folded) {
+            cluster.round();
+        } else {
+            timed_round(cluster, shape, parts);
+        }
+        ++rounds;
     }
     const double seconds = cpu_seconds() - start;
     const auto delivered = static_cast<double>((cluster.ledger.commits - first) * shape.rus);
@@ -49,26 +90,46 @@ bool measure(const Shape& shape, Scheme scheme, std::uint32_t credits, std::uint
     for (std::size_t node = 0; node < config.nodes.size(); ++node) {
         messages += cluster[node].node->counters().messages_sent;
     }
-    std::printf("%-28s %-10s credits %3u  %7.1f ns CPU per MFP  (%.2f M MFP/s, %.3f messages per MFP)\n", shape.name,
-                scheme == Scheme::push ? "push" : "pull-write", credits, seconds / delivered * 1e9,
-                delivered / seconds / 1e6,
-                static_cast<double>(messages) / (delivered + static_cast<double>(first * shape.rus)));
+    const double per_mfp = static_cast<double>(messages) / (delivered + static_cast<double>(first * shape.rus));
+    std::printf("%-28s %-10s credits %3u  %7.1f ns CPU per MFP", shape.name,
+                scheme == Scheme::push ? "push" : "pull-write", credits, seconds / delivered * 1e9);
+    if (!shape.folded) {
+        std::printf("  (RU %.0f, BU %.0f, EM %.0f)", parts.rus / delivered * 1e9, parts.bus / delivered * 1e9,
+                    parts.em / delivered * 1e9);
+    }
+    std::printf("  %.2f M MFP/s, %.3f messages per MFP, %.0f MFP per round\n", delivered / seconds / 1e6, per_mfp,
+                delivered / static_cast<double>(rounds));
     return true;
 }
 
 }  // namespace
 
+// usage: protocol_cost [MFPS [SHAPE]]   SHAPE: only the shapes whose name contains it
 int main(int argc, char** argv) {
     const std::uint64_t mfps = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 2'000'000;
+    const std::string_view only = argc > 2 ? argv[2] : "";
+    struct Case {
+        Shape shape;
+        std::uint32_t credits;
+        std::uint64_t times_mfps;
+    };
+    constexpr Case cases[] = {
+        {{"4 RU + 4 BU + EM", 4, 4, false}, 4, 1},
+        {{"4 RU + 4 BU + EM", 4, 4, false}, 16, 1},
+        {{"4 RU + 4 BU + EM", 4, 4, false}, 64, 1},
+        {{"64 x (RU+BU), EM on one", 64, 64, true}, 4, 1},
+        {{"64 x (RU+BU), EM on one", 64, 64, true}, 16, 1},
+        {{"1000 RU + 4 BU + EM", 1000, 4, false}, 4, 4},
+        {{"1000 x (RU+BU), EM on one", 1000, 1000, true}, 1, 4},
+    };
     bool all = true;
     for (const Scheme scheme : {Scheme::push, Scheme::pull_write}) {
-        for (const std::uint32_t credits : {4U, 16U, 64U}) {
-            all = measure({"4 RU + 4 BU + EM", 4, 4, false}, scheme, credits, mfps) && all;
+        for (const Case& each : cases) {
+            if (std::string_view(each.shape.name).find(only) == std::string_view::npos) {
+                continue;
+            }
+            all = measure(each.shape, scheme, each.credits, each.times_mfps * mfps) && all;
         }
-        all = measure({"64 x (RU+BU), EM on one", 64, 64, true}, scheme, 16, mfps) && all;
-        all = measure({"1000 RU + 4 BU + EM", 1000, 4, false}, scheme, 16, 4 * mfps) && all;
-        all = measure({"4 RU + 1000 BU + EM", 4, 1000, false}, scheme, 16, 4 * mfps) && all;
-        all = measure({"1000 x (RU+BU), EM on one", 1000, 1000, true}, scheme, 4, 4 * mfps) && all;
     }
     return all ? 0 : 1;
 }

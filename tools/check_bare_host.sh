@@ -44,7 +44,8 @@ inside() {
     # shellcheck disable=SC2016
     env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root CI=true \
         unshare --mount --pid --fork --kill-child bash -c '
-            mount -t proc proc "$0/proc" && mount -t tmpfs tmpfs "$0/dev/shm" && exec chroot "$0" "$@"' \
+            mount -t proc proc "$0/proc" && mount -t tmpfs tmpfs "$0/dev/shm" &&
+            mount -t devpts -o ptmxmode=666,newinstance devpts "$0/dev/pts" && exec chroot "$0" "$@"' \
         "$root" "$@" </dev/null
 }
 

@@ -2,8 +2,8 @@
 
 usage: tidy.py (--all | BASE)     BASE: a commit; everything that differs from it counts as changed
 A changed header stands for the units of the tree that include it by name; the units that changed themselves come first.
-With a BASE, no unit is begun after INCAST_TIDY_SECONDS (default 240), for a change of everything would take half an hour;
-what was left out is named. Exit status 1 on any finding.
+With a BASE, no unit is begun after INCAST_TIDY_SECONDS (default 240), for a change of everything would take half an
+hour; what was left out is named. Exit status 1 on any finding.
 """
 
 import json

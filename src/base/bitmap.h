@@ -1,6 +1,7 @@
 // A set of small integers, sized once; no allocation afterwards.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -8,24 +9,30 @@
 
 namespace incast::base {
 
+/// Up to 64 members live in the object itself: one cache line less to touch for most sets there are.
 class Bitmap {
 public:
     static constexpr std::size_t none = ~std::size_t{0};
 
-    explicit Bitmap(std::size_t size = 0) : words_((size + 63) / 64), size_(size) {}
+    explicit Bitmap(std::size_t size = 0) : more_(size > 64 ? (size + 63) / 64 : 0), size_(size) {}
 
     [[nodiscard]] std::size_t size() const { return size_; }
-    [[nodiscard]] bool test(std::size_t index) const { return ((words_[index / 64] >> (index % 64)) & 1U) != 0; }
+    [[nodiscard]] bool test(std::size_t index) const { return ((word(index) >> (index % 64)) & 1U) != 0; }
     void set(std::size_t index) {
-        count_ += test(index) ? 0 : 1;
-        words_[index / 64] |= std::uint64_t{1} << (index % 64);
+        std::uint64_t& bits = word(index);
+        const std::uint64_t bit = std::uint64_t{1} << (index % 64);
+        count_ += (bits & bit) == 0 ? 1 : 0;
+        bits |= bit;
     }
     void reset(std::size_t index) {
-        count_ -= test(index) ? 1 : 0;
-        words_[index / 64] &= ~(std::uint64_t{1} << (index % 64));
+        std::uint64_t& bits = word(index);
+        const std::uint64_t bit = std::uint64_t{1} << (index % 64);
+        count_ -= (bits & bit) != 0 ? 1 : 0;
+        bits &= ~bit;
     }
     void clear() {
-        words_.assign(words_.size(), 0);
+        one_ = 0;
+        std::fill(more_.begin(), more_.end(), 0);
         count_ = 0;
     }
 
@@ -37,15 +44,15 @@ public:
         if (from >= size_ || count_ == 0) {
             return none;
         }
-        std::size_t word = from / 64;
-        std::uint64_t bits = words_[word] & (~std::uint64_t{0} << (from % 64));
+        std::size_t index = from / 64;
+        std::uint64_t bits = word(from) & (~std::uint64_t{0} << (from % 64));
         while (bits == 0) {
-            if (++word == words_.size()) {
+            if (++index >= more_.size()) {
                 return none;
             }
-            bits = words_[word];
+            bits = more_[index];
         }
-        return word * 64 + static_cast<std::size_t>(std::countr_zero(bits));
+        return index * 64 + static_cast<std::size_t>(std::countr_zero(bits));
     }
     /// As next, going on from 0 at the end.
     [[nodiscard]] std::size_t next_cyclic(std::size_t from) const {
@@ -54,7 +61,11 @@ public:
     }
 
 private:
-    std::vector<std::uint64_t> words_;
+    [[nodiscard]] std::uint64_t& word(std::size_t index) { return size_ <= 64 ? one_ : more_[index / 64]; }
+    [[nodiscard]] const std::uint64_t& word(std::size_t index) const { return size_ <= 64 ? one_ : more_[index / 64]; }
+
+    std::uint64_t one_ = 0;
+    std::vector<std::uint64_t> more_;
     std::size_t size_;
     std::size_t count_ = 0;  // kept, because most sets are empty most of the time
 };

@@ -44,15 +44,19 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink)
     late_ = base::Ring<std::uint16_t>(slots);
     undurable_.reserve(2 * std::size_t{port.config().retention_meps} + slots);
     durable_.resize(64);
+    usual_.expected = base::Bitmap(rus);
+    usual_.owed = base::Bitmap(rus);
     ru_work_ = base::Bitmap(rus);
     blocked_ = base::Bitmap(rus);
     built_.resize(port.config().sources.size());
     if (const std::uint32_t own = ru_of(port.self()); own != no_index) {
         self_heads_.resize(slots * shape.rus[own].sources);
+        self_bodies_.resize(self_heads_.size());
         rus_[own].up = true;
         rus_[own].region_told = true;
         rus_[own].incarnation = port.incarnation();
     }
+    learn_usual();
 }
 
 Result<Ok> BuilderUnit::start(Time now) {
@@ -86,6 +90,7 @@ void BuilderUnit::on_connection_up(Peer peer, std::uint32_t incarnation) {
     link.aborts.clear();
     blocked_.reset(ru);
     ru_work_.set(ru);
+    learn_usual();
 }
 
 /// Fenced: nothing of it lands any more. Whether its contributions are missing is the EM's to say.
@@ -96,6 +101,7 @@ void BuilderUnit::on_connection_lost(Time now, Peer peer) {
     link.requests.clear();
     link.aborts.clear();
     ru_work_.reset(ru);
+    learn_usual();
     for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
         slots_[slot].early.reset(ru);
         if (slots_[slot].owed.test(ru)) {
@@ -117,8 +123,10 @@ void BuilderUnit::on_view(Time now, const wire::ViewEntry& entry) {
         link.in_view = true;
         link.view_incarnation = entry.incarnation;
         link.from_mep = entry.from_mep;
+        learn_usual();
     } else {
         link.in_view = false;
+        learn_usual();
         link.missing_as =
             entry.change == wire::Change::dead ? SourceFlag::missing_dead : SourceFlag::missing_unreachable;
         lose(now, ru);
@@ -176,27 +184,16 @@ void BuilderUnit::begin(Time now, std::uint32_t slot, const AttemptEntry& entry)
     each.assigned = now;
     each.late_at = now + patience(entry.attempt);
     next_late_ = std::min(next_late_, each.late_at);
-    each.expected.clear();
     each.received.clear();
-    each.owed.clear();
-    each.missing_sources = 0;
-    each.waiting = 0;
-    const bool pull = port_.config().scheme == Scheme::pull_write;
-    for (std::uint32_t ru = 0; ru < rus_.size(); ++ru) {
-        const RuLink& link = rus_[ru];
-        if (link.in_view && link.from_mep <= each.mep) {
-            each.expected.set(ru);
-            ++each.waiting;
-        } else {
-            each.missing_sources += shape_.rus[ru].sources;
-        }
-        // Push: an RU that was dropped but is not fenced yet may have heard of the assignment before it was dropped.
-        // One that is only joining has not.
-        const bool announced_to = link.up && link.incarnation == link.view_incarnation;
-        if (!pull && announced_to && (each.expected.test(ru) || !link.in_view)) {
-            each.owed.set(ru);
-        }
+    if (each.mep >= usual_.from_mep) {
+        each.expected = usual_.expected;
+        each.owed = usual_.owed;
+        each.waiting = usual_.waiting;
+        each.missing_sources = usual_.missing_sources;
+    } else {
+        expect(slot);
     }
+    const bool pull = port_.config().scheme == Scheme::pull_write;
     if (each.waiting == 0) {
         complete(now, slot);
         return;
@@ -210,6 +207,52 @@ void BuilderUnit::begin(Time now, std::uint32_t slot, const AttemptEntry& entry)
     }
 }
 
+/// Which RUs an attempt waits for and which may write: for a MEP that some RUs in the view take no part in.
+void BuilderUnit::expect(std::uint32_t slot) {
+    Slot& each = slots_[slot];
+    each.expected.clear();
+    each.owed.clear();
+    each.missing_sources = 0;
+    each.waiting = 0;
+    for (std::uint32_t ru = 0; ru < rus_.size(); ++ru) {
+        const RuLink& link = rus_[ru];
+        if (link.in_view && link.from_mep <= each.mep) {
+            each.expected.set(ru);
+            ++each.waiting;
+        } else {
+            each.missing_sources += shape_.rus[ru].sources;
+        }
+        if (usual_.owed.test(ru) && (each.expected.test(ru) || !link.in_view)) {
+            each.owed.set(ru);
+        }
+    }
+}
+
+/// After every change of a connection or the view.
+void BuilderUnit::learn_usual() {
+    usual_.expected.clear();
+    usual_.owed.clear();
+    usual_.waiting = 0;
+    usual_.missing_sources = 0;
+    usual_.from_mep = 0;
+    for (std::uint32_t ru = 0; ru < rus_.size(); ++ru) {
+        const RuLink& link = rus_[ru];
+        if (link.in_view) {
+            usual_.expected.set(ru);
+            ++usual_.waiting;
+            usual_.from_mep = std::max(usual_.from_mep, link.from_mep);
+        } else {
+            usual_.missing_sources += shape_.rus[ru].sources;
+        }
+        // Push: an RU that was dropped but is not fenced yet may have heard of the assignment before it was dropped.
+        // One that is only joining has not.
+        const bool announced_to = link.up && link.incarnation == link.view_incarnation;
+        if (port_.config().scheme == Scheme::push && announced_to) {
+            usual_.owed.set(ru);
+        }
+    }
+}
+
 /// The head of a source in a slot; nullptr if none landed there yet.
 const Head* BuilderUnit::head_of(std::uint32_t slot, std::uint32_t source) const {
     const std::uint32_t own = ru_of(port_.self());
@@ -218,6 +261,10 @@ const Head* BuilderUnit::head_of(std::uint32_t slot, std::uint32_t source) const
         if (source - self.first_source < self.sources) {
             return &self_heads_[std::size_t{slot} * self.sources + (source - self.first_source)];
         }
+    }
+    if (!memory_.empty()) {
+        return reinterpret_cast<const Head*>(memory_.data() + slot * shape_.layout.slot_bytes +
+                                             shape_.layout.source_offset[source]);
     }
     const Slice where{region_, sizeof(Head), slot * shape_.layout.slot_bytes + shape_.layout.source_offset[source]};
     const Bytes bytes = std::as_const(port_).transport().local(where);
@@ -395,8 +442,14 @@ void BuilderUnit::on_abort_ack(Peer from, const ControlView& message) {
 
 void BuilderUnit::place_self(const Head& head, Slice body, std::uint16_t slot) {
     const Shape::Ru& self = shape_.rus[ru_of(port_.self())];
-    self_heads_[std::size_t{slot} * self.sources + (head.source - self.first_source)] = head;
+    const std::size_t place = std::size_t{slot} * self.sources + (head.source - self.first_source);
+    self_heads_[place] = head;
     const std::span<std::byte> from = port_.transport().memory(body.region);
+    if (port_.config().self_traffic == SelfTraffic::pointer) {
+        // The RU keeps it until the MEP is committed (F1), and no sink sees this attempt after that (F2).
+        self_bodies_[place] = from.empty() ? Bytes{} : Bytes{from.subspan(body.offset, body.length)};
+        return;
+    }
     if (!from.empty() && body.length > 0) {
         const std::uint64_t offset =
             slot * shape_.layout.slot_bytes + shape_.layout.source_offset[head.source] + sizeof(Head);
@@ -434,6 +487,9 @@ bool BuilderUnit::take(Time now, std::uint32_t slot) {
                 const std::uint64_t offset =
                     slot * shape_.layout.slot_bytes + shape_.layout.source_offset[source] + sizeof(Head);
                 built.body = {memory_.data() + offset, built.head->body_bytes};
+                if (ru == own && port_.config().self_traffic == SelfTraffic::pointer) {
+                    built.body = self_bodies_[std::size_t{slot} * unit.sources + (source - unit.first_source)];
+                }
             }
             mep.first_event = built.head->first_event;
             mep.n_events = std::max(mep.n_events, built.head->n_events);

@@ -40,7 +40,7 @@ public:
     void on_abort_ack(Peer from, const wire::ControlView& message);
     void on_room(Peer peer) { blocked_.reset(ru_of(peer)); }
 
-    /// A contribution of the RU of this node: copies the body into the slot (M3).
+    /// A contribution of the RU of this node: copies the body into the slot, or remembers where it is (M3).
     void place_self(const wire::Head& head, Slice body, std::uint16_t slot);
 
     void flush(Time now);
@@ -90,6 +90,8 @@ private:
     void place(Time now, std::uint32_t slot, std::uint32_t ru);
     [[nodiscard]] Time patience(std::uint16_t attempt) const;
     void begin(Time now, std::uint32_t slot, const wire::AttemptEntry& entry);
+    void expect(std::uint32_t slot);
+    void learn_usual();
     void plan_requests(std::uint32_t slot);
     void lose(Time now, std::uint32_t ru);
     void complete(Time now, std::uint32_t slot);
@@ -118,6 +120,14 @@ private:
 
     std::vector<Slot> slots_;
     std::vector<RuLink> rus_;
+    /// What a new attempt starts with, unless its MEP is older than an RU that came in meanwhile.
+    struct Usual {
+        base::Bitmap expected;
+        base::Bitmap owed;
+        std::uint32_t waiting = 0;
+        std::uint32_t missing_sources = 0;
+        MepId from_mep = 0;  // all RUs take part from here on
+    } usual_;
     std::uint32_t granted_ = 0;  // credits ever granted
     std::uint32_t serving_ = 0;  // slots granted, assigned, complete or taking
     std::uint32_t in_flight_ = 0;
@@ -131,6 +141,7 @@ private:
     std::vector<wire::AttemptEntry> undurable_;
     std::vector<MepId> durable_;
     std::vector<wire::Head> self_heads_;  // [slot][own source]: a self write lands here
+    std::vector<Bytes> self_bodies_;      // the same, self_traffic = pointer
     std::uint32_t outstanding_requests_ = 0;
     base::Bitmap ru_work_;  // RUs with requests, aborts, a region to tell, or placed to tell
     base::Bitmap blocked_;

@@ -16,6 +16,9 @@ enum Role : std::uint32_t { role_em = 1, role_ru = 2, role_bu = 4 };
 enum class Scheme : std::uint8_t { push, pull_write };
 /// The order in which an RU serves BUs (push) or a BU asks RUs (pull). PROTOCOL C6.
 enum class Schedule : std::uint8_t { sequential, random, linear_shift };
+/// What a node does with fragments for itself (PROTOCOL M3): copies them into the slot, as a network would; or leaves
+/// them where its RU keeps them until the MEP is committed, and points the sink there.
+enum class SelfTraffic : std::uint8_t { copy, pointer };
 
 /// Deliberate bugs, one per invariant, that prove the checkers see (docs/protocol.md). Never set outside tests and
 /// incast-adversary.
@@ -55,6 +58,7 @@ struct Config {
 
     Scheme scheme = Scheme::push;
     Schedule schedule = Schedule::linear_shift;
+    SelfTraffic self_traffic = SelfTraffic::copy;
     std::uint64_t seed = 1;
 
     std::uint32_t credits = 4;            // MEP slots in service per BU (C1)

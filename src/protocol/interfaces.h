@@ -37,8 +37,9 @@ public:
     /// Makes the next MEP (consecutive ids from `first`) available. False: not yet, see next_ready(). The protocol
     /// never asks for more than retention_meps beyond the last release.
     virtual bool produce(Time now, MepId mep) = 0;
-    /// `index` counts this RU's sources from 0. Valid from produce(mep) to release. Cheap: called once per write.
-    virtual Piece piece(MepId mep, std::uint32_t index) = 0;
+    /// `index` counts this RU's sources from 0; from produce(mep) to release. What is returned is good until the next
+    /// call of the source. Cheap: called once per write.
+    virtual const Piece& piece(MepId mep, std::uint32_t index) = 0;
     /// MEPs below may be overwritten.
     virtual void release(MepId below) = 0;
     /// When produce may succeed again; 0 if at once, time_never if it ended.

@@ -65,8 +65,8 @@ public:
 
     /// Only for peers other than self.
     Post write(Peer peer, const wire::Head& head, Slice body, Target target, Notice notice, Token token) {
-        const Bytes head_bytes{reinterpret_cast<const std::byte*>(&head), sizeof head};
-        const Post post = transport_.write(peer, head_bytes, body, target, notice, token);
+        const wire::HeadWords words = wire::to_words(head);
+        const Post post = transport_.write(peer, std::as_bytes(std::span(words)), body, target, notice, token);
         counters_.back_pressure += post == Post::again ? 1 : 0;
         return post;
     }

@@ -12,8 +12,20 @@ using wire::ControlView;
 
 namespace {
 
-constexpr std::uint32_t lazy_share = 8;       // see event_manager.cpp
-constexpr std::uint32_t produce_at_once = 8;  // MEPs generated before the node looks at the network again
+constexpr std::uint32_t lazy_share = 8;  // see event_manager.cpp
+// Generated before the node looks at the network again: writing 512 KiB takes some 50 us.
+constexpr std::uint64_t produce_at_once_bytes = std::uint64_t{512} << 10;
+
+}  // namespace
+namespace {
+
+std::uint64_t meps_at_once(const Config& config, std::uint32_t first_source, std::uint32_t sources) {
+    std::uint64_t mep_bytes = 0;
+    for (std::uint32_t source = first_source; source < first_source + sources; ++source) {
+        mep_bytes += config.sources[source].cap_bytes;
+    }
+    return std::clamp<std::uint64_t>(produce_at_once_bytes / std::max<std::uint64_t>(mep_bytes, 1), 4, 16);
+}
 
 }  // namespace
 
@@ -25,6 +37,7 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
       ru_(shape.ru_of_node[static_cast<std::size_t>(port.self())]),
       first_source_(shape.rus[ru_].first_source),
       sources_(shape.rus[ru_].sources),
+      produce_at_once_(meps_at_once(port.config(), first_source_, sources_)),
       one_queue_(port.config().schedule == Schedule::sequential),
       next_queue_((ru_ + 1) % shape.bus.size()),
       prng_(base::mix64(port.config().seed) ^ ru_) {
@@ -337,7 +350,7 @@ bool ReadoutUnit::send_contribution(std::uint32_t queue) {
     head.incarnation = port_.incarnation();
     head.credit = work.credit;
     for (; work.next_source < sources_; ++work.next_source) {
-        const Piece piece = source_.piece(written, work.next_source);
+        const Piece& piece = source_.piece(written, work.next_source);
         const std::uint32_t source = first_source_ + work.next_source;
         const bool last = work.next_source + 1 == sources_;
         head.source = static_cast<std::uint16_t>(source);
@@ -418,7 +431,7 @@ void ReadoutUnit::produce(Time now) {
     const MepId limit = forgotten_below_ + port_.config().retention_meps;
     const MepId before = produced_below_;
     while (produced_below_ < limit) {
-        if (produced_below_ - before == produce_at_once) {
+        if (produced_below_ - before == produce_at_once_) {
             produce_more_ = true;
             break;
         }

@@ -90,6 +90,7 @@ private:
     std::uint32_t ru_;  // index in shape.rus
     std::uint32_t first_source_;
     std::uint32_t sources_;
+    std::uint64_t produce_at_once_;  // MEPs
 
     bool in_view_ = false;
     MepId first_mep_ = 0;

@@ -20,6 +20,7 @@ public:
     Result<Ok> attach(Transport& transport, const Config& config, std::uint32_t, std::uint32_t count) override {
         retention_ = config.retention_meps;
         sources_ = count;
+        pieces_.resize(std::size_t{retention_} * count);
         if (body_bytes_ > 0) {
             const Result<Local> region = transport.allocate(std::size_t{body_bytes_} * retention_ * count);
             if (!region) {
@@ -33,16 +34,18 @@ public:
     bool produce(Time, MepId mep) override {
         misuse += mep != produced_ || mep - released_ >= retention_ ? 1 : 0;
         ++produced_;
+        for (std::uint32_t index = 0; index < sources_; ++index) {
+            Piece& piece = pieces_[place(mep, index)];
+            piece.body = {region_, body_bytes_, place(mep, index) * body_bytes_};
+            piece.first_event = mep * 10;
+            piece.n_events = 10;
+            piece.goodput_bytes = body_bytes_;
+        }
         return true;
     }
-    Piece piece(MepId mep, std::uint32_t index) override {
+    const Piece& piece(MepId mep, std::uint32_t index) override {
         misuse += mep < released_ || mep >= produced_ ? 1 : 0;
-        Piece piece;
-        piece.body = {region_, body_bytes_, ((mep % retention_) * sources_ + index) * body_bytes_};
-        piece.first_event = mep * 10;
-        piece.n_events = 10;
-        piece.goodput_bytes = body_bytes_;
-        return piece;
+        return pieces_[place(mep, index)];
     }
     void release(MepId below) override {
         misuse += below < released_ || below > produced_ ? 1 : 0;
@@ -54,6 +57,11 @@ public:
     std::uint64_t misuse = 0;
 
 private:
+    [[nodiscard]] std::size_t place(MepId mep, std::uint32_t index) const {
+        return (mep % retention_) * sources_ + index;
+    }
+
+    std::vector<Piece> pieces_;
     std::uint32_t body_bytes_;
     std::uint64_t total_;
     std::uint32_t retention_ = 0;

@@ -50,6 +50,7 @@ struct RunConfig {
     // [protocol]
     protocol::Scheme scheme{};
     protocol::Schedule schedule{};
+    protocol::SelfTraffic self_traffic{};
     std::uint64_t credits{};
     std::uint64_t quarantine_slots{};
     std::uint64_t parallel_requests{};

@@ -25,6 +25,7 @@ constexpr std::array<std::string_view, 2> em_words{"shared", "own"};
 constexpr std::array<std::string_view, 2> loss_words{"continue", "stop"};
 constexpr std::array<std::string_view, 2> scheme_words{"push", "pull"};
 constexpr std::array<std::string_view, 3> schedule_words{"sequential", "random", "linear-shift"};
+constexpr std::array<std::string_view, 2> self_words{"copy", "pointer"};
 constexpr std::array<std::string_view, 2> source_words{"generator", "mfp"};
 constexpr std::array<std::string_view, 4> distribution_words{"fixed", "normal", "lognormal", "exponential"};
 constexpr std::array<std::string_view, 2> arrival_words{"fixed", "poisson"};
@@ -96,9 +97,11 @@ constexpr std::array table{
                                "readout units write as told by the event manager, or as asked by builder units"),
     choice<&RunConfig::schedule>("protocol.schedule", "linear-shift", schedule_words,
                                  "the order in which destinations (push) or sources (pull) are served"),
+    choice<&RunConfig::self_traffic>("protocol.self_traffic", "copy", self_words,
+                                     "fragments of a node for itself: copied into the slot, or left where they are"),
     number(Kind::count, "protocol.credits", &RunConfig::credits, "auto", 1, 16384,
            "MEPs a builder unit may have in flight; auto: as many as keep all slots within half of the last-level "
-           "cache, 2 to 64"),
+           "cache (counted as 8 MiB per core at most), 2 to 64"),
     number(Kind::count, "protocol.quarantine_slots", &RunConfig::quarantine_slots, "2", 0, 1024,
            "further slots of a builder unit, used while others wait for a silent writer"),
     number(Kind::count, "protocol.parallel_requests", &RunConfig::parallel_requests, "0", 0, 65535,

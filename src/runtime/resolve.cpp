@@ -197,8 +197,11 @@ Result<Ok> lay_out_sources(Plan& plan) {
     return Ok{};
 }
 
-void count_credits(Plan& plan, std::uint64_t cache) {
+void count_credits(Plan& plan, const Machine& machine, std::uint64_t cache) {
     RunConfig& config = plan.config;
+    // A virtual machine of a few cores is told of all of its host's cache, and gets its share of it at best.
+    constexpr std::uint64_t share_of_a_core = std::uint64_t{8} << 20;
+    cache = std::min(cache, share_of_a_core * std::max(1U, machine.cores));
     plan.slot_bytes = protocol::slot_layout(plan.protocol).slot_bytes;
     if (config.credits == 0) {
         // All slots in service within half of the cache: the rest is for sources and for everybody else.
@@ -272,6 +275,7 @@ void set_protocol(Plan& plan) {
     to.run = config.seed;
     to.scheme = config.scheme;
     to.schedule = config.schedule;
+    to.self_traffic = config.self_traffic;
     to.seed = config.seed;
     to.quarantine_slots = static_cast<std::uint32_t>(config.quarantine_slots);
     to.parallel_requests = static_cast<std::uint32_t>(config.parallel_requests);
@@ -331,7 +335,7 @@ Result<Plan> resolve(const ConfigText& text, const Machine& machine) {
             return done.error();
         }
     }
-    count_credits(plan, cache);
+    count_credits(plan, machine, cache);
     if (Result<Ok> done = size_memory(plan, machine, cache); !done) {
         return done.error();
     }

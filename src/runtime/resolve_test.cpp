@@ -19,6 +19,7 @@ constexpr std::uint64_t mib = 1U << 20U;
 Machine machine_with(std::uint64_t cache_bytes) {
     Machine machine;
     machine.last_level_cache_bytes = cache_bytes;
+    machine.cores = 8;
     machine.memory_bytes = std::uint64_t{65536} * mib;
     return machine;
 }
@@ -85,6 +86,8 @@ TEST(Resolve, CreditsKeepTheSlotsInTheCache) {
     EXPECT_LE(plan.config.credits * plan.slot_bytes * plan.n_bus, 16 * mib);
     EXPECT_GT((plan.config.credits + 1) * plan.slot_bytes * plan.n_bus, 16 * mib);
     EXPECT_EQ(plan_of({"protocol.mfp_size=8MiB"}).config.credits, 2U);
+    // Eight cores are credited with 64 MiB of a cache of 300.
+    EXPECT_LE(plan_of({"protocol.mfp_size=64KiB"}, 300 * mib).config.credits * plan.slot_bytes * plan.n_bus, 32 * mib);
     EXPECT_EQ(plan_of({"protocol.mfp_size=256"}).config.credits, 64U);
     EXPECT_EQ(plan_of({"protocol.credits=5"}).protocol.credits, 5U);
 }

@@ -316,7 +316,7 @@ Json Tally::json() const {
         goodput_gb > 0 ? Json(static_cast<double>(window_.cpu_ns) * 1e-9 / goodput_gb) : Json(nullptr);
     json["cpu"] = cpu_json();
     json["peak_rss_bytes"] = peak_rss_;
-    json["self_traffic"] = "copy";
+    json["self_traffic"] = facts_.plan.values.at("protocol.self_traffic");
     json["triggers"] = triggers_json();
     json["window"] = window_json();
     json["accounting"] = accounting_json();

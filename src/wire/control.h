@@ -6,6 +6,7 @@
 // absolute and cumulative: C1.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -269,5 +270,21 @@ struct Head {
     Time trigger = 0;                 // intended (open loop) or actual (closed loop) time of its last event
 };
 static_assert(sizeof(Head) == max_head_bytes);
+
+/// The head as the words it is made of, for writing. Built in words and copied in words: see transport/copy_head.h.
+using HeadWords = std::array<std::uint64_t, sizeof(Head) / sizeof(std::uint64_t)>;
+[[nodiscard]] inline HeadWords to_words(const Head& head) {
+    static_assert(std::endian::native == std::endian::little);
+    const auto pair = [](std::uint32_t low, std::uint32_t high) { return std::uint64_t{high} << 32 | low; };
+    return {std::uint64_t{head.magic} | std::uint64_t{head.attempt} << 16 | std::uint64_t{head.source} << 32 |
+                std::uint64_t{static_cast<std::uint8_t>(head.flag)} << 48 | std::uint64_t{head.version} << 56,
+            head.run,
+            head.mep,
+            pair(head.view, head.incarnation),
+            pair(head.credit, head.body_bytes),
+            head.first_event,
+            pair(head.n_events, head.goodput_bytes),
+            static_cast<std::uint64_t>(head.trigger)};
+}
 
 }  // namespace incast::wire

@@ -90,13 +90,12 @@ public:
         }
         return true;
     }
-    protocol::Piece piece(protocol::MepId mep, std::uint32_t) override {
+    const protocol::Piece& piece(protocol::MepId mep, std::uint32_t) override {
         if (mep < released_) {
             std::abort();  // released data is never written
         }
-        protocol::Piece piece;
-        piece.body = {region_, 64, (mep % retention_) * 64};
-        return piece;
+        piece_.body = {region_, 64, (mep % retention_) * 64};
+        return piece_;
     }
     void release(protocol::MepId below) override { released_ = below; }
     [[nodiscard]] Time next_ready() const override { return time_never; }
@@ -105,6 +104,7 @@ public:
 private:
     std::uint32_t retention_ = 1;
     Local region_{};
+    protocol::Piece piece_;
     protocol::MepId released_ = 0;
 };
 

@@ -25,6 +25,20 @@ def test_builds_and_verifies(start: Start, transport: str, scheme: str, roles: s
     assert result["verified_meps"] == result["accounting"]["meps_committed"]
     assert result["incomplete_events"] == 0
     assert result["goodput_bytes_per_s"]["total"] > 0
+    assert result["self_traffic"] == "copy"
+    check_accounting(result)
+
+
+@pytest.mark.parametrize("scheme", ["push", "pull"])
+def test_what_a_node_has_for_itself_need_not_be_copied(start: Start, scheme: str) -> None:
+    run = start({**SHORT, "transport.name": "tcp", "protocol.scheme": scheme, "protocol.self_traffic": "pointer"})
+    assert run.finish() == 0, run.story()
+    result = run.result()
+    assert result["self_traffic"] == "pointer"
+    assert result["verified"] == "full"
+    assert result["events"] > 0
+    goodput = result["goodput_bytes_per_s"]
+    assert goodput["total"] > goodput["total_without_self"] > 0
     check_accounting(result)
 
 

@@ -147,7 +147,8 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
     // where a stalled connection ends one node after the other; then the work that is left, each MEP alone and each
     // after all its attempts, at the pace of the slowest part.
     const Time last_fault =
-        plan.chaos.until + std::max({plan.chaos.pause_max, plan.chaos.mute_min + plan.chaos.stall_max, plan.network.tail_max});
+        plan.chaos.until +
+        std::max({plan.chaos.pause_max, plan.chaos.mute_min + plan.chaos.stall_max, plan.network.tail_max});
     const Time recovery = detection + plan.config.suspect_grace + plan.chaos.restart_max + plan.chaos.tell_max +
                           plan.network.loss_noticed_max + 10 * plan.config.connect_retry;
     const Time per_mep = 4 * plan.source.interval + plan.sink.busy_max + plan.sink.durable_max +
@@ -186,11 +187,12 @@ std::string describe(const Plan& plan) {
         plan.network.connect_again_chance, plan.network.connect_refused_chance, us(plan.network.loss_noticed_max),
         plan.network.fences_live_peer ? "fences live peers" : "cannot fence live peers");
     text += fmt::format(
-        "  faults until {} us: crash every {} us, pause {} (<= {}), cut {}, stall {} (<= {}), mute {}; restart within {}; bound "
+        "  faults until {} us: crash every {} us, pause {} (<= {}), cut {}, stall {} (<= {}), mute {}; restart within "
+        "{}; bound "
         "{} us\n",
         us(plan.chaos.until), us(plan.chaos.crash_every), us(plan.chaos.pause_every), us(plan.chaos.pause_max),
-        us(plan.chaos.cut_every), us(plan.chaos.stall_every), us(plan.chaos.stall_max), us(plan.chaos.mute_every), us(plan.chaos.restart_max),
-        us(plan.liveness_bound));
+        us(plan.chaos.cut_every), us(plan.chaos.stall_every), us(plan.chaos.stall_max), us(plan.chaos.mute_every),
+        us(plan.chaos.restart_max), us(plan.liveness_bound));
     return text;
 }
 

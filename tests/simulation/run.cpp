@@ -270,8 +270,7 @@ void Director::mute(Time now) {
     for (sim::ConnectionId id = 0; id < run_.world.connection_count(); ++id) {
         const sim::Connection& connection = run_.world.connection(id);
         for (std::uint8_t side = 0; side < 2; ++side) {
-            if (connection.endpoint[side] != host.endpoint_id() ||
-                connection.endpoint[1 - side] != em.endpoint_id() ||
+            if (connection.endpoint[side] != host.endpoint_id() || connection.endpoint[1 - side] != em.endpoint_id() ||
                 connection.side[side] != sim::Connection::Side::up) {
                 continue;
             }

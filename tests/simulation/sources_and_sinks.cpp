@@ -72,12 +72,12 @@ bool ModelSource::produce(Time now, MepId mep) {
     return true;
 }
 
-protocol::Piece ModelSource::piece(MepId mep, std::uint32_t index) {
+const protocol::Piece& ModelSource::piece(MepId mep, std::uint32_t index) {
     if (index >= count_ || mep < released_ || mep >= produced_) {
         checker_.misuse("source of node {}: piece({}, {}) outside [{}, {})", node_, mep, index, released_, produced_);
     }
     const Contribution made = contribution_of(plan_, mep, first_source_ + index);
-    protocol::Piece piece;
+    protocol::Piece& piece = piece_;
     piece.body = body(mep, index);
     piece.first_event = made.first_event;
     piece.n_events = made.n_events;

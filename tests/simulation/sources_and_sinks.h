@@ -22,7 +22,7 @@ public:
                       std::uint32_t count) override;
     void start(Time now, protocol::MepId first) override;
     bool produce(Time now, protocol::MepId mep) override;
-    protocol::Piece piece(protocol::MepId mep, std::uint32_t index) override;
+    const protocol::Piece& piece(protocol::MepId mep, std::uint32_t index) override;
     void release(protocol::MepId below) override;
     [[nodiscard]] Time next_ready() const override { return next_ready_; }
     [[nodiscard]] std::uint64_t total_meps() const override {
@@ -41,6 +41,7 @@ private:
     std::uint32_t first_source_ = 0;
     std::uint32_t count_ = 0;
     std::vector<Local> regions_;  // by source of this RU
+    protocol::Piece piece_;
     bool started_ = false;
     protocol::MepId first_ = 0;
     protocol::MepId produced_ = 0;  // below

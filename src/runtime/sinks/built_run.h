@@ -83,7 +83,7 @@ public:
                 return std::nullopt;
             }
             for (std::uint32_t index = 0; index < ru.sources; ++index) {
-                const protocol::Piece piece = ru.source->piece(next_, index);
+                const protocol::Piece& piece = ru.source->piece(next_, index);
                 LooseMep::Part part;
                 part.flag = part.head.flag = piece.flag;
                 part.head.run = config_.run;

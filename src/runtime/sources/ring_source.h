@@ -26,7 +26,7 @@ public:
     void start(Time now, protocol::MepId first) final;
     void start_triggers(Time origin) final { triggers_.origin = origin; }
     bool produce(Time now, protocol::MepId mep) final;
-    protocol::Piece piece(protocol::MepId mep, std::uint32_t index) final { return pieces_[place(mep, index)]; }
+    const protocol::Piece& piece(protocol::MepId mep, std::uint32_t index) final { return pieces_[place(mep, index)]; }
     void release(protocol::MepId below) final { released_ = below > released_ ? below : released_; }
     [[nodiscard]] Time next_ready() const final { return next_ready_; }
     [[nodiscard]] SourceStats stats(Time now) final;

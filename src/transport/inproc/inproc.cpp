@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/copy_head.h"
 #include "transport/inproc/queue.h"
 #include "transport/regions.h"
 #include "transport/settings.h"
@@ -237,7 +238,7 @@ public:
             return Post::again;
         }
         std::byte* place = to.memory.data() + target.offset;
-        if (!head.empty()) std::memcpy(place, head.data(), head.size());
+        copy_head(place, head);
         if (body.length > 0) std::memcpy(place + head.size(), from.data() + body.offset, body.length);
         return Post::done;
     }

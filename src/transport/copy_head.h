@@ -1,0 +1,26 @@
+// Copying the head of a write into the slot.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include <incast/transport.h>
+
+namespace incast::transport {
+
+/// As memcpy, but word by word: a head was stored a moment ago, in words at most. A wider load than those stores could
+/// not be served from the store buffer; it would wait until they reach the cache, behind every earlier store, and the
+/// one before them is likely a cache miss on another slot (measured: 60 ns per MFP with 64 peers).
+inline void copy_head(std::byte* to, Bytes head) {
+    std::size_t offset = 0;
+    for (; offset + sizeof(std::uint64_t) <= head.size(); offset += sizeof(std::uint64_t)) {
+        std::uint64_t word;
+        std::memcpy(&word, head.data() + offset, sizeof word);
+        asm volatile("" : "+r"(word));  // keeps the compiler from joining words
+        std::memcpy(to + offset, &word, sizeof word);
+    }
+    for (; offset < head.size(); ++offset)
+        to[offset] = head[offset];
+}
+
+}  // namespace incast::transport

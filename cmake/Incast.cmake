@@ -176,6 +176,8 @@ function(incast_test name)
     incast_common_options(${name})
     incast_link(${name} PRIVATE ${arg_DEPENDS})
     target_link_libraries(${name} PRIVATE GTest::gmock GTest::gtest GTest::gtest_main)
+    # What is tested is optimised; the tests themselves are built in half the time without.
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/test-bin")
     set(properties TIMEOUT 120 ENVIRONMENT "INCAST_BIN_DIR=${PROJECT_BINARY_DIR}/bin")
     if(arg_SERIAL)

@@ -160,7 +160,7 @@ void Coordinator::Members::wait() {
         }
     }
     for (const Spawner::Child& child : spawner_.children()) {
-        waiting.push_back({child.watch.get(), POLLIN, 0});
+        waiting.push_back({child.watch.fd(), POLLIN, 0});
     }
     const Time until = std::min(conductor_.next_deadline(), lobby_.next_deadline());
     const Time time = std::clamp<Time>(until - monotonic_now(), 0, longest_wait);
@@ -301,7 +301,7 @@ void Coordinator::Members::drop(std::uint32_t node, const std::string& why, Time
     for (const Spawner::Child& child : spawner_.children()) {
         if (child.node == node) {
             // The process says better than its connection what happened, and ends soon after it.
-            pollfd waiting{child.watch.get(), POLLIN, 0};
+            pollfd waiting{child.watch.fd(), POLLIN, 0};
             poll(&waiting, 1, reap_wait_ms);
         }
     }

@@ -16,7 +16,7 @@ Result<Ok> Lobby::open(const std::string& host_port) {
 }
 
 void Lobby::watch(std::vector<pollfd>& waiting) const {
-    waiting.push_back({listener_.get(), POLLIN, 0});
+    waiting.push_back({listener_.fd(), POLLIN, 0});
     for (const Stranger& stranger : strangers_) {
         waiting.push_back({stranger.channel.fd(), POLLIN, 0});
     }
@@ -38,8 +38,8 @@ void Lobby::refuse(Channel& channel, const std::string& from, const std::string&
 
 void Lobby::accept_all(Time now) {
     for (std::string from;; from.clear()) {
-        Descriptor accepted = accept_one(listener_.get(), from);
-        if (!accepted.open()) {
+        Descriptor accepted = accept_one(listener_.fd(), from);
+        if (!accepted.is_open()) {
             return;
         }
         Channel channel(std::move(accepted), max_stranger_frame);

@@ -23,7 +23,7 @@ public:
 
     Result<Ok> open(const std::string& host_port);
     /// "127.0.0.1:4711"
-    [[nodiscard]] std::string address() const { return local_address(listener_.get()); }
+    [[nodiscard]] std::string address() const { return local_address(listener_.fd()); }
 
     struct Guest {
         Channel channel;

@@ -38,7 +38,7 @@ bool Channel::send(const Json& message) {
 
 bool Channel::flush() {
     while (sent_ < out_.size()) {
-        const ssize_t n = ::send(fd_.get(), out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL);
+        const ssize_t n = ::send(fd_.fd(), out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL);
         if (n < 0) {
             return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
         }
@@ -83,7 +83,7 @@ Result<std::optional<Json>> Channel::receive() {
             return Error{"the connection was closed"};
         }
         std::array<char, 65536> chunk;  // uninitialised: only what arrives is read
-        const ssize_t n = recv(fd_.get(), chunk.data(), chunk.size(), 0);
+        const ssize_t n = recv(fd_.fd(), chunk.data(), chunk.size(), 0);
         if (n > 0) {
             in_.append({chunk.data(), static_cast<std::size_t>(n)});
         } else if (n == 0) {

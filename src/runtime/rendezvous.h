@@ -58,8 +58,8 @@ public:
 
     void set_frame_limit(std::size_t bytes) { limit_ = bytes; }
     [[nodiscard]] bool wants_write() const { return sent_ < out_.size(); }
-    [[nodiscard]] int fd() const { return fd_.get(); }
-    [[nodiscard]] bool open() const { return fd_.open(); }
+    [[nodiscard]] int fd() const { return fd_.fd(); }
+    [[nodiscard]] bool open() const { return fd_.is_open(); }
     void close() { fd_ = Descriptor(); }
 
 private:

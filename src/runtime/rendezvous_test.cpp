@@ -28,7 +28,7 @@ protected:
         other_ = Descriptor(fds[1]);
     }
     void say(const std::string& bytes) const {
-        ASSERT_EQ(write(other_.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+        ASSERT_EQ(write(other_.fd(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
     }
     static std::string frame(const std::string& text) {
         std::string bytes;
@@ -99,7 +99,7 @@ TEST_F(Rendezvous, WhatDoesNotFitIntoTheSocketIsSentLater) {
     std::size_t received = 0;
     std::array<char, 65536> chunk{};
     while (received < text.size()) {
-        const ssize_t n = read(other_.get(), chunk.data(), chunk.size());
+        const ssize_t n = read(other_.fd(), chunk.data(), chunk.size());
         if (n > 0) {
             received += static_cast<std::size_t>(n);
         }

@@ -65,28 +65,6 @@ void send_at_once(int fd) {
 
 }  // namespace
 
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-    if (this != &other) {
-        if (fd_ >= 0) {
-            close(fd_);
-        }
-        fd_ = other.release();
-    }
-    return *this;
-}
-
-Descriptor::~Descriptor() {
-    if (fd_ >= 0) {
-        close(fd_);
-    }
-}
-
-int Descriptor::release() {
-    const int fd = fd_;
-    fd_ = -1;
-    return fd;
-}
-
 Result<HostPort> parse_host_port(const std::string& text) {
     const Error wrong{fmt::format("'{}' is not an address; allowed: HOST:PORT", text)};
     HostPort parts{text, "0"};
@@ -116,12 +94,12 @@ Result<Descriptor> listen_on(const std::string& host_port) {
     }
     for (const addrinfo* at = addresses->get(); at != nullptr; at = at->ai_next) {
         Descriptor socket_fd(socket(at->ai_family, at->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, at->ai_protocol));
-        if (!socket_fd.open()) {
+        if (!socket_fd.is_open()) {
             continue;
         }
         const int on = 1;
-        setsockopt(socket_fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        if (bind(socket_fd.get(), at->ai_addr, at->ai_addrlen) == 0 && listen(socket_fd.get(), 128) == 0) {
+        setsockopt(socket_fd.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        if (bind(socket_fd.fd(), at->ai_addr, at->ai_addrlen) == 0 && listen(socket_fd.fd(), 128) == 0) {
             return socket_fd;
         }
     }
@@ -132,8 +110,8 @@ Descriptor accept_one(int listener, std::string& peer) {
     sockaddr_storage address{};
     socklen_t size = sizeof address;
     Descriptor accepted(accept4(listener, reinterpret_cast<sockaddr*>(&address), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (accepted.open()) {
-        send_at_once(accepted.get());
+    if (accepted.is_open()) {
+        send_at_once(accepted.fd());
         peer = name_of(address, size, true);
     }
     return accepted;
@@ -147,20 +125,20 @@ Result<Descriptor> connect_to(const std::string& host_port, int timeout_ms) {
     errno = ECONNREFUSED;
     for (const addrinfo* at = addresses->get(); at != nullptr; at = at->ai_next) {
         Descriptor socket_fd(socket(at->ai_family, at->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, at->ai_protocol));
-        if (!socket_fd.open()) {
+        if (!socket_fd.is_open()) {
             continue;
         }
-        int error = connect(socket_fd.get(), at->ai_addr, at->ai_addrlen) == 0 ? 0 : errno;
+        int error = connect(socket_fd.fd(), at->ai_addr, at->ai_addrlen) == 0 ? 0 : errno;
         if (error == EINPROGRESS) {
-            pollfd waiting{socket_fd.get(), POLLOUT, 0};
+            pollfd waiting{socket_fd.fd(), POLLOUT, 0};
             error = ETIMEDOUT;
             if (poll(&waiting, 1, timeout_ms) == 1) {
                 socklen_t size = sizeof error;
-                getsockopt(socket_fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+                getsockopt(socket_fd.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
             }
         }
         if (error == 0) {
-            send_at_once(socket_fd.get());
+            send_at_once(socket_fd.fd());
             return socket_fd;
         }
         errno = error;

@@ -1,4 +1,4 @@
-// TCP sockets of the rendezvous: descriptors that close themselves, addresses as people write them.
+// TCP sockets of the rendezvous, and addresses as people write them.
 #pragma once
 
 #include <cstdint>
@@ -6,26 +6,11 @@
 
 #include <incast/result.h>
 
+#include "transport/descriptor.h"
+
 namespace incast::runtime {
 
-/// Owns a file descriptor.
-class Descriptor {
-public:
-    Descriptor() = default;
-    explicit Descriptor(int fd) : fd_(fd) {}
-    Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
-    Descriptor& operator=(Descriptor&& other) noexcept;
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    ~Descriptor();
-
-    [[nodiscard]] int get() const { return fd_; }
-    [[nodiscard]] bool open() const { return fd_ >= 0; }
-    int release();
-
-private:
-    int fd_ = -1;
-};
+using transport::Descriptor;
 
 /// "host:port", "[::1]:port" or "host" (port 0).
 struct HostPort {

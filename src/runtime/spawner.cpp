@@ -65,8 +65,8 @@ Result<pid_t> Spawner::start(std::uint32_t node, const std::string& address, con
     }
     if (pid == 0) {
         // Standard output belongs to the coordinator's reports; standard error is shared.
-        dup2(nowhere.get(), STDIN_FILENO);
-        dup2(nowhere.get(), STDOUT_FILENO);
+        dup2(nowhere.fd(), STDIN_FILENO);
+        dup2(nowhere.fd(), STDOUT_FILENO);
         execve("/proc/self/exe", argv.data(), environment.data());
         _exit(127);
     }
@@ -105,7 +105,7 @@ void Spawner::wait_or_kill(int timeout_ms) {
         if (left <= 0) {
             break;
         }
-        pollfd waiting{children_.front().watch.get(), POLLIN, 0};
+        pollfd waiting{children_.front().watch.fd(), POLLIN, 0};
         poll(&waiting, 1, std::min(100, static_cast<int>(left / ps_per_ms) + 1));
         reap();
     }

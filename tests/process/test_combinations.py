@@ -14,7 +14,7 @@ SHORT = {
 
 @pytest.mark.parametrize("roles", ["folded", "split"])
 @pytest.mark.parametrize("scheme", ["push", "pull"])
-@pytest.mark.parametrize("transport", ["inproc", "tcp"])
+@pytest.mark.parametrize("transport", ["inproc", "shm", "tcp"])
 def test_builds_and_verifies(start: Start, transport: str, scheme: str, roles: str) -> None:
     run = start({**SHORT, "transport.name": transport, "protocol.scheme": scheme, "run.roles": roles})
     assert run.finish() == 0, run.story()

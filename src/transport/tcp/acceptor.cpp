@@ -8,7 +8,7 @@
 
 namespace incast::transport::tcp {
 
-Acceptor::Acceptor(Socket listener, const Options& options, Poller& poller, LogSink log, std::uint64_t listener_id,
+Acceptor::Acceptor(Descriptor listener, const Options& options, Poller& poller, LogSink log, std::uint64_t listener_id,
                    std::uint64_t half_open_id)
     : listener_(std::move(listener)),
       options_(options),
@@ -23,17 +23,17 @@ Acceptor::Acceptor(Socket listener, const Options& options, Poller& poller, LogS
 void Acceptor::accept_all(Time now) {
     // Bounded per call: a flood of connections must not keep the endpoint from its peers.
     for (std::uint32_t n = 0; n < options_.half_open_max; ++n) {
-        Socket socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        Descriptor socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!socket.is_open()) {
             if (errno != EMFILE && errno != ENFILE) return;
             spare_.close();
-            Socket victim(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+            Descriptor victim(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
             if (victim.is_open()) {
                 log("tcp: refused connection from " + SocketAddress::of_peer(victim).to_string() +
                     ": out of file descriptors");
             }
             victim.close();
-            spare_ = Socket(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+            spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
             return;
         }
         tune(socket, SocketAddress::of_peer(socket), options_.socket);
@@ -90,7 +90,7 @@ Time Acceptor::next_deadline() const {
     return earliest;
 }
 
-void Acceptor::refuse(Socket socket, Verdict verdict) const {
+void Acceptor::refuse(Descriptor socket, Verdict verdict) const {
     log("tcp: refused connection from " + SocketAddress::of_peer(socket).to_string() + ": " + to_string(verdict));
     const Answer answer{.verdict = verdict};
     (void)send_small(socket, std::as_bytes(std::span(&answer, 1)));

@@ -40,7 +40,7 @@ struct Import {
 
 class Endpoint final : public Transport {
 public:
-    Endpoint(const EndpointSettings& settings, const EndpointOptions& options, Poller poller, Socket listener)
+    Endpoint(const EndpointSettings& settings, const EndpointOptions& options, Poller poller, Descriptor listener)
         : settings_(settings),
           options_(options),
           poller_(std::move(poller)),
@@ -246,7 +246,7 @@ private:
         return imports_[static_cast<std::size_t>(remote)].key;
     }
 
-    Socket with_port(Socket listener) {
+    Descriptor with_port(Descriptor listener) {
         address_.set_port(SocketAddress::of_self(listener).port());
         return listener;
     }
@@ -275,7 +275,7 @@ private:
                (std::uint64_t{index(peer)} * settings_.streams + stream);
     }
 
-    [[nodiscard]] bool watch(Peer peer, std::size_t stream, const Socket& socket) {
+    [[nodiscard]] bool watch(Peer peer, std::size_t stream, const Descriptor& socket) {
         return poller_.add(socket, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, stream_id(peer, stream));
     }
 
@@ -341,7 +341,7 @@ private:
             return fail_dial(peer, std::string("refused: ") + to_string(answer.verdict));
         dialled.accepted = true;
         if (!std::ranges::all_of(state.dials, &Dial::accepted)) return;
-        std::vector<Socket> sockets;
+        std::vector<Descriptor> sockets;
         for (Dial& each : state.dials)
             sockets.push_back(std::move(each.socket));
         state.dials.clear();
@@ -370,7 +370,7 @@ private:
                       .sockets = {}};
             parked.sockets.resize(settings_.streams);
         }
-        Socket& place = parked.sockets[hello.stream];
+        Descriptor& place = parked.sockets[hello.stream];
         if (place.is_open()) return acceptor_.refuse(std::move(admitted.socket), Verdict::malformed);
         place = std::move(admitted.socket);
         match(peer);
@@ -389,13 +389,13 @@ private:
         if (state.state != PeerState::State::waiting || !parked.complete()) return;
         if (parked.incarnation > state.incarnation) return lose(peer, Status::peer_lost);
         if (parked.incarnation < state.incarnation) {
-            for (Socket& socket : parked.sockets)
+            for (Descriptor& socket : parked.sockets)
                 acceptor_.refuse(std::move(socket), Verdict::stale_incarnation);
             parked.sockets.clear();
             return;
         }
         const Answer answer{.verdict = Verdict::accepted, .max_posted = options_.max_posted};
-        std::vector<Socket> sockets = std::move(parked.sockets);
+        std::vector<Descriptor> sockets = std::move(parked.sockets);
         parked.sockets.clear();
         state.serial = ++serials_;
         for (std::size_t stream = 0; stream < sockets.size(); ++stream) {
@@ -407,7 +407,7 @@ private:
         go_up(peer, std::move(sockets), parked.max_posted);
     }
 
-    void go_up(Peer peer, std::vector<Socket> sockets, std::uint32_t peer_max_posted) {
+    void go_up(Peer peer, std::vector<Descriptor> sockets, std::uint32_t peer_max_posted) {
         PeerState& state = peers_[index(peer)];
         stop_timing(state);
         state.link = std::make_unique<Link>(std::move(sockets),

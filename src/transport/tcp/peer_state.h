@@ -16,7 +16,7 @@ namespace incast::transport::tcp {
 
 /// A connection being dialled, one stream of it.
 struct Dial {
-    Socket socket;
+    Descriptor socket;
     bool said_hello = false;
     bool accepted = false;
     std::size_t received = 0;
@@ -29,9 +29,9 @@ struct Parked {
     std::uint32_t incarnation = 0;
     std::uint32_t max_posted = 0;
     std::uint64_t group = 0;
-    std::vector<Socket> sockets;  // by stream number; empty if nothing is parked
+    std::vector<Descriptor> sockets;  // by stream number; empty if nothing is parked
     [[nodiscard]] bool complete() const {
-        return !sockets.empty() && std::ranges::all_of(sockets, [](const Socket& socket) { return socket.is_open(); });
+        return !sockets.empty() && std::ranges::all_of(sockets, [](const Descriptor& socket) { return socket.is_open(); });
     }
 };
 

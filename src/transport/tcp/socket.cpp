@@ -7,7 +7,6 @@
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
-#include <unistd.h>
 
 namespace incast::transport::tcp {
 
@@ -48,10 +47,6 @@ const T* as(const sockaddr_storage& storage) {
 
 }  // namespace
 
-void Socket::close() {
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
-
 Result<SocketAddress> SocketAddress::parse(std::string_view ip, std::uint16_t port) {
     SocketAddress address;
     const std::string text(ip);
@@ -68,14 +63,14 @@ Result<SocketAddress> SocketAddress::parse(std::string_view ip, std::uint16_t po
     return address;
 }
 
-SocketAddress SocketAddress::of_peer(const Socket& socket) {
+SocketAddress SocketAddress::of_peer(const Descriptor& socket) {
     SocketAddress address;
     address.size_ = sizeof address.storage_;
     if (::getpeername(socket.fd(), as<sockaddr>(address.storage_), &address.size_) != 0) address.size_ = 0;
     return address;
 }
 
-SocketAddress SocketAddress::of_self(const Socket& socket) {
+SocketAddress SocketAddress::of_self(const Descriptor& socket) {
     SocketAddress address;
     address.size_ = sizeof address.storage_;
     if (::getsockname(socket.fd(), as<sockaddr>(address.storage_), &address.size_) != 0) address.size_ = 0;
@@ -151,8 +146,8 @@ std::string SocketAddress::to_string() const {
     return std::string("[").append(text.data()).append("]:") + std::to_string(port());
 }
 
-Result<Socket> listen_at(const SocketAddress& address, const SocketOptions& options) {
-    Socket socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+Result<Descriptor> listen_at(const SocketAddress& address, const SocketOptions& options) {
+    Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket.is_open()) return Error{"socket: " + errno_text(errno)};
     set_buffers(socket.fd(), options);  // before listen: the window scale is agreed when a connection comes in
     if (::bind(socket.fd(), address.data(), address.size()) != 0 || ::listen(socket.fd(), SOMAXCONN) != 0) {
@@ -161,8 +156,8 @@ Result<Socket> listen_at(const SocketAddress& address, const SocketOptions& opti
     return socket;
 }
 
-Result<Socket> dial(const SocketAddress& address, const SocketOptions& options) {
-    Socket socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+Result<Descriptor> dial(const SocketAddress& address, const SocketOptions& options) {
+    Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket.is_open()) return Error{"socket: " + errno_text(errno)};
     set_buffers(socket.fd(), options);
     tune(socket, address, options);
@@ -171,7 +166,7 @@ Result<Socket> dial(const SocketAddress& address, const SocketOptions& options) 
     return socket;
 }
 
-void tune(const Socket& socket, const SocketAddress& peer, const SocketOptions& options) {
+void tune(const Descriptor& socket, const SocketAddress& peer, const SocketOptions& options) {
     set_option(socket.fd(), IPPROTO_TCP, TCP_NODELAY, 1);
     std::string name = options.congestion_control;
     // Nothing is congested within a host: algorithms that pace (bbr is some systems' default) only cost timers and
@@ -185,35 +180,19 @@ void tune(const Socket& socket, const SocketAddress& peer, const SocketOptions& 
     }
 }
 
-int connect_error(const Socket& socket) {
+int connect_error(const Descriptor& socket) {
     int error = 0;
     socklen_t size = sizeof error;
     return ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
-bool send_small(const Socket& socket, Bytes bytes) {
+bool send_small(const Descriptor& socket, Bytes bytes) {
     return ::send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
            static_cast<ssize_t>(bytes.size());
 }
 
 std::string errno_text(int error) {
     return std::generic_category().message(error);
-}
-
-Poller::Poller() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
-
-bool Poller::add(const Socket& socket, std::uint32_t events, std::uint64_t id) {
-    epoll_event event{.events = events, .data = {.u64 = id}};
-    return ::epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, socket.fd(), &event) == 0;
-}
-
-void Poller::remove(const Socket& socket) {
-    (void)::epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, socket.fd(), nullptr);
-}
-
-std::size_t Poller::ready(std::span<epoll_event> events) {
-    const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), 0);
-    return count < 0 ? 0 : static_cast<std::size_t>(count);
 }
 
 }  // namespace incast::transport::tcp

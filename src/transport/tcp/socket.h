@@ -1,44 +1,19 @@
-// Sockets and epoll with owners.
+// TCP sockets.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include <netinet/in.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <incast/transport.h>
 
+#include "transport/descriptor.h"
+#include "transport/poller.h"
+
 namespace incast::transport::tcp {
-
-/// A file descriptor, closed with its owner.
-class Socket {
-public:
-    Socket() = default;
-    explicit Socket(int fd) : fd_(fd) {}
-    Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    Socket& operator=(Socket&& other) noexcept {
-        if (this != &other) {
-            close();
-            fd_ = std::exchange(other.fd_, -1);
-        }
-        return *this;
-    }
-    Socket(const Socket&) = delete;
-    Socket& operator=(const Socket&) = delete;
-    ~Socket() { close(); }
-
-    [[nodiscard]] int fd() const { return fd_; }
-    [[nodiscard]] bool is_open() const { return fd_ >= 0; }
-    void close();
-
-private:
-    int fd_ = -1;
-};
 
 /// An IPv4 or IPv6 address with a port.
 class SocketAddress {
@@ -46,8 +21,8 @@ public:
     SocketAddress() = default;
     /// Numeric only: names are for the rendezvous.
     static Result<SocketAddress> parse(std::string_view ip, std::uint16_t port);
-    static SocketAddress of_peer(const Socket& socket);
-    static SocketAddress of_self(const Socket& socket);
+    static SocketAddress of_peer(const Descriptor& socket);
+    static SocketAddress of_self(const Descriptor& socket);
 
     /// As an endpoint address: `node` travels with it, so that an address given for another node is noticed.
     [[nodiscard]] Blob to_blob(std::uint32_t node) const;
@@ -77,29 +52,15 @@ struct SocketOptions {
 };
 
 /// Port 0: the kernel chooses.
-Result<Socket> listen_at(const SocketAddress& address, const SocketOptions& options);
+Result<Descriptor> listen_at(const SocketAddress& address, const SocketOptions& options);
 /// Starts connecting; writable, or in error, once decided. The error text says why it cannot even start.
-Result<Socket> dial(const SocketAddress& address, const SocketOptions& options);
+Result<Descriptor> dial(const SocketAddress& address, const SocketOptions& options);
 /// For an accepted socket (which inherits the buffer sizes of its listener).
-void tune(const Socket& socket, const SocketAddress& peer, const SocketOptions& options);
+void tune(const Descriptor& socket, const SocketAddress& peer, const SocketOptions& options);
 /// The outcome of connecting: 0 or an errno.
-int connect_error(const Socket& socket);
+int connect_error(const Descriptor& socket);
 /// Sends a few bytes on a fresh connection, whose buffer always has room for them. False: the connection is gone.
-bool send_small(const Socket& socket, Bytes bytes);
+bool send_small(const Descriptor& socket, Bytes bytes);
 std::string errno_text(int error);
-
-/// An epoll instance.
-class Poller {
-public:
-    Poller();
-    [[nodiscard]] int fd() const { return epoll_.fd(); }
-    [[nodiscard]] bool add(const Socket& socket, std::uint32_t events, std::uint64_t id);
-    void remove(const Socket& socket);
-    /// Does not wait. Returns how many events it filled in.
-    [[nodiscard]] std::size_t ready(std::span<epoll_event> events);
-
-private:
-    Socket epoll_;
-};
 
 }  // namespace incast::transport::tcp

@@ -1,0 +1,145 @@
+#include "transport/shm/channel.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+namespace incast::transport::shm {
+
+namespace {
+
+constexpr int backlog = 128;
+
+struct Address {
+    sockaddr_un address{};
+    socklen_t size = 0;
+};
+
+/// A name that begins with a zero byte is abstract.
+Address address_of(const SocketName& name) {
+    constexpr char prefix[] = "incast-";
+    Address made;
+    made.address.sun_family = AF_UNIX;
+    std::memcpy(made.address.sun_path + 1, prefix, sizeof prefix - 1);
+    std::memcpy(made.address.sun_path + sizeof prefix, name.word, sizeof name.word);
+    made.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + sizeof prefix + sizeof name.word);
+    return made;
+}
+
+Descriptor make_socket() {
+    return Descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+}  // namespace
+
+const char* to_string(Verdict verdict) {
+    switch (verdict) {
+        case Verdict::accepted:
+            return "accepted";
+        case Verdict::wrong_version:
+            return "another version of Incast";
+        case Verdict::wrong_run:
+            return "another run";
+        case Verdict::wrong_token:
+            return "wrong token";
+        case Verdict::malformed:
+            return "malformed hello";
+        case Verdict::wrong_node:
+            return "meant for another node or incarnation";
+        case Verdict::stale_incarnation:
+            return "an incarnation that is over";
+    }
+    return "unknown verdict";
+}
+
+SocketName random_name() {
+    SocketName name;
+    // 16 bytes are never cut short, and fail only before the kernel has any randomness.
+    (void)::getrandom(name.word, sizeof name.word, 0);
+    return name;
+}
+
+Result<Descriptor> listen_at(const SocketName& name) {
+    Descriptor socket = make_socket();
+    const Address at = address_of(name);
+    if (!socket.is_open() || ::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&at.address), at.size) != 0 ||
+        ::listen(socket.fd(), backlog) != 0) {
+        return Error{std::string("Unix socket: ") + std::strerror(errno)};
+    }
+    return socket;
+}
+
+Dialled dial(const SocketName& name) {
+    Dialled dialled{make_socket(), false};
+    const Address at = address_of(name);
+    if (::connect(dialled.socket.fd(), reinterpret_cast<const sockaddr*>(&at.address), at.size) != 0) {
+        dialled.again = errno == EAGAIN || errno == EINTR;
+        dialled.socket.close();
+    }
+    return dialled;
+}
+
+Descriptor accept_one(const Descriptor& listener) {
+    return Descriptor(::accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+}
+
+bool send_packet(const Descriptor& socket, const Packet& packet, std::array<int, 2> fds) {
+    Packet bytes = packet;
+    iovec part{&bytes, sizeof bytes};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof fds)> control{};
+    const std::size_t count = fds[0] < 0 ? 0 : fds[1] < 0 ? 1 : 2;
+    if (count > 0) {
+        message.msg_control = control.data();
+        message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        cmsghdr* header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(count * sizeof(int));
+        std::memcpy(CMSG_DATA(header), fds.data(), count * sizeof(int));
+    }
+    return ::sendmsg(socket.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(sizeof bytes);
+}
+
+Received receive_packet(const Descriptor& socket) {
+    Received received;
+    iovec part{&received.packet, sizeof received.packet};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> control{};
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const ssize_t count = ::recvmsg(socket.fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (count < 0) {
+        const bool later = errno == EAGAIN || errno == EINTR;
+        received.what = later ? Received::What::nothing : Received::What::end;
+        return received;
+    }
+    // Descriptors are owned before anything is judged, or a stranger could use up those of this process.
+    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+        const std::size_t fds = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (std::size_t index = 0; index < fds && index < received.fds.size(); ++index) {
+            int fd = -1;
+            std::memcpy(&fd, CMSG_DATA(header) + index * sizeof fd, sizeof fd);
+            received.fds[index] = Descriptor(fd);
+        }
+    }
+    if (count == 0) {
+        received.what = Received::What::end;
+    } else if (count != static_cast<ssize_t>(sizeof received.packet) ||
+               (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || received.packet.magic != Packet::expected_magic) {
+        received.what = Received::What::nonsense;
+    } else {
+        received.what = Received::What::packet;
+    }
+    return received;
+}
+
+}  // namespace incast::transport::shm

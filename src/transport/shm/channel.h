@@ -1,0 +1,77 @@
+// The Unix socket of a pair: hello and answer, memory handed over, and the end of either side, which the kernel tells.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <incast/transport.h>
+
+#include "transport/descriptor.h"
+
+namespace incast::transport::shm {
+
+inline constexpr std::uint16_t channel_version = 1;
+
+enum class Verdict : std::uint32_t {
+    accepted = 0,
+    wrong_version,
+    wrong_run,
+    wrong_token,
+    malformed,
+    wrong_node,
+    stale_incarnation,
+};
+const char* to_string(Verdict verdict);
+
+/// One packet. Hello and an accepting answer carry two descriptors, inbox and bell; a region carries one.
+struct Packet {
+    static constexpr std::uint64_t expected_magic = 0x314D485354534143;  // "CASTSHM1"
+    enum class Kind : std::uint16_t { hello = 1, answer, region };
+    std::uint64_t magic = expected_magic;
+    std::uint16_t version = channel_version;
+    Kind kind{};
+    Verdict verdict = Verdict::accepted;  // answer
+    std::uint64_t run = 0;                // hello
+    std::uint64_t token = 0;              // hello
+    std::uint32_t from = 0;
+    std::uint32_t from_incarnation = 0;
+    std::uint32_t to = 0;
+    std::uint32_t to_incarnation = 0;
+    std::uint32_t peers = 0;       // hello, answer: shape of the sender's inbox
+    std::uint32_t ring_bytes = 0;  // hello, answer
+    std::uint64_t region = 0;      // region: its index
+    std::uint64_t bytes = 0;       // region: its size
+};
+static_assert(sizeof(Packet) == 72);
+
+struct Received {
+    enum class What : std::uint8_t { nothing, packet, end, nonsense };
+    What what = What::nothing;
+    Packet packet;
+    std::array<Descriptor, 2> fds;
+};
+
+/// An endpoint's name in the kernel's abstract namespace; it appears in no file system and goes with the socket.
+struct SocketName {
+    std::uint64_t word[2] = {};
+};
+SocketName random_name();
+
+Result<Descriptor> listen_at(const SocketName& name);
+struct Dialled {
+    Descriptor socket;
+    bool again = false;  // too many are waiting there: try later. Neither: nobody is there.
+};
+Dialled dial(const SocketName& name);
+/// Not open: nobody is waiting.
+Descriptor accept_one(const Descriptor& listener);
+
+/// False: there is no room now, or the other side is gone, which receive() tells.
+bool send_packet(const Descriptor& socket, const Packet& packet, std::array<int, 2> fds = {-1, -1});
+/// The next packet, if there is one; never waits.
+Received receive_packet(const Descriptor& socket);
+
+}  // namespace incast::transport::shm

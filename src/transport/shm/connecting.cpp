@@ -1,0 +1,364 @@
+// The kernel's part of a shm endpoint: sockets, handshakes, deadlines. Seldom looked at while data flows.
+#include <algorithm>
+#include <bit>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "transport/shm/endpoint.h"
+
+namespace incast::transport::shm {
+
+namespace {
+
+constexpr std::uint32_t half_open_max = 64;
+constexpr Time control_every = ps_per_ms;
+constexpr Time dial_retry = 2 * ps_per_ms;
+
+}  // namespace
+
+Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
+    Address address;
+    if (index(peer) >= peers_.size() || peer == options_.self || !from_blob(blob, address) ||
+        address.node != index(peer)) {
+        return Post::refused;
+    }
+    PeerState& state = peers_[index(peer)];
+    switch (state.state) {
+        case PeerState::State::closing:
+        case PeerState::State::draining:
+            return Post::again;
+        case PeerState::State::up:
+        case PeerState::State::waiting:
+        case PeerState::State::dialling:
+            if (incarnation > state.incarnation) {
+                disconnect(peer);
+                return Post::again;
+            }
+            return incarnation == state.incarnation && state.state != PeerState::State::up ? Post::pending
+                                                                                           : Post::refused;
+        case PeerState::State::idle:
+            break;
+    }
+    state.incarnation = incarnation;
+    state.name = address.name;
+    state.deadline = time_unset;
+    look_at_control_ = true;
+    if (index(options_.self) < index(peer)) {
+        state.state = PeerState::State::dialling;
+        start_dialling(peer);
+    } else {
+        state.state = PeerState::State::waiting;
+        // Who is not there any more will never dial; a dial that says nothing is ignored there.
+        if (const Dialled probe = dial(address.name); !probe.socket.is_open() && !probe.again) {
+            fail(peer, "nobody is there");
+        } else {
+            match(peer);
+        }
+    }
+    return Post::pending;
+}
+
+void Endpoint::disconnect(Peer peer) {
+    if (index(peer) >= peers_.size()) return;
+    PeerState& state = peers_[index(peer)];
+    switch (state.state) {
+        case PeerState::State::idle:
+        case PeerState::State::closing:
+            return;
+        case PeerState::State::waiting:
+        case PeerState::State::dialling:
+        case PeerState::State::draining:
+            finish(peer);
+            return;
+        case PeerState::State::up:
+            give_up(peer);
+    }
+}
+
+Packet Endpoint::packet(Packet::Kind kind, Peer to) const {
+    Packet made;
+    made.kind = kind;
+    made.run = options_.run;
+    made.from = index(options_.self);
+    made.from_incarnation = options_.incarnation;
+    made.to = index(to);
+    made.to_incarnation = peers_[index(to)].incarnation;
+    made.peers = shape_.peers;
+    made.ring_bytes = shape_.ring_bytes;
+    return made;
+}
+
+void Endpoint::watch(Peer peer) {
+    PeerState& state = peers_[index(peer)];
+    state.serial = ++serials_;
+    (void)poller_.add(state.socket, EPOLLIN | EPOLLRDHUP,
+                      peer_kind | std::uint64_t{state.serial & 0xFFFFFFFU} << 32 | index(peer));
+}
+
+void Endpoint::start_dialling(Peer peer) {
+    PeerState& state = peers_[index(peer)];
+    state.dial_at = time_never;
+    Dialled dialled = dial(state.name);
+    if (dialled.again) {
+        state.dial_at = time_unset;
+        return;
+    }
+    if (!dialled.socket.is_open()) return fail(peer, "nobody is there");
+    state.socket = std::move(dialled.socket);
+    inbox_.reset_lane(index(peer));
+    Packet hello = packet(Packet::Kind::hello, peer);
+    hello.token = options_.token;
+    if (!send_packet(state.socket, hello, {inbox_memory_.fd.fd(), bell_.fd()}))
+        return fail(peer, "the connection was lost at once");
+    watch(peer);
+}
+
+Verdict Endpoint::judge(const Packet& hello) const {
+    volatile std::uint64_t difference = hello.token ^ options_.token;  // in constant time
+    if (hello.version != channel_version) return Verdict::wrong_version;
+    if (hello.kind != Packet::Kind::hello || hello.from >= peers_.size()) return Verdict::malformed;
+    if (hello.run != options_.run) return Verdict::wrong_run;
+    if (difference != 0) return Verdict::wrong_token;
+    if (hello.to != index(options_.self) || hello.to_incarnation != options_.incarnation) return Verdict::wrong_node;
+    return hello.from < index(options_.self) ? Verdict::accepted : Verdict::malformed;
+}
+
+void Endpoint::refuse(const Descriptor& socket, const Packet& hello, Verdict verdict) {
+    log(std::string("refused a connection: ") + to_string(verdict));
+    Packet answer;
+    answer.kind = Packet::Kind::answer;
+    answer.verdict = verdict;
+    answer.to = hello.from;
+    (void)send_packet(socket, answer);
+}
+
+void Endpoint::park(Received received, Descriptor socket) {
+    const Packet& hello = received.packet;
+    const Peer peer{hello.from};
+    PeerState& state = peers_[hello.from];
+    const bool connected = state.state == PeerState::State::up || state.state == PeerState::State::waiting;
+    if ((connected && hello.from_incarnation < state.incarnation) ||
+        (state.parked.socket.is_open() && hello.from_incarnation < state.parked.hello.from_incarnation)) {
+        return refuse(socket, hello, Verdict::stale_incarnation);
+    }
+    // A node dials only when it has no connection left. That its last one still looks alive here means that its
+    // end has not been read yet; the kernel has it in front of this hello.
+    if (state.state == PeerState::State::up) receive(peer);
+    if (state.state == PeerState::State::waiting && hello.from_incarnation > state.incarnation)
+        fail(peer, "a later incarnation of it dialled");
+    state.parked = {hello, std::move(socket), std::move(received.fds[0]), std::move(received.fds[1])};
+    match(peer);
+}
+
+void Endpoint::match(Peer peer) {
+    PeerState& state = peers_[index(peer)];
+    if (state.state != PeerState::State::waiting || !state.parked.socket.is_open()) return;
+    const std::uint32_t theirs = state.parked.hello.from_incarnation;
+    if (theirs > state.incarnation) return fail(peer, "a later incarnation of it dialled");
+    Parked parked = std::move(state.parked);
+    if (theirs < state.incarnation) return refuse(parked.socket, parked.hello, Verdict::stale_incarnation);
+    state.socket = std::move(parked.socket);
+    inbox_.reset_lane(index(peer));
+    if (!send_packet(state.socket, packet(Packet::Kind::answer, peer), {inbox_memory_.fd.fd(), bell_.fd()}))
+        return fail(peer, "the connection was lost at once");
+    watch(peer);
+    go_up(peer, parked.hello, std::move(parked.inbox), std::move(parked.bell));
+}
+
+void Endpoint::go_up(Peer peer, const Packet& from_peer, Descriptor inbox, Descriptor bell) {
+    PeerState& state = peers_[index(peer)];
+    const InboxShape shape{from_peer.peers, from_peer.ring_bytes};
+    const bool sound = std::has_single_bit(shape.ring_bytes) && shape.ring_bytes >= 16384 &&
+                       shape.peers <= max_peers_limit && index(options_.self) < shape.peers && bell.is_open();
+    auto mapping =
+        sound ? map_memory(inbox, shape.bytes()) : Result<std::shared_ptr<Mapping>>(Error{"its inbox makes no sense"});
+    if (!mapping) return fail(peer, mapping.error().message);
+    state.inbox_mapping = std::move(*mapping);
+    state.inbox = Inbox(state.inbox_mapping->bytes(), shape);
+    state.bell = std::move(bell);
+    state.writer = state.inbox.writer(index(options_.self));
+    state.reader = inbox_.reader(index(peer));
+    state.deadline = time_never;
+    state.state = PeerState::State::up;
+    own_events_.push_back(control_event(Event::Kind::peer_up, peer));
+    active_.set(index(peer));  // it may have written before this side was up
+    for (std::size_t region = 0; region < regions_.size(); ++region) {
+        if (regions_[region].exposed) hand_over(peer, region);
+    }
+}
+
+void Endpoint::hand_over(Peer peer, std::size_t region) {
+    Packet made = packet(Packet::Kind::region, peer);
+    made.region = region;
+    made.bytes = regions_[region].bytes;
+    if (!send_packet(peers_[index(peer)].socket, made, {regions_[region].memory.fd.fd(), -1}))
+        log("a region could not be handed to a peer");
+}
+
+void Endpoint::receive(Peer peer) {
+    PeerState& state = peers_[index(peer)];
+    while (state.socket.is_open()) {
+        Received received = receive_packet(state.socket);
+        switch (received.what) {
+            case Received::What::nothing:
+                return;
+            case Received::What::end:
+                return ended(peer);
+            case Received::What::nonsense:
+                log("node " + std::to_string(index(peer)) + " sent nonsense: dropped");
+                state.state == PeerState::State::up ? give_up(peer) : fail(peer, "it sent nonsense");
+                return;
+            case Received::What::packet:
+                if (state.state == PeerState::State::dialling) {
+                    answered(peer, received);
+                } else if (state.state == PeerState::State::up) {
+                    take_region(peer, received);
+                }
+        }
+    }
+}
+
+void Endpoint::answered(Peer peer, Received& received) {
+    if (received.packet.kind != Packet::Kind::answer) return fail(peer, "what answers there is not an Incast node");
+    if (received.packet.verdict != Verdict::accepted)
+        return fail(peer, std::string("refused: ") + to_string(received.packet.verdict));
+    go_up(peer, received.packet, std::move(received.fds[0]), std::move(received.fds[1]));
+}
+
+void Endpoint::take_region(Peer peer, Received& received) {
+    PeerState& state = peers_[index(peer)];
+    const Packet& region = received.packet;
+    if (region.kind != Packet::Kind::region || region.region >= max_regions) return;
+    auto mapping = map_memory(received.fds[0], region.bytes);
+    if (!mapping) return log("node " + std::to_string(index(peer)) + ": " + mapping.error().message);
+    if (state.regions.size() <= region.region) state.regions.resize(region.region + 1);
+    state.regions[region.region] = std::move(*mapping);
+    give_room(peer);  // somebody may have tried to write to it
+}
+
+void Endpoint::ended(Peer peer) {
+    PeerState& state = peers_[index(peer)];
+    if (state.state != PeerState::State::up) return finish(peer);
+    forget_memory(peer);
+    state.state = PeerState::State::draining;
+    active_.set(index(peer));
+}
+
+void Endpoint::give_up(Peer peer) {
+    PeerState& state = peers_[index(peer)];
+    publish(state);
+    forget_memory(peer);
+    state.state = PeerState::State::closing;
+    active_.reset(index(peer));
+    (void)::shutdown(state.socket.fd(), SHUT_WR);
+}
+
+void Endpoint::forget_memory(Peer peer) {
+    for (Import& import : imports_) {
+        if (import.peer != peer) continue;
+        if (import.written) written_bytes_ -= import.memory.size();
+        import.memory = {};
+        import.written = false;
+    }
+}
+
+void Endpoint::finish(Peer peer) {
+    PeerState& state = peers_[index(peer)];
+    forget_memory(peer);
+    if (state.socket.is_open()) poller_.remove(state.socket);
+    own_events_.push_back(control_event(Event::Kind::peer_down, peer));
+    state.socket.close();
+    state.bell.close();
+    state.inbox_mapping.reset();
+    state.regions.clear();
+    state.wants_room = state.streamed = false;
+    state.unpublished_bytes = 0;
+    state.deadline = state.dial_at = time_never;
+    state.state = PeerState::State::idle;
+    active_.reset(index(peer));
+}
+
+void Endpoint::fail(Peer peer, const std::string& why) {
+    PeerState& state = peers_[index(peer)];
+    if (std::exchange(state.complained_of, state.incarnation) != state.incarnation)
+        log("node " + std::to_string(index(peer)) + ": " + why);
+    finish(peer);
+}
+
+void Endpoint::look_around(Time now) {
+    look_at_control_ = false;
+    idle_polls_ = 0;
+    next_control_ = now + control_every;
+    const std::size_t count = poller_.ready(epoll_events_);
+    look_at_control_ = count == epoll_events_.size();
+    for (const epoll_event& event : std::span(epoll_events_).first(count)) {
+        const std::uint64_t kind = event.data.u64 >> kind_shift << kind_shift;
+        const auto number = static_cast<std::uint32_t>(event.data.u64);
+        if (kind == bell_kind) {
+            std::uint64_t rung = 0;
+            (void)!::read(bell_.fd(), &rung, sizeof rung);
+        } else if (kind == listener_kind) {
+            accept_all(now);
+        } else if (kind == half_open_kind) {
+            hear_hello(number);
+        } else if (number < peers_.size() &&
+                   (peers_[number].serial & 0xFFFFFFFU) == (event.data.u64 >> 32 & 0xFFFFFFFU)) {
+            receive(Peer{number});
+        }
+    }
+    handle_deadlines(now);
+}
+
+void Endpoint::accept_all(Time now) {
+    for (Descriptor socket = accept_one(listener_); socket.is_open(); socket = accept_one(listener_)) {
+        if (half_open_.size() == half_open_max) half_open_.erase(half_open_.begin());
+        half_open_.push_back({std::move(socket), ++serials_, now + settings_.hello_timeout});
+        (void)poller_.add(half_open_.back().socket, EPOLLIN | EPOLLRDHUP, half_open_kind | half_open_.back().serial);
+    }
+}
+
+void Endpoint::hear_hello(std::uint32_t serial) {
+    const auto found = std::ranges::find(half_open_, serial, &HalfOpen::serial);
+    if (found == half_open_.end()) return;
+    Received received = receive_packet(found->socket);
+    if (received.what == Received::What::nothing) return;
+    poller_.remove(found->socket);
+    Descriptor socket = std::move(found->socket);
+    half_open_.erase(found);
+    if (received.what == Received::What::end) return;  // a peer that looked whether this endpoint exists
+    if (received.what == Received::What::nonsense) {
+        log("refused a connection: not an Incast connection");
+        return;
+    }
+    const Verdict verdict = judge(received.packet);
+    if (verdict != Verdict::accepted) return refuse(socket, received.packet, verdict);
+    park(std::move(received), std::move(socket));
+}
+
+void Endpoint::handle_deadlines(Time now) {
+    next_deadline_ = time_never;
+    std::erase_if(half_open_, [&](const HalfOpen& each) {
+        if (now < each.deadline) {
+            next_deadline_ = std::min(next_deadline_, each.deadline);
+            return false;
+        }
+        log("refused a connection: no hello in time");
+        return true;
+    });
+    for (std::uint32_t number = 0; number < peers_.size(); ++number) {
+        PeerState& state = peers_[number];
+        if (state.deadline == time_unset) state.deadline = now + settings_.connect_timeout;
+        if (state.dial_at == time_unset) state.dial_at = now + dial_retry;
+        if (now >= state.deadline) {
+            fail(Peer{number},
+                 state.state == PeerState::State::waiting ? "it did not call in time" : "no answer in time");
+        } else if (now >= state.dial_at) {
+            start_dialling(Peer{number});
+            if (state.dial_at == time_unset) state.dial_at = now + dial_retry;
+        }
+        next_deadline_ = std::min({next_deadline_, state.deadline, state.dial_at});
+    }
+}
+
+}  // namespace incast::transport::shm

@@ -1,0 +1,17 @@
+// Copying bodies into slots.
+#pragma once
+
+#include <cstddef>
+
+namespace incast::transport::shm {
+
+/// Past the cache, where the machine can: the lines are written without being read first, and nothing is evicted for
+/// them. Faster once the slots do not fit into the cache, slower while they do. Before anything tells a reader of it,
+/// fence_streams() must be called.
+void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes);
+/// Orders streaming stores before what follows.
+void fence_streams();
+/// What copy_streaming does here, for a person.
+const char* streaming_stores();
+
+}  // namespace incast::transport::shm

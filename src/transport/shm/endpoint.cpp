@@ -1,0 +1,382 @@
+#include "transport/shm/endpoint.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "transport/copy_head.h"
+#include "transport/regions.h"
+#include "transport/shm/copy.h"
+
+namespace incast::transport::shm {
+
+namespace {
+
+constexpr std::size_t stream_from_bytes = 4096;    // shorter bodies are not worth the fence
+constexpr std::uint64_t publish_bytes = 64 << 10;  // a peer is told that early, whatever else is posted
+constexpr int idle_polls_before_control = 64;
+
+}  // namespace
+
+Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& options, const SocketName& name,
+                   Descriptor listener, Descriptor bell, Memory inbox)
+    : settings_(settings),
+      options_(options),
+      shape_{options.max_peers, settings.ring_bytes},
+      name_(name),
+      listener_(std::move(listener)),
+      bell_(std::move(bell)),
+      inbox_memory_(std::move(inbox)),
+      inbox_(inbox_memory_.bytes(), shape_),
+      peers_(options.max_peers),
+      active_(options.max_peers),
+      epoll_events_(64) {
+    constexpr std::uint32_t typical_record = record_bytes(64);
+    capabilities_ = {.max_peers = options.max_peers,
+                     .max_regions = max_regions,
+                     .max_posted = std::min(options.max_posted, settings.ring_bytes / typical_record),
+                     .read = true,
+                     .view = true,
+                     .fences_live_peer = false,
+                     .has_wait_fd = true};
+    new (&inbox_.header()) InboxHeader;
+    (void)poller_.add(listener_, EPOLLIN, listener_kind);
+    (void)poller_.add(bell_, EPOLLIN, bell_kind);
+    unpublished_.reserve(options.max_peers);
+    touched_.reserve(options.max_peers);
+}
+
+Result<Local> Endpoint::allocate(std::size_t bytes) {
+    if (bytes == 0) return Error{"region of 0 bytes: at least 1 is needed"};
+    if (regions_.size() == max_regions) {
+        return Error{"region of " + std::to_string(bytes) + " bytes: all " + std::to_string(max_regions) +
+                     " regions of this endpoint are in use"};
+    }
+    auto memory = make_memory(bytes);
+    if (!memory) return Error{"region of " + std::to_string(bytes) + " bytes: " + memory.error().message};
+    regions_.push_back({std::move(*memory), bytes, false});
+    return Local{static_cast<std::uint16_t>(regions_.size() - 1)};
+}
+
+Result<Blob> Endpoint::expose(Local region) {
+    const auto number = static_cast<std::size_t>(region);
+    if (number >= regions_.size()) return Error{"expose: there is no region " + std::to_string(number)};
+    if (!std::exchange(regions_[number].exposed, true)) {
+        for (std::uint32_t peer = 0; peer < peers_.size(); ++peer) {
+            if (peers_[peer].state == PeerState::State::up) hand_over(Peer{peer}, number);
+        }
+    }
+    return to_blob(Key{.owner = index(options_.self),
+                       .incarnation = options_.incarnation,
+                       .region = static_cast<std::uint32_t>(number),
+                       .bytes = regions_[number].bytes,
+                       .run = options_.run});
+}
+
+Result<Remote> Endpoint::import_key(Peer peer, const Blob& blob) {
+    Key key;
+    if (!from_blob(blob, key) || key.region >= max_regions) return Error{"import_key: not a key of the shm transport"};
+    if (key.owner != index(peer) || key.run != options_.run) {
+        return Error{"import_key: key of node " + std::to_string(key.owner) + " in run " + std::to_string(key.run) +
+                     ", expected one of node " + std::to_string(index(peer)) + " in run " +
+                     std::to_string(options_.run)};
+    }
+    imports_.push_back({.peer = peer, .key = key, .memory = {}, .written = false});
+    return Remote{static_cast<std::uint32_t>(imports_.size() - 1)};
+}
+
+Post Endpoint::send(Peer peer, Bytes message) {
+    if (!is_up(peer) || message.empty() || message.size() > max_message_bytes) return Post::refused;
+    PeerState& state = peers_[index(peer)];
+    if (!state.writer.has_room(message.size())) [[unlikely]] {
+        return back_pressure(peer);
+    }
+    state.writer.push({Record::Kind::message, 0, static_cast<std::uint32_t>(message.size())}, message);
+    posted(peer, state, record_bytes(message.size()));
+    return Post::done;
+}
+
+Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) {
+    const std::span<std::byte> from = own(body.region);
+    if (!is_up(peer) || head.size() > max_head_bytes || body.length > max_write_bytes ||
+        (body.length > 0 && !Regions::inside(from.size(), body.offset, body.length)) ||
+        !imported(target.region, peer)) {
+        return Post::refused;
+    }
+    Import& to = imports_[static_cast<std::size_t>(target.region)];
+    PeerState& state = peers_[index(peer)];
+    if (!Regions::inside(to.key.bytes, target.offset, head.size() + body.length) ||
+        to.key.incarnation != state.incarnation) {
+        return fault(peer, token);
+    }
+    if (to.memory.empty() && !find(to)) [[unlikely]] {
+        return back_pressure(peer);  // its descriptor is still under way
+    }
+    if (notice.has_value() && !state.writer.has_room(0)) [[unlikely]] {
+        return back_pressure(peer);
+    }
+    if (!to.written) [[unlikely]] {
+        note_written(to);
+    }
+    std::byte* place = to.memory.data() + target.offset;
+    copy_head(place, head);
+    if (body.length > 0) {
+        const std::byte* bytes = from.data() + body.offset;
+        if (streams_ && body.length >= stream_from_bytes) {
+            copy_streaming(place + head.size(), bytes, body.length);
+            state.streamed = true;
+        } else {
+            std::memcpy(place + head.size(), bytes, body.length);
+        }
+    }
+    if (notice.has_value()) state.writer.push({Record::Kind::notice, *notice, 0});
+    posted(peer, state, body.length);
+    return Post::done;
+}
+
+Post Endpoint::read(Peer peer, Target from, Slice into, Token token) {
+    const std::span<std::byte> to = own(into.region);
+    if (!is_up(peer) || into.length > max_write_bytes || !Regions::inside(to.size(), into.offset, into.length) ||
+        !imported(from.region, peer)) {
+        return Post::refused;
+    }
+    Import& source = imports_[static_cast<std::size_t>(from.region)];
+    if (!Regions::inside(source.key.bytes, from.offset, into.length) ||
+        source.key.incarnation != peers_[index(peer)].incarnation) {
+        return fault(peer, token);
+    }
+    if (source.memory.empty() && !find(source)) return back_pressure(peer);
+    if (into.length > 0) std::memcpy(to.data() + into.offset, source.memory.data() + from.offset, into.length);
+    return Post::done;
+}
+
+Bytes Endpoint::local(Slice where) const {
+    const auto number = static_cast<std::size_t>(where.region);
+    const std::size_t bytes = number < regions_.size() ? regions_[number].bytes : 0;
+    if (!Regions::inside(bytes, where.offset, where.length) || bytes == 0) return {};
+    return regions_[number].memory.bytes().subspan(where.offset, where.length);
+}
+
+Bytes Endpoint::view(Target where, std::uint32_t length) {
+    if (static_cast<std::size_t>(where.region) >= imports_.size()) return {};
+    Import& source = imports_[static_cast<std::size_t>(where.region)];
+    if (!is_up(source.peer) || source.key.incarnation != peers_[index(source.peer)].incarnation ||
+        !Regions::inside(source.key.bytes, where.offset, length) || (source.memory.empty() && !find(source))) {
+        return {};
+    }
+    return source.memory.subspan(where.offset, length);
+}
+
+std::size_t Endpoint::poll(Time now, std::span<Event> events) {
+    release_read();
+    publish_all();
+    if (std::exchange(armed_, false)) {
+        inbox_.header().asleep.store(0, std::memory_order_relaxed);
+        look_at_control_ = true;
+    }
+    if (look_at_control_ || now >= next_control_ || ++idle_polls_ >= idle_polls_before_control) look_around(now);
+    take_bits();
+    std::size_t count = take_own(events);
+    if (own_events_.empty()) count += read_lanes(events.subspan(count));
+    if (!own_events_.empty()) count += take_own(events.subspan(count));
+    if (count > 0) idle_polls_ = 0;
+    return count;
+}
+
+bool Endpoint::prepare_wait() {
+    if (!own_events_.empty() || active_.any() || !unpublished_.empty() || look_at_control_) return false;
+    armed_ = true;
+    inbox_.header().asleep.store(1, std::memory_order_seq_cst);
+    for (std::size_t word = 0; word < inbox_.words(); ++word) {
+        if (inbox_.header().dirty.any(word) || inbox_.header().room.any(word)) return false;
+    }
+    return true;
+}
+
+void Endpoint::posted(Peer peer, PeerState& state, std::uint64_t bytes) {
+    if (!std::exchange(state.unpublished, true)) unpublished_.push_back(peer);
+    state.unpublished_bytes += bytes;
+    if (state.unpublished_bytes >= publish_bytes) publish(state);
+}
+
+void Endpoint::publish(PeerState& state) {
+    state.unpublished_bytes = 0;
+    if (!state.writer.unpublished()) return;
+    if (std::exchange(state.streamed, false)) fence_streams();
+    state.writer.publish();
+    state.inbox.header().dirty.set(index(options_.self));
+    ring(state);
+}
+
+void Endpoint::publish_all() {
+    for (const Peer peer : unpublished_) {
+        PeerState& state = peers_[index(peer)];
+        state.unpublished = false;
+        if (state.state == PeerState::State::up) publish(state);
+    }
+    unpublished_.clear();
+}
+
+void Endpoint::ring(PeerState& state) {
+    std::atomic<std::uint32_t>& asleep = state.inbox.header().asleep;
+    if (asleep.load(std::memory_order_seq_cst) == 0 || asleep.exchange(0, std::memory_order_seq_cst) == 0) return;
+    // The one system call of a transfer, and only for a peer that sleeps.
+    const std::uint64_t one = 1;
+    (void)!::write(state.bell.fd(), &one, sizeof one);
+}
+
+Post Endpoint::back_pressure(Peer peer) {
+    peers_[index(peer)].wants_room = true;
+    // What fills the lane has to be seen before it can be read.
+    publish(peers_[index(peer)]);
+    return Post::again;
+}
+
+Post Endpoint::fault(Peer peer, Token token) {
+    PeerState& state = peers_[index(peer)];
+    if (token == 0) return Post::done;
+    if (state.faults == capabilities_.max_posted) {
+        state.wants_room = true;
+        return Post::again;
+    }
+    ++state.faults;
+    Event event = control_event(Event::Kind::completed, peer);
+    event.status = Status::remote_fault;
+    event.token = token;
+    own_events_.push_back(event);
+    return Post::pending;
+}
+
+bool Endpoint::find(Import& import) {
+    PeerState& state = peers_[index(import.peer)];
+    if (import.key.region >= state.regions.size() || state.regions[import.key.region] == nullptr) receive(import.peer);
+    if (state.state != PeerState::State::up || import.key.region >= state.regions.size() ||
+        state.regions[import.key.region] == nullptr ||
+        state.regions[import.key.region]->bytes().size() != import.key.bytes) {
+        return false;
+    }
+    import.memory = state.regions[import.key.region]->bytes();
+    return true;
+}
+
+void Endpoint::note_written(Import& import) {
+    import.written = true;
+    written_bytes_ += import.memory.size();
+    using Stores = EndpointSettings::Stores;
+    streams_ = settings_.stores == Stores::streaming ||
+               (settings_.stores == Stores::automatic && written_bytes_ > settings_.cache_bytes);
+}
+
+void Endpoint::release_read() {
+    for (const Peer peer : touched_) {
+        PeerState& state = peers_[index(peer)];
+        if (state.state != PeerState::State::up || !state.reader.release()) continue;
+        state.inbox.header().room.set(index(options_.self));
+        ring(state);
+    }
+    touched_.clear();
+}
+
+void Endpoint::take_bits() {
+    for (std::size_t word = 0; word < inbox_.words(); ++word) {
+        for (std::uint64_t bits = inbox_.header().dirty.take(word); bits != 0; bits &= bits - 1) {
+            const std::size_t peer = word * 64 + static_cast<std::size_t>(std::countr_zero(bits));
+            if (peer < peers_.size()) active_.set(peer);
+        }
+        for (std::uint64_t bits = inbox_.header().room.take(word); bits != 0; bits &= bits - 1) {
+            const std::size_t peer = word * 64 + static_cast<std::size_t>(std::countr_zero(bits));
+            if (peer < peers_.size()) give_room(Peer{static_cast<std::uint32_t>(peer)});
+        }
+    }
+}
+
+std::size_t Endpoint::take_own(std::span<Event> events) {
+    std::size_t count = 0;
+    while (count < events.size() && !own_events_.empty()) {
+        const Event event = own_events_.front();
+        own_events_.pop_front();
+        PeerState& state = peers_[index(event.peer)];
+        if (event.kind == Event::Kind::completed && state.faults-- == capabilities_.max_posted) give_room(event.peer);
+        events[count++] = event;
+    }
+    return count;
+}
+
+std::size_t Endpoint::read_lanes(std::span<Event> events) {
+    std::size_t count = 0;
+    for (std::size_t peer = active_.next_cyclic(first_lane_); peer != base::Bitmap::none && count < events.size();
+         peer = active_.next_cyclic(peer + 1)) {
+        first_lane_ = peer + 1;
+        count += read_lane(Peer{static_cast<std::uint32_t>(peer)}, events.subspan(count));
+    }
+    return count;
+}
+
+std::size_t Endpoint::read_lane(Peer peer, std::span<Event> events) {
+    PeerState& state = peers_[index(peer)];
+    if (state.state != PeerState::State::up && state.state != PeerState::State::draining) {
+        active_.reset(index(peer));
+        return 0;
+    }
+    std::size_t count = 0;
+    while (count < events.size()) {
+        Record record;
+        Bytes message;
+        switch (state.reader.next(record, message)) {
+            case LaneReader::Got::record: {
+                Event event = control_event(Event::Kind::notice, peer);
+                event.size_or_value = record.value;
+                if (record.kind == Record::Kind::message) {
+                    event.kind = Event::Kind::message;
+                    event.size_or_value = static_cast<std::uint16_t>(record.size);
+                    event.data = message.data();
+                }
+                events[count++] = event;
+                continue;
+            }
+            case LaneReader::Got::nonsense:
+                log("node " + std::to_string(index(peer)) + " wrote nonsense into its lane: dropped");
+                state.state == PeerState::State::draining ? finish(peer) : give_up(peer);
+                break;
+            case LaneReader::Got::nothing:
+                active_.reset(index(peer));
+                if (state.state == PeerState::State::draining) finish(peer);
+        }
+        break;
+    }
+    if (count > 0) touched_.push_back(peer);
+    return count;
+}
+
+Event Endpoint::control_event(Event::Kind kind, Peer peer) const {
+    return {.kind = kind,
+            .status = Status::ok,
+            .size_or_value = 0,
+            .peer = peer,
+            .incarnation = peers_[index(peer)].incarnation,
+            .token = 0};
+}
+
+Result<std::unique_ptr<Transport>> make_endpoint(const EndpointSettings& settings, const EndpointOptions& options) {
+    if (options.max_peers == 0 || options.max_peers > max_peers_limit || options.max_posted == 0 ||
+        static_cast<std::uint32_t>(options.self) >= options.max_peers) {
+        return Error{"shm: node " + std::to_string(static_cast<std::uint32_t>(options.self)) + " with max_peers " +
+                     std::to_string(options.max_peers) + ", max_posted " + std::to_string(options.max_posted) +
+                     ": max_peers must be 1.." + std::to_string(max_peers_limit) +
+                     ", max_posted at least 1, and the node's index below max_peers"};
+    }
+    const SocketName name = random_name();
+    auto listener = listen_at(name);
+    if (!listener) return Error{"shm: " + listener.error().message};
+    Descriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!bell.is_open()) return Error{std::string("shm: eventfd: ") + std::strerror(errno)};
+    auto inbox = make_memory(InboxShape{options.max_peers, settings.ring_bytes}.bytes());
+    if (!inbox) return Error{"shm: " + inbox.error().message};
+    return std::unique_ptr<Transport>(
+        std::make_unique<Endpoint>(settings, options, name, std::move(*listener), std::move(bell), std::move(*inbox)));
+}
+
+}  // namespace incast::transport::shm

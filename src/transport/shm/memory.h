@@ -1,0 +1,42 @@
+// Shared memory without names: memfds, sealed against shrinking, mapped by everybody who was handed the descriptor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <incast/result.h>
+
+#include "transport/descriptor.h"
+
+namespace incast::transport::shm {
+
+/// One mapping of a memfd, unmapped with its last owner. Endpoints of one process share it: they then see the same
+/// bytes at the same address, which also lets a race detector see both sides.
+class Mapping {
+public:
+    Mapping(std::span<std::byte> bytes) : bytes_(bytes) {}
+    Mapping(const Mapping&) = delete;
+    Mapping& operator=(const Mapping&) = delete;
+    ~Mapping();
+    [[nodiscard]] std::span<std::byte> bytes() const { return bytes_; }
+
+private:
+    std::span<std::byte> bytes_;
+};
+
+struct Memory {
+    Descriptor fd;
+    std::shared_ptr<Mapping> mapping;
+    [[nodiscard]] std::span<std::byte> bytes() const {
+        return mapping != nullptr ? mapping->bytes() : std::span<std::byte>{};
+    }
+};
+
+/// Zeroed memory of at least that many bytes. Its size never changes, so no peer can make an access to it fault.
+Result<Memory> make_memory(std::size_t bytes);
+/// Maps a descriptor that came from a peer; refuses what is no sealed memfd of exactly `bytes`.
+Result<std::shared_ptr<Mapping>> map_memory(const Descriptor& fd, std::size_t bytes);
+
+}  // namespace incast::transport::shm

@@ -1,0 +1,53 @@
+// What a shm endpoint knows of each peer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "transport/shm/channel.h"
+#include "transport/shm/inbox.h"
+#include "transport/shm/memory.h"
+
+namespace incast::transport::shm {
+
+/// A hello that waits for the local connect call.
+struct Parked {
+    Packet hello;
+    Descriptor socket;
+    Descriptor inbox;
+    Descriptor bell;
+};
+
+struct PeerState {
+    enum class State : std::uint8_t {
+        idle,
+        waiting,   // for the peer to dial: it has the lower index
+        dialling,  // or waiting for the answer
+        up,
+        draining,  // the peer is gone; what it had published is still handed out
+        closing,   // given up here; the peer may still write until it has noticed, or is gone
+    };
+    State state = State::idle;
+    bool wants_room = false;   // a post found the lane, or the list of faults, full
+    bool unpublished = false;  // in the endpoint's list
+    bool streamed = false;     // streaming stores since the last publishing
+    std::uint32_t faults = 0;  // completions of this peer in the endpoint's list
+    std::uint32_t incarnation = 0;
+    std::uint32_t complained_of = 0;  // incarnation for which a failure to connect was logged
+    std::uint32_t serial = 0;         // of the present socket, in epoll ids
+    std::uint64_t unpublished_bytes = 0;
+    Time deadline = time_never;
+    Time dial_at = time_never;  // there was no room in the peer's backlog
+    SocketName name;
+    Descriptor socket;
+    Descriptor bell;  // the peer's
+    std::shared_ptr<Mapping> inbox_mapping;
+    Inbox inbox;  // the peer's
+    LaneWriter writer;
+    LaneReader reader;
+    std::vector<std::shared_ptr<Mapping>> regions;  // the peer's, by index
+    Parked parked;
+};
+
+}  // namespace incast::transport::shm

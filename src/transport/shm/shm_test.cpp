@@ -1,0 +1,190 @@
+// The parts of the shm transport that conformance cannot reach: rings at their limits, peers that lie, memory that is
+// none.
+#include "transport/shm/shm.h"
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "transport/shm/channel.h"
+#include "transport/shm/copy.h"
+#include "transport/shm/inbox.h"
+#include "transport/shm/memory.h"
+
+namespace incast::transport::shm {
+namespace {
+
+constexpr std::size_t ring_bytes = 16384;
+
+class Lane : public testing::Test {
+protected:
+    LaneHeader header_;
+    alignas(64) std::array<std::byte, ring_bytes> ring_{};
+    LaneWriter writer_{&header_, ring_.data(), ring_bytes};
+    LaneReader reader_{&header_, ring_.data(), ring_bytes};
+
+    static std::vector<std::byte> message(std::size_t size, std::size_t seed) {
+        std::vector<std::byte> bytes(size);
+        for (std::size_t index = 0; index < size; ++index)
+            bytes[index] = static_cast<std::byte>(seed + index);
+        return bytes;
+    }
+    void push_message(const std::vector<std::byte>& bytes) {
+        writer_.push({Record::Kind::message, 0, static_cast<std::uint32_t>(bytes.size())}, bytes);
+    }
+    LaneReader::Got read_raw(Record record, std::uint64_t written) {
+        std::memcpy(ring_.data(), &record, sizeof record);
+        header_.written = written;
+        Record got;
+        Bytes bytes;
+        return reader_.next(got, bytes);
+    }
+};
+
+TEST_F(Lane, NothingIsSeenBeforeItIsPublished) {
+    ASSERT_TRUE(writer_.has_room(0));
+    writer_.push({Record::Kind::notice, 7, 0});
+    Record record;
+    Bytes bytes;
+    EXPECT_EQ(reader_.next(record, bytes), LaneReader::Got::nothing);
+    EXPECT_TRUE(writer_.unpublished());
+    writer_.publish();
+    EXPECT_FALSE(writer_.unpublished());
+    ASSERT_EQ(reader_.next(record, bytes), LaneReader::Got::record);
+    EXPECT_EQ(record.value, 7);
+}
+
+TEST_F(Lane, EverySizeSurvivesManyTurnsOfTheRing) {
+    std::size_t sent = 0;
+    std::size_t got = 0;
+    const auto size_of = [](std::size_t number) { return 1 + number * 37 % max_message_bytes; };
+    while (got < 20'000) {
+        while (sent < 20'000 && writer_.has_room(size_of(sent)))
+            push_message(message(size_of(sent), sent)), ++sent;
+        writer_.publish();
+        Record record;
+        Bytes bytes;
+        while (reader_.next(record, bytes) == LaneReader::Got::record) {
+            ASSERT_EQ(record.kind, Record::Kind::message);
+            const auto expected = message(size_of(got), got);
+            ASSERT_TRUE(std::ranges::equal(bytes, expected)) << got;
+            ++got;
+        }
+        reader_.release();
+    }
+}
+
+TEST_F(Lane, AFullRingIsToldOfRoomOnce) {
+    while (writer_.has_room(1000))
+        push_message(message(1000, 1));
+    writer_.publish();
+    Record record;
+    Bytes bytes;
+    std::size_t told = 0;
+    while (reader_.next(record, bytes) == LaneReader::Got::record)
+        told += reader_.release() ? 1 : 0;
+    EXPECT_EQ(told, 1U);
+    EXPECT_TRUE(writer_.has_room(1000));
+}
+
+TEST_F(Lane, TwoThreadsLoseNothing) {
+    constexpr std::uint32_t count = 300'000;
+    std::thread other([&] {
+        for (std::uint32_t number = 0; number < count; ++number) {
+            while (!writer_.has_room(0))
+                std::this_thread::yield();
+            writer_.push({Record::Kind::notice, static_cast<std::uint16_t>(number), 0});
+            if (number % 5 == 0 || number + 1 == count || !writer_.has_room(0)) writer_.publish();
+        }
+    });
+    std::uint32_t wrong = 0;
+    for (std::uint32_t number = 0; number < count;) {
+        Record record;
+        Bytes bytes;
+        if (reader_.next(record, bytes) == LaneReader::Got::record) {
+            wrong += record.value == static_cast<std::uint16_t>(number) ? 0 : 1;
+            ++number;
+        } else {
+            std::this_thread::yield();
+        }
+        reader_.release();
+    }
+    other.join();
+    EXPECT_EQ(wrong, 0U);
+}
+
+TEST_F(Lane, AWriterThatLiesIsNoticed) {
+    using Got = LaneReader::Got;
+    EXPECT_EQ(read_raw({Record::Kind::message, 0, 0}, 64), Got::nonsense) << "a message of nothing";
+    EXPECT_EQ(read_raw({Record::Kind::message, 0, 5000}, 8192), Got::nonsense) << "too long for a message";
+    EXPECT_EQ(read_raw({Record::Kind::message, 0, 100}, 64), Got::nonsense) << "longer than what is there";
+    EXPECT_EQ(read_raw({Record::Kind::skip, 0, 0}, 64), Got::nonsense) << "would never get on";
+    EXPECT_EQ(read_raw({Record::Kind::skip, 0, 64}, 64), Got::nonsense) << "skips to where the end is not";
+    EXPECT_EQ(read_raw({static_cast<Record::Kind>(9), 0, 8}, 64), Got::nonsense) << "no such kind";
+}
+
+TEST_F(Lane, APositionBeyondTheRingIsNoticed) {
+    EXPECT_EQ(read_raw({Record::Kind::notice, 0, 0}, 10 * ring_bytes), LaneReader::Got::nonsense);
+}
+
+TEST(SharedMemory, IsZeroedSealedAndMappedOnce) {
+    auto memory = make_memory(10'000);
+    ASSERT_TRUE(memory.ok()) << memory.error().message;
+    EXPECT_EQ(memory->bytes().size(), 10'000U);
+    for (const std::byte each : memory->bytes())
+        ASSERT_EQ(each, std::byte{0});
+    EXPECT_NE(ftruncate(memory->fd.fd(), 100), 0) << "a peer must not be able to take pages away";
+    auto again = map_memory(memory->fd, 10'000);
+    ASSERT_TRUE(again.ok());
+    EXPECT_EQ((*again)->bytes().data(), memory->bytes().data());
+}
+
+TEST(SharedMemory, RefusesWhatCouldFault) {
+    const Descriptor unsealed(memfd_create("test", MFD_CLOEXEC));
+    ASSERT_EQ(ftruncate(unsealed.fd(), 4096), 0);
+    EXPECT_FALSE(map_memory(unsealed, 4096).ok());
+    auto memory = make_memory(4096);
+    ASSERT_TRUE(memory.ok());
+    EXPECT_FALSE(map_memory(memory->fd, 8192).ok()) << "another size than announced";
+    EXPECT_FALSE(map_memory(Descriptor(), 4096).ok());
+}
+
+TEST(StreamingCopy, CopiesEveryLengthAtEveryOffset) {
+    std::vector<std::byte> from(4096);
+    std::mt19937 random(1);
+    for (std::byte& each : from)
+        each = static_cast<std::byte>(random());
+    for (std::size_t offset = 0; offset < 70; offset += 3) {
+        for (std::size_t bytes = 0; bytes < 700; bytes += 13) {
+            std::vector<std::byte> to(1024, std::byte{0xAA});
+            copy_streaming(to.data() + offset, from.data() + offset / 2, bytes);
+            fence_streams();
+            ASSERT_EQ(std::memcmp(to.data() + offset, from.data() + offset / 2, bytes), 0);
+            ASSERT_EQ(to[offset + bytes], std::byte{0xAA});
+            if (offset > 0) {
+                ASSERT_EQ(to[offset - 1], std::byte{0xAA});
+            }
+        }
+    }
+}
+
+TEST(ShmSettings, AreChecked) {
+    EXPECT_TRUE(make({}).ok());
+    for (const auto& [name, value] : {std::pair{"ring_bytes", "20000"}, std::pair{"ring_bytes", "1024"},
+                                      std::pair{"stores", "fast"}, std::pair{"speed", "11"}}) {
+        const auto made = make({{name, value}});
+        ASSERT_FALSE(made.ok()) << name;
+        EXPECT_NE(made.error().message.find(name), std::string::npos) << made.error().message;
+        EXPECT_NE(made.error().message.find(value), std::string::npos) << made.error().message;
+    }
+}
+
+}  // namespace
+}  // namespace incast::transport::shm

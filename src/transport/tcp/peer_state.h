@@ -31,7 +31,8 @@ struct Parked {
     std::uint64_t group = 0;
     std::vector<Descriptor> sockets;  // by stream number; empty if nothing is parked
     [[nodiscard]] bool complete() const {
-        return !sockets.empty() && std::ranges::all_of(sockets, [](const Descriptor& socket) { return socket.is_open(); });
+        return !sockets.empty() &&
+               std::ranges::all_of(sockets, [](const Descriptor& socket) { return socket.is_open(); });
     }
 };
 

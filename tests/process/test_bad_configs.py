@@ -26,7 +26,7 @@ def refusal(engine: Path, tmp_path: Path, *arguments: str) -> str:
 BAD = [
     (["protocol.credit=4"], ["unknown key 'protocol.credit'", "did you mean 'protocol.credits'?"]),
     (["transport.tcp.stream=4"], ["transport.tcp.stream", "did you mean 'streams'?"]),
-    (["transport.udq.bind=1"], ["no transport 'udq'", "inproc | tcp"]),
+    (["transport.udq.bind=1"], ["no transport 'udq'", "inproc | shm | tcp"]),
     (["run.duration=10 parsecs"], ["run.duration = 10 parsecs", "not a duration", "1ms..2000h, or auto"]),
     (["protocol.mfp_size=64KiBit"], ["protocol.mfp_size = 64KiBit", "not a size", "32 B..1.0 GiB"]),
     (["source.trigger_rate=fast"], ["source.trigger_rate = fast", "not a frequency", "0 Hz.."]),
@@ -37,7 +37,7 @@ BAD = [
     (["protocol.credits=100000"], ["protocol.credits = 100000", "1..16384, or auto"]),
     (["protocol.scheme=shove"], ["protocol.scheme = shove", "push | pull"]),
     (["run.respawn=perhaps"], ["run.respawn = perhaps", "true | false"]),
-    (["transport.name=carrier-pigeon"], ["transport.name = carrier-pigeon", "inproc | tcp"]),
+    (["transport.name=carrier-pigeon"], ["transport.name = carrier-pigeon", "inproc | shm | tcp"]),
     (["run.roles=split", "run.nodes=1"], ["run.nodes = 1", "2..4096"]),
     (["run.roles=split", "run.rus=3", "run.bus=3"], ["run.rus + run.bus = 3 + 3", "run.nodes is 4"]),
     (["run.rus=2"], ["run.rus = 2", "run.roles = split"]),

@@ -106,7 +106,6 @@ void Endpoint::start_dialling(Peer peer) {
     }
     if (!dialled.socket.is_open()) return fail(peer, "nobody is there");
     state.socket = std::move(dialled.socket);
-    inbox_.reset_lane(index(peer));
     Packet hello = packet(Packet::Kind::hello, peer);
     hello.token = options_.token;
     if (!send_packet(state.socket, hello, {inbox_memory_.fd.fd(), bell_.fd()}))
@@ -159,26 +158,38 @@ void Endpoint::match(Peer peer) {
     Parked parked = std::move(state.parked);
     if (theirs < state.incarnation) return refuse(parked.socket, parked.hello, Verdict::stale_incarnation);
     state.socket = std::move(parked.socket);
+    if (!meet(peer, parked.hello, parked.inbox, std::move(parked.bell))) return;
+    // Both lanes begin anew, and here: a dialler that gave up an earlier attempt cannot know whether this side, which
+    // may have answered it, has stopped writing.
     inbox_.reset_lane(index(peer));
+    state.inbox.reset_lane(index(options_.self));
     if (!send_packet(state.socket, packet(Packet::Kind::answer, peer), {inbox_memory_.fd.fd(), bell_.fd()}))
         return fail(peer, "the connection was lost at once");
     watch(peer);
-    go_up(peer, parked.hello, std::move(parked.inbox), std::move(parked.bell));
+    go_up(peer);
 }
 
-void Endpoint::go_up(Peer peer, const Packet& from_peer, Descriptor inbox, Descriptor bell) {
+bool Endpoint::meet(Peer peer, const Packet& from_peer, const Descriptor& inbox, Descriptor bell) {
     PeerState& state = peers_[index(peer)];
     const InboxShape shape{from_peer.peers, from_peer.ring_bytes};
     const bool sound = std::has_single_bit(shape.ring_bytes) && shape.ring_bytes >= 16384 &&
                        shape.peers <= max_peers_limit && index(options_.self) < shape.peers && bell.is_open();
     auto mapping =
         sound ? map_memory(inbox, shape.bytes()) : Result<std::shared_ptr<Mapping>>(Error{"its inbox makes no sense"});
-    if (!mapping) return fail(peer, mapping.error().message);
+    if (!mapping) {
+        fail(peer, mapping.error().message);
+        return false;
+    }
     state.inbox_mapping = std::move(*mapping);
     state.inbox = Inbox(state.inbox_mapping->bytes(), shape);
     state.bell = std::move(bell);
     state.writer = state.inbox.writer(index(options_.self));
     state.reader = inbox_.reader(index(peer));
+    return true;
+}
+
+void Endpoint::go_up(Peer peer) {
+    PeerState& state = peers_[index(peer)];
     state.deadline = time_never;
     state.state = PeerState::State::up;
     own_events_.push_back(control_event(Event::Kind::peer_up, peer));
@@ -223,7 +234,7 @@ void Endpoint::answered(Peer peer, Received& received) {
     if (received.packet.kind != Packet::Kind::answer) return fail(peer, "what answers there is not an Incast node");
     if (received.packet.verdict != Verdict::accepted)
         return fail(peer, std::string("refused: ") + to_string(received.packet.verdict));
-    go_up(peer, received.packet, std::move(received.fds[0]), std::move(received.fds[1]));
+    if (meet(peer, received.packet, received.fds[0], std::move(received.fds[1]))) go_up(peer);
 }
 
 void Endpoint::take_region(Peer peer, Received& received) {

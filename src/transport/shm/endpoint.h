@@ -178,7 +178,9 @@ private:
     void park(Received received, Descriptor socket);
     /// Both have called connect?
     void match(Peer peer);
-    void go_up(Peer peer, const Packet& from_peer, Descriptor inbox, Descriptor bell);
+    /// Maps what the peer's hello or answer brought. False: it makes no sense, and the peer is down.
+    bool meet(Peer peer, const Packet& from_peer, const Descriptor& inbox, Descriptor bell);
+    void go_up(Peer peer);
     /// The socket's buffer has room for all regions there can be, and the peer empties it whenever it polls.
     void hand_over(Peer peer, std::size_t region);
     /// All packets that are there.

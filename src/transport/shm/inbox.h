@@ -60,7 +60,7 @@ public:
 
     [[nodiscard]] InboxHeader& header() const { return *reinterpret_cast<InboxHeader*>(memory_.data()); }
     [[nodiscard]] std::size_t words() const { return (shape_.peers + 63) / 64; }
-    /// The owner, before the peer learns that it may write.
+    /// Before either side of the pair uses it: see Endpoint::match.
     void reset_lane(std::uint32_t peer) const { new (lane(peer)) LaneHeader; }
     [[nodiscard]] LaneReader reader(std::uint32_t peer) const { return {lane(peer), ring(peer), shape_.ring_bytes}; }
     [[nodiscard]] LaneWriter writer(std::uint32_t peer) const { return {lane(peer), ring(peer), shape_.ring_bytes}; }

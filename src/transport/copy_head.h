@@ -14,7 +14,7 @@ namespace incast::transport {
 inline void copy_head(std::byte* to, Bytes head) {
     std::size_t offset = 0;
     for (; offset + sizeof(std::uint64_t) <= head.size(); offset += sizeof(std::uint64_t)) {
-        std::uint64_t word;
+        std::uint64_t word = 0;
         std::memcpy(&word, head.data() + offset, sizeof word);
         asm volatile("" : "+r"(word));  // keeps the compiler from joining words
         std::memcpy(to + offset, &word, sizeof word);

@@ -262,7 +262,7 @@ TEST(Generator, OpenLoopWaitsForTheCommonStartOfTheTriggers) {
     EXPECT_EQ(readout.generator.stats(joined).offered_events, 0U);
     readout.generator.start_triggers(joined + 2'000);
     EXPECT_FALSE(readout.generator.produce(joined + 1'000, 0));
-    const Time ready = joined + 2'000 + 15 * 1'000;
+    const Time ready = joined + 2'000 + Time{15} * 1'000;
     EXPECT_EQ(readout.generator.next_ready(), ready);
     ASSERT_TRUE(readout.generator.produce(ready, 0));
     EXPECT_EQ(readout.generator.piece(0, 0).trigger, ready);

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -67,7 +68,7 @@ Result<Descriptor> listen_at(const SocketName& name) {
     const Address at = address_of(name);
     if (!socket.is_open() || ::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&at.address), at.size) != 0 ||
         ::listen(socket.fd(), backlog) != 0) {
-        return Error{std::string("Unix socket: ") + std::strerror(errno)};
+        return Error{"Unix socket: " + std::generic_category().message(errno)};
     }
     return socket;
 }
@@ -75,6 +76,7 @@ Result<Descriptor> listen_at(const SocketName& name) {
 Dialled dial(const SocketName& name) {
     Dialled dialled{make_socket(), false};
     const Address at = address_of(name);
+    if (!dialled.socket.is_open()) return dialled;
     if (::connect(dialled.socket.fd(), reinterpret_cast<const sockaddr*>(&at.address), at.size) != 0) {
         dialled.again = errno == EAGAIN || errno == EINTR;
         dialled.socket.close();

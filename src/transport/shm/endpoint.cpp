@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <system_error>
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -372,7 +373,7 @@ Result<std::unique_ptr<Transport>> make_endpoint(const EndpointSettings& setting
     auto listener = listen_at(name);
     if (!listener) return Error{"shm: " + listener.error().message};
     Descriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!bell.is_open()) return Error{std::string("shm: eventfd: ") + std::strerror(errno)};
+    if (!bell.is_open()) return Error{"shm: eventfd: " + std::generic_category().message(errno)};
     auto inbox = make_memory(InboxShape{options.max_peers, settings.ring_bytes}.bytes());
     if (!inbox) return Error{"shm: " + inbox.error().message};
     return std::unique_ptr<Transport>(

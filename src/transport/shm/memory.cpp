@@ -1,10 +1,10 @@
 #include "transport/shm/memory.h"
 
 #include <cerrno>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -29,7 +29,8 @@ Registry& registry() {
 }
 
 Error failed(const char* what) {
-    return Error{std::string("shared memory: ") + what + ": " + std::strerror(errno)};
+    std::string error = "shared memory: ";
+    return Error{error.append(what).append(": ").append(std::generic_category().message(errno))};
 }
 
 }  // namespace

@@ -342,6 +342,7 @@ private:
         dialled.accepted = true;
         if (!std::ranges::all_of(state.dials, &Dial::accepted)) return;
         std::vector<Descriptor> sockets;
+        sockets.reserve(state.dials.size());
         for (Dial& each : state.dials)
             sockets.push_back(std::move(each.socket));
         state.dials.clear();

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <string>
 #include <string_view>
 
 #include "protocol/test_support.h"
@@ -11,6 +12,10 @@ namespace {
 
 using namespace incast;
 using namespace incast::protocol;
+
+const char* name_of(Scheme scheme) {
+    return scheme == Scheme::push ? "push" : "pull-write";
+}
 
 double cpu_seconds() {
     timespec now{};
@@ -91,8 +96,8 @@ bool measure(const Shape& shape, Scheme scheme, std::uint32_t credits, std::uint
         messages += cluster[node].node->counters().messages_sent;
     }
     const double per_mfp = static_cast<double>(messages) / (delivered + static_cast<double>(first * shape.rus));
-    std::printf("%-28s %-10s credits %3u  %7.1f ns CPU per MFP", shape.name,
-                scheme == Scheme::push ? "push" : "pull-write", credits, seconds / delivered * 1e9);
+    std::printf("%-28s %-10s credits %3u  %7.1f ns CPU per MFP", shape.name, name_of(scheme), credits,
+                seconds / delivered * 1e9);
     if (!shape.folded) {
         std::printf("  (RU %.0f, BU %.0f, EM %.0f)", parts.rus / delivered * 1e9, parts.bus / delivered * 1e9,
                     parts.em / delivered * 1e9);
@@ -104,7 +109,7 @@ bool measure(const Shape& shape, Scheme scheme, std::uint32_t credits, std::uint
 
 }  // namespace
 
-// usage: protocol_cost [MFPS [SHAPE]]   SHAPE: only the shapes whose name contains it
+// usage: protocol_cost [MFPS [CASE]]   CASE: only the cases whose name contains it: "4 RU + 4 BU + EM push 16"
 int main(int argc, char** argv) {
     const std::uint64_t mfps = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 2'000'000;
     const std::string_view only = argc > 2 ? argv[2] : "";
@@ -114,18 +119,17 @@ int main(int argc, char** argv) {
         std::uint64_t times_mfps;
     };
     constexpr Case cases[] = {
-        {{"4 RU + 4 BU + EM", 4, 4, false}, 4, 1},
-        {{"4 RU + 4 BU + EM", 4, 4, false}, 16, 1},
-        {{"4 RU + 4 BU + EM", 4, 4, false}, 64, 1},
-        {{"64 x (RU+BU), EM on one", 64, 64, true}, 4, 1},
-        {{"64 x (RU+BU), EM on one", 64, 64, true}, 16, 1},
-        {{"1000 RU + 4 BU + EM", 1000, 4, false}, 4, 4},
-        {{"1000 x (RU+BU), EM on one", 1000, 1000, true}, 1, 4},
+        {{"4 RU + 4 BU + EM", 4, 4, false}, 4, 1},          {{"4 RU + 4 BU + EM", 4, 4, false}, 16, 1},
+        {{"4 RU + 4 BU + EM", 4, 4, false}, 64, 1},         {{"64 x (RU+BU), EM on one", 64, 64, true}, 4, 1},
+        {{"64 x (RU+BU), EM on one", 64, 64, true}, 16, 1}, {{"1000 RU + 4 BU + EM", 1000, 4, false}, 4, 4},
+        {{"4 RU + 1000 BU + EM", 4, 1000, false}, 4, 4},    {{"1000 x (RU+BU), EM on one", 1000, 1000, true}, 1, 4},
     };
     bool all = true;
     for (const Scheme scheme : {Scheme::push, Scheme::pull_write}) {
         for (const Case& each : cases) {
-            if (std::string_view(each.shape.name).find(only) == std::string_view::npos) {
+            const std::string name =
+                std::string(each.shape.name) + " " + name_of(scheme) + " " + std::to_string(each.credits);
+            if (name.find(only) == std::string::npos) {
                 continue;
             }
             all = measure(each.shape, scheme, each.credits, each.times_mfps * mfps) && all;

@@ -30,14 +30,62 @@ void BuilderUnit::plan_requests(std::uint32_t slot) {
     }
 }
 
+/// Without a limit all RUs are asked for all new MEPs at once: one message, sent to each of them.
+void BuilderUnit::request_from_all() {
+    auto message = port_.message<ControlKind::request>();
+    std::size_t asked = 0;
+    for (; asked < assigned_order_.size() && !message.full(); ++asked) {
+        const std::uint16_t slot = assigned_order_[asked];
+        if (slots_[slot].state == SlotState::assigned) {
+            message.add(entry_of(slot));
+        }
+    }
+    const std::vector<std::uint16_t>& order = slots_[assigned_order_.front()].order;
+    for (const std::uint16_t ru : order) {
+        RuLink& link = rus_[ru];
+        if (!link.up || link.incarnation != link.view_incarnation) {
+            continue;  // lost, or about to be: the EM will say so, or the MEP becomes late
+        }
+        bool all = message.count() > 0 && link.requests.empty() && link.region_told;
+        for (std::size_t index = 0; index < asked; ++index) {
+            Slot& each = slots_[assigned_order_[index]];
+            const bool wanted = each.state == SlotState::assigned && each.expected.test(ru);
+            all = all && (wanted || each.state != SlotState::assigned);
+            if (wanted) {
+                each.owed.set(ru);
+                ++outstanding_requests_;
+            }
+        }
+        if (all && port_.send(shape_.rus[ru].node, message)) {
+            continue;
+        }
+        for (std::size_t index = 0; index < asked; ++index) {
+            const std::uint16_t slot = assigned_order_[index];
+            if (slots_[slot].state == SlotState::assigned && slots_[slot].expected.test(ru)) {
+                link.requests.push(entry_of(slot));
+                ru_work_.set(ru);
+            }
+        }
+    }
+    for (; asked > 0; --asked) {
+        Slot& each = slots_[assigned_order_.front()];
+        each.requested = static_cast<std::uint32_t>(rus_.size());
+        each.queued = false;
+        assigned_order_.pop();
+    }
+}
+
 /// parallel_requests is the BU's total over its MEPs, oldest first (C2).
 void BuilderUnit::make_requests() {
     const std::uint32_t limit = port_.config().parallel_requests;
+    while (limit == 0 && !assigned_order_.empty()) {
+        request_from_all();
+    }
     while (!assigned_order_.empty()) {
         const std::uint16_t slot = assigned_order_.front();
         Slot& each = slots_[slot];
         while (each.state == SlotState::assigned && each.requested < rus_.size()) {
-            if (limit > 0 && outstanding_requests_ >= limit) {
+            if (outstanding_requests_ >= limit) {
                 return;
             }
             const std::uint16_t ru = each.order[each.requested++];
@@ -118,11 +166,10 @@ void BuilderUnit::flush_late() {
         if (each.state == SlotState::assigned) {
             auto message = port_.message<ControlKind::late>();
             message.set_body({entry_of(slot)});
-            for (std::size_t ru = each.expected.next(0); ru != base::Bitmap::none; ru = each.expected.next(ru + 1)) {
+            for (std::size_t ru = each.awaited.next(0); ru != base::Bitmap::none; ru = each.awaited.next(ru + 1)) {
                 // Pull: an RU that was not even asked yet is not the one that is late.
-                const bool asked = port_.config().scheme != Scheme::pull_write || each.owed.test(ru) || !rus_[ru].up;
-                if (!each.received.test(ru) && asked &&
-                    !message.add({static_cast<std::uint32_t>(shape_.rus[ru].node)})) {
+                const bool asked = !pull_ || each.owed.test(ru) || !rus_[ru].up;
+                if (asked && !message.add({static_cast<std::uint32_t>(shape_.rus[ru].node)})) {
                     break;
                 }
             }

@@ -1,6 +1,7 @@
 #include "protocol/builder_unit.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace incast::protocol {
@@ -16,25 +17,27 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink)
       shape_(shape),
       sink_(sink),
       bu_(shape.bu_of_node[static_cast<std::size_t>(port.self())]),
+      own_ru_(shape.ru_of_node[static_cast<std::size_t>(port.self())]),
+      pull_(port.config().scheme == Scheme::pull_write),
+      shows_(sink.wants_sources()),
       prng_(base::mix64(port.config().seed ^ 0xb0) ^ bu_) {
     const std::size_t rus = shape.rus.size();
     const std::size_t slots = shape.slots;
-    const bool pull = port.config().scheme == Scheme::pull_write;
     slots_.resize(slots);
     free_.reserve(slots);
     for (std::size_t slot = 0; slot < slots; ++slot) {
         Slot& each = slots_[slot];
+        each.awaited = base::Bitmap(rus);
         each.expected = base::Bitmap(rus);
-        each.received = base::Bitmap(rus);
         each.owed = base::Bitmap(rus);
         each.early = base::Bitmap(rus);
-        each.order.resize(pull ? rus : 0);
+        each.order.resize(pull_ ? rus : 0);
         free_.push_back(static_cast<std::uint16_t>(slot));
     }
     rus_.resize(rus);
     for (RuLink& ru : rus_) {
-        ru.requests = base::Ring<AttemptEntry>(pull ? slots : 0);
-        ru.aborts = base::Ring<AttemptEntry>(pull ? slots : 0);
+        ru.requests = base::Ring<AttemptEntry>(pull_ ? slots : 0);
+        ru.aborts = base::Ring<AttemptEntry>(pull_ ? slots : 0);
     }
     grants_ = base::Ring<wire::CreditEntry>(2 * slots);
     commit_requests_ = base::Ring<AttemptEntry>(slots);
@@ -49,12 +52,12 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink)
     ru_work_ = base::Bitmap(rus);
     blocked_ = base::Bitmap(rus);
     built_.resize(port.config().sources.size());
-    if (const std::uint32_t own = ru_of(port.self()); own != no_index) {
-        self_heads_.resize(slots * shape.rus[own].sources);
+    if (own_ru_ != no_index) {
+        self_heads_.resize(slots * shape.rus[own_ru_].sources);
         self_bodies_.resize(self_heads_.size());
-        rus_[own].up = true;
-        rus_[own].region_told = true;
-        rus_[own].incarnation = port.incarnation();
+        rus_[own_ru_].up = true;
+        rus_[own_ru_].region_told = true;
+        rus_[own_ru_].incarnation = port.incarnation();
     }
     learn_usual();
 }
@@ -137,12 +140,12 @@ void BuilderUnit::on_view(Time now, const wire::ViewEntry& entry) {
 void BuilderUnit::lose(Time now, std::uint32_t ru) {
     for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
         Slot& each = slots_[slot];
-        if (each.state != SlotState::assigned || !each.expected.test(ru) || each.received.test(ru)) {
+        if (each.state != SlotState::assigned || !each.awaited.take(ru)) {
             continue;
         }
         each.expected.reset(ru);
         each.missing_sources += shape_.rus[ru].sources;
-        if (--each.waiting == 0) {
+        if (!each.awaited.any()) {
             complete(now, slot);
         }
     }
@@ -155,7 +158,7 @@ void BuilderUnit::on_assign(Time now, const ControlView& message) {
     for (std::uint32_t index = 0; index < message.header().count; ++index) {
         const AttemptEntry entry = message.entry<ControlKind::assign>(index);
         const bool planted = port_.config().plant == Plant::double_credit;
-        if (entry.slot >= slots_.size() || slots_[entry.slot].state != SlotState::granted ||
+        if (entry.slot >= shape_.slots || slots_[entry.slot].state != SlotState::granted ||
             (slots_[entry.slot].credit != entry.credit && !planted)) {
             ++port_.counters().bad_messages;
             continue;
@@ -181,24 +184,26 @@ void BuilderUnit::begin(Time now, std::uint32_t slot, const AttemptEntry& entry)
     each.attempt = entry.attempt;
     each.credit = entry.credit;
     each.redelivered = false;
+    each.goodput_bytes = 0;
+    each.self_bytes = 0;
+    each.n_events = 0;
+    each.trigger = time_never;
     each.assigned = now;
     each.late_at = now + patience(entry.attempt);
     next_late_ = std::min(next_late_, each.late_at);
-    each.received.clear();
     if (each.mep >= usual_.from_mep) {
         each.expected = usual_.expected;
         each.owed = usual_.owed;
-        each.waiting = usual_.waiting;
         each.missing_sources = usual_.missing_sources;
     } else {
         expect(slot);
     }
-    const bool pull = port_.config().scheme == Scheme::pull_write;
-    if (each.waiting == 0) {
+    each.awaited = each.expected;
+    if (!each.awaited.any()) {
         complete(now, slot);
         return;
     }
-    if (pull) {
+    if (pull_) {
         plan_requests(slot);
         return;
     }
@@ -213,12 +218,10 @@ void BuilderUnit::expect(std::uint32_t slot) {
     each.expected.clear();
     each.owed.clear();
     each.missing_sources = 0;
-    each.waiting = 0;
     for (std::uint32_t ru = 0; ru < rus_.size(); ++ru) {
         const RuLink& link = rus_[ru];
         if (link.in_view && link.from_mep <= each.mep) {
             each.expected.set(ru);
-            ++each.waiting;
         } else {
             each.missing_sources += shape_.rus[ru].sources;
         }
@@ -232,14 +235,12 @@ void BuilderUnit::expect(std::uint32_t slot) {
 void BuilderUnit::learn_usual() {
     usual_.expected.clear();
     usual_.owed.clear();
-    usual_.waiting = 0;
     usual_.missing_sources = 0;
     usual_.from_mep = 0;
     for (std::uint32_t ru = 0; ru < rus_.size(); ++ru) {
         const RuLink& link = rus_[ru];
         if (link.in_view) {
             usual_.expected.set(ru);
-            ++usual_.waiting;
             usual_.from_mep = std::max(usual_.from_mep, link.from_mep);
         } else {
             usual_.missing_sources += shape_.rus[ru].sources;
@@ -253,46 +254,50 @@ void BuilderUnit::learn_usual() {
     }
 }
 
-/// The head of a source in a slot; nullptr if none landed there yet.
-const Head* BuilderUnit::head_of(std::uint32_t slot, std::uint32_t source) const {
-    const std::uint32_t own = ru_of(port_.self());
-    if (own != no_index) {
-        const Shape::Ru& self = shape_.rus[own];
-        if (source - self.first_source < self.sources) {
-            return &self_heads_[std::size_t{slot} * self.sources + (source - self.first_source)];
-        }
+/// The head of a source of that RU in a slot; nullptr if none landed there yet.
+const Head* BuilderUnit::head_of(std::uint32_t slot, std::uint32_t ru, std::uint32_t source) const {
+    if (ru == own_ru_) {
+        const Shape::Ru& self = shape_.rus[ru];
+        return &self_heads_[std::size_t{slot} * self.sources + (source - self.first_source)];
     }
+    const std::uint64_t offset = slot * shape_.layout.slot_bytes + shape_.layout.source_offset[source];
     if (!memory_.empty()) {
-        return reinterpret_cast<const Head*>(memory_.data() + slot * shape_.layout.slot_bytes +
-                                             shape_.layout.source_offset[source]);
+        return reinterpret_cast<const Head*>(memory_.data() + offset);
     }
-    const Slice where{region_, sizeof(Head), slot * shape_.layout.slot_bytes + shape_.layout.source_offset[source]};
-    const Bytes bytes = std::as_const(port_).transport().local(where);
+    const Bytes bytes = std::as_const(port_).transport().local({region_, sizeof(Head), offset});
     return bytes.size() == sizeof(Head) ? reinterpret_cast<const Head*>(bytes.data()) : nullptr;
 }
 
-/// All heads of that RU in the slot are those of the attempt the slot is in (T8, F6).
-bool BuilderUnit::contribution_is(std::uint32_t slot, std::uint32_t ru) const {
+/// All heads of that RU in the slot are those of the attempt the slot is in (T8, F6); then also what they hold.
+bool BuilderUnit::contribution_is(std::uint32_t slot, std::uint32_t ru, Content& content) const {
     const Slot& each = slots_[slot];
     const Shape::Ru& unit = shape_.rus[ru];
+    const Config& config = port_.config();
+    const std::uint32_t incarnation = rus_[ru].incarnation;
     for (std::uint32_t source = unit.first_source; source < unit.first_source + unit.sources; ++source) {
-        const Head* head = head_of(slot, source);
-        if (head == nullptr || head->magic != wire::head_magic || head->version != wire::control_version ||
-            head->run != port_.config().run || head->incarnation != rus_[ru].incarnation || head->source != source ||
-            head->body_bytes > port_.config().sources[source].cap_bytes) {
+        const Head* head = head_of(slot, ru, source);
+        if (head == nullptr) {
             return false;
         }
-        const bool same = head->credit == each.credit && head->mep == each.mep && head->attempt == each.attempt;
-        if (!same && port_.config().plant != Plant::no_generation_check) {
+        // One branch for all of it: they are nearly always equal.
+        const bool known = (head->magic == wire::head_magic) & (head->version == wire::control_version) &
+                           (head->run == config.run) & (head->incarnation == incarnation) & (head->source == source) &
+                           (head->body_bytes <= config.sources[source].cap_bytes);
+        const bool same = (head->credit == each.credit) & (head->mep == each.mep) & (head->attempt == each.attempt);
+        if (!known || (!same && config.plant != Plant::no_generation_check)) {
             return false;
         }
+        content.goodput_bytes += head->goodput_bytes;
+        content.first_event = head->first_event;
+        content.trigger = std::min(content.trigger, head->trigger);
+        content.n_events = std::max(content.n_events, head->n_events);
     }
     return true;
 }
 
 void BuilderUnit::on_notice(Time now, Peer from, std::uint16_t slot) {
     const std::uint32_t ru = ru_of(from);
-    if (ru == no_index || slot >= slots_.size()) {
+    if (ru == no_index || slot >= shape_.slots) {
         ++port_.counters().bad_messages;
         return;
     }
@@ -309,25 +314,29 @@ void BuilderUnit::place(Time now, std::uint32_t slot, std::uint32_t ru) {
         each.early.set(ru);  // the RU heard of the assignment before this BU did
         return;
     }
-    if (each.state == SlotState::free || !contribution_is(slot, ru)) {
+    Content content;
+    if (each.state == SlotState::free || !contribution_is(slot, ru, content)) {
         ++port_.counters().stale_contributions;
         return;
     }
+    const bool assigned = each.state == SlotState::assigned;
     const bool quarantined = each.state == SlotState::quarantined;
-    if (each.owed.test(ru)) {
-        forgive(slot, ru);
+    if (each.owed.take(ru)) {
+        outstanding_requests_ -= pull_ ? 1 : 0;
+        settle(slot);
     }
-    if (quarantined) {
-        return;
-    }
-    if (each.state != SlotState::assigned || !each.expected.test(ru) || each.received.test(ru)) {
+    if (assigned && each.awaited.take(ru)) {
+        port_.counters().mfps_received += shape_.rus[ru].sources;
+        each.goodput_bytes += content.goodput_bytes;
+        each.self_bytes += ru == own_ru_ ? content.goodput_bytes : 0;
+        each.first_event = content.first_event;
+        each.trigger = std::min(each.trigger, content.trigger);
+        each.n_events = std::max(each.n_events, content.n_events);
+        if (!each.awaited.any()) {
+            complete(now, slot);
+        }
+    } else if (!quarantined) {
         ++port_.counters().stale_contributions;
-        return;
-    }
-    each.received.set(ru);
-    port_.counters().mfps_received += shape_.rus[ru].sources;
-    if (--each.waiting == 0) {
-        complete(now, slot);
     }
 }
 
@@ -357,7 +366,7 @@ void BuilderUnit::complete(Time now, std::uint32_t slot) {
 void BuilderUnit::on_verdict(Time now, const ControlView& message) {
     for (std::uint32_t index = 0; index < message.header().count; ++index) {
         const AttemptEntry entry = message.entry<ControlKind::commit_verdict>(index);
-        if (entry.slot >= slots_.size() || slots_[entry.slot].credit != entry.credit) {
+        if (entry.slot >= shape_.slots || slots_[entry.slot].credit != entry.credit) {
             ++port_.counters().bad_messages;
             continue;
         }
@@ -379,7 +388,7 @@ void BuilderUnit::on_verdict(Time now, const ControlView& message) {
 
 /// Pull: RUs that were asked are told to forget it; those not asked owe nothing.
 void BuilderUnit::abort_requests(std::uint32_t slot) {
-    if (port_.config().scheme != Scheme::pull_write) {
+    if (!pull_) {
         return;
     }
     Slot& each = slots_[slot];
@@ -410,9 +419,7 @@ void BuilderUnit::retire(Time now, std::uint32_t slot) {
 /// That RU writes nothing more for the slot's attempt: its notice or its acknowledgement came, or it is fenced.
 void BuilderUnit::forgive(std::uint32_t slot, std::size_t ru) {
     slots_[slot].owed.reset(ru);
-    if (port_.config().scheme == Scheme::pull_write) {
-        --outstanding_requests_;
-    }
+    outstanding_requests_ -= pull_ ? 1 : 0;
     settle(slot);
 }
 
@@ -428,7 +435,7 @@ void BuilderUnit::on_abort_ack(Peer from, const ControlView& message) {
     const std::uint32_t ru = ru_of(from);
     for (std::uint32_t index = 0; index < message.header().count; ++index) {
         const wire::CreditEntry entry = message.entry<ControlKind::abort_ack>(index);
-        if (ru == no_index || entry.slot >= slots_.size()) {
+        if (ru == no_index || entry.slot >= shape_.slots) {
             ++port_.counters().bad_messages;
             continue;
         }
@@ -440,10 +447,10 @@ void BuilderUnit::on_abort_ack(Peer from, const ControlView& message) {
     }
 }
 
-void BuilderUnit::place_self(const Head& head, Slice body, std::uint16_t slot) {
-    const Shape::Ru& self = shape_.rus[ru_of(port_.self())];
-    const std::size_t place = std::size_t{slot} * self.sources + (head.source - self.first_source);
-    self_heads_[place] = head;
+void BuilderUnit::place_self(const wire::HeadWords& head, std::uint32_t source, Slice body, std::uint16_t slot) {
+    const Shape::Ru& self = shape_.rus[own_ru_];
+    const std::size_t place = std::size_t{slot} * self.sources + (source - self.first_source);
+    self_heads_[place] = std::bit_cast<Head>(head);
     const std::span<std::byte> from = port_.transport().memory(body.region);
     if (port_.config().self_traffic == SelfTraffic::pointer) {
         // The RU keeps it until the MEP is committed (F1), and no sink sees this attempt after that (F2).
@@ -452,7 +459,7 @@ void BuilderUnit::place_self(const Head& head, Slice body, std::uint16_t slot) {
     }
     if (!from.empty() && body.length > 0) {
         const std::uint64_t offset =
-            slot * shape_.layout.slot_bytes + shape_.layout.source_offset[head.source] + sizeof(Head);
+            slot * shape_.layout.slot_bytes + shape_.layout.source_offset[source] + sizeof(Head);
         std::memcpy(memory_.data() + offset, from.data() + body.offset, body.length);
     }
 }
@@ -460,42 +467,49 @@ void BuilderUnit::place_self(const Head& head, Slice body, std::uint16_t slot) {
 // --- the sink
 // -------------------------------------------------------------------------------------------------------------------
 
+/// Fills built_ with what is in a slot.
+void BuilderUnit::show(std::uint32_t slot) {
+    const Slot& each = slots_[slot];
+    const bool pointer = port_.config().self_traffic == SelfTraffic::pointer;
+    for (std::uint32_t ru = 0; ru < rus_.size(); ++ru) {
+        const Shape::Ru& unit = shape_.rus[ru];
+        if (!each.expected.test(ru)) {
+            const BuiltSource missing{rus_[ru].missing_as, nullptr, {}};
+            std::fill_n(built_.begin() + unit.first_source, unit.sources, missing);
+            continue;
+        }
+        for (std::uint32_t source = unit.first_source; source < unit.first_source + unit.sources; ++source) {
+            const Head* head = head_of(slot, ru, source);
+            BuiltSource& built = built_[source];
+            built = {head->flag, head, {}};
+            if (ru == own_ru_ && pointer) {
+                built.body = self_bodies_[std::size_t{slot} * unit.sources + (source - unit.first_source)];
+            } else if (!memory_.empty()) {
+                const std::uint64_t offset = slot * shape_.layout.slot_bytes + shape_.layout.source_offset[source];
+                built.body = {memory_.data() + offset + sizeof(Head), head->body_bytes};
+            }
+        }
+    }
+}
+
 bool BuilderUnit::take(Time now, std::uint32_t slot) {
-    Slot& each = slots_[slot];
+    const Slot& each = slots_[slot];
     BuiltMep mep;
     mep.mep = each.mep;
     mep.attempt = each.attempt;
     mep.redelivered = each.redelivered;
     mep.slot = static_cast<std::uint16_t>(slot);
+    mep.first_event = each.first_event;
+    mep.n_events = each.n_events;
+    mep.goodput_bytes = each.goodput_bytes;
+    mep.self_bytes = each.self_bytes;
     mep.missing_sources = each.missing_sources;
+    mep.trigger = each.trigger;
     mep.assigned = each.assigned;
     mep.completed = each.completed;
-    mep.sources = built_;
-    const std::uint32_t own = ru_of(port_.self());
-    for (std::uint32_t ru = 0; ru < rus_.size(); ++ru) {
-        const Shape::Ru& unit = shape_.rus[ru];
-        const bool there = each.received.test(ru);
-        for (std::uint32_t source = unit.first_source; source < unit.first_source + unit.sources; ++source) {
-            BuiltSource& built = built_[source];
-            built = {rus_[ru].missing_as, nullptr, {}};
-            if (!there) {
-                continue;
-            }
-            built.head = head_of(slot, source);
-            built.flag = built.head->flag;
-            if (!memory_.empty()) {
-                const std::uint64_t offset =
-                    slot * shape_.layout.slot_bytes + shape_.layout.source_offset[source] + sizeof(Head);
-                built.body = {memory_.data() + offset, built.head->body_bytes};
-                if (ru == own && port_.config().self_traffic == SelfTraffic::pointer) {
-                    built.body = self_bodies_[std::size_t{slot} * unit.sources + (source - unit.first_source)];
-                }
-            }
-            mep.first_event = built.head->first_event;
-            mep.n_events = std::max(mep.n_events, built.head->n_events);
-            mep.goodput_bytes += built.head->goodput_bytes;
-            mep.self_bytes += ru == own ? built.head->goodput_bytes : 0;
-        }
+    if (shows_) {
+        show(slot);
+        mep.sources = built_;
     }
     const Sink::Taken taken = sink_.take(now, mep);
     if (taken == Sink::Taken::busy) {

@@ -29,7 +29,7 @@ public:
     /// That notice is about to be handled: its head is likely cold.
     void prefetch(Peer from, std::uint16_t slot) const {
         const std::uint32_t ru = ru_of(from);
-        if (ru != no_index && slot < slots_.size() && !memory_.empty()) {
+        if (ru != no_index && slot < shape_.slots && !memory_.empty()) {
             __builtin_prefetch(memory_.data() + slot * shape_.layout.slot_bytes +
                                shape_.layout.source_offset[shape_.rus[ru].first_source]);
         }
@@ -41,7 +41,7 @@ public:
     void on_room(Peer peer) { blocked_.reset(ru_of(peer)); }
 
     /// A contribution of the RU of this node: copies the body into the slot, or remembers where it is (M3).
-    void place_self(const wire::Head& head, Slice body, std::uint16_t slot);
+    void place_self(const wire::HeadWords& head, std::uint32_t source, Slice body, std::uint16_t slot);
 
     void flush(Time now);
     [[nodiscard]] Time next_deadline() const;
@@ -52,26 +52,31 @@ public:
 private:
     enum class SlotState : std::uint8_t { free, granted, assigned, complete, taking, quarantined };
 
-    struct Slot {
+    struct alignas(64) Slot {  // what a contribution needs comes first, on one cache line
         SlotState state = SlotState::free;
         bool redelivered = false;
-        bool queued = false;  // pull: in assigned_order_
         std::uint16_t attempt = 0;
         std::uint32_t credit = 0;
         MepId mep = 0;
-        std::uint32_t waiting = 0;  // RUs whose contribution is expected and not placed
+        base::Bitmap awaited;  // RUs whose contribution is expected and not placed yet
+        base::Bitmap owed;     // RUs that may still write
+        // Of the contributions that are placed, while their heads are warm.
+        std::uint64_t goodput_bytes = 0;
+        std::uint64_t self_bytes = 0;
+        std::uint64_t first_event = 0;
+        Time trigger = 0;
+        std::uint32_t n_events = 0;
         std::uint32_t missing_sources = 0;
+        base::Bitmap expected;        // RUs whose contribution is part of it: placed, or awaited
+        base::Bitmap early;           // RUs whose notice came before the assignment
         std::uint32_t requested = 0;  // pull: RUs asked, in order of the schedule
+        bool queued = false;          // pull: in assigned_order_
         Time assigned = 0;
         Time completed = 0;
         Time late_at = time_never;
-        base::Bitmap expected;             // RUs it waits for
-        base::Bitmap received;             // RUs whose contribution is placed
-        base::Bitmap owed;                 // RUs that may still write
-        base::Bitmap early;                // RUs whose notice came before the assignment
         std::vector<std::uint16_t> order;  // pull: in which order RUs are asked
     };
-    struct RuLink {
+    struct alignas(64) RuLink {
         bool up = false;
         bool in_view = false;
         bool region_told = false;
@@ -85,8 +90,14 @@ private:
     };
 
     [[nodiscard]] std::uint32_t ru_of(Peer peer) const { return shape_.ru_of_node[static_cast<std::size_t>(peer)]; }
-    [[nodiscard]] const wire::Head* head_of(std::uint32_t slot, std::uint32_t source) const;
-    [[nodiscard]] bool contribution_is(std::uint32_t slot, std::uint32_t ru) const;
+    [[nodiscard]] const wire::Head* head_of(std::uint32_t slot, std::uint32_t ru, std::uint32_t source) const;
+    struct Content {
+        std::uint64_t goodput_bytes = 0;
+        std::uint64_t first_event = 0;
+        Time trigger = time_never;
+        std::uint32_t n_events = 0;
+    };
+    [[nodiscard]] bool contribution_is(std::uint32_t slot, std::uint32_t ru, Content& content) const;
     void place(Time now, std::uint32_t slot, std::uint32_t ru);
     [[nodiscard]] Time patience(std::uint16_t attempt) const;
     void begin(Time now, std::uint32_t slot, const wire::AttemptEntry& entry);
@@ -100,6 +111,7 @@ private:
     void settle(std::uint32_t slot);
     void abort_requests(std::uint32_t slot);
     bool take(Time now, std::uint32_t slot);
+    void show(std::uint32_t slot);
     [[nodiscard]] wire::AttemptEntry entry_of(std::uint32_t slot) const;
     void account_waiting(Time now);
     void serve_sink(Time now);
@@ -107,6 +119,7 @@ private:
 
     void grant();
     void make_requests();
+    void request_from_all();
     void flush_to_rus();
     void flush_late();
 
@@ -114,6 +127,9 @@ private:
     const Shape& shape_;
     Sink& sink_;
     std::uint32_t bu_;
+    std::uint32_t own_ru_;  // the RU of this node, or no_index
+    bool pull_;
+    bool shows_;  // the sink wants to see the sources
     Local region_{};
     std::span<std::byte> memory_;
     Blob key_;
@@ -124,7 +140,6 @@ private:
     struct Usual {
         base::Bitmap expected;
         base::Bitmap owed;
-        std::uint32_t waiting = 0;
         std::uint32_t missing_sources = 0;
         MepId from_mep = 0;  // all RUs take part from here on
     } usual_;

@@ -66,6 +66,7 @@ struct BuiltMep {
     std::uint64_t goodput_bytes = 0;
     std::uint64_t self_bytes = 0;  // of goodput_bytes, what came from this very node (M3)
     std::uint32_t missing_sources = 0;
+    Time trigger = 0;                      // the earliest Piece::trigger in it
     Time assigned = 0;                     // when this BU learned of it
     Time completed = 0;                    // when the last contribution was placed
     std::span<const BuiltSource> sources;  // by index in Config::sources
@@ -83,6 +84,8 @@ public:
     Sink(const Sink&) = delete;
     Sink& operator=(const Sink&) = delete;
     virtual ~Sink() = default;
+    /// False: take() gets no BuiltMep::sources, and no MFP is looked at for its sake. Asked once.
+    [[nodiscard]] virtual bool wants_sources() const { return true; }
     /// Called only for MEPs whose commit the EM granted (F2). `mep` and what it points to are valid during the call.
     virtual Taken take(Time now, const BuiltMep& mep) = 0;
     /// MEPs taken as pending that are durable now; returns how many it put into `meps`.
@@ -118,6 +121,7 @@ public:
 /// A BU without sink work: takes everything, keeps nothing.
 class NullSink final : public Sink {
 public:
+    [[nodiscard]] bool wants_sources() const override { return false; }
     Taken take(Time, const BuiltMep&) override { return Taken::done; }
     std::size_t durable(Time, std::span<MepId>) override { return 0; }
     [[nodiscard]] Time next_deadline() const override { return time_never; }

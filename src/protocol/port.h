@@ -64,16 +64,15 @@ public:
     }
 
     /// Only for peers other than self.
-    Post write(Peer peer, const wire::Head& head, Slice body, Target target, Notice notice, Token token) {
-        const wire::HeadWords words = wire::to_words(head);
-        const Post post = transport_.write(peer, std::as_bytes(std::span(words)), body, target, notice, token);
+    Post write(Peer peer, const wire::HeadWords& head, Slice body, Target target, Notice notice, Token token) {
+        const Post post = transport_.write(peer, std::as_bytes(std::span(head)), body, target, notice, token);
         counters_.back_pressure += post == Post::again ? 1 : 0;
         return post;
     }
 
     /// A notice from this node to itself; the caller has placed head and body.
     bool notify_self(std::uint16_t slot) { return push_self(Kind::notice, slot, {}); }
-    [[nodiscard]] bool self_room() const { return used_ + record_bytes(max_message_bytes) <= ring_.size(); }
+    [[nodiscard]] bool self_room() const { return used_ + record_bytes(max_message_bytes) <= ring_bytes; }
 
     [[nodiscard]] bool self_pending() const { return used_ > 0; }
     /// Hands over what was queued before the call: message(Bytes) or notice(slot). Handlers do not send (units send in
@@ -91,7 +90,7 @@ public:
             } else if (record.kind == Kind::notice) {
                 on_notice(record.value);
             }
-            head_ = (head_ + size) % ring_.size();
+            head_ = (head_ + size) % ring_bytes;
             used_ -= size;
             left -= size;
         }
@@ -111,10 +110,10 @@ private:
 
     bool push_self(Kind kind, std::uint16_t value, Bytes payload) {
         const std::size_t size = record_bytes(payload.size());
-        std::size_t tail = (head_ + used_) % ring_.size();
-        const std::size_t to_end = ring_.size() - tail;
+        std::size_t tail = (head_ + used_) % ring_bytes;
+        const std::size_t to_end = ring_bytes - tail;
         if (to_end < size) {  // records do not wrap: skip the rest
-            if (used_ + to_end + size > ring_.size()) {
+            if (used_ + to_end + size > ring_bytes) {
                 return false;
             }
             const Record skip{Kind::skip, 0, static_cast<std::uint32_t>(to_end - sizeof(Record))};
@@ -122,7 +121,7 @@ private:
             used_ += to_end;
             tail = 0;
         }
-        if (used_ + size > ring_.size()) {
+        if (used_ + size > ring_bytes) {
             return false;
         }
         const Record record{kind, value, static_cast<std::uint32_t>(payload.size())};

@@ -16,9 +16,6 @@ constexpr std::uint32_t lazy_share = 8;  // see event_manager.cpp
 // Generated before the node looks at the network again: writing 512 KiB takes some 50 us.
 constexpr std::uint64_t produce_at_once_bytes = std::uint64_t{512} << 10;
 
-}  // namespace
-namespace {
-
 std::uint64_t meps_at_once(const Config& config, std::uint32_t first_source, std::uint32_t sources) {
     std::uint64_t mep_bytes = 0;
     for (std::uint32_t source = first_source; source < first_source + sources; ++source) {
@@ -50,9 +47,8 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
         pool_[index].next = index + 1 < pool_.size() ? index + 1 : no_index;
     }
     free_ = 0;
-    queues_.resize(one_queue_ ? 1 : bus);
-    runnable_ = base::Bitmap(queues_.size());
     links_.resize(bus);
+    runnable_ = base::Bitmap(one_queue_ ? 1 : bus);
     acks_.resize(bus);
     for (base::Ring<wire::CreditEntry>& acks : acks_) {
         acks = base::Ring<wire::CreditEntry>(2 * std::size_t{shape.slots});
@@ -183,38 +179,41 @@ void ReadoutUnit::enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std
     Assignment& added = pool_[index];
     free_ = added.next;
     added = {mep, bu, credit, slot, attempt, 0, false, no_index};
-    Queue& queue = queues_[queue_of(bu)];
-    if (queue.first == no_index) {
-        queue.first = index;
-        queue.last = index;
+    Queue& behind = queue(queue_of(bu));
+    if (behind.first == no_index) {
+        behind.first = index;
+        behind.last = index;
         update_runnable(queue_of(bu));
     } else {
-        pool_[queue.last].next = index;
-        queue.last = index;
+        pool_[behind.last].next = index;
+        behind.last = index;
     }
 }
 
+/// An assignment that will not be carried out, or no further.
 void ReadoutUnit::remove(std::uint32_t queue_index, std::uint32_t previous, std::uint32_t index) {
-    Queue& queue = queues_[queue_index];
-    const std::uint32_t after = pool_[index].next;
     if (pool_[index].next_source > 0) {
-        --pending_writes_[pool_[index].mep & (pending_writes_.size() - 1)];  // it was begun: see send_contribution
+        --pending_writes(pool_[index].mep);  // it was begun: see send_contribution
         if (forgotten_below_ < released_below_) {
             release();  // no completion may follow that would do it
         }
     }
-    if (previous == no_index) {
-        queue.first = after;
-    } else {
-        pool_[previous].next = after;
-    }
-    if (queue.last == index) {
-        queue.last = previous;
+    unlink(queue_index, previous, index);
+}
+
+void ReadoutUnit::unlink(std::uint32_t queue_index, std::uint32_t previous, std::uint32_t index) {
+    Queue& from = queue(queue_index);
+    const std::uint32_t after = pool_[index].next;
+    if (from.last == index) {
+        from.last = previous;
     }
     pool_[index].next = free_;
     free_ = index;
     if (previous == no_index) {
+        from.first = after;
         update_runnable(queue_index);
+    } else {
+        pool_[previous].next = after;
     }
 }
 
@@ -235,10 +234,10 @@ void ReadoutUnit::on_abort(const ControlView& message) {
 /// After the acknowledgement this RU writes nothing for that credit (F3). A contribution that was begun is finished
 /// first, because only its notice, which arrives before the acknowledgement, says that all its bytes are placed.
 void ReadoutUnit::void_attempt(std::uint32_t bu, const wire::AttemptEntry& entry) {
-    const std::uint32_t queue = queue_of(bu);
+    const std::uint32_t from = queue_of(bu);
     std::uint32_t previous = no_index;
     bool acknowledge = true;
-    for (std::uint32_t index = queues_[queue].first; index != no_index; previous = index, index = pool_[index].next) {
+    for (std::uint32_t index = queue(from).first; index != no_index; previous = index, index = pool_[index].next) {
         Assignment& found = pool_[index];
         if (found.bu != bu || found.credit != entry.credit) {
             continue;
@@ -247,7 +246,7 @@ void ReadoutUnit::void_attempt(std::uint32_t bu, const wire::AttemptEntry& entry
             found.acknowledge = true;
             acknowledge = false;
         } else if (port_.config().plant != Plant::unordered_abort_ack) {
-            remove(queue, previous, index);
+            remove(from, previous, index);
         }
         break;
     }
@@ -257,18 +256,18 @@ void ReadoutUnit::void_attempt(std::uint32_t bu, const wire::AttemptEntry& entry
 }
 
 void ReadoutUnit::drop_assignments(std::uint32_t bu) {
-    const std::uint32_t queue = queue_of(bu);
+    const std::uint32_t from = queue_of(bu);
     std::uint32_t previous = no_index;
-    for (std::uint32_t index = queues_[queue].first; index != no_index;) {
+    for (std::uint32_t index = queue(from).first; index != no_index;) {
         const std::uint32_t after = pool_[index].next;
         if (pool_[index].bu == bu) {
-            remove(queue, previous, index);
+            remove(from, previous, index);
         } else {
             previous = index;
         }
         index = after;
     }
-    update_runnable(queue);
+    update_runnable(from);
 }
 
 void ReadoutUnit::on_placed(Peer from, const ControlView& message) {
@@ -285,15 +284,19 @@ void ReadoutUnit::on_placed(Peer from, const ControlView& message) {
 // --- sending
 // -------------------------------------------------------------------------------------------------------------------
 
-void ReadoutUnit::update_runnable(std::uint32_t queue) {
-    const std::uint32_t first = queues_[queue].first;
-    const bool produced = first != no_index && pool_[first].mep < produced_below_;
-    await_production_ = await_production_ || (first != no_index && !produced);
-    const bool runnable = produced && links_[pool_[first].bu].ready && !links_[pool_[first].bu].blocked;
-    if (runnable) {
-        runnable_.set(queue);
+void ReadoutUnit::update_runnable(std::uint32_t queue_index) {
+    const std::uint32_t first = queue(queue_index).first;
+    if (first == no_index) {
+        runnable_.reset(queue_index);
+        return;
+    }
+    const bool produced = pool_[first].mep < produced_below_;
+    await_production_ = await_production_ || !produced;
+    const BuilderLink& link = links_[pool_[first].bu];
+    if (produced && link.ready && !link.blocked) {
+        runnable_.set(queue_index);
     } else {
-        runnable_.reset(queue);
+        runnable_.reset(queue_index);
     }
 }
 
@@ -307,34 +310,37 @@ std::size_t ReadoutUnit::pick() {
     if (port_.config().schedule == Schedule::random) {
         // Uniform over the queues that can be served: draw until one of them is hit, then fall back to the next one.
         for (int tries = 0; tries < 16; ++tries) {
-            const std::size_t queue = prng_.below(queues_.size());
-            if (runnable_.test(queue)) {
-                return queue;
+            const std::size_t drawn = prng_.below(runnable_.size());
+            if (runnable_.test(drawn)) {
+                return drawn;
             }
         }
-        return runnable_.next_cyclic(prng_.below(queues_.size()));
+        return runnable_.next_cyclic(prng_.below(runnable_.size()));
     }
     return runnable_.next_cyclic(next_queue_);
 }
 
-bool ReadoutUnit::write_self(const wire::Head& head, const Piece& piece, std::uint16_t slot, bool last) {
+bool ReadoutUnit::write_self(const wire::HeadWords& head, std::uint32_t source, Slice body, std::uint16_t slot,
+                             bool last) {
     if (last && !port_.self_room()) {
         return false;
     }
-    own_builder_->place_self(head, piece.body, slot);
+    own_builder_->place_self(head, source, body, slot);
     return !last || port_.notify_self(slot);
 }
 
 /// True if the contribution at the head of the queue is out; false: blocked in the middle, goes on after `room`.
-bool ReadoutUnit::send_contribution(std::uint32_t queue) {
-    const std::uint32_t index = queues_[queue].first;
+bool ReadoutUnit::send_contribution(std::uint32_t queue_index) {
+    const std::uint32_t index = queue(queue_index).first;
     Assignment& work = pool_[index];
-    if (work.next_source == 0 && work.mep < released_below_) {
-        remove(queue, no_index, index);  // another attempt was committed meanwhile; this one is void
+    const bool begins = work.next_source == 0;
+    if (begins && work.mep < released_below_) {
+        remove(queue_index, no_index, index);  // another attempt was committed meanwhile; this one is void
         return true;
     }
     BuilderLink& link = links_[work.bu];
-    const bool self = shape_.bus[work.bu] == port_.self();
+    const Peer peer = shape_.bus[work.bu];
+    const bool self = peer == port_.self();
     Counters& counters = port_.counters();
     const std::uint64_t slot_offset = std::uint64_t{work.slot} * shape_.layout.slot_bytes;
     wire::Head head;
@@ -344,15 +350,17 @@ bool ReadoutUnit::send_contribution(std::uint32_t queue) {
     // and the sink.
     const bool confused =
         port_.config().plant == Plant::no_generation_check && work.mep % 16 == 5 && work.mep > released_below_;
-    const MepId written = confused ? work.mep - 1 : work.mep;
-    head.mep = written;
+    head.mep = confused ? work.mep - 1 : work.mep;
     head.view = port_.view;
     head.incarnation = port_.incarnation();
     head.credit = work.credit;
-    for (; work.next_source < sources_; ++work.next_source) {
-        const Piece& piece = source_.piece(written, work.next_source);
-        const std::uint32_t source = first_source_ + work.next_source;
-        const bool last = work.next_source + 1 == sources_;
+    std::uint32_t pending = 0;
+    std::uint32_t next = work.next_source;
+    std::uint64_t goodput_bytes = 0;
+    for (; next < sources_; ++next) {
+        const Piece& piece = source_.piece(head.mep, next);
+        const std::uint32_t source = first_source_ + next;
+        const bool last = next + 1 == sources_;
         head.source = static_cast<std::uint16_t>(source);
         head.flag = piece.flag;
         head.body_bytes = piece.body.length;
@@ -360,30 +368,35 @@ bool ReadoutUnit::send_contribution(std::uint32_t queue) {
         head.n_events = piece.n_events;
         head.goodput_bytes = piece.goodput_bytes;
         head.trigger = piece.trigger;
+        const wire::HeadWords words = wire::to_words(head);
         if (self) {
-            if (!write_self(head, piece, work.slot, last)) {
-                return false;  // the node's own ring is full: it is drained before the next flush
+            if (!write_self(words, source, piece.body, work.slot, last)) {
+                break;  // the node's own ring is full: it is drained before the next flush
             }
             counters.sent_self_bytes += piece.goodput_bytes;
         } else {
             const Notice notice = last ? Notice(work.slot) : std::nullopt;
             const Target target{link.region, slot_offset + shape_.layout.source_offset[source]};
-            const Post post = port_.write(shape_.bus[work.bu], head, piece.body, target, notice, work.mep + 1);
+            const Post post = port_.write(peer, words, piece.body, target, notice, work.mep + 1);
             if (post == Post::again || post == Post::refused) {
                 link.blocked = true;  // refused: the connection is going down, its event clears the queue
-                update_runnable(queue);
-                return false;
+                break;
             }
-            if (post == Post::pending) {
-                ++pending_writes_[work.mep & (pending_writes_.size() - 1)];
-            }
+            pending += post == Post::pending ? 1 : 0;
         }
-        if (work.next_source == 0) {
-            ++pending_writes_[work.mep &
-                              (pending_writes_.size() - 1)];  // begun: its MEP stays until the last write is posted
-        }
-        ++counters.mfps_sent;
-        counters.sent_goodput_bytes += piece.goodput_bytes;
+        goodput_bytes += piece.goodput_bytes;
+    }
+    counters.mfps_sent += next - work.next_source;
+    counters.sent_goodput_bytes += goodput_bytes;
+    if (next < sources_) {
+        // Begun: its MEP stays until the last write is posted.
+        pending_writes(work.mep) += pending + (begins && next > 0 ? 1 : 0);
+        work.next_source = next;
+        update_runnable(queue_index);
+        return false;
+    }
+    if (pending > 0) {
+        pending_writes(work.mep) += pending;
     }
     ++counters.contributions_sent;
     if (!self && port_.config().parallel_sends > 0) {
@@ -393,12 +406,16 @@ bool ReadoutUnit::send_contribution(std::uint32_t queue) {
     if (work.acknowledge && acks_[work.bu].push({work.credit, work.slot, 0})) {
         acks_due_.set(work.bu);
     }
-    remove(queue, no_index, index);
+    if (begins) {
+        unlink(queue_index, no_index, index);
+    } else {
+        remove(queue_index, no_index, index);
+    }
     return true;
 }
 
 void ReadoutUnit::on_completed(Token token) {
-    std::uint32_t& pending = pending_writes_[(token - 1) & (pending_writes_.size() - 1)];
+    std::uint32_t& pending = pending_writes(token - 1);
     if (pending > 0) {
         --pending;
     }
@@ -412,8 +429,7 @@ void ReadoutUnit::on_completed(Token token) {
 
 void ReadoutUnit::release() {
     const MepId before = forgotten_below_;
-    while (forgotten_below_ < released_below_ &&
-           pending_writes_[forgotten_below_ & (pending_writes_.size() - 1)] == 0) {
+    while (forgotten_below_ < released_below_ && pending_writes(forgotten_below_) == 0) {
         ++forgotten_below_;
     }
     if (forgotten_below_ > before) {
@@ -444,9 +460,9 @@ void ReadoutUnit::produce(Time now) {
     }
     if (produced_below_ > before && await_production_) {
         await_production_ = false;
-        for (std::uint32_t queue = 0; queue < queues_.size(); ++queue) {
-            if (queues_[queue].first != no_index) {
-                update_runnable(queue);
+        for (std::uint32_t each = 0; each < runnable_.size(); ++each) {
+            if (queue(each).first != no_index) {
+                update_runnable(each);
             }
         }
     }
@@ -490,16 +506,17 @@ void ReadoutUnit::flush(Time now, bool idle) {
     flush_available(idle);
     const std::uint32_t limit = port_.config().parallel_sends;
     while (limit == 0 || unplaced_ < limit) {
-        const std::size_t queue = pick();
-        if (queue == base::Bitmap::none) {
+        const std::size_t picked = pick();
+        if (picked == base::Bitmap::none) {
             break;
         }
-        next_queue_ = one_queue_ ? 0 : queue + 1;
+        next_queue_ = one_queue_ ? 0 : picked + 1;
         if (next_queue_ < links_.size()) {
             __builtin_prefetch(&links_[next_queue_]);
         }
-        const bool self = shape_.bus[pool_[queues_[queue].first].bu] == port_.self();
-        if (!send_contribution(static_cast<std::uint32_t>(queue)) && self) {
+        const auto chosen = static_cast<std::uint32_t>(picked);
+        const bool self = shape_.bus[pool_[queue(chosen).first].bu] == port_.self();
+        if (!send_contribution(chosen) && self) {
             break;
         }
     }

@@ -59,6 +59,7 @@ private:
         std::uint32_t last = no_index;
     };
     struct alignas(64) BuilderLink {  // one cache line: with many peers it is cold when it is needed
+        Queue queue;                  // of this BU; of all in the first one if there is one queue
         bool up = false;
         bool ready = false;                  // its region is known
         bool blocked = false;                // a post answered `again`; a room event follows
@@ -71,13 +72,18 @@ private:
 
     void enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std::uint16_t slot, std::uint16_t attempt);
     void remove(std::uint32_t queue, std::uint32_t previous, std::uint32_t index);
+    void unlink(std::uint32_t queue, std::uint32_t previous, std::uint32_t index);
     [[nodiscard]] std::uint32_t queue_of(std::uint32_t bu) const { return one_queue_ ? 0 : bu; }
+    [[nodiscard]] Queue& queue(std::uint32_t index) { return links_[index].queue; }
+    [[nodiscard]] std::uint32_t& pending_writes(MepId mep) {
+        return pending_writes_[mep & (pending_writes_.size() - 1)];
+    }
     void void_attempt(std::uint32_t bu, const wire::AttemptEntry& entry);
     void drop_assignments(std::uint32_t bu);
     void update_runnable(std::uint32_t queue);
     [[nodiscard]] std::size_t pick();
     bool send_contribution(std::uint32_t queue);
-    bool write_self(const wire::Head& head, const Piece& piece, std::uint16_t slot, bool last);
+    bool write_self(const wire::HeadWords& head, std::uint32_t source, Slice body, std::uint16_t slot, bool last);
     void produce(Time now);
     void release();
     void flush_available(bool idle);
@@ -105,8 +111,7 @@ private:
 
     std::vector<Assignment> pool_;
     std::uint32_t free_ = no_index;
-    std::vector<Queue> queues_;
-    base::Bitmap runnable_;
+    base::Bitmap runnable_;  // queues whose first assignment can be sent now
     std::vector<BuilderLink> links_;
     std::vector<base::Ring<wire::CreditEntry>> acks_;  // per BU, apart: they are rarely needed
     base::Bitmap acks_due_;

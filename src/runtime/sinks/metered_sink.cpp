@@ -5,14 +5,7 @@
 namespace incast::sinks {
 
 MeteredSink::Begin MeteredSink::begin_of(const protocol::BuiltMep& mep) const {
-    Begin begin{mep.assigned, 0};
-    if (open_loop_) {
-        // One head is enough: intended times are the same in all that share the clock and the origin.
-        const auto present = std::ranges::find_if(
-            mep.sources, [](const protocol::BuiltSource& source) { return source.head != nullptr; });
-        begin.trigger = present != mep.sources.end() ? present->head->trigger : 0;
-    }
-    return begin;
+    return {mep.assigned, open_loop_ && mep.trigger != time_never ? mep.trigger : 0};
 }
 
 void MeteredSink::count(const protocol::BuiltMep& mep) {

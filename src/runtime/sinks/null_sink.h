@@ -8,6 +8,7 @@ namespace incast::sinks {
 class NullSink final : public MeteredSink {
 public:
     using MeteredSink::MeteredSink;
+    [[nodiscard]] bool wants_sources() const override { return false; }
     Taken take(Time now, const protocol::BuiltMep& mep) override {
         count(mep);
         count_latency(now, begin_of(mep));

@@ -67,8 +67,8 @@ struct Hub {
     std::uint64_t id = 0;
 };
 
-/// What one endpoint knows of one peer.
-struct PeerState {
+/// What one endpoint knows of one peer: one cache line, because with many peers it is cold when it is needed.
+struct alignas(64) PeerState {
     enum class State : std::uint8_t {
         idle,
         connecting,  // waiting for the other side's connect
@@ -216,11 +216,14 @@ public:
     }
 
     Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override {
-        const std::span<std::byte> from = regions_.memory(body.region);
-        if (!is_up(peer) || head.size() > max_head_bytes || body.length > max_write_bytes ||
-            (body.length > 0 && !Regions::inside(from.size(), body.offset, body.length)) ||
-            !imported(target.region, peer)) {
-            return Post::refused;
+        if (!is_up(peer) || head.size() > max_head_bytes || !imported(target.region, peer)) return Post::refused;
+        const std::byte* from = nullptr;
+        if (body.length > 0) {
+            const std::span<std::byte> region = regions_.memory(body.region);
+            if (body.length > max_write_bytes || !Regions::inside(region.size(), body.offset, body.length)) {
+                return Post::refused;
+            }
+            from = region.data() + body.offset;
         }
         const Import& to = imports_[static_cast<std::size_t>(target.region)];
         PeerState& state = peers_[index(peer)];
@@ -228,18 +231,10 @@ public:
             !Regions::inside(to.memory.size(), target.offset, head.size() + body.length)) {
             return fault(state, peer, token);
         }
-        if (notice.has_value() && !state.remote->accept({.kind = Event::Kind::notice,
-                                                         .status = Status::ok,
-                                                         .size_or_value = *notice,
-                                                         .peer = options_.self,
-                                                         .incarnation = 0,
-                                                         .token = 0},
-                                                        {})) {
-            return Post::again;
-        }
+        if (notice.has_value() && !state.remote->accept_notice(options_.self, *notice)) return Post::again;
         std::byte* place = to.memory.data() + target.offset;
         copy_head(place, head);
-        if (body.length > 0) std::memcpy(place + head.size(), from.data() + body.offset, body.length);
+        if (body.length > 0) std::memcpy(place + head.size(), from, body.length);
         return Post::done;
     }
 
@@ -377,6 +372,16 @@ private:
         state.queued_bytes += record;
         queue_.push(event, message);
         return true;
+    }
+
+    bool accept_notice(Peer from, std::uint16_t notice) {
+        return accept({.kind = Event::Kind::notice,
+                       .status = Status::ok,
+                       .size_or_value = notice,
+                       .peer = from,
+                       .incarnation = 0,
+                       .token = 0},
+                      {});
     }
 
     Post fault(PeerState& state, Peer peer, Token token) {

@@ -122,7 +122,6 @@ int main(int argc, char** argv) {
         {{"4 RU + 4 BU + EM", 4, 4, false}, 4, 1},          {{"4 RU + 4 BU + EM", 4, 4, false}, 16, 1},
         {{"4 RU + 4 BU + EM", 4, 4, false}, 64, 1},         {{"64 x (RU+BU), EM on one", 64, 64, true}, 4, 1},
         {{"64 x (RU+BU), EM on one", 64, 64, true}, 16, 1}, {{"1000 RU + 4 BU + EM", 1000, 4, false}, 4, 4},
-        {{"4 RU + 1000 BU + EM", 4, 1000, false}, 4, 4},    {{"1000 x (RU+BU), EM on one", 1000, 1000, true}, 1, 4},
     };
     bool all = true;
     for (const Scheme scheme : {Scheme::push, Scheme::pull_write}) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/bitmap.h"
 #include "base/crc.h"
 #include "base/histogram.h"
 #include "base/prng.h"
@@ -113,6 +114,27 @@ TEST(Units, Format) {
     EXPECT_EQ(format_bytes(65536), "64.0 KiB");
     EXPECT_EQ(format_bytes(12), "12 B");
     EXPECT_EQ(format_duration(1'500 * ps_per_us), "1.50 ms");
+}
+
+TEST(Bitmap, CopiesOfAnySizeAreTheirOwn) {
+    for (const std::size_t size : {5U, 64U, 65U, 200U}) {
+        Bitmap set(size);
+        set.set(size - 1);
+        set.set(2);
+        Bitmap copy(1);
+        copy = set;
+        EXPECT_FALSE(copy.take(3));
+        EXPECT_TRUE(copy.take(2));
+        EXPECT_FALSE(copy.take(2));
+        EXPECT_EQ(copy.next(0), size - 1) << size;
+        EXPECT_EQ(copy.count(), 1U);
+        EXPECT_TRUE(set.test(2)) << "the copy's change shows in the original of " << size;
+        set = copy;
+        EXPECT_EQ(set.next_cyclic(0), size - 1);
+        copy.clear();
+        EXPECT_FALSE(copy.any());
+        EXPECT_TRUE(set.any());
+    }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ using wire::ControlKind;
 // --- pull
 // -------------------------------------------------------------------------------------------------------------------
 
+/// In which order the RUs of this stage are asked.
 void BuilderUnit::plan_requests(std::uint32_t slot) {
     Slot& each = slots_[slot];
     const std::size_t rus = rus_.size();
@@ -49,7 +50,7 @@ void BuilderUnit::request_from_all() {
         bool all = message.count() > 0 && link.requests.empty() && link.region_told;
         for (std::size_t index = 0; index < asked; ++index) {
             Slot& each = slots_[assigned_order_[index]];
-            const bool wanted = each.state == SlotState::assigned && each.expected.test(ru);
+            const bool wanted = each.state == SlotState::assigned && each.awaited.test(ru);
             all = all && (wanted || each.state != SlotState::assigned);
             if (wanted) {
                 each.owed.set(ru);
@@ -61,7 +62,7 @@ void BuilderUnit::request_from_all() {
         }
         for (std::size_t index = 0; index < asked; ++index) {
             const std::uint16_t slot = assigned_order_[index];
-            if (slots_[slot].state == SlotState::assigned && slots_[slot].expected.test(ru)) {
+            if (slots_[slot].state == SlotState::assigned && slots_[slot].awaited.test(ru)) {
                 link.requests.push(entry_of(slot));
                 ru_work_.set(ru);
             }
@@ -90,7 +91,7 @@ void BuilderUnit::make_requests() {
             }
             const std::uint16_t ru = each.order[each.requested++];
             RuLink& link = rus_[ru];
-            if (!each.expected.test(ru) || !link.up || link.incarnation != link.view_incarnation) {
+            if (!each.awaited.test(ru) || !link.up || link.incarnation != link.view_incarnation) {
                 continue;  // lost, or about to be: the EM will say so, or the MEP becomes late
             }
             each.owed.set(ru);
@@ -101,6 +102,70 @@ void BuilderUnit::make_requests() {
         each.queued = false;
         assigned_order_.pop();
     }
+}
+
+/// Hands MEPs whose first stage is there to the filter (C7).
+void BuilderUnit::decide(Time now) {
+    if (deciding_.empty() || now < next_decision_) {
+        return;
+    }
+    next_decision_ = time_never;
+    for (std::size_t left = deciding_.size(); left > 0; --left) {
+        const std::uint16_t slot = deciding_.front();
+        deciding_.pop();
+        Slot& each = slots_[slot];
+        each.in_deciding = false;
+        if (each.state != SlotState::deciding) {
+            continue;  // its attempt was voided
+        }
+        BuiltMep mep = describe(slot);
+        show(slot);
+        mep.sources = built_;
+        Filter::Verdict verdict = filter_ == nullptr ? Filter::Verdict::accept : filter_->decide(now, mep);
+        const Time deadline = each.completed + port_.config().decision_deadline;
+        if (verdict == Filter::Verdict::undecided && now >= deadline) {
+            ++port_.counters().undecided_meps;
+            verdict =
+                port_.config().plant == Plant::undecided_reject ? Filter::Verdict::reject : Filter::Verdict::accept;
+        }
+        if (verdict == Filter::Verdict::reject && port_.config().plant == Plant::ignored_reject) {
+            verdict = Filter::Verdict::accept;
+        }
+        if (verdict == Filter::Verdict::undecided) {
+            each.in_deciding = deciding_.push(slot);
+            next_decision_ = std::min(next_decision_, deadline);
+        } else if (verdict == Filter::Verdict::reject) {
+            each.rejected = true;
+            complete(now, slot);
+        } else {
+            begin_second_stage(now, slot);
+        }
+    }
+    if (!deciding_.empty()) {
+        next_decision_ = std::min(next_decision_, filter_->next_deadline());
+    }
+}
+
+void BuilderUnit::begin_second_stage(Time now, std::uint32_t slot) {
+    Slot& each = slots_[slot];
+    each.first_stage = false;
+    each.awaited = each.expected;
+    if (port_.config().second_stage_all) {
+        each.goodput_bytes = 0;
+        each.self_bytes = 0;
+    } else {
+        for (std::size_t ru = 0; ru < shape_.first_stage_rus; ++ru) {
+            each.awaited.reset(ru);
+        }
+    }
+    if (!each.awaited.any()) {
+        complete(now, slot);
+        return;
+    }
+    each.state = SlotState::assigned;
+    each.late_at = now + patience(each.attempt);
+    next_late_ = std::min(next_late_, each.late_at);
+    plan_requests(slot);
 }
 
 // --- sending
@@ -168,7 +233,7 @@ void BuilderUnit::flush_late() {
             message.set_body({entry_of(slot)});
             for (std::size_t ru = each.awaited.next(0); ru != base::Bitmap::none; ru = each.awaited.next(ru + 1)) {
                 // Pull: an RU that was not even asked yet is not the one that is late.
-                const bool asked = !pull_ || each.owed.test(ru) || !rus_[ru].up;
+                const bool asked = shape_.pushes(ru) || each.owed.test(ru) || !rus_[ru].up;
                 if (asked && !message.add({static_cast<std::uint32_t>(shape_.rus[ru].node)})) {
                     break;
                 }
@@ -182,6 +247,7 @@ void BuilderUnit::flush_late() {
 }
 
 void BuilderUnit::flush(Time now) {
+    decide(now);
     serve_sink(now);
     find_late(now);
     grant();
@@ -193,7 +259,7 @@ void BuilderUnit::flush(Time now) {
 }
 
 Time BuilderUnit::next_deadline() const {
-    return std::min(next_late_, sink_deadline_);
+    return std::min({next_late_, sink_deadline_, deciding_.empty() ? time_never : next_decision_});
 }
 
 }  // namespace incast::protocol

@@ -12,13 +12,14 @@ using wire::ControlView;
 using wire::Head;
 using wire::SourceFlag;
 
-BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink)
+BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* filter)
     : port_(port),
       shape_(shape),
       sink_(sink),
+      filter_(filter),
       bu_(shape.bu_of_node[static_cast<std::size_t>(port.self())]),
       own_ru_(shape.ru_of_node[static_cast<std::size_t>(port.self())]),
-      pull_(port.config().scheme == Scheme::pull_write),
+      pull_(shape.pushing_rus < shape.rus.size()),
       shows_(sink.wants_sources()),
       prng_(base::mix64(port.config().seed ^ 0xb0) ^ bu_) {
     const std::size_t rus = shape.rus.size();
@@ -45,6 +46,7 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink)
     taking_ = base::Ring<std::uint16_t>(slots);
     assigned_order_ = base::Ring<std::uint16_t>(slots);
     late_ = base::Ring<std::uint16_t>(slots);
+    deciding_ = base::Ring<std::uint16_t>(two_stages(port.config().scheme) ? slots : 0);
     undurable_.reserve(2 * std::size_t{port.config().retention_meps} + slots);
     durable_.resize(64);
     usual_.expected = base::Bitmap(rus);
@@ -140,12 +142,16 @@ void BuilderUnit::on_view(Time now, const wire::ViewEntry& entry) {
 void BuilderUnit::lose(Time now, std::uint32_t ru) {
     for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
         Slot& each = slots_[slot];
-        if (each.state != SlotState::assigned || !each.awaited.take(ru)) {
+        const bool assigned = each.state == SlotState::assigned;
+        const bool awaited = assigned && each.awaited.take(ru);
+        const bool yet_to_come = (assigned || each.state == SlotState::deciding) && each.first_stage &&
+                                 ru >= shape_.first_stage_rus && each.expected.test(ru);
+        if (!awaited && !yet_to_come) {
             continue;
         }
         each.expected.reset(ru);
         each.missing_sources += shape_.rus[ru].sources;
-        if (!each.awaited.any()) {
+        if (awaited && !each.awaited.any()) {
             complete(now, slot);
         }
     }
@@ -199,11 +205,16 @@ void BuilderUnit::begin(Time now, std::uint32_t slot, const AttemptEntry& entry)
         expect(slot);
     }
     each.awaited = each.expected;
+    each.rejected = false;
+    each.first_stage = two_stages(port_.config().scheme);
+    for (std::size_t ru = shape_.first_stage_rus; ru < shape_.rus.size(); ++ru) {
+        each.awaited.reset(ru);
+    }
     if (!each.awaited.any()) {
         complete(now, slot);
         return;
     }
-    if (pull_) {
+    if (shape_.pushing_rus == 0) {
         plan_requests(slot);
         return;
     }
@@ -248,7 +259,7 @@ void BuilderUnit::learn_usual() {
         // Push: an RU that was dropped but is not fenced yet may have heard of the assignment before it was dropped.
         // One that is only joining has not.
         const bool announced_to = link.up && link.incarnation == link.view_incarnation;
-        if (port_.config().scheme == Scheme::push && announced_to) {
+        if (shape_.pushes(ru) && announced_to) {
             usual_.owed.set(ru);
         }
     }
@@ -322,7 +333,7 @@ void BuilderUnit::place(Time now, std::uint32_t slot, std::uint32_t ru) {
     const bool assigned = each.state == SlotState::assigned;
     const bool quarantined = each.state == SlotState::quarantined;
     if (each.owed.take(ru)) {
-        outstanding_requests_ -= pull_ ? 1 : 0;
+        outstanding_requests_ -= shape_.pushes(ru) ? 0 : 1;
         settle(slot);
     }
     if (assigned && each.awaited.take(ru)) {
@@ -348,12 +359,23 @@ AttemptEntry BuilderUnit::entry_of(std::uint32_t slot) const {
     entry.bu = static_cast<std::uint16_t>(port_.self());
     entry.slot = static_cast<std::uint16_t>(slot);
     entry.attempt = each.attempt;
+    entry.flags = each.rejected ? std::uint16_t{wire::attempt_rejected} : std::uint16_t{0};
     entry.value = each.missing_sources;
     return entry;
 }
 
 void BuilderUnit::complete(Time now, std::uint32_t slot) {
     Slot& each = slots_[slot];
+    if (each.first_stage && !each.rejected) {
+        each.state = SlotState::deciding;
+        each.late_at = time_never;
+        each.completed = now;
+        if (!each.in_deciding) {
+            each.in_deciding = deciding_.push(static_cast<std::uint16_t>(slot));
+        }
+        next_decision_ = now;
+        return;
+    }
     each.state = SlotState::complete;
     each.completed = now;
     each.late_at = time_never;
@@ -376,7 +398,8 @@ void BuilderUnit::on_verdict(Time now, const ControlView& message) {
             each.redelivered = (entry.flags & wire::attempt_redelivered) != 0;
             taking_.push(entry.slot);
         } else if ((entry.flags & wire::attempt_granted) == 0 &&
-                   (each.state == SlotState::assigned || each.state == SlotState::complete)) {
+                   (each.state == SlotState::assigned || each.state == SlotState::deciding ||
+                    each.state == SlotState::complete)) {
             ++port_.counters().denied_commits;
             if (each.state == SlotState::assigned) {
                 abort_requests(entry.slot);
@@ -393,8 +416,10 @@ void BuilderUnit::abort_requests(std::uint32_t slot) {
     }
     Slot& each = slots_[slot];
     for (std::size_t ru = each.owed.next(0); ru != base::Bitmap::none; ru = each.owed.next(ru + 1)) {
-        rus_[ru].aborts.push(entry_of(slot));
-        ru_work_.set(ru);
+        if (!shape_.pushes(ru)) {
+            rus_[ru].aborts.push(entry_of(slot));
+            ru_work_.set(ru);
+        }
     }
     each.requested = static_cast<std::uint32_t>(rus_.size());
 }
@@ -419,7 +444,7 @@ void BuilderUnit::retire(Time now, std::uint32_t slot) {
 /// That RU writes nothing more for the slot's attempt: its notice or its acknowledgement came, or it is fenced.
 void BuilderUnit::forgive(std::uint32_t slot, std::size_t ru) {
     slots_[slot].owed.reset(ru);
-    outstanding_requests_ -= pull_ ? 1 : 0;
+    outstanding_requests_ -= shape_.pushes(ru) ? 0 : 1;
     settle(slot);
 }
 
@@ -473,8 +498,10 @@ void BuilderUnit::show(std::uint32_t slot) {
     const bool pointer = port_.config().self_traffic == SelfTraffic::pointer;
     for (std::uint32_t ru = 0; ru < rus_.size(); ++ru) {
         const Shape::Ru& unit = shape_.rus[ru];
-        if (!each.expected.test(ru)) {
-            const BuiltSource missing{rus_[ru].missing_as, nullptr, {}};
+        const bool to_come = each.first_stage && ru >= shape_.first_stage_rus;
+        if (!each.expected.test(ru) || to_come) {
+            const SourceFlag flag = each.expected.test(ru) ? SourceFlag::late : rus_[ru].missing_as;
+            const BuiltSource missing{flag, nullptr, {}};
             std::fill_n(built_.begin() + unit.first_source, unit.sources, missing);
             continue;
         }
@@ -492,7 +519,7 @@ void BuilderUnit::show(std::uint32_t slot) {
     }
 }
 
-bool BuilderUnit::take(Time now, std::uint32_t slot) {
+BuiltMep BuilderUnit::describe(std::uint32_t slot) {
     const Slot& each = slots_[slot];
     BuiltMep mep;
     mep.mep = each.mep;
@@ -507,6 +534,19 @@ bool BuilderUnit::take(Time now, std::uint32_t slot) {
     mep.trigger = each.trigger;
     mep.assigned = each.assigned;
     mep.completed = each.completed;
+    return mep;
+}
+
+bool BuilderUnit::take(Time now, std::uint32_t slot) {
+    const Slot& each = slots_[slot];
+    Counters& counters = port_.counters();
+    if (each.rejected) {
+        ++counters.meps_filtered;
+        counters.events_filtered += each.n_events;
+        committed_.push(entry_of(slot));
+        return true;
+    }
+    BuiltMep mep = describe(slot);
     if (shows_) {
         show(slot);
         mep.sources = built_;
@@ -515,7 +555,6 @@ bool BuilderUnit::take(Time now, std::uint32_t slot) {
     if (taken == Sink::Taken::busy) {
         return false;
     }
-    Counters& counters = port_.counters();
     ++counters.meps_built;
     counters.events_built += mep.n_events;
     counters.built_goodput_bytes += mep.goodput_bytes;

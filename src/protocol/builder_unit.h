@@ -1,7 +1,8 @@
 // A builder unit: grants credits, each bound to a slot, collects the contributions of a MEP in it, asks for the commit,
 // and hands the MEP to the sink (PROTOCOL C1, F2, F3, F5).
 //
-// A slot: free -> granted -> assigned -> complete -> taking -> free; or, when its attempt is void or an RU is gone, ->
+// A slot: free -> granted -> assigned -> complete -> taking -> free, in two-stage schemes with deciding and assigned
+// again before complete; or, when its attempt is void or an RU is gone, ->
 // quarantined until every RU that may still write into it has acknowledged the abort or is fenced. The generation of a
 // slot is its credit number.
 #pragma once
@@ -19,7 +20,8 @@ namespace incast::protocol {
 
 class BuilderUnit {
 public:
-    BuilderUnit(Port& port, const Shape& shape, Sink& sink);
+    /// `filter`: of the two-stage schemes; nullptr: accepts everything.
+    BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* filter);
 
     Result<Ok> start(Time now);
 
@@ -50,7 +52,7 @@ public:
     [[nodiscard]] Time waiting() const { return waiting_time_; }
 
 private:
-    enum class SlotState : std::uint8_t { free, granted, assigned, complete, taking, quarantined };
+    enum class SlotState : std::uint8_t { free, granted, assigned, deciding, complete, taking, quarantined };
 
     struct alignas(64) Slot {  // what a contribution needs comes first, on one cache line
         SlotState state = SlotState::free;
@@ -71,6 +73,9 @@ private:
         base::Bitmap early;           // RUs whose notice came before the assignment
         std::uint32_t requested = 0;  // pull: RUs asked, in order of the schedule
         bool queued = false;          // pull: in assigned_order_
+        bool in_deciding = false;     // two stages: in deciding_
+        bool first_stage = false;     // two stages: RUs of the second were not asked for it yet
+        bool rejected = false;        // by the filter
         Time assigned = 0;
         Time completed = 0;
         Time late_at = time_never;
@@ -100,6 +105,9 @@ private:
     [[nodiscard]] bool contribution_is(std::uint32_t slot, std::uint32_t ru, Content& content) const;
     void place(Time now, std::uint32_t slot, std::uint32_t ru);
     [[nodiscard]] Time patience(std::uint16_t attempt) const;
+    [[nodiscard]] BuiltMep describe(std::uint32_t slot);
+    void decide(Time now);
+    void begin_second_stage(Time now, std::uint32_t slot);
     void begin(Time now, std::uint32_t slot, const wire::AttemptEntry& entry);
     void expect(std::uint32_t slot);
     void learn_usual();
@@ -126,10 +134,11 @@ private:
     Port& port_;
     const Shape& shape_;
     Sink& sink_;
+    Filter* filter_;
     std::uint32_t bu_;
     std::uint32_t own_ru_;  // the RU of this node, or no_index
-    bool pull_;
-    bool shows_;  // the sink wants to see the sources
+    bool pull_;             // some RUs are pulled
+    bool shows_;            // the sink wants to see the sources
     Local region_{};
     std::span<std::byte> memory_;
     Blob key_;
@@ -153,6 +162,8 @@ private:
     base::Ring<std::uint16_t> taking_;
     base::Ring<std::uint16_t> assigned_order_;  // pull: slots by age
     base::Ring<std::uint16_t> late_;
+    base::Ring<std::uint16_t> deciding_;  // two stages: slots that wait for the filter; some may be void
+    Time next_decision_ = time_never;
     std::vector<wire::AttemptEntry> undurable_;
     std::vector<MepId> durable_;
     std::vector<wire::Head> self_heads_;  // [slot][own source]: a self write lands here

@@ -105,6 +105,15 @@ Result<Ok> validate(const Config& config) {
     if (!within(config.retention_meps, 1, 1U << 20)) {
         return refuse("retention_meps", config.retention_meps, "1..1048576");
     }
+    if (two_stages(config.scheme) && !within(config.first_stage_rus, 1, rus)) {
+        return refuse("first_stage_rus", config.first_stage_rus, "1..the number of readout units");
+    }
+    if (config.second_stage_all && config.scheme != Scheme::pull_pull) {
+        return refuse("second_stage_all", 1, "false unless the scheme is pull-pull");
+    }
+    if (config.decision_deadline <= 0) {
+        return refuse("decision_deadline in ps", static_cast<std::uint64_t>(config.decision_deadline), "positive");
+    }
     if (config.heartbeat <= 0 || config.detection_deadline < 2 * config.heartbeat) {
         return refuse("detection_deadline in ps", static_cast<std::uint64_t>(config.detection_deadline),
                       "at least twice the heartbeat");
@@ -135,6 +144,7 @@ std::uint64_t fingerprint(const Config& config) {
         sum.add(source.cap_bytes);
     }
     sum.add(static_cast<std::uint64_t>(config.scheme));
+    sum.add(config.first_stage_rus);
     sum.add(config.credits);
     sum.add(config.quarantine_slots);
     sum.add(config.retention_meps);

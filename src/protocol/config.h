@@ -13,7 +13,17 @@ using MepId = std::uint64_t;
 
 enum Role : std::uint32_t { role_em = 1, role_ru = 2, role_bu = 4 };
 
-enum class Scheme : std::uint8_t { push, pull_write };
+/// How contributions come to a BU. In the two-stage schemes the first RUs (Config::first_stage_rus) are read out, then
+/// a Filter decides whether the others are (PROTOCOL C7).
+enum class Scheme : std::uint8_t {
+    push,        // RUs write what the EM announces
+    pull_write,  // RUs write what the BU asks for
+    push_pull,   // the first stage is pushed, the second pulled
+    pull_pull,   // both are pulled
+};
+[[nodiscard]] constexpr bool two_stages(Scheme scheme) {
+    return scheme == Scheme::push_pull || scheme == Scheme::pull_pull;
+}
 /// The order in which an RU serves BUs (push) or a BU asks RUs (pull). PROTOCOL C6.
 enum class Schedule : std::uint8_t { sequential, random, linear_shift };
 /// What a node does with fragments for itself (PROTOCOL M3): copies them into the slot, as a network would; or leaves
@@ -37,6 +47,8 @@ enum class Plant : std::uint8_t {
     admit_unretained,     // EM admits MEPs that an RU does not hold yet
     stale_incarnation,    // assignments for a dead BU incarnation are carried out on its successor
     unordered_abort_ack,  // RU acknowledges an abort before its posted writes are announced
+    undecided_reject,     // BU rejects a MEP whose filter has not decided in time
+    ignored_reject,       // BU goes on with a MEP that its filter rejected
 };
 
 struct NodeSpec {
@@ -58,6 +70,8 @@ struct Config {
 
     Scheme scheme = Scheme::push;
     Schedule schedule = Schedule::linear_shift;
+    std::uint32_t first_stage_rus = 0;  // two-stage schemes: how many RUs, by index, the first stage has
+    bool second_stage_all = false;      // pull-pull: the second stage asks the RUs of the first again, too
     SelfTraffic self_traffic = SelfTraffic::copy;
     std::uint64_t seed = 1;
 
@@ -71,6 +85,7 @@ struct Config {
     Time heartbeat = 200 * ps_per_ms;        // between signs of life
     Time detection_deadline = 3 * ps_per_s;  // silence after which a node is dead
     Time late_after = 2 * ps_per_s;          // from assignment; then the MEP is late (reassigned, F5)
+    Time decision_deadline = ps_per_s;       // a MEP whose filter has not decided by then is accepted (C7)
     Time suspect_grace = 300 * ps_per_ms;    // between a lost data connection and the EM's decision
     Time connect_retry = 50 * ps_per_ms;
     std::uint32_t max_attempts = 3;  // by lateness; then RUs that do not deliver are unreachable

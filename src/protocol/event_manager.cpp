@@ -134,6 +134,7 @@ void EventManager::on_commit_request(Peer from, const ControlView& message) {
                 wanted.bu = bu;
                 wanted.attempt = entry.attempt;
                 wanted.missing_sources = entry.value;
+                wanted.rejected = (entry.flags & wire::attempt_rejected) != 0;
             }
         }
         std::uint16_t flags = grant ? std::uint16_t{wire::attempt_granted} : std::uint16_t{0};
@@ -169,11 +170,11 @@ void EventManager::on_committed(Peer from, const ControlView& message) {
         done.state = MepState::committed;
         Counters& counters = port_.counters();
         ++counters.meps_committed;
-        counters.meps_flagged += done.missing_sources > 0 ? 1 : 0;
+        counters.meps_rejected += done.rejected ? 1 : 0;
+        counters.meps_flagged += !done.rejected && done.missing_sources > 0 ? 1 : 0;
         if (ledger_ != nullptr) {
-            ledger_->committed({entry.mep, static_cast<std::uint32_t>(from), done.attempt,
-                                static_cast<std::uint16_t>(done.redelivered ? 1 : 0), done.missing_sources,
-                                port_.view});
+            ledger_->committed({entry.mep, static_cast<std::uint32_t>(from), done.attempt, done.redelivered,
+                                done.rejected, done.missing_sources, port_.view});
         }
     }
     while (watermark_ < next_ && mep(watermark_).state == MepState::committed) {
@@ -208,7 +209,7 @@ void EventManager::on_late(Time now, Peer from, const ControlView& message) {
     }
     if (member(from).standing == Standing::in_view && log_room()) {
         verdict(bu, entry, 0);
-        if (port_.config().scheme == Scheme::push) {
+        if (shape_.pushing_rus > 0) {
             AttemptEntry abort = entry;
             abort.bu = static_cast<std::uint16_t>(from);
             log_[log_head_++ & (log_.size() - 1)] = {abort, member(from).incarnation, true};
@@ -251,7 +252,7 @@ void EventManager::assign(MepId id, std::uint32_t bu) {
     if (!builder.assigns.push(entry)) {
         ++port_.counters().bad_messages;
     }
-    if (port_.config().scheme == Scheme::push) {
+    if (shape_.pushing_rus > 0) {
         log_[log_head_++ & (log_.size() - 1)] = {entry, member(shape_.bus[bu]).incarnation, false};
     }
 }
@@ -420,6 +421,9 @@ void EventManager::flush_ru(Peer peer, Member& to, bool idle) {
         while (released < next_ && mep(released).state >= MepState::granted) {
             ++released;
         }
+    }
+    if (!shape_.pushes(shape_.ru_of_node[static_cast<std::size_t>(peer)])) {
+        to.log_cursor = log_head_;
     }
     while (to.log_cursor < log_head_) {
         const LogRecord& first = log_[to.log_cursor & (log_.size() - 1)];

@@ -67,6 +67,7 @@ private:
     struct Mep {
         MepState state = MepState::waiting;
         bool redelivered = false;
+        bool rejected = false;
         std::uint16_t attempt = 0;
         std::uint16_t slot = 0;
         std::uint32_t credit = 0;

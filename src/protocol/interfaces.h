@@ -94,12 +94,32 @@ public:
     [[nodiscard]] virtual Time next_deadline() const = 0;
 };
 
+/// Decides, when the first stage of a MEP is there, whether the rest is read out (PROTOCOL C7). Where a MEP is built
+/// again because its BU was lost, it is asked again, and should say the same.
+class Filter {
+public:
+    enum class Verdict : std::uint8_t {
+        undecided,  // ask again; after Config::decision_deadline the MEP is accepted
+        accept,
+        reject,  // no sink gets it
+    };
+    Filter() = default;
+    Filter(const Filter&) = delete;
+    Filter& operator=(const Filter&) = delete;
+    virtual ~Filter() = default;
+    /// `first`: as for a sink; what was not asked for yet has flag `late` and neither head nor body.
+    virtual Verdict decide(Time now, const BuiltMep& first) = 0;
+    /// When an undecided MEP should be asked for again.
+    [[nodiscard]] virtual Time next_deadline() const = 0;
+};
+
 /// One line of the EM's ledger: final once written.
 struct LedgerEntry {
     MepId mep = 0;
     std::uint32_t bu = 0;
     std::uint16_t attempt = 0;
-    std::uint16_t redelivered = 0;
+    bool redelivered = false;
+    bool rejected = false;  // by a filter: no sink got it
     std::uint32_t missing_sources = 0;
     std::uint32_t view = 0;
 };

@@ -27,7 +27,7 @@ constexpr std::size_t prefetch_ahead = 6;  // notices: enough for one head to co
 class Node::Impl {
 public:
     Impl(const Config& config, Peer self, std::uint32_t incarnation, Transport& transport, Source* source, Sink* sink,
-         Ledger* ledger)
+         Ledger* ledger, Filter* filter)
         : shape(config),
           port(config, self, incarnation, transport),
           links(port, shape),
@@ -36,7 +36,7 @@ public:
             em.emplace(port, shape, ledger);
         }
         if ((roles & role_bu) != 0) {
-            bu.emplace(port, shape, *sink);
+            bu.emplace(port, shape, *sink, filter);
         }
         if ((roles & role_ru) != 0) {
             ru.emplace(port, shape, *source, bu ? &*bu : nullptr);
@@ -373,8 +373,8 @@ Time Node::Impl::next_deadline() const {
 // ----------------------------------------------------------------------------------------------------------------
 
 Node::Node(const Config& config, Peer self, std::uint32_t incarnation, Transport& transport, Source* source, Sink* sink,
-           Ledger* ledger)
-    : impl_(std::make_unique<Impl>(config, self, incarnation, transport, source, sink, ledger)) {}
+           Ledger* ledger, Filter* filter)
+    : impl_(std::make_unique<Impl>(config, self, incarnation, transport, source, sink, ledger, filter)) {}
 Node::~Node() = default;
 
 Result<Ok> Node::start(Time now) {

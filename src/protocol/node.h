@@ -43,10 +43,14 @@ struct Counters {
     std::uint64_t late_reports = 0;
     std::uint64_t quarantined_slots = 0;  // slots that ever went through quarantine
     std::uint64_t denied_commits = 0;
+    std::uint64_t meps_filtered = 0;    // rejected by the filter
+    std::uint64_t events_filtered = 0;  // in them
+    std::uint64_t undecided_meps = 0;   // accepted because the filter did not decide in time
     // EM
     std::uint64_t meps_admitted = 0;
     std::uint64_t meps_committed = 0;
-    std::uint64_t meps_flagged = 0;  // of these, with missing sources
+    std::uint64_t meps_flagged = 0;   // of these, delivered with missing sources
+    std::uint64_t meps_rejected = 0;  // of these, not delivered because a filter rejected them
     std::uint64_t events_committed = 0;
     std::uint64_t reassignments = 0;
     std::uint64_t evictions = 0;
@@ -61,9 +65,9 @@ struct Counters {
 class Node {
 public:
     /// Everything is borrowed and must outlive the node; `source` only for an RU, `sink` only for a BU, `ledger` only
-    /// for the EM.
+    /// for the EM, `filter` only for a BU of a two-stage scheme (nullptr: it accepts everything).
     Node(const Config& config, Peer self, std::uint32_t incarnation, Transport& transport, Source* source, Sink* sink,
-         Ledger* ledger);
+         Ledger* ledger, Filter* filter = nullptr);
     ~Node();
     Node(const Node&) = delete;
     Node& operator=(const Node&) = delete;

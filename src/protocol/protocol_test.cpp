@@ -55,11 +55,61 @@ INSTANTIATE_TEST_SUITE_P(All, Building,
                                                               Schedule::linear_shift),
                                             ::testing::Values(1U, 3U), ::testing::Values(0U, 1U, 5U)));
 
+struct Stages {
+    Scheme scheme;
+    std::uint32_t first_rus;
+    bool all;
+    bool folded;
+};
+class TwoStages : public ::testing::TestWithParam<Stages> {};
+
+/// Every seventh MEP is rejected, and with its first stage alone; the others are complete.
+TEST_P(TwoStages, ReadsTheRestOfWhatTheFilterAccepts) {
+    const Stages stages = GetParam();
+    Config config = make_config(4, 3, stages.folded, 2, 256);
+    config.scheme = stages.scheme;
+    config.first_stage_rus = stages.first_rus;
+    config.second_stage_all = stages.all;
+    config.parallel_requests = 3;
+    config.total_meps = 700;
+    ASSERT_TRUE(validate(config).ok());
+    Cluster cluster(config, 100);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
+    EXPECT_EQ(cluster.ledger.commits, 700U);
+    EXPECT_EQ(cluster.ledger.rejected, 100U);
+    EXPECT_EQ(cluster.ledger.flagged, 0U);
+    std::set<MepId> all;
+    Counters sum;
+    for (std::size_t node = 0; node < config.nodes.size(); ++node) {
+        const testing::RecordingSink& sink = *cluster[node].recording;
+        const Counters& counters = cluster[node].node->counters();
+        EXPECT_EQ(sink.repeated + sink.incomplete + sink.wrong, 0U);
+        EXPECT_EQ(cluster[node].source->misuse + counters.bad_messages + counters.stale_contributions, 0U);
+        all.insert(sink.taken.begin(), sink.taken.end());
+        sum.meps_filtered += counters.meps_filtered;
+        sum.contributions_sent += counters.contributions_sent;
+        sum.built_goodput_bytes += counters.built_goodput_bytes;
+    }
+    EXPECT_EQ(all.size(), 600U);
+    EXPECT_TRUE(std::ranges::none_of(all, [](MepId mep) { return mep % 7 == 0; }));
+    EXPECT_EQ(sum.meps_filtered, 100U);
+    EXPECT_EQ(sum.built_goodput_bytes, 600U * 8 * 100);
+    const std::uint64_t repeats = stages.all ? 600U * stages.first_rus : 0;
+    EXPECT_EQ(sum.contributions_sent, 600U * 4 + 100U * stages.first_rus + repeats);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, TwoStages,
+    ::testing::Values(Stages{Scheme::push_pull, 1, false, false}, Stages{Scheme::push_pull, 3, false, true},
+                      Stages{Scheme::push_pull, 4, false, false}, Stages{Scheme::pull_pull, 2, false, true},
+                      Stages{Scheme::pull_pull, 2, true, false}, Stages{Scheme::pull_pull, 4, true, true}));
+
 class Losing : public ::testing::TestWithParam<Scheme> {};
 
 TEST_P(Losing, ADeadBuilderCostsNoMep) {
     Config config = make_config(3, 3, false, 2, 256);
     config.scheme = GetParam();
+    config.first_stage_rus = two_stages(config.scheme) ? 1 : 0;
     config.total_meps = 400;
     Cluster cluster(config, 64);
     ASSERT_TRUE(cluster.run_until([&] { return cluster.ledger.commits > 100; }));
@@ -71,12 +121,13 @@ TEST_P(Losing, ADeadBuilderCostsNoMep) {
     for (std::size_t node = 3; node < 6; ++node) {
         all.insert(cluster[node].recording->taken.begin(), cluster[node].recording->taken.end());
     }
-    EXPECT_EQ(all.size(), 400U);
+    EXPECT_EQ(all.size() + cluster.ledger.rejected, 400U);
 }
 
 TEST_P(Losing, ADeadReadoutUnitIsFlaggedAndMayComeBack) {
     Config config = make_config(3, 2, false, 2, 256);
     config.scheme = GetParam();
+    config.first_stage_rus = two_stages(config.scheme) ? 2 : 0;
     config.total_meps = 600;
     Cluster cluster(config, 64);
     ASSERT_TRUE(cluster.run_until([&] { return cluster.ledger.commits > 100; }));
@@ -94,6 +145,7 @@ TEST_P(Losing, ADeadReadoutUnitIsFlaggedAndMayComeBack) {
 TEST_P(Losing, ARestartedBuilderBuildsAgain) {
     Config config = make_config(2, 2, false, 1, 256);
     config.scheme = GetParam();
+    config.first_stage_rus = two_stages(config.scheme) ? 1 : 0;
     config.total_meps = 800;
     Cluster cluster(config, 64);
     ASSERT_TRUE(cluster.run_until([&] { return cluster.ledger.commits > 100; }));
@@ -103,7 +155,8 @@ TEST_P(Losing, ARestartedBuilderBuildsAgain) {
     EXPECT_GT(cluster[3].recording->taken.size(), 50U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Both, Losing, ::testing::Values(Scheme::push, Scheme::pull_write));
+INSTANTIATE_TEST_SUITE_P(Both, Losing,
+                         ::testing::Values(Scheme::push, Scheme::pull_write, Scheme::push_pull, Scheme::pull_pull));
 
 TEST(Ending, StopAdmissionDrainsWhatWasAdmitted) {
     Config config = make_config(4, 4, true, 1, 256);

@@ -21,7 +21,11 @@ struct Shape {
     std::vector<std::uint32_t> ru_of_node;  // index in rus, or no_index
     std::vector<std::uint32_t> bu_of_node;
     SlotLayout layout;
-    std::uint32_t slots = 0;  // per BU, quarantine included
+    std::uint32_t slots = 0;            // per BU, quarantine included
+    std::uint32_t first_stage_rus = 0;  // RUs below this index are in the first stage; all, unless there are two
+    std::uint32_t pushing_rus = 0;      // RUs below this index push, the others are pulled
+
+    [[nodiscard]] bool pushes(std::size_t ru) const { return ru < pushing_rus; }
 
     explicit Shape(const Config& config)
         : ru_of_node(config.nodes.size(), no_index),
@@ -44,6 +48,10 @@ struct Shape {
                 ru.first_source = source;
             }
         }
+        const auto all = static_cast<std::uint32_t>(rus.size());
+        first_stage_rus = two_stages(config.scheme) ? config.first_stage_rus : all;
+        const bool pushed = config.scheme == Scheme::push || config.scheme == Scheme::push_pull;
+        pushing_rus = pushed ? first_stage_rus : 0;
     }
 };
 

@@ -95,15 +95,36 @@ public:
     std::uint64_t wrong = 0;
 };
 
+/// Rejects every MEP whose id is a multiple of `every`; hesitates once before each decision.
+class EveryNthFilter final : public Filter {
+public:
+    explicit EveryNthFilter(std::uint64_t every) : every_(every) {}
+    Verdict decide(Time now, const BuiltMep& first) override {
+        next_ = now;
+        if (hesitated_.insert({first.mep, first.attempt}).second) {
+            return Verdict::undecided;
+        }
+        return first.mep % every_ == 0 ? Verdict::reject : Verdict::accept;
+    }
+    [[nodiscard]] Time next_deadline() const override { return next_; }
+
+private:
+    std::uint64_t every_;
+    Time next_ = time_never;
+    std::set<std::pair<MepId, std::uint32_t>> hesitated_;
+};
+
 class CountingLedger final : public Ledger {
 public:
     void committed(const LedgerEntry& entry) override {
         ++commits;
         flagged += entry.missing_sources > 0 ? 1 : 0;
+        rejected += entry.rejected ? 1 : 0;
     }
     void view_changed(Time, std::uint32_t, Peer, std::uint32_t, wire::Change) override {}
     std::uint64_t commits = 0;
     std::uint64_t flagged = 0;
+    std::uint64_t rejected = 0;
 };
 
 /// `rus` readout units with `sources_per_ru` sources, `bus` builder units; folded: unit i of both kinds on node i, the
@@ -183,6 +204,7 @@ public:
         std::unique_ptr<PlainSource> source;
         std::unique_ptr<Sink> sink;
         RecordingSink* recording = nullptr;
+        std::unique_ptr<EveryNthFilter> filter;
         std::unique_ptr<Node> node;
         std::uint32_t incarnation = 0;
     };
@@ -210,8 +232,9 @@ private:
             member.sink = std::move(sink);
         }
         member.incarnation = incarnation;
+        member.filter = std::make_unique<EveryNthFilter>(7);
         member.node = std::make_unique<Node>(config_, peer, incarnation, *member.transport, member.source.get(),
-                                             member.sink.get(), &ledger);
+                                             member.sink.get(), &ledger, member.filter.get());
         if (!member.node->start(now).ok()) {
             std::abort();
         }

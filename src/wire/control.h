@@ -109,6 +109,7 @@ struct AttemptEntry {
 enum AttemptFlag : std::uint16_t {
     attempt_granted = 1,      // commit_verdict: the sink may take it
     attempt_redelivered = 2,  // commit_verdict: an earlier attempt may have reached a sink
+    attempt_rejected = 4,     // commit_request: a filter rejected it, no sink will get it
 };
 struct CreditEntry {
     std::uint32_t credit = 0;  // consecutive from 1 per BU incarnation

@@ -41,6 +41,8 @@ public:
     [[nodiscard]] bool is_committed(protocol::MepId mep) const { return mep < meps_.size() && meps_[mep].committed; }
     [[nodiscard]] std::uint64_t committed_count() const { return committed_count_; }
     void taken(std::uint32_t node, std::uint32_t incarnation, const protocol::BuiltMep& mep);
+    void decided(std::uint32_t node, std::uint32_t incarnation, const protocol::BuiltMep& first,
+                 protocol::Filter::Verdict verdict);
     void durable(std::uint32_t node, std::uint32_t incarnation, protocol::MepId mep);
     template <class... Args>
     void misuse(fmt::format_string<Args...> format, Args&&... args) {
@@ -96,6 +98,7 @@ private:
         std::vector<Credit> credits;          // [credit - 1]
         std::vector<std::uint32_t> open;      // by slot: the credit it is granted or assigned for; 0: none
         std::vector<Verdict> verdicts;        // granted and delivered
+        std::map<std::pair<protocol::MepId, std::uint32_t>, protocol::Filter::Verdict> decisions;  // by MEP and attempt
     };
     /// What one incarnation has asked for or sent and not seen the end of (C2), by the peer's incarnation.
     struct Outstanding {
@@ -130,6 +133,7 @@ private:
     [[nodiscard]] Membership* membership(std::uint32_t node, std::uint32_t incarnation);
     /// The incarnation of an RU that took part in that MEP; nullptr if none did.
     [[nodiscard]] const Membership* holder(std::uint32_t node, protocol::MepId mep) const;
+    [[nodiscard]] bool rejected(const Builder& builder, protocol::MepId mep, std::uint32_t attempt) const;
     Builder* builder(std::uint32_t node, std::uint32_t incarnation);
     Builder* builder_at(sim::EndpointId endpoint);
 

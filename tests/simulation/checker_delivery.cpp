@@ -52,8 +52,13 @@ void Checker::node_started(std::uint32_t node, std::uint32_t incarnation, sim::E
     outstanding_.resize(builder_at_.size());
     produced_[node] = 0;
     if ((plan_.config.nodes[node].roles & protocol::role_bu) == 0) return;
-    builders_.push_back(
-        {.node = node, .incarnation = incarnation, .region = {}, .credits = {}, .open = {}, .verdicts = {}});
+    builders_.push_back({.node = node,
+                         .incarnation = incarnation,
+                         .region = {},
+                         .credits = {},
+                         .open = {},
+                         .verdicts = {},
+                         .decisions = {}});
     builders_.back().open.assign(slots_, 0);
     builder_at_[endpoint] = static_cast<std::uint32_t>(builders_.size());
 }
@@ -112,6 +117,15 @@ void Checker::taken(std::uint32_t node, std::uint32_t incarnation, const protoco
                       mep.redelivered ? "a repeat" : "new");
         }
         own->open[mep.slot] = 0;
+    }
+    if (two_stages(plan_.config.scheme)) {
+        if (!own->decisions.contains({mep.mep, mep.attempt})) {
+            violation("C7", "node {} delivers MEP {} attempt {}, of which its filter never heard", node, mep.mep,
+                      mep.attempt);
+        } else if (rejected(*own, mep.mep, mep.attempt)) {
+            violation("C7", "node {} delivers MEP {} attempt {}, which its filter rejected", node, mep.mep,
+                      mep.attempt);
+        }
     }
     Mep& record = meps_[mep.mep];
     for (const Delivery& earlier : record.deliveries) {
@@ -185,6 +199,35 @@ void Checker::check_source(Builder* own, std::uint32_t node, const protocol::Bui
     }
 }
 
+bool Checker::rejected(const Builder& unit, MepId mep, std::uint32_t attempt) const {
+    const auto found = unit.decisions.find({mep, attempt});
+    return found != unit.decisions.end() && found->second == protocol::Filter::Verdict::reject;
+}
+
+void Checker::decided(std::uint32_t node, std::uint32_t incarnation, const protocol::BuiltMep& first,
+                      protocol::Filter::Verdict verdict) {
+    constexpr const char* names[] = {"filter: undecided", "filter: accept", "filter: reject"};
+    judge_.mark(names[static_cast<std::size_t>(verdict)]);
+    judge_.story("node {}#{} MEP {} attempt {}: {}", node, incarnation, first.mep, first.attempt,
+                 names[static_cast<std::size_t>(verdict)]);
+    Builder* own = builder(node, incarnation);
+    own->decisions[{first.mep, first.attempt}] = verdict;
+    std::uint32_t ru = 0;
+    for (std::uint32_t source = 0; source < first.sources.size(); ++source) {
+        ru += source > 0 && plan_.config.sources[source].ru != plan_.config.sources[source - 1].ru ? 1 : 0;
+        if (ru < plan_.config.first_stage_rus) {
+            check_source(own, node, first, source);
+            continue;
+        }
+        const protocol::BuiltSource& built = first.sources[source];
+        const bool to_come = built.flag == SourceFlag::late || wire::is_missing(built.flag);
+        if (!to_come || built.head != nullptr || !built.body.empty()) {
+            violation("C7", "node {}: the filter sees source {} of MEP {}, which is of the second stage", node, source,
+                      first.mep);
+        }
+    }
+}
+
 void Checker::durable(std::uint32_t node, std::uint32_t incarnation, MepId mep) {
     for (Delivery& each : meps_[mep].deliveries) {
         if (each.node == node && each.incarnation == incarnation) each.durable = true;
@@ -203,11 +246,23 @@ void Checker::committed(const protocol::LedgerEntry& entry) {
     Mep& record = meps_[entry.mep];
     if (record.committed) violation("F2", "MEP {} is committed twice, now by node {}", entry.mep, entry.bu);
     const Membership* current = in_view(entry.bu);
+    if (entry.rejected) {
+        judge_.mark("committed as rejected");
+        const Builder* by = current == nullptr ? nullptr : builder(entry.bu, current->incarnation);
+        if (by == nullptr || !rejected(*by, entry.mep, entry.attempt)) {
+            violation("C7", "MEP {} is committed as rejected by node {}, whose filter did not reject it", entry.mep,
+                      entry.bu);
+        }
+    }
     const auto delivery = std::ranges::find_if(record.deliveries, [&](const Delivery& each) {
         return each.node == entry.bu && each.attempt == entry.attempt && current != nullptr &&
                each.incarnation == current->incarnation;
     });
-    if (delivery == record.deliveries.end()) {
+    if (entry.rejected) {
+        if (delivery != record.deliveries.end()) {
+            violation("C7", "node {} delivered MEP {} attempt {}, and rejects it", entry.bu, entry.mep, entry.attempt);
+        }
+    } else if (delivery == record.deliveries.end()) {
         violation("F2", "MEP {} attempt {} is committed for node {}, which did not deliver it or is not in the view",
                   entry.mep, entry.attempt, entry.bu);
     } else if (!delivery->durable) {

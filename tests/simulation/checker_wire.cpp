@@ -89,6 +89,8 @@ void Checker::message_delivered(Time /*now*/, sim::EndpointId from, sim::Endpoin
                     if ((entry.flags & wire::attempt_granted) != 0) {
                         told->verdicts.push_back(
                             {entry.mep, entry.attempt, (entry.flags & wire::attempt_redelivered) != 0});
+                        const bool ends = rejected(*told, entry.mep, entry.attempt) && entry.slot < slots_;
+                        if (ends && told->open[entry.slot] == entry.credit) told->open[entry.slot] = 0;
                     } else if (entry.slot < slots_ && told->open[entry.slot] == entry.credit) {
                         told->open[entry.slot] = 0;
                     }

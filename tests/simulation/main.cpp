@@ -35,6 +35,8 @@ const std::map<std::string, protocol::Plant>& plants() {
         {"admit_unretained", Plant::admit_unretained},
         {"stale_incarnation", Plant::stale_incarnation},
         {"unordered_abort_ack", Plant::unordered_abort_ack},
+        {"undecided_reject", Plant::undecided_reject},
+        {"ignored_reject", Plant::ignored_reject},
     };
     return names;
 }
@@ -47,6 +49,7 @@ constexpr const char* expected_marks[] = {
     "abort by the EM",
     "again",
     "assigned again",
+    "committed as rejected",
     "connection down",
     "delivered again",
     "delivered flagged",
@@ -71,6 +74,9 @@ constexpr const char* expected_marks[] = {
     "fault: scattered write",
     "fault: stall",
     "fault: unfenced landing",
+    "filter: accept",
+    "filter: reject",
+    "filter: undecided",
     "landed in an unused slot",
     "landed in part",
     "landed whole",

@@ -92,6 +92,21 @@ void draw_protocol(Draw& draw, Plan& plan) {
     config.total_meps = plan.source.says_total ? 0 : plan.source.total_meps;
 }
 
+/// From a stream of its own, so that the seeds of before this scheme are what they were.
+void draw_two_stages(Plan& plan) {
+    protocol::Config& config = plan.config;
+    Draw draw(base::mix64(plan.seed ^ 0xc7));
+    plan.filter = {draw.rate(500'000), draw.between(50'000U, 600'000U), draw.between(20, 2000) * ps_per_us};
+    if (!draw.percent(30)) return;
+    const bool push = config.scheme == protocol::Scheme::push;
+    config.scheme = push ? protocol::Scheme::push_pull : protocol::Scheme::pull_pull;
+    const auto rus = static_cast<std::uint32_t>(std::ranges::count_if(
+        config.nodes, [](const protocol::NodeSpec& node) { return (node.roles & role_ru) != 0; }));
+    config.first_stage_rus = draw.between(1U, rus);
+    config.second_stage_all = !push && draw.percent(40);
+    config.decision_deadline = draw.scaled(config.heartbeat, 2, 30);
+}
+
 }  // namespace
 
 Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
@@ -99,6 +114,7 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
     plan.seed = seed;
     Draw draw(base::mix64(seed ^ 0x9a7));
     draw_protocol(draw, plan);
+    draw_two_stages(plan);
     plan.config.plant = plant;
     const Time detection = plan.config.detection_deadline;
 
@@ -151,7 +167,8 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
         std::max({plan.chaos.pause_max, plan.chaos.mute_min + plan.chaos.stall_max, plan.network.tail_max});
     const Time recovery = detection + plan.config.suspect_grace + plan.chaos.restart_max + plan.chaos.tell_max +
                           plan.network.loss_noticed_max + 10 * plan.config.connect_retry;
-    const Time per_mep = 4 * plan.source.interval + plan.sink.busy_max + plan.sink.durable_max +
+    const Time deciding = two_stages(plan.config.scheme) ? plan.config.decision_deadline : 0;
+    const Time per_mep = 4 * plan.source.interval + plan.sink.busy_max + plan.sink.durable_max + deciding +
                          40 * (plan.network.delay_min + plan.network.delay_spread);
     plan.liveness_bound = last_fault + static_cast<Time>(plan.config.nodes.size()) * recovery +
                           plan.config.max_attempts * (plan.config.late_after + plan.config.heartbeat) * 4 +
@@ -160,6 +177,7 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
 }
 
 std::string describe(const Plan& plan) {
+    constexpr const char* scheme_names[] = {"push", "pull-write", "push-pull", "pull-pull"};
     const auto us = [](Time time) { return static_cast<double>(time) / static_cast<double>(ps_per_us); };
     const protocol::Config& config = plan.config;
     std::string text = fmt::format("seed {}: {} nodes", plan.seed, config.nodes.size());
@@ -174,10 +192,16 @@ std::string describe(const Plan& plan) {
         "  protocol: {}, schedule {}, credits {}+{}, retention {}, parallel requests {} sends {}, attempts {}, "
         "heartbeat {} us, "
         "detection {} us, late after {} us, grace {} us, plant {}\n",
-        config.scheme == protocol::Scheme::push ? "push" : "pull", static_cast<int>(config.schedule), config.credits,
+        scheme_names[static_cast<std::size_t>(config.scheme)], static_cast<int>(config.schedule), config.credits,
         config.quarantine_slots, config.retention_meps, config.parallel_requests, config.parallel_sends,
         config.max_attempts, us(config.heartbeat), us(config.detection_deadline), us(config.late_after),
         us(config.suspect_grace), static_cast<int>(config.plant));
+    if (two_stages(config.scheme)) {
+        text +=
+            fmt::format("  filter: first {} RUs{}, rejects {} ppm, undecided {} ppm up to {} us, deadline {} us\n",
+                        config.first_stage_rus, config.second_stage_all ? ", then all" : "", plan.filter.reject_chance,
+                        plan.filter.undecided_chance, us(plan.filter.undecided_max), us(config.decision_deadline));
+    }
     text += fmt::format(
         "  network: delay {}+{} us, tail {} ppm up to {} us, overtaking {}, scattered {}, done {}, again {}, connect "
         "again {} refused {} "

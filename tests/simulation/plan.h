@@ -38,6 +38,12 @@ struct SinkPlan {
     Time durable_max = 0;
 };
 
+struct FilterPlan {
+    std::uint32_t undecided_chance = 0;  // per million, each time it is asked
+    std::uint32_t reject_chance = 0;     // per million: a property of the MEP
+    Time undecided_max = 0;
+};
+
 struct Plan {
     std::uint64_t seed = 0;
     protocol::Config config;
@@ -45,6 +51,7 @@ struct Plan {
     ChaosPlan chaos;
     SourcePlan source;
     SinkPlan sink;
+    FilterPlan filter;
     Time stop_at = 0;         // the EM is told to admit no more (Ctrl-C); 0: never
     Time liveness_bound = 0;  // by then every MEP is committed and every node has finished
 };

@@ -41,8 +41,11 @@ void Host::start(Time now) {
         source_ = std::make_unique<ModelSource>(plan, index_, run_.world, run_.checker, seed);
     if ((roles & protocol::role_bu) != 0)
         sink_ = std::make_unique<ModelSink>(plan, index_, incarnation_, run_.checker, seed + 1);
+    if (two_stages(plan.config.scheme))
+        filter_ = std::make_unique<ModelFilter>(plan, index_, incarnation_, run_.checker, seed + 2);
     node_ = std::make_unique<protocol::Node>(plan.config, Peer{index_}, incarnation_, *endpoint_, source_.get(),
-                                             sink_.get(), (roles & protocol::role_em) != 0 ? &run_.checker : nullptr);
+                                             sink_.get(), (roles & protocol::role_em) != 0 ? &run_.checker : nullptr,
+                                             filter_.get());
     if (const auto started = node_->start(now); !started) {
         run_.judge.violation("start", "node {} does not start: {}", index_, started.error().message);
     }
@@ -57,6 +60,7 @@ void Host::stop() {
     endpoint_.reset();
     source_.reset();
     sink_.reset();
+    filter_.reset();
     paused_until_ = 0;
 }
 

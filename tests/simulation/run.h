@@ -67,6 +67,7 @@ private:
     std::unique_ptr<Transport> endpoint_;
     std::unique_ptr<ModelSource> source_;
     std::unique_ptr<ModelSink> sink_;
+    std::unique_ptr<ModelFilter> filter_;
     std::unique_ptr<protocol::Node> node_;
 };
 

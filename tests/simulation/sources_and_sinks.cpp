@@ -142,4 +142,19 @@ Time ModelSink::next_deadline() const {
     return deadline;
 }
 
+// --- filter
+// ------------------------------------------------------------------------------------------------------------------
+
+protocol::Filter::Verdict ModelFilter::decide(Time now, const protocol::BuiltMep& first) {
+    Verdict verdict = Verdict::undecided;
+    if (prng_.chance(plan_.filter.undecided_chance)) {
+        ask_again_ = now + prng_.between(1, plan_.filter.undecided_max);
+    } else {
+        const std::uint64_t bits = base::mix64(base::mix64(plan_.seed ^ 0xf1) + first.mep);
+        verdict = bits % 1'000'000 < plan_.filter.reject_chance ? Verdict::reject : Verdict::accept;
+    }
+    checker_.decided(node_, incarnation_, first, verdict);
+    return verdict;
+}
+
 }  // namespace incast::adversary

@@ -71,4 +71,21 @@ private:
     std::deque<Pending> pending_;
 };
 
+/// Rejects some MEPs, whoever builds them; hesitates now and then.
+class ModelFilter final : public protocol::Filter {
+public:
+    ModelFilter(const Plan& plan, std::uint32_t node, std::uint32_t incarnation, Checker& checker, std::uint64_t seed)
+        : plan_(plan), node_(node), incarnation_(incarnation), checker_(checker), prng_(seed) {}
+    Verdict decide(Time now, const protocol::BuiltMep& first) override;
+    [[nodiscard]] Time next_deadline() const override { return ask_again_; }
+
+private:
+    const Plan& plan_;
+    std::uint32_t node_;
+    std::uint32_t incarnation_;
+    Checker& checker_;
+    base::Prng prng_;
+    Time ask_again_ = time_never;
+};
+
 }  // namespace incast::adversary

@@ -137,7 +137,9 @@ def run(
     seed: Annotated[str | None, typer.Option(metavar="S", help="Seed of everything random.")] = None,
     protocol: Annotated[
         str | None,
-        typer.Option(metavar="SCHEME", help="push or pull. (default: push)", rich_help_panel="Protocol"),
+        typer.Option(
+            metavar="SCHEME", help="push, pull, push-pull, pull-pull. (default: push)", rich_help_panel="Protocol"
+        ),
     ] = None,
     schedule: Annotated[
         str | None,
@@ -216,7 +218,7 @@ def run(
         "run.events": events,
         "run.warm_up": warm_up,
         "run.seed": seed,
-        "protocol.scheme": protocol,
+        "protocol.scheme": "pull" if protocol == "pull-write" else protocol,
         "protocol.schedule": schedule,
         "protocol.mfp_size": mfp_size,
         "protocol.packing": packing,

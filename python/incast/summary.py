@@ -144,6 +144,7 @@ def _rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
     without_self.stylize("bold")
     events = f"{units.count(_number(result, 'events'))}   ({units.frequency(_number(result, 'events_per_s'))})"
     redelivered = _number(result, "redelivered_events")
+    rejected = _number(result, "rejected_events")
     rows = [
         ("run", _what_ran(result)),
         ("goodput, total", _goodput(_number(result, "goodput_bytes_per_s", "total"))),
@@ -154,6 +155,7 @@ def _rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
         ("events", Text(events)),
         ("incomplete", _alarming(_number(result, "incomplete_events"))),
         ("lost", _lost(result)),
+        *([("rejected by the filter", Text(units.count(rejected)))] if rejected else []),
         ("redelivered", Text(units.count(redelivered), style="yellow" if redelivered else "")),
         ("verification", _verification(result)),
         (_latency_label(result), _latency(result)),

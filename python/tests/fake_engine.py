@@ -27,6 +27,7 @@ RESULT: dict[str, Any] = {
     "events_per_s": 123456.7,
     "incomplete_events": 0,
     "lost_events": 0,
+    "rejected_events": 0,
     "redelivered_events": 3,
     "verified": "full",
     "verified_meps": 20240,

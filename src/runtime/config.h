@@ -27,6 +27,8 @@ enum class Arrivals : std::uint8_t { fixed, poisson };
 enum class Fill : std::uint8_t { prefilled, generated };
 enum class SinkKind : std::uint8_t { verify, touch, null, mep };
 enum class Verify : std::uint8_t { full, sampled, header };
+enum class SecondStage : std::uint8_t { rest, all };
+enum class FilterKind : std::uint8_t { share, plugin };
 
 /// Every key once, in the table's order. The defaults stand in config_table.cpp alone. Where a key knows "auto", it is
 /// 0 here.
@@ -63,6 +65,14 @@ struct RunConfig {
     Time late_after{};
     Time suspect_grace{};
     std::uint64_t max_attempts{};
+    double first_stage{};  // of the readout units, two-stage schemes
+    SecondStage second_stage{};
+    Time decision_deadline{};
+    // [filter]
+    FilterKind filter_kind{};
+    double filter_accept{};
+    std::string filter_path;
+    std::string filter_argument;
     // [source]
     SourceKind source_kind{};
     std::string source_path;

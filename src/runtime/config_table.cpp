@@ -23,7 +23,9 @@ constexpr double gib = kib * kib * kib;
 constexpr std::array<std::string_view, 2> roles_words{"folded", "split"};
 constexpr std::array<std::string_view, 2> em_words{"shared", "own"};
 constexpr std::array<std::string_view, 2> loss_words{"continue", "stop"};
-constexpr std::array<std::string_view, 2> scheme_words{"push", "pull"};
+constexpr std::array<std::string_view, 4> scheme_words{"push", "pull", "push-pull", "pull-pull"};
+constexpr std::array<std::string_view, 2> stage_words{"rest", "all"};
+constexpr std::array<std::string_view, 2> filter_words{"share", "plugin"};
 constexpr std::array<std::string_view, 3> schedule_words{"sequential", "random", "linear-shift"};
 constexpr std::array<std::string_view, 2> self_words{"copy", "pointer"};
 constexpr std::array<std::string_view, 2> source_words{"generator", "mfp"};
@@ -94,7 +96,14 @@ constexpr std::array table{
            "time for all admitted events to be built once admission has stopped"),
 
     choice<&RunConfig::scheme>("protocol.scheme", "push", scheme_words,
-                               "readout units write as told by the event manager, or as asked by builder units"),
+                               "readout units write as told by the event manager (push), or as asked by builder units "
+                               "(pull); push-pull, pull-pull: the first stage so, the rest pulled if the filter says so"),
+    number(Kind::real, "protocol.first_stage", &RunConfig::first_stage, "0.5", 0, 1,
+           "push-pull, pull-pull: share of the readout units, at least one, in the first stage"),
+    choice<&RunConfig::second_stage>("protocol.second_stage", "rest", stage_words,
+                                     "pull-pull: what is pulled of an accepted MEP: what is not there yet, or all"),
+    number(Kind::duration, "protocol.decision_deadline", &RunConfig::decision_deadline, "1s", ps_ms, 600 * ps_s,
+           "a MEP whose filter has not decided by then is accepted"),
     choice<&RunConfig::schedule>("protocol.schedule", "linear-shift", schedule_words,
                                  "the order in which destinations (push) or sources (pull) are served"),
     choice<&RunConfig::self_traffic>("protocol.self_traffic", "copy", self_words,
@@ -125,6 +134,12 @@ constexpr std::array table{
            "between a lost data connection and the event manager's decision"),
     number(Kind::count, "protocol.max_attempts", &RunConfig::max_attempts, "3", 1, 100,
            "late attempts at a MEP before the readout units that do not deliver are unreachable"),
+
+    choice<&RunConfig::filter_kind>("filter.kind", "share", filter_words,
+                                    "push-pull, pull-pull: what decides: chance, or a shared object (filter.h)"),
+    number(Kind::real, "filter.accept", &RunConfig::filter_accept, "1", 0, 1, "share: of all MEPs, accepted"),
+    text("filter.path", &RunConfig::filter_path, "", "plugin: the shared object"),
+    text("filter.argument", &RunConfig::filter_argument, "", "plugin: what it is opened with"),
 
     choice<&RunConfig::source_kind>("source.kind", "generator", source_words,
                                     "made-up fragments, or MFP files replayed"),

@@ -22,6 +22,8 @@ constexpr std::size_t window_records = std::size_t{1} << 15;   // 1 MiB: one sys
 constexpr std::size_t window_bytes = window_records * sizeof(LedgerRecord);
 constexpr std::size_t header_bytes = 4096;  // a page, so that the records behind it can be mapped
 constexpr std::uint8_t kind_commit = 1;
+constexpr std::uint8_t flag_redelivered = 1;
+constexpr std::uint8_t flag_rejected = 2;
 constexpr std::uint8_t kind_view = 2;
 
 Error system_error(const std::filesystem::path& file, const char* what) {
@@ -107,7 +109,8 @@ void LedgerFile::append(const LedgerRecord& record) {
 
 void LedgerFile::committed(const protocol::LedgerEntry& entry) {
     append({entry.mep, entry.bu, entry.view, entry.missing_sources, entry.attempt, kind_commit,
-            static_cast<std::uint8_t>(entry.redelivered != 0), 0});
+            static_cast<std::uint8_t>((entry.redelivered ? flag_redelivered : 0U) | (entry.rejected ? flag_rejected : 0U)),
+            0});
 }
 
 void LedgerFile::view_changed(Time now, std::uint32_t view, Peer node, std::uint32_t incarnation, wire::Change change) {
@@ -150,8 +153,10 @@ Result<LedgerSummary> read_ledger(const std::filesystem::path& file,
                 continue;
             }
             ++summary.commits;
-            summary.flagged += record.value != 0 ? 1 : 0;
-            summary.redelivered += record.flags & 1U;
+            const bool rejected = (record.flags & flag_rejected) != 0;
+            summary.flagged += record.value != 0 && !rejected ? 1 : 0;
+            summary.rejected += rejected ? 1 : 0;
+            summary.redelivered += (record.flags & flag_redelivered) != 0 ? 1 : 0;
             if (record.id >= seen.size()) {
                 if (record.id > header.records + (std::uint64_t{1} << 24U)) {
                     return Error{fmt::format("ledger '{}' names MEP {}, far beyond its {} records", file.string(),

@@ -17,6 +17,7 @@ Result<Blob> NodeHost::begin(Time now, std::uint32_t incarnation) {
         carried_ = current(now);
         node_.reset();
         sink_.reset();
+        filter_.reset();
         source_.reset();
         transport_.reset();
     }
@@ -36,7 +37,7 @@ Result<Blob> NodeHost::begin(Time now, std::uint32_t incarnation) {
         return units.error();
     }
     node_ = std::make_unique<protocol::Node>(plan_.protocol, Peer{options_.node}, incarnation, *transport_,
-                                             source_.get(), sink_.get(), ledger_.get());
+                                             source_.get(), sink_.get(), ledger_.get(), filter_.get());
     if (Result<Ok> started = node_->start(now); !started) {
         return started.error();
     }
@@ -63,6 +64,11 @@ Result<Ok> NodeHost::make_units() {
             return sink.error();
         }
         sink_ = std::move(*sink);
+        Result<std::unique_ptr<protocol::Filter>> filter = make_filter(plan_);
+        if (!filter) {
+            return filter.error();
+        }
+        filter_ = std::move(*filter);
     }
     if ((roles_ & protocol::role_em) != 0 && !ledger_) {
         Result<std::unique_ptr<LedgerFile>> ledger =

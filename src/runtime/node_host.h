@@ -79,6 +79,7 @@ private:
     std::unique_ptr<Transport> transport_;
     std::unique_ptr<sources::RuntimeSource> source_;
     std::unique_ptr<sinks::RuntimeSink> sink_;
+    std::unique_ptr<protocol::Filter> filter_;
     std::unique_ptr<protocol::Node> node_;
 };
 

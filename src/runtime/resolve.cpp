@@ -72,6 +72,10 @@ Result<Ok> lay_out_nodes(Plan& plan) {
     const std::size_t em = config.em == EmPlace::own ? nodes.size() - 1 : 0;
     nodes[em].roles |= protocol::role_em;
     plan.protocol.em = Peer{static_cast<std::uint32_t>(em)};
+    if (protocol::two_stages(config.scheme)) {
+        const auto share = static_cast<std::uint32_t>(std::lround(config.first_stage * plan.n_rus));
+        plan.protocol.first_stage_rus = std::clamp<std::uint32_t>(share, 1, plan.n_rus);
+    }
     plan.n_nodes = static_cast<std::uint32_t>(nodes.size());
     return Ok{};
 }
@@ -284,6 +288,8 @@ void set_protocol(Plan& plan) {
     to.detection_deadline = config.detection_deadline;
     to.late_after = config.late_after;
     to.suspect_grace = config.suspect_grace;
+    to.second_stage_all = config.second_stage == SecondStage::all;
+    to.decision_deadline = config.decision_deadline;
     to.max_attempts = static_cast<std::uint32_t>(config.max_attempts);
 }
 
@@ -306,6 +312,17 @@ Result<Ok> check_together(const Plan& plan) {
     const RunConfig& config = plan.config;
     if (config.sink_kind == SinkKind::mep && config.sink_path.empty()) {
         return not_allowed("sink.path", "\"\"", "MEP files need a folder", "a path");
+    }
+    if (config.second_stage == SecondStage::all && config.scheme != protocol::Scheme::pull_pull) {
+        return not_allowed("protocol.second_stage", "all", "only pull-pull can pull again", "rest, or pull-pull");
+    }
+    const bool filters = protocol::two_stages(config.scheme);
+    if (!filters && (config.filter_kind != FilterKind::share || config.filter_accept != 1)) {
+        return not_allowed("filter.kind, filter.accept", "given", "the scheme has no second stage to decide on",
+                           "protocol.scheme = push-pull or pull-pull");
+    }
+    if (config.filter_kind == FilterKind::plugin && config.filter_path.empty()) {
+        return not_allowed("filter.path", "\"\"", "a plug-in is a shared object", "a path");
     }
     if (2 * config.heartbeat > config.detection_deadline) {
         return not_allowed("protocol.detection_deadline", base::format_duration(config.detection_deadline),

@@ -129,11 +129,19 @@ private:
         const NodeSample* em = newest(em_);
         const std::uint64_t told = em != nullptr ? em->totals.meps_committed : 0;
         const std::uint64_t committed = facts_.ledger ? facts_.ledger->distinct_meps : told;
-        if (committed == totals_.meps_built) {
-            return totals_.events_built;
+        if (committed == totals_.meps_built + totals_.meps_filtered) {
+            return totals_.events_built + totals_.events_filtered;
         }
         const std::uint64_t most = facts_.plan.total_events != 0 ? facts_.plan.total_events : UINT64_MAX;
         return std::min(committed * facts_.plan.packing, most);
+    }
+
+    /// Rejected by filters. A killed builder unit took its count with it; the event manager knows the MEPs.
+    std::uint64_t rejected_events() const {
+        const NodeSample* em = newest(em_);
+        const std::uint64_t rejected = em == nullptr ? 0 : em->totals.meps_rejected;
+        const std::uint64_t untold = rejected - std::min(rejected, totals_.meps_filtered);
+        return totals_.events_filtered + untold * facts_.plan.packing;
     }
 
     double rate(std::uint64_t count) const { return time_ > 0 ? static_cast<double>(count) / seconds(time_) : 0; }
@@ -251,7 +259,7 @@ Json Tally::accounting_json() const {
     Json json{{"meps_admitted", totals.meps_admitted},
               {"meps_committed", totals.meps_committed},
               {"meps_flagged", totals.meps_flagged},
-              {"meps_rejected", 0},
+              {"meps_rejected", totals.meps_rejected},
               {"reassignments", totals.reassignments},
               {"evictions", totals.evictions},
               {"views", totals.views}};
@@ -262,6 +270,7 @@ Json Tally::accounting_json() const {
                           {"committed_below", ledger.committed_below},
                           {"flagged", ledger.flagged},
                           {"redelivered", ledger.redelivered},
+                          {"rejected", ledger.rejected},
                           {"losses", ledger.losses},
                           {"returns", ledger.returns}};
     } else {
@@ -300,6 +309,7 @@ Json Tally::json() const {
     json["events_per_s"] = rate(window_.events_built);
     json["incomplete_events"] = incomplete_events();
     json["lost_events"] = lost_events_ ? Json(*lost_events_) : Json(nullptr);
+    json["rejected_events"] = rejected_events();
     json["redelivered_events"] = totals_.redelivered_events;
     json["verified"] = verified_text(config, facts_.virtual_time);
     json["verified_meps"] = totals_.lines_checked_meps;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/filters/filters.h"
 #include "runtime/machine.h"
 #include "wire/mfp.h"
 
@@ -87,6 +88,18 @@ Result<std::unique_ptr<sinks::RuntimeSink>> make_sink(const Plan& plan, std::uin
     options.phantom_bodies = phantom_bodies;
     options.cpu_clock = config.sink_kind == SinkKind::null ? nullptr : &sink_cpu_clock;
     return sinks::make_sink(options, plan.protocol);
+}
+
+Result<std::unique_ptr<protocol::Filter>> make_filter(const Plan& plan) {
+    const RunConfig& config = plan.config;
+    using Made = std::unique_ptr<protocol::Filter>;
+    if (!protocol::two_stages(config.scheme)) {
+        return Made();
+    }
+    if (config.filter_kind == FilterKind::plugin) {
+        return filters::open_plugin(config.filter_path, config.filter_argument, plan.protocol);
+    }
+    return Made(std::make_unique<filters::ShareFilter>(config.filter_accept, config.seed));
 }
 
 }  // namespace incast::runtime

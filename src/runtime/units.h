@@ -1,4 +1,4 @@
-// The source and the sink of a node, as the run's config asks for them.
+// The source, the sink and the filter of a node, as the run's config asks for them.
 #pragma once
 
 #include <cstdint>
@@ -17,5 +17,7 @@ sources::SourceOptions source_options(const Plan& plan);
 Result<std::unique_ptr<sources::RuntimeSource>> make_source(const Plan& plan);
 Result<std::unique_ptr<sinks::RuntimeSink>> make_sink(const Plan& plan, std::uint32_t node, std::uint32_t incarnation,
                                                       bool phantom_bodies);
+/// Nothing if the scheme asks for none.
+Result<std::unique_ptr<protocol::Filter>> make_filter(const Plan& plan);
 
 }  // namespace incast::runtime

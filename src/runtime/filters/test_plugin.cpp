@@ -1,4 +1,5 @@
 // A plug-in for tests: accepts MEPs whose number is a multiple of its argument, after hesitating once.
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 

@@ -138,7 +138,7 @@ def run(
     protocol: Annotated[
         str | None,
         typer.Option(
-            metavar="SCHEME", help="push, pull, push-pull, pull-pull. (default: push)", rich_help_panel="Protocol"
+            metavar="SCHEME", help="push, pull, pull-read, push-pull, pull-pull; push.", rich_help_panel="Protocol"
         ),
     ] = None,
     schedule: Annotated[

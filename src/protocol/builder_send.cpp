@@ -53,7 +53,7 @@ void BuilderUnit::request_from_all() {
             const bool wanted = each.state == SlotState::assigned && each.awaited.test(ru);
             all = all && (wanted || each.state != SlotState::assigned);
             if (wanted) {
-                each.owed.set(ru);
+                owe(assigned_order_[index], ru);
                 ++outstanding_requests_;
             }
         }
@@ -94,7 +94,7 @@ void BuilderUnit::make_requests() {
             if (!each.awaited.test(ru) || !link.up || link.incarnation != link.view_incarnation) {
                 continue;  // lost, or about to be: the EM will say so, or the MEP becomes late
             }
-            each.owed.set(ru);
+            owe(slot, ru);
             ++outstanding_requests_;
             link.requests.push(entry_of(slot));
             ru_work_.set(ru);
@@ -119,8 +119,7 @@ void BuilderUnit::decide(Time now) {
             continue;  // its attempt was voided
         }
         BuiltMep mep = describe(slot);
-        show(slot);
-        mep.sources = built_;
+        mep.sources = show(slot) ? std::span<const BuiltSource>(built_) : std::span<const BuiltSource>();
         Filter::Verdict verdict = filter_ == nullptr ? Filter::Verdict::accept : filter_->decide(now, mep);
         const Time deadline = each.completed + port_.config().decision_deadline;
         if (verdict == Filter::Verdict::undecided && now >= deadline) {
@@ -251,6 +250,7 @@ void BuilderUnit::flush(Time now) {
     serve_sink(now);
     find_late(now);
     grant();
+    flush_reads(now);
     make_requests();
     flush_to_rus();
     port_.send_all<ControlKind::commit_request>(port_.config().em, commit_requests_);

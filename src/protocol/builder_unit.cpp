@@ -20,6 +20,8 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* fil
       bu_(shape.bu_of_node[static_cast<std::size_t>(port.self())]),
       own_ru_(shape.ru_of_node[static_cast<std::size_t>(port.self())]),
       pull_(shape.pushing_rus < shape.rus.size()),
+      reads_(port.config().scheme == Scheme::pull_read),
+      acks_(port.config().parallel_sends > 0 || port.config().ack_per_write),
       shows_(sink.wants_sources()),
       prng_(base::mix64(port.config().seed ^ 0xb0) ^ bu_) {
     const std::size_t rus = shape.rus.size();
@@ -52,8 +54,10 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* fil
     usual_.expected = base::Bitmap(rus);
     usual_.owed = base::Bitmap(rus);
     ru_work_ = base::Bitmap(rus);
-    blocked_ = base::Bitmap(rus);
     built_.resize(port.config().sources.size());
+    if (reads_) {
+        reader_.emplace(port, shape);
+    }
     if (own_ru_ != no_index) {
         self_heads_.resize(slots * shape.rus[own_ru_].sources);
         self_bodies_.resize(self_heads_.size());
@@ -71,6 +75,9 @@ Result<Ok> BuilderUnit::start(Time now) {
         return region.error();
     }
     region_ = *region;
+    if (reads_) {
+        reader_->set_region(region_);
+    }
     memory_ = transport.memory(region_);
     const Result<Blob> key = transport.expose(region_);
     if (!key) {
@@ -93,7 +100,6 @@ void BuilderUnit::on_connection_up(Peer peer, std::uint32_t incarnation) {
     link.placed = 0;
     link.requests.clear();
     link.aborts.clear();
-    blocked_.reset(ru);
     ru_work_.set(ru);
     learn_usual();
 }
@@ -106,6 +112,9 @@ void BuilderUnit::on_connection_lost(Time now, Peer peer) {
     link.requests.clear();
     link.aborts.clear();
     ru_work_.reset(ru);
+    if (reads_) {
+        reader_->on_connection_lost(ru);
+    }
     learn_usual();
     for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
         slots_[slot].early.reset(ru);
@@ -143,6 +152,12 @@ void BuilderUnit::lose(Time now, std::uint32_t ru) {
     for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
         Slot& each = slots_[slot];
         const bool assigned = each.state == SlotState::assigned;
+        const bool viewed = port_.config().views && ru != own_ru_ &&
+                            (assigned || each.state == SlotState::complete || each.state == SlotState::taking);
+        if (viewed && !each.awaited.test(ru) && each.expected.take(ru)) {
+            each.missing_sources += shape_.rus[ru].sources;  // it was there, but in that RU's memory
+            continue;
+        }
         const bool awaited = assigned && each.awaited.take(ru);
         const bool yet_to_come = (assigned || each.state == SlotState::deciding) && each.first_stage &&
                                  ru >= shape_.first_stage_rus && each.expected.test(ru);
@@ -271,6 +286,9 @@ const Head* BuilderUnit::head_of(std::uint32_t slot, std::uint32_t ru, std::uint
         const Shape::Ru& self = shape_.rus[ru];
         return &self_heads_[std::size_t{slot} * self.sources + (source - self.first_source)];
     }
+    if (reads_) {
+        return &reader_->head(slot, source);
+    }
     const std::uint64_t offset = slot * shape_.layout.slot_bytes + shape_.layout.source_offset[source];
     if (!memory_.empty()) {
         return reinterpret_cast<const Head*>(memory_.data() + offset);
@@ -308,13 +326,18 @@ bool BuilderUnit::contribution_is(std::uint32_t slot, std::uint32_t ru, Content&
 
 void BuilderUnit::on_notice(Time now, Peer from, std::uint16_t slot) {
     const std::uint32_t ru = ru_of(from);
+    const bool more = (slot & more_follows) != 0;
+    slot &= static_cast<std::uint16_t>(~more_follows);
     if (ru == no_index || slot >= shape_.slots) {
         ++port_.counters().bad_messages;
         return;
     }
-    if (port_.config().parallel_sends > 0 && from != port_.self()) {
+    if (acks_ && from != port_.self()) {
         ++rus_[ru].placed;
         ru_work_.set(ru);
+    }
+    if (more) {
+        return;
     }
     place(now, slot, ru);
 }
@@ -348,6 +371,67 @@ void BuilderUnit::place(Time now, std::uint32_t slot, std::uint32_t ru) {
         }
     } else if (!quarantined) {
         ++port_.counters().stale_contributions;
+    }
+}
+
+// --- pull-read
+// --------------------------------------------------------------------------------------------------------------
+
+void BuilderUnit::on_source_region(Peer from, const ControlView& message) {
+    const std::uint32_t ru = ru_of(from);
+    if (!reads_ || !reader_->on_region(from, ru, message.body<ControlKind::source_region>())) {
+        ++port_.counters().bad_messages;
+    }
+}
+
+void BuilderUnit::on_offer(Time now, Peer from, const ControlView& message) {
+    const AttemptEntry attempt = message.body<ControlKind::offer>();
+    const std::uint32_t ru = ru_of(from);
+    if (!reads_ || attempt.slot >= shape_.slots) {
+        ++port_.counters().bad_messages;
+        return;
+    }
+    Slot& each = slots_[attempt.slot];
+    if (each.credit != attempt.credit || !each.owed.test(ru) || reader_->reading(attempt.slot, ru)) {
+        ++port_.counters().stale_contributions;
+        return;
+    }
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        if (!reader_->take_offer(attempt.slot, ru, message.entry<ControlKind::offer>(index))) {
+            ++port_.counters().bad_messages;
+            return;
+        }
+    }
+    if (!reader_->offered(attempt.slot, ru)) {
+        return;  // more of it is to come
+    }
+    if (each.state != SlotState::assigned) {
+        forgive(attempt.slot, ru);
+    } else if (port_.config().views) {
+        finish_reading(now, {attempt.slot, ru, Reader::Done::placed});
+    } else {
+        reader_->begin(attempt.slot, ru);
+    }
+}
+
+void BuilderUnit::on_completed(Time now, Token token, Status status) {
+    if (const Reader::Finished finished = reader_->on_completed(token, status); finished.done != Reader::Done::no) {
+        finish_reading(now, finished);
+    }
+}
+
+void BuilderUnit::finish_reading(Time now, const Reader::Finished& finished) {
+    if (finished.done == Reader::Done::placed && slots_[finished.slot].state == SlotState::assigned) {
+        place(now, finished.slot, finished.ru);
+    } else if (slots_[finished.slot].owed.test(finished.ru)) {
+        forgive(finished.slot, finished.ru);  // void by now, or not to be had: then the MEP becomes late
+    }
+}
+
+void BuilderUnit::flush_reads(Time now) {
+    if (reads_) {
+        reader_->flush([this](std::uint32_t slot) { return slots_[slot].state != SlotState::assigned; },
+                       [this, now](const Reader::Finished& finished) { finish_reading(now, finished); });
     }
 }
 
@@ -416,7 +500,8 @@ void BuilderUnit::abort_requests(std::uint32_t slot) {
     }
     Slot& each = slots_[slot];
     for (std::size_t ru = each.owed.next(0); ru != base::Bitmap::none; ru = each.owed.next(ru + 1)) {
-        if (!shape_.pushes(ru)) {
+        // One that has offered has nothing to forget; its reads are awaited.
+        if (!shape_.pushes(ru) && !(reads_ && reader_->reading(slot, static_cast<std::uint32_t>(ru)))) {
             rus_[ru].aborts.push(entry_of(slot));
             ru_work_.set(ru);
         }
@@ -466,7 +551,8 @@ void BuilderUnit::on_abort_ack(Peer from, const ControlView& message) {
         }
         Slot& each = slots_[entry.slot];
         // It may overtake the EM's verdict (push): then the slot is still assigned, and owes one less when that comes.
-        if (each.credit == entry.credit && each.owed.test(ru)) {
+        const bool reading = reads_ && reader_->reading(entry.slot, ru);
+        if (each.credit == entry.credit && each.owed.test(ru) && !reading) {
             forgive(entry.slot, ru);
         }
     }
@@ -492,8 +578,8 @@ void BuilderUnit::place_self(const wire::HeadWords& head, std::uint32_t source, 
 // --- the sink
 // -------------------------------------------------------------------------------------------------------------------
 
-/// Fills built_ with what is in a slot.
-void BuilderUnit::show(std::uint32_t slot) {
+/// Fills built_ with what is in a slot. False: some of it lies in the memory of an RU that is being lost.
+bool BuilderUnit::show(std::uint32_t slot) {
     const Slot& each = slots_[slot];
     const bool pointer = port_.config().self_traffic == SelfTraffic::pointer;
     for (std::uint32_t ru = 0; ru < rus_.size(); ++ru) {
@@ -511,12 +597,20 @@ void BuilderUnit::show(std::uint32_t slot) {
             built = {head->flag, head, {}};
             if (ru == own_ru_ && pointer) {
                 built.body = self_bodies_[std::size_t{slot} * unit.sources + (source - unit.first_source)];
+            } else if (port_.config().views && ru != own_ru_ && head->body_bytes > 0) {
+                if (rus_[ru].up && rus_[ru].incarnation == head->incarnation) {
+                    built.body = reader_->view(slot, source);
+                }
+                if (built.body.empty()) {
+                    return false;
+                }
             } else if (!memory_.empty()) {
                 const std::uint64_t offset = slot * shape_.layout.slot_bytes + shape_.layout.source_offset[source];
                 built.body = {memory_.data() + offset + sizeof(Head), head->body_bytes};
             }
         }
     }
+    return true;
 }
 
 BuiltMep BuilderUnit::describe(std::uint32_t slot) {
@@ -548,7 +642,9 @@ bool BuilderUnit::take(Time now, std::uint32_t slot) {
     }
     BuiltMep mep = describe(slot);
     if (shows_) {
-        show(slot);
+        if (!show(slot)) {
+            return false;  // the EM will say that an RU is lost
+        }
         mep.sources = built_;
     }
     const Sink::Taken taken = sink_.take(now, mep);

@@ -8,12 +8,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/bitmap.h"
 #include "base/prng.h"
 #include "protocol/interfaces.h"
 #include "protocol/port.h"
+#include "protocol/reader.h"
 #include "protocol/shape.h"
 
 namespace incast::protocol {
@@ -40,7 +42,10 @@ public:
     void on_assign(Time now, const wire::ControlView& message);
     void on_verdict(Time now, const wire::ControlView& message);
     void on_abort_ack(Peer from, const wire::ControlView& message);
-    void on_room(Peer peer) { blocked_.reset(ru_of(peer)); }
+    /// Pull-read.
+    void on_source_region(Peer from, const wire::ControlView& message);
+    void on_offer(Time now, Peer from, const wire::ControlView& message);
+    void on_completed(Time now, Token token, Status status);
 
     /// A contribution of the RU of this node: copies the body into the slot, or remembers where it is (M3).
     void place_self(const wire::HeadWords& head, std::uint32_t source, Slice body, std::uint16_t slot);
@@ -104,6 +109,8 @@ private:
     };
     [[nodiscard]] bool contribution_is(std::uint32_t slot, std::uint32_t ru, Content& content) const;
     void place(Time now, std::uint32_t slot, std::uint32_t ru);
+    void finish_reading(Time now, const Reader::Finished& finished);
+    void flush_reads(Time now);
     [[nodiscard]] Time patience(std::uint16_t attempt) const;
     [[nodiscard]] BuiltMep describe(std::uint32_t slot);
     void decide(Time now);
@@ -115,11 +122,17 @@ private:
     void lose(Time now, std::uint32_t ru);
     void complete(Time now, std::uint32_t slot);
     void retire(Time now, std::uint32_t slot);
+    void owe(std::uint32_t slot, std::uint32_t ru) {
+        slots_[slot].owed.set(ru);
+        if (reads_) {
+            reader_->expect(slot, ru);
+        }
+    }
     void forgive(std::uint32_t slot, std::size_t ru);
     void settle(std::uint32_t slot);
     void abort_requests(std::uint32_t slot);
     bool take(Time now, std::uint32_t slot);
-    void show(std::uint32_t slot);
+    bool show(std::uint32_t slot);
     [[nodiscard]] wire::AttemptEntry entry_of(std::uint32_t slot) const;
     void account_waiting(Time now);
     void serve_sink(Time now);
@@ -138,6 +151,8 @@ private:
     std::uint32_t bu_;
     std::uint32_t own_ru_;  // the RU of this node, or no_index
     bool pull_;             // some RUs are pulled
+    bool reads_;            // scheme pull-read
+    bool acks_;             // RUs are told what is placed
     bool shows_;            // the sink wants to see the sources
     Local region_{};
     std::span<std::byte> memory_;
@@ -169,8 +184,8 @@ private:
     std::vector<wire::Head> self_heads_;  // [slot][own source]: a self write lands here
     std::vector<Bytes> self_bodies_;      // the same, self_traffic = pointer
     std::uint32_t outstanding_requests_ = 0;
-    base::Bitmap ru_work_;  // RUs with requests, aborts, a region to tell, or placed to tell
-    base::Bitmap blocked_;
+    base::Bitmap ru_work_;          // RUs with requests, aborts, a region to tell, or placed to tell
+    std::optional<Reader> reader_;  // pull-read
     base::Prng prng_;
     std::vector<BuiltSource> built_;
     Time next_late_ = time_never;

@@ -111,6 +111,18 @@ Result<Ok> validate(const Config& config) {
     if (config.second_stage_all && config.scheme != Scheme::pull_pull) {
         return refuse("second_stage_all", 1, "false unless the scheme is pull-pull");
     }
+    if (config.outstanding_writes > 0 && !config.ack_per_write) {
+        return refuse("outstanding_writes", config.outstanding_writes, "0 unless ack_per_write is true");
+    }
+    if (config.scheme == Scheme::pull_read && (config.message_size > 0 || config.ack_per_write)) {
+        return refuse("message_size, ack_per_write", config.message_size, "0 and false with the scheme pull-read");
+    }
+    if (config.scheme == Scheme::pull_read && config.parallel_sends > 0) {
+        return refuse("parallel_sends", config.parallel_sends, "0 with the scheme pull-read, where nothing is sent");
+    }
+    if (config.views && config.scheme != Scheme::pull_read) {
+        return refuse("views", 1, "false unless the scheme is pull-read");
+    }
     if (config.decision_deadline <= 0) {
         return refuse("decision_deadline in ps", static_cast<std::uint64_t>(config.decision_deadline), "positive");
     }
@@ -149,6 +161,7 @@ std::uint64_t fingerprint(const Config& config) {
     sum.add(config.quarantine_slots);
     sum.add(config.retention_meps);
     sum.add(config.parallel_sends);
+    sum.add(config.ack_per_write ? 1 : 0);
     return sum.value();
 }
 

@@ -20,6 +20,7 @@ enum class Scheme : std::uint8_t {
     pull_write,  // RUs write what the BU asks for
     push_pull,   // the first stage is pushed, the second pulled
     pull_pull,   // both are pulled
+    pull_read,   // RUs answer what the BU asks for with where it lies, and the BU reads it
 };
 [[nodiscard]] constexpr bool two_stages(Scheme scheme) {
     return scheme == Scheme::push_pull || scheme == Scheme::pull_pull;
@@ -72,15 +73,19 @@ struct Config {
     Schedule schedule = Schedule::linear_shift;
     std::uint32_t first_stage_rus = 0;  // two-stage schemes: how many RUs, by index, the first stage has
     bool second_stage_all = false;      // pull-pull: the second stage asks the RUs of the first again, too
+    bool views = false;                 // pull-read: the sink looks at the RU's memory, where the transport can
     SelfTraffic self_traffic = SelfTraffic::copy;
     std::uint64_t seed = 1;
 
-    std::uint32_t credits = 4;            // MEP slots in service per BU (C1)
-    std::uint32_t quarantine_slots = 2;   // further slots, used while others are quarantined (F3)
-    std::uint32_t retention_meps = 32;    // MEPs an RU keeps (F1)
-    std::uint32_t parallel_requests = 0;  // pull: outstanding requests per BU; 0 = no limit (C2)
-    std::uint32_t parallel_sends = 0;     // contributions an RU may have unplaced; 0 = no limit but credits (C2)
-    std::uint64_t total_meps = 0;         // 0 = until stop_admission(), or what the sources say
+    std::uint32_t credits = 4;             // MEP slots in service per BU (C1)
+    std::uint32_t quarantine_slots = 2;    // further slots, used while others are quarantined (F3)
+    std::uint32_t retention_meps = 32;     // MEPs an RU keeps (F1)
+    std::uint32_t parallel_requests = 0;   // pull: outstanding requests per BU; 0 = no limit (C2)
+    std::uint32_t parallel_sends = 0;      // contributions an RU may have unplaced; 0 = no limit but credits (C2)
+    std::uint32_t message_size = 0;        // body bytes of one write; 0: an MFP is one write (S1)
+    bool ack_per_write = false;            // every write is acknowledged, not every contribution (C2)
+    std::uint32_t outstanding_writes = 0;  // to one BU, not yet acknowledged; 0 = no limit; needs ack_per_write (C2)
+    std::uint64_t total_meps = 0;          // 0 = until stop_admission(), or what the sources say
 
     Time heartbeat = 200 * ps_per_ms;        // between signs of life
     Time detection_deadline = 3 * ps_per_s;  // silence after which a node is dead
@@ -93,10 +98,17 @@ struct Config {
     Plant plant = Plant::none;
 };
 
+/// In a notice: further writes of the same contribution follow. The other bits are the slot.
+inline constexpr std::uint16_t more_follows = 0x8000;
+
 /// Where source i of a slot lies (S3, contiguous layout): a Head, then up to cap_bytes of body, 64-byte aligned.
 struct SlotLayout {
     std::vector<std::uint64_t> source_offset;  // of the head, within the slot
     std::uint64_t slot_bytes = 0;
+
+    [[nodiscard]] std::uint64_t place(std::uint32_t slot, std::uint32_t source) const {
+        return slot * slot_bytes + source_offset[source];
+    }
 };
 [[nodiscard]] SlotLayout slot_layout(const Config& config);
 

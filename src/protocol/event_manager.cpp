@@ -168,6 +168,8 @@ void EventManager::on_committed(Peer from, const ControlView& message) {
             continue;
         }
         done.state = MepState::committed;
+        // Views of an RU that was lost between verdict and delivery are missing, too.
+        done.missing_sources = std::max(done.missing_sources, entry.value);
         Counters& counters = port_.counters();
         ++counters.meps_committed;
         counters.meps_rejected += done.rejected ? 1 : 0;

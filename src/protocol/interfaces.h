@@ -32,6 +32,8 @@ public:
     /// Allocates its regions. `first_source`, `count`: this RU's range in Config::sources.
     virtual Result<Ok> attach(Transport& transport, const Config& config, std::uint32_t first_source,
                               std::uint32_t count) = 0;
+    /// Those its pieces lie in, once attached; what a BU may read from (scheme pull-read).
+    [[nodiscard]] virtual std::span<const Local> regions() const = 0;
     /// The first MEP this incarnation takes part in; called once, before produce.
     virtual void start(Time now, MepId first) = 0;
     /// Makes the next MEP (consecutive ids from `first`) available. False: not yet, see next_ready(). The protocol

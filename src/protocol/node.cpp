@@ -207,6 +207,12 @@ void Node::Impl::on_message(Time now, Peer from, Bytes bytes) {
         case ControlKind::placed:
             (taken = ru && from_bu) ? ru->on_placed(from, *message) : void();
             break;
+        case ControlKind::source_region:
+            (taken = bu && from_ru) ? bu->on_source_region(from, *message) : void();
+            break;
+        case ControlKind::offer:
+            (taken = bu && from_ru) ? bu->on_offer(now, from, *message) : void();
+            break;
         case ControlKind::assign:
             (taken = bu.has_value()) ? bu->on_assign(now, *message) : void();
             break;
@@ -239,7 +245,9 @@ void Node::Impl::handle(Time now, const Event& event) {
             }
             break;
         case Event::Kind::completed:
-            if (ru) {
+            if (bu && (event.token & Reader::token_bit) != 0) {
+                bu->on_completed(now, event.token, event.status);
+            } else if (ru) {
                 ru->on_completed(event.token);
             }
             break;

@@ -70,6 +70,13 @@ public:
         return post;
     }
 
+    /// More of the body of the write before.
+    Post write_more(Peer peer, Slice body, Target target, Notice notice, Token token) {
+        const Post post = transport_.write(peer, {}, body, target, notice, token);
+        counters_.back_pressure += post == Post::again ? 1 : 0;
+        return post;
+    }
+
     /// A notice from this node to itself; the caller has placed head and body.
     bool notify_self(std::uint16_t slot) { return push_self(Kind::notice, slot, {}); }
     [[nodiscard]] bool self_room() const { return used_ + record_bytes(max_message_bytes) <= ring_bytes; }

@@ -27,7 +27,8 @@ TEST_P(Building, DeliversEveryMepOnceAndComplete) {
     config.scheme = scheme;
     config.schedule = schedule;
     config.parallel_requests = parallel;
-    config.parallel_sends = parallel;
+    config.parallel_sends = scheme == Scheme::pull_read ? 0 : parallel;
+    config.views = scheme == Scheme::pull_read && sources_per_ru == 3;
     config.total_meps = 500;
     ASSERT_TRUE(validate(config).ok());
     Cluster cluster(config, 100);
@@ -49,11 +50,49 @@ TEST_P(Building, DeliversEveryMepOnceAndComplete) {
     EXPECT_EQ(cluster.ledger.commits, 500U);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Building,
-                         ::testing::Combine(::testing::Values(Scheme::push, Scheme::pull_write), ::testing::Bool(),
-                                            ::testing::Values(Schedule::sequential, Schedule::random,
-                                                              Schedule::linear_shift),
-                                            ::testing::Values(1U, 3U), ::testing::Values(0U, 1U, 5U)));
+INSTANTIATE_TEST_SUITE_P(
+    All, Building,
+    ::testing::Combine(::testing::Values(Scheme::push, Scheme::pull_write, Scheme::pull_read), ::testing::Bool(),
+                       ::testing::Values(Schedule::sequential, Schedule::random, Schedule::linear_shift),
+                       ::testing::Values(1U, 3U), ::testing::Values(0U, 1U, 5U)));
+
+struct Splitting {
+    std::uint32_t message_size;
+    bool ack_per_write;
+    std::uint32_t outstanding;
+    std::uint32_t parallel_sends;
+};
+class InWrites : public ::testing::TestWithParam<std::tuple<Scheme, Splitting>> {};
+
+TEST_P(InWrites, AnMfpTravelsAsManyWrites) {
+    const auto [scheme, split] = GetParam();
+    Config config = make_config(3, 3, true, 2, 1000);
+    config.scheme = scheme;
+    config.message_size = split.message_size;
+    config.ack_per_write = split.ack_per_write;
+    config.outstanding_writes = split.outstanding;
+    config.parallel_sends = split.parallel_sends;
+    config.total_meps = 60;
+    ASSERT_TRUE(validate(config).ok());
+    Cluster cluster(config, 1000);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
+    std::size_t taken = 0;
+    for (std::size_t node = 0; node < config.nodes.size(); ++node) {
+        const testing::RecordingSink& sink = *cluster[node].recording;
+        const Counters& counters = cluster[node].node->counters();
+        EXPECT_EQ(sink.repeated + sink.incomplete + sink.wrong, 0U);
+        EXPECT_EQ(cluster[node].source->misuse + counters.bad_messages + counters.stale_contributions, 0U);
+        taken += sink.taken.size();
+    }
+    EXPECT_EQ(taken, 60U);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, InWrites,
+                         ::testing::Combine(::testing::Values(Scheme::push, Scheme::pull_write),
+                                            ::testing::Values(Splitting{300, false, 0, 0}, Splitting{1000, false, 0, 2},
+                                                              Splitting{64, true, 0, 0}, Splitting{300, true, 1, 0},
+                                                              Splitting{0, true, 1, 0}, Splitting{300, true, 3, 2},
+                                                              Splitting{7, true, 100, 50})));
 
 struct Stages {
     Scheme scheme;
@@ -128,6 +167,7 @@ TEST_P(Losing, ADeadReadoutUnitIsFlaggedAndMayComeBack) {
     Config config = make_config(3, 2, false, 2, 256);
     config.scheme = GetParam();
     config.first_stage_rus = two_stages(config.scheme) ? 2 : 0;
+    config.views = config.scheme == Scheme::pull_read;
     config.total_meps = 600;
     Cluster cluster(config, 64);
     ASSERT_TRUE(cluster.run_until([&] { return cluster.ledger.commits > 100; }));
@@ -156,7 +196,8 @@ TEST_P(Losing, ARestartedBuilderBuildsAgain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, Losing,
-                         ::testing::Values(Scheme::push, Scheme::pull_write, Scheme::push_pull, Scheme::pull_pull));
+                         ::testing::Values(Scheme::push, Scheme::pull_write, Scheme::push_pull, Scheme::pull_pull,
+                                           Scheme::pull_read));
 
 TEST(Ending, StopAdmissionDrainsWhatWasAdmitted) {
     Config config = make_config(4, 4, true, 1, 256);

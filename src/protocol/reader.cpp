@@ -37,6 +37,9 @@ void Reader::on_connection_lost(std::uint32_t ru) {
 
 bool Reader::on_region(Peer from, std::uint32_t ru, const wire::SourceRegionBody& body) {
     Unit& unit = units_[ru];
+    if (std::ranges::find(unit.regions, body.region, &std::pair<std::uint16_t, Remote>::first) != unit.regions.end()) {
+        return true;  // told again, because the one after it could not be sent
+    }
     if (body.key_size > sizeof(Blob::bytes) || unit.regions.size() == unit.regions.capacity()) {
         return false;
     }
@@ -97,9 +100,9 @@ std::optional<Reader::Finished> Reader::post(std::uint32_t ru, Task task, bool i
     if (is_void || from.head.body_bytes == 0) {
         return finish(task.slot, ru, !is_void);
     }
-    const Slice into{slots_region_, from.head.body_bytes,
-                     task.slot * shape_.layout.slot_bytes + shape_.layout.source_offset[task.source] +
-                         sizeof(wire::Head)};
+    const Slice into{
+        slots_region_, from.head.body_bytes,
+        task.slot * shape_.layout.slot_bytes + shape_.layout.source_offset[task.source] + sizeof(wire::Head)};
     const Token token = token_bit | Token{task.slot} << 32 | task.source;
     switch (port_.transport().read(shape_.rus[ru].node, {from.remote, from.offset}, into, token)) {
         case Post::done:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "protocol/builder_unit.h"
 
@@ -35,6 +36,8 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
       first_source_(shape.rus[ru_].first_source),
       sources_(shape.rus[ru_].sources),
       produce_at_once_(meps_at_once(port.config(), first_source_, sources_)),
+      acks_contributions_(port.config().parallel_sends > 0 && !port.config().ack_per_write),
+      acks_writes_(port.config().ack_per_write),
       one_queue_(port.config().schedule == Schedule::sequential),
       next_queue_((ru_ + 1) % shape.bus.size()),
       prng_(base::mix64(port.config().seed) ^ ru_) {
@@ -54,6 +57,7 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
         acks = base::Ring<wire::CreditEntry>(2 * std::size_t{shape.slots});
     }
     acks_due_ = base::Bitmap(bus);
+    regions_due_ = base::Bitmap(bus);
     if (own_builder_ != nullptr) {
         BuilderLink& self = links_[shape.bu_of_node[static_cast<std::size_t>(port.self())]];
         self.up = true;
@@ -63,17 +67,32 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
 }
 
 Result<Ok> ReadoutUnit::start() {
-    return source_.attach(port_.transport(), port_.config(), first_source_, sources_);
+    if (const Result<Ok> attached = source_.attach(port_.transport(), port_.config(), first_source_, sources_);
+        !attached || port_.config().scheme != Scheme::pull_read) {
+        return attached;
+    }
+    for (const Local region : source_.regions()) {
+        const Result<Blob> key = port_.transport().expose(region);
+        if (!key) {
+            return key.error();
+        }
+        region_keys_.push_back(*key);
+    }
+    return Ok{};
 }
 
 // --- connections and view
 // -----------------------------------------------------------------------------------------------------------
 
 void ReadoutUnit::on_connection_up(Peer peer, std::uint32_t incarnation) {
-    BuilderLink& link = links_[shape_.bu_of_node[static_cast<std::size_t>(peer)]];
+    const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(peer)];
+    BuilderLink& link = links_[bu];
     link.up = true;
     link.ready = false;
     link.blocked = false;
+    if (port_.config().scheme == Scheme::pull_read) {
+        regions_due_.set(bu);
+    }
     link.incarnation = incarnation;
 }
 
@@ -88,6 +107,7 @@ void ReadoutUnit::on_connection_lost(Peer peer) {
     link.placed = 0;
     acks_[bu].clear();
     acks_due_.reset(bu);
+    regions_due_.reset(bu);
     drop_assignments(bu);
 }
 
@@ -178,7 +198,7 @@ void ReadoutUnit::enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std
     const std::uint32_t index = free_;
     Assignment& added = pool_[index];
     free_ = added.next;
-    added = {mep, bu, credit, slot, attempt, 0, false, no_index};
+    added = {mep, bu, credit, slot, attempt, 0, 0, false, false, no_index};
     Queue& behind = queue(queue_of(bu));
     if (behind.first == no_index) {
         behind.first = index;
@@ -192,7 +212,7 @@ void ReadoutUnit::enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std
 
 /// An assignment that will not be carried out, or no further.
 void ReadoutUnit::remove(std::uint32_t queue_index, std::uint32_t previous, std::uint32_t index) {
-    if (pool_[index].next_source > 0) {
+    if (pool_[index].begun) {
         --pending_writes(pool_[index].mep);  // it was begun: see send_contribution
         if (forgotten_below_ < released_below_) {
             release();  // no completion may follow that would do it
@@ -242,7 +262,7 @@ void ReadoutUnit::void_attempt(std::uint32_t bu, const wire::AttemptEntry& entry
         if (found.bu != bu || found.credit != entry.credit) {
             continue;
         }
-        if (found.next_source > 0) {
+        if (found.begun) {
             found.acknowledge = true;
             acknowledge = false;
         } else if (port_.config().plant != Plant::unordered_abort_ack) {
@@ -279,6 +299,9 @@ void ReadoutUnit::on_placed(Peer from, const ControlView& message) {
     }
     unplaced_ -= placed - link.placed;
     link.placed = placed;
+    if (acks_writes_) {
+        update_runnable(queue_of(shape_.bu_of_node[static_cast<std::size_t>(from)]));
+    }
 }
 
 // --- sending
@@ -293,7 +316,7 @@ void ReadoutUnit::update_runnable(std::uint32_t queue_index) {
     const bool produced = pool_[first].mep < produced_below_;
     await_production_ = await_production_ || !produced;
     const BuilderLink& link = links_[pool_[first].bu];
-    if (produced && link.ready && !link.blocked) {
+    if (produced && link.ready && !link.blocked && !is_full(link)) {
         runnable_.set(queue_index);
     } else {
         runnable_.reset(queue_index);
@@ -329,20 +352,8 @@ bool ReadoutUnit::write_self(const wire::HeadWords& head, std::uint32_t source, 
     return !last || port_.notify_self(slot);
 }
 
-/// True if the contribution at the head of the queue is out; false: blocked in the middle, goes on after `room`.
-bool ReadoutUnit::send_contribution(std::uint32_t queue_index) {
-    const std::uint32_t index = queue(queue_index).first;
-    Assignment& work = pool_[index];
-    const bool begins = work.next_source == 0;
-    if (begins && work.mep < released_below_) {
-        remove(queue_index, no_index, index);  // another attempt was committed meanwhile; this one is void
-        return true;
-    }
-    BuilderLink& link = links_[work.bu];
-    const Peer peer = shape_.bus[work.bu];
-    const bool self = peer == port_.self();
-    Counters& counters = port_.counters();
-    const std::uint64_t slot_offset = std::uint64_t{work.slot} * shape_.layout.slot_bytes;
+/// What the heads of all sources of a contribution share.
+wire::Head ReadoutUnit::head_of(const Assignment& work) const {
     wire::Head head;
     head.attempt = work.attempt;
     head.run = port_.config().run;
@@ -354,62 +365,193 @@ bool ReadoutUnit::send_contribution(std::uint32_t queue_index) {
     head.view = port_.view;
     head.incarnation = port_.incarnation();
     head.credit = work.credit;
-    std::uint32_t pending = 0;
-    std::uint32_t next = work.next_source;
-    std::uint64_t goodput_bytes = 0;
-    for (; next < sources_; ++next) {
-        const Piece& piece = source_.piece(head.mep, next);
-        const std::uint32_t source = first_source_ + next;
-        const bool last = next + 1 == sources_;
-        head.source = static_cast<std::uint16_t>(source);
-        head.flag = piece.flag;
-        head.body_bytes = piece.body.length;
-        head.first_event = piece.first_event;
-        head.n_events = piece.n_events;
-        head.goodput_bytes = piece.goodput_bytes;
-        head.trigger = piece.trigger;
-        const wire::HeadWords words = wire::to_words(head);
-        if (self) {
-            if (!write_self(words, source, piece.body, work.slot, last)) {
-                break;  // the node's own ring is full: it is drained before the next flush
-            }
-            counters.sent_self_bytes += piece.goodput_bytes;
-        } else {
-            const Notice notice = last ? Notice(work.slot) : std::nullopt;
-            const Target target{link.region, slot_offset + shape_.layout.source_offset[source]};
-            const Post post = port_.write(peer, words, piece.body, target, notice, work.mep + 1);
-            if (post == Post::again || post == Post::refused) {
-                link.blocked = true;  // refused: the connection is going down, its event clears the queue
-                break;
-            }
-            pending += post == Post::pending ? 1 : 0;
+    return head;
+}
+
+namespace {
+
+void describe(wire::Head& head, std::uint32_t source, const Piece& piece) {
+    head.source = static_cast<std::uint16_t>(source);
+    head.flag = piece.flag;
+    head.body_bytes = piece.body.length;
+    head.first_event = piece.first_event;
+    head.n_events = piece.n_events;
+    head.goodput_bytes = piece.goodput_bytes;
+    head.trigger = piece.trigger;
+}
+
+}  // namespace
+
+/// Pull-read: says where the contribution at the head of the queue lies. Result as of send_contribution.
+bool ReadoutUnit::send_offer(std::uint32_t queue_index) {
+    const std::uint32_t index = queue(queue_index).first;
+    Assignment& work = pool_[index];
+    if (!work.begun && work.mep < released_below_) {
+        remove(queue_index, no_index, index);
+        return true;
+    }
+    wire::Head head = head_of(work);
+    const Peer peer = shape_.bus[work.bu];
+    Counters& counters = port_.counters();
+    while (work.next_source < sources_) {
+        auto message = port_.message<ControlKind::offer>();
+        wire::AttemptEntry attempt;
+        attempt.mep = work.mep;
+        attempt.credit = work.credit;
+        attempt.bu = static_cast<std::uint16_t>(peer);
+        attempt.slot = work.slot;
+        attempt.attempt = work.attempt;
+        message.set_body(attempt);
+        std::uint32_t next = work.next_source;
+        std::uint64_t goodput_bytes = 0;
+        for (; next < sources_ && !message.full(); ++next) {
+            const Piece& piece = source_.piece(head.mep, next);
+            describe(head, first_source_ + next, piece);
+            wire::OfferEntry entry;
+            entry.head = head;
+            entry.offset = piece.body.offset;
+            entry.region = static_cast<std::uint16_t>(piece.body.region);
+            message.add(entry);
+            goodput_bytes += piece.goodput_bytes;
         }
-        goodput_bytes += piece.goodput_bytes;
-    }
-    counters.mfps_sent += next - work.next_source;
-    counters.sent_goodput_bytes += goodput_bytes;
-    if (next < sources_) {
-        // Begun: its MEP stays until the last write is posted.
-        pending_writes(work.mep) += pending + (begins && next > 0 ? 1 : 0);
+        if (!port_.send(peer, message)) {
+            links_[work.bu].blocked = true;
+            update_runnable(queue_index);
+            return false;
+        }
+        if (!work.begun) {
+            work.begun = true;
+            ++pending_writes(work.mep);  // its MEP stays until all is offered
+        }
+        counters.mfps_sent += next - work.next_source;
+        counters.sent_goodput_bytes += goodput_bytes;
         work.next_source = next;
-        update_runnable(queue_index);
-        return false;
-    }
-    if (pending > 0) {
-        pending_writes(work.mep) += pending;
     }
     ++counters.contributions_sent;
-    if (!self && port_.config().parallel_sends > 0) {
-        ++link.sent;
-        ++unplaced_;
-    }
     if (work.acknowledge && acks_[work.bu].push({work.credit, work.slot, 0})) {
         acks_due_.set(work.bu);
     }
-    if (begins) {
-        unlink(queue_index, no_index, index);
-    } else {
+    remove(queue_index, no_index, index);
+    return true;
+}
+
+void ReadoutUnit::tell_regions() {
+    for (std::size_t bu = regions_due_.next(0); bu != base::Bitmap::none; bu = regions_due_.next(bu + 1)) {
+        bool told = true;
+        for (std::size_t index = 0; told && index < region_keys_.size(); ++index) {
+            auto message = port_.message<ControlKind::source_region>();
+            wire::SourceRegionBody body;
+            body.region = static_cast<std::uint16_t>(source_.regions()[index]);
+            body.key_size = region_keys_[index].size;
+            std::memcpy(body.key, region_keys_[index].bytes, region_keys_[index].size);
+            message.set_body(body);
+            told = port_.send(shape_.bus[bu], message);  // a repeat changes nothing
+        }
+        if (told) {
+            regions_due_.reset(bu);
+        }
+    }
+}
+
+/// As much is on its way to that BU as may be (C2).
+bool ReadoutUnit::is_full(const BuilderLink& link) const {
+    const std::uint32_t limit = port_.config().outstanding_writes;
+    return limit > 0 && link.sent - link.placed >= limit;
+}
+
+/// Writes what is left of one MFP, from work.next_byte on, in as many writes as message_size asks for. done: all of it
+/// is posted; again: a limit was reached, or the transport is full; refused: the connection is going down.
+Post ReadoutUnit::write_piece(Assignment& work, const wire::HeadWords& head, const Piece& piece, std::uint32_t source) {
+    BuilderLink& link = links_[work.bu];
+    const Peer peer = shape_.bus[work.bu];
+    const std::uint32_t most = port_.config().message_size == 0 ? piece.body.length : port_.config().message_size;
+    const bool last_source = work.next_source + 1 == sources_;
+    const std::uint64_t place = shape_.layout.place(work.slot, source);
+    while (true) {
+        const std::uint32_t limit = acks_writes_ ? port_.config().parallel_sends : 0;
+        if (is_full(link) || (limit > 0 && unplaced_ >= limit)) {
+            return Post::again;
+        }
+        const std::uint32_t length = std::min(most, piece.body.length - work.next_byte);
+        const bool last = last_source && work.next_byte + length == piece.body.length;
+        Notice notice;
+        if (last || acks_writes_) {
+            notice = static_cast<std::uint16_t>(work.slot | (last ? 0U : more_follows));
+        }
+        const Slice body{piece.body.region, length, piece.body.offset + work.next_byte};
+        const Token token = work.mep + 1;
+        const Post post = work.next_byte == 0
+                              ? port_.write(peer, head, body, {link.region, place}, notice, token)
+                              : port_.write_more(peer, body, {link.region, place + sizeof(wire::Head) + work.next_byte},
+                                                 notice, token);
+        if (post == Post::again || post == Post::refused) {
+            link.blocked = true;
+            return post;
+        }
+        pending_now_ += post == Post::pending ? 1 : 0;
+        if (acks_writes_ || (acks_contributions_ && last)) {
+            ++link.sent;
+            ++unplaced_;
+        }
+        work.next_byte += length;
+        if (work.next_byte == piece.body.length) {
+            return Post::done;
+        }
+    }
+}
+
+/// True if the contribution at the head of the queue is out; false: blocked in the middle, goes on after `room`.
+bool ReadoutUnit::send_contribution(std::uint32_t queue_index) {
+    const std::uint32_t index = queue(queue_index).first;
+    Assignment& work = pool_[index];
+    if (!work.begun && work.mep < released_below_) {
+        remove(queue_index, no_index, index);  // another attempt was committed meanwhile; this one is void
+        return true;
+    }
+    const bool self = shape_.bus[work.bu] == port_.self();
+    Counters& counters = port_.counters();
+    wire::Head head = head_of(work);
+    pending_now_ = 0;
+    const std::uint32_t first = work.next_source;
+    const std::uint32_t first_byte = work.next_byte;
+    std::uint64_t goodput_bytes = 0;
+    for (; work.next_source < sources_; ++work.next_source, work.next_byte = 0) {
+        const Piece& piece = source_.piece(head.mep, work.next_source);
+        const std::uint32_t source = first_source_ + work.next_source;
+        describe(head, source, piece);
+        const wire::HeadWords words = wire::to_words(head);
+        if (self) {
+            if (!write_self(words, source, piece.body, work.slot, work.next_source + 1 == sources_)) {
+                break;  // the node's own ring is full: it is drained before the next flush
+            }
+            counters.sent_self_bytes += piece.goodput_bytes;
+        } else if (write_piece(work, words, piece, source) != Post::done) {
+            break;
+        }
+        goodput_bytes += piece.goodput_bytes;
+    }
+    counters.mfps_sent += work.next_source - first;
+    counters.sent_goodput_bytes += goodput_bytes;
+    if (pending_now_ > 0) {
+        pending_writes(work.mep) += pending_now_;
+    }
+    if (work.next_source < sources_) {
+        const bool moved = work.next_source != first || work.next_byte != first_byte;
+        if (moved && !work.begun) {
+            work.begun = true;
+            ++pending_writes(work.mep);  // its MEP stays until the last write is posted
+        }
+        update_runnable(queue_index);
+        return false;
+    }
+    ++counters.contributions_sent;
+    if (work.acknowledge && acks_[work.bu].push({work.credit, work.slot, 0})) {
+        acks_due_.set(work.bu);
+    }
+    if (work.begun) {
         remove(queue_index, no_index, index);
+    } else {
+        unlink(queue_index, no_index, index);
     }
     return true;
 }
@@ -502,6 +644,7 @@ void ReadoutUnit::flush_acks() {
 
 void ReadoutUnit::flush(Time now, bool idle) {
     lazy_ = false;
+    tell_regions();
     produce(now);
     flush_available(idle);
     const std::uint32_t limit = port_.config().parallel_sends;
@@ -516,7 +659,8 @@ void ReadoutUnit::flush(Time now, bool idle) {
         }
         const auto chosen = static_cast<std::uint32_t>(picked);
         const bool self = shape_.bus[pool_[queue(chosen).first].bu] == port_.self();
-        if (!send_contribution(chosen) && self) {
+        const bool read = port_.config().scheme == Scheme::pull_read && !self;
+        if (!(read ? send_offer(chosen) : send_contribution(chosen)) && self) {
             break;
         }
     }

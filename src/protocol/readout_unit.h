@@ -50,7 +50,9 @@ private:
         std::uint32_t credit = 0;
         std::uint16_t slot = 0;
         std::uint16_t attempt = 0;
-        std::uint32_t next_source = 0;  // > 0: begun; it is finished whatever happens to the attempt
+        std::uint32_t next_source = 0;
+        std::uint32_t next_byte = 0;    // of its body
+        bool begun = false;             // it is finished, whatever happens to the attempt
         bool acknowledge = false;       // aborted after it was begun: acknowledge when finished
         std::uint32_t next = no_index;  // in its queue
     };
@@ -66,7 +68,7 @@ private:
         std::uint32_t incarnation = 0;       // of the connection
         std::uint32_t view_incarnation = 0;  // the one the EM talks about; 0: not in the view
         Remote region{};
-        std::uint64_t sent = 0;    // contributions over this connection
+        std::uint64_t sent = 0;    // what is acknowledged (acks_), over this connection
         std::uint64_t placed = 0;  // of these, known to be placed
     };
 
@@ -88,6 +90,11 @@ private:
     void release();
     void flush_available(bool idle);
     void flush_acks();
+    [[nodiscard]] bool is_full(const BuilderLink& link) const;
+    Post write_piece(Assignment& work, const wire::HeadWords& head, const Piece& piece, std::uint32_t source);
+    void tell_regions();
+    bool send_offer(std::uint32_t queue);
+    [[nodiscard]] wire::Head head_of(const Assignment& work) const;
 
     Port& port_;
     const Shape& shape_;
@@ -115,7 +122,12 @@ private:
     std::vector<BuilderLink> links_;
     std::vector<base::Ring<wire::CreditEntry>> acks_;  // per BU, apart: they are rarely needed
     base::Bitmap acks_due_;
+    std::vector<Blob> region_keys_;  // pull-read: of source_.regions()
+    base::Bitmap regions_due_;       // pull-read: BUs that were not told
     std::uint64_t unplaced_ = 0;
+    std::uint32_t pending_now_ = 0;  // writes of the contribution being sent that answered `pending`
+    bool acks_contributions_;        // BUs acknowledge contributions ...
+    bool acks_writes_;               // ... or every write
     bool one_queue_;
     std::size_t next_queue_;
     base::Prng prng_;

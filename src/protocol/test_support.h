@@ -13,13 +13,19 @@
 
 namespace incast::protocol::testing {
 
+/// What every byte of a body is.
+inline std::byte content(MepId mep, std::uint32_t source, std::uint32_t byte) {
+    return static_cast<std::byte>(mep * 31 + source * 7 + byte * 3);
+}
+
 /// Every MEP is there at once, each MFP `body_bytes` long. Records misuse.
 class PlainSource final : public Source {
 public:
     explicit PlainSource(std::uint32_t body_bytes, std::uint64_t total = 0) : body_bytes_(body_bytes), total_(total) {}
 
-    Result<Ok> attach(Transport& transport, const Config& config, std::uint32_t, std::uint32_t count) override {
+    Result<Ok> attach(Transport& transport, const Config& config, std::uint32_t first, std::uint32_t count) override {
         retention_ = config.retention_meps;
+        first_source_ = first;
         sources_ = count;
         pieces_.resize(std::bit_ceil(std::size_t{retention_}) * count);
         if (body_bytes_ > 0) {
@@ -28,8 +34,12 @@ public:
                 return region.error();
             }
             region_ = *region;
+            memory_ = transport.memory(region_);
         }
         return Ok{};
+    }
+    [[nodiscard]] std::span<const Local> regions() const override {
+        return {&region_, body_bytes_ > 0 ? std::size_t{1} : std::size_t{0}};
     }
     void start(Time, MepId first) override { produced_ = released_ = first; }
     bool produce(Time, MepId mep) override {
@@ -41,6 +51,9 @@ public:
             piece.first_event = mep * 10;
             piece.n_events = 10;
             piece.goodput_bytes = body_bytes_;
+            for (std::uint32_t byte = 0; byte < body_bytes_ && !memory_.empty(); ++byte) {
+                memory_[piece.body.offset + byte] = content(mep, first_source_ + index, byte);
+            }
         }
         return true;
     }
@@ -68,6 +81,8 @@ private:
     std::uint64_t total_;
     std::uint32_t retention_ = 0;
     std::uint32_t sources_ = 0;
+    std::uint32_t first_source_ = 0;
+    std::span<std::byte> memory_;
     Local region_{};
     MepId produced_ = 0;
     MepId released_ = 0;
@@ -76,13 +91,21 @@ private:
 /// Remembers which MEPs came, and how.
 class RecordingSink final : public Sink {
 public:
+    /// `phantom`: of the transport: bodies do not move.
+    explicit RecordingSink(bool phantom = false) : phantom_(phantom) {}
     Taken take(Time, const BuiltMep& mep) override {
         repeated += taken.insert(mep.mep).second ? 0 : 1;
         incomplete += mep.missing_sources > 0 ? 1 : 0;
         for (std::size_t source = 0; source < mep.sources.size(); ++source) {
             const BuiltSource& built = mep.sources[source];
-            wrong +=
-                !wire::is_missing(built.flag) && (built.head->mep != mep.mep || built.head->source != source) ? 1 : 0;
+            if (wire::is_missing(built.flag)) {
+                continue;
+            }
+            wrong += built.head->mep != mep.mep || built.head->source != source ? 1 : 0;
+            for (std::uint32_t byte = 0; byte < built.body.size(); ++byte) {
+                wrong += built.body[byte] != content(mep.mep, static_cast<std::uint32_t>(source), byte) ? 1 : 0;
+            }
+            wrong += !phantom_ && built.body.size() != built.head->body_bytes ? 1 : 0;
         }
         return Taken::done;
     }
@@ -93,6 +116,9 @@ public:
     std::uint64_t repeated = 0;
     std::uint64_t incomplete = 0;
     std::uint64_t wrong = 0;
+
+private:
+    bool phantom_;
 };
 
 /// Rejects every MEP whose id is a multiple of `every`; hesitates once before each decision.

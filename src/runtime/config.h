@@ -65,6 +65,7 @@ struct RunConfig {
     Time late_after{};
     Time suspect_grace{};
     std::uint64_t max_attempts{};
+    bool views{};
     double first_stage{};  // of the readout units, two-stage schemes
     SecondStage second_stage{};
     Time decision_deadline{};

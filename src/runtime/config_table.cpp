@@ -23,7 +23,7 @@ constexpr double gib = kib * kib * kib;
 constexpr std::array<std::string_view, 2> roles_words{"folded", "split"};
 constexpr std::array<std::string_view, 2> em_words{"shared", "own"};
 constexpr std::array<std::string_view, 2> loss_words{"continue", "stop"};
-constexpr std::array<std::string_view, 4> scheme_words{"push", "pull", "push-pull", "pull-pull"};
+constexpr std::array<std::string_view, 5> scheme_words{"push", "pull", "push-pull", "pull-pull", "pull-read"};
 constexpr std::array<std::string_view, 2> stage_words{"rest", "all"};
 constexpr std::array<std::string_view, 2> filter_words{"share", "plugin"};
 constexpr std::array<std::string_view, 3> schedule_words{"sequential", "random", "linear-shift"};
@@ -97,7 +97,17 @@ constexpr std::array table{
 
     choice<&RunConfig::scheme>("protocol.scheme", "push", scheme_words,
                                "readout units write as told by the event manager (push), or as asked by builder units "
-                               "(pull); push-pull, pull-pull: the first stage so, the rest pulled if the filter says so"),
+                               "(pull); push-pull, pull-pull: the first stage so, the rest pulled if the filter says "
+                               "so; pull-read: builder units read"),
+    KeySpec{"protocol.views",
+            Kind::boolean,
+            &RunConfig::views,
+            "false",
+            0,
+            0,
+            false,
+            {},
+            "pull-read: events stay in the memory of readout units, where the transport can show it, and are not read"},
     number(Kind::real, "protocol.first_stage", &RunConfig::first_stage, "0.5", 0, 1,
            "push-pull, pull-pull: share of the readout units, at least one, in the first stage"),
     choice<&RunConfig::second_stage>("protocol.second_stage", "rest", stage_words,

@@ -108,9 +108,10 @@ void LedgerFile::append(const LedgerRecord& record) {
 }
 
 void LedgerFile::committed(const protocol::LedgerEntry& entry) {
-    append({entry.mep, entry.bu, entry.view, entry.missing_sources, entry.attempt, kind_commit,
-            static_cast<std::uint8_t>((entry.redelivered ? flag_redelivered : 0U) | (entry.rejected ? flag_rejected : 0U)),
-            0});
+    append(
+        {entry.mep, entry.bu, entry.view, entry.missing_sources, entry.attempt, kind_commit,
+         static_cast<std::uint8_t>((entry.redelivered ? flag_redelivered : 0U) | (entry.rejected ? flag_rejected : 0U)),
+         0});
 }
 
 void LedgerFile::view_changed(Time now, std::uint32_t view, Peer node, std::uint32_t incarnation, wire::Change change) {

@@ -33,6 +33,13 @@ Result<Blob> NodeHost::begin(Time now, std::uint32_t incarnation) {
         return made.error();
     }
     transport_ = std::move(*made);
+    const Capabilities& can = transport_->capabilities();
+    if (plan_.protocol.scheme == protocol::Scheme::pull_read && !can.read) {
+        return Error{"protocol.scheme = pull-read: the transport cannot read; allowed: another scheme or transport"};
+    }
+    if (plan_.protocol.views && !can.view) {
+        return Error{"protocol.views = true: the transport cannot show a peer's memory; allowed: false"};
+    }
     if (Result<Ok> units = make_units(); !units) {
         return units.error();
     }

@@ -288,6 +288,7 @@ void set_protocol(Plan& plan) {
     to.detection_deadline = config.detection_deadline;
     to.late_after = config.late_after;
     to.suspect_grace = config.suspect_grace;
+    to.views = config.views;
     to.second_stage_all = config.second_stage == SecondStage::all;
     to.decision_deadline = config.decision_deadline;
     to.max_attempts = static_cast<std::uint32_t>(config.max_attempts);
@@ -315,6 +316,10 @@ Result<Ok> check_together(const Plan& plan) {
     }
     if (config.second_stage == SecondStage::all && config.scheme != protocol::Scheme::pull_pull) {
         return not_allowed("protocol.second_stage", "all", "only pull-pull can pull again", "rest, or pull-pull");
+    }
+    if (config.views && config.scheme != protocol::Scheme::pull_read) {
+        return not_allowed("protocol.views", "true", "only pull-read looks at the memory of others",
+                           "false, or protocol.scheme = pull-read");
     }
     const bool filters = protocol::two_stages(config.scheme);
     if (!filters && (config.filter_kind != FilterKind::share || config.filter_accept != 1)) {

@@ -54,6 +54,10 @@ constexpr Shape shape_of(ControlKind kind) {
             return shape<ControlKind::placed>();
         case ControlKind::end:
             return shape<ControlKind::end>();
+        case ControlKind::source_region:
+            return shape<ControlKind::source_region>();
+        case ControlKind::offer:
+            return shape<ControlKind::offer>();
     }
     return {};
 }

@@ -48,6 +48,8 @@ enum class ControlKind : std::uint8_t {
     request,         // BU -> RU (pull): write this MEP into that slot
     placed,          // BU -> RU: how many of your contributions are placed
     end,             // EM -> all: every admitted MEP is committed
+    source_region,   // RU -> BU (pull-read): where to read
+    offer,           // RU -> BU (pull-read): a requested contribution, and where it lies
 };
 
 struct ControlHeader {
@@ -135,6 +137,45 @@ struct EndBody {
     MepId total = 0;
 };
 
+inline constexpr std::uint16_t head_magic = 0x1EAD;
+
+/// The head of every write (one MFP of one source for one attempt): lands before the body, and alone in simulation.
+struct Head {
+    std::uint16_t magic = head_magic;
+    std::uint16_t attempt = 0;
+    std::uint16_t source = 0;  // index in the run's source table
+    SourceFlag flag = SourceFlag::ok;
+    std::uint8_t version = control_version;
+    std::uint64_t run = 0;
+    MepId mep = 0;
+    std::uint32_t view = 0;
+    std::uint32_t incarnation = 0;  // of the RU
+    std::uint32_t credit = 0;       // the generation of the slot
+    std::uint32_t body_bytes = 0;   // MFP bytes behind the head
+    std::uint64_t first_event = 0;
+    std::uint32_t n_events = 0;
+    std::uint32_t goodput_bytes = 0;  // fragment bytes, headers and padding excluded
+    Time trigger = 0;                 // intended (open loop) or actual (closed loop) time of its last event
+};
+static_assert(sizeof(Head) == max_head_bytes);
+
+/// A region of an RU's sources; offers name it by its number there.
+struct SourceRegionBody {
+    std::uint16_t region = 0;
+    std::uint16_t unused = 0;
+    std::uint32_t key_size = 0;
+    std::byte key[96] = {};
+};
+
+/// One source of an offered contribution; the sources of an RU come in order.
+struct OfferEntry {
+    Head head;
+    std::uint64_t offset = 0;  // of the body, in that region
+    std::uint16_t region = 0;
+    std::uint16_t unused[3] = {};
+};
+static_assert(sizeof(OfferEntry) == 80);
+
 /// The shape of each kind: Traits<kind>::Body, Traits<kind>::Entry.
 template <ControlKind>
 struct Traits;
@@ -163,6 +204,8 @@ INCAST_CONTROL(region, RegionBody, NoEntry)
 INCAST_CONTROL(request, NoBody, AttemptEntry)
 INCAST_CONTROL(placed, PlacedBody, NoEntry)
 INCAST_CONTROL(end, EndBody, NoEntry)
+INCAST_CONTROL(source_region, SourceRegionBody, NoEntry)
+INCAST_CONTROL(offer, AttemptEntry, OfferEntry)
 #undef INCAST_CONTROL
 
 template <class T>
@@ -249,28 +292,6 @@ private:
 [[nodiscard]] constexpr bool is_missing(SourceFlag flag) {
     return flag == SourceFlag::missing_dead || flag == SourceFlag::missing_unreachable;
 }
-
-inline constexpr std::uint16_t head_magic = 0x1EAD;
-
-/// The head of every write (one MFP of one source for one attempt): lands before the body, and alone in simulation.
-struct Head {
-    std::uint16_t magic = head_magic;
-    std::uint16_t attempt = 0;
-    std::uint16_t source = 0;  // index in the run's source table
-    SourceFlag flag = SourceFlag::ok;
-    std::uint8_t version = control_version;
-    std::uint64_t run = 0;
-    MepId mep = 0;
-    std::uint32_t view = 0;
-    std::uint32_t incarnation = 0;  // of the RU
-    std::uint32_t credit = 0;       // the generation of the slot
-    std::uint32_t body_bytes = 0;   // MFP bytes behind the head
-    std::uint64_t first_event = 0;
-    std::uint32_t n_events = 0;
-    std::uint32_t goodput_bytes = 0;  // fragment bytes, headers and padding excluded
-    Time trigger = 0;                 // intended (open loop) or actual (closed loop) time of its last event
-};
-static_assert(sizeof(Head) == max_head_bytes);
 
 /// The head as the words it is made of, for writing. Built in words and copied in words: see transport/copy_head.h.
 using HeadWords = std::array<std::uint64_t, sizeof(Head) / sizeof(std::uint64_t)>;

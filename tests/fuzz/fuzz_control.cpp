@@ -50,7 +50,12 @@ public:
         }
         return Post::done;
     }
-    Post read(Peer, Target, Slice, Token) override { return Post::refused; }
+    Post read(Peer, Target, Slice into, Token) override {
+        if (into.offset + into.length > regions_[static_cast<std::size_t>(into.region)].size()) {
+            std::abort();
+        }
+        return Post::done;
+    }
     [[nodiscard]] Bytes local(Slice where) const override {
         const std::vector<std::byte>& region = regions_[static_cast<std::size_t>(where.region)];
         if (where.offset + where.length > region.size()) {
@@ -83,6 +88,7 @@ public:
         region_ = transport.allocate(std::size_t{retention_} * 64).value();
         return Ok{};
     }
+    [[nodiscard]] std::span<const Local> regions() const override { return {&region_, 1}; }
     void start(Time, protocol::MepId first) override { released_ = first; }
     bool produce(Time, protocol::MepId mep) override {
         if (mep >= released_ + retention_) {
@@ -108,12 +114,18 @@ private:
     protocol::MepId released_ = 0;
 };
 
-protocol::Config make_config(bool pull) {
+protocol::Config make_config(bool pull, unsigned family) {
     using namespace protocol;
     Config config;
     config.nodes = {{role_em | role_ru | role_bu}, {role_ru | role_bu}, {role_bu}};
     config.sources = {{1, Peer{0}, 128}, {2, Peer{0}, 128}, {3, Peer{1}, 128}};
     config.scheme = pull ? Scheme::pull_write : Scheme::push;
+    if (family == 1) {
+        config.scheme = pull ? Scheme::pull_pull : Scheme::push_pull;
+        config.first_stage_rus = 1;
+    } else if (family == 2) {
+        config.scheme = Scheme::pull_read;
+    }
     config.credits = 3;
     config.retention_meps = 8;
     config.parallel_sends = pull ? 0 : 3;
@@ -128,7 +140,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (input.empty()) {
         return 0;
     }
-    const protocol::Config config = make_config((data[0] & 1U) != 0);
+    const protocol::Config config = make_config((data[0] & 1U) != 0, (data[0] >> 2U) % 3);
     // The fuzzed node is the EM or, seen from the other side, a plain RU + BU.
     const Peer self{(data[0] & 2U) != 0 ? 1U : 0U};
     input = input.subspan(1);
@@ -171,7 +183,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             event.kind = Event::Kind::room;
         } else if (peer != self) {
             wire::ControlHeader header;
-            header.kind = static_cast<wire::ControlKind>(1 + length % 19);
+            header.kind = static_cast<wire::ControlKind>(1 + length % 21);
             header.run = config.run;
             header.incarnation = incarnation[index];
             header.count = static_cast<std::uint32_t>(what % 16 - 4);

@@ -64,7 +64,7 @@ def mef(first_event: int, events: list[bytes]) -> bytes:
 def record(what: int, peer: int, kind: int, payload: bytes, entries: int = 0) -> bytes:
     """One record of fuzz_control.cpp: `what` 4 is a message; its length field also chooses the kind."""
     length = len(payload)
-    while length % 1024 < len(payload) or 1 + length % 19 != kind:
+    while length % 1024 < len(payload) or 1 + length % 21 != kind:
         length += 1
     return struct.pack("<BBH", what + entries, peer, length) + payload.ljust(length % 1024, b"\0")[: length % 1024]
 
@@ -150,7 +150,7 @@ def rendezvous_sample() -> dict[str, object]:
 def main() -> None:
     seeds = {
         "fuzz_framed": framed_seeds(),
-        "fuzz_control": {f"story-{scheme}": control_story(scheme) for scheme in range(4)},
+        "fuzz_control": {f"story-{scheme}": control_story(scheme) for scheme in range(12)},
         "fuzz_rendezvous": {
             "hello": rendezvous_frame({"type": "hello", "token": "x", "node": 1, "n": 7}),
             "address": rendezvous_frame({"type": "address", "incarnation": 1, "address": "00ff7f"}),

@@ -35,7 +35,7 @@ BAD = [
     (["run.nodes=1e3"], ["run.nodes = 1e3", "1..4096"]),
     (["run.nodes=99999999999999999999999"], ["run.nodes = 99999999999999999999999", "1..4096"]),
     (["protocol.credits=100000"], ["protocol.credits = 100000", "1..16384, or auto"]),
-    (["protocol.scheme=shove"], ["protocol.scheme = shove", "push | pull | push-pull | pull-pull"]),
+    (["protocol.scheme=shove"], ["protocol.scheme = shove", "push | pull | push-pull | pull-pull | pull-read"]),
     (["run.respawn=perhaps"], ["run.respawn = perhaps", "true | false"]),
     (["transport.name=carrier-pigeon"], ["transport.name = carrier-pigeon", "inproc | shm | tcp"]),
     (["run.roles=split", "run.nodes=1"], ["run.nodes = 1", "2..4096"]),

@@ -147,6 +147,8 @@ private:
     void bind(Builder& builder, std::uint32_t credit, std::uint16_t slot, protocol::MepId mep, std::uint16_t attempt);
     void admit(protocol::MepId mep, std::uint16_t attempt);
     void check_source(Builder* builder, std::uint32_t node, const protocol::BuiltMep& mep, std::uint32_t source);
+    /// The head that what a write carries belongs to: its own, or that of the write before it that had one.
+    [[nodiscard]] const wire::Head* head_of(const sim::Transfer& write) const;
     void tell(sim::EndpointId from, sim::EndpointId to, const wire::ControlView& message);
 
     const Plan& plan_;
@@ -159,8 +161,10 @@ private:
     std::vector<protocol::MepId> available_;      // by node: delivered to the EM from the incarnation in the view
     std::vector<protocol::MepId> produced_;
     std::vector<Builder> builders_;
-    std::vector<Outstanding> outstanding_;   // by endpoint
-    std::vector<std::uint32_t> builder_at_;  // by endpoint: index + 1
+    std::vector<Outstanding> outstanding_;                                         // by endpoint
+    std::map<std::pair<sim::EndpointId, sim::EndpointId>, wire::Head> last_head_;  // posted, by sender and receiver
+    std::map<std::uint64_t, wire::Head> heads_;                                    // by number of the write
+    std::vector<std::uint32_t> builder_at_;                                        // by endpoint: index + 1
     std::vector<Mep> meps_;
     protocol::MepId committed_below_ = 0;
     std::uint64_t committed_count_ = 0;

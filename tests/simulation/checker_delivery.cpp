@@ -196,6 +196,17 @@ void Checker::check_source(Builder* own, std::uint32_t node, const protocol::Bui
             violation("T1", "node {}: MEP {} source {}: the body in the slot is not whole, or not that of the head",
                       node, mep.mep, source);
         }
+        const std::uint32_t step = plan_.config.message_size;
+        for (std::uint64_t at = step; step > 0 && at < head.body_bytes; at += step) {
+            const sim::Area* part = world_.find(id)->area(*own->region, offset + sizeof head + at);
+            const bool whole =
+                part != nullptr && part->body_write[0] == part->body_write[1] && heads_.contains(part->body_write[0]);
+            const wire::Head* of = whole ? &heads_.at(part->body_write[0]) : nullptr;
+            if (of == nullptr || of->mep != head.mep || of->credit != head.credit || of->source != source) {
+                violation("T1", "node {}: MEP {} source {}: byte {} of the body is not of that head", node, mep.mep,
+                          source, at);
+            }
+        }
     }
 }
 

@@ -115,13 +115,27 @@ void Checker::message_delivered(Time /*now*/, sim::EndpointId from, sim::Endpoin
 // ------------------------------------------------------------------------------------------------------------------
 
 void Checker::write_posted(Time /*now*/, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& write) {
-    if (!write.noticed || plan_.config.parallel_sends == 0) return;
+    if (write.head_bytes == sizeof(wire::Head))
+        std::memcpy(&last_head_[{from, to}], write.head.data(), sizeof(wire::Head));
+    if (write.head_bytes == 0 && write.body.length > 0) judge_.mark("write: continued");
+    if (write.is_write) heads_[write.number] = last_head_[{from, to}];
+    const protocol::Config& config = plan_.config;
+    if (!write.noticed || (config.parallel_sends == 0 && !config.ack_per_write)) return;
     Outstanding& sender = outstanding_[from];
+    if (config.outstanding_writes > 0) {
+        const std::uint64_t there = sender.unplaced[to] + 1;
+        if (there > config.outstanding_writes) {
+            violation("C2", "RU {} has {} writes to node {} that are not placed, {} are configured", node_of(from),
+                      there, node_of(to), config.outstanding_writes);
+        }
+        if (there == config.outstanding_writes) judge_.mark("outstanding writes at the limit");
+    }
     ++sender.sent[to];
     ++sender.unplaced[to];
     std::uint64_t all = 0;
     for (const auto& [peer, count] : sender.unplaced)
         all += count;
+    if (config.parallel_sends == 0) return;
     if (all > plan_.config.parallel_sends) {
         violation("C2", "RU {} has {} contributions that are not placed, {} are configured", node_of(from), all,
                   plan_.config.parallel_sends);
@@ -151,9 +165,7 @@ void Checker::answered(sim::EndpointId at, sim::EndpointId by, std::uint32_t cre
 }
 
 void Checker::notice_delivered(Time /*now*/, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& write) {
-    wire::Head head;
-    std::memcpy(&head, write.head.data(), sizeof head);
-    answered(to, from, head.credit);
+    if ((write.notice & protocol::more_follows) == 0) answered(to, from, head_of(write)->credit);
 }
 
 // --- credits
@@ -332,18 +344,21 @@ void Checker::learn_view(const ControlView& message) {
 void Checker::landed(Time /*now*/, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& write,
                      std::uint8_t parts) {
     Builder* target = builder_at(to);
-    wire::Head head;
-    if (target == nullptr || write.head_bytes != sizeof head) {
+    const bool continues = write.head_bytes == 0 && plan_.config.message_size > 0;
+    if (target == nullptr || (write.head_bytes != sizeof(wire::Head) && !continues)) {
         violation("T8", "node {} writes {} bytes of head to node {}", node_of(from), write.head_bytes, node_of(to));
         return;
     }
-    std::memcpy(&head, write.head.data(), sizeof head);
+    const wire::Head head = *head_of(write);
     if (!target->region) target->region = write.region;
     const std::uint64_t slot = write.offset / layout_.slot_bytes;
-    const bool in_place = write.region == *target->region && slot < slots_ &&
-                          head.source < layout_.source_offset.size() &&
-                          write.offset % layout_.slot_bytes == layout_.source_offset[head.source] &&
-                          write.body.length <= plan_.config.sources[head.source].cap_bytes;
+    const std::uint64_t ahead = continues ? sizeof(wire::Head) : 0;
+    const std::uint64_t within = head.source < layout_.source_offset.size()
+                                     ? write.offset % layout_.slot_bytes - layout_.source_offset[head.source] - ahead
+                                     : ~std::uint64_t{0};
+    const bool in_place = write.region == *target->region && slot < slots_ && (continues ? within > 0 : within == 0) &&
+                          within < head.body_bytes + std::uint64_t{1} &&
+                          within + write.body.length <= plan_.config.sources[head.source].cap_bytes;
     if (!in_place || plan_.config.sources[head.source].ru != Peer{node_of(from)} ||
         head.incarnation != incarnation_of(from)) {
         violation("S3", "node {} writes source {} at offset {} of node {}, not its place", node_of(from), head.source,
@@ -376,6 +391,10 @@ void Checker::landed(Time /*now*/, sim::EndpointId from, sim::EndpointId to, con
                   node_of(from), incarnation_of(from), head.mep, head.attempt, open, target->node, target->incarnation,
                   credit.mep, credit.attempt);
     }
+}
+
+const wire::Head* Checker::head_of(const sim::Transfer& write) const {
+    return &heads_.at(write.number);
 }
 
 void Checker::peer_down(Time /*now*/, sim::EndpointId at, sim::EndpointId peer) {

@@ -107,6 +107,16 @@ void draw_two_stages(Plan& plan) {
     config.decision_deadline = draw.scaled(config.heartbeat, 2, 30);
 }
 
+void draw_writes(Plan& plan) {
+    protocol::Config& config = plan.config;
+    Draw draw(base::mix64(plan.seed ^ 0x51));
+    if (draw.percent(30)) config.message_size = draw.between(100U, 2000U);
+    if (draw.percent(25)) {
+        config.ack_per_write = true;
+        config.outstanding_writes = draw.percent(50) ? draw.between(1U, 4U) : 0;
+    }
+}
+
 }  // namespace
 
 Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
@@ -115,6 +125,7 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
     Draw draw(base::mix64(seed ^ 0x9a7));
     draw_protocol(draw, plan);
     draw_two_stages(plan);
+    draw_writes(plan);
     plan.config.plant = plant;
     const Time detection = plan.config.detection_deadline;
 
@@ -196,6 +207,10 @@ std::string describe(const Plan& plan) {
         config.quarantine_slots, config.retention_meps, config.parallel_requests, config.parallel_sends,
         config.max_attempts, us(config.heartbeat), us(config.detection_deadline), us(config.late_after),
         us(config.suspect_grace), static_cast<int>(config.plant));
+    if (config.message_size > 0 || config.ack_per_write) {
+        text += fmt::format("  writes of {} bytes, {}, {} outstanding\n", config.message_size,
+                            config.ack_per_write ? "each acknowledged" : "not acknowledged", config.outstanding_writes);
+    }
     if (two_stages(config.scheme)) {
         text +=
             fmt::format("  filter: first {} RUs{}, rejects {} ppm, undecided {} ppm up to {} us, deadline {} us\n",

@@ -20,6 +20,7 @@ public:
 
     Result<Ok> attach(Transport& transport, const protocol::Config& config, std::uint32_t first_source,
                       std::uint32_t count) override;
+    [[nodiscard]] std::span<const Local> regions() const override { return regions_; }
     void start(Time now, protocol::MepId first) override;
     bool produce(Time now, protocol::MepId mep) override;
     const protocol::Piece& piece(protocol::MepId mep, std::uint32_t index) override;

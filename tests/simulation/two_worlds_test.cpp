@@ -94,7 +94,7 @@ public:
             member.endpoint = endpoint.get();
             member.transport = transport::decorator::make_trace(std::move(endpoint), Peer{index}, conversations);
             member.source = std::make_unique<protocol::testing::PlainSource>(body_bytes);
-            member.sink = std::make_unique<protocol::testing::RecordingSink>();
+            member.sink = std::make_unique<protocol::testing::RecordingSink>(true);
             member.node = std::make_unique<Node>(config_, Peer{index}, 1, *member.transport, member.source.get(),
                                                  member.sink.get(), &ledger);
             EXPECT_TRUE(member.node->start(0).ok());

@@ -1,8 +1,8 @@
+#include "runtime/filters/filters.h"
+
 #include <array>
 
 #include <gtest/gtest.h>
-
-#include "runtime/filters/filters.h"
 
 namespace incast::filters {
 namespace {

@@ -1,12 +1,12 @@
-#include <dlfcn.h>
-
 #include <array>
 #include <utility>
 #include <vector>
 
+#include <dlfcn.h>
 #include <fmt/format.h>
-#include <incast/filter.h>
 #include <spdlog/spdlog.h>
+
+#include <incast/filter.h>
 
 #include "runtime/filters/filters.h"
 

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 
 #include <incast/filter.h>
 
@@ -9,7 +10,7 @@ namespace {
 
 struct Multiples {
     std::uint64_t every = 1;
-    std::uint64_t hesitated_at = UINT64_MAX;
+    std::set<std::uint64_t> hesitated;
 };
 
 }  // namespace
@@ -22,13 +23,12 @@ INCAST_EXPORT void* incast_filter_open(const char* argument, char* error, size_t
         std::snprintf(error, error_bytes, "argument '%s' is no positive number", argument);
         return nullptr;
     }
-    return new Multiples{every};
+    return new Multiples{every, {}};
 }
 
 INCAST_EXPORT int incast_filter_decide(void* opaque, const incast_filter_mep* mep) {
     auto* filter = static_cast<Multiples*>(opaque);
-    if (filter->hesitated_at != mep->mep) {
-        filter->hesitated_at = mep->mep;
+    if (filter->hesitated.insert(mep->mep).second) {
         return INCAST_FILTER_UNDECIDED;
     }
     return mep->mep % filter->every == 0 ? INCAST_FILTER_ACCEPT : INCAST_FILTER_REJECT;

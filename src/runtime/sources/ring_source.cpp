@@ -30,6 +30,7 @@ Result<Ok> RingSource::allocate(Transport& transport, const protocol::Config& co
     if (!region) {
         return Error{fmt::format("source ring of {} bytes: {}", stats_.ring_bytes, region.error().message)};
     }
+    region_ = *region;
     memory_ = transport.memory(*region);
     for (std::size_t offset = 0; offset < memory_.size(); offset += page_bytes) {
         static_cast<volatile std::byte&>(memory_[offset]) = std::byte{0};

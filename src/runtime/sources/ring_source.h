@@ -28,6 +28,7 @@ public:
     bool produce(Time now, protocol::MepId mep) final;
     const protocol::Piece& piece(protocol::MepId mep, std::uint32_t index) final { return pieces_[place(mep, index)]; }
     void release(protocol::MepId below) final { released_ = below > released_ ? below : released_; }
+    [[nodiscard]] std::span<const Local> regions() const final { return {&region_, 1}; }
     [[nodiscard]] Time next_ready() const final { return next_ready_; }
     [[nodiscard]] SourceStats stats(Time now) final;
 
@@ -65,7 +66,8 @@ private:
 
     TriggerOptions triggers_;
     std::optional<TriggerGate> gate_;  // open loop, once the triggers have started
-    std::span<std::byte> memory_;      // empty where bodies are phantom
+    Local region_{};
+    std::span<std::byte> memory_;  // empty where bodies are phantom
     std::uint32_t first_source_ = 0;
     std::uint32_t retention_meps_ = 0;
     std::uint64_t ring_meps_ = 1;

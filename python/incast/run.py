@@ -163,6 +163,9 @@ def run(
     parallel_sends: Annotated[
         str | None, typer.Option(metavar="N", help="Outstanding sends per RU.", rich_help_panel="Protocol")
     ] = None,
+    message_size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Payload of one write; 0: an MFP.", rich_help_panel="Protocol")
+    ] = None,
     source: Annotated[
         str | None,
         typer.Option(metavar="generator|PATH", help="What feeds the RUs.", rich_help_panel="Source and sink"),
@@ -225,6 +228,7 @@ def run(
         "protocol.credits": credits_,
         "protocol.parallel_requests": parallel_requests,
         "protocol.parallel_sends": parallel_sends,
+        "protocol.message_size": message_size,
         **(source_settings(source) if source is not None else {}),
         "source.fragment_size": fragment_size,
         "source.size_distribution": size_distribution,

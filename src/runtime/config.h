@@ -57,6 +57,9 @@ struct RunConfig {
     std::uint64_t quarantine_slots{};
     std::uint64_t parallel_requests{};
     std::uint64_t parallel_sends{};
+    std::uint64_t message_size{};
+    bool ack_per_write{};
+    std::uint64_t outstanding_writes{};
     std::uint64_t packing{};
     std::uint64_t mfp_size{};
     std::uint64_t slot_bytes{};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -284,6 +285,9 @@ void set_protocol(Plan& plan) {
     to.quarantine_slots = static_cast<std::uint32_t>(config.quarantine_slots);
     to.parallel_requests = static_cast<std::uint32_t>(config.parallel_requests);
     to.parallel_sends = static_cast<std::uint32_t>(config.parallel_sends);
+    to.message_size = static_cast<std::uint32_t>(config.message_size);
+    to.ack_per_write = config.ack_per_write;
+    to.outstanding_writes = static_cast<std::uint32_t>(config.outstanding_writes);
     to.heartbeat = config.heartbeat;
     to.detection_deadline = config.detection_deadline;
     to.late_after = config.late_after;
@@ -321,13 +325,24 @@ Result<Ok> check_together(const Plan& plan) {
         return not_allowed("protocol.views", "true", "only pull-read looks at the memory of others",
                            "false, or protocol.scheme = pull-read");
     }
+    if (config.outstanding_writes > 0 && !config.ack_per_write) {
+        return not_allowed("protocol.outstanding_writes", std::to_string(config.outstanding_writes),
+                           "only acknowledged writes can be counted", "0, or protocol.ack_per_write = true");
+    }
+    const bool reads = config.scheme == protocol::Scheme::pull_read;
+    if (reads && (config.message_size > 0 || config.ack_per_write || config.parallel_sends > 0)) {
+        return not_allowed("protocol.message_size, ack_per_write, parallel_sends", "given",
+                           "nothing is written with pull-read", "0, false and 0, or another protocol.scheme");
+    }
     const bool filters = protocol::two_stages(config.scheme);
     if (!filters && (config.filter_kind != FilterKind::share || config.filter_accept != 1)) {
         return not_allowed("filter.kind, filter.accept", "given", "the scheme has no second stage to decide on",
                            "protocol.scheme = push-pull or pull-pull");
     }
-    if (config.filter_kind == FilterKind::plugin && config.filter_path.empty()) {
-        return not_allowed("filter.path", "\"\"", "a plug-in is a shared object", "a path");
+    std::error_code ignored;
+    if (config.filter_kind == FilterKind::plugin && !std::filesystem::is_regular_file(config.filter_path, ignored)) {
+        return not_allowed("filter.path", config.filter_path.empty() ? "\"\"" : config.filter_path,
+                           "there is no such file", "a shared object (include/incast/filter.h)");
     }
     if (2 * config.heartbeat > config.detection_deadline) {
         return not_allowed("protocol.detection_deadline", base::format_duration(config.detection_deadline),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "runtime/filters/filters.h"
 #include "runtime/machine.h"
@@ -97,7 +98,8 @@ Result<std::unique_ptr<protocol::Filter>> make_filter(const Plan& plan) {
         return Made();
     }
     if (config.filter_kind == FilterKind::plugin) {
-        return filters::open_plugin(config.filter_path, config.filter_argument, plan.protocol);
+        return filters::open_plugin(std::filesystem::absolute(config.filter_path), config.filter_argument,
+                                    plan.protocol);
     }
     return Made(std::make_unique<filters::ShareFilter>(config.filter_accept, config.seed));
 }

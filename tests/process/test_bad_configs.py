@@ -35,6 +35,13 @@ BAD = [
     (["run.nodes=1e3"], ["run.nodes = 1e3", "1..4096"]),
     (["run.nodes=99999999999999999999999"], ["run.nodes = 99999999999999999999999", "1..4096"]),
     (["protocol.credits=100000"], ["protocol.credits = 100000", "1..16384, or auto"]),
+    (["protocol.views=true"], ["protocol.views = true", "protocol.scheme = pull-read"]),
+    (["protocol.outstanding_writes=3"], ["protocol.outstanding_writes = 3", "protocol.ack_per_write = true"]),
+    (["filter.accept=0.5"], ["filter.accept", "push-pull or pull-pull"]),
+    (
+        ["protocol.scheme=push-pull", "filter.kind=plugin", "filter.path=nowhere.so"],
+        ["filter.path = nowhere.so", "no such file", "a shared object"],
+    ),
     (["protocol.scheme=shove"], ["protocol.scheme = shove", "push | pull | push-pull | pull-pull | pull-read"]),
     (["run.respawn=perhaps"], ["run.respawn = perhaps", "true | false"]),
     (["transport.name=carrier-pigeon"], ["transport.name = carrier-pigeon", "inproc | shm | tcp"]),

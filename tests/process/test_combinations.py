@@ -5,27 +5,62 @@ from support import Start, check_accounting
 
 SHORT = {
     "run.nodes": 4,
-    "run.warm_up": "100ms",
-    "run.duration": "500ms",
+    "run.warm_up": "50ms",
+    "run.duration": "250ms",
     "protocol.mfp_size": "64KiB",
     "sink.kind": "verify",
 }
 
 
+SCHEMES = ["push", "pull", "pull-read", "push-pull", "pull-pull"]
+
+
 @pytest.mark.parametrize("roles", ["folded", "split"])
-@pytest.mark.parametrize("scheme", ["push", "pull"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("transport", ["inproc", "shm", "tcp"])
 def test_builds_and_verifies(start: Start, transport: str, scheme: str, roles: str) -> None:
-    run = start({**SHORT, "transport.name": transport, "protocol.scheme": scheme, "run.roles": roles})
+    two_stages = scheme in ("push-pull", "pull-pull")
+    settings = {**SHORT, "transport.name": transport, "protocol.scheme": scheme, "run.roles": roles}
+    run = start({**settings, **({"filter.accept": 0.7} if two_stages else {})})
     assert run.finish() == 0, run.story()
     result = run.result()
+    rejected = result["accounting"]["meps_rejected"]
+    assert (rejected > 0) == (result["rejected_events"] > 0) == two_stages
     assert result["status"] == "complete"
     assert result["events"] > 0
     assert result["verified"] == "full"
-    assert result["verified_meps"] == result["accounting"]["meps_committed"]
+    assert result["verified_meps"] == result["accounting"]["meps_committed"] - rejected
     assert result["incomplete_events"] == 0
     assert result["goodput_bytes_per_s"]["total"] > 0
     assert result["self_traffic"] == "copy"
+    check_accounting(result)
+
+
+@pytest.mark.parametrize("transport", ["inproc", "shm"])
+def test_pull_read_with_views_copies_nothing(start: Start, transport: str) -> None:
+    run = start({**SHORT, "transport.name": transport, "protocol.scheme": "pull-read", "protocol.views": "true"})
+    assert run.finish() == 0, run.story()
+    result = run.result()
+    assert (result["verified"], result["verify_errors"]) == ("full", 0)
+    assert result["events"] > 0
+    check_accounting(result)
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        {"protocol.message_size": "7000B"},
+        {"protocol.message_size": "16KiB", "protocol.ack_per_write": "true", "protocol.outstanding_writes": 1},
+    ],
+    ids=["split", "one-at-a-time"],
+)
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_an_mfp_may_travel_as_several_writes(start: Start, transport: str, writes: dict[str, object]) -> None:
+    run = start({**SHORT, "transport.name": transport, **writes})
+    assert run.finish() == 0, run.story()
+    result = run.result()
+    assert (result["verified"], result["verify_errors"]) == ("full", 0)
+    assert result["events"] > 0
     check_accounting(result)
 
 

@@ -170,6 +170,13 @@ public:
     [[nodiscard]] virtual Time next_deadline() const = 0;
     virtual bool prepare_wait() = 0;
     [[nodiscard]] virtual int wait_fd() const = 0;
+
+    // --- measuring
+    // -------------------------------------------------------------------------------------------------
+    /// Bytes of bodies copied on this side since the endpoint was made, once per copy: by its own code, and by the
+    /// kernel into and out of sockets (where whatever travels with the bodies is counted too). Only grows. 0 where
+    /// bodies are phantom; a transport whose hardware moves bodies counts what processors copy besides.
+    [[nodiscard]] virtual std::uint64_t copied_bytes() const { return 0; }
 };
 
 }  // namespace incast

@@ -572,6 +572,7 @@ void BuilderUnit::place_self(const wire::HeadWords& head, std::uint32_t source, 
         const std::uint64_t offset =
             slot * shape_.layout.slot_bytes + shape_.layout.source_offset[source] + sizeof(Head);
         std::memcpy(memory_.data() + offset, from.data() + body.offset, body.length);
+        port_.counters().copied_bytes += body.length;
     }
 }
 

@@ -60,6 +60,7 @@ struct Counters {
     std::uint64_t messages_received = 0;
     std::uint64_t bad_messages = 0;   // malformed or from the wrong run, view or incarnation: dropped (T8)
     std::uint64_t back_pressure = 0;  // posts that answered `again`
+    std::uint64_t copied_bytes = 0;   // bodies of self traffic; the transport knows of the rest
 };
 
 class Node {

@@ -13,6 +13,7 @@ namespace {
     TotalsField {                \
         #NAME, &NodeTotals::NAME \
     }
+// clang-format off: one a line, whatever their number
 constexpr std::array fields{
     INCAST_TOTAL(meps_produced),
     INCAST_TOTAL(contributions_sent),
@@ -48,6 +49,7 @@ constexpr std::array fields{
     INCAST_TOTAL(messages_received),
     INCAST_TOTAL(bad_messages),
     INCAST_TOTAL(back_pressure),
+    INCAST_TOTAL(copied_bytes),
     INCAST_TOTAL(bu_waiting_ns),
     INCAST_TOTAL(offered_events),
     INCAST_TOTAL(accepted_events),
@@ -64,6 +66,7 @@ constexpr std::array fields{
     INCAST_TOTAL(useful_steps),
     INCAST_TOTAL(sleeps),
 };
+// clang-format on
 #undef INCAST_TOTAL
 // A counter that is added to Counters or NodeTotals without a line here would be lost between processes.
 static_assert(sizeof(NodeTotals) == fields.size() * sizeof(std::uint64_t));

@@ -131,6 +131,7 @@ bool NodeHost::news() {
 NodeTotals NodeHost::current(Time now) {
     NodeTotals totals;
     static_cast<protocol::Counters&>(totals) = node_->counters();
+    totals.copied_bytes += transport_->copied_bytes();
     totals.bu_waiting_ns = static_cast<std::uint64_t>(node_->bu_waiting() / ps_per_ns);
     if (source_) {
         const sources::SourceStats stats = source_->stats(now);

@@ -242,7 +242,8 @@ Json Tally::window_json() const {
             {"events", window_.events_built},
             {"meps", window_.meps_built},
             {"goodput_bytes", window_.built_goodput_bytes},
-            {"self_bytes", window_.built_self_bytes}};
+            {"self_bytes", window_.built_self_bytes},
+            {"copied_bytes", window_.copied_bytes}};
 }
 
 Json Tally::triggers_json() const {
@@ -326,6 +327,7 @@ Json Tally::json() const {
         goodput_gb > 0 ? Json(static_cast<double>(window_.cpu_ns) * 1e-9 / goodput_gb) : Json(nullptr);
     json["cpu"] = cpu_json();
     json["peak_rss_bytes"] = peak_rss_;
+    json["copied_bytes"] = totals_.copied_bytes;
     json["self_traffic"] = facts_.plan.values.at("protocol.self_traffic");
     json["triggers"] = triggers_json();
     json["window"] = window_json();

@@ -141,6 +141,9 @@ Reply Agent::execute(const Command& command) {
             reply.ok = matches(bytes, command);
             break;
         }
+        case Op::copied:
+            reply.length = transport_->copied_bytes();
+            break;
         case Op::poll:
             poll(command.length, command.now, reply);
             break;

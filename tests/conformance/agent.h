@@ -49,6 +49,7 @@ enum class Op : std::uint8_t {
     traffic,  // peer, region (received; the next one is the source), remote, seed, length (items): prepares a Traffic
     traffic_step,  // now -> ok: there is more to do; text: failure
     traffic_run,   // length: milliseconds; all of it -> text: failure
+    copied,        // -> length: copied_bytes()
 };
 
 struct Command {

@@ -125,6 +125,41 @@ TEST_P(Conformance, M6_OneKeyServesManyWriters) {
     EXPECT_TRUE(b.matches(region, 64, 64, 2));
 }
 
+TEST_P(Conformance, M7_EveryCopyOfABodyIsCounted) {
+    Node& a = node(0);
+    Node& b = node(1);
+    join(a, b);
+    const auto copied = [&] { return a.execute({.op = Op::copied}).length + b.execute({.op = Op::copied}).length; };
+    const Shared shared = share(b, a, 512 * kib);
+    const std::uint16_t own = a.allocate(512 * kib);
+    // Small bodies and large ones take different ways.
+    for (const std::uint64_t length : {std::uint64_t{100}, 5 * kib, 300 * kib}) {
+        const std::uint64_t before = copied();
+        ASSERT_TRUE(taken(a.write(
+            b, {.length = length, .region = own, .remote = shared.remote, .notice = std::uint16_t{7}, .seed = 1})));
+        wait_for(b, Event::Kind::notice, a);
+        const std::uint64_t more = copied() - before;
+        if (capabilities().phantom_bodies) {
+            EXPECT_EQ(more, 0u);
+        } else {
+            EXPECT_GE(more, length);
+            EXPECT_LE(more, 4 * length + 4 * kib) << "a copy was counted that cannot have been";
+        }
+    }
+    if (capabilities().read) {
+        const std::uint64_t before = copied();
+        const Command read{
+            .op = Op::read, .region = own, .peer = 1, .remote = shared.remote, .token = 3, .length = 300 * kib};
+        if (a.execute(read).post == Post::pending) wait_for(a, Event::Kind::completed, b);
+        EXPECT_GE(copied() - before, 300 * kib);
+    }
+    if (capabilities().view) {
+        const std::uint64_t before = copied();
+        EXPECT_EQ(a.execute({.op = Op::view, .remote = shared.remote, .length = 300 * kib}).length, 300 * kib);
+        EXPECT_EQ(copied(), before);
+    }
+}
+
 TEST_P(Conformance, R1_AReadBringsThePeersBytes) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
     Node& a = node(0);

@@ -33,6 +33,12 @@ def test_builds_and_verifies(start: Start, transport: str, scheme: str, roles: s
     assert result["incomplete_events"] == 0
     assert result["goodput_bytes_per_s"]["total"] > 0
     assert result["self_traffic"] == "copy"
+    built = sum(node["totals"]["built_goodput_bytes"] for node in result["nodes"])
+    copies = (
+        2 * (1 - 1 / len(result["nodes"])) if transport == "tcp" else 1
+    )  # the kernel's, into sockets and out of them
+    assert result["copied_bytes"] >= copies * built > 0
+    assert result["window"]["copied_bytes"] > 0
     check_accounting(result)
 
 
@@ -74,6 +80,10 @@ def test_what_a_node_has_for_itself_need_not_be_copied(start: Start, scheme: str
     assert result["events"] > 0
     goodput = result["goodput_bytes_per_s"]
     assert goodput["total"] > goodput["total_without_self"] > 0
+    crossed = sum(
+        node["totals"]["built_goodput_bytes"] - node["totals"]["built_self_bytes"] for node in result["nodes"]
+    )
+    assert 2 * crossed <= result["copied_bytes"] < 2.2 * crossed, "into sockets and out of them, and nothing else"
     check_accounting(result)
 
 

@@ -35,6 +35,7 @@ public:
     [[nodiscard]] Time next_deadline() const override { return inner_->next_deadline(); }
     bool prepare_wait() override { return inner_->prepare_wait(); }
     [[nodiscard]] int wait_fd() const override { return inner_->wait_fd(); }
+    [[nodiscard]] std::uint64_t copied_bytes() const override { return inner_->copied_bytes(); }
 
 protected:
     [[nodiscard]] Transport& inner() { return *inner_; }

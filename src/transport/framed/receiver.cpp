@@ -96,6 +96,7 @@ Parse Receiver::parse(Session& session, EventWriter& events, std::uint64_t poll_
                 const std::size_t now = std::min(left_, staged());
                 if (now > 0) {
                     std::memcpy(place_, staging_.get() + begin_, now);
+                    session.count_copied(now);
                     begin_ += now;
                     place_ += now;
                     left_ -= now;

@@ -56,6 +56,7 @@ Post Session::write(Bytes head, Bytes body, const Key& key, std::uint64_t offset
     sender.copy(head);
     if (copied) {
         sender.copy(body);
+        copied_bytes_ += body.size();
         return Post::done;
     }
     sender.refer(body, token);

@@ -73,6 +73,8 @@ public:
     /// That stream, or any, holds back an event: parse again once there is room for events.
     [[nodiscard]] bool blocked(std::size_t stream) const { return streams_[stream].receiver.blocked(); }
     [[nodiscard]] bool blocked() const;
+    /// Bodies that went through the send buffer, or were read ahead: copied once more than the link itself does.
+    [[nodiscard]] std::uint64_t copied_bytes() const { return copied_bytes_; }
     /// What the peer did wrong, for a log line.
     [[nodiscard]] const char* violation() const { return violation_; }
 
@@ -87,6 +89,7 @@ public:
     bool check(const FrameHeader& frame);
     /// Where its payload goes; checked before.
     std::span<std::byte> destination(const FrameHeader& frame);
+    void count_copied(std::size_t bytes) { copied_bytes_ += bytes; }
     void hand_out(const FrameHeader& frame, const std::byte* message, EventWriter& events);
     /// All bytes of a frame (not a message) are placed.
     Effect take_effect(const FrameHeader& frame, EventWriter& events);
@@ -131,6 +134,7 @@ private:
     std::vector<Read> reads_;  // by tag
     std::vector<std::uint32_t> free_tags_;
     std::vector<Token> faults_;  // to be reported
+    std::uint64_t copied_bytes_ = 0;
     const char* violation_ = "";
     bool room_wanted_ = false;
 };

@@ -234,7 +234,10 @@ public:
         if (notice.has_value() && !state.remote->accept_notice(options_.self, *notice)) return Post::again;
         std::byte* place = to.memory.data() + target.offset;
         copy_head(place, head);
-        if (body.length > 0) std::memcpy(place + head.size(), from, body.length);
+        if (body.length > 0) {
+            std::memcpy(place + head.size(), from, body.length);
+            copied_bytes_ += body.length;
+        }
         return Post::done;
     }
 
@@ -249,7 +252,10 @@ public:
         if (source.remote_id != state.remote_id || !Regions::inside(source.memory.size(), from.offset, into.length)) {
             return fault(state, peer, token);
         }
-        if (into.length > 0) std::memcpy(to.data() + into.offset, source.memory.data() + from.offset, into.length);
+        if (into.length > 0) {
+            std::memcpy(to.data() + into.offset, source.memory.data() + from.offset, into.length);
+            copied_bytes_ += into.length;
+        }
         return Post::done;
     }
 
@@ -301,6 +307,7 @@ public:
     [[nodiscard]] Time next_deadline() const override { return time_never; }
     bool prepare_wait() override { return queue_.empty(); }
     [[nodiscard]] int wait_fd() const override { return -1; }
+    [[nodiscard]] std::uint64_t copied_bytes() const override { return copied_bytes_; }
 
 private:
     static std::uint32_t index(Peer peer) { return static_cast<std::uint32_t>(peer); }
@@ -429,6 +436,7 @@ private:
     std::vector<PeerState> peers_;
     std::vector<Import> imports_;
     std::vector<Peer> waiting_;
+    std::uint64_t copied_bytes_ = 0;
 };
 
 class Inproc final : public Medium {

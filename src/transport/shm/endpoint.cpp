@@ -125,6 +125,7 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
     std::byte* place = to.memory.data() + target.offset;
     copy_head(place, head);
     if (body.length > 0) {
+        copied_bytes_ += body.length;
         const std::byte* bytes = from.data() + body.offset;
         if (streams_ && body.length >= stream_from_bytes) {
             copy_streaming(place + head.size(), bytes, body.length);
@@ -150,7 +151,10 @@ Post Endpoint::read(Peer peer, Target from, Slice into, Token token) {
         return fault(peer, token);
     }
     if (source.memory.empty() && !find(source)) return back_pressure(peer);
-    if (into.length > 0) std::memcpy(to.data() + into.offset, source.memory.data() + from.offset, into.length);
+    if (into.length > 0) {
+        std::memcpy(to.data() + into.offset, source.memory.data() + from.offset, into.length);
+        copied_bytes_ += into.length;
+    }
     return Post::done;
 }
 

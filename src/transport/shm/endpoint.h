@@ -120,6 +120,8 @@ public:
 
     [[nodiscard]] int wait_fd() const override { return poller_.fd(); }
 
+    [[nodiscard]] std::uint64_t copied_bytes() const override { return copied_bytes_; }
+
 private:
     static constexpr Time time_unset = -1;  // a deadline that the next poll, which knows the time, sets
 
@@ -222,6 +224,7 @@ private:
     base::Bitmap active_;            // lanes with news
     std::size_t first_lane_ = 0;
     std::uint64_t written_bytes_ = 0;  // of peers' regions that this endpoint writes to
+    std::uint64_t copied_bytes_ = 0;
     bool streams_ = false;
     bool armed_ = false;
     bool look_at_control_ = false;

@@ -232,6 +232,14 @@ public:
     }
     [[nodiscard]] int wait_fd() const override { return poller_.fd(); }
 
+    [[nodiscard]] std::uint64_t copied_bytes() const override {
+        std::uint64_t bytes = copied_for_lost_;
+        for (const PeerState& state : peers_) {
+            if (state.link != nullptr) bytes += state.link->copied_bytes();
+        }
+        return bytes;
+    }
+
 private:
     static std::uint32_t index(Peer peer) { return static_cast<std::uint32_t>(peer); }
     [[nodiscard]] std::uint32_t self() const { return index(options_.self); }
@@ -456,6 +464,7 @@ private:
             if (state.link != nullptr && !state.link->session().abandon(state.lost_as, events)) return false;
             if (events.room() == 0) return false;
             events.push(control_event(Event::Kind::peer_down, peer));
+            if (state.link != nullptr) copied_for_lost_ += state.link->copied_bytes();
             state.link.reset();
             state.state = PeerState::State::idle;
             return true;
@@ -540,6 +549,7 @@ private:
     std::uint32_t untimed_ = 0;  // peers whose deadline is unset
     Time next_deadline_ = time_never;
     Time last_now_ = 0;
+    std::uint64_t copied_for_lost_ = 0;  // by links that are gone
 };
 
 }  // namespace

@@ -75,6 +75,7 @@ bool Link::flush(std::size_t index, framed::EventWriter& events) {
             if (errno != EAGAIN) stream.readable = stream.hung_up = true;
             return true;
         }
+        moved_bytes_ += static_cast<std::size_t>(sent);
         session_.sent(index, static_cast<std::size_t>(sent), events);
         if (static_cast<std::size_t>(sent) < total) stream.writable = false;
     }
@@ -105,6 +106,7 @@ bool Link::receive(std::size_t index, framed::EventWriter& events, std::uint64_t
         }
         const auto bytes = static_cast<std::size_t>(received);
         budget -= std::min(budget, bytes);
+        moved_bytes_ += bytes;
         session_.filled(index, bytes);
         if (session_.parse(index, events, poll_number) == framed::Parse::violation) return violated();
         // A short read drained the socket: epoll announces the next bytes. After a hang-up nothing more is announced.

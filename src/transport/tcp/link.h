@@ -26,6 +26,8 @@ public:
     /// More could be moved at once: call work again soon.
     [[nodiscard]] bool busy() const { return busy_; }
     [[nodiscard]] const std::string& why_lost() const { return why_lost_; }
+    /// By the kernel, from and to memory, all that went through the sockets; and by the session.
+    [[nodiscard]] std::uint64_t copied_bytes() const { return moved_bytes_ + session_.copied_bytes(); }
 
     /// Closes every stream: nothing lands any more.
     void close();
@@ -44,6 +46,7 @@ private:
     std::vector<Stream> streams_;
     framed::Session session_;
     std::string why_lost_;
+    std::uint64_t moved_bytes_ = 0;
     bool busy_ = true;
 };
 

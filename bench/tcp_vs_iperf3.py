@@ -1,140 +1,79 @@
 #!/usr/bin/env python3
-"""Event building over tcp on loopback against iperf3, in one run, alternating (docs/measuring.md).
+"""Event building over tcp on loopback against iperf3 (docs/measuring.md).
 
-Every pair is one `incast-node` run (4 nodes, tcp, 1 MiB MFPs, sources cycled beyond four times the last-level cache,
-null sink, what a node has for itself not copied) and one `iperf3 -P 12 -l 1M`; which goes first alternates. Prints each
-pair and the median of the ratios: goodput without self traffic, and CPU seconds (user + system, both sides, in the
-measured window) per GB of it.
+The event builder: 4 nodes, null sink, what a node has for itself left where it is; its goodput without self traffic
+counts. The references: one `iperf3 -P 12`, which has as many streams as 4 nodes have connections but one thread on each
+side, and the number of iperf3 processes, up to 4, that was fastest in a trial, with the streams shared out among them.
+`-l` is the size of the MFPs.
 """
 
 import argparse
-import json
-import os
-import socket
-import statistics
-import subprocess
-import tempfile
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from harness import Entrant, Session, add_options, conditions, version_of
+from programs import Incast, Iperf3, ProgramError, event_building
+from sizes import Size, cache_option, chosen_cache, parse_sizes
 
 
-def stolen_ticks() -> int:
-    return int(Path("/proc/stat").read_text(encoding="ascii").split()[8])
+def best_processes(arguments: argparse.Namespace, length: Size) -> int:
+    """The number of iperf3 processes with the highest rate: the best of two short runs each, in turn."""
+    rates: dict[int, float] = {}
+    for _round in range(2):
+        for processes in arguments.processes:
+            run = Iperf3(min(2, arguments.seconds), 1, arguments.streams, str(length.bytes), processes)
+            rates[processes] = max(rates.get(processes, 0), run().rate)
+    trials = ", ".join(f"{processes}: {rate / 1e9:.2f} GB/s" for processes, rate in rates.items())
+    print(f"\niperf3 -l {length} by the number of processes, {arguments.streams} streams together: {trials}")
+    return max(rates, key=lambda processes: rates[processes])
 
 
-def run_incast(engine: Path, seconds: int, mfp_size: str, scheme: str, overrides: list[str]) -> tuple[float, float]:
-    with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "bench.toml"
-        config.write_text("", encoding="utf-8")
-        settings = [
-            "run.nodes=4",
-            f"run.duration={seconds}s",
-            "run.warm_up=1s",
-            "transport.name=tcp",
-            f"protocol.scheme={scheme}",
-            f"protocol.mfp_size={mfp_size}",
-            "source.fragment_size=16KiB",
-            "sink.kind=null",
-            # What crosses processes is compared: copying what does not is left out (and not counted either).
-            "protocol.self_traffic=pointer",
-            *overrides,
-        ]
-        command = [str(engine), str(config), "--output", folder, "--progress", "none"]
-        for setting in settings:
-            command += ["--set", setting]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        result = json.loads((Path(folder) / "result.json").read_text(encoding="utf-8"))
-    if result["lost_events"] or result["incomplete_events"]:
-        raise SystemExit("events were lost: not a measurement")
-    cpu = result["cpu"]["seconds"]
-    crossed = result["goodput_bytes_per_s"]["total_without_self"]
-    return crossed, cpu / (crossed * result["window"]["seconds"] / 1e9)
-
-
-def run_iperf3(seconds: int, streams: int, length: str) -> tuple[float, float]:
-    # iperf3 refuses port 0, so a free one is asked from the kernel and used at once.
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = subprocess.Popen(
-        ["iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", str(port), "--forceflush"], stdout=subprocess.PIPE, text=True
-    )
-    assert server.stdout is not None
-    for line in server.stdout:
-        if "listening" in line:
-            break
-    client = subprocess.run(
-        [
-            "iperf3",
-            "-c",
-            "127.0.0.1",
-            "-p",
-            str(port),
-            "-P",
-            str(streams),
-            "-l",
-            length,
-            "-t",
-            str(seconds),
-            "-O",
-            "1",
-            "-J",
-        ],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    server.communicate()
-    end = json.loads(client.stdout)["end"]
-    received = end["sum_received"]
-    use = end["cpu_utilization_percent"]
-    rate = received["bits_per_second"] / 8
-    # Both are shares of one core over the test; each side of iperf3 is one thread.
-    return rate, (use["host_total"] + use["remote_total"]) / 100 / (rate / 1e9)
-
-
-def main() -> None:
+def main() -> int:
+    """The comparisons of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=5)
-    parser.add_argument("--mfp-size", default="1MiB")
-    parser.add_argument("--scheme", default="push", choices=["push", "pull"])
+    add_options(parser)
+    cache_option(parser)
+    parser.add_argument("--mfp-sizes", type=parse_sizes, default=parse_sizes("1MiB,64KiB,4KiB"), metavar="SIZE,...")
+    parser.add_argument("--schemes", default="push", help="comma-separated (default: push)")
     parser.add_argument("--streams", type=int, default=12)
-    parser.add_argument("--engine", type=Path, default=ROOT / "build/release/bin/incast-node")
-    parser.add_argument("--set", action="append", default=[], dest="overrides")
+    parser.add_argument("--processes", type=lambda text: [int(word) for word in text.split(",")], default=[1, 2, 3, 4])
     arguments = parser.parse_args()
-
-    ratios: list[tuple[float, float]] = []
-    conditions = f"{arguments.mfp_size} MFPs, {arguments.scheme}; iperf3 -P {arguments.streams} -l 1M"
-    print(f"{os.cpu_count()} cores; {conditions}; window {arguments.seconds} s")
-    for pair in range(arguments.pairs):
-        steal = stolen_ticks()
-        order = ["incast", "iperf3"] if pair % 2 == 0 else ["iperf3", "incast"]
-        seen: dict[str, tuple[float, float]] = {}
-        for name in order:
-            if name == "incast":
-                seen[name] = run_incast(
-                    arguments.engine, arguments.seconds, arguments.mfp_size, arguments.scheme, arguments.overrides
-                )
-            else:
-                seen[name] = run_iperf3(arguments.seconds, arguments.streams, "1M")
-        ratio = (seen["incast"][0] / seen["iperf3"][0], seen["incast"][1] / seen["iperf3"][1])
-        ratios.append(ratio)
-        print(
-            f"pair {pair + 1}: incast {seen['incast'][0] / 1e9:6.2f} GB/s {seen['incast'][1]:.3f} CPU-s/GB   "
-            f"iperf3 {seen['iperf3'][0] / 1e9:6.2f} GB/s {seen['iperf3'][1]:.3f} CPU-s/GB   "
-            f"ratios {ratio[0]:.2f} {ratio[1]:.2f}   steal ticks {stolen_ticks() - steal}",
-            flush=True,
-        )
-    goodput = sorted(ratio[0] for ratio in ratios)
-    cpu = sorted(ratio[1] for ratio in ratios)
-    print(
-        f"median of {len(ratios)}: "
-        f"goodput without self {statistics.median(goodput):.2f} x iperf3 ({goodput[0]:.2f}..{goodput[-1]:.2f}), "
-        f"CPU-s per GB {statistics.median(cpu):.2f} x ({cpu[0]:.2f}..{cpu[-1]:.2f})"
+    found = conditions(
+        incast=version_of([str(arguments.engine), "--version"]), iperf3=version_of(["iperf3", "--version"])
     )
+    cache = chosen_cache(arguments, found)
+    session = Session(arguments, found)
+    for mfp in arguments.mfp_sizes:
+        many = best_processes(arguments, mfp)
+        for scheme in arguments.schemes.split(","):
+            subject = Incast(
+                engine=arguments.engine,
+                seconds=arguments.seconds,
+                warm_up=arguments.warm_up,
+                settings=event_building(
+                    transport="tcp",
+                    scheme=scheme,
+                    mfp_bytes=mfp.bytes,
+                    nodes=4,
+                    cache=cache,
+                    self_traffic="pointer",
+                ),
+                overrides=tuple(arguments.overrides),
+            )
+            references = [
+                Entrant(
+                    f"iperf3 -P {arguments.streams}" + (f" in {processes} processes" if processes > 1 else ""),
+                    Iperf3(arguments.seconds, arguments.warm_up, arguments.streams, str(mfp.bytes), processes),
+                )
+                for processes in dict.fromkeys((1, many))
+            ]
+            session.compare(
+                f"tcp {scheme}, {mfp} MFPs, goodput without self, against iperf3 -l {mfp}",
+                [Entrant("incast", subject), *references],
+            )
+    return session.exit_status()
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        raise SystemExit(main())
+    except ProgramError as error:
+        raise SystemExit(f"{error}") from None

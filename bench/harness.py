@@ -1,0 +1,485 @@
+"""Comparisons on a machine that is not ours alone: alternated, repeated, and only while it is idle (docs/measuring.md).
+
+A comparison is a number of *pairs*: in each, the subject and its references run once, one after the other, and which
+goes first alternates. What counts is the median over pairs of the ratio within a pair, with its spread; absolute
+figures of a shared machine drift too much to be compared across pairs.
+
+While a program runs, two readings of /proc are taken within its steady phase. They give, by the same accounting for
+all programs:
+
+- its CPU time: user and system time of its processes and of all they started, from /proc/PID/stat. What the kernel
+  does for it in interrupts on its account is in there (unless the kernel is built to keep it apart).
+- what others took: the machine's user, nice and system time (/proc/stat), less that of the program's processes and of
+  this one. Counting the machine and not the processes that can be seen also finds those of other containers.
+- steal: time that the hypervisor gave to other machines.
+
+A pair during which others or steal took more than `IdleRule` allows of all cores is discarded and repeated, at most
+`max_discards` times.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+# --- what /proc says
+
+
+@dataclass(frozen=True)
+class Machine:
+    """CPU seconds of the whole machine since it was started."""
+
+    busy: float  # user, nice, system: in some process
+    irq: float  # interrupts, hard and soft, that no process is charged for
+    steal: float
+
+    @staticmethod
+    def parse(stat: str) -> "Machine":
+        """From the text of /proc/stat; guest time is part of user time there."""
+        user, nice, system, _idle, _iowait, irq, softirq, steal = (
+            int(word) for word in stat.split("\n", maxsplit=1)[0].split()[1:9]
+        )
+        return Machine((user + nice + system) / _TICKS_PER_S, (irq + softirq) / _TICKS_PER_S, steal / _TICKS_PER_S)
+
+
+@dataclass(frozen=True)
+class Process:
+    """One line of /proc/PID/stat: `cpu` is its own time and that of its children that ended and were waited for."""
+
+    parent: int
+    cpu: float
+
+    @staticmethod
+    def parse(stat: str) -> "Process":
+        """The name, in parentheses, may contain anything: the fields begin behind the last one."""
+        fields = stat[stat.rindex(")") + 1 :].split()
+        return Process(int(fields[1]), sum(int(word) for word in fields[11:15]) / _TICKS_PER_S)
+
+
+def read_processes() -> dict[int, Process]:
+    """All processes there are, by pid."""
+    found: dict[int, Process] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                found[int(folder.name)] = Process.parse((folder / "stat").read_text(encoding="utf-8", errors="replace"))
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has just ended
+    return found
+
+
+def tree_cpu(processes: Mapping[int, Process], roots: Sequence[int]) -> float:
+    """CPU seconds of the roots and everything below them."""
+    children: dict[int, list[int]] = {}
+    for pid, process in processes.items():
+        children.setdefault(process.parent, []).append(pid)
+    total, waiting, seen = 0.0, list(roots), set[int]()
+    while waiting:
+        pid = waiting.pop()
+        if pid in processes and pid not in seen:
+            seen.add(pid)
+            total += processes[pid].cpu
+            waiting += children.get(pid, [])
+    return total
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One reading of /proc on account of the processes below `roots`."""
+
+    at: float
+    machine: Machine
+    program: float
+    harness: float
+
+    @staticmethod
+    def take(roots: Sequence[int]) -> "Snapshot":
+        """Reads the clock and /proc."""
+        processes = read_processes()
+        machine = Machine.parse(Path("/proc/stat").read_text(encoding="ascii"))
+        own = time.process_time()
+        return Snapshot(time.monotonic(), machine, tree_cpu(processes, roots), own)
+
+
+@dataclass(frozen=True)
+class Window:
+    """What happened between two snapshots, in CPU seconds."""
+
+    seconds: float
+    cpu: float
+    others: float
+    irq: float
+    steal: float
+
+    @staticmethod
+    def between(first: Snapshot, second: Snapshot) -> "Window":
+        """`others` may come out a little below zero: the machine's time is counted in ticks."""
+        cpu = second.program - first.program
+        own = second.harness - first.harness
+        return Window(
+            seconds=second.at - first.at,
+            cpu=cpu,
+            others=max(0.0, second.machine.busy - first.machine.busy - cpu - own),
+            irq=second.machine.irq - first.machine.irq,
+            steal=second.machine.steal - first.machine.steal,
+        )
+
+
+# --- readings, and which count
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What rates are given in, and CPU time per."""
+
+    name: str
+    size: float
+
+
+GIGABYTES = Unit("GB", 1e9)
+MESSAGES = Unit("M messages", 1e6)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One run of one program."""
+
+    rate: float  # bytes or messages per second
+    window: Window
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def cpu_per(self, unit: Unit) -> float:
+        """CPU seconds per GB, or million messages; the rate is the program's, over its own window."""
+        return self.window.cpu / self.window.seconds / (self.rate / unit.size)
+
+
+@dataclass(frozen=True)
+class IdleRule:
+    """What others may take of all cores for a pair to count."""
+
+    others: float = 0.05
+    steal: float = 0.02
+
+    def broken_by(self, window: Window, cores: int) -> str | None:
+        """Why that window does not count; None if it does."""
+        capacity = window.seconds * cores
+        for name, seconds, allowed in (("others", window.others, self.others), ("steal", window.steal, self.steal)):
+            if seconds > allowed * capacity:
+                return f"{name} took {seconds / capacity:.1%} of the CPU time, more than {allowed:.0%}"
+        return None
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A program of a comparison."""
+
+    name: str
+    run: Callable[[], Reading]
+
+
+@dataclass
+class Pair:
+    """One round over all entrants, by name."""
+
+    readings: dict[str, Reading]
+    busy: str | None  # why it does not count
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, lowest and highest."""
+
+    median: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(values: Sequence[float]) -> "Spread":
+        """At least one value is needed."""
+        return Spread(statistics.median(values), min(values), max(values))
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({self.low:.2f}..{self.high:.2f})"
+
+
+@dataclass
+class Outcome:
+    """All pairs of a comparison, the discarded ones too."""
+
+    title: str
+    unit: Unit
+    subject: str
+    references: list[str]
+    wanted: int
+    allow_busy: bool
+    pairs: list[Pair] = field(default_factory=list)
+
+    @property
+    def counted(self) -> list[Pair]:
+        """Those that count: all if a busy machine was allowed."""
+        return [pair for pair in self.pairs if self.allow_busy or pair.busy is None]
+
+    @property
+    def complete(self) -> bool:
+        """As many pairs count as were wanted."""
+        return len(self.counted) >= self.wanted
+
+    @property
+    def idle(self) -> bool:
+        """Every pair that counts was taken while the machine was idle."""
+        return all(pair.busy is None for pair in self.counted)
+
+    def ratios(self, reference: str, quantity: Callable[[Reading], float]) -> Spread:
+        """Of the subject to that reference, within pairs."""
+        return Spread.of(
+            [quantity(pair.readings[self.subject]) / quantity(pair.readings[reference]) for pair in self.counted]
+        )
+
+    def rates(self, name: str) -> Spread:
+        """Absolute, for orientation: these drift."""
+        return Spread.of([pair.readings[name].rate / self.unit.size for pair in self.counted])
+
+    def rate_ratios(self, reference: str) -> Spread:
+        """Above 1: the subject is faster."""
+        return self.ratios(reference, lambda reading: reading.rate)
+
+    def cpu_ratios(self, reference: str) -> Spread:
+        """Below 1: the subject takes less CPU time for the same amount."""
+        return self.ratios(reference, lambda reading: reading.cpu_per(self.unit))
+
+    def to_json(self) -> dict[str, Any]:
+        """For the record."""
+        summary = {}
+        if self.counted:
+            summary = {
+                reference: {
+                    "rate": asdict(self.rate_ratios(reference)),
+                    "cpu": asdict(self.cpu_ratios(reference)),
+                }
+                for reference in self.references
+            }
+        return {
+            "title": self.title,
+            "unit": asdict(self.unit),
+            "subject": self.subject,
+            "complete": self.complete,
+            "idle": self.idle,
+            "ratios": summary,
+            "pairs": [
+                {"busy": pair.busy, "readings": {k: asdict(v) for k, v in pair.readings.items()}} for pair in self.pairs
+            ],
+        }
+
+
+def compare(
+    title: str,
+    entrants: Sequence[Entrant],
+    *,
+    unit: Unit,
+    pairs: int,
+    rule: IdleRule,
+    allow_busy: bool,
+    max_discards: int,
+    cores: int,
+    say: Callable[[str], None] = print,
+) -> Outcome:
+    """Runs the subject (the first entrant) against the others until enough pairs count."""
+    outcome = Outcome(title, unit, entrants[0].name, [each.name for each in entrants[1:]], pairs, allow_busy)
+    discarded = 0
+    while not outcome.complete and discarded <= max_discards:
+        # By the number of those that count: a repeated pair keeps the order of the one it stands for.
+        forward = len(outcome.counted) % 2 == 0
+        readings: dict[str, Reading] = {}
+        for entrant in entrants if forward else reversed(entrants):
+            readings[entrant.name] = entrant.run()
+        reasons = [
+            f"{name}: {reason}"
+            for name, reading in readings.items()
+            if (reason := rule.broken_by(reading.window, cores)) is not None
+        ]
+        pair = Pair(readings, reasons[0] if reasons else None)
+        outcome.pairs.append(pair)
+        if pair.busy is not None and not allow_busy:
+            discarded += 1
+        say(_pair_line(outcome, pair))
+    return outcome
+
+
+def _pair_line(outcome: Outcome, pair: Pair) -> str:
+    unit, subject = outcome.unit, pair.readings[outcome.subject]
+    number = f"pair {len(outcome.counted)}" if pair.busy is None or outcome.allow_busy else "discarded"
+    parts = [f"{outcome.subject} {_figures(subject, unit)}"]
+    for name in outcome.references:
+        reading = pair.readings[name]
+        rate, cpu = subject.rate / reading.rate, subject.cpu_per(unit) / reading.cpu_per(unit)
+        parts.append(f"{name} {_figures(reading, unit)}: ratios {rate:.2f}, CPU {cpu:.2f}")
+    busy = "" if pair.busy is None else f"   [not idle: {pair.busy}]"
+    return f"{number}: " + " | ".join(parts) + busy
+
+
+def _figures(reading: Reading, unit: Unit) -> str:
+    return f"{reading.rate / unit.size:.2f} {unit.name}/s {reading.cpu_per(unit):.3f} CPU-s/{unit.name}"
+
+
+def summary_lines(outcome: Outcome) -> list[str]:
+    """What a person wants to know of a comparison."""
+    counted, unit = len(outcome.counted), outcome.unit.name
+    if counted == 0:
+        return [f"{outcome.title}: no pair counts, the machine was never idle"]
+    label = "" if outcome.idle else "; NOT IDLE: no measurement, only a trial"
+    if not outcome.complete:
+        label += f"; only {counted} of {outcome.wanted} pairs: the machine was not idle"
+    lines = [f"{outcome.title}: medians of {counted} pairs (lowest..highest){label}"]
+    lines += [f"  {name:<28} {outcome.rates(name)} {unit}/s" for name in [outcome.subject, *outcome.references]]
+    lines += [
+        f"  {outcome.subject} / {name}: rate {outcome.rate_ratios(name)} x, CPU seconds per {unit}"
+        f" {outcome.cpu_ratios(name)} x"
+        for name in outcome.references
+    ]
+    return lines
+
+
+# --- conditions
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").split("\n")[0].strip()
+    except OSError:
+        return ""
+
+
+def caches() -> dict[str, int]:
+    """Bytes of each cache as the machine claims them, "L2" by name."""
+    found: dict[str, int] = {}
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        size = _first_line(folder / "size")
+        if _first_line(folder / "type") != "Instruction" and size[-1:] in ("K", "M"):
+            found["L" + _first_line(folder / "level")] = int(size[:-1]) << (10 if size[-1] == "K" else 20)
+    return found
+
+
+def usable_cores() -> int:
+    """Those this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def judged_cache_bytes(claimed: int, cores: int) -> int:
+    """What the cores can really have of the last-level cache, as the engine judges it (src/runtime/resolve.cpp).
+
+    A virtual machine of a few cores is told of all of its host's cache, and gets its share of it at best: 8 MiB a core.
+    """
+    return min(claimed, (8 << 20) * max(1, cores)) if claimed > 0 else 16 << 20
+
+
+def version_of(command: Sequence[str]) -> str:
+    """The first line a program prints about itself."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return "not here"
+    return (done.stdout or done.stderr).strip().split("\n")[0]
+
+
+def conditions(**more: str | int) -> dict[str, Any]:
+    """What has to stand beside every figure."""
+    model = ""
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n"):
+        if line.startswith("model name"):
+            model = line.partition(": ")[2]
+            break
+    sizes = caches()
+    claimed = sizes[max(sizes)] if sizes else 0
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "cpu": model,
+        "cores": usable_cores(),
+        "caches_bytes": sizes,
+        "last_level_cache_claimed_bytes": claimed,
+        "last_level_cache_judged_bytes": judged_cache_bytes(claimed, usable_cores()),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "huge_pages": _first_line(Path("/sys/kernel/mm/transparent_hugepage/enabled")),
+        "kernel": platform.release(),
+        "git": version_of(["git", "-C", str(ROOT), "describe", "--always", "--dirty"]),
+        **more,
+    }
+
+
+# --- the command line that all comparisons share
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of every comparison."""
+    parser.add_argument("--pairs", type=int, default=7, help="pairs that have to count (default: 7)")
+    parser.add_argument("--seconds", type=float, default=5, help="measured time of each run (default: 5)")
+    parser.add_argument("--warm-up", type=float, default=1, help="before it (default: 1)")
+    parser.add_argument(
+        "--max-discards", type=int, default=14, help="pairs that may be repeated because the machine was not idle"
+    )
+    parser.add_argument("--allow-busy", action="store_true", help="count every pair; the output says NOT IDLE")
+    parser.add_argument("--others", type=float, default=IdleRule.others, help="share of the cores others may take")
+    parser.add_argument("--steal", type=float, default=IdleRule.steal, help="share of the cores that may be stolen")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="writes all readings there, for the record")
+    parser.add_argument("--engine", type=Path, default=ROOT / "build/release/bin/incast-node")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="KEY=VALUE",
+        help="another setting of the engine",
+    )
+
+
+class Session:
+    """The comparisons of one script: prints the conditions, runs, prints and writes what came of it."""
+
+    def __init__(self, arguments: argparse.Namespace, found: dict[str, Any]) -> None:
+        self._arguments = arguments
+        self._conditions = found
+        self._outcomes: list[Outcome] = []
+        for name, value in found.items():
+            print(f"{name}: {value}")
+        if arguments.allow_busy:
+            print("busy machine allowed: what follows is a trial, no measurement")
+
+    def compare(self, title: str, entrants: Sequence[Entrant], unit: Unit = GIGABYTES) -> Outcome:
+        """One comparison, with the options of the command line."""
+        print(f"\n--- {title}", flush=True)
+        outcome = compare(
+            title,
+            entrants,
+            unit=unit,
+            pairs=self._arguments.pairs,
+            rule=IdleRule(self._arguments.others, self._arguments.steal),
+            allow_busy=self._arguments.allow_busy,
+            max_discards=self._arguments.max_discards,
+            cores=usable_cores(),
+            say=lambda line: print(line, flush=True),
+        )
+        for line in summary_lines(outcome):
+            print(line, flush=True)
+        self._outcomes.append(outcome)
+        self._write()
+        return outcome
+
+    def _write(self) -> None:
+        if self._arguments.json is not None:
+            record = {"conditions": self._conditions, "comparisons": [each.to_json() for each in self._outcomes]}
+            self._arguments.json.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+    def exit_status(self) -> int:
+        """3 if a comparison lacks pairs; no figure decides it."""
+        return 0 if all(outcome.complete for outcome in self._outcomes) else 3

@@ -9,7 +9,7 @@ test:       ## every test this host can run
 test-all:   ## what CI runs, clang-tidy on every file, more seeds, and the fuzzers
 	.ci/run --all
 
-bench:      ## the benchmarks
+bench:      ## the benchmarks and the comparisons (docs/measuring.md); takes its time
 	tools/bench.sh
 
 lint:       ## format, house rules, shellcheck, ruff, mypy, clang-tidy on what changed

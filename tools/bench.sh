@@ -1,21 +1,44 @@
 #!/usr/bin/env bash
-# Builds and runs the benchmarks (bench/). usage: tools/bench.sh [NAME...]   default: all of them
+# Builds and runs the benchmarks (bench/, docs/measuring.md).
+# usage: tools/bench.sh [--build | NAME [OPTION...]]
+#   nothing         protocol_cost, and every comparison with its defaults: about an hour and a half on an idle machine
+#   --build         only builds
+#   NAME OPTION...  one program of bench/ or one script of it, without its ending: shm_vs_copy --pairs 3
 set -euo pipefail
 # shellcheck source=tools/setup.sh
 # shellcheck disable=SC2119
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$INCAST_ROOT"
 
+# long_run is not among them: it takes an hour.
+comparisons=(shm_vs_copy shm_vs_mpi tcp_vs_iperf3 tcp_vs_mpi)
+
+run_one() {
+    local name="$1"
+    shift
+    printf '\n=== %s\n' "$name"
+    if [ -f "bench/$name.py" ]; then
+        # The engine of the same build as the reference programs.
+        "$(python_command)" "bench/$name.py" --engine build/bench/bin/incast-node "$@"
+    elif [ -x "build/bench/bench-bin/$name" ]; then
+        "build/bench/bench-bin/$name" "$@"
+    else
+        die "no such benchmark: $name; there are: ${comparisons[*]} long_run $(ls build/bench/bench-bin)"
+    fi
+}
+
 incast_packages run bench
 incast_configure bench
 logged cmake --build --preset bench -j "$INCAST_JOBS"
-if [ "$#" -eq 0 ]; then
-    mapfile -t programs < <(find build/bench/bench-bin -maxdepth 1 -type f -perm -u+x | sort)
-else
-    programs=("${@/#/build/bench/bench-bin/}")
+if [ "${1:-}" = --build ]; then exit 0; fi
+if [ "$#" -gt 0 ]; then
+    run_one "$@"
+    exit 0
 fi
-[ "${#programs[@]}" -gt 0 ] || die "no benchmark was built"
-for program in "${programs[@]}"; do
-    printf '\n=== %s\n' "$(basename "$program")"
-    "$program"
+run_one protocol_cost
+status=0
+for name in "${comparisons[@]}"; do
+    # A machine that was not idle is no reason to leave out the rest.
+    run_one "$name" || status=$?
 done
+exit "$status"

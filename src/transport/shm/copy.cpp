@@ -1,5 +1,7 @@
 #include "transport/shm/copy.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 
@@ -14,58 +16,100 @@ namespace incast::transport::shm {
 namespace {
 
 constexpr std::size_t line_bytes = 64;
+// The prefetchers of a core follow several streams, but none of them beyond its page: reading four pages side by side
+// keeps them busy where one stream would wait for memory at the start of every page. bench/streaming_copy shows it.
+constexpr std::size_t ways = 4;
+constexpr std::size_t page_lines = 4096 / line_bytes;
 
-// Whole lines, `to` aligned to them. SSE2 is part of x86-64; wider stores are used where the processor has them.
-void stream_sse2(std::byte* to, const std::byte* from, std::size_t lines) {
+// `ways` runs of whole lines, `apart` bytes from one another; `to` is aligned to lines. SSE2 is part of x86-64; wider
+// stores are used where the processor has them.
+void stream_sse2(std::byte* to, const std::byte* from, std::size_t lines, std::size_t apart) {
     for (; lines > 0; --lines, to += line_bytes, from += line_bytes) {
-        const auto* source = reinterpret_cast<const __m128i*>(from);
-        auto* place = reinterpret_cast<__m128i*>(to);
-        const __m128i a = _mm_loadu_si128(source);
-        const __m128i b = _mm_loadu_si128(source + 1);
-        const __m128i c = _mm_loadu_si128(source + 2);
-        const __m128i d = _mm_loadu_si128(source + 3);
-        _mm_stream_si128(place, a);
-        _mm_stream_si128(place + 1, b);
-        _mm_stream_si128(place + 2, c);
-        _mm_stream_si128(place + 3, d);
+        for (std::size_t way = 0; way < ways; ++way) {
+            const auto* source = reinterpret_cast<const __m128i*>(from + way * apart);
+            auto* place = reinterpret_cast<__m128i*>(to + way * apart);
+            const __m128i a = _mm_loadu_si128(source);
+            const __m128i b = _mm_loadu_si128(source + 1);
+            const __m128i c = _mm_loadu_si128(source + 2);
+            const __m128i d = _mm_loadu_si128(source + 3);
+            _mm_stream_si128(place, a);
+            _mm_stream_si128(place + 1, b);
+            _mm_stream_si128(place + 2, c);
+            _mm_stream_si128(place + 3, d);
+        }
     }
 }
 
-__attribute__((target("avx"))) void stream_avx(std::byte* to, const std::byte* from, std::size_t lines) {
+__attribute__((target("avx"))) void stream_avx(std::byte* to, const std::byte* from, std::size_t lines,
+                                               std::size_t apart) {
     for (; lines > 0; --lines, to += line_bytes, from += line_bytes) {
-        const auto* source = reinterpret_cast<const __m256i*>(from);
-        auto* place = reinterpret_cast<__m256i*>(to);
-        const __m256i a = _mm256_loadu_si256(source);
-        const __m256i b = _mm256_loadu_si256(source + 1);
-        _mm256_stream_si256(place, a);
-        _mm256_stream_si256(place + 1, b);
+        __m256i low[ways];
+        __m256i high[ways];
+        for (std::size_t way = 0; way < ways; ++way) {
+            const auto* source = reinterpret_cast<const __m256i*>(from + way * apart);
+            low[way] = _mm256_loadu_si256(source);
+            high[way] = _mm256_loadu_si256(source + 1);
+        }
+        for (std::size_t way = 0; way < ways; ++way) {
+            auto* place = reinterpret_cast<__m256i*>(to + way * apart);
+            _mm256_stream_si256(place, low[way]);
+            _mm256_stream_si256(place + 1, high[way]);
+        }
     }
 }
 
-using Stream = void (*)(std::byte*, const std::byte*, std::size_t);
-const Stream stream_lines = __builtin_cpu_supports("avx") ? stream_avx : stream_sse2;
+__attribute__((target("avx512f"))) void stream_avx512(std::byte* to, const std::byte* from, std::size_t lines,
+                                                      std::size_t apart) {
+    for (; lines > 0; --lines, to += line_bytes, from += line_bytes) {
+        __m512i line[ways];
+        for (std::size_t way = 0; way < ways; ++way)
+            line[way] = _mm512_loadu_si512(from + way * apart);
+        for (std::size_t way = 0; way < ways; ++way)
+            _mm512_stream_si512(reinterpret_cast<__m512i*>(to + way * apart), line[way]);
+    }
+}
 
-}  // namespace
+using StreamWays = void (*)(std::byte*, const std::byte*, std::size_t, std::size_t);
 
-void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes) {
+template <StreamWays stream>
+void copy_with(std::byte* to, const std::byte* from, std::size_t bytes) {
     const std::size_t before = (line_bytes - reinterpret_cast<std::uintptr_t>(to) % line_bytes) % line_bytes;
-    if (bytes < before + line_bytes) {
+    if (bytes < before + ways * line_bytes) {
         std::memcpy(to, from, bytes);
         return;
     }
     std::memcpy(to, from, before);
-    const std::size_t lines = (bytes - before) / line_bytes;
-    stream_lines(to + before, from + before, lines);
-    const std::size_t done = before + lines * line_bytes;
+    std::size_t done = before;
+    constexpr std::size_t page_bytes = page_lines * line_bytes;
+    for (; bytes - done >= ways * page_bytes; done += ways * page_bytes) {
+        stream(to + done, from + done, page_lines, page_bytes);
+    }
+    // Less than four pages are left: a quarter of them each, and a rest of less than a line for each.
+    const std::size_t lines = (bytes - done) / line_bytes / ways;
+    stream(to + done, from + done, lines, lines * line_bytes);
+    done += ways * lines * line_bytes;
     std::memcpy(to + done, from + done, bytes - done);
+}
+
+const std::array all_stores{
+    StreamingStores{"AVX-512", __builtin_cpu_supports("avx512f") != 0, copy_with<stream_avx512>},
+    StreamingStores{"AVX", __builtin_cpu_supports("avx") != 0, copy_with<stream_avx>},
+    StreamingStores{"SSE2", true, copy_with<stream_sse2>},
+};
+const auto copy_widest = std::ranges::find(all_stores, true, &StreamingStores::here)->copy;
+
+}  // namespace
+
+std::span<const StreamingStores> streaming_stores() {
+    return all_stores;
+}
+
+void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes) {
+    copy_widest(to, from, bytes);
 }
 
 void fence_streams() {
     _mm_sfence();
-}
-
-const char* streaming_stores() {
-    return stream_lines == stream_avx ? "AVX" : "SSE2";
 }
 
 #else
@@ -74,8 +118,8 @@ void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes) {
     std::memcpy(to, from, bytes);
 }
 void fence_streams() {}
-const char* streaming_stores() {
-    return "none";
+std::span<const StreamingStores> streaming_stores() {
+    return {};
 }
 
 #endif

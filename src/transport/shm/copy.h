@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 namespace incast::transport::shm {
 
@@ -11,7 +12,14 @@ namespace incast::transport::shm {
 void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes);
 /// Orders streaming stores before what follows.
 void fence_streams();
-/// What copy_streaming does here, for a person.
-const char* streaming_stores();
+
+/// One way of doing it.
+struct StreamingStores {
+    const char* name;
+    bool here;  // this processor has them
+    void (*copy)(std::byte* to, const std::byte* from, std::size_t bytes);
+};
+/// All ways, the widest first: copy_streaming takes the first that is here. Empty where there are none.
+std::span<const StreamingStores> streaming_stores();
 
 }  // namespace incast::transport::shm

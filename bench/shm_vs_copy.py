@@ -3,7 +3,7 @@
 
 The event builder: 4 nodes, push and pull, null sink, self traffic copied; its total goodput counts, self included.
 The reference: 4 threads that copy pieces of the same size from as large a source set to a destination that is as large,
-past the cache (bench/streaming_copy.cpp); memcpy is shown beside it.
+past the cache (bench/streaming_copy.cpp). Beside it: the transport's own way of copying past the cache, and memcpy.
 """
 
 import argparse
@@ -58,7 +58,11 @@ def main() -> int:
                         stores=stores,
                     ),
                 )
-                for name, stores in (("streaming copy", "streaming"), ("memcpy", "memcpy"))
+                for name, stores in (
+                    ("streaming copy", "streaming"),
+                    ("interleaved copy", "interleaved"),
+                    ("memcpy", "memcpy"),
+                )
             ]
             session.compare(
                 f"shm {scheme}, {mfp} MFPs, total goodput, against copying", [Entrant("incast", subject), *references]

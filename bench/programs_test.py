@@ -9,6 +9,7 @@ import programs
 import pytest
 from programs import Incast, MpiAlltoall, ProgramError
 from sizes import chosen_cache, parse_size, parse_sizes
+from variants import parse_variant
 
 MIB = 1 << 20
 
@@ -135,3 +136,11 @@ def test_which_cache_is_taken_is_said(asked: str, expected: int) -> None:
     assert chosen_cache(argparse.Namespace(cache=asked), found) == expected
     assert found["last_level_cache_taken_bytes"] == expected
     assert found["sources_cycle_through_bytes"] == 4 * expected
+
+
+def test_variants_are_settings_or_engines() -> None:
+    assert parse_variant("default:") == ("default", None, ())
+    assert parse_variant("deep@a/b:x.y=1,z.w=a=b") == ("deep", Path("a/b"), ("x.y=1", "z.w=a=b"))
+    for wrong in ("", "deep", ":x.y=1", "deep:x.y"):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected NAME"):
+            parse_variant(wrong)

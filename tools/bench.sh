@@ -10,7 +10,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$INCAST_ROOT"
 
-# long_run is not among them: it takes an hour.
+# long_run takes an hour, and variants has to be told of what.
 comparisons=(shm_vs_copy shm_vs_mpi tcp_vs_iperf3 tcp_vs_mpi)
 
 run_one() {

@@ -3,7 +3,7 @@
 
 The first variant is what the others are compared with:
 
-    bench/variants.py --transport shm --mfp-size 64KiB default: plain:transport.shm.stores=plain deep:protocol.credits=32
+    bench/variants.py --mfp-size 64KiB default: plain:transport.shm.stores=plain deep:protocol.credits=32
     bench/variants.py before@build/old/bin/incast-node: after:
 """
 

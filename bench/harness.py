@@ -159,6 +159,8 @@ class Reading:
     rate: float  # bytes or messages per second
     window: Window
     details: dict[str, Any] = field(default_factory=dict)
+    # Runs that were tried and not taken: a disturbed one might have been the better one.
+    tried: tuple[Window, ...] = ()
 
     def cpu_per(self, unit: Unit) -> float:
         """CPU seconds per GB, or million messages; the rate is the program's, over its own window."""
@@ -307,7 +309,8 @@ def compare(
         reasons = [
             f"{name}: {reason}"
             for name, reading in readings.items()
-            if (reason := rule.broken_by(reading.window, cores)) is not None
+            for window in (reading.window, *reading.tried)
+            if (reason := rule.broken_by(window, cores)) is not None
         ]
         pair = Pair(readings, reasons[0] if reasons else None)
         outcome.pairs.append(pair)

@@ -158,6 +158,23 @@ def test_a_busy_pair_is_discarded_and_repeated_in_the_same_order() -> None:
     assert outcome.pairs[1].busy == "B: others took 50.0% of the CPU time, more than 5%"
 
 
+def test_a_run_that_was_tried_and_disturbed_discards_the_pair() -> None:
+    reading = Reading(1.0, window(), tried=(window(others=1.0),))
+    entrants = [Entrant("A", lambda: reading), Entrant("B", lambda: Reading(1.0, window()))]
+    outcome = compare(
+        "a title",
+        entrants,
+        unit=GIGABYTES,
+        pairs=1,
+        rule=IdleRule(),
+        allow_busy=False,
+        max_discards=0,
+        cores=2,
+        say=lambda _line: None,
+    )
+    assert outcome.pairs[0].busy is not None
+
+
 def test_repeating_is_bounded_and_the_shortage_is_said() -> None:
     stolen = window(steal=1.0)
     outcome, _calls = run_comparison(

@@ -113,6 +113,7 @@ def test_the_better_way_to_run_mpi_counts(tmp_path: Path, monkeypatch: pytest.Mo
     reading = MpiAlltoall(Path("mpi_alltoall"), 0.05, 0.01, 4, 65536, MIB, MIB, "vader")()
     assert reading.rate == 101
     assert reading.details["tried"] == {"0": 100, "1": 101}
+    assert len(reading.tried) == 1, "the other one is judged too"
 
 
 def test_a_program_that_fails_is_one_line(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs the benchmarks (bench/, docs/measuring.md).
 # usage: tools/bench.sh [--build | NAME [OPTION...]]
-#   nothing         protocol_cost, and every comparison with its defaults: about an hour and a half on an idle machine
+#   nothing         protocol_cost, and every comparison with its defaults: about 45 minutes on an idle machine
 #   --build         only builds
 #   NAME OPTION...  one program of bench/ or one script of it, without its ending: shm_vs_copy --pairs 3
 set -euo pipefail
@@ -23,7 +23,7 @@ run_one() {
     elif [ -x "build/bench/bench-bin/$name" ]; then
         "build/bench/bench-bin/$name" "$@"
     else
-        die "no such benchmark: $name; there are: ${comparisons[*]} long_run $(ls build/bench/bench-bin)"
+        die "no such benchmark: $name; there are: ${comparisons[*]} long_run variants $(ls build/bench/bench-bin)"
     fi
 }
 

@@ -122,6 +122,9 @@ void Conductor::sample(Time now, NodeSample sample) {
         if (plan_.config.trigger_rate > 0 || plan_.is_net()) {
             crew_.start_triggers(now + trigger_lead);
         }
+        if (plan_.is_net()) {
+            phase_since_ = now + trigger_lead;  // before that nothing is sent
+        }
     }
     if (is_em && record.latest->state == protocol::NodeState::finished && whole_end_ == 0) {
         whole_end_ = record.latest->at;

@@ -115,6 +115,9 @@ int run(const ConfigText& config, const RunOptions& options) {
     if (Result<Ok> checked = check(*plan, options); !checked) {
         return refuse(checked.error(), exit_bad_config);
     }
+    if (options.check_only) {
+        return exit_ok;
+    }
     Result<std::unique_ptr<Reporter>> reporter = Reporter::open(options.output, options.progress);
     if (!reporter) {
         return refuse(reporter.error(), exit_bad_config);

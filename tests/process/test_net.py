@@ -1,4 +1,4 @@
-"""Raw traffic without event building: every pattern over every transport, all of it verified, and runs that go wrong."""
+"""Raw traffic without event building: every pattern over every transport, verified, and runs that go wrong."""
 
 import os
 import signal

@@ -138,6 +138,7 @@ private:
         std::uint16_t queue = 0;
     };
 
+    static std::string name_of(Peer peer);
     [[nodiscard]] std::uint32_t first_stream(std::uint32_t link) const { return link * config_.queues; }
     void want(Link& link, Time at);
     void connect_due(Time now);

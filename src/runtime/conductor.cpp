@@ -75,7 +75,8 @@ bool Conductor::any_left(std::uint32_t roles) const {
 
 bool Conductor::joined() const {
     if (!plan_.is_net()) {
-        return event_manager().latest && event_manager().latest->joined_at != 0;
+        const std::optional<NodeSample>& em = event_manager().latest;
+        return em && em->joined_at != 0;
     }
     return std::ranges::all_of(nodes_, [](const NodeRecord& record) {
         return record.latest && record.latest->state != protocol::NodeState::joining;
@@ -117,7 +118,8 @@ void Conductor::sample(Time now, NodeSample sample) {
         return;
     }
     if (phase_ == Phase::joining && joined()) {
-        joined_at_ = event_manager().latest->joined_at;
+        const std::optional<NodeSample>& em = event_manager().latest;
+        joined_at_ = em ? em->joined_at : 0;
         enter(plan_.measured_whole ? Phase::measuring : Phase::warm_up, now);
         if (plan_.config.trigger_rate > 0 || plan_.is_net()) {
             crew_.start_triggers(now + trigger_lead);

@@ -77,29 +77,32 @@ private:
         }
         add(totals_, last->totals);
         peak_rss_ = std::max(peak_rss_, last->peak_rss_bytes);
-        const NodeSample* end = whole_ || !record.end ? last : &*record.end;
-        if (!end->net || (!whole_ && (!record.begin || !record.begin->net))) {
+        const NodeSample& end = whole_ || !record.end ? *last : *record.end;
+        if (!end.net) {
             return;  // it did not live to tell
         }
-        const NodeSample* begin = whole_ ? nullptr : &*record.begin;
-        add(window_, begin != nullptr ? difference(end->totals, begin->totals) : end->totals);
-        if (end->latency_ns) {
-            latency_.merge(*end->latency_ns);
+        if (end.latency_ns) {
+            latency_.merge(*end.latency_ns);
         }
-        if (begin != nullptr) {
-            time_ = std::max(time_, end->at - begin->at);
-        } else if (end->net->began_at != 0) {
-            time_ =
-                std::max(time_, (end->net->finished_at != 0 ? end->net->finished_at : end->at) - end->net->began_at);
+        if (whole_) {
+            add(window_, end.totals);
+            const Time over = end.net->finished_at != 0 ? end.net->finished_at : end.at;
+            time_ = std::max(time_, end.net->began_at != 0 ? over - end.net->began_at : 0);
+            count_pairs(end.node, *end.net, {});
+        } else if (record.begin && record.begin->net) {
+            add(window_, difference(end.totals, record.begin->totals));
+            time_ = std::max(time_, end.at - record.begin->at);
+            count_pairs(end.node, *end.net, *record.begin->net);
         }
-        for (std::size_t index = 0; index < end->net->pairs.size(); ++index) {
-            const PairSample& pair = end->net->pairs[index];
-            // The receiver says what arrived, the sender how long the answers took.
-            const bool known = begin != nullptr && index < begin->net->pairs.size();
-            const std::uint64_t before = known ? begin->net->pairs[index].messages_received : 0;
-            flows_[{pair.peer, end->node}].messages +=
-                pair.messages_received - std::min(before, pair.messages_received);
-            flows_[{end->node, pair.peer}].asked = &pair;
+    }
+
+    /// The receiver says what arrived, the sender how long the answers took. Partners are the same at all times.
+    void count_pairs(std::uint32_t node, const NetSample& end, const NetSample& begin) {
+        for (std::size_t index = 0; index < end.pairs.size(); ++index) {
+            const PairSample& pair = end.pairs[index];
+            const std::uint64_t before = index < begin.pairs.size() ? begin.pairs[index].messages_received : 0;
+            flows_[{pair.peer, node}].messages += pair.messages_received - std::min(before, pair.messages_received);
+            flows_[{node, pair.peer}].asked = &pair;
         }
     }
 

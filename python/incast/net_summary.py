@@ -76,13 +76,18 @@ def _print_virtual_time(console: Console, result: Result) -> None:
 def _what_ran(result: Result, *, sizes: bool = True) -> Text:
     duplex = ", duplex" if result["duplex"] else ""
     text = Text(f"{result['transport']}, {result['pattern']}{duplex}, {result['nodes_in_pattern']} nodes")
-    text.append(f", {len(result['pairs'])} pairs x {result['queues']} queues x {result['outstanding']} in flight")
+    pairs, queues = (f"{n} {word}{'' if n == 1 else 's'}" for n, word in _counted(result))
+    text.append(f", {pairs} x {queues} x {result['outstanding']} in flight")
     if sizes:
         text.append(f", messages of {units.size(result['message_bytes'])}")
     if result["status"] != "complete":
         reason = result.get("reason")
         text.append(f"\n{result['status']}" + (f": {reason}" if reason else ""), style="bold yellow")
     return text
+
+
+def _counted(result: Result) -> Iterable[tuple[int, str]]:
+    return (len(result["pairs"]), "pair"), (result["queues"], "queue")
 
 
 def _spread(spread: Mapping[str, float] | None) -> Text:

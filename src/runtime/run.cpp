@@ -58,12 +58,13 @@ void announce(const Plan& plan, Reporter& reporter) {
     if (plan.is_net()) {
         reporter.notice(
             Level::info,
-            fmt::format("{} nodes, {} pairs ({}{}) over {}; {} queues of {} messages of {} in flight; slots per "
-                        "receiver up to {}, ring per sender {}; working set {}",
-                        plan.n_nodes, plan.net.pairs.size(), plan.values.at("net.pattern"),
-                        plan.config.duplex ? ", duplex" : "", plan.config.transport, plan.net.queues,
-                        plan.net.outstanding, bytes(plan.net.message_bytes), bytes(plan.bu_memory_bytes),
-                        bytes(plan.ru_memory_bytes), bytes(plan.working_set_bytes)));
+            fmt::format(
+                "{} nodes, {} pairs ({}{}) over {}; queues per pair {}, messages in flight {} each, of {}; slots per "
+                "receiver up to {}, ring per sender {}; working set {}",
+                plan.n_nodes, plan.net.pairs.size(), plan.values.at("net.pattern"),
+                plan.config.duplex ? ", duplex" : "", plan.config.transport, plan.net.queues, plan.net.outstanding,
+                bytes(plan.net.message_bytes), bytes(plan.bu_memory_bytes), bytes(plan.ru_memory_bytes),
+                bytes(plan.working_set_bytes)));
         return;
     }
     reporter.notice(

@@ -182,9 +182,10 @@ constexpr std::array table{
            "body of a message; a head of 64 bytes comes before it, as in event building"),
     number(Kind::count, "net.queues", &RunConfig::queues, "1", 1, net::max_queues,
            "independent streams of every pair, each with slots of its own at the receiver"),
-    number(Kind::count, "net.outstanding", &RunConfig::outstanding, "auto", 1, net::max_slots_per_pair,
-           "messages a queue may have in flight; auto: as many as keep all slots within half of the last-level cache "
-           "(counted as 8 MiB per core at most), 2 to 64; latency: 1"),
+    number(
+        Kind::count, "net.outstanding", &RunConfig::outstanding, "auto", 1, net::max_slots_per_pair,
+        "messages a queue may have in flight; auto: as many as keep the slots of a receiver within 512 KiB, 2 to 64; "
+        "latency: 1"),
     number(Kind::count, "net.messages", &RunConfig::messages, "0", 0, 9e15,
            "that every queue sends; the run is then measured from the first to the last; 0: no limit"),
     number(Kind::bytes, "net.working_set", &RunConfig::working_set, "auto", 1, 1024 * gib,

@@ -197,8 +197,11 @@ Result<Ok> lay_out_sources(Plan& plan) {
     return Ok{};
 }
 
-void count_credits(Plan& plan, std::uint64_t cache) {
+void count_credits(Plan& plan, const Machine& machine, std::uint64_t cache) {
     RunConfig& config = plan.config;
+    // A virtual machine of a few cores is told of all of its host's cache, and gets its share of it at best.
+    constexpr std::uint64_t share_of_a_core = std::uint64_t{8} << 20;
+    cache = std::min(cache, share_of_a_core * std::max(1U, machine.cores));
     plan.slot_bytes = protocol::slot_layout(plan.protocol).slot_bytes;
     if (config.credits == 0) {
         // All slots in service within half of the cache: the rest is for sources and for everybody else.
@@ -318,12 +321,6 @@ std::uint64_t last_level_cache(const Machine& machine) {
     return machine.last_level_cache_bytes != 0 ? machine.last_level_cache_bytes : default_cache_bytes;
 }
 
-std::uint64_t usable_cache(const Machine& machine) {
-    // A virtual machine of a few cores is told of all of its host's cache, and gets its share of it at best.
-    constexpr std::uint64_t share_of_a_core = std::uint64_t{8} << 20;
-    return std::min(last_level_cache(machine), share_of_a_core * std::max(1U, machine.cores));
-}
-
 Result<Plan> resolve(const ConfigText& text, const Machine& machine) {
     Result<RunConfig> parsed = text.parse();
     if (!parsed) {
@@ -347,7 +344,7 @@ Result<Plan> resolve(const ConfigText& text, const Machine& machine) {
             return done.error();
         }
     }
-    count_credits(plan, usable_cache(machine));
+    count_credits(plan, machine, cache);
     if (Result<Ok> done = size_memory(plan, machine, cache); !done) {
         return done.error();
     }

@@ -47,8 +47,6 @@ struct Plan {
 inline constexpr std::uint32_t role_sender = 16;
 inline constexpr std::uint32_t role_receiver = 32;
 
-/// A cache larger than what a core gets of it is not there (a virtual machine is told of all of its host's).
-[[nodiscard]] std::uint64_t usable_cache(const Machine& machine);
 /// Of the machine, or what is assumed where it does not say.
 [[nodiscard]] std::uint64_t last_level_cache(const Machine& machine);
 

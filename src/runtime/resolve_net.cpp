@@ -83,9 +83,19 @@ void set_roles(Plan& plan) {
     plan.n_bus = count(role_receiver);
 }
 
-Result<Ok> count_slots(Plan& plan, const Machine& machine) {
+/// Pairs of the receiver that has most of them.
+std::uint64_t most_heard(const net::Config& config) {
+    std::vector<std::uint64_t> hears(config.n_nodes);
+    for (const net::Pair& pair : config.pairs) {
+        ++hears[pair.to];
+    }
+    return std::ranges::max(hears);
+}
+
+Result<Ok> count_slots(Plan& plan, const Machine&) {
+    // More is slower: what arrives should stay in the cache of the core that reads it (docs/measuring.md).
+    constexpr std::uint64_t receiver_slots_bytes = 512U << 10U;
     RunConfig& config = plan.config;
-    const std::uint64_t streams = plan.net.pairs.size() * config.queues;
     if (config.measure == net::Measure::latency) {
         if (config.outstanding > 1) {
             return not_allowed("net.outstanding", std::to_string(config.outstanding),
@@ -93,8 +103,8 @@ Result<Ok> count_slots(Plan& plan, const Machine& machine) {
         }
         config.outstanding = 1;
     } else if (config.outstanding == 0) {
-        const std::uint64_t all_slots = std::max<std::uint64_t>(1, net::slot_stride(plan.net) * streams);
-        config.outstanding = std::clamp<std::uint64_t>(usable_cache(machine) / 2 / all_slots, 2, 64);
+        const std::uint64_t all_queues = net::slot_stride(plan.net) * most_heard(plan.net) * config.queues;
+        config.outstanding = std::clamp<std::uint64_t>(receiver_slots_bytes / all_queues, 2, 64);
     }
     if (config.queues * config.outstanding > net::max_slots_per_pair) {
         return not_allowed("net.outstanding", std::to_string(config.outstanding),
@@ -113,14 +123,10 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine) {
         config.working_set = std::max<std::uint64_t>(config.message_size, 4 * last_level_cache(machine) / rings);
     }
     plan.net.working_set_bytes = config.working_set;
-    std::vector<std::uint64_t> hears(plan.n_nodes);
-    for (const net::Pair& pair : plan.net.pairs) {
-        ++hears[pair.to];
-    }
     const std::uint64_t pair_slots = net::slot_stride(plan.net) * config.queues * config.outstanding;
     plan.slot_bytes = net::slot_stride(plan.net);
     plan.ru_memory_bytes = net::ring_bytes(plan.net);
-    plan.bu_memory_bytes = pair_slots * std::ranges::max(hears);
+    plan.bu_memory_bytes = pair_slots * most_heard(plan.net);
     plan.working_set_bytes = rings * plan.ru_memory_bytes + plan.net.pairs.size() * pair_slots;
     // As for event building: nodes may be spread over hosts, and nothing is allocated in a simulation.
     const bool all_here = config.transport == "inproc";

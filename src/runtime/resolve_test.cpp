@@ -165,10 +165,10 @@ TEST(ResolveNet, ThePatternSaysHowManyNodesThereAre) {
     EXPECT_EQ(plan.values.at("net.producers"), "4");
 }
 
-TEST(ResolveNet, SlotsFitIntoHalfOfTheCacheAndRingsExceedIt) {
-    const Plan plan = plan_of({"run.task=net", "run.nodes=4", "net.message_size=64KiB", "net.queues=2"});
+TEST(ResolveNet, SlotsAreFewAndRingsExceedTheCache) {
+    const Plan plan = plan_of({"run.task=net", "run.nodes=4", "net.message_size=16KiB", "net.queues=2"});
     ASSERT_EQ(plan.net.pairs.size(), 12U);
-    EXPECT_EQ(plan.net.outstanding, 32 * mib / 2 / (24 * 65600));
+    EXPECT_EQ(plan.net.outstanding, mib / 2 / (3 * 2 * 16448));
     EXPECT_GT(4 * plan.ru_memory_bytes, 4 * 32 * mib - 4 * 65536);
     EXPECT_EQ(plan.values.at("net.outstanding"), std::to_string(plan.net.outstanding));
     EXPECT_EQ(plan_of({"run.task=net", "net.message_size=16B"}).net.outstanding, 64U);

@@ -12,6 +12,7 @@ import incast
 from incast.console import open_console
 from incast.engine import EngineError, engine_info, find_engine
 from incast.file_commands import JsonOption, import_root, mep_app
+from incast.net import net
 from incast.run import run
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run)
+app.command()(net)
 app.command()(import_root)
 app.add_typer(mep_app, name="mep")
 

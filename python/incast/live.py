@@ -99,8 +99,11 @@ def _node_rates(before: Sample | None, now: Sample) -> list[NodeRates]:
 class PlainView:
     """One line every two seconds at most; notices at once."""
 
-    def __init__(self, console: Console, *, virtual: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, console: Console, *, virtual: bool, clock: Callable[[], float] = time.monotonic, unit: str = "events"
+    ) -> None:
         self._console = console
+        self._unit = unit
         self._time_label = f" {VIRTUAL_TIME}" if virtual else ""
         self._clock = clock
         self._state = RunState()
@@ -133,7 +136,7 @@ class PlainView:
         self._console.print(
             f"{sample.t_s:8.1f} s{self._time_label}  {units.rate(sample.goodput_bytes_per_s)}"
             f"  mean {units.rate(self._state.mean_goodput_bytes_per_s())}"
-            f"  {units.frequency(sample.events_per_s)} events  [{self._state.phase}]",
+            f"  {units.frequency(sample.events_per_s)} {self._unit}  [{self._state.phase}]",
             markup=False,
             highlight=False,
             soft_wrap=True,
@@ -144,9 +147,16 @@ class TerminalView:
     """A few lines that stay in place: rates, their recent past, a bar per node. Notices scroll above them."""
 
     def __init__(
-        self, console: Console, title: str, *, virtual: bool, clock: Callable[[], float] = time.monotonic
+        self,
+        console: Console,
+        title: str,
+        *,
+        virtual: bool,
+        clock: Callable[[], float] = time.monotonic,
+        unit: str = "events",
     ) -> None:
         self._console = console
+        self._unit = unit
         self._title = title
         self._virtual = virtual
         self._clock = clock
@@ -196,7 +206,7 @@ class TerminalView:
             Text(units.sparkline(list(self._state.history), _SPARKLINE_WIDTH), style="green"),
         )
         rates.add_row(
-            Text("events"), Text(units.frequency(sample.events_per_s), style="bold"), Text(f"t {sample.t_s:.1f} s")
+            Text(self._unit), Text(units.frequency(sample.events_per_s), style="bold"), Text(f"t {sample.t_s:.1f} s")
         )
         return Group(head, rates, _node_bars(self._state.nodes))
 
@@ -228,8 +238,8 @@ def print_notice(console: Console, notice: Notice) -> None:
     console.print(label + notice.text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-def make_view(console: Console, title: str, *, virtual: bool) -> RunView:
-    """The live view where the console is a terminal that can move its cursor, else the plain one."""
+def make_view(console: Console, title: str, *, virtual: bool, unit: str = "events") -> RunView:
+    """The live view where the console is a terminal that can move its cursor, else the plain one; `unit` is counted."""
     if console.is_terminal and not console.is_dumb_terminal:
-        return TerminalView(console, title, virtual=virtual)
-    return PlainView(console, virtual=virtual)
+        return TerminalView(console, title, virtual=virtual, unit=unit)
+    return PlainView(console, virtual=virtual, unit=unit)

@@ -19,6 +19,7 @@ import typer
 from incast.console import open_console
 from incast.engine import EXIT_PROTOCOL, EngineError, EngineRun, Outcome, find_engine
 from incast.live import make_view
+from incast.net_summary import print_net_summary
 from incast.summary import print_summary
 
 # Only names the folder of the results and the title; what runs is the engine's decision.
@@ -90,28 +91,43 @@ def _default_output(transport: str, now: datetime) -> Path:
 
 def execute(request: RunRequest, *, as_json: bool) -> int:
     """Runs the engine and shows what comes of it; the exit status."""
+    outcome = watch(request, f"incast run  {request.transport}")
+    if outcome.result_path is not None:
+        show_result(read_result(outcome, outcome.result_path), outcome.result_path, as_json=as_json)
+    return outcome.exit_status
+
+
+def watch(request: RunRequest, title: str, unit: str = "events") -> Outcome:
+    """Runs the engine to its end, with a view of its progress."""
     engine = find_engine()
     screen = open_console(stderr=True)
     try:
-        with make_view(screen, f"incast run  {request.transport}", virtual=request.transport == "sim") as view:
-            outcome = EngineRun(request.command(engine), view.on_progress, view.on_tick).watch()
+        with make_view(screen, title, virtual=request.transport == "sim", unit=unit) as view:
+            return EngineRun(request.command(engine), view.on_progress, view.on_tick).watch()
     except EngineError as error:
         if not request.output.is_dir():
             raise
         raise EngineError(f"{error}; what there is lies in {request.output}", error.exit_status) from error
-    if outcome.result_path is not None:
-        _show_result(outcome, outcome.result_path, as_json=as_json)
-    return outcome.exit_status
 
 
-def _show_result(outcome: Outcome, path: Path, *, as_json: bool) -> None:
+def read_result(outcome: Outcome, path: Path) -> dict[str, Any]:
+    """The result that the engine says it has written."""
     try:
-        text = path.read_text()
-        result: Any = json.loads(text)
+        result = json.loads(path.read_text())
+        if not isinstance(result, dict):
+            raise ValueError("no JSON object")
     except (OSError, ValueError) as error:
         raise EngineError(f"{path} is no readable result: {error}", outcome.exit_status or EXIT_PROTOCOL) from error
+    return result
+
+
+def show_result(result: dict[str, Any], path: Path, *, as_json: bool) -> None:
+    """On standard output: what the file holds, or its figures for a person."""
     if as_json:
+        text = path.read_text()
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    elif result.get("kind") == "net":
+        print_net_summary(open_console(), result, path.parent)
     else:
         print_summary(open_console(), result, path.parent)
 

@@ -1,4 +1,4 @@
-// incast-node: runs an event builder from a config, or joins one as a node.
+// incast-node: runs an event builder (or raw traffic) from a config, or joins one as a node.
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
@@ -35,6 +35,7 @@ struct Options {
     int watched_by = 0;
     std::string token_file;
     std::string info;
+    bool check = false;
     bool reference = false;
     bool schema = false;
     bool version = false;
@@ -50,6 +51,7 @@ void declare(CLI::App& app, Options& options) {
         ->type_name("DIR");
     app.add_option("--progress", options.progress, "on standard output: text, json (one object per line) or none")
         ->check(CLI::IsMember({"text", "json", "none"}));
+    app.add_flag("--check", options.check, "check the configuration, and run nothing");
     app.add_option("--spawn", options.spawn, "node processes to start here; the others are waited for (default: all)")
         ->type_name("N");
     app.add_option("--listen", options.listen, "address on which nodes join; beyond loopback only if asked for")
@@ -118,6 +120,7 @@ int run(const Options& options, const std::string& token) {
     run_options.spawn = options.spawn;
     run_options.listen = options.listen;
     run_options.token = token;
+    run_options.check_only = options.check;
     return rt::run(config, run_options);
 }
 

@@ -33,8 +33,11 @@ std::string_view to_text(Outcome outcome) {
 
 std::string node_name(std::uint32_t node, std::uint32_t roles) {
     std::string names;
-    for (const auto& [role, name] :
-         {std::pair{protocol::role_em, "EM"}, std::pair{protocol::role_ru, "RU"}, std::pair{protocol::role_bu, "BU"}}) {
+    for (const auto& [role, name] : {std::pair<std::uint32_t, std::string_view>{protocol::role_em, "EM"},
+                                     {protocol::role_ru, "RU"},
+                                     {protocol::role_bu, "BU"},
+                                     {role_sender, "sends"},
+                                     {role_receiver, "receives"}}) {
         if ((roles & role) != 0) {
             names += (names.empty() ? "" : "+") + std::string(name);
         }
@@ -70,6 +73,23 @@ bool Conductor::any_left(std::uint32_t roles) const {
         nodes_, [roles](const NodeRecord& record) { return (record.roles & roles) != 0 && !record.lost; });
 }
 
+bool Conductor::joined() const {
+    if (!plan_.is_net()) {
+        const std::optional<NodeSample>& em = event_manager().latest;
+        return em && em->joined_at != 0;
+    }
+    return std::ranges::all_of(nodes_, [](const NodeRecord& record) {
+        return record.latest && record.latest->state != protocol::NodeState::joining;
+    });
+}
+
+bool Conductor::finished() const {
+    const auto done = [](const NodeRecord& record) {
+        return record.latest && record.latest->state == protocol::NodeState::finished;
+    };
+    return plan_.is_net() ? std::ranges::all_of(nodes_, done) : done(event_manager());
+}
+
 void Conductor::sample(Time now, NodeSample sample) {
     if (sample.node >= nodes_.size() || phase_ == Phase::done) {
         return;
@@ -97,17 +117,19 @@ void Conductor::sample(Time now, NodeSample sample) {
                  fmt::format("node {} cannot go on: {}", node_name(record.latest->node, record.roles), failure), now);
         return;
     }
-    if (is_em) {
-        if (phase_ == Phase::joining && record.latest->joined_at != 0) {
-            joined_at_ = record.latest->joined_at;
-            enter(plan_.measured_whole ? Phase::measuring : Phase::warm_up, now);
-            if (plan_.config.trigger_rate > 0) {
-                crew_.start_triggers(now + trigger_lead);
-            }
+    if (phase_ == Phase::joining && joined()) {
+        const std::optional<NodeSample>& em = event_manager().latest;
+        joined_at_ = em ? em->joined_at : 0;
+        enter(plan_.measured_whole ? Phase::measuring : Phase::warm_up, now);
+        if (plan_.config.trigger_rate > 0 || plan_.is_net()) {
+            crew_.start_triggers(now + trigger_lead);
         }
-        if (record.latest->state == protocol::NodeState::finished && whole_end_ == 0) {
-            whole_end_ = record.latest->at;
+        if (plan_.is_net()) {
+            phase_since_ = now + trigger_lead;  // before that nothing is sent
         }
+    }
+    if (is_em && record.latest->state == protocol::NodeState::finished && whole_end_ == 0) {
+        whole_end_ = record.latest->at;
     }
     tick(now);
 }
@@ -124,7 +146,9 @@ void Conductor::lost(Time now, std::uint32_t node, const std::string& why) {
         return;
     }
     const std::string who = fmt::format("node {} lost: {}", node_name(node, record.roles), why);
-    if ((record.roles & protocol::role_em) != 0) {
+    if (plan_.is_net()) {
+        end_with(Outcome::node_lost, who + "; without it the pattern is another one, and the run ends here", now);
+    } else if ((record.roles & protocol::role_em) != 0) {
         end_with(Outcome::event_manager_lost, who + "; without the event manager the run ends here", now);
     } else if (phase_ == Phase::joining) {
         end_with(Outcome::not_joined, who + "; not all nodes had joined", now);
@@ -197,14 +221,15 @@ void Conductor::interrupt(Time now) {
     }
     outcome_ = Outcome::interrupted;
     reason_ = "interrupted";
-    reporter_.notice(Level::info, "interrupted: what was admitted is still built; once more to abort");
+    reporter_.notice(Level::info,
+                     fmt::format("interrupted: what {}; once more to abort",
+                                 plan_.is_net() ? "is under way still arrives" : "was admitted is still built"));
     stop(now);
 }
 
 void Conductor::tick(Time now) {
     const Time elapsed = now - phase_since_;
-    const std::optional<NodeSample>& em = event_manager().latest;
-    const bool finished = em && em->state == protocol::NodeState::finished;
+    const bool over = finished();
     switch (phase_) {
         case Phase::joining:
             if (elapsed >= plan_.config.join_deadline) {
@@ -225,12 +250,12 @@ void Conductor::tick(Time now) {
             if (elapsed >= plan_.config.warm_up) {
                 enter(Phase::measuring, now);
                 crew_.take_samples(Mark::window_begin);
-            } else if (finished) {
+            } else if (over) {
                 close(now);
             }
             break;
         case Phase::measuring:
-            if (finished) {
+            if (over) {
                 if (!plan_.measured_whole) {
                     crew_.take_samples(Mark::window_end);
                 }
@@ -240,13 +265,16 @@ void Conductor::tick(Time now) {
             }
             break;
         case Phase::draining:
-            if (finished) {
+            if (over) {
                 close(now);
             } else if (elapsed >= plan_.config.drain_deadline) {
-                end_with(Outcome::not_drained,
-                         fmt::format("events admitted were not all built within {} of the end of admission",
-                                     base::format_duration(plan_.config.drain_deadline)),
-                         now);
+                end_with(
+                    Outcome::not_drained,
+                    fmt::format(
+                        "{} within {} of the end of {}",
+                        plan_.is_net() ? "what was under way did not all arrive" : "events admitted were not all built",
+                        base::format_duration(plan_.config.drain_deadline), plan_.is_net() ? "sending" : "admission"),
+                    now);
             }
             break;
         case Phase::closing: {

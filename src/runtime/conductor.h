@@ -25,10 +25,10 @@ public:
     virtual ~Crew() = default;
     /// Every node there is gives a sample with that mark, now or soon (Conductor::sample).
     virtual void take_samples(Mark mark) = 0;
-    /// The event manager admits no more.
+    /// The event manager admits no more; nodes of raw traffic send no more.
     virtual void stop_admission() = 0;
     /// Open loop: all readout units, also those that come back later, count the triggers from `origin` (conductor's
-    /// clock).
+    /// clock). Raw traffic begins then.
     virtual void start_triggers(Time origin) = 0;
 };
 
@@ -37,7 +37,7 @@ enum class Phase : std::uint8_t { joining, warm_up, measuring, draining, closing
 enum class Outcome : std::uint8_t {
     complete,
     interrupted,  // asked to stop; drained
-    node_lost,    // run.on_loss = stop, or nobody is left to read out or to build
+    node_lost,    // run.on_loss = stop, raw traffic, or nobody is left to read out or to build
     event_manager_lost,
     not_drained,  // admitted events were not built by the deadline
     not_joined,
@@ -93,6 +93,12 @@ private:
     void report_interval(Time now);
     void write_node_sample(const NodeRecord& record, const NodeSample& sample);
     [[nodiscard]] bool any_left(std::uint32_t roles) const;
+    /// As the event manager says, or as all nodes of raw traffic do.
+    [[nodiscard]] bool joined() const;
+    [[nodiscard]] bool finished() const;
+    [[nodiscard]] const NodeRecord& event_manager() const {
+        return nodes_[static_cast<std::size_t>(plan_.protocol.em)];
+    }
     [[nodiscard]] NodeRecord& event_manager() { return nodes_[static_cast<std::size_t>(plan_.protocol.em)]; }
 
     const Plan& plan_;

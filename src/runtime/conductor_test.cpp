@@ -55,6 +55,20 @@ protected:
         plan_ = std::move(*plan);
         conductor_ = std::make_unique<Conductor>(plan_, crew_, *reporter_, now_);
     }
+    /// Raw traffic between three nodes.
+    void begin_net(std::initializer_list<const char*> settings) {
+        ConfigText text;
+        for (const char* setting : {"run.task=net", "run.nodes=3", "net.pattern=one-to-many"}) {
+            ASSERT_TRUE(text.assign(setting).ok());
+        }
+        for (const char* setting : settings) {
+            ASSERT_TRUE(text.assign(setting).ok());
+        }
+        Result<Plan> plan = resolve(text, Machine{});
+        ASSERT_TRUE(plan.ok()) << plan.error().message;
+        plan_ = std::move(*plan);
+        conductor_ = std::make_unique<Conductor>(plan_, crew_, *reporter_, now_);
+    }
     void report(std::uint32_t node, protocol::NodeState state, Mark mark = Mark::interval) {
         NodeSample sample;
         sample.node = node;
@@ -249,6 +263,47 @@ TEST_F(Conducting, NodesThatDoNotExistAreIgnored) {
     conductor_->sample(now_, sample);
     conductor_->lost(now_, 77, "killed");
     EXPECT_EQ(conductor_->phase(), Phase::joining);
+}
+
+TEST_F(Conducting, RawTrafficBeginsWhenAllNodesAreThereAndEndsWhenAllHaveFinished) {
+    begin_net({"run.duration=10s", "run.warm_up=2s"});
+    report(0, protocol::NodeState::running);
+    report(1, protocol::NodeState::running);
+    EXPECT_EQ(conductor_->phase(), Phase::joining);
+    report(2, protocol::NodeState::running);
+    EXPECT_EQ(conductor_->phase(), Phase::warm_up);
+    ASSERT_EQ(crew_.origins.size(), 1U);
+    EXPECT_GT(crew_.origins[0], now_);
+    pass(2 * ps_per_s);
+    EXPECT_EQ(conductor_->phase(), Phase::warm_up) << "the warm-up counts from when there is something to warm up with";
+    pass(crew_.origins[0] - (now_ - 2 * ps_per_s));
+    EXPECT_EQ(conductor_->phase(), Phase::measuring);
+    pass(10 * ps_per_s);
+    EXPECT_EQ(conductor_->phase(), Phase::draining);
+    EXPECT_EQ(crew_.stops, 1);
+    EXPECT_EQ(crew_.marks, (std::vector{Mark::window_begin, Mark::window_end}));
+    report(0, protocol::NodeState::finished);
+    report(1, protocol::NodeState::finished);
+    EXPECT_EQ(conductor_->phase(), Phase::draining);
+    report(2, protocol::NodeState::finished);
+    EXPECT_EQ(conductor_->phase(), Phase::closing);
+    for (std::uint32_t node = 0; node < 3; ++node) {
+        report(node, protocol::NodeState::finished, Mark::last);
+    }
+    EXPECT_EQ(conductor_->phase(), Phase::done);
+    EXPECT_EQ(conductor_->outcome(), Outcome::complete);
+}
+
+TEST_F(Conducting, RawTrafficEndsWithTheFirstNodeThatIsLost) {
+    begin_net({"net.messages=100"});
+    for (std::uint32_t node = 0; node < 3; ++node) {
+        report(node, protocol::NodeState::running);
+    }
+    EXPECT_EQ(conductor_->phase(), Phase::measuring);
+    conductor_->lost(now_, 2, "killed");
+    EXPECT_EQ(conductor_->phase(), Phase::closing);
+    EXPECT_EQ(conductor_->outcome(), Outcome::node_lost);
+    EXPECT_NE(conductor_->reason().find("node 2 (receives) lost: killed"), std::string::npos);
 }
 
 }  // namespace

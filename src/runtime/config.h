@@ -13,11 +13,13 @@
 #include <incast/result.h>
 #include <incast/transport.h>
 
+#include "net/config.h"
 #include "protocol/config.h"
 #include "transport/medium.h"
 
 namespace incast::runtime {
 
+enum class Task : std::uint8_t { build, net };
 enum class Roles : std::uint8_t { folded, split };
 enum class EmPlace : std::uint8_t { shared, own };
 enum class OnLoss : std::uint8_t { carry_on, stop };
@@ -34,6 +36,7 @@ enum class FilterKind : std::uint8_t { share, plugin };
 /// 0 here.
 struct RunConfig {
     // [run]
+    Task task{};
     std::uint64_t nodes{};
     Roles roles{};
     std::uint64_t rus{};
@@ -94,6 +97,18 @@ struct RunConfig {
     SinkKind sink_kind{};
     Verify verify{};
     std::string sink_path;
+    // [net]
+    net::Pattern net_pattern{};
+    std::uint64_t producers{};
+    std::uint64_t consumers{};
+    bool duplex{};
+    net::Measure measure{};
+    std::uint64_t message_size{};
+    std::uint64_t queues{};
+    std::uint64_t outstanding{};
+    std::uint64_t messages{};
+    std::uint64_t working_set{};
+    bool net_verify{};
     // [transport]
     std::string transport;
     transport::Settings transport_settings;  // [transport.<name>] of the transport in use

@@ -20,6 +20,7 @@ constexpr double ps_ms = static_cast<double>(ps_per_ms);
 constexpr double kib = 1024;
 constexpr double gib = kib * kib * kib;
 
+constexpr std::array<std::string_view, 2> task_words{"build", "net"};
 constexpr std::array<std::string_view, 2> roles_words{"folded", "split"};
 constexpr std::array<std::string_view, 2> em_words{"shared", "own"};
 constexpr std::array<std::string_view, 2> loss_words{"continue", "stop"};
@@ -34,6 +35,9 @@ constexpr std::array<std::string_view, 2> arrival_words{"fixed", "poisson"};
 constexpr std::array<std::string_view, 2> fill_words{"prefilled", "generated"};
 constexpr std::array<std::string_view, 4> sink_words{"verify", "touch", "null", "mep"};
 constexpr std::array<std::string_view, 3> verify_words{"full", "sampled", "header"};
+constexpr std::array<std::string_view, 6> pattern_words{"one-to-one", "many-to-one", "one-to-many",
+                                                        "pairs",      "all-to-all",  "bipartite"};
+constexpr std::array<std::string_view, 2> measure_words{"bandwidth", "latency"};
 
 /// The words of a choice stand in the order of its enum.
 template <auto member>
@@ -56,7 +60,13 @@ constexpr KeySpec text(std::string_view key, Field field, std::string_view value
     return {key, Kind::text, field, value, 0, 0, false, {}, help};
 }
 
+constexpr KeySpec flag(std::string_view key, Field field, std::string_view help) {
+    return {key, Kind::boolean, field, "false", 0, 0, false, {}, help};
+}
+
 constexpr std::array table{
+    choice<&RunConfig::task>("run.task", "build", task_words,
+                             "build events; or move messages without event building, as [net] says (incast net)"),
     number(Kind::count, "run.nodes", &RunConfig::nodes, "4", 1, 4096,
            "nodes that read out or build; em = \"own\" adds one more"),
     choice<&RunConfig::roles>("run.roles", "folded", roles_words,
@@ -195,6 +205,31 @@ constexpr std::array table{
         "sink.verify", "full", verify_words,
         "what is compared: every byte, one MEP in 64 as a whole and the headers of all, or headers"),
     text("sink.path", &RunConfig::sink_path, "", "mep: the folder for the MEP files"),
+
+    choice<&RunConfig::net_pattern>("net.pattern", "all-to-all", pattern_words,
+                                    "who sends to whom: 0 to 1, all others to 0, 0 to all others, each of the first "
+                                    "half to one of the second, everybody to all others, producers to consumers"),
+    number(Kind::count, "net.producers", &RunConfig::producers, "auto", 1, 4095,
+           "bipartite: the first nodes, which send; auto: half of the nodes"),
+    number(Kind::count, "net.consumers", &RunConfig::consumers, "auto", 1, 4095,
+           "bipartite: the last nodes, which receive; auto: the other nodes"),
+    flag("net.duplex", &RunConfig::duplex, "every pair in both directions at once"),
+    choice<&RunConfig::measure>("net.measure", "bandwidth", measure_words,
+                                "as many messages as credits allow, or ping-pong: each is answered by one as long"),
+    number(Kind::bytes, "net.message_size", &RunConfig::message_size, "64KiB", 1, gib / 2,
+           "body of a message; a head of 64 bytes comes before it, as in event building"),
+    number(Kind::count, "net.queues", &RunConfig::queues, "1", 1, net::max_queues,
+           "independent streams of every pair, each with slots of its own at the receiver"),
+    number(
+        Kind::count, "net.outstanding", &RunConfig::outstanding, "auto", 1, net::max_slots_per_pair,
+        "messages a queue may have in flight; auto: as many as keep the slots of a receiver within 512 KiB, 2 to 64; "
+        "latency: 1"),
+    number(Kind::count, "net.messages", &RunConfig::messages, "0", 0, 9e15,
+           "that every queue sends; the run is then measured from the first to the last; 0: no limit"),
+    number(Kind::bytes, "net.working_set", &RunConfig::working_set, "auto", 1, 1024 * gib,
+           "bytes of payload a sender cycles through; auto: beyond four times the last-level cache over all senders"),
+    flag("net.verify", &RunConfig::net_verify,
+         "compare every byte that arrives; the order of messages is always checked"),
 
     text("transport.name", &RunConfig::transport, "tcp", "see [transport.<name>] for each one's own settings"),
 };

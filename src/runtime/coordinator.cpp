@@ -41,7 +41,13 @@ public:
     [[nodiscard]] const Conductor& conductor() const { return conductor_; }
 
     void take_samples(Mark mark) override { tell_all({{"type", "sample"}, {"mark", static_cast<unsigned>(mark)}}); }
-    void stop_admission() override { tell(static_cast<std::uint32_t>(plan_.protocol.em), {{"type", "stop"}}); }
+    void stop_admission() override {
+        for (std::uint32_t node = 0; node < plan_.n_nodes; ++node) {
+            if (plan_.is_vital(node)) {
+                tell(node, {{"type", "stop"}});
+            }
+        }
+    }
     void start_triggers(Time origin) override {
         triggers_ = {{"type", "triggers"}, {"origin_ns", origin / ps_per_ns}, {"clock", monotonic_clock_id()}};
         tell_all(triggers_);
@@ -358,7 +364,7 @@ void Coordinator::Members::look_for_silence(Time now) {
     for (std::uint32_t node = 0; node < members_.size(); ++node) {
         Member& member = members_[node];
         const bool silent = member.present && now - member.last_heard > patience;
-        if (silent && !member.silent && Peer{node} == plan_.protocol.em) {
+        if (silent && !member.silent && plan_.is_vital(node)) {
             spawner_.kill_node(node, SIGKILL);  // so that it cannot wake up and go on with a run that is over
             conductor_.lost(now, node, fmt::format("silent for {}", base::format_duration(now - member.last_heard)));
         } else if (silent && !member.silent) {

@@ -8,14 +8,14 @@
 
 #include <incast/transport.h>
 
-#include "runtime/node_host.h"
+#include "runtime/host.h"
 
 namespace incast::runtime {
 
 class Driver {
 public:
     /// `yields`: run.yields
-    Driver(NodeHost& host, std::uint64_t yields) : host_(host), yields_before_sleep_(yields) {}
+    Driver(Host& host, std::uint64_t yields) : host_(host), yields_before_sleep_(yields) {}
 
     /// Steps until `look_at`, until there are news of the node, or after a sleep; while busy it returns every
     /// millisecond, so that the control connection can be looked at. Returns the time.
@@ -29,7 +29,7 @@ private:
 
     static constexpr std::uint64_t measured_every = 64;
 
-    NodeHost& host_;
+    Host& host_;
     std::uint64_t yields_before_sleep_;
     std::uint64_t rounds_ = 0;
     std::uint64_t idle_rounds_ = 0;  // since the last useful one

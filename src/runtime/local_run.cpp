@@ -6,8 +6,8 @@
 
 #include <poll.h>
 
+#include "runtime/host.h"
 #include "runtime/machine.h"
-#include "runtime/node_host.h"
 #include "runtime/signals.h"
 #include "sim/sim_medium.h"
 
@@ -32,23 +32,29 @@ public:
     Crew(const Plan& plan, transport::Medium& medium, Reporter& reporter)
         : plan_(plan), world_(dynamic_cast<sim::SimMedium*>(&medium)), reporter_(reporter), addresses_(plan.n_nodes) {
         for (std::uint32_t node = 0; node < plan.n_nodes; ++node) {
-            hosts_.push_back(
-                std::make_unique<NodeHost>(plan, medium, HostOptions{node, 0, reporter.directory(), node == 0}));
+            hosts_.push_back(make_host(plan, medium, {node, 0, reporter.directory(), node == 0}));
         }
     }
 
     void take_samples(Mark mark) override { wanted_.push_back(mark); }
     void stop_admission() override {
-        const auto em = static_cast<std::size_t>(plan_.protocol.em);
-        hosts_[em]->stop_admission();
-        if (world_ != nullptr) {
-            world_->world().wake(actor_ids_[em]);
+        for (std::uint32_t node = 0; node < hosts_.size(); ++node) {
+            if (plan_.is_vital(node)) {
+                hosts_[node]->stop_admission();
+                if (world_ != nullptr) {
+                    world_->world().wake(actor_ids_[node]);
+                }
+            }
         }
     }
 
     void start_triggers(Time origin) override {
-        for (const std::unique_ptr<NodeHost>& host : hosts_) {
+        for (const std::unique_ptr<Host>& host : hosts_) {
             host->start_triggers(origin);
+        }
+        // Readout units look at their triggers by themselves, at every heartbeat at least.
+        for (std::size_t node = 0; plan_.is_net() && node < actor_ids_.size(); ++node) {
+            world_->world().wake(actor_ids_[node]);
         }
     }
 
@@ -70,7 +76,7 @@ public:
     /// Whatever is due: samples, phases, new incarnations. Returns when it wants to be called next.
     Time look(Time now) {
         for (std::uint32_t node = 0; node < hosts_.size(); ++node) {
-            NodeHost& host = *hosts_[node];
+            Host& host = *hosts_[node];
             if (host.news()) {
                 conductor_->sample(now, host.sample(Mark::interval, now));
             }
@@ -100,7 +106,7 @@ public:
 
     [[nodiscard]] bool done() const { return conductor_->phase() == Phase::done; }
     [[nodiscard]] const Conductor& conductor() const { return *conductor_; }
-    [[nodiscard]] std::vector<std::unique_ptr<NodeHost>>& hosts() { return hosts_; }
+    [[nodiscard]] std::vector<std::unique_ptr<Host>>& hosts() { return hosts_; }
     [[nodiscard]] sim::World* world() const { return world_ != nullptr ? &world_->world() : nullptr; }
 
     LocalOutcome run_in_real_time();
@@ -148,7 +154,7 @@ private:
         }
     }
     void sample_all(Mark mark, Time now) {
-        for (const std::unique_ptr<NodeHost>& host : hosts_) {
+        for (const std::unique_ptr<Host>& host : hosts_) {
             conductor_->sample(now, host->sample(mark, now));
         }
     }
@@ -157,7 +163,7 @@ private:
     sim::SimMedium* world_;
     Reporter& reporter_;
     std::vector<Blob> addresses_;
-    std::vector<std::unique_ptr<NodeHost>> hosts_;
+    std::vector<std::unique_ptr<Host>> hosts_;
     std::unique_ptr<Conductor> conductor_;
     std::vector<sim::ActorId> actor_ids_;  // by node, in virtual time
     std::vector<Mark> wanted_;
@@ -169,7 +175,7 @@ LocalOutcome LocalRun::Crew::run_in_real_time() {
     std::uint32_t rounds = 0;
     while (!done()) {
         bool busy = false;
-        for (const std::unique_ptr<NodeHost>& host : hosts_) {
+        for (const std::unique_ptr<Host>& host : hosts_) {
             busy = host->step(monotonic_now()) || busy;
         }
         if (busy && ++rounds % rounds_per_look != 0) {
@@ -181,7 +187,7 @@ LocalOutcome LocalRun::Crew::run_in_real_time() {
             return {true, {}};
         }
         if (!busy) {
-            for (const std::unique_ptr<NodeHost>& host : hosts_) {
+            for (const std::unique_ptr<Host>& host : hosts_) {
                 deadline = std::min(deadline, host->next_deadline());
             }
             sleep_for(deadline - before);
@@ -193,7 +199,7 @@ LocalOutcome LocalRun::Crew::run_in_real_time() {
 /// A node in the simulated world.
 class LocalRun::Crew::HostActor final : public sim::Actor {
 public:
-    HostActor(NodeHost& host, sim::World& world, sim::ActorId look) : host_(host), world_(world), look_(look) {}
+    HostActor(Host& host, sim::World& world, sim::ActorId look) : host_(host), world_(world), look_(look) {}
     bool step(Time now) override {
         const bool worked = host_.step(now);
         if (host_.news_pending()) {
@@ -204,7 +210,7 @@ public:
     [[nodiscard]] Time next_deadline() const override { return host_.next_deadline(); }
 
 private:
-    NodeHost& host_;
+    Host& host_;
     sim::World& world_;
     sim::ActorId look_;
 };
@@ -229,7 +235,7 @@ Result<LocalOutcome> LocalRun::Crew::run_in_virtual_time() {
     LookActor look_actor(*this);
     const sim::ActorId look_id = simulated.add_actor(look_actor);
     std::vector<std::unique_ptr<HostActor>> actors;
-    for (const std::unique_ptr<NodeHost>& host : hosts_) {
+    for (const std::unique_ptr<Host>& host : hosts_) {
         actors.push_back(std::make_unique<HostActor>(*host, simulated, look_id));
         actor_ids_.push_back(simulated.add_actor(*actors.back()));
         simulated.bind(host->transport(), actor_ids_.back());

@@ -10,8 +10,8 @@
 
 #include "runtime/driver.h"
 #include "runtime/exit_status.h"
+#include "runtime/host.h"
 #include "runtime/machine.h"
-#include "runtime/node_host.h"
 #include "runtime/rendezvous.h"
 #include "runtime/resolve.h"
 #include "runtime/signals.h"
@@ -46,7 +46,7 @@ private:
     Channel channel_;
     Plan plan_;
     std::unique_ptr<transport::Medium> medium_;
-    std::unique_ptr<NodeHost> host_;
+    std::unique_ptr<Host> host_;
     Time next_sample_ = 0;
     bool introduced_ = false;  // the peers of this incarnation are known
     bool renewing_ = false;    // a new incarnation was asked for
@@ -144,8 +144,7 @@ Result<Ok> Member::set_up(const Json& welcome) {
     medium_ = std::move(*medium);
     const bool beside_coordinator = options_.watched_by != 0;
     const std::string folder = beside_coordinator ? *directory : options_.output.empty() ? "." : options_.output;
-    host_ = std::make_unique<NodeHost>(plan_, *medium_,
-                                       HostOptions{static_cast<std::uint32_t>(*node), *run_token, folder, true});
+    host_ = make_host(plan_, *medium_, {static_cast<std::uint32_t>(*node), *run_token, folder, true});
     return begin(static_cast<std::uint32_t>(*incarnation));
 }
 

@@ -138,6 +138,50 @@ bool read_histogram(const nlohmann::json& json, base::Histogram& histogram) {
     return true;
 }
 
+#define INCAST_PAIR(NAME)                                      \
+    std::pair<std::string_view, std::uint64_t PairSample::*> { \
+        #NAME, &PairSample::NAME                               \
+    }
+constexpr std::array pair_fields{
+    INCAST_PAIR(messages_sent), INCAST_PAIR(messages_received), INCAST_PAIR(round_trips), INCAST_PAIR(p50_ns),
+    INCAST_PAIR(p99_ns),        INCAST_PAIR(p999_ns),           INCAST_PAIR(max_ns),
+};
+#undef INCAST_PAIR
+
+nlohmann::ordered_json net_json(const NetSample& net) {
+    nlohmann::ordered_json pairs = nlohmann::ordered_json::array();
+    for (const PairSample& pair : net.pairs) {
+        nlohmann::ordered_json& json = pairs.emplace_back();
+        json["peer"] = pair.peer;
+        for (const auto& [name, member] : pair_fields) {
+            json[std::string(name)] = pair.*member;
+        }
+    }
+    return {{"began_at_ps", static_cast<std::uint64_t>(net.began_at)},
+            {"finished_at_ps", static_cast<std::uint64_t>(net.finished_at)},
+            {"pairs", std::move(pairs)}};
+}
+
+bool read_net(const nlohmann::json& json, NetSample& net) {
+    const auto pairs = json.find("pairs");
+    if (!json.is_object() || !read_number(json, "began_at_ps", net.began_at) ||
+        !read_number(json, "finished_at_ps", net.finished_at) || pairs == json.end() || !pairs->is_array()) {
+        return false;
+    }
+    for (const nlohmann::json& entry : *pairs) {
+        PairSample& pair = net.pairs.emplace_back();
+        if (!entry.is_object() || !read_number(entry, "peer", pair.peer)) {
+            return false;
+        }
+        for (const auto& [name, member] : pair_fields) {
+            if (!read_number(entry, std::string(name).c_str(), pair.*member)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 }  // namespace
 
 std::span<const TotalsField> totals_fields() {
@@ -185,6 +229,9 @@ nlohmann::ordered_json to_json(const NodeSample& sample) {
     if (sample.latency_ns) {
         json["latency_ns"] = histogram_json(*sample.latency_ns);
     }
+    if (sample.net) {
+        json["net"] = net_json(*sample.net);
+    }
     if (!sample.failure.empty()) {
         json["failure"] = sample.failure;
     }
@@ -214,6 +261,9 @@ Result<NodeSample> sample_from_json(const nlohmann::json& json) {
         if (!read_histogram(*latency, sample.latency_ns.emplace())) {
             return Error{"the latency histogram of a sample is malformed"};
         }
+    }
+    if (const auto net = json.find("net"); net != json.end() && !read_net(*net, sample.net.emplace())) {
+        return Error{"the traffic of a sample is malformed"};
     }
     return sample;
 }

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -50,6 +51,23 @@ void add(NodeTotals& to, const NodeTotals& more);
 /// Why a sample was taken.
 enum class Mark : std::uint8_t { interval, window_begin, window_end, last };
 
+/// Raw traffic: with one partner, since the start; round trips since window_begin, or since the start.
+struct PairSample {
+    std::uint32_t peer = 0;
+    std::uint64_t messages_sent = 0;
+    std::uint64_t messages_received = 0;
+    std::uint64_t round_trips = 0;
+    std::uint64_t p50_ns = 0;
+    std::uint64_t p99_ns = 0;
+    std::uint64_t p999_ns = 0;
+    std::uint64_t max_ns = 0;
+};
+struct NetSample {
+    Time began_at = 0;     // sending, by the node's clock; 0 = not yet
+    Time finished_at = 0;  // all that it hears arrived; 0 = not yet
+    std::vector<PairSample> pairs;
+};
+
 struct NodeSample {
     std::uint32_t node = 0;
     std::uint32_t incarnation = 0;
@@ -61,6 +79,7 @@ struct NodeSample {
     std::uint64_t peak_rss_bytes = 0;
     NodeTotals totals;
     std::optional<base::Histogram> latency_ns;  // at window_end and last: since window_begin, or since the start
+    std::optional<NetSample> net;               // raw traffic, at every mark but interval
     std::string failure;                        // not empty: the node cannot go on
     std::string note;                           // of the sink: the first event that did not verify
 };

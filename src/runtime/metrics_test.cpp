@@ -92,5 +92,28 @@ TEST(Metrics, DifferencesCountFromZeroWhereAProcessWasReplaced) {
     EXPECT_EQ(sum.events_built, 140U);
 }
 
+TEST(Metrics, TheTrafficOfASampleSurvivesTheJourney) {
+    NodeSample sample;
+    sample.mark = Mark::window_end;
+    sample.net = NetSample{5, 9, {{3, 10, 20, 7, 100, 200, 300, 400}, {4, 11, 21, 0, 0, 0, 0, 0}}};
+    nlohmann::json json = to_json(sample);
+    const Result<NodeSample> again = sample_from_json(json);
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    ASSERT_TRUE(again->net.has_value());
+    EXPECT_EQ(again->net->began_at, 5);
+    EXPECT_EQ(again->net->finished_at, 9);
+    ASSERT_EQ(again->net->pairs.size(), 2U);
+    EXPECT_EQ(again->net->pairs[0].peer, 3U);
+    EXPECT_EQ(again->net->pairs[0].messages_received, 20U);
+    EXPECT_EQ(again->net->pairs[0].max_ns, 400U);
+    EXPECT_EQ(again->net->pairs[1].messages_sent, 11U);
+    json["net"]["pairs"][1]["round_trips"] = -1;
+    EXPECT_FALSE(sample_from_json(json).ok());
+    json["net"]["pairs"] = 7;
+    EXPECT_FALSE(sample_from_json(json).ok());
+    json["net"] = "much";
+    EXPECT_FALSE(sample_from_json(json).ok());
+}
+
 }  // namespace
 }  // namespace incast::runtime

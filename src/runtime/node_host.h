@@ -1,61 +1,46 @@
-// One node of the run in this process: endpoint, source, sink, ledger and protocol node of its current incarnation.
+// A node of the event builder in this process: endpoint, source, sink, ledger and protocol node of its current
+// incarnation.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 
 #include <incast/result.h>
 #include <incast/transport.h>
 
 #include "protocol/node.h"
+#include "runtime/host.h"
 #include "runtime/ledger.h"
-#include "runtime/metrics.h"
-#include "runtime/resolve.h"
 #include "runtime/sinks/sink.h"
 #include "runtime/sources/source.h"
 #include "transport/medium.h"
 
 namespace incast::runtime {
 
-struct HostOptions {
-    std::uint32_t node = 0;
-    std::uint64_t token = 0;          // of the run, for connections between endpoints
-    std::filesystem::path directory;  // of the event manager's ledger
-    bool counts_process = true;       // CPU time and memory are those of the process: one host of a process tells them
-};
-
-class NodeHost {
+class NodeHost final : public Host {
 public:
     /// Plan and medium are borrowed.
     NodeHost(const Plan& plan, transport::Medium& medium, HostOptions options);
-    ~NodeHost();
-    NodeHost(const NodeHost&) = delete;
-    NodeHost& operator=(const NodeHost&) = delete;
+    ~NodeHost() override;
 
-    /// Ends the incarnation there is, and starts a new one: allocates all memory. Returns its address, for all peers.
-    Result<Blob> begin(Time now, std::uint32_t incarnation);
-    void update_peer(Time now, std::uint32_t peer, std::uint32_t incarnation, const Blob& address);
-    bool step(Time now);
-    [[nodiscard]] Time next_deadline() const { return node_->next_deadline(); }
-    void stop_admission();
-    /// Open loop: also for the incarnations to come.
-    void start_triggers(Time origin);
+    Result<Blob> begin(Time now, std::uint32_t incarnation) override;
+    void update_peer(Time now, std::uint32_t peer, std::uint32_t incarnation, const Blob& address) override;
+    bool step(Time now) override;
+    [[nodiscard]] Time next_deadline() const override { return node_->next_deadline(); }
+    void stop_admission() override;
+    /// Open loop.
+    void start_triggers(Time origin) override;
 
-    [[nodiscard]] std::uint32_t node() const { return options_.node; }
-    [[nodiscard]] std::uint32_t incarnation() const { return incarnation_; }
-    [[nodiscard]] protocol::NodeState state() const { return node_->state(); }
-    /// The event manager dropped this incarnation, or cannot be heard: only a new one can take part.
-    [[nodiscard]] bool needs_new_incarnation() const;
-    /// The state changed, or all nodes joined, since this was last asked.
-    bool news();
-    [[nodiscard]] bool news_pending() const;
-    [[nodiscard]] Transport& transport() { return *transport_; }
+    [[nodiscard]] std::uint32_t incarnation() const override { return incarnation_; }
+    /// The event manager dropped this incarnation, or cannot be heard.
+    [[nodiscard]] bool needs_new_incarnation() const override;
+    /// The state changed, or all nodes joined.
+    bool news() override;
+    [[nodiscard]] bool news_pending() const override;
+    [[nodiscard]] Transport& transport() override { return *transport_; }
 
-    /// At window_begin the latencies start anew.
-    NodeSample sample(Mark mark, Time now);
-    /// What the driver counts: steps, useful_steps, sleeps, polling_cpu_ns.
-    [[nodiscard]] NodeTotals& driven() { return driven_; }
+    NodeSample sample(Mark mark, Time now) override;
+    [[nodiscard]] NodeTotals& driven() override { return driven_; }
 
 private:
     class Meter;

@@ -354,6 +354,10 @@ Result<Ok> check_together(const Plan& plan) {
 
 }  // namespace
 
+std::uint64_t last_level_cache(const Machine& machine) {
+    return machine.last_level_cache_bytes != 0 ? machine.last_level_cache_bytes : default_cache_bytes;
+}
+
 Result<Plan> resolve(const ConfigText& text, const Machine& machine) {
     Result<RunConfig> parsed = text.parse();
     if (!parsed) {
@@ -361,11 +365,16 @@ Result<Plan> resolve(const ConfigText& text, const Machine& machine) {
     }
     Plan plan;
     plan.config = *parsed;
-    const std::uint64_t cache =
-        machine.last_level_cache_bytes != 0 ? machine.last_level_cache_bytes : default_cache_bytes;
+    const std::uint64_t cache = last_level_cache(machine);
     set_protocol(plan);
     if (Result<Ok> done = check_together(plan); !done) {
         return done.error();
+    }
+    if (plan.is_net()) {
+        if (Result<Ok> done = resolve_net(plan, text, machine); !done) {
+            return done.error();
+        }
+        return plan;
     }
     for (Result<Ok> (*step)(Plan&) : {&lay_out_nodes, &size_mfps, &lay_out_sources}) {
         if (Result<Ok> done = step(plan); !done) {

@@ -8,6 +8,7 @@
 
 #include <incast/result.h>
 
+#include "net/config.h"
 #include "protocol/config.h"
 #include "runtime/config.h"
 #include "runtime/machine.h"
@@ -18,6 +19,12 @@ struct Plan {
     RunConfig config;                           // as asked for, autos replaced
     protocol::Config protocol;                  // what every node agrees on
     std::map<std::string, std::string> values;  // the same by key, as text: what other processes and result.json get
+
+    net::Config net;  // what every node agrees on, if no events are built
+
+    [[nodiscard]] bool is_net() const { return config.task == Task::net; }
+    /// The run ends with that node.
+    [[nodiscard]] bool is_vital(std::uint32_t node) const { return is_net() || Peer{node} == protocol.em; }
 
     std::uint32_t n_nodes = 0;  // the event manager's own node included
     std::uint32_t n_rus = 0;
@@ -35,6 +42,16 @@ struct Plan {
     bool measured_whole = false;               // no warm-up: from the first event to the last
     Time sample_interval = 0;
 };
+
+/// Of a node's roles in protocol::Config, where no events are built.
+inline constexpr std::uint32_t role_sender = 16;
+inline constexpr std::uint32_t role_receiver = 32;
+
+/// Of the machine, or what is assumed where it does not say.
+[[nodiscard]] std::uint64_t last_level_cache(const Machine& machine);
+
+/// The part of resolve() for run.task = net; `plan` holds the config as parsed.
+Result<Ok> resolve_net(Plan& plan, const ConfigText& text, const Machine& machine);
 
 /// `machine` decides the autos that depend on the cache; a process that joins gets them resolved.
 Result<Plan> resolve(const ConfigText& text, const Machine& machine);

@@ -155,5 +155,39 @@ TEST(Resolve, ResolvedValuesResolveToTheSameAnywhere) {
     }
 }
 
+TEST(ResolveNet, ThePatternSaysHowManyNodesThereAre) {
+    EXPECT_EQ(plan_of({"run.task=net", "net.pattern=one-to-one"}).n_nodes, 2U);
+    EXPECT_EQ(plan_of({"run.task=net", "net.pattern=bipartite", "net.producers=3", "net.consumers=2"}).n_nodes, 5U);
+    const Plan plan = plan_of({"run.task=net", "net.pattern=bipartite", "run.nodes=5", "net.consumers=1"});
+    EXPECT_EQ(plan.net.pairs.size(), 4U);
+    EXPECT_EQ(plan.protocol.nodes[3].roles, role_sender);
+    EXPECT_EQ(plan.protocol.nodes[4].roles, role_receiver);
+    EXPECT_EQ(plan.values.at("net.producers"), "4");
+}
+
+TEST(ResolveNet, SlotsAreFewAndRingsExceedTheCache) {
+    const Plan plan = plan_of({"run.task=net", "run.nodes=4", "net.message_size=16KiB", "net.queues=2"});
+    ASSERT_EQ(plan.net.pairs.size(), 12U);
+    EXPECT_EQ(plan.net.outstanding, mib / 2 / (3 * 2 * 16448));
+    EXPECT_GT(4 * plan.ru_memory_bytes, 4 * 32 * mib - 4 * 65536);
+    EXPECT_EQ(plan.values.at("net.outstanding"), std::to_string(plan.net.outstanding));
+    EXPECT_EQ(plan_of({"run.task=net", "net.message_size=16B"}).net.outstanding, 64U);
+    EXPECT_EQ(plan_of({"run.task=net", "net.message_size=256MiB", "net.working_set=1MiB"}).net.outstanding, 2U);
+    EXPECT_EQ(plan_of({"run.task=net", "net.measure=latency"}).net.outstanding, 1U);
+}
+
+TEST(ResolveNet, AJoinedNodeDerivesTheSame) {
+    const Plan plan = plan_of({"run.task=net", "net.pattern=one-to-one", "net.queues=3", "net.duplex=true"});
+    ConfigText text;
+    for (const auto& [key, value] : plan.values) {
+        ASSERT_TRUE(text.set(key, value).ok());
+    }
+    const Result<Plan> again = resolve(text, machine_with(mib));
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    EXPECT_EQ(net::fingerprint(again->net), net::fingerprint(plan.net));
+    EXPECT_EQ(again->net.outstanding, plan.net.outstanding);
+    EXPECT_EQ(again->ru_memory_bytes, plan.ru_memory_bytes);
+}
+
 }  // namespace
 }  // namespace incast::runtime

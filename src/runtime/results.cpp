@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "runtime/config_table.h"
 #include "runtime/exit_status.h"
+#include "runtime/spread.h"
 
 namespace incast::runtime {
 namespace {
@@ -25,28 +26,6 @@ struct Window {
     NodeTotals delta;
     Time time = 0;
 };
-
-struct Spread {
-    double min = 0;
-    double mean = 0;
-    double max = 0;
-};
-
-Spread spread_of(const std::vector<double>& values) {
-    if (values.empty()) {
-        return {};
-    }
-    double sum = 0;
-    for (const double value : values) {
-        sum += value;
-    }
-    const auto [low, high] = std::ranges::minmax(values);
-    return {low, sum / static_cast<double>(values.size()), high};
-}
-
-Json to_json(const Spread& spread) {
-    return {{"min", spread.min}, {"mean", spread.mean}, {"max", spread.max}};
-}
 
 const NodeSample* newest(const NodeRecord& record) {
     if (record.last) {

@@ -33,6 +33,8 @@ struct RunResult {
     int exit_status = 0;
 };
 RunResult make_result(const RunFacts& facts);
+/// Of raw traffic: schema/net_result.schema.json.
+RunResult make_net_result(const RunFacts& facts);
 
 /// Writes DIR/result.json, whole or not at all, and returns its path.
 Result<std::filesystem::path> write_result(const std::filesystem::path& directory, const std::string& json);

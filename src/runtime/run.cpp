@@ -55,6 +55,18 @@ Result<Ok> check(const Plan& plan, const RunOptions& options) {
 
 void announce(const Plan& plan, Reporter& reporter) {
     const auto bytes = [](std::uint64_t value) { return base::format_bytes(static_cast<double>(value)); };
+    if (plan.is_net()) {
+        reporter.notice(
+            Level::info,
+            fmt::format(
+                "{} nodes, {} pairs ({}{}) over {}; queues per pair {}, messages in flight {} each, of {}; slots per "
+                "receiver up to {}, ring per sender {}; working set {}",
+                plan.n_nodes, plan.net.pairs.size(), plan.values.at("net.pattern"),
+                plan.config.duplex ? ", duplex" : "", plan.config.transport, plan.net.queues, plan.net.outstanding,
+                bytes(plan.net.message_bytes), bytes(plan.bu_memory_bytes), bytes(plan.ru_memory_bytes),
+                bytes(plan.working_set_bytes)));
+        return;
+    }
     reporter.notice(
         Level::info,
         fmt::format("{} nodes ({} RU, {} BU) over {}; MFP {} = {} events, slot {}, {} credits; memory per BU {}, per "
@@ -64,14 +76,21 @@ void announce(const Plan& plan, Reporter& reporter) {
                     bytes(plan.ru_memory_bytes), bytes(plan.ru_memory_needed_bytes), bytes(plan.working_set_bytes)));
 }
 
-int finish(RunFacts facts, Reporter& reporter) {
+RunResult result_of(RunFacts facts, const Reporter& reporter) {
+    if (facts.plan.is_net()) {
+        return make_net_result(facts);
+    }
     const Result<LedgerSummary> ledger = read_ledger(reporter.directory() / "ledger.bin", {});
     if (ledger) {
         facts.ledger = *ledger;
     } else {
         facts.ledger_error = ledger.error().message;
     }
-    const RunResult result = make_result(facts);
+    return make_result(facts);
+}
+
+int finish(const RunFacts& facts, Reporter& reporter) {
+    const RunResult result = result_of(facts, reporter);
     const Result<std::filesystem::path> file = write_result(reporter.directory(), result.json);
     if (!file) {
         reporter.notice(Level::error, file.error().message);
@@ -96,6 +115,9 @@ int run(const ConfigText& config, const RunOptions& options) {
     }
     if (Result<Ok> checked = check(*plan, options); !checked) {
         return refuse(checked.error(), exit_bad_config);
+    }
+    if (options.check_only) {
+        return exit_ok;
     }
     Result<std::unique_ptr<Reporter>> reporter = Reporter::open(options.output, options.progress);
     if (!reporter) {

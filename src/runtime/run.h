@@ -16,6 +16,7 @@ struct RunOptions {
     Progress progress = Progress::text;
     std::optional<std::uint32_t> spawn;  // node processes started here; nothing: all of them
     std::string listen = "127.0.0.1:0";  // where nodes join
+    bool check_only = false;             // say what is wrong with the config, and run nothing
     std::string token;                   // that joining nodes must know; empty: one is made up
 };
 

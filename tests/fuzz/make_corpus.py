@@ -86,6 +86,20 @@ def control_story(scheme: int) -> bytes:
     )
 
 
+def net_story(measure: int, *, wrong: int = 0) -> bytes:
+    """Two peers of raw traffic come up and say hello; messages arrive, credits, an answer, and the ends."""
+
+    def event(what: int, peer: int, value: int = 0, payload: bytes = b"") -> bytes:
+        return struct.pack("<BBH", what, peer, len(payload) or value) + payload
+
+    up = event(1, 1) + event(1, 2) + event(5, 1, 4, b"keys") + event(5, 2, 4, b"keys")
+    begun = event(0x30, 1, 0)  # 3 ms later: sending has begun
+    counts = struct.pack("<QQ", 1 + wrong, 1)
+    slots = 1 if measure & 1 else 3
+    traffic = event(0, 1, slots) + event(6, 1, 16, counts) + event(0, 1, 0x8000) + event(0, 1, 0x8001) + event(3, 1)
+    return bytes([measure]) + up + begun + traffic + event(4, 0) + event(7, 1, 16, counts) + event(7, 2, 16, bytes(16))
+
+
 def frame(
     kind: int,
     sequence: int,
@@ -151,6 +165,14 @@ def main() -> None:
     seeds = {
         "fuzz_framed": framed_seeds(),
         "fuzz_control": {f"story-{scheme}": control_story(scheme) for scheme in range(12)},
+        "fuzz_net": {
+            "bandwidth": net_story(2),
+            "latency": net_story(3),
+            "to-an-end": net_story(6),
+            "receiver": net_story(0),
+            "more-than-sent": net_story(2, wrong=1 << 40),
+            "loss": net_story(2)[:40] + struct.pack("<BBH", 2, 1, 0) + struct.pack("<BBH", 0xF0, 2, 0) * 25,
+        },
         "fuzz_rendezvous": {
             "hello": rendezvous_frame({"type": "hello", "token": "x", "node": 1, "n": 7}),
             "address": rendezvous_frame({"type": "address", "incarnation": 1, "address": "00ff7f"}),

@@ -67,6 +67,20 @@ BAD = [
     (["transport.name=tcp", "transport.tcp.streams=0"], ["transport.tcp.streams = ", "1..64"]),
     (["transport.name=tcp", "transport.tcp.bind=nowhere"], ["transport.tcp.bind = ", "nowhere"]),
     (["transport.name=sim", "transport.sim.rate=very"], ["transport.sim.rate = ", "very"]),
+    (["net.pattern=ring"], ["net.pattern = ring", "one-to-one | many-to-one"]),
+    (["net.queues=65"], ["net.queues = 65", "1..64"]),
+    (["net.message_size=0"], ["net.message_size = 0", "1 B..512.0 MiB"]),
+    (["run.task=net", "run.nodes=1"], ["run.nodes = 1", "2..4096"]),
+    (["run.task=net", "net.pattern=one-to-one", "run.nodes=4"], ["run.nodes = 4", "two nodes", "allowed: 2"]),
+    (["run.task=net", "net.pattern=pairs", "run.nodes=3"], ["run.nodes = 3", "even"]),
+    (["run.task=net", "net.producers=2"], ["net.producers = 2", "net.pattern = bipartite"]),
+    (
+        ["run.task=net", "net.pattern=bipartite", "run.nodes=4", "net.producers=3", "net.consumers=2"],
+        ["net.producers + net.consumers = 3 + 2", "run.nodes is 4"],
+    ),
+    (["run.task=net", "net.measure=latency", "net.outstanding=2"], ["net.outstanding = 2", "1 or auto"]),
+    (["run.task=net", "net.queues=64", "net.outstanding=513"], ["net.outstanding = 513", "1..512"]),
+    (["run.task=net", "net.working_set=1000GiB"], ["net.working_set = ", "more than this machine has"]),
     (["nonsense"], ["--set nonsense", "section.key=value"]),
 ]
 

@@ -1,0 +1,225 @@
+"""`incast net`: what the interconnect does without event building, the denominator of efficiency (docs/net.md).
+
+As in `incast run` nothing is validated here: options become settings of the engine, which says what is wrong with them.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from incast.console import open_console
+from incast.engine import EXIT_NO_ENGINE, EngineError, find_engine
+from incast.net_summary import print_net_sizes
+from incast.run import RunRequest, make_request, read_result, show_result, watch
+
+_EXIT_BAD_CONFIG = 2
+_CHECK_TIMEOUT_S = 60.0
+
+
+def like_options(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    """Settings for the traffic matrix and message size of a run of event building, and that run's result."""
+    file = path / "result.json" if path.is_dir() else path
+    try:
+        built = json.loads(file.read_text())
+        config, sizes = built["config"], built["sizes"]
+        name = config["transport"]["name"]
+        options = {"transport.name": name, "net.message_size": str(sizes["mfp_bytes"])}
+        if config["run"]["roles"] == "split":
+            producers, consumers = str(config["run"]["rus"]), str(config["run"]["bus"])
+            options |= {"net.pattern": "bipartite", "net.producers": producers, "net.consumers": consumers}
+            options["run.nodes"] = str(config["run"]["nodes"])
+        else:
+            options |= {"net.pattern": "all-to-all", "run.nodes": str(config["run"]["nodes"])}
+        given = config["transport"].get(name, {})
+        options |= {f"transport.{name}.{key}": str(value) for key, value in given.items()}
+        float(built["goodput_bytes_per_s"]["total_without_self"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise EngineError(
+            f"--like {path}: no result of `incast run` ({error}); allowed: its directory", _EXIT_BAD_CONFIG
+        ) from error
+    return options, built
+
+
+def with_efficiency(result: dict[str, Any], built: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """PROTOCOL M5: goodput over raw goodput, where transport, matrix and message size are those of the run."""
+    config = built["config"]
+    nodes, split = config["run"]["nodes"], config["run"]["roles"] == "split"
+    first_builder = config["run"]["rus"] if split else 0
+    pairs = {(pair["from"], pair["to"]) for pair in result["pairs"]}
+    wanted = {
+        (sender, receiver)
+        for sender in range(first_builder if split else nodes)
+        for receiver in range(first_builder, nodes)
+        if sender != receiver
+    }
+    same = (
+        pairs == wanted
+        and result["measure"] == "bandwidth"
+        and result["message_bytes"] == built["sizes"]["mfp_bytes"]
+        and (result["transport"], result["time_domain"]) == (config["transport"]["name"], built["time_domain"])
+    )
+    raw, goodput = result["bytes_per_s"]["total"], built["goodput_bytes_per_s"]["total_without_self"]
+    if not same or raw <= 0:
+        return result
+    return result | {
+        "efficiency": {"result": str(path), "goodput_bytes_per_s": goodput, "fraction": goodput / raw},
+    }
+
+
+def measure(
+    request: RunRequest, sizes: list[str], like: tuple[Mapping[str, Any], Path] | None, *, as_json: bool
+) -> int:
+    """One measurement for each message size, one after the other; the exit status is the worst one."""
+    requests = [request] if len(sizes) < 2 else [_of_size(request, size, number) for number, size in enumerate(sizes)]
+    if len(requests) > 1:
+        for one in requests:
+            _check(one)  # all of them before the first, which may take long
+    results: list[dict[str, Any]] = []
+    status = 0
+    for one in requests:
+        title = f"incast net  {one.transport}" + (f"  {sizes[len(results)]}" if len(requests) > 1 else "")
+        outcome = watch(one, title, unit="messages")
+        status = max(status, outcome.exit_status)
+        if outcome.result_path is None:
+            break
+        result = read_result(outcome, outcome.result_path)
+        if like is not None:
+            result = with_efficiency(result, *like)
+            outcome.result_path.write_text(json.dumps(result, indent=2) + "\n")
+        results.append(result)
+        if len(requests) == 1:
+            show_result(result, outcome.result_path, as_json=as_json)
+        if result["status"] != "complete":
+            break
+    if results and len(requests) > 1:
+        _show_sizes(results, request.output, as_json=as_json)
+    return status
+
+
+def _of_size(request: RunRequest, size: str, number: int) -> RunRequest:
+    # Numbered, because `64KiB` and `65536` are one size, and a list may hold a size twice.
+    name = "".join(letter for letter in size if letter.isalnum() or letter in "._-")
+    settings = (*request.settings, f"net.message_size={size}")
+    return replace(request, settings=settings, output=request.output / f"{number:02}-{name}")
+
+
+def _check(request: RunRequest) -> None:
+    command = [*request.command(find_engine()), "--check"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"the engine {command[0]} cannot be started: {error}", EXIT_NO_ENGINE) from error
+    if done.returncode != 0:
+        words = (done.stderr.strip().splitlines() or ["the engine refused the configuration without a word"])[-1]
+        raise EngineError(words.removeprefix("incast-node: "), done.returncode)
+
+
+def _show_sizes(results: list[dict[str, Any]], output: Path, *, as_json: bool) -> None:
+    text = json.dumps({"schema": 1, "kind": "net-sizes", "results": results}, indent=2) + "\n"
+    (output / "result.json").write_text(text)
+    if as_json:
+        sys.stdout.write(text)
+    else:
+        print_net_sizes(open_console(), results, output)
+
+
+def net(
+    config: Annotated[
+        Path | None, typer.Argument(help="Configuration file (docs/config.md); options override what it says.")
+    ] = None,
+    *,
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            metavar="P",
+            help="one-to-one, many-to-one, one-to-many, pairs, all-to-all or bipartite. (default: all-to-all)",
+        ),
+    ] = None,
+    nodes: Annotated[str | None, typer.Option(metavar="N", help="Nodes on this host. (default: 4)")] = None,
+    producers: Annotated[str | None, typer.Option(metavar="P", help="bipartite: nodes that send.")] = None,
+    consumers: Annotated[str | None, typer.Option(metavar="C", help="bipartite: nodes that receive.")] = None,
+    transport: Annotated[
+        str | None, typer.Option(metavar="NAME", help="inproc, shm, tcp, sim: what moves the data. (default: tcp)")
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option(metavar="MODE", help="bandwidth, or latency: ping-pong. (default: bandwidth)")
+    ] = None,
+    duplex: Annotated[bool, typer.Option("--duplex", help="Every pair in both directions at once.")] = False,
+    message_size: Annotated[
+        str | None, typer.Option(metavar="SIZE,...", help="Body of a message; a list measures each. (default: 64KiB)")
+    ] = None,
+    queues: Annotated[str | None, typer.Option(metavar="N", help="Independent streams of every pair, 1.")] = None,
+    outstanding: Annotated[str | None, typer.Option(metavar="K", help="Messages in flight per queue.")] = None,
+    duration: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Length of the measurement. (default: 10s)")
+    ] = None,
+    messages: Annotated[str | None, typer.Option(metavar="N", help="End after this many per queue.")] = None,
+    warm_up: Annotated[str | None, typer.Option(metavar="TIME", help="Left out of the figures, 1s.")] = None,
+    working_set: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="What a sender cycles through. (default: all senders, 4 x the cache)"),
+    ] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare every byte that arrives.")] = False,
+    seed: Annotated[str | None, typer.Option(metavar="S", help="Seed of the content and of a simulation.")] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Matrix, message size and transport of that `incast run`; says its efficiency."
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting of docs/config.md; may be repeated."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Result directory. (default: incast-results/<UTC time>-<transport>)"),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result, and nothing else, on standard output.")
+    ] = False,
+) -> None:
+    """Measure the interconnect without event building: bandwidth or latency, per pair and in all.
+
+    Ctrl-C ends the measurement early and still reports; a second one aborts.
+    """
+    sizes = [] if message_size is None else message_size.split(",")
+    inherited, built = like_options(like) if like is not None else ({}, {})
+    options = {
+        **inherited,
+        **_given(
+            {
+                "net.pattern": pattern if pattern or not (producers or consumers) else "bipartite",
+                "run.nodes": nodes,
+                "net.producers": producers,
+                "net.consumers": consumers,
+                "transport.name": transport,
+                "net.measure": mode,
+                "net.duplex": "true" if duplex else None,
+                "net.message_size": sizes[0] if len(sizes) == 1 else None,
+                "net.queues": queues,
+                "net.outstanding": outstanding,
+                "run.duration": duration,
+                "net.messages": messages,
+                "run.warm_up": warm_up,
+                "net.working_set": working_set,
+                "net.verify": "true" if verify else None,
+                "run.seed": seed,
+            }
+        ),
+    }
+    chosen = [*(settings or []), "run.task=net"]
+    request = make_request(config, options, chosen, output, datetime.now(UTC))
+    compared = (built, like) if like is not None else None
+    raise typer.Exit(measure(request, sizes, compared, as_json=as_json))
+
+
+def _given(options: Mapping[str, str | None]) -> dict[str, str]:
+    return {key: value for key, value in options.items() if value is not None}

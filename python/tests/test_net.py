@@ -1,0 +1,192 @@
+"""`incast net`: options, lists of sizes, tables, efficiency."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from incast.net import like_options, with_efficiency
+from incast.net_summary import print_net_sizes, print_net_summary
+from referencing import Registry, Resource
+from rich.console import Console
+
+from tests.conftest import Incast
+
+SCHEMAS = Path(__file__).parents[2] / "schema"
+QUICK = ("--transport", "inproc", "--messages", "50", "--working-set", "1MiB")
+
+
+def validate(result: Any) -> None:
+    config, net = (json.loads((SCHEMAS / f"{name}.schema.json").read_text()) for name in ("config", "net_result"))
+    registry: Registry[Any] = Registry().with_resource("config.schema.json", Resource.from_contents(config))
+    jsonschema.Draft202012Validator(net, registry=registry).validate(result)
+
+
+def made(incast: Incast, *options: str) -> dict[str, Any]:
+    done = incast("net", *options, "--json")
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    validate(result)
+    return result
+
+
+def shown(result: dict[str, Any]) -> list[list[str]]:
+    """The lines of the tables, by word."""
+    screen = Console(file=io.StringIO(), width=200)
+    if result["kind"] == "net":
+        print_net_summary(screen, result, Path("/results/here"))
+    else:
+        print_net_sizes(screen, result["results"], Path("/results/here"))
+    assert isinstance(screen.file, io.StringIO)
+    return [line.split() for line in screen.file.getvalue().splitlines()]
+
+
+def test_options_become_settings(incast: Incast) -> None:
+    incast(
+        *("net", "--pattern", "pairs", "--nodes", "6", "--mode", "latency", "--duplex", "--queues", "3"),
+        *("--message-size", "4KiB", "--outstanding", "1", "--messages", "7", "--duration", "2s", "--warm-up", "0s"),
+        *("--working-set", "1MiB", "--verify", "--seed", "5", "--transport", "shm", "--set", "run.yields=3"),
+    )
+    assert incast.engine_settings() == [
+        "net.pattern=pairs",
+        "run.nodes=6",
+        "transport.name=shm",
+        "net.measure=latency",
+        "net.duplex=true",
+        "net.message_size=4KiB",
+        "net.queues=3",
+        "net.outstanding=1",
+        "run.duration=2s",
+        "net.messages=7",
+        "run.warm_up=0s",
+        "net.working_set=1MiB",
+        "net.verify=true",
+        "run.seed=5",
+        "run.yields=3",
+        "run.task=net",
+    ]
+
+
+def test_without_options_only_the_task_is_set(incast: Incast) -> None:
+    incast("net")
+    assert incast.engine_settings() == ["run.task=net"]
+
+
+def test_producers_and_consumers_are_a_pattern(incast: Incast) -> None:
+    incast("net", "--producers", "3", "--consumers", "1")
+    assert incast.engine_settings()[:3] == ["net.pattern=bipartite", "net.producers=3", "net.consumers=1"]
+
+
+def test_json_is_the_result_and_nothing_else(real_incast: Incast) -> None:
+    result = made(real_incast, *QUICK, "--pattern", "many-to-one", "--output", "out")
+    assert result == json.loads((real_incast.folder / "out" / "result.json").read_text())
+    assert [(pair["from"], pair["to"], pair["messages"]) for pair in result["pairs"]] == [
+        (1, 0, 50),
+        (2, 0, 50),
+        (3, 0, 50),
+    ]
+
+
+def test_the_table_has_the_matrix(real_incast: Incast) -> None:
+    result = made(real_incast, *QUICK, "--producers", "1", "--consumers", "2", "--verify")
+    for pair, rate in zip(result["pairs"], (2e9, 3e9), strict=True):
+        pair["bytes_per_s"] = rate
+    lines = shown(result)
+    assert ["from", "\\", "to", "1", "2", "sent"] in lines
+    row = next(line for line in lines if line[:1] == ["0"])
+    assert row[1:5] == ["2.00", "GB/s", "3.00", "GB/s"]
+    assert any(line[:4] == ["verification", "full,", "no", "errors"] for line in lines)
+    assert any("bipartite," in line for line in lines)
+
+
+def test_a_simulation_is_labelled(real_incast: Incast) -> None:
+    done = real_incast("net", "--transport", "sim", "--messages", "20", "--mode", "latency", "--nodes", "2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("VIRTUAL TIME")
+    assert "round trip" in done.stdout
+    assert "one way (half)" in done.stdout
+
+
+def test_errors_and_losses_are_seen(real_incast: Incast) -> None:
+    result = made(real_incast, *QUICK, "--nodes", "2")
+    bad = {"verify_errors": 3, "status": "node lost", "reason": "node 1 (sends+receives) lost: killed"}
+    bad["nodes"] = [{"node": 1, "roles": "1 (sends+receives)", "lost": True, "why_lost": "killed"}]
+    words = [" ".join(line) for line in shown(result | bad)]
+    assert "verification header: 3 ERRORS" in words
+    assert "node lost: node 1 (sends+receives) lost: killed" in words
+    assert "node 1 (sends+receives) killed" in words
+
+
+@pytest.mark.parametrize("mode", ["bandwidth", "latency"])
+def test_a_list_of_sizes_is_measured_one_by_one(real_incast: Incast, mode: str) -> None:
+    sizes = made(real_incast, *QUICK, "--message-size", "100,4KiB,100", "--mode", mode, "--output", "out")
+    assert [result["message_bytes"] for result in sizes["results"]] == [100, 4096, 100]
+    folders = {path.name for path in (real_incast.folder / "out").iterdir()}
+    assert folders == {"00-100", "01-4KiB", "02-100", "result.json"}
+    for number, folder in enumerate(sorted(folders - {"result.json"})):
+        one = json.loads((real_incast.folder / "out" / folder / "result.json").read_text())
+        assert one == sizes["results"][number]
+    lines = shown(sizes)
+    assert ["100", "B"] in [line[:2] for line in lines]
+    assert ["4.10", "kB"] in [line[:2] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--pattern", "ring"), ["net.pattern = ring", "all-to-all"]),
+        (("--pattern", "pairs", "--nodes", "3"), ["run.nodes = 3", "even"]),
+        (("--message-size", "4KiB,banana"), ["net.message_size = banana", "64KiB"]),
+        (("--message-size", "4KiB,"), ["net.message_size = ", "not a size"]),
+        (("--mode", "speed"), ["net.measure = speed", "bandwidth | latency"]),
+        (("--queues", "many"), ["net.queues = many", "1..64"]),
+        (("--transport", "pigeon"), ["transport.name = pigeon", "tcp"]),
+        (("--like", "nowhere"), ["--like nowhere", "incast run"]),
+    ],
+)
+def test_bad_options_are_one_line(real_incast: Incast, options: tuple[str, ...], words: list[str]) -> None:
+    done = real_incast("net", *options)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1, done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert done.stdout == ""
+    assert not list(real_incast.folder.iterdir()), "nothing is left behind by a run that never was"
+
+
+@pytest.mark.parametrize("roles", ["folded", "split"])
+def test_the_efficiency_of_a_run(real_incast: Incast, roles: str) -> None:
+    options = ("--transport", "inproc", "--nodes", "3", "--events", "2000", "--mfp-size", "8KiB", "--roles", roles)
+    done = real_incast("run", *options, "--sink", "null", "--output", "built", "--json")
+    assert done.returncode == 0, done.stderr
+    built = json.loads(done.stdout)
+    result = made(real_incast, "--like", "built", "--messages", "50", "--working-set", "1MiB", "--output", "raw")
+    goodput = built["goodput_bytes_per_s"]["total_without_self"]
+    assert result["message_bytes"] == built["sizes"]["mfp_bytes"]
+    assert len(result["pairs"]) == (6 if roles == "folded" else 2)
+    assert result["efficiency"]["goodput_bytes_per_s"] == goodput
+    assert result["efficiency"]["fraction"] == pytest.approx(goodput / result["bytes_per_s"]["total"])
+    assert result == json.loads((real_incast.folder / "raw" / "result.json").read_text())
+    assert any(line[:1] == ["efficiency"] for line in shown(result))
+
+
+def test_another_matrix_gives_no_efficiency(real_incast: Incast) -> None:
+    options = ("--transport", "inproc", "--nodes", "3", "--events", "2000", "--mfp-size", "8KiB")
+    assert real_incast("run", *options, "--sink", "null", "--output", "built").returncode == 0
+    path = real_incast.folder / "built"
+    settings, built = like_options(path)
+    assert settings["net.pattern"] == "all-to-all"
+    for other in (("--pattern", "many-to-one"), ("--message-size", "4KiB"), ("--mode", "latency"), ("--nodes", "4")):
+        result = made(real_incast, "--like", "built", *other, "--messages", "50", "--working-set", "1MiB")
+        assert "efficiency" not in result, other
+        assert with_efficiency(result, built, path) == result
+
+
+def test_run_repeats_a_measurement_too(real_incast: Incast) -> None:
+    """config.toml in a result directory is for `incast run`, whatever the run was for."""
+    made(real_incast, *QUICK, "--nodes", "2", "--output", "first")
+    done = real_incast("run", "first/config.toml")
+    assert done.returncode == 0, done.stderr
+    assert "all-to-all" in done.stdout

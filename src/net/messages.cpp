@@ -1,0 +1,195 @@
+// The messages themselves: what lands is examined and answered, what there is credit for is posted.
+#include <algorithm>
+#include <cstring>
+
+#include "net/node.h"
+
+namespace incast::net {
+namespace {
+
+// A step posts so much at most: no peer waits long for its credits.
+constexpr std::uint32_t posts_per_step = 64;
+constexpr std::uint64_t bytes_per_step = std::uint64_t{1} << 20;
+
+}  // namespace
+
+void Node::wrong(std::uint64_t& count, std::string text) {
+    ++count;
+    if (first_error_.empty()) {
+        first_error_ = std::move(text);
+    }
+}
+
+void Node::examine(const Link& link, std::uint64_t offset, std::uint64_t sequence, std::uint16_t queue, bool answer) {
+    Head head;
+    const Bytes bytes = transport_.local({region_, sizeof(Head), offset});
+    if (bytes.size() != sizeof head) {
+        wrong(counters_.order_errors, "a message of node " + name_of(link.partner.peer) + " has no head");
+        return;
+    }
+    std::memcpy(&head, bytes.data(), sizeof head);
+    if (head.run != run_ || head.sequence != sequence || head.queue != queue || head.bytes != config_.message_bytes ||
+        (head.answer != 0) != answer || head.position >= ring_messages_) {
+        wrong(counters_.order_errors, "node " + name_of(link.partner.peer) + ", queue " + std::to_string(queue) +
+                                          ": message " + std::to_string(sequence) +
+                                          " was due, and its slot holds message " + std::to_string(head.sequence) +
+                                          " of queue " + std::to_string(head.queue));
+        return;
+    }
+    if (!config_.verify || phantom_) {
+        return;
+    }
+    const Bytes body = transport_.local({region_, config_.message_bytes, offset + head_bytes});
+    ++counters_.verified_messages;
+    if (const std::optional<std::size_t> at = content_.difference(link.partner.peer, head.position, body)) {
+        wrong(counters_.content_errors, "node " + name_of(link.partner.peer) + ", queue " + std::to_string(queue) +
+                                            ", message " + std::to_string(sequence) + ": byte " + std::to_string(*at) +
+                                            " differs");
+    }
+}
+
+void Node::on_notice(Time now, std::uint32_t index, std::uint16_t notice) {
+    Link& link = links_[index];
+    const auto slot = static_cast<std::uint16_t>(notice & ~answer_bit);
+    if ((notice & answer_bit) != 0) {
+        on_answer(now, index, slot);
+        return;
+    }
+    const std::uint32_t queue = slot / config_.outstanding;
+    if (!link.partner.hears_from || queue >= config_.queues) {
+        ++counters_.bad_messages;
+        return;
+    }
+    const std::uint32_t number_of_stream = first_stream(index) + queue;
+    Inbound& stream = inbound_[number_of_stream];
+    if (slot != queue * config_.outstanding + stream.slot) {
+        wrong(counters_.order_errors, "node " + name_of(link.partner.peer) + ", queue " + std::to_string(queue) +
+                                          ": slot " + std::to_string(stream.slot) + " was due, and slot " +
+                                          std::to_string(slot % config_.outstanding) + " was announced");
+    }
+    examine(link, link.partner.area_here + slot * stride_, stream.expected, stream.queue, false);
+    ++stream.expected;
+    stream.slot =
+        stream.slot + 1U == config_.outstanding ? std::uint16_t{0} : static_cast<std::uint16_t>(stream.slot + 1);
+    ++link.messages_received;
+    ++counters_.messages_received;
+    counters_.bytes_received += config_.message_bytes;
+    if (config_.measure == Measure::latency) {
+        (void)answers_due_.push(number_of_stream);  // one question at a time: there is room
+    } else if (stream.expected - stream.returned >= credit_threshold_) {
+        control_due_.set(index);
+    }
+}
+
+void Node::on_answer(Time now, std::uint32_t index, std::uint16_t queue) {
+    Link& link = links_[index];
+    if (config_.measure != Measure::latency || !link.partner.sends_to || queue >= config_.queues) {
+        ++counters_.bad_messages;
+        return;
+    }
+    const std::uint32_t number_of_stream = first_stream(index) + queue;
+    Outbound& stream = outbound_[number_of_stream];
+    if (stream.credited == stream.sequence) {
+        wrong(counters_.order_errors, "node " + name_of(link.partner.peer) + " answered a question that was not asked");
+        return;
+    }
+    examine(link, link.partner.answers_here + queue * stride_, stream.credited, queue, true);
+    ++stream.credited;
+    round_trips_[index].record(static_cast<std::uint64_t>(std::max<Time>(0, now - stream.posted_at)) / ps_per_ns);
+    if (stopping_) {
+        end_stream(stream);
+    }
+    enqueue(number_of_stream);
+}
+
+Post Node::write(Link& link, const Head& head, std::uint64_t position, std::uint64_t offset, std::uint16_t notice) {
+    const Post post = transport_.write(link.partner.peer, std::as_bytes(std::span(&head, 1)),
+                                       {ring_, config_.message_bytes, position * body_stride_}, {link.region, offset},
+                                       notice, Token{0});
+    note(link, post);
+    return post;
+}
+
+/// A peer that is gone refuses before its peer_down was polled; if that does not follow, something else is wrong.
+void Node::note(Link& link, Post post) {
+    link.blocked = post == Post::again || post == Post::refused;
+    counters_.back_pressure += post == Post::again ? 1 : 0;
+    if (post == Post::refused && give_up_at_ == time_never) {
+        give_up_at_ = now_ + config_.loss_grace;
+        lost_ = "node " + name_of(link.partner.peer) + " cannot be written to";
+    }
+}
+
+std::uint32_t Node::post_messages(Time now) {
+    std::uint32_t posted = 0;
+    std::uint64_t bytes = 0;
+    while (!ready_.empty() && posted < posts_per_step && bytes < bytes_per_step) {
+        const std::uint32_t number_of_stream = ready_.front();
+        ready_.pop();
+        Outbound& stream = outbound_[number_of_stream];
+        Link& link = links_[stream.link];
+        stream.queued = false;
+        if (link.blocked || stream.over) {
+            continue;  // room brings it back
+        }
+        Head head;
+        head.run = run_;
+        head.sequence = stream.sequence;
+        head.position = stream.position;
+        head.bytes = config_.message_bytes;
+        head.queue = stream.queue;
+        const std::uint32_t slot = stream.queue * config_.outstanding + stream.slot;
+        const Post post = write(link, head, stream.position, link.partner.area_there + slot * stride_,
+                                static_cast<std::uint16_t>(slot));
+        if (post != Post::done && post != Post::pending) {
+            continue;
+        }
+        stream.posted_at = now;
+        ++stream.sequence;
+        advance(stream.position);
+        stream.slot =
+            stream.slot + 1U == config_.outstanding ? std::uint16_t{0} : static_cast<std::uint16_t>(stream.slot + 1);
+        ++posted;
+        bytes += config_.message_bytes;
+        ++link.messages_sent;
+        ++counters_.messages_sent;
+        counters_.bytes_sent += config_.message_bytes;
+        enqueue(number_of_stream);
+    }
+    return posted;
+}
+
+std::uint32_t Node::post_answers() {
+    std::uint32_t posted = 0;
+    for (std::size_t left = answers_due_.size(); left > 0; --left) {
+        const std::uint32_t number_of_stream = answers_due_.front();
+        answers_due_.pop();
+        Inbound& stream = inbound_[number_of_stream];
+        Link& link = links_[stream.link];
+        Head head;
+        head.run = run_;
+        head.sequence = stream.expected - 1;
+        head.position = stream.position;
+        head.bytes = config_.message_bytes;
+        head.queue = stream.queue;
+        head.answer = 1;
+        Post post = Post::again;
+        if (!link.blocked) {
+            post = write(link, head, stream.position, link.partner.answers_there + stream.queue * stride_,
+                         static_cast<std::uint16_t>(stream.queue | answer_bit));
+        }
+        if (post == Post::again) {
+            (void)answers_due_.push(number_of_stream);
+            continue;
+        }
+        if (post == Post::refused) {
+            continue;
+        }
+        ++posted;
+        ++counters_.answers_sent;
+        advance(stream.position);
+    }
+    return posted;
+}
+
+}  // namespace incast::net

@@ -1,0 +1,33 @@
+// The least, the mean and the most of some figures, as results give them.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace incast::runtime {
+
+struct Spread {
+    double min = 0;
+    double mean = 0;
+    double max = 0;
+};
+
+inline Spread spread_of(const std::vector<double>& values) {
+    if (values.empty()) {
+        return {};
+    }
+    double sum = 0;
+    for (const double value : values) {
+        sum += value;
+    }
+    const auto [low, high] = std::ranges::minmax(values);
+    return {low, sum / static_cast<double>(values.size()), high};
+}
+
+inline nlohmann::ordered_json to_json(const Spread& spread) {
+    return {{"min", spread.min}, {"mean", spread.mean}, {"max", spread.max}};
+}
+
+}  // namespace incast::runtime

@@ -17,7 +17,7 @@
 
 #include <sys/resource.h>
 
-#include "transport/shm/copy.h"
+#include "base/stream_copy.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -65,8 +65,8 @@ __attribute__((target("avx512f"))) void copy_avx512(std::byte* to, const std::by
 
 /// What the shm transport does with large bodies.
 void copy_interleaved(std::byte* to, const std::byte* from, std::size_t bytes) {
-    incast::transport::shm::copy_streaming(to, from, bytes);
-    incast::transport::shm::fence_streams();
+    incast::base::copy_streaming(to, from, bytes);
+    incast::base::fence_streams();
 }
 
 struct Kind {

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <utility>
+
+#include "base/stream_copy.h"
 
 namespace incast::protocol {
 
@@ -571,7 +574,13 @@ void BuilderUnit::place_self(const wire::HeadWords& head, std::uint32_t source, 
     if (!from.empty() && body.length > 0) {
         const std::uint64_t offset =
             slot * shape_.layout.slot_bytes + shape_.layout.source_offset[source] + sizeof(Head);
-        std::memcpy(memory_.data() + offset, from.data() + body.offset, body.length);
+        constexpr std::uint32_t stream_from_bytes = 16384;  // less is not worth the fence
+        if (port_.config().stream_self_copies && body.length >= stream_from_bytes) {
+            base::copy_streaming(memory_.data() + offset, from.data() + body.offset, body.length);
+            base::fence_streams();
+        } else {
+            std::memcpy(memory_.data() + offset, from.data() + body.offset, body.length);
+        }
         port_.counters().copied_bytes += body.length;
     }
 }

@@ -214,6 +214,7 @@ void count_credits(Plan& plan, const Machine& machine, std::uint64_t cache) {
             std::clamp<std::uint64_t>(cache / 2 / std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus), 2, 64);
     }
     plan.protocol.credits = static_cast<std::uint32_t>(config.credits);
+    plan.protocol.stream_self_copies = plan.n_bus * config.credits * plan.slot_bytes > cache;
 }
 
 /// F1: every MFP is kept until its MEP is committed, by another builder unit if the first one dies.

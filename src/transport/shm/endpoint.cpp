@@ -8,9 +8,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/stream_copy.h"
 #include "transport/copy_head.h"
 #include "transport/regions.h"
-#include "transport/shm/copy.h"
 
 namespace incast::transport::shm {
 
@@ -128,7 +128,7 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
         copied_bytes_ += body.length;
         const std::byte* bytes = from.data() + body.offset;
         if (streams_ && body.length >= stream_from_bytes) {
-            copy_streaming(place + head.size(), bytes, body.length);
+            base::copy_streaming(place + head.size(), bytes, body.length);
             state.streamed = true;
         } else {
             std::memcpy(place + head.size(), bytes, body.length);
@@ -210,7 +210,7 @@ void Endpoint::posted(Peer peer, PeerState& state, std::uint64_t bytes) {
 void Endpoint::publish(PeerState& state) {
     state.unpublished_bytes = 0;
     if (!state.writer.unpublished()) return;
-    if (std::exchange(state.streamed, false)) fence_streams();
+    if (std::exchange(state.streamed, false)) base::fence_streams();
     state.writer.publish();
     state.inbox.header().dirty.set(index(options_.self));
     ring(state);

@@ -2,12 +2,10 @@
 // none.
 #include "transport/shm/shm.h"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
 #include <random>
-#include <span>
 #include <thread>
 #include <vector>
 
@@ -16,7 +14,6 @@
 #include <unistd.h>
 
 #include "transport/shm/channel.h"
-#include "transport/shm/copy.h"
 #include "transport/shm/inbox.h"
 #include "transport/shm/memory.h"
 
@@ -156,36 +153,6 @@ TEST(SharedMemory, RefusesWhatCouldFault) {
     ASSERT_TRUE(memory.ok());
     EXPECT_FALSE(map_memory(memory->fd, 8192).ok()) << "another size than announced";
     EXPECT_FALSE(map_memory(Descriptor(), 4096).ok());
-}
-
-/// Copies `bytes` from an offset to another, and looks at what lies around it too.
-void check_copy(const StreamingStores& stores, std::span<const std::byte> from, std::size_t offset, std::size_t bytes) {
-    std::vector<std::byte> to(offset + bytes + 1, std::byte{0xAA});
-    stores.copy(to.data() + offset, from.data() + offset / 2, bytes);
-    fence_streams();
-    ASSERT_EQ(std::memcmp(to.data() + offset, from.data() + offset / 2, bytes), 0)
-        << stores.name << ", " << bytes << " bytes at " << offset;
-    ASSERT_EQ(to[offset + bytes], std::byte{0xAA}) << stores.name << ", " << bytes << " bytes at " << offset;
-    ASSERT_TRUE(std::all_of(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(offset),
-                            [](std::byte each) { return each == std::byte{0xAA}; }));
-}
-
-TEST(StreamingCopy, CopiesEveryLengthAtEveryOffset) {
-    std::vector<std::byte> from(100'000);
-    std::mt19937 random(1);
-    for (std::byte& each : from)
-        each = static_cast<std::byte>(random());
-    for (const StreamingStores& stores : streaming_stores()) {
-        if (!stores.here) continue;
-        for (std::size_t offset = 0; offset < 70; offset += 3) {
-            for (std::size_t bytes = 0; bytes < 1400; bytes += 13)
-                ASSERT_NO_FATAL_FAILURE(check_copy(stores, from, offset, bytes));
-        }
-        // Groups of pages, and what is left of them.
-        for (const std::size_t bytes : {16'383, 16'384, 16'385, 32'768, 50'001, 64'724, 99'000})
-            ASSERT_NO_FATAL_FAILURE(check_copy(stores, from, 64, bytes));
-        ASSERT_NO_FATAL_FAILURE(check_copy(stores, from, 7, 70'000));
-    }
 }
 
 TEST(ShmSettings, AreChecked) {

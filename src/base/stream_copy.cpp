@@ -1,4 +1,4 @@
-#include "transport/shm/copy.h"
+#include "base/stream_copy.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #endif
 
-namespace incast::transport::shm {
+namespace incast::base {
 
 #if defined(__x86_64__)
 
@@ -124,4 +124,4 @@ std::span<const StreamingStores> streaming_stores() {
 
 #endif
 
-}  // namespace incast::transport::shm
+}  // namespace incast::base

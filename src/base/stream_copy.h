@@ -1,10 +1,10 @@
-// Copying bodies into slots.
+// Copying past the cache.
 #pragma once
 
 #include <cstddef>
 #include <span>
 
-namespace incast::transport::shm {
+namespace incast::base {
 
 /// Past the cache, where the machine can: the lines are written without being read first, and nothing is evicted for
 /// them. Faster once the slots do not fit into the cache, slower while they do. Before anything tells a reader of it,
@@ -22,4 +22,4 @@ struct StreamingStores {
 /// All ways, the widest first: copy_streaming takes the first that is here. Empty where there are none.
 std::span<const StreamingStores> streaming_stores();
 
-}  // namespace incast::transport::shm
+}  // namespace incast::base

@@ -60,7 +60,7 @@ struct RunConfig {
     std::uint64_t quarantine_slots{};
     std::uint64_t parallel_requests{};
     std::uint64_t parallel_sends{};
-    std::uint64_t message_size{};
+    std::uint64_t write_bytes{};  // protocol.message_size
     bool ack_per_write{};
     std::uint64_t outstanding_writes{};
     std::uint64_t packing{};

@@ -137,7 +137,7 @@ constexpr std::array table{
            "pull: requests a builder unit has out at a time; 0: no limit"),
     number(Kind::count, "protocol.parallel_sends", &RunConfig::parallel_sends, "0", 0, 65535,
            "contributions a readout unit has not yet seen placed; 0: no limit but credits"),
-    number(Kind::bytes, "protocol.message_size", &RunConfig::message_size, "0", 0, gib,
+    number(Kind::bytes, "protocol.message_size", &RunConfig::write_bytes, "0", 0, gib,
            "payload of one write; 0: an MFP is one write, whatever its size"),
     KeySpec{"protocol.ack_per_write",
             Kind::boolean,

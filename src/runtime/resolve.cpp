@@ -286,7 +286,7 @@ void set_protocol(Plan& plan) {
     to.quarantine_slots = static_cast<std::uint32_t>(config.quarantine_slots);
     to.parallel_requests = static_cast<std::uint32_t>(config.parallel_requests);
     to.parallel_sends = static_cast<std::uint32_t>(config.parallel_sends);
-    to.message_size = static_cast<std::uint32_t>(config.message_size);
+    to.message_size = static_cast<std::uint32_t>(config.write_bytes);
     to.ack_per_write = config.ack_per_write;
     to.outstanding_writes = static_cast<std::uint32_t>(config.outstanding_writes);
     to.heartbeat = config.heartbeat;
@@ -331,7 +331,7 @@ Result<Ok> check_together(const Plan& plan) {
                            "only acknowledged writes can be counted", "0, or protocol.ack_per_write = true");
     }
     const bool reads = config.scheme == protocol::Scheme::pull_read;
-    if (reads && (config.message_size > 0 || config.ack_per_write || config.parallel_sends > 0)) {
+    if (reads && (config.write_bytes > 0 || config.ack_per_write || config.parallel_sends > 0)) {
         return not_allowed("protocol.message_size, ack_per_write, parallel_sends", "given",
                            "nothing is written with pull-read", "0, false and 0, or another protocol.scheme");
     }

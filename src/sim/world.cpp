@@ -23,7 +23,8 @@ enum Traced : std::uint64_t {
     traced_complete,
     traced_up,
     traced_down,
-    traced_room
+    traced_room,
+    traced_take
 };
 
 template <TransferLink Transfer::* link>
@@ -295,8 +296,11 @@ void World::disconnect(Endpoint& from, Peer peer) {
     Side& side = link.side[contact.side];
     if (side == Side::leaving) return;
     side = Side::leaving;
-    while (link.channel[contact.side].pending.head != nil) {
-        finish_pending(link.channel[contact.side].pending.head, Status::cancelled);
+    for (TransferId id = link.channel[contact.side].pending.head; id != nil;) {
+        const TransferId next = transfers_[id].pending.next;
+        // What is being read may go on landing: a read completes in its own time, at the latest right before peer_down.
+        if (!transfers_[id].is_read) finish_pending(id, Status::cancelled);
+        id = next;
     }
     model_->disconnecting(*this, contact.connection, contact.side);
 }
@@ -439,12 +443,15 @@ Post World::post(TransferId id) {
     ++channel.posted;
     // A receiver that is down already takes nothing; the sender has not heard of it yet.
     if (!channel.fenced && !item.faulty) {
-        if (!item.is_write || item.noticed) append<&Transfer::ordered>(transfers_, channel.ordered, id);
+        if (item.is_message() || item.noticed) append<&Transfer::ordered>(transfers_, channel.ordered, id);
         if (item.is_write) append<&Transfer::unlanded>(transfers_, channel.unlanded, id);
     }
     if (item.is_write) {
         ++statistics_.writes;
         if (observer_ != nullptr) observer_->write_posted(now_, from, to, item);
+    } else if (item.is_read) {
+        ++statistics_.reads;
+        if (observer_ != nullptr) observer_->read_posted(now_, from, to, item);
     } else {
         ++statistics_.messages;
         item.silent = true;
@@ -461,6 +468,7 @@ Post World::post(TransferId id) {
     if (answer == Post::done) {
         item.silent = true;
         item.bytes_free = true;
+        if (item.is_read) finish_pending(id, Status::ok);
     }
     --item.scheduled;
     recycle_if_over(id);
@@ -472,10 +480,9 @@ bool World::body_in_use(EndpointId id, const Slice& bytes) const {
         if (!contact.known || contact.connection == nil) continue;
         const Channel& channel = connections_[contact.connection]->channel[contact.side];
         for (TransferId at = channel.pending.head; at != nil; at = transfers_[at].pending.next) {
-            const Transfer& write = transfers_[at];
-            if (write.is_write && !write.bytes_free && write.body.region == bytes.region &&
-                write.body.offset < bytes.offset + bytes.length &&
-                bytes.offset < write.body.offset + write.body.length) {
+            const Transfer& item = transfers_[at];
+            if ((item.is_write || item.is_read) && !item.bytes_free && item.body.region == bytes.region &&
+                item.body.offset < bytes.offset + bytes.length && bytes.offset < item.body.offset + item.body.length) {
                 return true;
             }
         }
@@ -490,7 +497,19 @@ void World::schedule(Time time, EndpointId port, TransferId id, std::uint16_t st
 }
 
 void World::complete(TransferId id) {
-    if (transfers_[id].pending.linked) finish_pending(id, transfers_[id].faulty ? Status::remote_fault : Status::ok);
+    const Transfer& item = transfers_[id];
+    if (!item.pending.linked) return;
+    Status status = item.faulty ? Status::remote_fault : Status::ok;
+    if (item.is_read) {
+        if (!item.faulty) {
+            take(id, part_all);
+            land(id, part_all);
+            if (item.landed != part_all) return;
+        }
+        // Whoever has left is told that it was cancelled, though it may have landed.
+        if (connection(item.connection).side[item.direction] == Side::leaving) status = Status::cancelled;
+    }
+    finish_pending(id, status);
 }
 
 void World::finish_pending(TransferId id, Status status) {
@@ -500,6 +519,8 @@ void World::finish_pending(TransferId id, Status status) {
     unlink<&Transfer::pending>(transfers_, channel.pending, id);
     --channel.posted;
     item.bytes_free = true;
+    if (item.is_read && observer_ != nullptr)
+        observer_->read_completed(now_, sender(item), receiver(item), item, status);
     if (!item.silent) {
         trace(traced_complete, item.number, static_cast<std::uint64_t>(status));
         if (Endpoint* endpoint = find(sender(item)); endpoint != nullptr) {
@@ -512,8 +533,51 @@ void World::finish_pending(TransferId id, Status status) {
     give_room(link, side);
 }
 
+bool World::can_take(TransferId id) const {
+    const Transfer& item = transfers_[id];
+    return item.pending.linked && !connections_[item.connection]->channel[item.direction].fenced;
+}
+
+void World::take(TransferId id, std::uint8_t parts) {
+    Transfer& item = transfers_[id];
+    parts = static_cast<std::uint8_t>(parts & ~item.taken);
+    if (parts == 0 || item.faulty || !can_take(id)) return;
+    const EndpointId owner = receiver(item);
+    trace(traced_take, item.number, parts);
+    const Area* area = find(owner)->area(item.region, item.offset);
+    if ((parts & part_head) != 0 && area != nullptr && area->head_write != 0) {
+        item.head_bytes = static_cast<std::uint8_t>(std::min<std::uint64_t>(area->head_bytes, item.bytes));
+        std::memcpy(item.head.data(), area->head.data(), item.head_bytes);
+    }
+    item.taken = static_cast<std::uint8_t>(item.taken | parts);
+    if (observer_ != nullptr) observer_->read_taken(now_, sender(item), owner, item, parts);
+}
+
+void World::land_read(TransferId id, std::uint8_t parts) {
+    Transfer& item = transfers_[id];
+    parts = static_cast<std::uint8_t>(parts & item.taken & ~item.landed);
+    if (parts == 0 || !item.pending.linked) return;
+    const EndpointId reader = sender(item);
+    trace(traced_land, item.number, parts);
+    if (item.body.length > 0) {
+        Area& area = find(reader)->regions_[static_cast<std::size_t>(item.body.region)].areas.at(item.body.offset);
+        if ((parts & part_head) != 0) {
+            // Where the peer has no head, what lay here is overwritten by bytes that the simulation does not know.
+            std::memcpy(area.head.data(), item.head.data(), item.head_bytes);
+            area.head_bytes = item.head_bytes;
+            area.head_write = item.head_bytes > 0 ? item.number : 0;
+        }
+        if ((parts & part_first_half) != 0) area.body_write[0] = item.number;
+        if ((parts & part_second_half) != 0) area.body_write[1] = item.number;
+    }
+    item.landed = static_cast<std::uint8_t>(item.landed | parts);
+    if (item.landed == part_all) statistics_.bytes_delivered += item.bytes;
+    if (observer_ != nullptr) observer_->read_landed(now_, reader, receiver(item), item, parts);
+}
+
 void World::land(TransferId id, std::uint8_t parts) {
     Transfer& item = transfers_[id];
+    if (item.is_read) return land_read(id, parts);
     parts = static_cast<std::uint8_t>(parts & ~item.landed);
     if (!item.unlanded.linked || parts == 0) return;
     const EndpointId to = receiver(item);

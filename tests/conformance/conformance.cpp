@@ -365,6 +365,16 @@ void Conformance::barrier(Node& from, Node& to) {
     to.keep(std::move(others));
 }
 
+void Conformance::put_head(Node& from, Node& owner, std::uint32_t remote, std::uint64_t offset,
+                           std::uint64_t head_bytes, std::uint64_t seed) {
+    ASSERT_TRUE(taken(from.write(owner, {.head_bytes = static_cast<std::uint8_t>(head_bytes),
+                                         .remote = remote,
+                                         .remote_offset = offset,
+                                         .notice = std::uint16_t{1},
+                                         .seed = seed})));
+    wait_for(owner, Event::Kind::notice, from);
+}
+
 void Conformance::let_time_pass() {
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(30);
     for (int rounds = 0; rounds < 200 || (!virtual_time() && std::chrono::steady_clock::now() < end); ++rounds)

@@ -122,6 +122,9 @@ protected:
     Seen wait_for(Node& node, Event::Kind kind, const Node& peer);
     /// Everything that `from` posted to `to` before this call has arrived when it returns.
     void barrier(Node& from, Node& to);
+    /// A head of that pattern is there when it returns.
+    void put_head(Node& from, Node& owner, std::uint32_t remote, std::uint64_t offset, std::uint64_t head_bytes,
+                  std::uint64_t seed);
     /// A bounded while in which something that must not happen could.
     void let_time_pass();
 

@@ -134,13 +134,18 @@ Reply Agent::execute(const Command& command) {
             reply.post = transport_->read(Peer{command.peer}, {Remote{command.remote}, command.remote_offset},
                                           slice_of(command), command.token);
             break;
-        case Op::view: {
+        case Op::view:
+        case Op::hold_view: {
             const Bytes bytes = transport_->view({Remote{command.remote}, command.remote_offset},
                                                  static_cast<std::uint32_t>(command.length));
+            if (command.op == Op::hold_view) held_view_ = bytes;
             reply.length = bytes.size();
             reply.ok = matches(bytes, command);
             break;
         }
+        case Op::held_view:
+            reply.ok = matches(held_view_, command);
+            break;
         case Op::poll:
             poll(command.length, command.now, reply);
             break;

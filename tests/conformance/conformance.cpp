@@ -212,6 +212,18 @@ Post Node::write(const Node& peer, const WriteArguments& arguments) {
         .post;
 }
 
+Post Node::read(const Node& peer, const ReadArguments& arguments) {
+    return execute({.op = Op::read,
+                    .region = arguments.region,
+                    .peer = peer.index(),
+                    .remote = arguments.remote,
+                    .token = arguments.token,
+                    .length = arguments.length,
+                    .offset = arguments.offset,
+                    .remote_offset = arguments.remote_offset})
+        .post;
+}
+
 std::size_t Node::poll(Time now, std::uint64_t events_at_a_time) {
     Reply reply = execute({.op = Op::poll, .length = events_at_a_time, .now = now});
     EXPECT_LE(reply.events.size(), events_at_a_time);

@@ -133,6 +133,16 @@ public:
 
 private:
     enum class Kind : std::uint16_t { wake, step, up, down, give_up, room };
+    enum Traced : std::uint64_t {
+        traced_post = 1,
+        traced_land,
+        traced_deliver,
+        traced_complete,
+        traced_up,
+        traced_down,
+        traced_room,
+        traced_take
+    };
     struct EndpointRecord {
         Endpoint* endpoint = nullptr;
         transport::EndpointOptions options;
@@ -159,7 +169,7 @@ private:
     void finish_pending(TransferId id, Status status);
     void land_read(TransferId id, std::uint8_t parts);
     void give_room(Connection& connection, std::uint8_t side);
-    void trace(std::uint64_t what, std::uint64_t one, std::uint64_t two);
+    void trace(Traced what, std::uint64_t one, std::uint64_t two);
 
     std::unique_ptr<Model> model_;
     Time now_ = 0;

@@ -161,6 +161,7 @@ Reply Agent::execute(const Command& command) {
                                             .received = Local{command.region},
                                             .source = Local{static_cast<std::uint16_t>(command.region + 1)},
                                             .remote = Remote{command.remote},
+                                            .remote_source = Remote{command.remote + 1},
                                             .send_seed = command.seed + command.incarnation,
                                             .receive_seed = command.seed + command.peer,
                                             .items = static_cast<std::uint32_t>(command.length)});

@@ -48,7 +48,8 @@ enum class Op : std::uint8_t {
     poll,          // now, length: events at a time -> events
     prepare_wait,  // -> ok
     sleep,         // length: milliseconds; waits as a driver does until there are events -> events
-    traffic,  // peer, region (received; the next one is the source), remote, seed, length (items): prepares a Traffic
+    traffic,  // peer, region (received; the next one is the source), remote (the peer's received; the next one is its
+              // source), seed, length (items): prepares a Traffic
     traffic_step,  // now -> ok: there is more to do; text: failure
     traffic_run,   // length: milliseconds; all of it -> text: failure
 };

@@ -12,7 +12,7 @@ constexpr std::size_t head_bytes = 16;
 constexpr std::uint32_t companion_offset = Traffic::slot_bytes / 2;
 constexpr std::uint32_t companion_bytes = 3000;
 constexpr std::uint32_t offer_offset = Traffic::slot_bytes / 4 * 3;
-constexpr std::uint32_t offer_bytes_max = 60'000;
+constexpr std::uint32_t offer_bytes_max = 40'000;
 constexpr Token read_token = Token{1} << 32;  // plus the slot: tells reads from writes
 
 }  // namespace
@@ -31,7 +31,8 @@ Traffic::Item Traffic::Script::next() {
     if (reads_ && random_.below(4) == 0) {
         item.is_write = false;
         item.is_read = true;
-        item.length = static_cast<std::uint32_t>(random_.below(offer_bytes_max + 1));
+        constexpr std::array<std::uint32_t, 3> offers{64, 5000, offer_bytes_max};
+        item.length = static_cast<std::uint32_t>(random_.below(offers[random_.below(3)] + 1));
         item.slot = offers_++ % slots;
         return item;
     }

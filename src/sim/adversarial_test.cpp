@@ -1,6 +1,7 @@
 // The adversarial network never breaks the contract, whatever it draws.
 #include "sim/models/adversarial.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -64,6 +65,43 @@ public:
         EXPECT_EQ(area->head_write, write.number);
         EXPECT_EQ(std::min(area->body_write[0], area->body_write[1]), write.number);
     }
+    void read_posted(Time, EndpointId from, EndpointId to, const Transfer& read) override {
+        EXPECT_TRUE(reads.insert({read.number, {from, to, 0, 0}}).second);
+    }
+    void read_taken(Time, EndpointId, EndpointId to, const Transfer& read, std::uint8_t parts) override {
+        Read& known = reads.at(read.number);
+        EXPECT_FALSE((pairs[{known.from, to}].fenced)) << "read " << read.number << " after the owner's peer_down";
+        EXPECT_EQ(known.taken & parts, 0);
+        known.taken = static_cast<std::uint8_t>(known.taken | parts);
+        if (known.taken != part_all) ++partial_reads;
+    }
+    void read_landed(Time, EndpointId from, EndpointId to, const Transfer& read, std::uint8_t parts) override {
+        ASSERT_TRUE(reads.contains(read.number)) << "read " << read.number << " landed after it completed";
+        Read& known = reads.at(read.number);
+        EXPECT_FALSE((pairs[{to, from}].fenced)) << "read " << read.number << " landed after peer_down";
+        EXPECT_EQ(known.taken & parts, parts) << "what was never read";
+        EXPECT_EQ(known.landed & parts, 0);
+        known.landed = static_cast<std::uint8_t>(known.landed | parts);
+        const Area* area = world_.find(from)->area(static_cast<std::uint16_t>(read.body.region), read.body.offset);
+        ASSERT_NE(area, nullptr);
+        if ((parts & part_first_half) != 0) {
+            EXPECT_EQ(area->body_write[0], read.number);
+        }
+    }
+    void read_completed(Time, EndpointId from, EndpointId to, const Transfer& read, Status status) override {
+        ASSERT_TRUE(reads.contains(read.number));
+        const Read known = reads.at(read.number);
+        EXPECT_EQ(known.from, from);
+        EXPECT_EQ(known.to, to);
+        if (status == Status::ok) {
+            EXPECT_EQ(known.landed, part_all);
+        }
+        if (status == Status::remote_fault) {
+            EXPECT_EQ(known.taken, 0);
+        }
+        reads.erase(read.number);
+        ++read_ends[static_cast<std::size_t>(status)];
+    }
     void peer_up(Time, EndpointId at, EndpointId peer) override {
         pairs[{peer, at}].fenced = false;
         pairs[{at, peer}] = {};
@@ -76,8 +114,17 @@ public:
         std::set<std::uint64_t> unlanded;
         bool fenced = false;
     };
+    struct Read {
+        EndpointId from = 0;
+        EndpointId to = 0;
+        std::uint8_t taken = 0;
+        std::uint8_t landed = 0;
+    };
     std::map<std::pair<EndpointId, EndpointId>, Pair> pairs;
+    std::map<std::uint64_t, Read> reads;       // pending, by number
+    std::array<std::uint64_t, 4> read_ends{};  // by Status
     std::uint64_t partial = 0;
+    std::uint64_t partial_reads = 0;
     std::uint64_t arrivals = 0;
 
 private:
@@ -141,13 +188,21 @@ std::uint64_t storm(std::uint64_t seed, bool check) {
         };
     }
     Token token = 0;
-    for (int index = 0; index < 4000; ++index) {
+    for (int index = 0; index < 6000; ++index) {
         const auto self = static_cast<std::uint32_t>(prng.below(nodes));
         const auto peer = static_cast<std::uint32_t>((self + 1 + prng.below(nodes - 1)) % nodes);
         Transport& from = *mesh.node[self]->endpoint;
         Post post = Post::refused;
         if (prng.chance(300'000)) {
             post = mesh.node[self]->send(peer, "message " + std::to_string(index));
+        } else if (prng.chance(300'000)) {
+            // Now and then outside the peer's region.
+            const std::uint64_t offset = prng.chance(50'000) ? (1 << 30) - 499 : std::uint64_t{1024} * prng.below(4000);
+            post = from.read(
+                Peer{peer}, {mesh.remotes[self][peer], offset},
+                {mesh.regions[self], 500, (1 << 29) + std::uint64_t{1024} * static_cast<std::uint64_t>(index)},
+                ++token);
+            if (post == Post::pending) open[self][token] = 1;
         } else {
             const std::string head = "head " + std::to_string(index);
             const Notice notice = prng.chance(400'000) ? Notice(static_cast<std::uint16_t>(index)) : std::nullopt;
@@ -166,22 +221,27 @@ std::uint64_t storm(std::uint64_t seed, bool check) {
             mesh.model().stall(mesh.world, static_cast<ConnectionId>(prng.below(mesh.world.connection_count())),
                                static_cast<std::uint8_t>(prng.below(2)), mesh.world.now() + ps_per_ms);
         }
-        if (prng.chance(3'000)) from.disconnect(Peer{peer});
+        if (prng.chance(6'000)) from.disconnect(Peer{peer});
         if (index % 16 == 0) mesh.connect_all();
     }
     while (mesh.world.advance()) {
     }
     for (std::uint32_t self = 0; self < nodes; ++self) {
-        EXPECT_TRUE(open[self].empty()) << open[self].size() << " writes of node " << self << " never completed";
+        EXPECT_TRUE(open[self].empty()) << open[self].size() << " operations of node " << self << " never completed";
         for (std::uint32_t peer = 0; peer < nodes; ++peer)
             EXPECT_EQ(room_owed[self][peer], 0);
     }
     if (check) {
         EXPECT_GT(mesh.checker->arrivals, 200U);
         EXPECT_GT(mesh.checker->partial, 100U);
-        for (const Fault fault :
-             {Fault::heavy_delay, Fault::overtaking, Fault::scattered_write, Fault::done_at_once, Fault::again,
-              Fault::connect_again, Fault::connect_refused, Fault::connection_cut, Fault::stall}) {
+        EXPECT_TRUE(mesh.checker->reads.empty());
+        EXPECT_GT(mesh.checker->partial_reads, 50U);
+        for (const Status status : {Status::ok, Status::peer_lost, Status::remote_fault, Status::cancelled}) {
+            EXPECT_GT(mesh.checker->read_ends[static_cast<std::size_t>(status)], 0U) << static_cast<int>(status);
+        }
+        for (const Fault fault : {Fault::heavy_delay, Fault::overtaking, Fault::scattered_write, Fault::done_at_once,
+                                  Fault::again, Fault::connect_again, Fault::connect_refused, Fault::connection_cut,
+                                  Fault::stall, Fault::scattered_read}) {
             EXPECT_GT(mesh.model().count(fault), 0U) << static_cast<int>(fault);
         }
     }
@@ -246,6 +306,53 @@ TEST(AdversarialModel, WithoutFencesPeerDownWaitsForTheEndOfTheIncarnation) {
     mesh.node[0].reset();
     mesh.world.run_until(mesh.world.now() + ps_per_s);
     EXPECT_EQ(mesh.node[1]->count(Event::Kind::peer_down), 1U);
+}
+
+TEST(AdversarialModel, AReadFromAPeerThatWasLeftMayStillLandUntilItCompletes) {
+    AdversarialSettings settings;
+    settings.fences_live_peer = false;
+    Mesh mesh(settings);
+    mesh.connect_all();
+    while (mesh.world.advance()) {
+    }
+    Listener& reader = *mesh.node[0];
+    const Slice into{mesh.regions[0], 100, 4096};
+    ASSERT_EQ(reader.endpoint->read(Peer{1}, {mesh.remotes[0][1], 0}, into, 7), Post::pending);
+    reader.endpoint->disconnect(Peer{1});
+    EXPECT_TRUE(mesh.world.body_in_use(static_cast<Endpoint&>(*reader.endpoint).id(), into));
+    mesh.world.run_until(mesh.world.now() + ps_per_s);
+    EXPECT_EQ(mesh.model().count(Fault::unfenced_landing), 1U);
+    ASSERT_EQ(reader.count(Event::Kind::completed), 1U);
+    EXPECT_EQ(reader.of(Event::Kind::completed)[0].event.status, Status::cancelled);
+    EXPECT_EQ(reader.of(Event::Kind::completed)[0].event.token, 7U);
+    EXPECT_EQ(reader.count(Event::Kind::peer_down), 0U);
+    EXPECT_FALSE(mesh.world.body_in_use(static_cast<Endpoint&>(*reader.endpoint).id(), into));
+}
+
+TEST(AdversarialModel, ReadsCompleteInAnyOrder) {
+    AdversarialSettings settings;
+    settings.done_chance = 300'000;
+    Mesh mesh(settings);
+    mesh.connect_all();
+    while (mesh.world.advance()) {
+    }
+    Listener& reader = *mesh.node[0];
+    std::vector<Token> posted;
+    for (Token token = 1; token <= 30; ++token) {
+        const Post post = reader.endpoint->read(Peer{1}, {mesh.remotes[0][1], 4096 * token},
+                                                {mesh.regions[0], 100, 4096 * token}, token);
+        if (post == Post::pending) posted.push_back(token);
+    }
+    EXPECT_LT(posted.size(), 30U) << "some are done at once";
+    EXPECT_GT(posted.size(), 10U);
+    while (mesh.world.advance()) {
+    }
+    std::vector<Token> completed;
+    for (const Listener::Seen& seen : reader.of(Event::Kind::completed))
+        completed.push_back(seen.event.token);
+    EXPECT_NE(completed, posted);
+    std::ranges::sort(completed);
+    EXPECT_EQ(completed, posted);
 }
 
 TEST(World, TellsWhichBytesAWriteStillNeeds) {

@@ -30,7 +30,7 @@ std::uint64_t allocations = 0;
 namespace incast::sim {
 namespace {
 
-/// Answers each message with one of another length, and writes now and then.
+/// Answers each message with one of another length, writes and reads.
 class Chatter final : public Actor {
 public:
     Chatter(World& world, std::uint32_t self) : peer_(Peer{1 - self}) {
@@ -57,6 +57,8 @@ public:
         const Notice notice = heard % 2 == 0 ? Notice(std::uint16_t{1}) : std::nullopt;
         EXPECT_EQ(endpoint->write(peer_, Bytes(text).first(64), {region, 1000, 0}, {remote, heard % 64 * 4096}, notice,
                                   heard),
+                  Post::pending);
+        EXPECT_EQ(endpoint->read(peer_, {remote, heard % 64 * 4096}, {region, 1000, (64 + heard % 64) * 4096}, heard),
                   Post::pending);
     }
 

@@ -1,4 +1,5 @@
 // What a simulated region holds: no bytes, only the heads that landed, by offset, and whose body lies behind each.
+// Reads land as writes do.
 #pragma once
 
 #include <array>
@@ -13,15 +14,15 @@
 
 namespace incast::sim {
 
-/// The parts in which a write lands. A body is modelled as two halves, so that one torn by a crash or an overwrite can
-/// be told.
+/// The parts in which a write or read lands. A body is modelled as two halves, so that one torn by a crash or an
+/// overwrite can be told.
 enum Part : std::uint8_t { part_head = 1, part_first_half = 2, part_second_half = 4, part_all = 7 };
 
-/// One place that writes were aimed at.
+/// One place that writes or reads were aimed at.
 struct Area {
     std::array<std::byte, max_head_bytes> head{};
     std::uint8_t head_bytes = 0;
-    std::uint64_t head_write = 0;               // World's number of the write whose head lies here; 0: none
+    std::uint64_t head_write = 0;               // World's number of the transfer whose head lies here; 0: none
     std::array<std::uint64_t, 2> body_write{};  // and of those whose halves of the body do
 };
 

@@ -140,14 +140,9 @@ Post Endpoint::send(Peer peer, Bytes message) {
 
 Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) {
     const Contact* contact = up(peer);
-    const auto source = static_cast<std::size_t>(body.region);
     const auto remote = static_cast<std::size_t>(target.region);
     if (contact == nullptr || head.size() > max_head_bytes || body.length > max_write_bytes ||
-        remote >= remotes_.size() || remotes_[remote].peer != peer) {
-        return Post::refused;
-    }
-    if (body.length > 0 && (source >= regions_.size() || body.offset > regions_[source].bytes ||
-                            body.length > regions_[source].bytes - body.offset)) {
+        remote >= remotes_.size() || remotes_[remote].peer != peer || !inside_own(body)) {
         return Post::refused;
     }
     if (!world_->has_room(contact->connection, contact->side)) return Post::again;
@@ -166,14 +161,41 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
     transfer.offset = target.offset;
     transfer.head_bytes = static_cast<std::uint8_t>(head.size());
     if (!head.empty()) std::memcpy(transfer.head.data(), head.data(), head.size());
-    // A key of an earlier incarnation, or bytes beyond the region's end.
-    transfer.faulty = remotes_[remote].endpoint != contact->target || target.offset > remotes_[remote].bytes ||
-                      transfer.bytes > remotes_[remote].bytes - target.offset;
+    transfer.faulty = !reaches(*contact, remotes_[remote], target.offset, transfer.bytes);
     return world_->post(id);
 }
 
-Post Endpoint::read(Peer /*peer*/, Target /*from*/, Slice /*into*/, Token /*token*/) {
-    return Post::refused;
+Post Endpoint::read(Peer peer, Target from, Slice into, Token token) {
+    const Contact* contact = up(peer);
+    const auto remote = static_cast<std::size_t>(from.region);
+    if (contact == nullptr || into.length > max_write_bytes || remote >= remotes_.size() ||
+        remotes_[remote].peer != peer || !inside_own(into)) {
+        return Post::refused;
+    }
+    if (!world_->has_room(contact->connection, contact->side)) return Post::again;
+    const TransferId id = world_->new_transfer();
+    Transfer& transfer = world_->transfer(id);
+    transfer.connection = contact->connection;
+    transfer.direction = contact->side;
+    transfer.is_read = true;
+    transfer.silent = token == 0;
+    transfer.token = token;
+    transfer.bytes = into.length;
+    transfer.body = into;
+    transfer.region = remotes_[remote].region;
+    transfer.offset = from.offset;
+    transfer.faulty = !reaches(*contact, remotes_[remote], from.offset, into.length);
+    return world_->post(id);
+}
+
+bool Endpoint::inside_own(const Slice& bytes) const {
+    const auto region = static_cast<std::size_t>(bytes.region);
+    return bytes.length == 0 || (region < regions_.size() && bytes.offset <= regions_[region].bytes &&
+                                 bytes.length <= regions_[region].bytes - bytes.offset);
+}
+
+bool Endpoint::reaches(const Contact& contact, const RemoteRegion& there, std::uint64_t offset, std::uint64_t bytes) {
+    return there.endpoint == contact.target && offset <= there.bytes && bytes <= there.bytes - offset;
 }
 
 Bytes Endpoint::local(Slice where) const {

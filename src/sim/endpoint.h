@@ -81,6 +81,10 @@ private:
     /// nullptr if the peer may not be posted to.
     Contact* up(Peer peer);
     Contact& contact(Peer peer);
+    [[nodiscard]] bool inside_own(const Slice& bytes) const;
+    /// False: a key of an earlier incarnation, or bytes beyond the region's end.
+    [[nodiscard]] static bool reaches(const Contact& contact, const RemoteRegion& there, std::uint64_t offset,
+                                      std::uint64_t bytes);
     void put(const Event& event, const BufferPool::Buffer& message = {});
     void put_simple(Event::Kind kind, Peer peer, Status status, std::uint32_t incarnation, Token token = 0);
     void release_polled();

@@ -27,6 +27,9 @@ public:
     /// A transfer was posted. The model schedules the steps after which it calls World::complete (once; not for
     /// `done`), World::land (for each part of a write, unless the notice lands all) and World::deliver (once for a
     /// message or noticed write). Answers done or pending for a write; the answer for a message is ignored.
+    ///
+    /// For a read it schedules the steps after which it calls World::take and World::land (for each part, unless the
+    /// completion is to hurry them along) and World::complete; `done` only if it has landed whole within this call.
     virtual Post posted(World& world, TransferId transfer) = 0;
     /// A step scheduled with World::schedule is due.
     virtual void due(World& world, TransferId transfer, std::uint16_t step) = 0;

@@ -28,32 +28,36 @@ struct TransferLink {
     bool linked = false;
 };
 
-/// One message or write on its way.
+/// One message, write or read on its way.
 struct Transfer {
     std::uint64_t number = 0;  // unique, increasing in posting order: a write's identity
     ConnectionId connection = nil;
     std::uint8_t direction = 0;  // = the side that posted it
     bool is_write = false;
+    bool is_read = false;
     bool noticed = false;
     bool faulty = false;         // outside its region: completes as remote_fault, never lands
     bool silent = false;         // no completion event
     bool bytes_free = false;     // the sender may reuse its bytes
     bool message_owned = false;  // `message` is still ours to give back
+    std::uint8_t taken = 0;      // Part bits: of a read, what has left the owner's memory
     std::uint8_t landed = 0;     // Part bits
     std::uint8_t head_bytes = 0;
     std::uint16_t notice = 0;
-    std::uint16_t region = 0;  // of the target
+    std::uint16_t region = 0;  // of the peer: a write's target, or what is read
     std::uint32_t scheduled = 0;
-    std::uint64_t bytes = 0;  // on the wire: message, or head and body
+    std::uint64_t bytes = 0;  // on the wire: message, or head and body, or what a read asks for
     std::uint64_t offset = 0;
-    Slice body;
+    Slice body;  // of the poster: what is written, or where a read puts its bytes
     Token token = 0;
     Time posted = 0;
     BufferPool::Buffer message;
-    std::array<std::byte, max_head_bytes> head;
-    TransferLink ordered;   // messages and noticed writes, not delivered yet
-    TransferLink unlanded;  // writes with parts still to land
-    TransferLink pending;   // the sender counts it as posted
+    std::array<std::byte, max_head_bytes> head;  // of a read: the head it found, once taken
+    TransferLink ordered;                        // messages and noticed writes, not delivered yet
+    TransferLink unlanded;                       // writes with parts still to land
+    TransferLink pending;                        // the sender counts it as posted
+
+    [[nodiscard]] bool is_message() const { return !is_write && !is_read; }
 };
 
 /// One direction of a connection.
@@ -95,6 +99,14 @@ public:
     /// `parts` of the write are in the memory of `to` now.
     virtual void landed(Time, EndpointId /*from*/, EndpointId /*to*/, const Transfer&, std::uint8_t /*parts*/) {}
     virtual void notice_delivered(Time, EndpointId /*from*/, EndpointId /*to*/, const Transfer&) {}
+    /// Of reads `from` is the reader, `to` the owner of the bytes.
+    virtual void read_posted(Time, EndpointId /*from*/, EndpointId /*to*/, const Transfer&) {}
+    /// `parts` are read as they are now: what `to` changes from here on does not reach the reader.
+    virtual void read_taken(Time, EndpointId /*from*/, EndpointId /*to*/, const Transfer&, std::uint8_t /*parts*/) {}
+    /// `parts` are in the memory of `from` now.
+    virtual void read_landed(Time, EndpointId /*from*/, EndpointId /*to*/, const Transfer&, std::uint8_t /*parts*/) {}
+    /// Whatever the status, and also where no event says so: nothing of it lands any more.
+    virtual void read_completed(Time, EndpointId /*from*/, EndpointId /*to*/, const Transfer&, Status) {}
     virtual void peer_up(Time, EndpointId /*at*/, EndpointId /*peer*/) {}
     virtual void peer_down(Time, EndpointId /*at*/, EndpointId /*peer*/) {}
 };

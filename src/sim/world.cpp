@@ -1,10 +1,9 @@
 #include "sim/world.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "base/prng.h"
 #include "sim/endpoint.h"
+#include "sim/transfer_list.h"
 
 namespace incast::sim {
 namespace {
@@ -15,36 +14,6 @@ using Side = Connection::Side;
 /// cannot stop the clock.
 constexpr std::uint32_t steps_per_instant_max = 100'000;
 constexpr std::uint32_t actor_port = 0x8000'0000;  // actors' wake-ups come after all arrivals of the same instant
-
-enum Traced : std::uint64_t {
-    traced_post = 1,
-    traced_land,
-    traced_deliver,
-    traced_complete,
-    traced_up,
-    traced_down,
-    traced_room
-};
-
-template <TransferLink Transfer::* link>
-void append(Pool<Transfer>& pool, TransferList& list, TransferId id) {
-    TransferLink& own = pool[id].*link;
-    own = {list.tail, nil, true};
-    if (list.tail == nil) {
-        list.head = id;
-    } else {
-        (pool[list.tail].*link).next = id;
-    }
-    list.tail = id;
-}
-
-template <TransferLink Transfer::* link>
-void unlink(Pool<Transfer>& pool, TransferList& list, TransferId id) {
-    TransferLink& own = pool[id].*link;
-    (own.previous == nil ? list.head : (pool[own.previous].*link).next) = own.next;
-    (own.next == nil ? list.tail : (pool[own.next].*link).previous) = own.previous;
-    own = {};
-}
 
 }  // namespace
 
@@ -295,8 +264,11 @@ void World::disconnect(Endpoint& from, Peer peer) {
     Side& side = link.side[contact.side];
     if (side == Side::leaving) return;
     side = Side::leaving;
-    while (link.channel[contact.side].pending.head != nil) {
-        finish_pending(link.channel[contact.side].pending.head, Status::cancelled);
+    for (TransferId id = link.channel[contact.side].pending.head; id != nil;) {
+        const TransferId next = transfers_[id].pending.next;
+        // What is being read may go on landing: a read completes in its own time, at the latest right before peer_down.
+        if (!transfers_[id].is_read) finish_pending(id, Status::cancelled);
+        id = next;
     }
     model_->disconnecting(*this, contact.connection, contact.side);
 }
@@ -374,223 +346,6 @@ void World::fence(Channel& channel) {
         unlink<&Transfer::unlanded>(transfers_, channel.unlanded, id);
         recycle_if_over(id);
     }
-}
-
-// --- transfers
-// ---------------------------------------------------------------------------------------------------------------
-
-EndpointId World::sender(const Transfer& transfer) const {
-    return connections_[transfer.connection]->endpoint[transfer.direction];
-}
-
-EndpointId World::receiver(const Transfer& transfer) const {
-    return connections_[transfer.connection]->endpoint[1 - transfer.direction];
-}
-
-TransferId World::new_transfer() {
-    const TransferId id = transfers_.take();
-    transfers_[id].number = ++transfer_number_;
-    transfers_[id].posted = now_;
-    return id;
-}
-
-bool World::has_room(ConnectionId id, std::uint8_t side) {
-    Channel& channel = connection(id).channel[side];
-    if (channel.posted >= endpoints_[connection(id).endpoint[side]].options.max_posted) {
-        channel.room_wanted = true;
-        return false;
-    }
-    if (const Time at = model_->room_at(*this, id, side); at > 0) {
-        channel.room_wanted = true;
-        if (!channel.room_scheduled) {
-            channel.room_scheduled = true;
-            queue_.push({.time = at,
-                         .port = connection(id).endpoint[side],
-                         .subject = id,
-                         .kind = static_cast<std::uint16_t>(Kind::room),
-                         .detail = side});
-        }
-        return false;
-    }
-    return true;
-}
-
-void World::give_room(Connection& link, std::uint8_t side) {
-    Channel& channel = link.channel[side];
-    Endpoint* endpoint = find(link.endpoint[side]);
-    if (!channel.room_wanted || channel.room_scheduled || endpoint == nullptr || link.side[side] != Side::up ||
-        channel.posted >= endpoint->options().max_posted) {
-        return;
-    }
-    channel.room_wanted = false;
-    trace(traced_room, link.endpoint[side], link.endpoint[1 - side]);
-    endpoint->put_simple(Event::Kind::room, endpoints_[link.endpoint[1 - side]].options.self, Status::ok, 0);
-}
-
-Post World::post(TransferId id) {
-    Transfer& item = transfers_[id];
-    Channel& channel = connection(item.connection).channel[item.direction];
-    const EndpointId from = sender(item);
-    const EndpointId to = receiver(item);
-    trace(traced_post, item.number, item.bytes);
-    statistics_.bytes_posted += item.bytes;
-    item.scheduled = 1;  // keeps the record while it is being posted
-    append<&Transfer::pending>(transfers_, channel.pending, id);
-    ++channel.posted;
-    // A receiver that is down already takes nothing; the sender has not heard of it yet.
-    if (!channel.fenced && !item.faulty) {
-        if (!item.is_write || item.noticed) append<&Transfer::ordered>(transfers_, channel.ordered, id);
-        if (item.is_write) append<&Transfer::unlanded>(transfers_, channel.unlanded, id);
-    }
-    if (item.is_write) {
-        ++statistics_.writes;
-        if (observer_ != nullptr) observer_->write_posted(now_, from, to, item);
-    } else {
-        ++statistics_.messages;
-        item.silent = true;
-        std::uint64_t content = 0;
-        for (std::size_t at = 0; at < item.message.size; at += sizeof content) {
-            std::uint64_t word = 0;
-            std::memcpy(&word, item.message.bytes + at, std::min(sizeof word, item.message.size - at));
-            content = base::mix64(content ^ word);
-        }
-        trace(traced_post, content, item.bytes);
-        if (observer_ != nullptr) observer_->message_posted(now_, from, to, {item.message.bytes, item.message.size});
-    }
-    const Post answer = model_->posted(*this, id);
-    if (answer == Post::done) {
-        item.silent = true;
-        item.bytes_free = true;
-    }
-    --item.scheduled;
-    recycle_if_over(id);
-    return answer;
-}
-
-bool World::body_in_use(EndpointId id, const Slice& bytes) const {
-    for (const Endpoint::Contact& contact : endpoints_[id].endpoint->contacts_) {
-        if (!contact.known || contact.connection == nil) continue;
-        const Channel& channel = connections_[contact.connection]->channel[contact.side];
-        for (TransferId at = channel.pending.head; at != nil; at = transfers_[at].pending.next) {
-            const Transfer& write = transfers_[at];
-            if (write.is_write && !write.bytes_free && write.body.region == bytes.region &&
-                write.body.offset < bytes.offset + bytes.length &&
-                bytes.offset < write.body.offset + write.body.length) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-void World::schedule(Time time, EndpointId port, TransferId id, std::uint16_t step) {
-    ++transfers_[id].scheduled;
-    queue_.push(
-        {.time = time, .port = port, .subject = id, .kind = static_cast<std::uint16_t>(Kind::step), .detail = step});
-}
-
-void World::complete(TransferId id) {
-    if (transfers_[id].pending.linked) finish_pending(id, transfers_[id].faulty ? Status::remote_fault : Status::ok);
-}
-
-void World::finish_pending(TransferId id, Status status) {
-    Transfer& item = transfers_[id];
-    Connection& link = connection(item.connection);
-    Channel& channel = link.channel[item.direction];
-    unlink<&Transfer::pending>(transfers_, channel.pending, id);
-    --channel.posted;
-    item.bytes_free = true;
-    if (!item.silent) {
-        trace(traced_complete, item.number, static_cast<std::uint64_t>(status));
-        if (Endpoint* endpoint = find(sender(item)); endpoint != nullptr) {
-            endpoint->put_simple(Event::Kind::completed, endpoints_[receiver(item)].options.self, status, 0,
-                                 item.token);
-        }
-    }
-    const std::uint8_t side = item.direction;
-    recycle_if_over(id);
-    give_room(link, side);
-}
-
-void World::land(TransferId id, std::uint8_t parts) {
-    Transfer& item = transfers_[id];
-    parts = static_cast<std::uint8_t>(parts & ~item.landed);
-    if (!item.unlanded.linked || parts == 0) return;
-    const EndpointId to = receiver(item);
-    trace(traced_land, item.number, parts);
-    if (item.head_bytes > 0 || item.body.length > 0) {
-        Area& area = find(to)->regions_[item.region].areas.at(item.offset);
-        if ((parts & part_head) != 0 && item.head_bytes > 0) {
-            std::memcpy(area.head.data(), item.head.data(), item.head_bytes);
-            area.head_bytes = item.head_bytes;
-            area.head_write = item.number;
-        }
-        if ((parts & part_first_half) != 0) area.body_write[0] = item.number;
-        if ((parts & part_second_half) != 0) area.body_write[1] = item.number;
-    }
-    item.landed = static_cast<std::uint8_t>(item.landed | parts);
-    if (observer_ != nullptr) observer_->landed(now_, sender(item), to, item, parts);
-    if (item.landed == part_all) {
-        statistics_.bytes_delivered += item.bytes;
-        unlink<&Transfer::unlanded>(transfers_, connection(item.connection).channel[item.direction].unlanded, id);
-        recycle_if_over(id);
-    }
-}
-
-void World::deliver(TransferId id) {
-    const Transfer& due = transfers_[id];
-    if (due.faulty) return;
-    const ConnectionId connection_id = due.connection;
-    Connection& link = connection(connection_id);
-    Channel& channel = link.channel[due.direction];
-    if (channel.ordered.head == nil) return;  // fenced
-    const std::uint8_t to_side = link.receiver(due.direction);
-    const TransferId first = channel.ordered.head;
-    Transfer& item = transfers_[first];
-    if (item.noticed) {
-        while (channel.unlanded.head != nil && transfers_[channel.unlanded.head].number <= item.number)
-            land(channel.unlanded.head, part_all);
-    }
-    if (link.side[to_side] == Side::connecting) side_up(connection_id, to_side);
-    unlink<&Transfer::ordered>(transfers_, channel.ordered, first);
-    Endpoint& endpoint = *find(receiver(item));
-    const EndpointId from = sender(item);
-    trace(traced_deliver, item.number, endpoint.id());
-    Event event{};
-    event.peer = endpoints_[from].options.self;
-    if (item.is_write) {
-        event.kind = Event::Kind::notice;
-        event.size_or_value = item.notice;
-        if (observer_ != nullptr) observer_->notice_delivered(now_, from, endpoint.id(), item);
-    } else {
-        event.kind = Event::Kind::message;
-        event.size_or_value = item.message.size;
-        event.data = item.message.bytes;
-        statistics_.bytes_delivered += item.bytes;
-        if (observer_ != nullptr)
-            observer_->message_delivered(now_, from, endpoint.id(), {item.message.bytes, item.message.size});
-    }
-    // Who left wants to hear nothing more, though what was written landed.
-    if (link.side[to_side] == Side::up) {
-        endpoint.put(event, item.message);
-        item.message_owned = false;
-    }
-    recycle_if_over(first);
-}
-
-void World::recycle_if_over(TransferId id) {
-    Transfer& item = transfers_[id];
-    if (item.ordered.linked || item.unlanded.linked || item.pending.linked || item.scheduled > 0 || item.number == 0)
-        return;
-    if (item.message_owned) buffers_.give_back(item.message);
-    item.number = 0;
-    transfers_.give_back(id);
-}
-
-void World::trace(std::uint64_t what, std::uint64_t one, std::uint64_t two) {
-    const std::uint64_t entry =
-        base::mix64(static_cast<std::uint64_t>(now_) + what) ^ base::mix64(one) * 3 ^ base::mix64(two) * 5;
-    trace_hash_ = base::mix64(trace_hash_ ^ entry);
 }
 
 }  // namespace incast::sim

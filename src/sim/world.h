@@ -41,8 +41,9 @@ struct Statistics {
     std::uint64_t steps = 0;
     std::uint64_t messages = 0;
     std::uint64_t writes = 0;
-    std::uint64_t bytes_posted = 0;     // messages, heads and bodies
-    std::uint64_t bytes_delivered = 0;  // of messages delivered and writes wholly landed
+    std::uint64_t reads = 0;
+    std::uint64_t bytes_posted = 0;     // messages, heads and bodies, and what is read
+    std::uint64_t bytes_delivered = 0;  // of messages delivered, writes and reads wholly landed
     std::uint64_t spins = 0;  // times that an actor stepped so often in one instant that it had to wait for the next
 };
 
@@ -85,8 +86,8 @@ public:
     /// nullptr once it is destroyed.
     [[nodiscard]] Endpoint* find(EndpointId id) const { return endpoints_[id].endpoint; }
     [[nodiscard]] const transport::EndpointOptions& options(EndpointId id) const { return endpoints_[id].options; }
-    /// True while a write of that endpoint that is neither done nor completed takes its body from these bytes: they
-    /// must not change.
+    /// True while an operation of that endpoint that is neither done nor completed needs these bytes: a write that
+    /// takes its body from them, or a read that puts its bytes there.
     [[nodiscard]] bool body_in_use(EndpointId id, const Slice& bytes) const;
     [[nodiscard]] std::size_t endpoint_count() const { return endpoints_.size(); }
     [[nodiscard]] Model& model() { return *model_; }
@@ -104,8 +105,14 @@ public:
     /// Pending operations of that side complete with `status`, then its peer_down; from then on it is fenced. The first
     /// one counts.
     void schedule_down(Time time, ConnectionId connection, std::uint8_t side, Status status);
-    /// The sender's bytes are free: the completion event, and room if it was wanted.
+    /// The sender's bytes are free: the completion event, and room if it was wanted. A read takes and lands first what
+    /// is still missing; if its owner has gone down it does not complete, but ends with the connection.
     void complete(TransferId transfer);
+    /// False: nobody waits for this read any more, or its owner is down.
+    [[nodiscard]] bool can_take(TransferId read) const;
+    /// The parts of a read leave the memory of their owner, if it can give them.
+    void take(TransferId read, std::uint8_t parts);
+    /// Of a read only what was taken lands, and nothing once it has completed.
     void land(TransferId transfer, std::uint8_t parts);
     /// For a message or noticed write: delivers the oldest such one of its channel, whichever `transfer` is, so that
     /// order holds whatever a model draws; with a notice, all bytes of its and earlier writes land first.
@@ -126,6 +133,16 @@ public:
 
 private:
     enum class Kind : std::uint16_t { wake, step, up, down, give_up, room };
+    enum Traced : std::uint64_t {
+        traced_post = 1,
+        traced_land,
+        traced_deliver,
+        traced_complete,
+        traced_up,
+        traced_down,
+        traced_room,
+        traced_take
+    };
     struct EndpointRecord {
         Endpoint* endpoint = nullptr;
         transport::EndpointOptions options;
@@ -150,8 +167,9 @@ private:
     void fence(Channel& channel);
     void recycle_if_over(TransferId id);
     void finish_pending(TransferId id, Status status);
+    void land_read(TransferId id, std::uint8_t parts);
     void give_room(Connection& connection, std::uint8_t side);
-    void trace(std::uint64_t what, std::uint64_t one, std::uint64_t two);
+    void trace(Traced what, std::uint64_t one, std::uint64_t two);
 
     std::unique_ptr<Model> model_;
     Time now_ = 0;

@@ -134,15 +134,20 @@ Reply Agent::execute(const Command& command) {
             reply.post = transport_->read(Peer{command.peer}, {Remote{command.remote}, command.remote_offset},
                                           slice_of(command), command.token);
             break;
-        case Op::view: {
+        case Op::view:
+        case Op::hold_view: {
             const Bytes bytes = transport_->view({Remote{command.remote}, command.remote_offset},
                                                  static_cast<std::uint32_t>(command.length));
+            if (command.op == Op::hold_view) held_view_ = bytes;
             reply.length = bytes.size();
             reply.ok = matches(bytes, command);
             break;
         }
         case Op::copied:
             reply.length = transport_->copied_bytes();
+            break;
+        case Op::held_view:
+            reply.ok = matches(held_view_, command);
             break;
         case Op::poll:
             poll(command.length, command.now, reply);
@@ -159,6 +164,7 @@ Reply Agent::execute(const Command& command) {
                                             .received = Local{command.region},
                                             .source = Local{static_cast<std::uint16_t>(command.region + 1)},
                                             .remote = Remote{command.remote},
+                                            .remote_source = Remote{command.remote + 1},
                                             .send_seed = command.seed + command.incarnation,
                                             .receive_seed = command.seed + command.peer,
                                             .items = static_cast<std::uint32_t>(command.length)});

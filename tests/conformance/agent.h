@@ -43,10 +43,13 @@ enum class Op : std::uint8_t {
             // post
     read,   // peer, remote, remote_offset, region, offset, length, token -> post
     view,   // remote, remote_offset, length -> length: of the view; ok if it is the pattern of seed
-    poll,   // now, length: events at a time -> events
+    hold_view,     // the same, and keeps the view
+    held_view,     // length -> ok if the view that is kept is the pattern of seed, now
+    poll,          // now, length: events at a time -> events
     prepare_wait,  // -> ok
     sleep,         // length: milliseconds; waits as a driver does until there are events -> events
-    traffic,  // peer, region (received; the next one is the source), remote, seed, length (items): prepares a Traffic
+    traffic,  // peer, region (received; the next one is the source), remote (the peer's received; the next one is its
+              // source), seed, length (items): prepares a Traffic
     traffic_step,  // now -> ok: there is more to do; text: failure
     traffic_run,   // length: milliseconds; all of it -> text: failure
     copied,        // -> length: copied_bytes()
@@ -121,6 +124,7 @@ private:
     std::unique_ptr<Extras> extras_;  // outlives the transport, whose decorators refer to it
     std::unique_ptr<Transport> transport_;
     std::unique_ptr<Traffic> traffic_;
+    Bytes held_view_;
 };
 
 }  // namespace incast::conformance

@@ -212,6 +212,18 @@ Post Node::write(const Node& peer, const WriteArguments& arguments) {
         .post;
 }
 
+Post Node::read(const Node& peer, const ReadArguments& arguments) {
+    return execute({.op = Op::read,
+                    .region = arguments.region,
+                    .peer = peer.index(),
+                    .remote = arguments.remote,
+                    .token = arguments.token,
+                    .length = arguments.length,
+                    .offset = arguments.offset,
+                    .remote_offset = arguments.remote_offset})
+        .post;
+}
+
 std::size_t Node::poll(Time now, std::uint64_t events_at_a_time) {
     Reply reply = execute({.op = Op::poll, .length = events_at_a_time, .now = now});
     EXPECT_LE(reply.events.size(), events_at_a_time);
@@ -363,6 +375,16 @@ void Conformance::barrier(Node& from, Node& to) {
         return passed;
     });
     to.keep(std::move(others));
+}
+
+void Conformance::put_head(Node& from, Node& owner, std::uint32_t remote, std::uint64_t offset,
+                           std::uint64_t head_bytes, std::uint64_t seed) {
+    ASSERT_TRUE(taken(from.write(owner, {.head_bytes = static_cast<std::uint8_t>(head_bytes),
+                                         .remote = remote,
+                                         .remote_offset = offset,
+                                         .notice = std::uint16_t{1},
+                                         .seed = seed})));
+    wait_for(owner, Event::Kind::notice, from);
 }
 
 void Conformance::let_time_pass() {

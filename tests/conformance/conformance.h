@@ -47,6 +47,15 @@ struct WriteArguments {
     std::uint64_t seed = 0;  // of the head
 };
 
+struct ReadArguments {
+    std::uint32_t remote = 0;
+    std::uint64_t remote_offset = 0;
+    std::uint64_t length = 0;
+    std::uint16_t region = 0;  // read into
+    std::uint64_t offset = 0;  // in it
+    Token token = 0;
+};
+
 /// A node of the test: its agent, and what it polled but the test has not looked at yet.
 class Node {
 public:
@@ -77,6 +86,7 @@ public:
     std::pair<std::uint64_t, Post> send_many(const Node& peer, std::uint64_t length, std::uint64_t seed,
                                              std::uint64_t count);
     Post write(const Node& peer, const WriteArguments& arguments);
+    Post read(const Node& peer, const ReadArguments& arguments);
     Reply execute(const Command& command);
 
     /// Polls once and keeps the events. How many there were.
@@ -122,6 +132,9 @@ protected:
     Seen wait_for(Node& node, Event::Kind kind, const Node& peer);
     /// Everything that `from` posted to `to` before this call has arrived when it returns.
     void barrier(Node& from, Node& to);
+    /// A head of that pattern is there when it returns.
+    void put_head(Node& from, Node& owner, std::uint32_t remote, std::uint64_t offset, std::uint64_t head_bytes,
+                  std::uint64_t seed);
     /// A bounded while in which something that must not happen could.
     void let_time_pass();
 

@@ -1,4 +1,6 @@
 // Clauses M (memory), R (read), V (view).
+#include <algorithm>
+
 #include "conformance.h"
 
 namespace incast::conformance {
@@ -170,6 +172,9 @@ TEST_P(Conformance, R1_AReadBringsThePeersBytes) {
     Token token = 0;
     for (const std::uint64_t length : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{4097}, 1024 * kib}) {
         b.fill(shared.region, 100, length, length);
+        // Where bodies are phantom, a head is all that can be read.
+        const std::uint64_t head_bytes = std::min<std::uint64_t>(length, max_head_bytes);
+        if (capabilities().phantom_bodies) put_head(a, b, shared.remote, 100, head_bytes, length);
         const Post post = a.execute({.op = Op::read,
                                      .region = into,
                                      .peer = 1,
@@ -185,7 +190,7 @@ TEST_P(Conformance, R1_AReadBringsThePeersBytes) {
             EXPECT_EQ(seen.status, Status::ok);
             EXPECT_EQ(seen.token, token);
         }
-        EXPECT_TRUE(a.matches(into, 7, length, length));
+        EXPECT_TRUE(a.matches(into, 7, capabilities().phantom_bodies ? head_bytes : length, length)) << length;
     }
     barrier(b, a);
     EXPECT_TRUE(a.take().empty()) << "a completion too many";
@@ -211,7 +216,11 @@ TEST_P(Conformance, R2_AReadOutsideTheRegionFaults) {
     const Seen seen = wait_for(a, Event::Kind::completed, b);
     EXPECT_EQ(seen.status, Status::remote_fault);
     EXPECT_EQ(seen.token, 8u);
-    EXPECT_TRUE(a.matches(into, 0, 8 * kib, 3)) << "nothing was read";
+    if (capabilities().phantom_bodies) {
+        EXPECT_EQ(a.execute({.op = Op::local, .region = into, .length = 1}).text, "");
+    } else {
+        EXPECT_TRUE(a.matches(into, 0, 8 * kib, 3)) << "nothing was read";
+    }
 }
 
 TEST_P(Conformance, R3_ManyReadsAtATime) {
@@ -248,7 +257,9 @@ TEST_P(Conformance, R3_ManyReadsAtATime) {
         }
         return posted == count && owed == 0;
     });
-    EXPECT_TRUE(a.matches(into, 0, count * 10 * kib, 11));
+    if (!capabilities().phantom_bodies) {
+        EXPECT_TRUE(a.matches(into, 0, count * 10 * kib, 11));
+    }
 }
 
 TEST_P(Conformance, R4_WithoutTheCapabilityReadsAreRefused) {

@@ -319,8 +319,12 @@ TEST_P(Conformance, T1_TrafficInBothDirectionsAtOnceStaysWhole) {
     join(a, b);
     const Shared at_b = share(b, a, Traffic::region_bytes);
     const Shared at_a = share(a, b, Traffic::region_bytes);
-    ASSERT_EQ(a.allocate(Traffic::region_bytes), at_a.region + 1);
-    ASSERT_EQ(b.allocate(Traffic::region_bytes), at_b.region + 1);
+    const Shared source_of_b = share(b, a, Traffic::region_bytes);
+    const Shared source_of_a = share(a, b, Traffic::region_bytes);
+    ASSERT_EQ(source_of_a.region, at_a.region + 1);
+    ASSERT_EQ(source_of_b.region, at_b.region + 1);
+    ASSERT_EQ(source_of_b.remote, at_b.remote + 1);
+    ASSERT_EQ(source_of_a.remote, at_a.remote + 1);
     constexpr std::uint64_t items = 600;
     const auto setup = [&](const Node& self, const Node& peer, const Shared& here, const Shared& there) {
         return Command{.op = Op::traffic,

@@ -11,6 +11,9 @@ namespace {
 constexpr std::size_t head_bytes = 16;
 constexpr std::uint32_t companion_offset = Traffic::slot_bytes / 2;
 constexpr std::uint32_t companion_bytes = 3000;
+constexpr std::uint32_t offer_offset = Traffic::slot_bytes / 4 * 3;
+constexpr std::uint32_t offer_bytes_max = 40'000;
+constexpr Token read_token = Token{1} << 32;  // plus the slot: tells reads from writes
 
 }  // namespace
 
@@ -25,6 +28,14 @@ Traffic::Item Traffic::Script::next() {
     Item item{.number = number_++};
     item.is_write = random_.below(3) > 0;
     item.seed = random_.next();
+    if (reads_ && random_.below(4) == 0) {
+        item.is_write = false;
+        item.is_read = true;
+        constexpr std::array<std::uint32_t, 3> offers{64, 5000, offer_bytes_max};
+        item.length = static_cast<std::uint32_t>(random_.below(offers[random_.below(3)] + 1));
+        item.slot = offers_++ % slots;
+        return item;
+    }
     if (!item.is_write) {
         item.length = static_cast<std::uint32_t>(random_.between(16, static_cast<std::int64_t>(max_message_bytes)));
         return item;
@@ -40,8 +51,8 @@ Traffic::Item Traffic::Script::next() {
 Traffic::Traffic(Transport& transport, const Setup& setup)
     : transport_(transport),
       setup_(setup),
-      sending_(setup.send_seed),
-      receiving_(setup.receive_seed),
+      sending_(setup.send_seed, transport.capabilities().read),
+      receiving_(setup.receive_seed, transport.capabilities().read),
       next_sent_(sending_.next()),
       phantom_(transport.capabilities().phantom_bodies),
       expected_(body_bytes_max) {}
@@ -62,16 +73,51 @@ bool Traffic::step(Time now) {
 
 bool Traffic::post() {
     if (acknowledgement_sent_ < writes_received_) {
-        const std::array<std::uint64_t, 2> message{static_cast<std::uint64_t>(Kind::acknowledge), writes_received_};
-        if (transport_.send(setup_.peer, std::as_bytes(std::span(message))) != Post::done) return false;
+        if (!post_count(Kind::acknowledge, writes_received_)) return false;
         acknowledgement_sent_ = writes_received_;
         return true;
     }
+    if (reads_posted_ < offers_received_) return post_read();
+    if (reads_acknowledged_ < reads_done_ && reads_done_ == reads_posted_) {
+        if (!post_count(Kind::acknowledge_reads, reads_done_)) return false;
+        reads_acknowledged_ = reads_done_;
+        return true;
+    }
     if (items_sent_ < setup_.items) return post_item();
-    if (bye_sent_ || writes_acknowledged_ < writes_sent_ || items_received_ < setup_.items) return false;
-    const std::array<std::uint64_t, 2> message{static_cast<std::uint64_t>(Kind::bye), 0};
-    bye_sent_ = transport_.send(setup_.peer, std::as_bytes(std::span(message))) == Post::done;
+    if (bye_sent_ || writes_acknowledged_ < writes_sent_ || offers_acknowledged_ < offers_sent_ ||
+        items_received_ < setup_.items || reads_acknowledged_ < offers_received_) {
+        return false;
+    }
+    bye_sent_ = post_count(Kind::bye, 0);
     return bye_sent_;
+}
+
+bool Traffic::post_count(Kind kind, std::uint64_t count) {
+    const std::array<std::uint64_t, 2> message{static_cast<std::uint64_t>(kind), count};
+    return transport_.send(setup_.peer, std::as_bytes(std::span(message))) == Post::done;
+}
+
+bool Traffic::post_read() {
+    const auto slot = static_cast<std::uint32_t>(reads_posted_ % slots);
+    const std::uint64_t at = std::uint64_t{slot} * slot_bytes + offer_offset;
+    const Post post = transport_.read(setup_.peer, {setup_.remote_source, at},
+                                      {setup_.received, offered_[slot].length, at}, read_token + slot);
+    if (post == Post::again) return false;
+    if (post == Post::refused) fail("a read was refused");
+    if (post == Post::pending) ++pending_;
+    ++reads_posted_;
+    if (post == Post::done) finish_read(slot);
+    return true;
+}
+
+void Traffic::finish_read(std::uint32_t slot) {
+    ++reads_done_;
+    const Item& item = offered_[slot];
+    if (phantom_) return;
+    const Bytes bytes =
+        transport_.local({setup_.received, item.length, std::uint64_t{slot} * slot_bytes + offer_offset});
+    if (!std::ranges::equal(bytes, expected(item)))
+        fail("what was read of item " + std::to_string(item.number) + " is damaged");
 }
 
 bool Traffic::post_item() {
@@ -80,9 +126,19 @@ bool Traffic::post_item() {
     if (!item.is_write) {
         std::array<std::byte, max_message_bytes> message;
         const std::array<std::uint64_t, 2> front{static_cast<std::uint64_t>(Kind::item), item.number};
-        fill_pattern(std::span(message).first(item.length), item.seed);
+        if (!item.is_read) fill_pattern(std::span(message).first(item.length), item.seed);
         std::memcpy(message.data(), front.data(), sizeof front);
-        post = transport_.send(setup_.peer, Bytes(message).first(item.length));
+        if (item.is_read) {
+            if (offers_sent_ - offers_acknowledged_ >= slots) return false;
+            if (!phantom_) {
+                const std::uint64_t at = std::uint64_t{item.slot} * slot_bytes + offer_offset;
+                fill_pattern(transport_.memory(setup_.source).subspan(at, item.length), item.seed);
+            }
+            post = transport_.send(setup_.peer, std::as_bytes(std::span(front)));
+            if (post == Post::done) ++offers_sent_;
+        } else {
+            post = transport_.send(setup_.peer, Bytes(message).first(item.length));
+        }
     } else {
         if (writes_sent_ - writes_acknowledged_ >= slots) return false;
         const std::uint64_t at = std::uint64_t{item.slot} * slot_bytes;
@@ -119,10 +175,7 @@ bool Traffic::post_item() {
 void Traffic::receive(const Event& event) {
     switch (event.kind) {
         case Event::Kind::completed:
-            if (event.status != Status::ok) fail("a write did not complete well");
-            if (pending_ == 0) return fail("more completions than pending writes");
-            --pending_;
-            return;
+            return receive_completion(event);
         case Event::Kind::message: {
             const Bytes message{event.data, event.size_or_value};
             std::array<std::uint64_t, 2> front;
@@ -130,6 +183,8 @@ void Traffic::receive(const Event& event) {
             std::memcpy(front.data(), message.data(), sizeof front);
             if (front[0] == static_cast<std::uint64_t>(Kind::acknowledge)) {
                 writes_acknowledged_ = front[1];
+            } else if (front[0] == static_cast<std::uint64_t>(Kind::acknowledge_reads)) {
+                offers_acknowledged_ = front[1];
             } else if (front[0] == static_cast<std::uint64_t>(Kind::bye)) {
                 bye_received_ = true;
             } else {
@@ -147,14 +202,24 @@ void Traffic::receive(const Event& event) {
     }
 }
 
+void Traffic::receive_completion(const Event& event) {
+    if (event.status != Status::ok) fail("a write or read did not complete well");
+    if (pending_ == 0) return fail("more completions than pending operations");
+    --pending_;
+    if (event.token >= read_token) finish_read(static_cast<std::uint32_t>(event.token - read_token));
+}
+
 void Traffic::receive_item(Bytes message) {
     const Item item = receiving_.next();
     std::uint64_t number = 0;
     std::memcpy(&number, message.data() + 8, sizeof number);
-    if (item.is_write || number != item.number || message.size() != item.length) {
+    if (item.is_write || number != item.number || message.size() != (item.is_read ? 16 : item.length)) {
         return fail("message " + std::to_string(number) + " came in place of item " + std::to_string(item.number));
     }
-    if (!std::ranges::equal(message.subspan(16), expected(item).subspan(16))) {
+    if (item.is_read) {
+        offered_[item.slot] = item;
+        ++offers_received_;
+    } else if (!std::ranges::equal(message.subspan(16), expected(item).subspan(16))) {
         return fail("message " + std::to_string(number) + " is damaged");
     }
     ++items_received_;

@@ -3,6 +3,7 @@
 // sender reuse the slot.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -29,7 +30,8 @@ public:
         Peer peer{};
         Local received{};  // exposed to the peer
         Local source{};
-        Remote remote{};  // the peer's `received`
+        Remote remote{};         // the peer's `received`
+        Remote remote_source{};  // the peer's `source`
         std::uint64_t send_seed = 0;
         std::uint64_t receive_seed = 0;  // the peer's send_seed
         std::uint32_t items = 0;
@@ -45,6 +47,7 @@ private:
     struct Item {
         std::uint64_t number = 0;
         bool is_write = false;
+        bool is_read = false;        // a message offers bytes of the source region, which the receiver reads
         bool has_companion = false;  // a write without notice goes before, to the second half of the slot
         std::uint32_t length = 0;    // of the message or body
         std::uint32_t slot = 0;
@@ -53,20 +56,26 @@ private:
     /// Both sides draw the same items.
     class Script {
     public:
-        explicit Script(std::uint64_t seed) : random_(seed) {}
+        Script(std::uint64_t seed, bool reads) : random_(seed), reads_(reads) {}
         Item next();
 
     private:
         base::Prng random_;
         std::uint64_t number_ = 0;
         std::uint32_t writes_ = 0;
+        std::uint32_t offers_ = 0;
+        bool reads_;
     };
-    enum class Kind : std::uint32_t { item = 1, acknowledge = 2, bye = 3 };
+    enum class Kind : std::uint32_t { item = 1, acknowledge = 2, bye = 3, acknowledge_reads = 4 };
 
     bool post();
     bool post_item();
+    bool post_read();
+    bool post_count(Kind kind, std::uint64_t count);
     void receive(const Event& event);
     void receive_item(Bytes message);
+    void receive_completion(const Event& event);
+    void finish_read(std::uint32_t slot);
     void receive_notice(std::uint16_t slot);
     void check_piece(const Item& item, std::uint64_t offset);
     /// The bytes of an item; valid until the next call.
@@ -85,6 +94,13 @@ private:
     std::uint64_t writes_acknowledged_ = 0;  // by the peer
     std::uint64_t writes_received_ = 0;
     std::uint64_t acknowledgement_sent_ = 0;
+    std::uint64_t offers_sent_ = 0;
+    std::uint64_t offers_acknowledged_ = 0;  // by the peer
+    std::array<Item, slots> offered_{};      // to us, by slot
+    std::uint64_t offers_received_ = 0;
+    std::uint64_t reads_posted_ = 0;
+    std::uint64_t reads_done_ = 0;  // in any order
+    std::uint64_t reads_acknowledged_ = 0;
     std::uint64_t pending_ = 0;  // completions owed to us
     std::uint32_t polls_after_bye_ = 0;
     bool bye_sent_ = false;

@@ -333,6 +333,7 @@ void Run::count_faults() {
         {sim::Fault::unfenced_landing, "fault: unfenced landing"},
         {sim::Fault::connection_cut, "fault: connection cut"},
         {sim::Fault::stall, "fault: stall"},
+        {sim::Fault::scattered_read, "fault: scattered read"},
     };
     static_assert(std::size(names) == sim::fault_kinds);
     for (const auto& [fault, name] : names)

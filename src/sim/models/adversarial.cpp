@@ -8,14 +8,19 @@
 namespace incast::sim {
 namespace {
 
-/// The landing steps carry their Part bits.
-enum Step : std::uint16_t { step_land = 0, step_deliver = 8, step_complete = 9 };
+/// The steps of landing and of being read carry their Part bits.
+enum Step : std::uint16_t { step_land = 0, step_deliver = 8, step_complete = 9, step_take = 16 };
+
+using Parts = std::array<std::uint8_t, 3>;
+constexpr Parts whole{part_all, 0, 0};
+constexpr Parts scattered{part_head, part_first_half, part_second_half};
 
 }  // namespace
 
 Capabilities AdversarialModel::capabilities() const {
     Capabilities capabilities;
     capabilities.max_regions = 65535;
+    capabilities.read = true;
     capabilities.phantom_bodies = true;
     capabilities.virtual_time = true;
     capabilities.fences_live_peer = settings_.fences_live_peer;
@@ -40,6 +45,7 @@ Time AdversarialModel::delay() {
 
 Post AdversarialModel::posted(World& world, TransferId id) {
     const Transfer& transfer = world.transfer(id);
+    if (transfer.is_read) return read_posted(world, id);
     const Time now = world.now();
     Flow& way = flow(transfer.connection, transfer.direction);
     const EndpointId to = world.receiver(transfer);
@@ -49,9 +55,9 @@ Post AdversarialModel::posted(World& world, TransferId id) {
     if (way.cut || transfer.faulty) return done && !transfer.faulty ? Post::done : Post::pending;
 
     if (transfer.is_write) {
-        std::array<std::uint8_t, 3> parts{part_all, 0, 0};
+        Parts parts = whole;
         if (prng_.chance(settings_.scatter_chance)) {
-            parts = {part_head, part_first_half, part_second_half};
+            parts = scattered;
             add(Fault::scattered_write);
         }
         const bool overtakes = prng_.chance(settings_.overtake_chance);
@@ -79,28 +85,89 @@ void AdversarialModel::due(World& world, TransferId id, std::uint16_t step) {
         world.complete(id);
         return;
     }
+    if (step >= step_take) return take_due(world, id, static_cast<std::uint8_t>(step - step_take));
     const Transfer& transfer = world.transfer(id);
-    Flow& way = flow(transfer.connection, transfer.direction);
+    const EndpointId to = transfer.is_read ? world.sender(transfer) : world.receiver(transfer);
+    Flow& way = data_flow(world, transfer);
     if (way.stalled_until > world.now()) {
-        world.schedule(way.stalled_until, world.receiver(transfer), id, step);
+        world.schedule(way.stalled_until, to, id, step);
         return;
     }
     if (step == step_deliver) {
         if (!way.cut || way.delivers) world.deliver(id);
         return;
     }
-    if (!transfer.unlanded.linked) return;
+    if (transfer.is_read ? !transfer.pending.linked : !transfer.unlanded.linked) return;
     if (way.cut) {
-        if (!way.delivers && !prng_.chance(way.landing_chance)) {
-            add(Fault::lost_in_flight);
-            return;
-        }
+        if (!survives(way)) return;
         add(Fault::landed_after_end);
     }
     const Connection& connection = world.connection(transfer.connection);
-    if (connection.side[connection.receiver(transfer.direction)] == Connection::Side::leaving)
-        add(Fault::unfenced_landing);
+    const std::uint8_t at = transfer.is_read ? transfer.direction : connection.receiver(transfer.direction);
+    if (connection.side[at] == Connection::Side::leaving) add(Fault::unfenced_landing);
     world.land(id, static_cast<std::uint8_t>(step - step_land));
+    // Others' completions may pass it here.
+    if (transfer.is_read && transfer.landed == part_all) world.schedule(world.now() + delay(), to, id, step_complete);
+}
+
+AdversarialModel::Flow& AdversarialModel::data_flow(World& world, const Transfer& transfer) {
+    const std::uint8_t back = world.connection(transfer.connection).receiver(transfer.direction);
+    return flow(transfer.connection, transfer.is_read ? back : transfer.direction);
+}
+
+bool AdversarialModel::survives(const Flow& way) {
+    if (way.delivers || prng_.chance(way.landing_chance)) return true;
+    add(Fault::lost_in_flight);
+    return false;
+}
+
+// --- reads: a request one way, the bytes the other
+// --------------------------------------------------------------------------------------------------
+
+Post AdversarialModel::read_posted(World& world, TransferId id) {
+    const Transfer& read = world.transfer(id);
+    const Time now = world.now();
+    const Flow& request = flow(read.connection, read.direction);
+    const Flow& reply = data_flow(world, read);
+    const bool done = prng_.chance(settings_.done_chance);
+    if (request.cut) return Post::pending;  // until the reader hears of it
+    if (read.faulty) {
+        world.schedule(now + delay() + delay(), world.sender(read), id, step_complete);
+        return Post::pending;
+    }
+    if (done && !reply.cut && std::max(request.stalled_until, reply.stalled_until) <= now && world.can_take(id)) {
+        add(Fault::done_at_once);
+        world.take(id, part_all);
+        world.land(id, part_all);
+        return Post::done;
+    }
+    Parts parts = whole;
+    if (prng_.chance(settings_.scatter_chance)) {
+        parts = scattered;
+        add(Fault::scattered_read);
+    }
+    for (const std::uint8_t part : parts) {
+        if (part != 0) {
+            world.schedule(now + delay(), world.receiver(read), id, static_cast<std::uint16_t>(step_take + part));
+        }
+    }
+    return Post::pending;
+}
+
+void AdversarialModel::take_due(World& world, TransferId id, std::uint8_t parts) {
+    const Transfer& read = world.transfer(id);
+    const Flow& request = flow(read.connection, read.direction);
+    if (request.stalled_until > world.now()) {
+        world.schedule(request.stalled_until, world.receiver(read), id, static_cast<std::uint16_t>(step_take + parts));
+        return;
+    }
+    if (!world.can_take(id) || (request.cut && !survives(request))) return;
+    if (data_flow(world, read).cut) {
+        add(Fault::lost_in_flight);
+        return;
+    }
+    world.take(id, parts);
+    world.schedule(world.now() + delay(), world.sender(read), id, static_cast<std::uint16_t>(step_land + parts));
 }
 
 Time AdversarialModel::room_at(World& world, ConnectionId /*connection*/, std::uint8_t /*direction*/) {

@@ -2,10 +2,11 @@
 // performance.
 //
 // Within the contract it delays (with a heavy tail), lets writes without a notice overtake each other and anything but
-// a later notice, places a write in parts, answers `again`, refuses connections, and ends them so that both sides hear
-// of it at different times and some of what was in flight still lands. Where `fences_live_peer` is false, a peer_down
-// waits for the end of the peer's incarnation, and until then everything that it writes lands. Who crashes, pauses or
-// is cut off when is decided by the harness, through the calls below.
+// a later notice, places a write in parts, reads bytes at different times and lands them at others, answers `again`,
+// refuses connections, and ends them so that both sides hear of it at different times and some of what was in flight
+// still lands. Where `fences_live_peer` is false, a peer_down waits for the end of the peer's incarnation, and until
+// then everything that it writes lands. Who crashes, pauses or is cut off when is decided by the harness, through the
+// calls below.
 #pragma once
 
 #include <array>
@@ -26,8 +27,8 @@ struct AdversarialSettings {
     std::uint32_t tail_chance = 0;       // of a delay of up to tail_max, log-uniform
     Time tail_max = 10 * ps_per_ms;
     std::uint32_t overtake_chance = 0;  // of a write that does not wait for earlier ones to land
-    std::uint32_t scatter_chance = 0;   // of a write whose head and halves land one by one
-    std::uint32_t done_chance = 0;      // of a write that is `done` at once
+    std::uint32_t scatter_chance = 0;   // of a write or read whose head and halves land one by one
+    std::uint32_t done_chance = 0;      // of a write or read that is `done` at once
     std::uint32_t again_chance = 0;     // per post
     Time again_max = 100 * ps_per_us;
     std::uint32_t connect_again_chance = 0;
@@ -45,13 +46,14 @@ enum class Fault : std::uint8_t {
     again,
     connect_again,
     connect_refused,
-    lost_in_flight,    // parts of a write that never landed because the connection ended
+    lost_in_flight,    // parts of a write or read that never landed because the connection ended
     landed_after_end,  // parts that landed although the sender is gone or cut off
     unfenced_landing,  // parts that landed from a live peer after disconnect()
     connection_cut,
     stall,
+    scattered_read,  // its parts are read one by one, each at its own time
 };
-inline constexpr std::size_t fault_kinds = static_cast<std::size_t>(Fault::stall) + 1;
+inline constexpr std::size_t fault_kinds = static_cast<std::size_t>(Fault::scattered_read) + 1;
 
 class AdversarialModel final : public Model {
 public:
@@ -97,6 +99,13 @@ private:
     Time delay();
     Time within(Time longest) { return 1 + static_cast<Time>(prng_.below(static_cast<std::uint64_t>(longest))); }
     void cut_direction(Flow& flow);
+    /// In the direction in which its bytes move: to the owner of the memory that is written, from the one of what is
+    /// read.
+    Flow& data_flow(World& world, const Transfer& transfer);
+    Post read_posted(World& world, TransferId id);
+    void take_due(World& world, TransferId id, std::uint8_t parts);
+    /// Of what is in flight where the connection has ended.
+    bool survives(const Flow& way);
     void add(Fault fault) { ++counts_[static_cast<std::size_t>(fault)]; }
 
     AdversarialSettings settings_;

@@ -7,13 +7,19 @@
 namespace incast::sim {
 namespace {
 
-enum Step : std::uint16_t { left, reached, arrived };
+enum Step : std::uint16_t { left, reached, arrived, asked_for, asked, given, returned };
+
+/// A refusal has no bytes.
+std::uint64_t answer_bytes(const Transfer& read) {
+    return read.faulty ? 0 : read.bytes;
+}
 
 }  // namespace
 
 Capabilities IdealModel::capabilities() const {
     Capabilities capabilities;
     capabilities.max_regions = 65535;
+    capabilities.read = true;
     capabilities.phantom_bodies = true;
     capabilities.virtual_time = true;
     return capabilities;
@@ -33,6 +39,11 @@ Post IdealModel::posted(World& world, TransferId id) {
     const Transfer& transfer = world.transfer(id);
     const EndpointId from = world.sender(transfer);
     const Time start = std::max(world.now(), links_[from].out_free);
+    if (transfer.is_read) {
+        // The request waits its turn like a message, of no bytes.
+        world.schedule(start + settings_.latency, world.receiver(transfer), id, asked_for);
+        return Post::pending;
+    }
     links_[from].out_free = start + serialisation(transfer.bytes);
     world.schedule(links_[from].out_free, from, id, left);
     world.schedule(start + settings_.latency, world.receiver(transfer), id, reached);
@@ -51,9 +62,35 @@ void IdealModel::due(World& world, TransferId id, std::uint16_t step) {
             world.schedule(links_[to].in_free, to, id, arrived);
             break;
         }
+        case asked_for: {
+            const EndpointId owner = world.receiver(transfer);
+            links_[owner].in_free = std::max(world.now(), links_[owner].in_free);
+            world.schedule(links_[owner].in_free, owner, id, asked);
+            break;
+        }
+        case asked: {
+            if (!world.can_take(id)) break;
+            const EndpointId owner = world.receiver(transfer);
+            const Time start = std::max(world.now(), links_[owner].out_free);
+            links_[owner].out_free = start + serialisation(answer_bytes(transfer));
+            world.schedule(links_[owner].out_free, owner, id, given);
+            world.schedule(start + settings_.latency, world.sender(transfer), id, returned);
+            break;
+        }
+        case given:
+            world.take(id, part_all);
+            break;
+        case returned: {
+            const EndpointId reader = world.sender(transfer);
+            links_[reader].in_free =
+                std::max(world.now(), links_[reader].in_free) + serialisation(answer_bytes(transfer));
+            world.schedule(links_[reader].in_free, reader, id, arrived);
+            break;
+        }
         default:
+            if (transfer.is_read) world.complete(id);
             if (transfer.is_write) world.land(id, part_all);
-            if (!transfer.is_write || transfer.noticed) world.deliver(id);
+            if (transfer.is_message() || transfer.noticed) world.deliver(id);
             break;
     }
 }

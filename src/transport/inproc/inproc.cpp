@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <deque>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -102,7 +104,7 @@ public:
                                               std::max(2 * biggest_record, queue_bytes_goal / options.max_peers))),
           control_bytes_(options.max_peers * control_bytes_per_peer),
           queue_(options.max_peers * pair_bytes_ + control_bytes_ + 2 * biggest_record),
-          regions_(max_regions),
+          regions_(std::make_shared<Regions>(max_regions)),
           peers_(options.max_peers) {
         capabilities_ = {.max_peers = options.max_peers,
                          .max_regions = max_regions,
@@ -178,12 +180,12 @@ public:
         if (other != nullptr) other->go_down(options_.self);
     }
 
-    Result<Local> allocate(std::size_t bytes) override { return regions_.allocate(bytes); }
+    Result<Local> allocate(std::size_t bytes) override { return regions_->allocate(bytes); }
 
-    std::span<std::byte> memory(Local region) override { return regions_.memory(region); }
+    std::span<std::byte> memory(Local region) override { return regions_->memory(region); }
 
     Result<Blob> expose(Local region) override {
-        if (!regions_.expose(region)) {
+        if (!regions_->expose(region)) {
             return Error{"expose: there is no region " + std::to_string(static_cast<unsigned>(region))};
         }
         return to_blob(Key{key_magic, static_cast<std::uint32_t>(region), hub_->id, id_});
@@ -198,7 +200,7 @@ public:
         const Endpoint* other = hub_->endpoints[key.endpoint];
         // A region that is gone is imported all the same: what is written there faults, as with any other transport.
         imports_.push_back(
-            {peer, key.endpoint, other == nullptr ? std::span<std::byte>{} : other->regions_.exposed(key.region)});
+            {peer, key.endpoint, other == nullptr ? std::span<std::byte>{} : other->regions_->exposed(key.region)});
         return Remote{static_cast<std::uint32_t>(imports_.size() - 1)};
     }
 
@@ -219,7 +221,7 @@ public:
         if (!is_up(peer) || head.size() > max_head_bytes || !imported(target.region, peer)) return Post::refused;
         const std::byte* from = nullptr;
         if (body.length > 0) {
-            const std::span<std::byte> region = regions_.memory(body.region);
+            const std::span<std::byte> region = regions_->memory(body.region);
             if (body.length > max_write_bytes || !Regions::inside(region.size(), body.offset, body.length)) {
                 return Post::refused;
             }
@@ -242,7 +244,7 @@ public:
     }
 
     Post read(Peer peer, Target from, Slice into, Token token) override {
-        const std::span<std::byte> to = regions_.memory(into.region);
+        const std::span<std::byte> to = regions_->memory(into.region);
         if (!is_up(peer) || into.length > max_write_bytes || !Regions::inside(to.size(), into.offset, into.length) ||
             !imported(from.region, peer)) {
             return Post::refused;
@@ -260,7 +262,7 @@ public:
     }
 
     [[nodiscard]] Bytes local(Slice where) const override {
-        const std::span<std::byte> region = regions_.memory(where.region);
+        const std::span<std::byte> region = regions_->memory(where.region);
         if (!Regions::inside(region.size(), where.offset, where.length)) return {};
         return region.subspan(where.offset, where.length);
     }
@@ -277,6 +279,7 @@ public:
 
     std::size_t poll(Time, std::span<Event> events) override {
         queue_.release();
+        released_.clear();
         std::size_t count = 0;
         while (count < events.size() && !queue_.empty()) {
             const Event event = queue_.take();
@@ -291,6 +294,8 @@ public:
                     break;
                 case Event::Kind::peer_down:
                     state.state = PeerState::State::idle;
+                    released_.push_back(std::move(lingering_.front()));
+                    lingering_.pop_front();
                     break;
                 case Event::Kind::room:
                     state.room_queued = false;
@@ -344,6 +349,7 @@ private:
     void go_down(Peer peer) {
         PeerState& state = peers_[index(peer)];
         state.state = PeerState::State::down;
+        lingering_.push_back(state.remote == nullptr ? nullptr : state.remote->regions_);
         state.remote = nullptr;
         state.peer_waits = state.self_waits = false;
         queue_control(Event::Kind::peer_down, peer);
@@ -432,11 +438,15 @@ private:
     std::size_t control_bytes_;
     Capabilities capabilities_;
     EventQueue queue_;
-    Regions regions_;
+    std::shared_ptr<Regions> regions_;
     std::vector<PeerState> peers_;
     std::vector<Import> imports_;
     std::vector<Peer> waiting_;
     std::uint64_t copied_bytes_ = 0;
+    /// A view of a peer's memory may be looked at until the poll after its peer_down: for each peer_down that is queued
+    /// what that peer had, and what those of the last poll had.
+    std::deque<std::shared_ptr<Regions>> lingering_;
+    std::vector<std::shared_ptr<Regions>> released_;
 };
 
 class Inproc final : public Medium {

@@ -282,7 +282,7 @@ void Endpoint::finish(Peer peer) {
     state.socket.close();
     state.bell.close();
     state.inbox_mapping.reset();
-    state.regions.clear();
+    lingering_.push_back(std::exchange(state.regions, {}));
     state.wants_room = state.streamed = false;
     state.unpublished_bytes = 0;
     state.deadline = state.dial_at = time_never;

@@ -177,6 +177,7 @@ Bytes Endpoint::view(Target where, std::uint32_t length) {
 
 std::size_t Endpoint::poll(Time now, std::span<Event> events) {
     release_read();
+    unmapped_next_.clear();
     publish_all();
     if (std::exchange(armed_, false)) {
         inbox_.header().asleep.store(0, std::memory_order_relaxed);
@@ -304,6 +305,10 @@ std::size_t Endpoint::take_own(std::span<Event> events) {
         const Event event = own_events_.front();
         own_events_.pop_front();
         PeerState& state = peers_[index(event.peer)];
+        if (event.kind == Event::Kind::peer_down) {
+            unmapped_next_.push_back(std::move(lingering_.front()));
+            lingering_.pop_front();
+        }
         if (event.kind == Event::Kind::completed && state.faults-- == capabilities_.max_posted) give_room(event.peer);
         events[count++] = event;
     }

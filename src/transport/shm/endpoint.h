@@ -218,7 +218,11 @@ private:
     std::vector<PeerState> peers_;
     std::vector<Import> imports_;
     std::vector<HalfOpen> half_open_;
-    std::deque<Event> own_events_;   // what does not come out of a lane
+    std::deque<Event> own_events_;  // what does not come out of a lane
+    /// A view of a peer's memory may be looked at until the poll after its peer_down: for each peer_down among
+    /// own_events_ what was mapped of that peer, and what was of those in the last poll.
+    std::deque<std::vector<std::shared_ptr<Mapping>>> lingering_;
+    std::vector<std::vector<std::shared_ptr<Mapping>>> unmapped_next_;
     std::vector<Peer> unpublished_;  // posted to since the last poll
     std::vector<Peer> touched_;      // read from in the last poll
     base::Bitmap active_;            // lanes with news

@@ -301,7 +301,7 @@ void BuilderUnit::on_notice(Time now, Peer from, std::uint16_t slot) {
         ++port_.counters().bad_messages;
         return;
     }
-    if (port_.config().parallel_sends > 0 && from != port_.self()) {
+    if (tells_placed(port_.config()) && from != port_.self()) {
         ++rus_[ru].placed;
         ru_work_.set(ru);
     }

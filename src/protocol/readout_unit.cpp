@@ -35,9 +35,7 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
       first_source_(shape.rus[ru_].first_source),
       sources_(shape.rus[ru_].sources),
       produce_at_once_(meps_at_once(port.config(), first_source_, sources_)),
-      one_queue_(port.config().schedule == Schedule::sequential),
-      next_queue_((ru_ + 1) % shape.bus.size()),
-      prng_(base::mix64(port.config().seed) ^ ru_) {
+      schedule_(port.config(), ru_, shape.rus.size(), shape.bus.size(), port.self() == port.config().em) {
     const std::size_t bus = shape.bus.size();
     pending_writes_.assign(std::bit_ceil(std::size_t{port.config().retention_meps}), 0);
     // Every credit of every BU may be assigned at once; those of a dead incarnation are dropped before those of its
@@ -48,7 +46,7 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
     }
     free_ = 0;
     links_.resize(bus);
-    runnable_ = base::Bitmap(one_queue_ ? 1 : bus);
+    runnable_ = base::Bitmap(schedule_.queues());
     acks_.resize(bus);
     for (base::Ring<wire::CreditEntry>& acks : acks_) {
         acks = base::Ring<wire::CreditEntry>(2 * std::size_t{shape.slots});
@@ -77,7 +75,7 @@ void ReadoutUnit::on_connection_up(Peer peer, std::uint32_t incarnation) {
     link.incarnation = incarnation;
 }
 
-void ReadoutUnit::on_connection_lost(Peer peer) {
+void ReadoutUnit::on_connection_lost(Time now, Peer peer) {
     const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(peer)];
     BuilderLink& link = links_[bu];
     link.up = false;
@@ -89,6 +87,7 @@ void ReadoutUnit::on_connection_lost(Peer peer) {
     acks_[bu].clear();
     acks_due_.reset(bu);
     drop_assignments(bu);
+    schedule_.placed(now, bu);
 }
 
 void ReadoutUnit::on_view(Time now, const wire::ViewEntry& entry) {
@@ -247,6 +246,9 @@ void ReadoutUnit::void_attempt(std::uint32_t bu, const wire::AttemptEntry& entry
             acknowledge = false;
         } else if (port_.config().plant != Plant::unordered_abort_ack) {
             remove(from, previous, index);
+            if (queue(from).first == no_index) {
+                schedule_.dropped(from, true);
+            }
         }
         break;
     }
@@ -268,10 +270,15 @@ void ReadoutUnit::drop_assignments(std::uint32_t bu) {
         index = after;
     }
     update_runnable(from);
+    const std::uint32_t first = queue(from).first;
+    if (first == no_index || pool_[first].next_source == 0) {
+        schedule_.dropped(from, first == no_index);
+    }
 }
 
-void ReadoutUnit::on_placed(Peer from, const ControlView& message) {
-    BuilderLink& link = links_[shape_.bu_of_node[static_cast<std::size_t>(from)]];
+void ReadoutUnit::on_placed(Time now, Peer from, const ControlView& message) {
+    const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(from)];
+    BuilderLink& link = links_[bu];
     const std::uint64_t placed = message.body<ControlKind::placed>().contributions;
     if (placed > link.sent || placed < link.placed) {
         ++port_.counters().bad_messages;
@@ -279,6 +286,29 @@ void ReadoutUnit::on_placed(Peer from, const ControlView& message) {
     }
     unplaced_ -= placed - link.placed;
     link.placed = placed;
+    if (link.sent == link.placed) {
+        schedule_.placed(now, bu);
+    }
+}
+
+void ReadoutUnit::on_phase(const ControlView& message) {
+    const std::uint64_t phase = message.body<ControlKind::phase>().phase;
+    if (!has_barriers(port_.config().schedule) || phase <= schedule_.phase()) {
+        ++port_.counters().bad_messages;
+        return;
+    }
+    schedule_.begin_phase(phase, runnable_);
+}
+
+/// The step's time was taken before the answer came, and maybe before it was sent. It is used in the next one.
+void ReadoutUnit::on_clock_answer(Time now, const ControlView& message) {
+    const wire::ClockBody body = message.body<ControlKind::clock_answer>();
+    if (em_time_.asked < 0 || em_time_.heard >= 0 || body.asked != em_time_.asked) {
+        ++port_.counters().bad_messages;
+        return;
+    }
+    em_time_.heard = now;
+    em_time_.theirs = body.now;
 }
 
 // --- sending
@@ -304,20 +334,6 @@ void ReadoutUnit::on_room(Peer peer) {
     const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(peer)];
     links_[bu].blocked = false;
     update_runnable(queue_of(bu));
-}
-
-std::size_t ReadoutUnit::pick() {
-    if (port_.config().schedule == Schedule::random) {
-        // Uniform over the queues that can be served: draw until one of them is hit, then fall back to the next one.
-        for (int tries = 0; tries < 16; ++tries) {
-            const std::size_t drawn = prng_.below(runnable_.size());
-            if (runnable_.test(drawn)) {
-                return drawn;
-            }
-        }
-        return runnable_.next_cyclic(prng_.below(runnable_.size()));
-    }
-    return runnable_.next_cyclic(next_queue_);
 }
 
 bool ReadoutUnit::write_self(const wire::HeadWords& head, std::uint32_t source, Slice body, std::uint16_t slot,
@@ -399,7 +415,7 @@ bool ReadoutUnit::send_contribution(std::uint32_t queue_index) {
         pending_writes(work.mep) += pending;
     }
     ++counters.contributions_sent;
-    if (!self && port_.config().parallel_sends > 0) {
+    if (!self && tells_placed(port_.config())) {
         ++link.sent;
         ++unplaced_;
     }
@@ -500,31 +516,95 @@ void ReadoutUnit::flush_acks() {
     }
 }
 
+void ReadoutUnit::serve(Time now) {
+    const std::uint32_t limit = port_.config().parallel_sends;
+    while (limit == 0 || unplaced_ < limit) {
+        const std::size_t picked = schedule_.next(now, runnable_);
+        if (picked == base::Bitmap::none) {
+            break;
+        }
+        if (schedule_.likely() < links_.size()) {
+            __builtin_prefetch(&links_[schedule_.likely()]);
+        }
+        const auto chosen = static_cast<std::uint32_t>(picked);
+        const std::uint32_t head = queue(chosen).first;
+        const std::uint32_t bu = pool_[head].bu;
+        if (send_contribution(chosen)) {
+            schedule_.sent(now, chosen, links_[bu].sent == links_[bu].placed);
+            continue;
+        }
+        if (pool_[head].next_source > 0) {
+            schedule_.begun(now, chosen);
+        }
+        if (shape_.bus[bu] == port_.self()) {
+            break;
+        }
+    }
+    turn_at_ = schedule_.next_deadline(now, runnable_);
+    Counters& counters = port_.counters();
+    counters.slot_overruns = schedule_.overruns();
+    counters.unguarded_slots = schedule_.unguarded();
+}
+
+void ReadoutUnit::tell_phase_done() {
+    const std::uint64_t phase = schedule_.phase_done();
+    if (phase == 0) {
+        return;
+    }
+    std::uint64_t queued = 0;
+    for (const BuilderLink& link : links_) {
+        queued += link.queue.first != no_index ? 1 : 0;
+    }
+    auto message = port_.message<ControlKind::phase_done>();
+    message.set_body({phase, queued});
+    if (port_.send(port_.config().em, message)) {
+        schedule_.told_done();
+    }
+}
+
+/// Several questions at first, because the shortest round trip is the best one; then one per heartbeat.
+void ReadoutUnit::ask_clock(Time now) {
+    if (port_.config().schedule != Schedule::barrel_time_slot || port_.self() == port_.config().em) {
+        return;
+    }
+    constexpr std::uint32_t first_samples = 8;
+    if (em_time_.heard >= 0 && now > em_time_.heard) {
+        schedule_.clock().add(em_time_.asked, em_time_.theirs, now);
+        em_time_.next_ask = ++em_time_.samples < first_samples ? now : now + port_.config().heartbeat;
+        em_time_.asked = em_time_.heard = -1;
+    }
+    if (em_time_.asked < 0 && now >= em_time_.next_ask) {
+        auto message = port_.message<ControlKind::clock_ask>();
+        message.set_body({now, 0});
+        if (port_.send(port_.config().em, message)) {
+            em_time_.asked = now;
+        } else {
+            em_time_.next_ask = now + port_.config().connect_retry;
+        }
+    }
+}
+
 void ReadoutUnit::flush(Time now, bool idle) {
     lazy_ = false;
     produce(now);
     flush_available(idle);
-    const std::uint32_t limit = port_.config().parallel_sends;
-    while (limit == 0 || unplaced_ < limit) {
-        const std::size_t picked = pick();
-        if (picked == base::Bitmap::none) {
-            break;
-        }
-        next_queue_ = one_queue_ ? 0 : picked + 1;
-        if (next_queue_ < links_.size()) {
-            __builtin_prefetch(&links_[next_queue_]);
-        }
-        const auto chosen = static_cast<std::uint32_t>(picked);
-        const bool self = shape_.bus[pool_[queue(chosen).first].bu] == port_.self();
-        if (!send_contribution(chosen) && self) {
-            break;
-        }
-    }
+    ask_clock(now);
+    serve(now);
+    tell_phase_done();
     flush_acks();
 }
 
 Time ReadoutUnit::next_deadline() const {
-    return produce_more_ ? 0 : next_ready_;
+    if (produce_more_) {
+        return 0;
+    }
+    Time deadline = std::min(next_ready_, turn_at_);
+    if (em_time_.heard >= 0) {
+        deadline = std::min(deadline, em_time_.heard + 1);
+    } else if (em_time_.next_ask > 0 && em_time_.asked < 0) {
+        deadline = std::min(deadline, em_time_.next_ask);
+    }
+    return deadline;
 }
 
 }  // namespace incast::protocol

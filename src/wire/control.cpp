@@ -54,6 +54,14 @@ constexpr Shape shape_of(ControlKind kind) {
             return shape<ControlKind::placed>();
         case ControlKind::end:
             return shape<ControlKind::end>();
+        case ControlKind::phase:
+            return shape<ControlKind::phase>();
+        case ControlKind::phase_done:
+            return shape<ControlKind::phase_done>();
+        case ControlKind::clock_ask:
+            return shape<ControlKind::clock_ask>();
+        case ControlKind::clock_answer:
+            return shape<ControlKind::clock_answer>();
     }
     return {};
 }

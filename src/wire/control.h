@@ -48,6 +48,10 @@ enum class ControlKind : std::uint8_t {
     request,         // BU -> RU (pull): write this MEP into that slot
     placed,          // BU -> RU: how many of your contributions are placed
     end,             // EM -> all: every admitted MEP is committed
+    phase,           // EM -> RU: a phase of the schedule begins
+    phase_done,      // RU -> EM: what this RU sent in that phase is placed
+    clock_ask,       // RU -> EM: what is the time?
+    clock_answer,    // EM -> RU: this
 };
 
 struct ControlHeader {
@@ -133,6 +137,18 @@ struct PlacedBody {
 struct EndBody {
     MepId total = 0;
 };
+struct PhaseBody {
+    std::uint64_t phase = 0;    // counts from 1 over the whole run
+    std::uint64_t expired = 0;  // of the phases before, those that ended without some RU
+};
+struct PhaseDoneBody {
+    std::uint64_t phase = 0;
+    std::uint64_t queued = 0;  // contributions that wait for a later phase
+};
+struct ClockBody {
+    Time asked = 0;  // on the clock of who asks
+    Time now = 0;    // the EM's, in the answer
+};
 
 /// The shape of each kind: Traits<kind>::Body, Traits<kind>::Entry.
 template <ControlKind>
@@ -162,6 +178,10 @@ INCAST_CONTROL(region, RegionBody, NoEntry)
 INCAST_CONTROL(request, NoBody, AttemptEntry)
 INCAST_CONTROL(placed, PlacedBody, NoEntry)
 INCAST_CONTROL(end, EndBody, NoEntry)
+INCAST_CONTROL(phase, PhaseBody, NoEntry)
+INCAST_CONTROL(phase_done, PhaseDoneBody, NoEntry)
+INCAST_CONTROL(clock_ask, ClockBody, NoEntry)
+INCAST_CONTROL(clock_answer, ClockBody, NoEntry)
 #undef INCAST_CONTROL
 
 template <class T>

@@ -143,7 +143,7 @@ def run(
         str | None,
         typer.Option(
             metavar="S",
-            help="Order of the sends: linear-shift, none, sequential, random, barrel-barrier, barrel-time-slot, lockstep.",
+            help="linear-shift, none, sequential, random, barrel-barrier, barrel-time-slot or lockstep.",
             rich_help_panel="Protocol",
         ),
     ] = None,

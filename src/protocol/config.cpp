@@ -27,9 +27,11 @@ bool within(std::uint64_t value, std::uint64_t low, std::uint64_t high) {
 Result<Ok> check_schedule(const Config& config, std::uint64_t rus, std::uint64_t bus) {
     const bool barrel = has_barriers(config.schedule) || config.schedule == Schedule::barrel_time_slot;
     if (barrel && config.scheme != Scheme::push) {
-        return Error{
-            "schedule with phases or time slots and a scheme that pulls: must be push, or one of none, "
-            "sequential, random, linear-shift"};
+        constexpr const char* names[] = {"barrel-barrier", "barrel-time-slot", "lockstep"};
+        const auto index =
+            static_cast<std::size_t>(config.schedule) - static_cast<std::size_t>(Schedule::barrel_barrier);
+        return Error{std::string("schedule = ") + names[index] +
+                     ": must be none, sequential, random or linear-shift where builder units pull"};
     }
     if (config.barrier_deadline <= 0) {
         return refuse("barrier_deadline in ps", static_cast<std::uint64_t>(config.barrier_deadline), "positive");

@@ -212,7 +212,7 @@ TEST(Configuration, IsRefusedWithTheKeyAndTheRange) {
     config = make_config(2, 2, true, 1, 256);
     config.schedule = Schedule::barrel_barrier;
     config.scheme = Scheme::pull_write;
-    EXPECT_NE(validate(config).error().message.find("must be push"), std::string::npos);
+    EXPECT_NE(validate(config).error().message.find("schedule = barrel-barrier: must be none"), std::string::npos);
     config = make_config(2, 2, true, 1, 256);
     config.schedule = Schedule::barrel_time_slot;
     config.slot_time = config.late_after / 15;  // 2 x 4 credits x 2 nodes

@@ -84,22 +84,15 @@ def test_schedules(start: Start, schedule: str, assignment: str, transport: str,
     assert result["verified"] == "full"
     assert result["incomplete_events"] == 0
     counted = result["accounting"]["schedule"]
-    rus = sum("ru" in node["roles"] for node in result["nodes"])
     if schedule == "barrel-barrier":
         assert counted["phases"] >= 200  # MEPs: each RU sends once in a phase at most
     elif schedule == "lockstep":
-        assert counted["phases"] >= 200 / rus
+        assert counted["phases"] >= 50  # of one MEP for each of 4 builder units at most
     else:
         assert counted["phases"] == counted["barrier_expired"] == 0
     if schedule != "barrel-time-slot":
         assert counted["slot_overruns"] == counted["unguarded_slots"] == 0
     check_accounting(result)
-
-
-def test_a_schedule_with_phases_does_not_pull(start: Start) -> None:
-    run = start({**SHORT, "protocol.schedule": "lockstep", "protocol.scheme": "pull"})
-    assert run.finish() == 2
-    assert "must be push" in run.story()
 
 
 @pytest.mark.parametrize("em", ["shared", "own"])

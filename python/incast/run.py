@@ -160,8 +160,14 @@ def run(
     schedule: Annotated[
         str | None,
         typer.Option(
-            metavar="S", help="Order of the sends: linear-shift, sequential, random.", rich_help_panel="Protocol"
+            metavar="S",
+            help="linear-shift, none, sequential, random, barrel-barrier, barrel-time-slot or lockstep.",
+            rich_help_panel="Protocol",
         ),
+    ] = None,
+    assignment: Annotated[
+        str | None,
+        typer.Option(metavar="A", help="Who builds what: em or static. (default: em)", rich_help_panel="Protocol"),
     ] = None,
     mfp_size: Annotated[
         str | None,
@@ -239,6 +245,7 @@ def run(
         "run.seed": seed,
         "protocol.scheme": "pull" if protocol == "pull-write" else protocol,
         "protocol.schedule": schedule,
+        "protocol.assignment": assignment,
         "protocol.mfp_size": mfp_size,
         "protocol.packing": packing,
         "protocol.credits": credits_,

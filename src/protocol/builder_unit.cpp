@@ -24,7 +24,7 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* fil
       own_ru_(shape.ru_of_node[static_cast<std::size_t>(port.self())]),
       pull_(shape.pushing_rus < shape.rus.size()),
       reads_(port.config().scheme == Scheme::pull_read),
-      acks_(port.config().parallel_sends > 0 || port.config().ack_per_write),
+      acks_(tells_placed(port.config())),
       shows_(sink.wants_sources()),
       prng_(base::mix64(port.config().seed ^ 0xb0) ^ bu_) {
     const std::size_t rus = shape.rus.size();

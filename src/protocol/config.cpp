@@ -1,5 +1,7 @@
 #include "protocol/config.h"
 
+#include <algorithm>
+
 #include "base/prng.h"
 #include "wire/control.h"
 
@@ -18,6 +20,38 @@ Error refuse(const char* key, std::uint64_t value, const char* range) {
 
 bool within(std::uint64_t value, std::uint64_t low, std::uint64_t high) {
     return value >= low && value <= high;
+}
+
+/// An order of sends that gives each BU its turn makes MEPs wait for it: all credits of a BU must get theirs before the
+/// last of them is late, or lateness would never end.
+Result<Ok> check_schedule(const Config& config, std::uint64_t rus, std::uint64_t bus) {
+    const bool barrel = has_barriers(config.schedule) || config.schedule == Schedule::barrel_time_slot;
+    if (barrel && config.scheme != Scheme::push) {
+        constexpr const char* names[] = {"barrel-barrier", "barrel-time-slot", "lockstep"};
+        const auto index =
+            static_cast<std::size_t>(config.schedule) - static_cast<std::size_t>(Schedule::barrel_barrier);
+        return Error{std::string("schedule = ") + names[index] +
+                     ": must be none, sequential, random or linear-shift where builder units pull"};
+    }
+    if (config.barrier_deadline <= 0) {
+        return refuse("barrier_deadline in ps", static_cast<std::uint64_t>(config.barrier_deadline), "positive");
+    }
+    if (config.slot_time <= 0) {
+        return refuse("slot_time in ps", static_cast<std::uint64_t>(config.slot_time), "positive");
+    }
+    if (config.inter_send_gap < 0) {
+        return refuse("inter_send_gap in ps", static_cast<std::uint64_t>(config.inter_send_gap), "0 or more");
+    }
+    const auto patience = static_cast<std::uint64_t>(config.late_after);
+    const std::uint64_t slots = 2 * config.credits * std::max(rus, bus);
+    if (config.schedule == Schedule::barrel_time_slot &&
+        static_cast<std::uint64_t>(config.slot_time) > patience / slots) {
+        return refuse("late_after in ps", patience, "at least 2 x credits x max(RUs, BUs) x slot_time");
+    }
+    if (static_cast<std::uint64_t>(config.inter_send_gap) > patience / (2 * config.credits * bus)) {
+        return refuse("late_after in ps", patience, "at least 2 x credits x BUs x inter_send_gap");
+    }
+    return Ok{};
 }
 
 /// A chain over numbers; order matters.
@@ -137,7 +171,7 @@ Result<Ok> validate(const Config& config) {
     if (!within(config.max_attempts, 1, 1000)) {
         return refuse("max_attempts", config.max_attempts, "1..1000");
     }
-    return Ok{};
+    return check_schedule(config, rus, bus);
 }
 
 std::uint64_t fingerprint(const Config& config) {
@@ -157,6 +191,9 @@ std::uint64_t fingerprint(const Config& config) {
     }
     sum.add(static_cast<std::uint64_t>(config.scheme));
     sum.add(config.first_stage_rus);
+    sum.add(static_cast<std::uint64_t>(config.schedule));
+    sum.add(static_cast<std::uint64_t>(config.assignment));
+    sum.add(static_cast<std::uint64_t>(config.slot_time));
     sum.add(config.credits);
     sum.add(config.quarantine_slots);
     sum.add(config.retention_meps);

@@ -26,7 +26,25 @@ enum class Scheme : std::uint8_t {
     return scheme == Scheme::push_pull || scheme == Scheme::pull_pull;
 }
 /// The order in which an RU serves BUs (push) or a BU asks RUs (pull). PROTOCOL C6.
-enum class Schedule : std::uint8_t { sequential, random, linear_shift };
+enum class Schedule : std::uint8_t {
+    sequential,        // in the order of the MEPs
+    random,            // any that can be served, evenly
+    linear_shift,      // one after the other, beginning behind oneself; who cannot be served is passed over
+    none,              // no order promised: the same one as long as it has work
+    barrel_barrier,    // phase k: RU i serves BU (i + k) mod P alone, once; all RUs end a phase together
+    barrel_time_slot,  // the same, phases by the clock
+    lockstep,          // rounds of one MEP per BU: all RUs end a round together
+};
+/// Which BU builds a MEP. PROTOCOL C5.
+enum class Assignment : std::uint8_t {
+    em,     // one with credit, in turn
+    fixed,  // "static": MEP m belongs to the BU at m mod n of the n in the view
+};
+/// What an RU does in a time slot that begins before its last contribution is placed.
+enum class Overrun : std::uint8_t {
+    skip,  // sends nothing in it: its order stays that of the clock
+    slip,  // goes on with its order as soon as it can: from then on it is that much behind the clock
+};
 /// What a node does with fragments for itself (PROTOCOL M3): copies them into the slot, as a network would; or leaves
 /// them where its RU keeps them until the MEP is committed, and points the sink there.
 enum class SelfTraffic : std::uint8_t { copy, pointer };
@@ -50,6 +68,11 @@ enum class Plant : std::uint8_t {
     unordered_abort_ack,  // RU acknowledges an abort before its posted writes are announced
     undecided_reject,     // BU rejects a MEP whose filter has not decided in time
     ignored_reject,       // BU goes on with a MEP that its filter rejected
+    wrong_phase_order,    // RU serves another BU than the one whose turn it is
+    early_phase,          // RU says that its phase is over before what it sent is placed
+    open_barrier,         // EM begins a phase though an RU is not done with the one before
+    hasty_send,           // RU does not wait for the gap between two sends
+    wrong_builder,        // EM gives a MEP to a BU that the static assignment does not name
 };
 
 struct NodeSpec {
@@ -74,6 +97,7 @@ struct Config {
     std::uint32_t first_stage_rus = 0;  // two-stage schemes: how many RUs, by index, the first stage has
     bool second_stage_all = false;      // pull-pull: the second stage asks the RUs of the first again, too
     bool views = false;                 // pull-read: the sink looks at the RU's memory, where the transport can
+    Assignment assignment = Assignment::em;
     SelfTraffic self_traffic = SelfTraffic::copy;
     std::uint64_t seed = 1;
 
@@ -96,6 +120,11 @@ struct Config {
     Time decision_deadline = ps_per_s;       // a MEP whose filter has not decided by then is accepted (C7)
     Time suspect_grace = 300 * ps_per_ms;    // between a lost data connection and the EM's decision
     Time connect_retry = 50 * ps_per_ms;
+    // Schedules (C6)
+    Time inter_send_gap = 0;                  // at least, between the beginnings of two contributions of an RU
+    Time barrier_deadline = 100 * ps_per_ms;  // after which the EM goes on without the RUs that are not done
+    Time slot_time = ps_per_ms;
+    Overrun overrun = Overrun::skip;
     std::uint32_t max_attempts = 3;  // by lateness; then RUs that do not deliver are unreachable
 
     Plant plant = Plant::none;
@@ -103,6 +132,15 @@ struct Config {
 
 /// In a notice: further writes of the same contribution follow. The other bits are the slot.
 inline constexpr std::uint16_t more_follows = 0x8000;
+
+/// RUs go from phase to phase together, as the EM says.
+[[nodiscard]] constexpr bool has_barriers(Schedule schedule) {
+    return schedule == Schedule::barrel_barrier || schedule == Schedule::lockstep;
+}
+/// BUs tell RUs what is placed.
+[[nodiscard]] constexpr bool tells_placed(const Config& config) {
+    return config.parallel_sends > 0 || config.ack_per_write || has_barriers(config.schedule) || config.schedule == Schedule::barrel_time_slot;
+}
 
 /// Where source i of a slot lies (S3, contiguous layout): a Head, then up to cap_bytes of body, 64-byte aligned.
 struct SlotLayout {

@@ -18,7 +18,12 @@ constexpr std::uint32_t lazy_share = 8;
 }  // namespace
 
 EventManager::EventManager(Port& port, const Shape& shape, Ledger* ledger)
-    : port_(port), shape_(shape), ledger_(ledger), bus_with_credit_(shape.bus.size()) {
+    : port_(port),
+      shape_(shape),
+      ledger_(ledger),
+      bus_with_credit_(shape.bus.size()),
+      barrier_(shape.rus.size()),
+      clock_asks_(port.config().nodes.size()) {
     const Config& config = port.config();
     members_.resize(config.nodes.size());
     builders_.resize(shape.bus.size());
@@ -31,6 +36,7 @@ EventManager::EventManager(Port& port, const Shape& shape, Ledger* ledger)
     views_.reserve(4 * config.nodes.size() + 64);
     suspicions_.reserve(4 * config.nodes.size());
     evicted_.reserve(config.nodes.size());
+    bus_in_view_.reserve(shape.bus.size());
     // Twice the retention: an RU that came back holds up to `retention` beyond the first MEP it takes part in.
     window_.resize(std::bit_ceil(2 * std::size_t{config.retention_meps}));
     log_.resize(std::bit_ceil(8 * std::size_t{config.retention_meps} + 64));
@@ -82,6 +88,14 @@ bool EventManager::on_message(Time now, Peer from, const ControlView& message) {
             return true;
         case ControlKind::late:
             on_late(now, from, message);
+            return true;
+        case ControlKind::phase_done:
+            on_phase_done(from, message);
+            return true;
+        case ControlKind::clock_ask:
+            sender.clock_asked = message.body<ControlKind::clock_ask>().asked;
+            sender.clock_heard = now;
+            clock_asks_.set(static_cast<std::size_t>(from));
             return true;
         default:
             return false;
@@ -292,6 +306,32 @@ bool EventManager::log_room() {
     return log_head_ - log_tail_ < log_.size();
 }
 
+/// Who builds what comes next; none: nobody can yet. What a lost or late BU did not build goes to any with credit.
+std::size_t EventManager::builder_for(MepId id) {
+    if (port_.config().assignment == Assignment::em || waiting_ > 0) {
+        return bus_with_credit_.next_cyclic(next_bu_);
+    }
+    if (bus_known_at_ != port_.view) {
+        learn_builders();
+    }
+    if (bus_in_view_.empty()) {
+        return base::Bitmap::none;
+    }
+    const MepId wrong = port_.config().plant == Plant::wrong_builder && id % 16 == 5 ? 1 : 0;
+    const std::uint32_t bu = bus_in_view_[(id + wrong) % bus_in_view_.size()];
+    return bus_with_credit_.test(bu) ? bu : base::Bitmap::none;
+}
+
+void EventManager::learn_builders() {
+    bus_in_view_.clear();
+    for (std::uint32_t bu = 0; bu < shape_.bus.size(); ++bu) {
+        if (member(shape_.bus[bu]).standing == Standing::in_view) {
+            bus_in_view_.push_back(bu);
+        }
+    }
+    bus_known_at_ = port_.view;
+}
+
 void EventManager::assign_all() {
     if (!formed_ || !bus_with_credit_.any()) {
         return;
@@ -299,7 +339,7 @@ void EventManager::assign_all() {
     const MepId limit = stopped_ ? next_ : admission_limit();
     MepId oldest_waiting = watermark_;
     while ((waiting_ > 0 || next_ < limit) && log_room()) {
-        const std::size_t bu = bus_with_credit_.next_cyclic(next_bu_);
+        const std::size_t bu = builder_for(next_);
         if (bu == base::Bitmap::none) {
             break;
         }
@@ -334,6 +374,7 @@ void EventManager::tick(Time now) {
         for (Member& each : members_) {
             each.last_heard += gap;
         }
+        barrier_.shift(gap);
     }
     if (now < next_check_) {
         return;
@@ -363,6 +404,8 @@ void EventManager::flush(Time now, bool idle) {
         }
     }
     assign_all();
+    turn_phase(now);
+    answer_clocks(now);
     const bool beat = now >= next_beat_;
     if (beat) {
         next_beat_ = now + port_.config().heartbeat;
@@ -427,38 +470,11 @@ void EventManager::flush_ru(Peer peer, Member& to, bool idle) {
     if (!shape_.pushes(shape_.ru_of_node[static_cast<std::size_t>(peer)])) {
         to.log_cursor = log_head_;
     }
-    while (to.log_cursor < log_head_) {
-        const LogRecord& first = log_[to.log_cursor & (log_.size() - 1)];
-        // A record for a BU incarnation that is gone is void; sent, it could be taken for one of its successor.
-        if (is_void(first)) {
-            ++to.log_cursor;
-            continue;
-        }
-        if (first.abort) {
-            auto message = port_.message<ControlKind::abort>();
-            message.add(first.attempt);
-            if (!port_.send(peer, message)) {
-                return;
-            }
-            ++to.log_cursor;
-            continue;
-        }
-        // A run of consecutive MEPs of the same attempt is one message (C4).
-        auto message = port_.message<ControlKind::announce>();
-        message.set_body({released, first.attempt.mep, first.attempt.attempt, 0});
-        std::uint64_t cursor = to.log_cursor;
-        for (MepId expected = first.attempt.mep; cursor < log_head_; ++cursor, ++expected) {
-            const LogRecord& record = log_[cursor & (log_.size() - 1)];
-            if (record.abort || record.attempt.mep != expected || record.attempt.attempt != first.attempt.attempt ||
-                is_void(record) || !message.add({record.attempt.bu, record.attempt.slot, record.attempt.credit})) {
-                break;
-            }
-        }
-        if (!port_.send(peer, message)) {
-            return;
-        }
-        to.log_cursor = cursor;
-        to.told_released = released;
+    if (to.told_phase < barrier_.phase() && !flush_phase(peer, to, released)) {
+        return;
+    }
+    if (!flush_log(peer, to, log_head_, released)) {
+        return;
     }
     if (released > to.told_released) {
         if (!idle && released - to.told_released < std::max(1U, port_.config().retention_meps / lazy_share)) {
@@ -471,6 +487,44 @@ void EventManager::flush_ru(Peer peer, Member& to, bool idle) {
             to.told_released = released;
         }
     }
+}
+
+/// Tells an RU of the log's records before `end`. False: not all of them.
+bool EventManager::flush_log(Peer peer, Member& to, std::uint64_t end, MepId released) {
+    while (to.log_cursor < end) {
+        const LogRecord& first = log_[to.log_cursor & (log_.size() - 1)];
+        // A record for a BU incarnation that is gone is void; sent, it could be taken for one of its successor.
+        if (is_void(first)) {
+            ++to.log_cursor;
+            continue;
+        }
+        if (first.abort) {
+            auto message = port_.message<ControlKind::abort>();
+            message.add(first.attempt);
+            if (!port_.send(peer, message)) {
+                return false;
+            }
+            ++to.log_cursor;
+            continue;
+        }
+        // A run of consecutive MEPs of the same attempt is one message (C4).
+        auto message = port_.message<ControlKind::announce>();
+        message.set_body({released, first.attempt.mep, first.attempt.attempt, 0});
+        std::uint64_t cursor = to.log_cursor;
+        for (MepId expected = first.attempt.mep; cursor < end; ++cursor, ++expected) {
+            const LogRecord& record = log_[cursor & (log_.size() - 1)];
+            if (record.abort || record.attempt.mep != expected || record.attempt.attempt != first.attempt.attempt ||
+                is_void(record) || !message.add({record.attempt.bu, record.attempt.slot, record.attempt.credit})) {
+                break;
+            }
+        }
+        if (!port_.send(peer, message)) {
+            return false;
+        }
+        to.log_cursor = cursor;
+        to.told_released = released;
+    }
+    return true;
 }
 
 void EventManager::flush_bu(Peer peer, Builder& builder) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/bitmap.h"
+#include "protocol/barrier.h"
 #include "protocol/interfaces.h"
 #include "protocol/port.h"
 #include "protocol/shape.h"
@@ -29,7 +30,7 @@ public:
     /// Sends what is due. `idle`: also what waits for company.
     void flush(Time now, bool idle);
 
-    [[nodiscard]] Time next_deadline() const { return next_check_; }
+    [[nodiscard]] Time next_deadline() const;
     [[nodiscard]] bool lazy() const { return lazy_; }
     [[nodiscard]] bool formed() const { return formed_; }
     void stop_admission() { stopped_ = true; }
@@ -53,6 +54,9 @@ private:
         MepId told_released = 0;
         std::uint64_t log_cursor = 0;
         std::uint64_t total_meps = 0;
+        std::uint64_t told_phase = 0;
+        Time clock_asked = 0;  // what it said when it asked for the time
+        Time clock_heard = 0;  // when that came
     };
     struct Credit {
         std::uint32_t credit = 0;
@@ -101,6 +105,7 @@ private:
     void on_commit_request(Peer from, const wire::ControlView& message);
     void on_committed(Peer from, const wire::ControlView& message);
     void on_late(Time now, Peer from, const wire::ControlView& message);
+    void on_phase_done(Peer from, const wire::ControlView& message);
 
     // membership.cpp
     void on_hello(Time now, Peer from, const wire::ControlView& message);
@@ -122,6 +127,10 @@ private:
     void assign(MepId id, std::uint32_t bu);
     void assign_all();
     void reassign(MepId id);
+    [[nodiscard]] std::size_t builder_for(MepId id);
+    void learn_builders();
+    void turn_phase(Time now);
+    void answer_clocks(Time now);
     void verdict(std::uint32_t bu, const wire::AttemptEntry& entry, std::uint16_t flags);
     [[nodiscard]] MepId admission_limit() const;
     [[nodiscard]] bool log_room();
@@ -130,6 +139,8 @@ private:
 
     void flush_views(Peer peer, Member& to);
     void flush_ru(Peer peer, Member& to, bool idle);
+    [[nodiscard]] bool flush_log(Peer peer, Member& to, std::uint64_t end, MepId released);
+    [[nodiscard]] bool flush_phase(Peer peer, Member& to, MepId released);
     void flush_bu(Peer peer, Builder& builder);
 
     Port& port_;
@@ -150,6 +161,12 @@ private:
     std::uint64_t waiting_ = 0;
     base::Bitmap bus_with_credit_;
     std::size_t next_bu_ = 0;
+    std::vector<std::uint32_t> bus_in_view_;  // static assignment
+    std::uint32_t bus_known_at_ = 0;          // the view that these are of
+
+    Barrier barrier_;
+    base::Bitmap clock_asks_;
+    Time clock_next_ = time_never;  // when the next answer may be sent
 
     std::vector<LogRecord> log_;
     std::uint64_t log_head_ = 0;

@@ -233,6 +233,7 @@ void EventManager::enter_view(Time now, Peer peer) {
     entering.available_below = next_;
     entering.told_released = next_;
     entering.log_cursor = log_head_;
+    entering.told_phase = barrier_.phase();  // it is in the next one
     ++port_.view;
     ++port_.counters().views;
     views_.push_back({static_cast<std::uint32_t>(node), entering.incarnation, port_.config().nodes[node].roles,
@@ -254,6 +255,9 @@ void EventManager::evict(Time now, Peer peer, wire::Change change) {
     membership_changed_ = true;  // someone may have waited for a connection with it
     if (!was_in_view) {
         return;
+    }
+    if (const std::uint32_t ru = shape_.ru_of_node[node]; ru != no_index) {
+        barrier_.lose(ru);
     }
     ++port_.view;
     ++port_.counters().views;

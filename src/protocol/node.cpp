@@ -118,7 +118,7 @@ void Node::Impl::on_down(Time now, Peer peer, std::uint32_t incarnation) {
     }
     const auto node = static_cast<std::size_t>(peer);
     if (ru && shape.bu_of_node[node] != no_index) {
-        ru->on_connection_lost(peer);
+        ru->on_connection_lost(now, peer);
     }
     if (bu && shape.ru_of_node[node] != no_index) {
         bu->on_connection_lost(now, peer);
@@ -139,6 +139,8 @@ bool Node::Impl::from_em(Peer from, ControlKind kind) const {
         case ControlKind::assign:
         case ControlKind::commit_verdict:
         case ControlKind::end:
+        case ControlKind::phase:
+        case ControlKind::clock_answer:
             return from == port.config().em;
         default:
             return true;
@@ -205,7 +207,13 @@ void Node::Impl::on_message(Time now, Peer from, Bytes bytes) {
             (taken = ru && from_bu) ? ru->on_request(from, *message) : void();
             break;
         case ControlKind::placed:
-            (taken = ru && from_bu) ? ru->on_placed(from, *message) : void();
+            (taken = ru && from_bu) ? ru->on_placed(now, from, *message) : void();
+            break;
+        case ControlKind::phase:
+            (taken = ru.has_value()) ? ru->on_phase(*message) : void();
+            break;
+        case ControlKind::clock_answer:
+            (taken = ru.has_value()) ? ru->on_clock_answer(now, *message) : void();
             break;
         case ControlKind::source_region:
             (taken = bu && from_ru) ? bu->on_source_region(from, *message) : void();

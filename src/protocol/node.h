@@ -29,6 +29,8 @@ struct Counters {
     std::uint64_t sent_goodput_bytes = 0;  // counted when posted
     std::uint64_t sent_self_bytes = 0;
     std::uint64_t aborts_acknowledged = 0;
+    std::uint64_t slot_overruns = 0;    // contributions not placed by the end of their time slot
+    std::uint64_t unguarded_slots = 0;  // contributions in time slots too short for twice the error of the clock
     // BU
     std::uint64_t meps_built = 0;  // delivered to the sink
     std::uint64_t events_built = 0;
@@ -55,6 +57,8 @@ struct Counters {
     std::uint64_t reassignments = 0;
     std::uint64_t evictions = 0;
     std::uint64_t views = 0;
+    std::uint64_t phases = 0;           // of the schedule
+    std::uint64_t barrier_expired = 0;  // of these, ended without some RU
     // all
     std::uint64_t messages_sent = 0;
     std::uint64_t messages_received = 0;

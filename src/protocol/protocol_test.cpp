@@ -143,6 +143,95 @@ INSTANTIATE_TEST_SUITE_P(
                       Stages{Scheme::push_pull, 4, false, false}, Stages{Scheme::pull_pull, 2, false, true},
                       Stages{Scheme::pull_pull, 2, true, false}, Stages{Scheme::pull_pull, 4, true, true}));
 
+/// Phases, slots and gaps of the length of a few steps of the cluster.
+void shorten(Config& config) {
+    config.slot_time = 20 * ps_per_us;
+    config.barrier_deadline = ps_per_s;
+}
+
+class Scheduled : public ::testing::TestWithParam<std::tuple<Schedule, bool, Assignment, Time>> {};
+
+TEST_P(Scheduled, DeliversEveryMepOnceAndComplete) {
+    const auto [schedule, folded, assignment, gap] = GetParam();
+    Config config = make_config(4, folded ? 4 : 3, folded, 2, 256);
+    shorten(config);
+    config.schedule = schedule;
+    config.assignment = assignment;
+    config.inter_send_gap = gap;
+    config.total_meps = 300;
+    ASSERT_TRUE(validate(config).ok()) << validate(config).error().message;
+    Cluster cluster(config, 100);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
+    std::uint64_t taken = 0;
+    std::uint64_t contributions = 0;
+    for (std::size_t node = 0; node < config.nodes.size(); ++node) {
+        const testing::RecordingSink& sink = *cluster[node].recording;
+        const Counters& counters = cluster[node].node->counters();
+        EXPECT_EQ(sink.repeated + sink.incomplete + sink.wrong, 0U);
+        EXPECT_EQ(cluster[node].source->misuse, 0U);
+        EXPECT_EQ(counters.bad_messages + counters.stale_contributions + counters.barrier_expired, 0U);
+        taken += sink.taken.size();
+        contributions += counters.contributions_sent;
+    }
+    EXPECT_EQ(taken, 300U);
+    EXPECT_EQ(contributions, 4 * 300U);
+    const Counters& em = cluster.em().counters();
+    if (schedule == Schedule::barrel_barrier) {
+        EXPECT_GE(em.phases, 300U);  // each RU sends once in each at most
+    } else if (schedule == Schedule::lockstep) {
+        EXPECT_GE(em.phases, 300U / (folded ? 4 : 3));
+    } else {
+        EXPECT_EQ(em.phases, 0U);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Scheduled,
+                         ::testing::Combine(::testing::Values(Schedule::none, Schedule::sequential,
+                                                              Schedule::linear_shift, Schedule::barrel_barrier,
+                                                              Schedule::barrel_time_slot, Schedule::lockstep),
+                                            ::testing::Bool(), ::testing::Values(Assignment::em, Assignment::fixed),
+                                            ::testing::Values(Time{0}, 5 * ps_per_us)));
+
+TEST(Phases, StopWhenThereIsNothingToSend) {
+    Config config = make_config(3, 3, false, 1, 256);
+    config.schedule = Schedule::barrel_barrier;
+    config.total_meps = 50;
+    Cluster cluster(config, 64);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
+    const std::uint64_t phases = cluster.em().counters().phases;
+    for (int step = 0; step < 1000; ++step) {
+        cluster.round();
+    }
+    EXPECT_EQ(cluster.em().counters().phases, phases);
+}
+
+TEST(Phases, GoOnWithoutAReadoutUnitThatDied) {
+    Config config = make_config(3, 2, false, 2, 256);
+    config.schedule = Schedule::barrel_barrier;
+    config.total_meps = 300;
+    Cluster cluster(config, 64);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.ledger.commits > 50; }));
+    cluster.kill(Peer{1});
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
+    EXPECT_EQ(cluster.ledger.commits, 300U);
+}
+
+TEST(StaticAssignment, GivesEachMepToItsBuilder) {
+    Config config = make_config(2, 3, false, 1, 256);
+    config.assignment = Assignment::fixed;
+    config.total_meps = 100;
+    Cluster cluster(config, 64);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
+    for (std::size_t bu = 0; bu < 3; ++bu) {
+        const auto& taken = cluster[2 + bu].recording->taken;
+        EXPECT_EQ(taken.size(), bu == 0 ? 34U : 33U);
+        for (const MepId mep : taken) {
+            EXPECT_EQ(mep % 3, bu);
+        }
+    }
+}
+
+
 class Losing : public ::testing::TestWithParam<Scheme> {};
 
 TEST_P(Losing, ADeadBuilderCostsNoMep) {
@@ -215,6 +304,16 @@ TEST(Configuration, IsRefusedWithTheKeyAndTheRange) {
     const Result<Ok> refused = validate(config);
     ASSERT_FALSE(refused.ok());
     EXPECT_NE(refused.error().message.find("credits = 0: must be 1..16384"), std::string::npos);
+    config = make_config(2, 2, true, 1, 256);
+    config.schedule = Schedule::barrel_barrier;
+    config.scheme = Scheme::pull_write;
+    EXPECT_NE(validate(config).error().message.find("schedule = barrel-barrier: must be none"), std::string::npos);
+    config = make_config(2, 2, true, 1, 256);
+    config.schedule = Schedule::barrel_time_slot;
+    config.slot_time = config.late_after / 15;  // 2 x 4 credits x 2 nodes
+    EXPECT_NE(validate(config).error().message.find("late_after"), std::string::npos);
+    config.slot_time = config.late_after / 16;
+    EXPECT_TRUE(validate(config).ok());
     config = make_config(2, 2, true, 1, 0);
     EXPECT_FALSE(validate(config).ok());
     config = make_config(2, 2, true, 1, 16);

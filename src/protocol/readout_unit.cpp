@@ -36,11 +36,9 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
       first_source_(shape.rus[ru_].first_source),
       sources_(shape.rus[ru_].sources),
       produce_at_once_(meps_at_once(port.config(), first_source_, sources_)),
-      acks_contributions_(port.config().parallel_sends > 0 && !port.config().ack_per_write),
+      acks_contributions_(tells_placed(port.config()) && !port.config().ack_per_write),
       acks_writes_(port.config().ack_per_write),
-      one_queue_(port.config().schedule == Schedule::sequential),
-      next_queue_((ru_ + 1) % shape.bus.size()),
-      prng_(base::mix64(port.config().seed) ^ ru_) {
+      schedule_(port.config(), ru_, shape.rus.size(), shape.bus.size(), port.self() == port.config().em) {
     const std::size_t bus = shape.bus.size();
     pending_writes_.assign(std::bit_ceil(std::size_t{port.config().retention_meps}), 0);
     // Every credit of every BU may be assigned at once; those of a dead incarnation are dropped before those of its
@@ -51,7 +49,7 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
     }
     free_ = 0;
     links_.resize(bus);
-    runnable_ = base::Bitmap(one_queue_ ? 1 : bus);
+    runnable_ = base::Bitmap(schedule_.queues());
     acks_.resize(bus);
     for (base::Ring<wire::CreditEntry>& acks : acks_) {
         acks = base::Ring<wire::CreditEntry>(2 * std::size_t{shape.slots});
@@ -96,7 +94,7 @@ void ReadoutUnit::on_connection_up(Peer peer, std::uint32_t incarnation) {
     link.incarnation = incarnation;
 }
 
-void ReadoutUnit::on_connection_lost(Peer peer) {
+void ReadoutUnit::on_connection_lost(Time now, Peer peer) {
     const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(peer)];
     BuilderLink& link = links_[bu];
     link.up = false;
@@ -109,6 +107,7 @@ void ReadoutUnit::on_connection_lost(Peer peer) {
     acks_due_.reset(bu);
     regions_due_.reset(bu);
     drop_assignments(bu);
+    schedule_.placed(now, bu);
 }
 
 void ReadoutUnit::on_view(Time now, const wire::ViewEntry& entry) {
@@ -267,6 +266,9 @@ void ReadoutUnit::void_attempt(std::uint32_t bu, const wire::AttemptEntry& entry
             acknowledge = false;
         } else if (port_.config().plant != Plant::unordered_abort_ack) {
             remove(from, previous, index);
+            if (queue(from).first == no_index) {
+                schedule_.dropped(from, true);
+            }
         }
         break;
     }
@@ -288,10 +290,15 @@ void ReadoutUnit::drop_assignments(std::uint32_t bu) {
         index = after;
     }
     update_runnable(from);
+    const std::uint32_t first = queue(from).first;
+    if (first == no_index || pool_[first].next_source == 0) {
+        schedule_.dropped(from, first == no_index);
+    }
 }
 
-void ReadoutUnit::on_placed(Peer from, const ControlView& message) {
-    BuilderLink& link = links_[shape_.bu_of_node[static_cast<std::size_t>(from)]];
+void ReadoutUnit::on_placed(Time now, Peer from, const ControlView& message) {
+    const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(from)];
+    BuilderLink& link = links_[bu];
     const std::uint64_t placed = message.body<ControlKind::placed>().contributions;
     if (placed > link.sent || placed < link.placed) {
         ++port_.counters().bad_messages;
@@ -300,7 +307,12 @@ void ReadoutUnit::on_placed(Peer from, const ControlView& message) {
     unplaced_ -= placed - link.placed;
     link.placed = placed;
     if (acks_writes_) {
-        update_runnable(queue_of(shape_.bu_of_node[static_cast<std::size_t>(from)]));
+        update_runnable(queue_of(bu));
+    }
+    const std::uint32_t head = queue(queue_of(bu)).first;
+    const bool begun = head != no_index && pool_[head].bu == bu && pool_[head].begun;
+    if (link.sent == link.placed && !begun) {
+        schedule_.placed(now, bu);
     }
 }
 
@@ -327,20 +339,6 @@ void ReadoutUnit::on_room(Peer peer) {
     const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(peer)];
     links_[bu].blocked = false;
     update_runnable(queue_of(bu));
-}
-
-std::size_t ReadoutUnit::pick() {
-    if (port_.config().schedule == Schedule::random) {
-        // Uniform over the queues that can be served: draw until one of them is hit, then fall back to the next one.
-        for (int tries = 0; tries < 16; ++tries) {
-            const std::size_t drawn = prng_.below(runnable_.size());
-            if (runnable_.test(drawn)) {
-                return drawn;
-            }
-        }
-        return runnable_.next_cyclic(prng_.below(runnable_.size()));
-    }
-    return runnable_.next_cyclic(next_queue_);
 }
 
 bool ReadoutUnit::write_self(const wire::HeadWords& head, std::uint32_t source, Slice body, std::uint16_t slot,
@@ -647,28 +645,23 @@ void ReadoutUnit::flush(Time now, bool idle) {
     tell_regions();
     produce(now);
     flush_available(idle);
-    const std::uint32_t limit = port_.config().parallel_sends;
-    while (limit == 0 || unplaced_ < limit) {
-        const std::size_t picked = pick();
-        if (picked == base::Bitmap::none) {
-            break;
-        }
-        next_queue_ = one_queue_ ? 0 : picked + 1;
-        if (next_queue_ < links_.size()) {
-            __builtin_prefetch(&links_[next_queue_]);
-        }
-        const auto chosen = static_cast<std::uint32_t>(picked);
-        const bool self = shape_.bus[pool_[queue(chosen).first].bu] == port_.self();
-        const bool read = port_.config().scheme == Scheme::pull_read && !self;
-        if (!(read ? send_offer(chosen) : send_contribution(chosen)) && self) {
-            break;
-        }
-    }
+    ask_clock(now);
+    serve(now);
+    tell_phase_done();
     flush_acks();
 }
 
 Time ReadoutUnit::next_deadline() const {
-    return produce_more_ ? 0 : next_ready_;
+    if (produce_more_) {
+        return 0;
+    }
+    Time deadline = std::min(next_ready_, turn_at_);
+    if (em_time_.heard >= 0) {
+        deadline = std::min(deadline, em_time_.heard + 1);
+    } else if (em_time_.next_ask > 0 && em_time_.asked < 0) {
+        deadline = std::min(deadline, em_time_.next_ask);
+    }
+    return deadline;
 }
 
 }  // namespace incast::protocol

@@ -2,17 +2,17 @@
 // (PROTOCOL F1, C2, C6).
 //
 // One contribution is everything this RU has for one attempt of one MEP: one write per source, the last one with the
-// notice. Assignments wait in one queue per BU (sequential order: in one queue); the schedule picks the queue that is
-// served next.
+// notice. Assignments wait in one queue per BU (sequential order: in one queue); schedule.h says which queue is served
+// next.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "base/bitmap.h"
-#include "base/prng.h"
 #include "protocol/interfaces.h"
 #include "protocol/port.h"
+#include "protocol/schedule.h"
 #include "protocol/shape.h"
 
 namespace incast::protocol {
@@ -27,13 +27,15 @@ public:
     Result<Ok> start();
 
     void on_connection_up(Peer peer, std::uint32_t incarnation);
-    void on_connection_lost(Peer peer);
+    void on_connection_lost(Time now, Peer peer);
     void on_view(Time now, const wire::ViewEntry& entry);
     void on_announce(const wire::ControlView& message);
     void on_abort(const wire::ControlView& message);
     void on_region(Peer from, const wire::ControlView& message);
     void on_request(Peer from, const wire::ControlView& message);
-    void on_placed(Peer from, const wire::ControlView& message);
+    void on_placed(Time now, Peer from, const wire::ControlView& message);
+    void on_phase(const wire::ControlView& message);
+    void on_clock_answer(Time now, const wire::ControlView& message);
     void on_room(Peer peer);
     /// A write whose token was `token` needs its bytes no longer.
     void on_completed(Token token);
@@ -75,7 +77,7 @@ private:
     void enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std::uint16_t slot, std::uint16_t attempt);
     void remove(std::uint32_t queue, std::uint32_t previous, std::uint32_t index);
     void unlink(std::uint32_t queue, std::uint32_t previous, std::uint32_t index);
-    [[nodiscard]] std::uint32_t queue_of(std::uint32_t bu) const { return one_queue_ ? 0 : bu; }
+    [[nodiscard]] std::uint32_t queue_of(std::uint32_t bu) const { return schedule_.one_queue() ? 0 : bu; }
     [[nodiscard]] Queue& queue(std::uint32_t index) { return links_[index].queue; }
     [[nodiscard]] std::uint32_t& pending_writes(MepId mep) {
         return pending_writes_[mep & (pending_writes_.size() - 1)];
@@ -83,7 +85,9 @@ private:
     void void_attempt(std::uint32_t bu, const wire::AttemptEntry& entry);
     void drop_assignments(std::uint32_t bu);
     void update_runnable(std::uint32_t queue);
-    [[nodiscard]] std::size_t pick();
+    void serve(Time now);
+    void tell_phase_done();
+    void ask_clock(Time now);
     bool send_contribution(std::uint32_t queue);
     bool write_self(const wire::HeadWords& head, std::uint32_t source, Slice body, std::uint16_t slot, bool last);
     void produce(Time now);
@@ -128,10 +132,18 @@ private:
     std::uint32_t pending_now_ = 0;  // writes of the contribution being sent that answered `pending`
     bool acks_contributions_;        // BUs acknowledge contributions ...
     bool acks_writes_;               // ... or every write
-    bool one_queue_;
-    std::size_t next_queue_;
-    base::Prng prng_;
+    SendSchedule schedule_;
+    Time turn_at_ = time_never;  // when the schedule must be asked again
     bool lazy_ = false;
+
+    // Time slots: what the EM's clock shows.
+    struct {
+        Time next_ask = 0;
+        Time asked = -1;  // the question that is not answered yet; -1: none
+        Time heard = -1;  // the answer came in the step that began then
+        Time theirs = 0;
+        std::uint32_t samples = 0;
+    } em_time_;
 };
 
 }  // namespace incast::protocol

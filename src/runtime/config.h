@@ -55,6 +55,11 @@ struct RunConfig {
     // [protocol]
     protocol::Scheme scheme{};
     protocol::Schedule schedule{};
+    protocol::Assignment assignment{};
+    Time inter_send_gap{};
+    Time barrier_deadline{};
+    Time slot_time{};
+    protocol::Overrun overrun{};
     protocol::SelfTraffic self_traffic{};
     std::uint64_t credits{};
     std::uint64_t quarantine_slots{};

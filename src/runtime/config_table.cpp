@@ -27,7 +27,10 @@ constexpr std::array<std::string_view, 2> loss_words{"continue", "stop"};
 constexpr std::array<std::string_view, 5> scheme_words{"push", "pull", "push-pull", "pull-pull", "pull-read"};
 constexpr std::array<std::string_view, 2> stage_words{"rest", "all"};
 constexpr std::array<std::string_view, 2> filter_words{"share", "plugin"};
-constexpr std::array<std::string_view, 3> schedule_words{"sequential", "random", "linear-shift"};
+constexpr std::array<std::string_view, 7> schedule_words{"sequential",     "random",           "linear-shift", "none",
+                                                         "barrel-barrier", "barrel-time-slot", "lockstep"};
+constexpr std::array<std::string_view, 2> assignment_words{"em", "static"};
+constexpr std::array<std::string_view, 2> overrun_words{"skip", "slip"};
 constexpr std::array<std::string_view, 2> self_words{"copy", "pointer"};
 constexpr std::array<std::string_view, 2> source_words{"generator", "mfp"};
 constexpr std::array<std::string_view, 4> distribution_words{"fixed", "normal", "lognormal", "exponential"};
@@ -126,6 +129,18 @@ constexpr std::array table{
            "a MEP whose filter has not decided by then is accepted"),
     choice<&RunConfig::schedule>("protocol.schedule", "linear-shift", schedule_words,
                                  "the order in which destinations (push) or sources (pull) are served"),
+    choice<&RunConfig::assignment>("protocol.assignment", "em", assignment_words,
+                                   "who builds a MEP: a builder unit with credit, in turn, or the one at its id modulo "
+                                   "their number"),
+    number(Kind::duration, "protocol.inter_send_gap", &RunConfig::inter_send_gap, "0s", 0, ps_s,
+           "at least, between the beginnings of two contributions of a readout unit"),
+    number(Kind::duration, "protocol.barrier_deadline", &RunConfig::barrier_deadline, "100ms", ps_ms / 10, 60 * ps_s,
+           "barrel-barrier, lockstep: after it a phase ends without the readout units that are not done"),
+    number(Kind::duration, "protocol.slot_time", &RunConfig::slot_time, "1ms", ps_ms / 1000, ps_s,
+           "barrel-time-slot: length of a slot, in which a readout unit sends one contribution"),
+    choice<&RunConfig::overrun>("protocol.overrun", "skip", overrun_words,
+                                "barrel-time-slot: a slot that begins before the last contribution is placed is left "
+                                "out, or the order goes on behind the clock"),
     choice<&RunConfig::self_traffic>("protocol.self_traffic", "copy", self_words,
                                      "fragments of a node for itself: copied into the slot, or left where they are"),
     number(Kind::count, "protocol.credits", &RunConfig::credits, "auto", 1, 16384,

@@ -281,6 +281,11 @@ void set_protocol(Plan& plan) {
     to.run = config.seed;
     to.scheme = config.scheme;
     to.schedule = config.schedule;
+    to.assignment = config.assignment;
+    to.inter_send_gap = config.inter_send_gap;
+    to.barrier_deadline = config.barrier_deadline;
+    to.slot_time = config.slot_time;
+    to.overrun = config.overrun;
     to.self_traffic = config.self_traffic;
     to.seed = config.seed;
     to.quarantine_slots = static_cast<std::uint32_t>(config.quarantine_slots);

@@ -242,7 +242,12 @@ Json Tally::accounting_json() const {
               {"meps_rejected", totals.meps_rejected},
               {"reassignments", totals.reassignments},
               {"evictions", totals.evictions},
-              {"views", totals.views}};
+              {"views", totals.views},
+              {"schedule",
+               {{"phases", totals.phases},
+                {"barrier_expired", totals.barrier_expired},
+                {"slot_overruns", totals_.slot_overruns},
+                {"unguarded_slots", totals_.unguarded_slots}}}};
     if (facts_.ledger) {
         const LedgerSummary& ledger = *facts_.ledger;
         json["ledger"] = {{"commits", ledger.commits},

@@ -58,6 +58,14 @@ constexpr Shape shape_of(ControlKind kind) {
             return shape<ControlKind::source_region>();
         case ControlKind::offer:
             return shape<ControlKind::offer>();
+        case ControlKind::phase:
+            return shape<ControlKind::phase>();
+        case ControlKind::phase_done:
+            return shape<ControlKind::phase_done>();
+        case ControlKind::clock_ask:
+            return shape<ControlKind::clock_ask>();
+        case ControlKind::clock_answer:
+            return shape<ControlKind::clock_answer>();
     }
     return {};
 }

@@ -50,6 +50,10 @@ enum class ControlKind : std::uint8_t {
     end,             // EM -> all: every admitted MEP is committed
     source_region,   // RU -> BU (pull-read): where to read
     offer,           // RU -> BU (pull-read): a requested contribution, and where it lies
+    phase,           // EM -> RU: a phase of the schedule begins
+    phase_done,      // RU -> EM: what this RU sent in that phase is placed
+    clock_ask,       // RU -> EM: what is the time?
+    clock_answer,    // EM -> RU: this
 };
 
 struct ControlHeader {
@@ -136,6 +140,18 @@ struct PlacedBody {
 struct EndBody {
     MepId total = 0;
 };
+struct PhaseBody {
+    std::uint64_t phase = 0;    // counts from 1 over the whole run
+    std::uint64_t expired = 0;  // of the phases before, those that ended without some RU
+};
+struct PhaseDoneBody {
+    std::uint64_t phase = 0;
+    std::uint64_t queued = 0;  // contributions that wait for a later phase
+};
+struct ClockBody {
+    Time asked = 0;  // on the clock of who asks
+    Time now = 0;    // the EM's, in the answer
+};
 
 inline constexpr std::uint16_t head_magic = 0x1EAD;
 
@@ -206,6 +222,10 @@ INCAST_CONTROL(placed, PlacedBody, NoEntry)
 INCAST_CONTROL(end, EndBody, NoEntry)
 INCAST_CONTROL(source_region, SourceRegionBody, NoEntry)
 INCAST_CONTROL(offer, AttemptEntry, OfferEntry)
+INCAST_CONTROL(phase, PhaseBody, NoEntry)
+INCAST_CONTROL(phase_done, PhaseDoneBody, NoEntry)
+INCAST_CONTROL(clock_ask, ClockBody, NoEntry)
+INCAST_CONTROL(clock_answer, ClockBody, NoEntry)
 #undef INCAST_CONTROL
 
 template <class T>

@@ -1,7 +1,7 @@
 // A lying peer: arbitrary control messages, notices and connection events against a node with all three roles (PROTOCOL
-// T8). Nothing may crash, read outside, or write a slot that does not exist. The first byte chooses the scheme; then
-// records of {u8 what, u8 peer, u16 length, bytes}. Messages get a valid header, or the fuzzer would never pass the
-// first check.
+// T8). Nothing may crash, read outside, or write a slot that does not exist. The first byte chooses scheme, node and
+// schedule; then records of {u8 what, u8 peer, u16 length, bytes}. Messages get a valid header, or the fuzzer would
+// never pass the first check.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -140,7 +140,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (input.empty()) {
         return 0;
     }
-    const protocol::Config config = make_config((data[0] & 1U) != 0, (data[0] >> 2U) % 3);
+    protocol::Config config = make_config((data[0] & 1U) != 0, (data[0] >> 5U) % 3);
+    const unsigned schedule = (data[0] >> 2U) % 8;
+    if (config.scheme == protocol::Scheme::push && schedule > 0) {
+        config.schedule = static_cast<protocol::Schedule>(schedule - 1);
+    }
     // The fuzzed node is the EM or, seen from the other side, a plain RU + BU.
     const Peer self{(data[0] & 2U) != 0 ? 1U : 0U};
     input = input.subspan(1);
@@ -183,7 +187,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             event.kind = Event::Kind::room;
         } else if (peer != self) {
             wire::ControlHeader header;
-            header.kind = static_cast<wire::ControlKind>(1 + length % 21);
+            header.kind = static_cast<wire::ControlKind>(1 + length % 25);
             header.run = config.run;
             header.incarnation = incarnation[index];
             header.count = static_cast<std::uint32_t>(what % 16 - 4);

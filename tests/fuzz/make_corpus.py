@@ -64,7 +64,7 @@ def mef(first_event: int, events: list[bytes]) -> bytes:
 def record(what: int, peer: int, kind: int, payload: bytes, entries: int = 0) -> bytes:
     """One record of fuzz_control.cpp: `what` 4 is a message; its length field also chooses the kind."""
     length = len(payload)
-    while length % 1024 < len(payload) or 1 + length % 21 != kind:
+    while length % 1024 < len(payload) or 1 + length % 25 != kind:
         length += 1
     return struct.pack("<BBH", what + entries, peer, length) + payload.ljust(length % 1024, b"\0")[: length % 1024]
 
@@ -164,7 +164,7 @@ def rendezvous_sample() -> dict[str, object]:
 def main() -> None:
     seeds = {
         "fuzz_framed": framed_seeds(),
-        "fuzz_control": {f"story-{scheme}": control_story(scheme) for scheme in range(12)},
+        "fuzz_control": {f"story-{scheme}": control_story(scheme) for scheme in (*range(32), 32, 33, 64, 65)},
         "fuzz_net": {
             "bandwidth": net_story(2),
             "latency": net_story(3),

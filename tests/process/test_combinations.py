@@ -107,6 +107,39 @@ def test_sizes_and_orders(start: Start, schedule: str, distribution: str) -> Non
     check_accounting(result)
 
 
+@pytest.mark.parametrize("assignment", ["em", "static"])
+@pytest.mark.parametrize("schedule", ["none", "barrel-barrier", "barrel-time-slot", "lockstep"])
+@pytest.mark.parametrize(("transport", "roles"), [("shm", "folded"), ("tcp", "split")])
+def test_schedules(start: Start, schedule: str, assignment: str, transport: str, roles: str) -> None:
+    run = start(
+        {
+            "transport.name": transport,
+            "run.roles": roles,
+            "run.events": 2000,
+            "protocol.packing": 10,
+            "protocol.schedule": schedule,
+            "protocol.assignment": assignment,
+            "protocol.credits": 4,
+            "protocol.inter_send_gap": "10us",
+        }
+    )
+    assert run.finish(120) == 0, run.story()
+    result = run.result()
+    assert result["events"] == 2000
+    assert result["verified"] == "full"
+    assert result["incomplete_events"] == 0
+    counted = result["accounting"]["schedule"]
+    if schedule == "barrel-barrier":
+        assert counted["phases"] >= 200  # MEPs: each RU sends once in a phase at most
+    elif schedule == "lockstep":
+        assert counted["phases"] >= 50  # of one MEP for each of 4 builder units at most
+    else:
+        assert counted["phases"] == counted["barrier_expired"] == 0
+    if schedule != "barrel-time-slot":
+        assert counted["slot_overruns"] == counted["unguarded_slots"] == 0
+    check_accounting(result)
+
+
 @pytest.mark.parametrize("em", ["shared", "own"])
 def test_open_loop_accepts_what_is_offered(start: Start, em: str) -> None:
     run = start(

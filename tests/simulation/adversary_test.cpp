@@ -74,7 +74,12 @@ INSTANTIATE_TEST_SUITE_P(All, Plants,
                                            Planted{"stale_incarnation", Plant::stale_incarnation, {"F3", "C1", "F6"}},
                                            Planted{"unordered_abort_ack", Plant::unordered_abort_ack, {"F3"}},
                                            Planted{"undecided_reject", Plant::undecided_reject, {"C7"}},
-                                           Planted{"ignored_reject", Plant::ignored_reject, {"C7"}}),
+                                           Planted{"ignored_reject", Plant::ignored_reject, {"C7"}},
+                                           Planted{"wrong_phase_order", Plant::wrong_phase_order, {"C6"}},
+                                           Planted{"early_phase", Plant::early_phase, {"C6"}},
+                                           Planted{"open_barrier", Plant::open_barrier, {"C6"}},
+                                           Planted{"hasty_send", Plant::hasty_send, {"C6"}},
+                                           Planted{"wrong_builder", Plant::wrong_builder, {"C5"}}),
                          [](const auto& each) { return each.param.name; });
 
 }  // namespace

@@ -82,6 +82,7 @@ private:
         bool at_em = false;     // the grant was delivered
         bool assigned = false;  // an assign was posted
         bool bound = false;     // to mep and attempt, by an assign or an announcement
+        std::size_t views = 0;  // published when the EM got it
         protocol::MepId mep = 0;
         std::uint16_t attempt = 0;
     };
@@ -105,6 +106,20 @@ private:
         std::map<sim::EndpointId, std::uint64_t> unplaced;                // RU: contributions
         std::map<sim::EndpointId, std::uint64_t> sent;                    // RU: over this connection
         std::map<sim::EndpointId, std::vector<std::uint32_t>> requested;  // BU: credits
+    };
+    /// Where an incarnation of an RU is in the schedule (C6).
+    struct Sender {
+        std::uint64_t phase = 0;                     // it was told of
+        std::uint64_t phase_posted = 0;              // the EM told it
+        std::uint64_t done = 0;                      // that the EM heard of
+        std::optional<std::uint32_t> last;           // in this phase or slot: the BU served last
+        std::int64_t slot = -1;                      // of the last contribution
+        std::optional<Time> begun;                   // the last contribution
+        std::vector<sim::EndpointId> served;         // in this phase
+        std::map<sim::EndpointId, bool> unfinished;  // begun, and not all of it is out
+        Time clock_error = time_never / 4;           // what it may take the EM's clock to be off by, when taken
+        Time clock_taken = 0;
+        [[nodiscard]] Time clock_error_at(Time now) const { return clock_error + (now - clock_taken) / 5000; }
     };
     struct Delivery {
         std::uint32_t node = 0;
@@ -142,6 +157,13 @@ private:
     void check_announce(std::uint32_t to, const wire::ControlView& message);
     void check_verdicts(sim::EndpointId to, const wire::ControlView& message);
     void check_requests(sim::EndpointId from, sim::EndpointId to, const wire::ControlView& message);
+    // checker_schedule.cpp
+    void check_turn(Time now, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& write);
+    void check_slot(Time now, sim::EndpointId from, std::uint32_t bu);
+    void check_clock(Time now, sim::EndpointId at, const wire::ControlView& message);
+    void check_phase_posted(sim::EndpointId to, const wire::ControlView& message);
+    void check_phase_done(sim::EndpointId from, const wire::ControlView& message);
+    void check_static(const Builder& target, const Credit& credit, protocol::MepId mep);
     void answered(sim::EndpointId at, sim::EndpointId by, std::uint32_t credit);
     void learn_view(const wire::ControlView& message);
     void bind(Builder& builder, std::uint32_t credit, std::uint16_t slot, protocol::MepId mep, std::uint16_t attempt);
@@ -161,10 +183,19 @@ private:
     std::vector<protocol::MepId> available_;      // by node: delivered to the EM from the incarnation in the view
     std::vector<protocol::MepId> produced_;
     std::vector<Builder> builders_;
-    std::vector<Outstanding> outstanding_;                                         // by endpoint
+    std::vector<Outstanding> outstanding_;   // by endpoint
     std::map<std::pair<sim::EndpointId, sim::EndpointId>, wire::Head> last_head_;  // posted, by sender and receiver
     std::map<std::uint64_t, wire::Head> heads_;                                    // by number of the write
-    std::vector<std::uint32_t> builder_at_;                                        // by endpoint: index + 1
+    std::vector<std::uint32_t> builder_at_;  // by endpoint: index + 1
+    std::vector<Sender> senders_;            // by endpoint
+    std::vector<std::uint32_t> ru_of_node_;  // index among the RUs of the config
+    std::vector<std::uint32_t> bu_of_node_;
+    std::vector<std::uint32_t> ru_first_source_;
+    std::uint32_t bus_ = 0;
+    std::uint32_t period_ = 0;                        // of the schedule
+    std::uint64_t phase_ = 0;                         // the newest one
+    std::uint64_t expired_ = 0;                       // barriers, as the EM says
+    std::vector<std::vector<std::uint32_t>> bus_in_;  // by view: nodes of its BUs
     std::vector<Mep> meps_;
     protocol::MepId committed_below_ = 0;
     std::uint64_t committed_count_ = 0;

@@ -45,11 +45,28 @@ Checker::Checker(const Plan& plan, sim::World& world, Judge& judge)
       produced_(plan.config.nodes.size()),
       meps_(plan.source.total_meps) {
     world.observe(this);
+    std::uint32_t rus = 0;
+    std::uint32_t bus = 0;
+    for (const protocol::NodeSpec& node : plan.config.nodes) {
+        ru_of_node_.push_back((node.roles & protocol::role_ru) != 0 ? rus++ : 0);
+        bu_of_node_.push_back((node.roles & protocol::role_bu) != 0 ? bus++ : 0);
+    }
+    bus_ = bus;
+    period_ = std::max(rus, bus);
+    ru_first_source_.resize(plan.config.nodes.size());
+    for (std::size_t source = plan.config.sources.size(); source-- > 0;)
+        ru_first_source_[static_cast<std::size_t>(plan.config.sources[source].ru)] = static_cast<std::uint32_t>(source);
+    bus_in_.emplace_back();
+    constexpr const char* names[] = {"schedule: sequential", "schedule: random",         "schedule: linear-shift",
+                                     "schedule: none",       "schedule: barrel-barrier", "schedule: barrel-time-slot",
+                                     "schedule: lockstep"};
+    judge.mark(names[static_cast<std::size_t>(plan.config.schedule)]);
 }
 
 void Checker::node_started(std::uint32_t node, std::uint32_t incarnation, sim::EndpointId endpoint) {
     builder_at_.resize(std::max<std::size_t>(builder_at_.size(), endpoint + 1), 0);
     outstanding_.resize(builder_at_.size());
+    senders_.resize(builder_at_.size());
     produced_[node] = 0;
     if ((plan_.config.nodes[node].roles & protocol::role_bu) == 0) return;
     builders_.push_back({.node = node,
@@ -309,6 +326,10 @@ void Checker::view_changed(Time /*now*/, std::uint32_t view, Peer peer, std::uin
         violation("F6", "node {}#{} leaves the view without being in it", node, incarnation);
     } else {
         known->lost = true;
+    }
+    std::vector<std::uint32_t>& bus = bus_in_.emplace_back();
+    for (std::uint32_t each = 0; each < views_.size(); ++each) {
+        if ((plan_.config.nodes[each].roles & protocol::role_bu) != 0 && in_view(each) != nullptr) bus.push_back(each);
     }
 }
 

@@ -56,12 +56,18 @@ void Checker::message_posted(Time /*now*/, sim::EndpointId from, sim::EndpointId
         case ControlKind::placed:
             judge_.mark("placed");
             break;
+        case ControlKind::phase:
+            check_phase_posted(to, *message);
+            break;
+        case ControlKind::phase_done:
+            check_phase_done(from, *message);
+            break;
         default:
             break;
     }
 }
 
-void Checker::message_delivered(Time /*now*/, sim::EndpointId from, sim::EndpointId to, Bytes bytes) {
+void Checker::message_delivered(Time now, sim::EndpointId from, sim::EndpointId to, Bytes bytes) {
     const std::optional<ControlView> message = ControlView::parse(bytes);
     if (!message) return;
     const std::uint32_t count = message->header().count;
@@ -70,7 +76,9 @@ void Checker::message_delivered(Time /*now*/, sim::EndpointId from, sim::Endpoin
             if (Builder* granting = builder_at(from); granting != nullptr) {
                 for (std::uint32_t index = 0; index < count; ++index) {
                     const std::uint32_t credit = message->entry<ControlKind::grant>(index).credit;
-                    if (credit > 0 && credit <= granting->credits.size()) granting->credits[credit - 1].at_em = true;
+                    if (credit == 0 || credit > granting->credits.size()) continue;
+                    granting->credits[credit - 1].at_em = true;
+                    granting->credits[credit - 1].views = bus_in_.size();
                 }
             }
             break;
@@ -106,6 +114,19 @@ void Checker::message_delivered(Time /*now*/, sim::EndpointId from, sim::Endpoin
             sender.unplaced[from] = sender.sent[from] - message->body<ControlKind::placed>().contributions;
             break;
         }
+        case ControlKind::phase: {
+            Sender& told = senders_[to];
+            told.phase = message->body<ControlKind::phase>().phase;
+            told.last.reset();
+            told.served.clear();
+            break;
+        }
+        case ControlKind::clock_answer:
+            check_clock(now, to, *message);
+            break;
+        case ControlKind::phase_done:
+            senders_[from].done = message->body<ControlKind::phase_done>().phase;
+            break;
         default:
             break;
     }
@@ -114,13 +135,14 @@ void Checker::message_delivered(Time /*now*/, sim::EndpointId from, sim::Endpoin
 // --- limits
 // ------------------------------------------------------------------------------------------------------------------
 
-void Checker::write_posted(Time /*now*/, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& write) {
+void Checker::write_posted(Time now, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& write) {
     if (write.head_bytes == sizeof(wire::Head))
         std::memcpy(&last_head_[{from, to}], write.head.data(), sizeof(wire::Head));
     if (write.head_bytes == 0 && write.body.length > 0) judge_.mark("write: continued");
     if (write.is_write) heads_[write.number] = last_head_[{from, to}];
+    check_turn(now, from, to, write);
     const protocol::Config& config = plan_.config;
-    if (!write.noticed || (config.parallel_sends == 0 && !config.ack_per_write)) return;
+    if (!write.noticed || !protocol::tells_placed(config)) return;
     Outstanding& sender = outstanding_[from];
     if (config.outstanding_writes > 0) {
         const std::uint64_t there = sender.unplaced[to] + 1;
@@ -215,6 +237,7 @@ void Checker::check_assigns(sim::EndpointId to, const ControlView& message) {
                       target->incarnation, entry.mep);
         }
         credit.assigned = true;
+        if (entry.attempt == 1) check_static(*target, credit, entry.mep);
         bind(*target, entry.credit, entry.slot, entry.mep, entry.attempt);
     }
 }
@@ -403,6 +426,7 @@ void Checker::peer_down(Time /*now*/, sim::EndpointId at, sim::EndpointId peer) 
         outstanding_[at].unplaced.erase(peer);
         outstanding_[at].sent.erase(peer);
         outstanding_[at].requested.erase(peer);
+        senders_[at].unfinished.erase(peer);
     }
     judge_.story("node {}#{} loses the connection with node {}#{}", node_of(at), incarnation_of(at), node_of(peer),
                  incarnation_of(peer));
@@ -410,10 +434,10 @@ void Checker::peer_down(Time /*now*/, sim::EndpointId at, sim::EndpointId peer) 
 
 void Checker::tell(sim::EndpointId from, sim::EndpointId to, const ControlView& message) {
     if (!judge_.tells_story() || message.kind() == ControlKind::beat) return;
-    static constexpr const char* names[] = {"?",     "hello",     "beat",           "connected",      "peer_lost",
-                                            "view",  "available", "announce",       "abort",          "abort_ack",
-                                            "grant", "assign",    "commit_request", "commit_verdict", "committed",
-                                            "late",  "region",    "request",        "placed",         "end"};
+    static constexpr const char* names[] = {
+        "?",      "hello",     "beat",   "connected", "peer_lost",      "view",           "available", "announce",
+        "abort",  "abort_ack", "grant",  "assign",    "commit_request", "commit_verdict", "committed", "late",
+        "region", "request",   "placed", "end",       "phase",          "phase_done",     "clock_ask", "clock_answer"};
     std::string text =
         fmt::format("{}#{} -> {}#{} {} view {}", node_of(from), incarnation_of(from), node_of(to), incarnation_of(to),
                     names[static_cast<std::size_t>(message.kind())], message.header().view);

@@ -37,6 +37,11 @@ const std::map<std::string, protocol::Plant>& plants() {
         {"unordered_abort_ack", Plant::unordered_abort_ack},
         {"undecided_reject", Plant::undecided_reject},
         {"ignored_reject", Plant::ignored_reject},
+        {"wrong_phase_order", Plant::wrong_phase_order},
+        {"early_phase", Plant::early_phase},
+        {"open_barrier", Plant::open_barrier},
+        {"hasty_send", Plant::hasty_send},
+        {"wrong_builder", Plant::wrong_builder},
     };
     return names;
 }
@@ -50,6 +55,8 @@ constexpr const char* expected_marks[] = {
     "again",
     "assigned again",
     "committed as rejected",
+    "assigned statically",
+    "barrier expired",
     "connection down",
     "delivered again",
     "delivered flagged",
@@ -86,8 +93,11 @@ constexpr const char* expected_marks[] = {
     "quarantined slot",
     "reassigned",
     "restart",
+    "send gap",
     "sink busy",
     "sink pending",
+    "slot in time",
+    "slot overrun",
     "source not ready",
     "outstanding writes at the limit",
     "verdict: no",
@@ -100,6 +110,12 @@ constexpr const char* expected_marks[] = {
     "view: up again",
 };
 constexpr std::uint64_t marks_min_per_1000_seeds = 100;
+/// One per seed.
+constexpr const char* schedule_marks[] = {
+    "schedule: barrel-barrier", "schedule: barrel-time-slot", "schedule: linear-shift", "schedule: lockstep",
+    "schedule: none",           "schedule: random",           "schedule: sequential",
+};
+constexpr std::uint64_t schedule_marks_min_per_1000_seeds = 50;
 /// Fences leave little for the check of a contribution's generation to catch: 100 times in 100,000 seeds is what can be
 /// asked for.
 constexpr const char* rare_marks[] = {"stale contribution"};
@@ -156,6 +172,7 @@ bool report_coverage(const Totals& totals, std::uint64_t seeds) {
         }
     };
     check(expected_marks, marks_min_per_1000_seeds);
+    check(schedule_marks, schedule_marks_min_per_1000_seeds);
     check(rare_marks, rare_marks_min_per_1000_seeds);
     return covered;
 }

@@ -117,6 +117,40 @@ void draw_writes(Plan& plan) {
     }
 }
 
+/// How long a BU waits for the next one to get its turn: a slot, or a phase with its messages.
+Time turn_of(const protocol::Config& config, const sim::AdversarialSettings& network) {
+    if (config.schedule == protocol::Schedule::barrel_time_slot) return config.slot_time;
+    return protocol::has_barriers(config.schedule) ? 8 * (network.delay_min + network.delay_spread) : 0;
+}
+
+/// From a sequence of its own, so that what else a seed stands for does not depend on it.
+void draw_schedule(Draw& draw, Plan& plan) {
+    using protocol::Schedule;
+    protocol::Config& config = plan.config;
+    const Time calm = plan.network.delay_min + plan.network.delay_spread;
+    if (draw.percent(60)) {
+        constexpr Schedule push[] = {Schedule::none,
+                                     Schedule::barrel_barrier,
+                                     Schedule::barrel_barrier,
+                                     Schedule::barrel_time_slot,
+                                     Schedule::barrel_time_slot,
+                                     Schedule::lockstep,
+                                     Schedule::lockstep};
+        config.schedule =
+            config.scheme == protocol::Scheme::push ? push[draw.between<std::size_t>(0, 6)] : Schedule::none;
+    }
+    config.assignment = draw.percent(30) ? protocol::Assignment::fixed : protocol::Assignment::em;
+    config.inter_send_gap = draw.percent(30) ? draw.between<Time>(1, 20) * ps_per_us : 0;
+    config.slot_time = draw.scaled(calm, 5, 60);
+    config.overrun = draw.percent(50) ? protocol::Overrun::skip : protocol::Overrun::slip;
+    config.barrier_deadline = draw.scaled(calm, 60, 300);
+    // Whoever waits for its turn is not late (see validate); how long a phase takes is a matter of the network.
+    const auto period = static_cast<Time>(config.nodes.size());
+    const Time turn = turn_of(config, plan.network);
+    config.late_after =
+        std::max(config.late_after, 2 * config.credits * period * std::max(turn, config.inter_send_gap));
+}
+
 }  // namespace
 
 Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
@@ -157,6 +191,9 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
         plan.config.max_attempts = draw.between(5U, 1000U);
     }
 
+    Draw schedule_draw(base::mix64(seed ^ 0x5c4e));
+    draw_schedule(schedule_draw, plan);
+
     plan.chaos.crash_every = draw.every(2 * ps_per_ms, 20 * ps_per_ms);
     plan.chaos.pause_every = draw.every(2 * ps_per_ms, 20 * ps_per_ms);
     plan.chaos.cut_every = plan.network.fences_live_peer ? draw.every(2 * ps_per_ms, 20 * ps_per_ms) : 0;
@@ -179,8 +216,10 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
     const Time recovery = detection + plan.config.suspect_grace + plan.chaos.restart_max + plan.chaos.tell_max +
                           plan.network.loss_noticed_max + 10 * plan.config.connect_retry;
     const Time deciding = two_stages(plan.config.scheme) ? plan.config.decision_deadline : 0;
-    const Time per_mep = 4 * plan.source.interval + plan.sink.busy_max + plan.sink.durable_max + deciding +
-                         40 * (plan.network.delay_min + plan.network.delay_spread);
+    const Time per_mep =
+        4 * plan.source.interval + plan.sink.busy_max + plan.sink.durable_max + deciding +
+        40 * (plan.network.delay_min + plan.network.delay_spread) +
+        static_cast<Time>(plan.config.nodes.size()) * (plan.config.inter_send_gap + turn_of(plan.config, plan.network));
     plan.liveness_bound = last_fault + static_cast<Time>(plan.config.nodes.size()) * recovery +
                           plan.config.max_attempts * (plan.config.late_after + plan.config.heartbeat) * 4 +
                           static_cast<Time>(plan.source.total_meps) * per_mep;
@@ -217,6 +256,10 @@ std::string describe(const Plan& plan) {
                         config.first_stage_rus, config.second_stage_all ? ", then all" : "", plan.filter.reject_chance,
                         plan.filter.undecided_chance, us(plan.filter.undecided_max), us(config.decision_deadline));
     }
+    text += fmt::format("  {} assignment, gap {} us, barrier deadline {} us, slots of {} us, {}\n",
+                        config.assignment == protocol::Assignment::fixed ? "static" : "the EM's",
+                        us(config.inter_send_gap), us(config.barrier_deadline), us(config.slot_time),
+                        config.overrun == protocol::Overrun::skip ? "skip" : "slip");
     text += fmt::format(
         "  network: delay {}+{} us, tail {} ppm up to {} us, overtaking {}, scattered {}, done {}, again {}, connect "
         "again {} refused {} "

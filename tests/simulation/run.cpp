@@ -317,6 +317,8 @@ void Run::count(const protocol::Counters& counters) {
     judge.mark("reassigned", counters.reassignments);
     judge.mark("again", counters.back_pressure);
     judge.mark("bad message", counters.bad_messages);
+    judge.mark("barrier expired", counters.barrier_expired);
+    judge.mark("slot overrun", counters.slot_overruns);
 }
 
 void Run::count_faults() {

@@ -97,7 +97,7 @@ void draw_two_stages(Plan& plan) {
     protocol::Config& config = plan.config;
     Draw draw(base::mix64(plan.seed ^ 0xc7));
     plan.filter = {draw.rate(500'000), draw.between(50'000U, 600'000U), draw.between(20, 2000) * ps_per_us};
-    if (!draw.percent(30)) return;
+    if (!draw.percent(22)) return;
     const bool push = config.scheme == protocol::Scheme::push;
     config.scheme = push ? protocol::Scheme::push_pull : protocol::Scheme::pull_pull;
     const auto rus = static_cast<std::uint32_t>(std::ranges::count_if(

@@ -353,14 +353,14 @@ void Conductor::report_interval(Time now) {
         intervals_.push_back(interval);
     }
     nlohmann::ordered_json sample{{"type", "sample"},
-                        {"t", seconds(now - started_)},
-                        {"phase", phase_names[static_cast<std::size_t>(phase_)]},
-                        {"goodput_bytes_per_s", per_second(delta.built_goodput_bytes, time)},
-                        {"events_per_s", per_second(delta.events_built, time)},
-                        {"events", sum.events_built},
-                        {"incomplete_events", sum.incomplete_events},
-                        {"verify_errors", sum.verify_errors},
-                        {"nodes", std::move(nodes)}};
+                                  {"t", seconds(now - started_)},
+                                  {"phase", phase_names[static_cast<std::size_t>(phase_)]},
+                                  {"goodput_bytes_per_s", per_second(delta.built_goodput_bytes, time)},
+                                  {"events_per_s", per_second(delta.events_built, time)},
+                                  {"events", sum.events_built},
+                                  {"incomplete_events", sum.incomplete_events},
+                                  {"verify_errors", sum.verify_errors},
+                                  {"nodes", std::move(nodes)}};
     if (plan_.config.trigger_rate > 0) {
         sample["triggers"] = trigger_json(plan_, interval);
     }

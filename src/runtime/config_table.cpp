@@ -28,7 +28,7 @@ constexpr std::array<std::string_view, 3> schedule_words{"sequential", "random",
 constexpr std::array<std::string_view, 2> self_words{"copy", "pointer"};
 constexpr std::array<std::string_view, 2> source_words{"generator", "mfp"};
 constexpr std::array<std::string_view, 5> distribution_words{"fixed", "normal", "lognormal", "exponential",
-                                                            "histogram"};
+                                                             "histogram"};
 constexpr std::array<std::string_view, 4> arrival_words{"fixed", "poisson", "bunch-train", "trace"};
 constexpr std::array<std::string_view, 3> policy_words{"block", "throttle", "drop"};
 constexpr std::array<std::string_view, 2> fill_words{"prefilled", "generated"};
@@ -184,9 +184,10 @@ constexpr std::array table{
            "prefilled: bytes of payload a readout unit cycles through; auto: beyond four times the last-level cache "
            "over all nodes of the host"),
 
-    choice<&RunConfig::sink_kind>("sink.kind", "verify", sink_words,
-                                  "what becomes of built events: compared, read, dropped, written to MEP files, or to a "
-                                  "command's standard input"),
+    choice<&RunConfig::sink_kind>(
+        "sink.kind", "verify", sink_words,
+        "what becomes of built events: compared, read, dropped, written to MEP files, or to a "
+        "command's standard input"),
     choice<&RunConfig::verify>(
         "sink.verify", "full", verify_words,
         "what is compared: every byte, one MEP in 64 as a whole and the headers of all, or headers"),
@@ -195,9 +196,10 @@ constexpr std::array table{
            "mep: a file that reaches this size is closed, and the next one begun"),
     number(Kind::duration, "sink.file_time", &RunConfig::file_time, "0", 0, 1000 * 3600 * ps_s,
            "mep: so is one that is this old; 0: no limit"),
-    choice<&RunConfig::fsync>("sink.fsync", "commit", fsync_words,
-                              "mep: what is committed is on the disk, is on it at most fsync_interval later, or is left "
-                              "to the system (docs/running.md says what each promises)"),
+    choice<&RunConfig::fsync>(
+        "sink.fsync", "commit", fsync_words,
+        "mep: what is committed is on the disk, is on it at most fsync_interval later, or is left "
+        "to the system (docs/running.md says what each promises)"),
     number(Kind::duration, "sink.fsync_interval", &RunConfig::fsync_interval, "1s", ps_ms, 3600 * ps_s,
            "mep, fsync = interval: between synchronisations"),
     text("sink.command", &RunConfig::command, "",

@@ -206,8 +206,8 @@ Result<NodeSample> sample_from_json(const nlohmann::json& json) {
         !read_number(json, "joined_at_ps", sample.joined_at) || !read_number(json, "rss_bytes", sample.rss_bytes) ||
         !read_number(json, "peak_rss_bytes", sample.peak_rss_bytes) ||
         !read_number(json, "peak_held_meps", sample.peak_held_meps) ||
-        !read_number(json, "trigger_spread_ns", sample.trigger_spread_ns) || !read_text(json, "failure", sample.failure) ||
-        !read_text(json, "note", sample.note)) {
+        !read_number(json, "trigger_spread_ns", sample.trigger_spread_ns) ||
+        !read_text(json, "failure", sample.failure) || !read_text(json, "note", sample.note)) {
         return Error{"a sample lacks a field, or one has the wrong type"};
     }
     for (const TotalsField& field : fields) {

@@ -20,10 +20,10 @@ namespace incast::runtime {
 
 /// Sums over all incarnations of the node in its process; they only grow.
 struct NodeTotals : protocol::Counters {
-    std::uint64_t bu_waiting_ns = 0;    // free credits, nothing assigned
-    std::uint64_t offered_events = 0;   // open loop: meant to happen
-    std::uint64_t accepted_events = 0;  // open loop: read out
-    std::uint64_t dead_time_ns = 0;     // open loop: a due event found no room
+    std::uint64_t bu_waiting_ns = 0;          // free credits, nothing assigned
+    std::uint64_t offered_events = 0;         // open loop: meant to happen
+    std::uint64_t accepted_events = 0;        // open loop: read out
+    std::uint64_t dead_time_ns = 0;           // open loop: a due event found no room
     std::uint64_t inhibited_events = 0;       // open loop, throttle: they never happened
     std::uint64_t dropped_events = 0;         // open loop, drop: without this readout unit's fragments
     std::uint64_t dropped_mfps = 0;           // made empty because of that
@@ -32,8 +32,8 @@ struct NodeTotals : protocol::Counters {
     std::uint64_t events_with_drops = 0;      // of built MEPs with such ones
     std::uint64_t undelivered_meps = 0;       // committed, though the sink's consumer was gone
     std::uint64_t delay_ns = 0;               // sum of the latencies of MEPs
-    std::uint64_t truncated_mfps = 0;   // did not fit into their place in the slot
-    std::uint64_t desync_mfps = 0;      // the source's own numbering was wrong, or it ended early
+    std::uint64_t truncated_mfps = 0;         // did not fit into their place in the slot
+    std::uint64_t desync_mfps = 0;            // the source's own numbering was wrong, or it ended early
     std::uint64_t structure_checked_mfps = 0;
     std::uint64_t lines_checked_meps = 0;
     std::uint64_t verify_errors = 0;

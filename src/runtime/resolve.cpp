@@ -91,10 +91,10 @@ std::uint32_t packing_for(std::uint64_t mfp_size, std::uint32_t fragment_bytes) 
     return low;
 }
 
-/// Upper bound of a generated MFP of a source whose sizes are `factor` times the usual: what exceeds it is truncated and
-/// flagged (S4). Sizes vary from event to event, so the sum of `packing` of them strays from its mean by some standard
-/// deviations times the root of `packing`, or of more where events share a factor; the constant term is for the tail of
-/// a single fragment.
+/// Upper bound of a generated MFP of a source whose sizes are `factor` times the usual: what exceeds it is truncated
+/// and flagged (S4). Sizes vary from event to event, so the sum of `packing` of them strays from its mean by some
+/// standard deviations times the root of `packing`, or of more where events share a factor; the constant term is for
+/// the tail of a single fragment.
 std::uint64_t generated_cap(const RunConfig& config, const sources::SizeOptions& sizes, std::uint32_t packing,
                             double factor) {
     if (config.size_distribution == SizeDistribution::fixed) {
@@ -207,7 +207,8 @@ Result<Ok> size_mfps(Plan& plan) {
     const sources::SizeOptions sizes = size_options(plan);
     if (config.hot_factor != 1 && config.hot_source >= sizes.n_sources) {
         return not_allowed("source.hot_source", std::to_string(config.hot_source),
-                           fmt::format("there are {} sources", sizes.n_sources), fmt::format("0..{}", sizes.n_sources - 1));
+                           fmt::format("there are {} sources", sizes.n_sources),
+                           fmt::format("0..{}", sizes.n_sources - 1));
     }
     const std::vector<double> factors = sources::size_factors(sizes);
     const std::uint32_t most = std::min<std::uint32_t>(sizes.n_sources, 65535);  // more are refused below
@@ -242,8 +243,7 @@ Result<Ok> lay_out_sources(Plan& plan) {
         const std::uint64_t share = config.slot_bytes / n_sources / region_line_bytes * region_line_bytes;
         const std::uint64_t room = share > max_head_bytes ? share - max_head_bytes : 0;
         if (room < usual_bytes) {
-            const std::uint64_t needed =
-                n_sources * (max_head_bytes + wire::round_up(usual_bytes, region_line_bytes));
+            const std::uint64_t needed = n_sources * (max_head_bytes + wire::round_up(usual_bytes, region_line_bytes));
             return not_allowed("protocol.slot_bytes", bytes_text(config.slot_bytes),
                                fmt::format("an MFP of {} events is {}, larger than its {} of the slot", plan.packing,
                                            bytes_text(usual_bytes), bytes_text(room)),
@@ -260,9 +260,9 @@ Result<Ok> lay_out_sources(Plan& plan) {
         source.cap_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(source.cap_bytes, plan.cap_bytes));
     }
     for (std::uint64_t index = plan.protocol.sources.size(); index < n_sources; ++index) {
-        plan.protocol.sources.push_back({static_cast<std::uint16_t>(index),
-                                         Peer{static_cast<std::uint32_t>(index / config.sources_per_ru)},
-                                         static_cast<std::uint32_t>(std::min(plan.source_caps[index], plan.cap_bytes))});
+        plan.protocol.sources.push_back(
+            {static_cast<std::uint16_t>(index), Peer{static_cast<std::uint32_t>(index / config.sources_per_ru)},
+             static_cast<std::uint32_t>(std::min(plan.source_caps[index], plan.cap_bytes))});
     }
     return Ok{};
 }
@@ -301,17 +301,18 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
         const Time outage = config.detection_deadline + config.suspect_grace + config.heartbeat;
         const double waiting = rate / plan.packing * static_cast<double>(outage) / static_cast<double>(ps_per_s);
         asked += static_cast<std::uint64_t>(std::ceil(waiting));
-        // What is due meanwhile waits. The other policies say themselves what becomes of it, so less memory is a choice.
+        // What is due meanwhile waits. The other policies say what becomes of it, so less memory is a choice.
         if (config.policy == sources::Policy::block) {
             needed = asked;
-            why = fmt::format("F1, open loop: {:g} Hz for {} until a loss is detected, and {} credits of {} builder units",
-                              rate, base::format_duration(outage), config.credits, plan.n_bus);
+            why = fmt::format(
+                "F1, open loop: {:g} Hz for {} until a loss is detected, and {} credits of {} builder units", rate,
+                base::format_duration(outage), config.credits, plan.n_bus);
         }
     }
     plan.ru_memory_needed_bytes = needed * bytes_per_mep;
-    const std::uint64_t kept =
-        config.memory == 0 ? std::min(asked + std::clamp<std::uint64_t>(asked, 4, 32), max_retention_meps)
-                           : config.memory / bytes_per_mep;
+    const std::uint64_t kept = config.memory == 0
+                                   ? std::min(asked + std::clamp<std::uint64_t>(asked, 4, 32), max_retention_meps)
+                                   : config.memory / bytes_per_mep;
     if (kept < needed) {
         return not_allowed("source.memory", bytes_text(config.memory), fmt::format("too little ({})", why),
                            fmt::format("at least {}, or auto", bytes_text(plan.ru_memory_needed_bytes)));
@@ -325,8 +326,7 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
     plan.triggers.memory_meps = plan.memory_meps;
     // What was dropped keeps its number until it is built: as many of those again.
     const std::uint64_t numbers = config.policy == sources::Policy::drop ? 2 : 1;
-    plan.protocol.retention_meps =
-        static_cast<std::uint32_t>(std::min(numbers * plan.memory_meps, max_retention_meps));
+    plan.protocol.retention_meps = static_cast<std::uint32_t>(std::min(numbers * plan.memory_meps, max_retention_meps));
     plan.ru_memory_bytes = plan.memory_meps * bytes_per_mep;
     config.memory = plan.ru_memory_bytes;
     if (config.prefill_bytes == 0) {

@@ -25,9 +25,9 @@ struct Plan {
     std::uint32_t n_nodes = 0;  // the event manager's own node included
     std::uint32_t n_rus = 0;
     std::uint32_t n_bus = 0;
-    std::uint32_t packing = 0;    // events in an MFP
-    std::uint64_t mfp_bytes = 0;  // of an MFP of mean fragments
-    std::uint64_t cap_bytes = 0;  // largest MFP of any source
+    std::uint32_t packing = 0;               // events in an MFP
+    std::uint64_t mfp_bytes = 0;             // of an MFP of mean fragments
+    std::uint64_t cap_bytes = 0;             // largest MFP of any source
     std::vector<std::uint64_t> source_caps;  // generated: by source
     std::uint64_t slot_bytes = 0;
     std::uint64_t bu_memory_bytes = 0;         // all slots, quarantine included

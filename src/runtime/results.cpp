@@ -438,7 +438,8 @@ std::string Tally::summary() const {
     if (triggers["loop"] == "open") {
         const double offered = triggers["offered_hz"].get<double>();
         text += fmt::format(
-            "\ntriggers: offered {:.0f} Hz, accepted {:.0f} Hz, inhibited {:.0f} Hz, dropped {:.0f} Hz ({}), dead {:.1f} "
+            "\ntriggers: offered {:.0f} Hz, accepted {:.0f} Hz, inhibited {:.0f} Hz, dropped {:.0f} Hz ({}), dead "
+            "{:.1f} "
             "%, memory in use {:.0f} % (most {:.0f} %)",
             offered, triggers["accepted_hz"].get<double>(), triggers["inhibited_hz"].get<double>(),
             triggers["dropped_hz"].get<double>(), triggers["policy"].get<std::string>(),

@@ -19,10 +19,9 @@ Time sink_cpu_clock() {
 
 sources::SizeOptions size_options(const Plan& plan) {
     const RunConfig& config = plan.config;
-    constexpr sources::Distribution distributions[]{sources::Distribution::fixed, sources::Distribution::normal,
-                                                    sources::Distribution::log_normal,
-                                                    sources::Distribution::exponential,
-                                                    sources::Distribution::histogram};
+    constexpr sources::Distribution distributions[]{
+        sources::Distribution::fixed, sources::Distribution::normal, sources::Distribution::log_normal,
+        sources::Distribution::exponential, sources::Distribution::histogram};
     sources::SizeOptions sizes;
     sizes.distribution = distributions[static_cast<std::size_t>(config.size_distribution)];
     sizes.mean_bytes = static_cast<double>(config.fragment_size);

@@ -52,8 +52,7 @@ Result<pid_t> spawn(const std::string& command, int input, std::uint32_t node, s
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(&attributes,
-                             POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
     const std::string node_text = fmt::format("INCAST_SINK_NODE={}", node);
     const std::string incarnation_text = fmt::format("INCAST_SINK_INCARNATION={}", incarnation);
     std::vector<char*> environment;
@@ -63,8 +62,8 @@ Result<pid_t> spawn(const std::string& command, int input, std::uint32_t node, s
     environment.push_back(const_cast<char*>(node_text.c_str()));
     environment.push_back(const_cast<char*>(incarnation_text.c_str()));
     environment.push_back(nullptr);
-    std::array<char*, 4> arguments{const_cast<char*>("sh"), const_cast<char*>("-c"),
-                                   const_cast<char*>(command.c_str()), nullptr};
+    std::array<char*, 4> arguments{const_cast<char*>("sh"), const_cast<char*>("-c"), const_cast<char*>(command.c_str()),
+                                   nullptr};
     pid_t pid = 0;
     const int failed = posix_spawn(&pid, "/bin/sh", &actions, &attributes, arguments.data(), environment.data());
     posix_spawn_file_actions_destroy(&actions);
@@ -74,8 +73,7 @@ Result<pid_t> spawn(const std::string& command, int input, std::uint32_t node, s
 
 }  // namespace
 
-Result<std::unique_ptr<Child>> Child::start(const std::string& command, std::uint32_t node,
-                                            std::uint32_t incarnation) {
+Result<std::unique_ptr<Child>> Child::start(const std::string& command, std::uint32_t node, std::uint32_t incarnation) {
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
         return os_error("cannot make a pipe", errno);

@@ -12,8 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include <incast/result.h>
 #include <sys/types.h>
+
+#include <incast/result.h>
 
 namespace incast::sinks {
 
@@ -39,8 +40,8 @@ public:
         bool broken = false;        // nothing more will be written
     };
     State state();
-    /// Once broken: "ended with status 1", "was killed by signal 9 (Killed)", "closed its standard input". Waits for half
-    /// a second at most.
+    /// Once broken: "ended with status 1", "was killed by signal 9 (Killed)", "closed its standard input". Waits for
+    /// half a second at most.
     std::string how_it_ended();
 
     /// After everything was written: ends the input and waits for the command, at most for `patience_ms`. Nothing if it

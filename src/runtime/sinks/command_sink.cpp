@@ -16,8 +16,9 @@ constexpr int last_wait_ms = 2000;
 
 Result<std::unique_ptr<CommandSink>> CommandSink::open(const SinkOptions& options, const protocol::Config& config) {
     if (options.phantom_bodies) {
-        return Error{"sink command: this transport moves no payload, so there is nothing to write; verify, touch and "
-                     "null work"};
+        return Error{
+            "sink command: this transport moves no payload, so there is nothing to write; verify, touch and "
+            "null work"};
     }
     Result<MepPacker> packer = MepPacker::make(config);
     if (!packer) {

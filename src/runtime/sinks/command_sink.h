@@ -1,5 +1,5 @@
-// Pipes events to a command, as MEPs one behind the other (docs/formats.md). A MEP is committed once its last byte is in
-// the pipe: what the command makes of it is the command's own.
+// Pipes events to a command, as MEPs one behind the other (docs/formats.md). A MEP is committed once its last byte is
+// in the pipe: what the command makes of it is the command's own.
 #pragma once
 
 #include <memory>

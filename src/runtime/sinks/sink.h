@@ -33,8 +33,8 @@ enum class Fsync : std::uint8_t {
 enum class OnFailure : std::uint8_t { stop, carry_on };
 
 struct CommandOptions {
-    std::string command;                             // for /bin/sh
-    std::uint64_t buffer_bytes = 64U << 20U;         // beyond it the sink is busy; one MEP always fits
+    std::string command;                      // for /bin/sh
+    std::uint64_t buffer_bytes = 64U << 20U;  // beyond it the sink is busy; one MEP always fits
     OnFailure on_failure = OnFailure::stop;
 };
 
@@ -45,7 +45,7 @@ struct MepFileOptions {
     std::uint64_t roll_bytes = std::uint64_t{4} << 30U;  // a file that reaches it is closed, and the next one begun
     Time roll_interval = 0;                              // so is one that is this old; 0 = no limit
     Fsync fsync = Fsync::commit;
-    Time fsync_interval = ps_per_s;  // of Fsync::interval
+    Time fsync_interval = ps_per_s;                                    // of Fsync::interval
     std::uint64_t most_uncommitted_bytes = std::uint64_t{256} << 20U;  // beyond it the sink is busy
 };
 
@@ -60,8 +60,8 @@ struct SinkOptions {
     std::uint32_t node = 0;  // whose sink: names its files
     std::uint32_t incarnation = 1;
     sources::Policy policy = sources::Policy::block;  // of the sources
-    bool open_loop = false;       // heads carry intended trigger times (M2)
-    bool phantom_bodies = false;  // of the transport (T9)
+    bool open_loop = false;                           // heads carry intended trigger times (M2)
+    bool phantom_bodies = false;                      // of the transport (T9)
     Time (*cpu_clock)() =
         nullptr;  // CPU time of the calling thread, to tell the sink's work apart (M5); nullptr: not measured
 };
@@ -84,9 +84,9 @@ struct SinkStats {
     base::Histogram service_ns;             // from assignment until taken, or durable where that comes later
     base::Histogram
         trigger_ns;  // open loop: from the intended time of the last event (of the first source that is there)
-    std::uint64_t delay_ns = 0;          // sum of what the histogram of this loop got
-    std::uint64_t trigger_spread_ns = 0; // throttle: largest difference of intended times within a MEP
-    Time cpu = 0;    // spent in checking, touching or writing
+    std::uint64_t delay_ns = 0;           // sum of what the histogram of this loop got
+    std::uint64_t trigger_spread_ns = 0;  // throttle: largest difference of intended times within a MEP
+    Time cpu = 0;                         // spent in checking, touching or writing
 };
 
 class RuntimeSink : public protocol::Sink {

@@ -201,10 +201,11 @@ SourceStats RingSource::stats(Time now) {
     stats.offered_events = stats.accepted_events;
     if (gate_) {
         const std::uint32_t events = n_events(next_);
+        const std::uint32_t waiting = has_room(next_) ? 0 : events;
+        stats.inhibited_events = gate_->inhibited_events(now, waiting);
         stats.offered_events = events == 0 ? gate_->passed_events() : gate_->offered_events(now);
-        stats.inhibited_events = gate_->inhibited_events();
         stats.dropped_events = gate_->dropped_events();
-        stats.dead_time = gate_->dead_time(now, has_room(next_) ? 0 : events);
+        stats.dead_time = gate_->dead_time(now, waiting);
     }
     return stats;
 }

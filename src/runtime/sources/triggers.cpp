@@ -1,6 +1,7 @@
 #include "runtime/sources/triggers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
@@ -114,18 +115,52 @@ TriggerSequence::TriggerSequence(const TriggerOptions& options, std::uint64_t fi
 }
 
 void TriggerSequence::skip_to(Time time) {
-    for (Cursor next = advance(begin_, 1); next.last < time; next = advance(next, 1)) {
-        begin_ = next;
+    begin_ = skip(begin_, time);
+}
+
+const TriggerSequence::Segment& TriggerSequence::segment_of(double event) const {
+    std::size_t index = segments_.size() - 1;
+    while (index > 0 && event < segments_[index].first_event) {
+        --index;
     }
+    return segments_[index];
 }
 
 Time TriggerSequence::fixed_time(std::uint64_t event) const {
     const auto number = static_cast<double>(event);
-    const Segment* in = segments_.data();
-    for (const Segment& segment : segments_) {
-        in = number >= segment.first_event ? &segment : in;
+    const Segment& in = segment_of(number);
+    return in.start + static_cast<Time>((number - in.first_event) * in.period_ps);
+}
+
+TriggerSequence::Cursor TriggerSequence::skip(Cursor from, Time time) const {
+    if (arrivals_ == Arrivals::fixed) {
+        std::size_t index = segments_.size() - 1;
+        while (index > 0 && time < segments_[index].start) {
+            --index;
+        }
+        const Segment& in = segments_[index];
+        const double number = in.first_event + static_cast<double>(time - in.start) / in.period_ps;
+        std::uint64_t next = number > static_cast<double>(from.event) ? static_cast<std::uint64_t>(number) : from.event;
+        for (; next > from.event && fixed_time(next - 1) >= time; --next) {
+        }
+        for (; fixed_time(next) < time; ++next) {
+        }
+        return advance(from, next - from.event);
     }
-    return in->start + static_cast<Time>((number - in->first_event) * in->period_ps);
+    if (arrivals_ == Arrivals::bunch_train && from.segment + 1 == segments_.size() &&
+        std::isinf(segments_.back().hazard)) {
+        const std::uint64_t crossing = bunches_.first_crossing_from(time - origin_);
+        if (crossing > from.crossing) {
+            from.event += crossing - from.crossing;
+            from.crossing = crossing;
+            from.last = origin_ + bunches_.time_of(crossing - 1);
+        }
+        return from;
+    }
+    for (Cursor next = advance(from, 1); next.last < time; next = advance(next, 1)) {
+        from = next;
+    }
+    return from;
 }
 
 double TriggerSequence::gap_before(std::uint64_t event) const {
@@ -208,10 +243,10 @@ Time TriggerGate::due(std::uint32_t n_events, Time room) {
     due_ = sequence_.advance(passed_, n_events);
     due_without_inhibit_ = due_.last;
     inhibited_before_due_ = 0;
-    if (policy_ == Policy::throttle) {
-        for (; due_.last < room; ++inhibited_before_due_) {
-            due_ = sequence_.advance(due_, 1);
-        }
+    if (policy_ == Policy::throttle && due_.last < room) {
+        const std::uint64_t inhibited_first = due_.event;
+        due_ = sequence_.advance(sequence_.skip(due_, room), 1);
+        inhibited_before_due_ = due_.event - inhibited_first;
     }
     return due_.last;
 }
@@ -253,13 +288,19 @@ Time TriggerGate::dead_time(Time now, std::uint32_t waiting) {
     return dead_ + std::max<Time>(now - std::max(since, dead_until_), 0);
 }
 
+std::uint64_t TriggerGate::inhibited_events(Time now, std::uint32_t waiting) {
+    if (policy_ != Policy::throttle || waiting == 0) {
+        return inhibited_;
+    }
+    const std::uint64_t due = offered_events(now - 1) - passed_events();  // one at `now` itself may still be the last
+    return inhibited_ + (due >= waiting ? due - (waiting - 1) : 0);
+}
+
 std::uint64_t TriggerGate::offered_events(Time now) {
     if (offered_.event < passed_.event) {
         offered_ = passed_;
     }
-    for (auto ahead = sequence_.advance(offered_, 1); ahead.last <= now; ahead = sequence_.advance(offered_, 1)) {
-        offered_ = ahead;
-    }
+    offered_ = sequence_.skip(offered_, now + 1);
     return offered_.event - sequence_.begin().event;
 }
 

@@ -88,6 +88,9 @@ public:
     void skip_to(Time time);
     /// The cursor `count` events on; its `last` is the time of the last of them.
     [[nodiscard]] Cursor advance(Cursor from, std::uint64_t count) const;
+    /// The cursor behind the last event before `time`; `from` if there is none from there on. Fixed arrivals, and bunch
+    /// trains without a choice, cost the same however many they are; the others some ns each.
+    [[nodiscard]] Cursor skip(Cursor from, Time time) const;
 
 private:
     struct Segment {
@@ -97,6 +100,7 @@ private:
         double stretch = 1;  // its period over the first one's
         double hazard = 0;   // bunch_train: -ln(1 - p), p the probability of a crossing to trigger
     };
+    [[nodiscard]] const Segment& segment_of(double event) const;
     [[nodiscard]] Time fixed_time(std::uint64_t event) const;
     /// Gap before `event` in ps, were the rate always the first one.
     [[nodiscard]] double gap_before(std::uint64_t event) const;
@@ -136,9 +140,10 @@ public:
 
     /// Events that are past: accepted, inhibited or dropped.
     [[nodiscard]] std::uint64_t passed_events() const { return passed_.event - sequence_.begin().event; }
-    [[nodiscard]] std::uint64_t inhibited_events() const { return inhibited_; }
+    /// `waiting` as below: those that came since the first of them made these events complete are inhibited already.
+    [[nodiscard]] std::uint64_t inhibited_events(Time now, std::uint32_t waiting);
     [[nodiscard]] std::uint64_t dropped_events() const { return dropped_; }
-    /// Events meant to happen until now. Costs a few ns per event that is not past yet.
+    /// Events meant to happen until now.
     std::uint64_t offered_events(Time now);
     /// `waiting`: there is no room for the next events, and this is how many there will be in their MEP; 0: there is.
     [[nodiscard]] Time dead_time(Time now, std::uint32_t waiting);

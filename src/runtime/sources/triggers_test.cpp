@@ -153,6 +153,33 @@ TEST(Triggers, BunchTrainTimesAreTheSameInEveryBuild) {
     EXPECT_EQ(times_of(TriggerSequence(options, 0), 4), (std::vector<Time>{1075000, 4225000, 4325000, 6575000}));
 }
 
+TEST(Triggers, SkippingIsAdvancingOneByOne) {
+    for (const Arrivals arrivals : {Arrivals::fixed, Arrivals::poisson, Arrivals::trace, Arrivals::bunch_train}) {
+        for (const bool every_crossing : {false, true}) {
+            TriggerOptions options = options_of(3e6, arrivals, 1'000'000);
+            options.trace = std::make_shared<const std::vector<double>>(std::vector<double>{0.5, 1.5, 0, 2});
+            if (every_crossing) {
+                options.rate_hz = options.bunches.crossing_rate_hz();
+            } else {
+                options.steps = {{20 * ps_per_us, 5e6}, {40 * ps_per_us, 1e5}};
+            }
+            const TriggerSequence sequence(options, 0);
+            for (Time time = 0; time < 100 * ps_per_us; time += 777'777) {
+                for (const std::uint64_t begin : {0, 5, 100}) {
+                    TriggerSequence::Cursor from = sequence.advance(sequence.begin(), begin);
+                    const TriggerSequence::Cursor found = sequence.skip(from, time);
+                    for (auto next = sequence.advance(from, 1); next.last < time; next = sequence.advance(next, 1)) {
+                        from = next;
+                    }
+                    ASSERT_EQ(found.event, from.event) << time;
+                    ASSERT_EQ(found.last, from.last);
+                    ASSERT_EQ(sequence.advance(found, 3).last, sequence.advance(from, 3).last);
+                }
+            }
+        }
+    }
+}
+
 TEST(Triggers, RefuseWhatCannotBe) {
     EXPECT_TRUE(check(options_of(0, Arrivals::trace)));
     EXPECT_FALSE(check(options_of(-1, Arrivals::fixed)));
@@ -204,16 +231,18 @@ TEST(TriggerGate, IsDeadFromTheTimeTheFirstEventWithoutRoomIsDue) {
     gate.accept(2, 9000);  // due at 10000
     EXPECT_EQ(gate.dead_time(20'000, 0), 5000);
     EXPECT_EQ(gate.passed_events(), 10U);
-    EXPECT_EQ(gate.inhibited_events() + gate.dropped_events(), 0U);
+    EXPECT_EQ(gate.inhibited_events(20'000, 0) + gate.dropped_events(), 0U);
 }
 
 TEST(TriggerGate, ThrottleInhibitsWhatComesWhileThereIsNoRoom) {
     TriggerGate gate(every_ns(Policy::throttle), 1000, 0);
     gate.accept(2, 0);
     // The next two triggers come at 3000 and 4000, and room only at 6500: those at 4000, 5000 and 6000 never happen.
+    EXPECT_EQ(gate.inhibited_events(4000, 2), 0U);
+    EXPECT_EQ(gate.inhibited_events(5500, 2), 2U) << "while it lasts";
     EXPECT_EQ(gate.due(2, 6500), 7000);
     gate.accept(2, 6500);
-    EXPECT_EQ(gate.inhibited_events(), 3U);
+    EXPECT_EQ(gate.inhibited_events(6500, 0), 3U);
     EXPECT_EQ(gate.dead_time(7000, 0), 2500);
     EXPECT_EQ(gate.due(2, 6500), 9000) << "afterwards nothing is left of it";
     gate.accept(2, 6500);
@@ -251,7 +280,7 @@ TEST(TriggerGate, ThrottledItBeginsWithTheTriggersThatAreStillToCome) {
     TriggerGate gate(every_ns(Policy::throttle), 50'500, 10);
     EXPECT_EQ(gate.due(1, 0), 51'000);
     EXPECT_EQ(gate.offered_events(51'000), 1U);
-    EXPECT_EQ(gate.inhibited_events(), 0U);
+    EXPECT_EQ(gate.inhibited_events(51'000, 0), 0U);
 }
 
 }  // namespace

@@ -310,9 +310,8 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
         }
     }
     plan.ru_memory_needed_bytes = needed * bytes_per_mep;
-    const std::uint64_t kept = config.memory == 0
-                                   ? std::min(asked + std::clamp<std::uint64_t>(asked, 4, 32), max_retention_meps)
-                                   : config.memory / bytes_per_mep;
+    const std::uint64_t kept =
+        config.memory == 0 ? asked + std::clamp<std::uint64_t>(asked, 4, 32) : config.memory / bytes_per_mep;
     if (kept < needed) {
         return not_allowed("source.memory", bytes_text(config.memory), fmt::format("too little ({})", why),
                            fmt::format("at least {}, or auto", bytes_text(plan.ru_memory_needed_bytes)));

@@ -43,7 +43,7 @@ BAD = [
         ["source.trigger_rate=1kHz", "source.trigger_steps=1kHz@2s,fast@3s"],
         ["source.trigger_steps = 1kHz@2s,fast@3s", "'fast@3s'", "RATE@TIME"],
     ),
-    (["source.trigger_rate=1kHz", "source.trigger_steps=2kHz@2s,1kHz@1s"], ["1 s", "times that ascend"]),
+    (["source.trigger_rate=1kHz", "source.trigger_steps=2kHz@2s,1kHz@1s"], ["1.00 s", "times that ascend"]),
     (["source.trigger_rate=40MHz", "source.arrivals=bunch-train"], ["4e+07 Hz", "filled bunches cross"]),
     (["source.arrivals=trace", "source.arrival_trace=/none"], ["source.arrival_trace = /none", "cannot be read"]),
     (

@@ -227,7 +227,7 @@ void TriggerSequence::step_crossings(Cursor& cursor) const {
 
 TriggerGate::TriggerGate(const TriggerOptions& options, Time now, std::uint64_t first_event)
     : sequence_(options, first_event), policy_(options.policy), dead_until_(now) {
-    if (policy_ == Policy::throttle) {
+    if (policy_ == Policy::throttle && first_event > 0) {
         // One that comes back cannot know which triggers were inhibited meanwhile: it takes part from now on.
         sequence_.skip_to(now);
     }

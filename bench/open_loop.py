@@ -115,6 +115,9 @@ def step(arguments: argparse.Namespace, capacity: float, policy: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--transport", default="tcp")
+    parser.add_argument("--rates", default="0.8,1.0,1.2", help="of the table, over what can be built; empty: no table")
+    parser.add_argument("--no-steps", action="store_true")
+    parser.add_argument("--warm-up", type=int, default=4, help="of the table, in seconds: a memory has to fill first")
     parser.add_argument("--seconds", type=int, default=8, help="measured, of each run")
     parser.add_argument("--step-seconds", type=int, default=6, help="of 120 %%, and half of what follows it")
     parser.add_argument("--consumer-rate", type=float, default=20e6, help="bytes per second and builder unit")
@@ -129,11 +132,16 @@ def main() -> None:
         "| latency p50 | p99 |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
-    for part in (0.8, 1.0, 1.2):
+    for part in map(float, filter(None, arguments.rates.split(","))):
         for policy in POLICIES:
-            result = run(arguments, source__trigger_rate=part * capacity, source__policy=policy)
+            result = run(
+                arguments,
+                source__trigger_rate=part * capacity,
+                source__policy=policy,
+                run__warm_up=f"{arguments.warm_up}s",
+            )
             print(row(f"{100 * part:.0f} %", result), flush=True)
-    for policy in POLICIES:
+    for policy in () if arguments.no_steps else POLICIES:
         step(arguments, capacity, policy)
 
 

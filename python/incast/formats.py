@@ -37,6 +37,7 @@ FLAG_NAMES: Final = (
     "truncated",
     "bad-checksum",
     "desync",
+    "dropped",
 )
 FLAG_TYPE_BASE: Final = 0xF0
 FIRST_MISSING_FLAG: Final = FLAG_NAMES.index("missing-dead")

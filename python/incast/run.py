@@ -49,9 +49,34 @@ def source_settings(source: str) -> dict[str, str]:
 
 
 def sink_settings(sink: str) -> dict[str, str]:
-    """The name of a sink, with `:PATH` where it writes files."""
-    kind, colon, path = sink.partition(":")
-    return {"sink.kind": kind, "sink.path": path} if colon else {"sink.kind": kind}
+    """The name of a sink, with `:PATH` where it writes files and `:CMD` where it runs a command."""
+    kind, colon, what = sink.partition(":")
+    where = "sink.command" if kind == "command" else "sink.path"
+    return {"sink.kind": kind, where: what} if colon else {"sink.kind": kind}
+
+
+def size_settings(distribution: str) -> dict[str, str]:
+    """The name of a distribution, with `:FILE` where it is a histogram."""
+    name, colon, file = distribution.partition(":")
+    return {"source.size_distribution": name, **({"source.size_histogram": file} if colon else {})}
+
+
+def rate_settings(rate: str) -> dict[str, str]:
+    """A rate, and behind commas others with the times from which they hold: `80kHz,120kHz@5s`."""
+    first, comma, steps = rate.partition(",")
+    return {"source.trigger_rate": first, **({"source.trigger_steps": steps} if comma else {})}
+
+
+def arrival_settings(arrivals: str) -> dict[str, str]:
+    """The kind of arrivals, with `:FILE` where they come from a trace."""
+    kind, colon, file = arrivals.partition(":")
+    return {"source.arrivals": kind, **({"source.arrival_trace": file} if colon else {})}
+
+
+def hot_settings(hot: str) -> dict[str, str]:
+    """`FACTOR` for source 0, or `SOURCE:FACTOR`."""
+    source, colon, factor = hot.rpartition(":")
+    return {"source.hot_factor": factor, **({"source.hot_source": source} if colon else {})}
 
 
 def make_request(
@@ -197,19 +222,49 @@ def run(
     ] = None,
     size_distribution: Annotated[
         str | None,
-        typer.Option(metavar="D", help="fixed, normal, lognormal or exponential.", rich_help_panel="Source and sink"),
+        typer.Option(
+            metavar="D",
+            help="fixed, normal, lognormal, exponential or histogram:FILE.",
+            rich_help_panel="Source and sink",
+        ),
+    ] = None,
+    size_correlation: Annotated[
+        str | None,
+        typer.Option(metavar="C", help="0..1, between the sources of an event.", rich_help_panel="Source and sink"),
+    ] = None,
+    mean_ratio: Annotated[
+        str | None,
+        typer.Option(metavar="R", help="Largest mean size over the smallest.", rich_help_panel="Source and sink"),
+    ] = None,
+    hot_source: Annotated[
+        str | None,
+        typer.Option(metavar="[N:]FACTOR", help="One source sends more.", rich_help_panel="Source and sink"),
     ] = None,
     sources_per_ru: Annotated[
         str | None, typer.Option(metavar="N", help="Sources of each RU.", rich_help_panel="Source and sink")
     ] = None,
     trigger_rate: Annotated[
         str | None,
-        typer.Option(metavar="HZ", help="Events at this rate instead of on demand.", rich_help_panel="Source and sink"),
+        typer.Option(
+            metavar="HZ[,HZ@TIME...]",
+            help="Events at this rate, and others from given times on.",
+            rich_help_panel="Source and sink",
+        ),
+    ] = None,
+    arrivals: Annotated[
+        str | None,
+        typer.Option(metavar="A", help="fixed, poisson, bunch-train or trace:FILE.", rich_help_panel="Source and sink"),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="P", help="Triggers at a full RU: block, throttle or drop.", rich_help_panel="Source and sink"
+        ),
     ] = None,
     sink: Annotated[
         str | None,
         typer.Option(
-            metavar="verify|touch|null|mep:DIR",
+            metavar="verify|touch|null|mep:DIR|command:CMD",
             help="What takes built events. (default: verify)",
             rich_help_panel="Source and sink",
         ),
@@ -254,9 +309,14 @@ def run(
         "protocol.message_size": message_size,
         **(source_settings(source) if source is not None else {}),
         "source.fragment_size": fragment_size,
-        "source.size_distribution": size_distribution,
+        **(size_settings(size_distribution) if size_distribution is not None else {}),
+        "source.size_correlation": size_correlation,
+        "source.mean_ratio": mean_ratio,
+        **(hot_settings(hot_source) if hot_source is not None else {}),
         "source.sources_per_ru": sources_per_ru,
-        "source.trigger_rate": trigger_rate,
+        **(rate_settings(trigger_rate) if trigger_rate is not None else {}),
+        **(arrival_settings(arrivals) if arrivals is not None else {}),
+        "source.policy": policy,
         **(sink_settings(sink) if sink is not None else {}),
         "sink.verify": verify,
     }

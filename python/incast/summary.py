@@ -105,6 +105,21 @@ def _cpu(result: Mapping[str, Any]) -> Text:
     return Text(f"{per_gb:.3g} s/GB{share}")
 
 
+def _triggers(result: Mapping[str, Any]) -> Text:
+    """Offered and accepted, and under a policy that loses some, how many went where."""
+    offered, accepted = (_number(result, "triggers", key) for key in ("offered_hz", "accepted_hz"))
+    text = Text(f"offered {units.frequency(offered)}   accepted {units.frequency(accepted)}")
+    for name in ("inhibited", "dropped"):
+        lost = _number(result, "triggers", f"{name}_hz")
+        if lost:
+            text.append(f"   {name} {units.frequency(lost)}", style="yellow")
+    waiting = _number(result, "triggers", "waiting_events")
+    if waiting:
+        text.append(f"   {units.count(waiting)} still wait", style="yellow")
+    policy = _at(result, "triggers", "policy")
+    return text.append(f"   ({policy})") if policy else text
+
+
 def _troubles(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
     """What single nodes have to say: a loss, a failure, the first event that did not verify."""
     nodes = result.get("nodes")
@@ -161,8 +176,12 @@ def _rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
         (_latency_label(result), _latency(result)),
     ]
     if _at(result, "triggers", "loop") == "open":
-        offered, accepted = (_number(result, "triggers", key) for key in ("offered_hz", "accepted_hz"))
-        rows.append(("triggers", Text(f"offered {units.frequency(offered)}   accepted {units.frequency(accepted)}")))
+        rows.append(("triggers", _triggers(result)))
+        mean, most = (_number(result, "triggers", "occupancy", key) for key in ("mean", "max"))
+        rows.append(("readout memory", Text(f"mean {units.fraction(mean)}   max {units.fraction(most)} in use")))
+    undelivered = _number(result, "sink", "undelivered_meps")
+    if undelivered:
+        rows.append(("not delivered", Text(f"{units.count(undelivered)} packets, without a command", style="bold red")))
     rows += [
         ("dead time", Text(units.fraction(_number(result, "dead_time_fraction")))),
         ("builders waiting", Text(units.fraction(_number(result, "bu_wait_fraction")))),

@@ -70,6 +70,16 @@ def test_no_latency_was_measured_is_not_a_latency_of_zero() -> None:
 def test_open_loop_shows_what_was_offered_and_what_was_taken() -> None:
     triggers = {"loop": "open", "requested_hz": 4e4, "offered_hz": 4e4, "accepted_hz": 3e4}
     assert shown(RESULT | {"triggers": triggers})["triggers"] == "offered 40.0 k/s accepted 30.0 k/s"
+    more = {"policy": "drop", "inhibited_hz": 0, "dropped_hz": 1e4, "waiting_events": 12}
+    rows = shown(RESULT | {"triggers": triggers | more | {"occupancy": {"mean": 0.25, "max": 1.0}}})
+    assert rows["triggers"] == "offered 40.0 k/s accepted 30.0 k/s dropped 10.0 k/s 12 still wait (drop)"
+    assert rows["readout memory"] == "mean 25 % max 100 % in use"
+
+
+def test_events_that_no_command_took_are_shown() -> None:
+    assert "not delivered" not in shown(RESULT)
+    rows = shown(RESULT | {"sink": {"kind": "command", "undelivered_meps": 5}})
+    assert rows["not delivered"] == "5 packets, without a command"
 
 
 def test_a_node_in_trouble_has_a_line() -> None:

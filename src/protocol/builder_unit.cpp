@@ -212,6 +212,7 @@ void BuilderUnit::begin(Time now, std::uint32_t slot, const AttemptEntry& entry)
     each.self_bytes = 0;
     each.n_events = 0;
     each.trigger = time_never;
+    each.last_trigger = 0;
     each.assigned = now;
     each.late_at = now + patience(entry.attempt);
     next_late_ = std::min(next_late_, each.late_at);
@@ -322,6 +323,7 @@ bool BuilderUnit::contribution_is(std::uint32_t slot, std::uint32_t ru, Content&
         content.goodput_bytes += head->goodput_bytes;
         content.first_event = head->first_event;
         content.trigger = std::min(content.trigger, head->trigger);
+        content.last_trigger = std::max(content.last_trigger, head->trigger);
         content.n_events = std::max(content.n_events, head->n_events);
     }
     return true;
@@ -368,6 +370,7 @@ void BuilderUnit::place(Time now, std::uint32_t slot, std::uint32_t ru) {
         each.self_bytes += ru == own_ru_ ? content.goodput_bytes : 0;
         each.first_event = content.first_event;
         each.trigger = std::min(each.trigger, content.trigger);
+        each.last_trigger = std::max(each.last_trigger, content.last_trigger);
         each.n_events = std::max(each.n_events, content.n_events);
         if (!each.awaited.any()) {
             complete(now, slot);
@@ -636,6 +639,7 @@ BuiltMep BuilderUnit::describe(std::uint32_t slot) {
     mep.self_bytes = each.self_bytes;
     mep.missing_sources = each.missing_sources;
     mep.trigger = each.trigger;
+    mep.last_trigger = each.last_trigger;
     mep.assigned = each.assigned;
     mep.completed = each.completed;
     return mep;

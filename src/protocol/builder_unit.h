@@ -72,6 +72,7 @@ private:
         std::uint64_t self_bytes = 0;
         std::uint64_t first_event = 0;
         Time trigger = 0;
+        Time last_trigger = 0;
         std::uint32_t n_events = 0;
         std::uint32_t missing_sources = 0;
         base::Bitmap expected;        // RUs whose contribution is part of it: placed, or awaited
@@ -105,6 +106,7 @@ private:
         std::uint64_t goodput_bytes = 0;
         std::uint64_t first_event = 0;
         Time trigger = time_never;
+        Time last_trigger = 0;
         std::uint32_t n_events = 0;
     };
     [[nodiscard]] bool contribution_is(std::uint32_t slot, std::uint32_t ru, Content& content) const;

@@ -69,6 +69,7 @@ struct BuiltMep {
     std::uint64_t self_bytes = 0;  // of goodput_bytes, what came from this very node (M3)
     std::uint32_t missing_sources = 0;
     Time trigger = 0;                      // the earliest Piece::trigger in it
+    Time last_trigger = 0;                 // and the latest
     Time assigned = 0;                     // when this BU learned of it
     Time completed = 0;                    // when the last contribution was placed
     std::span<const BuiltSource> sources;  // by index in Config::sources

@@ -27,6 +27,28 @@ double per_second(std::uint64_t count, Time time) {
 
 }  // namespace
 
+std::uint64_t waiting_events(const NodeTotals& totals) {
+    const std::uint64_t past = totals.accepted_events + totals.inhibited_events + totals.dropped_events;
+    return totals.offered_events - std::min(totals.offered_events, past);
+}
+
+nlohmann::ordered_json trigger_json(const Plan& plan, const Interval& interval) {
+    const double rus = plan.n_rus;
+    const NodeTotals& delta = interval.delta;
+    const double unit_ns = seconds(interval.length) * 1e9 * rus;
+    const auto part = [unit_ns](std::uint64_t ns) { return unit_ns > 0 ? static_cast<double>(ns) / unit_ns : 0.0; };
+    nlohmann::ordered_json json{{"offered_hz", per_second(delta.offered_events, interval.length) / rus},
+                                {"accepted_hz", per_second(delta.accepted_events, interval.length) / rus},
+                                {"inhibited_hz", per_second(delta.inhibited_events, interval.length) / rus},
+                                {"dropped_hz", per_second(delta.dropped_events, interval.length) / rus},
+                                {"dead_time_fraction", std::min(part(delta.dead_time_ns), 1.0)},
+                                {"occupancy", part(delta.held_mep_ns) / std::max(plan.memory_meps, 1U)},
+                                {"waiting_events", interval.waiting_events}};
+    json["latency_mean_ns"] = delta.meps_built > 0 ? nlohmann::ordered_json(delta.delay_ns / delta.meps_built)
+                                                   : nlohmann::ordered_json(nullptr);
+    return json;
+}
+
 std::string_view to_text(Outcome outcome) {
     return outcome_names[static_cast<std::size_t>(outcome)];
 }
@@ -112,7 +134,15 @@ void Conductor::sample(Time now, NodeSample sample) {
     const std::string failure = sample.failure;
     const bool is_em = &record == &event_manager();
     record.latest = std::move(sample);
-    if (newly_failed) {
+    if (newly_failed && phase_ == Phase::closing) {
+        // Said at the very end: everything was built, and a sink could not finish what it had begun.
+        const std::string what = fmt::format("node {}: {}", node_name(record.latest->node, record.roles), failure);
+        reporter_.notice(Level::error, what);
+        if (outcome_ == Outcome::complete) {
+            outcome_ = Outcome::failed;
+            reason_ = what;
+        }
+    } else if (newly_failed) {
         end_with(Outcome::failed,
                  fmt::format("node {} cannot go on: {}", node_name(record.latest->node, record.roles), failure), now);
         return;
@@ -327,6 +357,7 @@ Time Conductor::whole_window() const {
 
 void Conductor::report_interval(Time now) {
     NodeTotals sum;
+    std::uint64_t waiting = 0;
     nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
     for (std::size_t index = 0; index < nodes_.size(); ++index) {
         const NodeRecord& record = nodes_[index];
@@ -334,6 +365,7 @@ void Conductor::report_interval(Time now) {
             continue;
         }
         add(sum, record.latest->totals);
+        waiting = std::max(waiting, waiting_events(record.latest->totals));
         nodes.push_back({{"node", index},
                          {"roles", node_name(static_cast<std::uint32_t>(index), record.roles)},
                          {"state", record.lost ? "lost" : to_text(record.latest->state)},
@@ -344,18 +376,23 @@ void Conductor::report_interval(Time now) {
     }
     const NodeTotals delta = difference(sum, reported_);
     const Time time = now - last_report_;
+    const Interval interval{now - started_, time, delta, waiting};
     if (phase_ == Phase::measuring && last_report_ >= phase_since_) {
-        interval_goodput_.push_back(per_second(delta.built_goodput_bytes, time));
+        intervals_.push_back(interval);
     }
-    reporter_.interval({{"type", "sample"},
-                        {"t", seconds(now - started_)},
-                        {"phase", phase_names[static_cast<std::size_t>(phase_)]},
-                        {"goodput_bytes_per_s", per_second(delta.built_goodput_bytes, time)},
-                        {"events_per_s", per_second(delta.events_built, time)},
-                        {"events", sum.events_built},
-                        {"incomplete_events", sum.incomplete_events},
-                        {"verify_errors", sum.verify_errors},
-                        {"nodes", std::move(nodes)}});
+    nlohmann::ordered_json sample{{"type", "sample"},
+                                  {"t", seconds(now - started_)},
+                                  {"phase", phase_names[static_cast<std::size_t>(phase_)]},
+                                  {"goodput_bytes_per_s", per_second(delta.built_goodput_bytes, time)},
+                                  {"events_per_s", per_second(delta.events_built, time)},
+                                  {"events", sum.events_built},
+                                  {"incomplete_events", sum.incomplete_events},
+                                  {"verify_errors", sum.verify_errors},
+                                  {"nodes", std::move(nodes)}};
+    if (plan_.config.trigger_rate > 0) {
+        sample["triggers"] = trigger_json(plan_, interval);
+    }
+    reporter_.interval(sample);
     reported_ = sum;
     last_report_ = now;
     next_report_ = now + plan_.sample_interval;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <incast/transport.h>
 
 #include "runtime/metrics.h"
@@ -57,8 +59,21 @@ struct NodeRecord {
     NodeTotals carried;  // of processes that had this node before; part of every sample above
 };
 
+/// What one interval between reports saw, over all nodes.
+struct Interval {
+    Time end = 0;  // since the start
+    Time length = 0;
+    NodeTotals delta;
+    std::uint64_t waiting_events = 0;  // at its end: due and not read out, in the readout unit that has most of them
+};
+
 /// "3 (BU)"
 std::string node_name(std::uint32_t node, std::uint32_t roles);
+
+/// Of one RU, open loop: events that are due and wait for room.
+[[nodiscard]] std::uint64_t waiting_events(const NodeTotals& totals);
+/// The same numbers for a reader of progress and of result.json: rates per readout unit, in open loop.
+[[nodiscard]] nlohmann::ordered_json trigger_json(const Plan& plan, const Interval& interval);
 
 class Conductor {
 public:
@@ -79,8 +94,8 @@ public:
     [[nodiscard]] Outcome outcome() const { return outcome_; }
     [[nodiscard]] const std::string& reason() const { return reason_; }  // if the outcome is not complete
     [[nodiscard]] const std::vector<NodeRecord>& nodes() const { return nodes_; }
-    /// Of the intervals wholly within the measured time, bytes per second over all builder units.
-    [[nodiscard]] const std::vector<double>& interval_goodput() const { return interval_goodput_; }
+    /// Those wholly within the measured time.
+    [[nodiscard]] const std::vector<Interval>& intervals() const { return intervals_; }
     /// If it was measured whole: from when all had joined until every event was built, or until the last report if that
     /// never came.
     [[nodiscard]] Time whole_window() const;
@@ -115,7 +130,7 @@ private:
     Time next_report_;
     Time last_report_;
     NodeTotals reported_;
-    std::vector<double> interval_goodput_;
+    std::vector<Interval> intervals_;
 };
 
 }  // namespace incast::runtime

@@ -15,6 +15,8 @@
 
 #include "net/config.h"
 #include "protocol/config.h"
+#include "runtime/sinks/sink.h"
+#include "runtime/sources/triggers.h"
 #include "transport/medium.h"
 
 namespace incast::runtime {
@@ -24,10 +26,9 @@ enum class Roles : std::uint8_t { folded, split };
 enum class EmPlace : std::uint8_t { shared, own };
 enum class OnLoss : std::uint8_t { carry_on, stop };
 enum class SourceKind : std::uint8_t { generator, mfp };
-enum class SizeDistribution : std::uint8_t { fixed, normal, lognormal, exponential };
-enum class Arrivals : std::uint8_t { fixed, poisson };
+enum class SizeDistribution : std::uint8_t { fixed, normal, lognormal, exponential, histogram };
 enum class Fill : std::uint8_t { prefilled, generated };
-enum class SinkKind : std::uint8_t { verify, touch, null, mep };
+enum class SinkKind : std::uint8_t { verify, touch, null, mep, command };
 enum class Verify : std::uint8_t { full, sampled, header };
 enum class SecondStage : std::uint8_t { rest, all };
 enum class FilterKind : std::uint8_t { share, plugin };
@@ -92,9 +93,23 @@ struct RunConfig {
     std::uint64_t fragment_size{};
     SizeDistribution size_distribution{};
     double size_sigma{};
+    std::string size_histogram;
+    double size_correlation{};
+    std::uint64_t correlated_events{};
+    double mean_ratio{};
+    double hot_factor{};
+    std::uint64_t hot_source{};
     std::uint64_t sources_per_ru{};
     double trigger_rate{};  // Hz; 0 = closed loop
-    Arrivals arrivals{};
+    std::string trigger_steps;
+    sources::Arrivals arrivals{};
+    std::string arrival_trace;
+    Time bunch_spacing{};
+    std::uint64_t orbit_bunches{};
+    std::uint64_t trains{};
+    std::uint64_t train_bunches{};
+    std::uint64_t train_gap{};
+    sources::Policy policy{};
     Fill fill{};
     std::uint64_t memory{};
     std::uint64_t prefill_bytes{};
@@ -102,6 +117,13 @@ struct RunConfig {
     SinkKind sink_kind{};
     Verify verify{};
     std::string sink_path;
+    std::uint64_t file_bytes{};
+    Time file_time{};
+    sinks::Fsync fsync{};
+    Time fsync_interval{};
+    std::string command;
+    std::uint64_t buffer_bytes{};
+    sinks::OnFailure on_failure{};
     // [net]
     net::Pattern net_pattern{};
     std::uint64_t producers{};

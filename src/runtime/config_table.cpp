@@ -33,10 +33,14 @@ constexpr std::array<std::string_view, 2> assignment_words{"em", "static"};
 constexpr std::array<std::string_view, 2> overrun_words{"skip", "slip"};
 constexpr std::array<std::string_view, 2> self_words{"copy", "pointer"};
 constexpr std::array<std::string_view, 2> source_words{"generator", "mfp"};
-constexpr std::array<std::string_view, 4> distribution_words{"fixed", "normal", "lognormal", "exponential"};
-constexpr std::array<std::string_view, 2> arrival_words{"fixed", "poisson"};
+constexpr std::array<std::string_view, 5> distribution_words{"fixed", "normal", "lognormal", "exponential",
+                                                             "histogram"};
+constexpr std::array<std::string_view, 4> arrival_words{"fixed", "poisson", "bunch-train", "trace"};
+constexpr std::array<std::string_view, 3> policy_words{"block", "throttle", "drop"};
 constexpr std::array<std::string_view, 2> fill_words{"prefilled", "generated"};
-constexpr std::array<std::string_view, 4> sink_words{"verify", "touch", "null", "mep"};
+constexpr std::array<std::string_view, 5> sink_words{"verify", "touch", "null", "mep", "command"};
+constexpr std::array<std::string_view, 3> fsync_words{"commit", "interval", "never"};
+constexpr std::array<std::string_view, 2> failure_words{"stop", "continue"};
 constexpr std::array<std::string_view, 3> verify_words{"full", "sampled", "header"};
 constexpr std::array<std::string_view, 6> pattern_words{"one-to-one", "many-to-one", "one-to-many",
                                                         "pairs",      "all-to-all",  "bipartite"};
@@ -197,14 +201,43 @@ constexpr std::array table{
     number(Kind::bytes, "source.fragment_size", &RunConfig::fragment_size, "1KiB", 1, gib / 4,
            "mean bytes of a generated fragment"),
     choice<&RunConfig::size_distribution>("source.size_distribution", "fixed", distribution_words,
-                                          "of generated fragments, independent per source and event"),
+                                          "of generated fragments; histogram: from a file"),
     number(Kind::real, "source.size_sigma", &RunConfig::size_sigma, "0.25", 0, 10,
            "standard deviation of the sizes over their mean (normal, lognormal)"),
+    text("source.size_histogram", &RunConfig::size_histogram, "",
+         "histogram: the file with bin edges and weights (docs/formats.md); fragment_size is then its mean"),
+    number(Kind::real, "source.size_correlation", &RunConfig::size_correlation, "0", 0, 1,
+           "of the sizes of an event's fragments in different sources, by a factor all of them share"),
+    number(Kind::count, "source.correlated_events", &RunConfig::correlated_events, "1", 1, 1e9,
+           "consecutive events that share this factor: with more than a few, packing does not average it away"),
+    number(Kind::real, "source.mean_ratio", &RunConfig::mean_ratio, "1", 1, 1e4,
+           "the last source's mean size over the first one's, geometric in between; the mean over all stays"),
+    number(Kind::real, "source.hot_factor", &RunConfig::hot_factor, "1", 0.001, 1000,
+           "by which one source's fragments are larger still"),
+    number(Kind::count, "source.hot_source", &RunConfig::hot_source, "0", 0, 65534, "which source that is"),
     number(Kind::count, "source.sources_per_ru", &RunConfig::sources_per_ru, "1", 1, 65535,
            "sources that each readout unit reads"),
     number(Kind::frequency, "source.trigger_rate", &RunConfig::trigger_rate, "0", 0, 1e10,
            "events per second (open loop); 0: as fast as they are built (closed loop)"),
-    choice<&RunConfig::arrivals>("source.arrivals", "fixed", arrival_words, "open loop: distances between triggers"),
+    text("source.trigger_steps", &RunConfig::trigger_steps, "",
+         "other rates from given times on, counted from the first trigger, warm-up included: 120kHz@5s,80kHz@10s"),
+    choice<&RunConfig::arrivals>("source.arrivals", "fixed", arrival_words,
+                                 "open loop: equal distances, random ones, filled bunches alone, or recorded ones"),
+    text("source.arrival_trace", &RunConfig::arrival_trace, "",
+         "trace: the file with a gap in ns per line, played over and over; trigger_rate 0 is the recording's own rate"),
+    number(Kind::duration, "source.bunch_spacing", &RunConfig::bunch_spacing, "25ns", 1000, ps_s,
+           "bunch-train: between the slots of an orbit"),
+    number(Kind::count, "source.orbit_bunches", &RunConfig::orbit_bunches, "3564", 1, 1e9,
+           "bunch-train: slots of an orbit, filled or empty"),
+    number(Kind::count, "source.trains", &RunConfig::trains, "39", 1, 1e6, "bunch-train: trains of an orbit"),
+    number(Kind::count, "source.train_bunches", &RunConfig::train_bunches, "72", 1, 1e6,
+           "bunch-train: filled slots of a train"),
+    number(Kind::count, "source.train_gap", &RunConfig::train_gap, "8", 0, 1e6,
+           "bunch-train: empty slots behind each train; the rest of the orbit is empty too"),
+    choice<&RunConfig::policy>(
+        "source.policy", "block", policy_words,
+        "open loop, an event is due and the readout unit's memory is full: it waits, its trigger is inhibited, or the "
+        "unit's fragments of it are dropped"),
     choice<&RunConfig::fill>("source.fill", "prefilled", fill_words,
                              "payload made before the run, or anew for every event"),
     number(
@@ -214,12 +247,31 @@ constexpr std::array table{
            "prefilled: bytes of payload a readout unit cycles through; auto: beyond four times the last-level cache "
            "over all nodes of the host"),
 
-    choice<&RunConfig::sink_kind>("sink.kind", "verify", sink_words,
-                                  "what becomes of built events: compared, read, dropped, or written to MEP files"),
+    choice<&RunConfig::sink_kind>(
+        "sink.kind", "verify", sink_words,
+        "what becomes of built events: compared, read, dropped, written to MEP files, or to a "
+        "command's standard input"),
     choice<&RunConfig::verify>(
         "sink.verify", "full", verify_words,
         "what is compared: every byte, one MEP in 64 as a whole and the headers of all, or headers"),
     text("sink.path", &RunConfig::sink_path, "", "mep: the folder for the MEP files"),
+    number(Kind::bytes, "sink.file_bytes", &RunConfig::file_bytes, "4GiB", 1, 1024 * gib,
+           "mep: a file that reaches this size is closed, and the next one begun"),
+    number(Kind::duration, "sink.file_time", &RunConfig::file_time, "0", 0, 1000 * 3600 * ps_s,
+           "mep: so is one that is this old; 0: no limit"),
+    choice<&RunConfig::fsync>(
+        "sink.fsync", "commit", fsync_words,
+        "mep: what is committed is on the disk, is on it at most fsync_interval later, or is left "
+        "to the system (docs/running.md says what each promises)"),
+    number(Kind::duration, "sink.fsync_interval", &RunConfig::fsync_interval, "1s", ps_ms, 3600 * ps_s,
+           "mep, fsync = interval: between synchronisations"),
+    text("sink.command", &RunConfig::command, "",
+         "command: what /bin/sh runs, once per builder unit, with MEPs on its standard input"),
+    number(Kind::bytes, "sink.buffer_bytes", &RunConfig::buffer_bytes, "64MiB", 1, 1024 * gib,
+           "command: built events that wait for it; when they are more, the builder unit takes no further ones"),
+    choice<&RunConfig::on_failure>("sink.on_failure", "stop", failure_words,
+                                   "command: what to do when it ends early: end the run as failed, or go on and count "
+                                   "what was not delivered"),
 
     choice<&RunConfig::net_pattern>("net.pattern", "all-to-all", pattern_words,
                                     "who sends to whom: 0 to 1, all others to 0, 0 to all others, each of the first "

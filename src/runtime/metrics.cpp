@@ -58,6 +58,14 @@ constexpr std::array fields{
     INCAST_TOTAL(offered_events),
     INCAST_TOTAL(accepted_events),
     INCAST_TOTAL(dead_time_ns),
+    INCAST_TOTAL(inhibited_events),
+    INCAST_TOTAL(dropped_events),
+    INCAST_TOTAL(dropped_mfps),
+    INCAST_TOTAL(held_mep_ns),
+    INCAST_TOTAL(received_dropped_mfps),
+    INCAST_TOTAL(events_with_drops),
+    INCAST_TOTAL(undelivered_meps),
+    INCAST_TOTAL(delay_ns),
     INCAST_TOTAL(truncated_mfps),
     INCAST_TOTAL(desync_mfps),
     INCAST_TOTAL(structure_checked_mfps),
@@ -229,6 +237,8 @@ nlohmann::ordered_json to_json(const NodeSample& sample) {
                                 {"joined_at_ps", static_cast<std::uint64_t>(sample.joined_at)},
                                 {"rss_bytes", sample.rss_bytes},
                                 {"peak_rss_bytes", sample.peak_rss_bytes},
+                                {"peak_held_meps", sample.peak_held_meps},
+                                {"trigger_spread_ns", sample.trigger_spread_ns},
                                 {"totals", to_json(sample.totals)}};
     if (sample.latency_ns) {
         json["latency_ns"] = histogram_json(*sample.latency_ns);
@@ -252,8 +262,10 @@ Result<NodeSample> sample_from_json(const nlohmann::json& json) {
         !read_number(json, "incarnation", sample.incarnation) || !read_word(json, "state", state_names, sample.state) ||
         !read_word(json, "mark", mark_names, sample.mark) || !read_number(json, "at_ps", sample.at) ||
         !read_number(json, "joined_at_ps", sample.joined_at) || !read_number(json, "rss_bytes", sample.rss_bytes) ||
-        !read_number(json, "peak_rss_bytes", sample.peak_rss_bytes) || !read_text(json, "failure", sample.failure) ||
-        !read_text(json, "note", sample.note)) {
+        !read_number(json, "peak_rss_bytes", sample.peak_rss_bytes) ||
+        !read_number(json, "peak_held_meps", sample.peak_held_meps) ||
+        !read_number(json, "trigger_spread_ns", sample.trigger_spread_ns) ||
+        !read_text(json, "failure", sample.failure) || !read_text(json, "note", sample.note)) {
         return Error{"a sample lacks a field, or one has the wrong type"};
     }
     for (const TotalsField& field : fields) {

@@ -21,12 +21,20 @@ namespace incast::runtime {
 
 /// Sums over all incarnations of the node in its process; they only grow.
 struct NodeTotals : protocol::Counters {
-    std::uint64_t bu_waiting_ns = 0;    // free credits, nothing assigned
-    std::uint64_t offered_events = 0;   // open loop: meant to happen
-    std::uint64_t accepted_events = 0;  // open loop: read out
-    std::uint64_t dead_time_ns = 0;     // open loop: a due event found no room
-    std::uint64_t truncated_mfps = 0;   // did not fit into their place in the slot
-    std::uint64_t desync_mfps = 0;      // the source's own numbering was wrong, or it ended early
+    std::uint64_t bu_waiting_ns = 0;          // free credits, nothing assigned
+    std::uint64_t offered_events = 0;         // open loop: meant to happen
+    std::uint64_t accepted_events = 0;        // open loop: read out
+    std::uint64_t dead_time_ns = 0;           // open loop: a due event found no room
+    std::uint64_t inhibited_events = 0;       // open loop, throttle: they never happened
+    std::uint64_t dropped_events = 0;         // open loop, drop: without this readout unit's fragments
+    std::uint64_t dropped_mfps = 0;           // made empty because of that
+    std::uint64_t held_mep_ns = 0;            // open loop: MEPs with data in memory, integrated over time
+    std::uint64_t received_dropped_mfps = 0;  // of built MEPs, empty because an RU had no room
+    std::uint64_t events_with_drops = 0;      // of built MEPs with such ones
+    std::uint64_t undelivered_meps = 0;       // committed, though the sink's consumer was gone
+    std::uint64_t delay_ns = 0;               // sum of the latencies of MEPs
+    std::uint64_t truncated_mfps = 0;         // did not fit into their place in the slot
+    std::uint64_t desync_mfps = 0;            // the source's own numbering was wrong, or it ended early
     std::uint64_t structure_checked_mfps = 0;
     std::uint64_t lines_checked_meps = 0;
     std::uint64_t verify_errors = 0;
@@ -77,6 +85,8 @@ struct NodeSample {
     Time joined_at = 0;  // event manager: when all nodes were in the view; 0 = not yet
     std::uint64_t rss_bytes = 0;
     std::uint64_t peak_rss_bytes = 0;
+    std::uint64_t peak_held_meps = 0;     // RU in open loop: since window_begin
+    std::uint64_t trigger_spread_ns = 0;  // BU, throttle: largest difference of intended times within a MEP
     NodeTotals totals;
     std::optional<base::Histogram> latency_ns;  // at window_end and last: since window_begin, or since the start
     std::optional<NetSample> net;               // raw traffic, at every mark but interval

@@ -138,6 +138,10 @@ NodeTotals NodeHost::current(Time now) {
         totals.offered_events = stats.offered_events;
         totals.accepted_events = stats.accepted_events;
         totals.dead_time_ns = static_cast<std::uint64_t>(stats.dead_time / ps_per_ns);
+        totals.inhibited_events = stats.inhibited_events;
+        totals.dropped_events = stats.dropped_events;
+        totals.dropped_mfps = stats.dropped_mfps;
+        totals.held_mep_ns = stats.held_mep_ns;
         totals.truncated_mfps = stats.truncated_mfps;
         totals.desync_mfps = stats.desync_mfps;
     }
@@ -146,6 +150,10 @@ NodeTotals NodeHost::current(Time now) {
         totals.structure_checked_mfps = stats.structure_checked_mfps;
         totals.lines_checked_meps = stats.lines_checked_meps;
         totals.verify_errors = stats.verify_errors;
+        totals.received_dropped_mfps = stats.dropped_mfps;
+        totals.events_with_drops = stats.dropped_events;
+        totals.undelivered_meps = stats.undelivered_meps;
+        totals.delay_ns = stats.delay_ns;
         totals.sink_cpu_ns = static_cast<std::uint64_t>(stats.cpu / ps_per_ns);
     }
     add(totals, carried_);
@@ -153,6 +161,9 @@ NodeTotals NodeHost::current(Time now) {
 }
 
 NodeSample NodeHost::sample(Mark mark, Time now) {
+    if (mark == Mark::last && sink_) {
+        sink_->close();
+    }
     NodeSample sample;
     sample.node = options_.node;
     sample.incarnation = incarnation_;
@@ -168,7 +179,14 @@ NodeSample NodeHost::sample(Mark mark, Time now) {
         sample.peak_rss_bytes = usage.peak_rss_bytes;
         sample.rss_bytes = process_rss_bytes();
     }
+    if (source_) {
+        sample.peak_held_meps = source_->stats(now).peak_held_meps;
+        if (mark == Mark::window_begin) {
+            source_->clear_peak();
+        }
+    }
     if (sink_) {
+        sample.trigger_spread_ns = sink_->stats().trigger_spread_ns;
         if (mark == Mark::window_end || mark == Mark::last) {
             sample.latency_ns = plan_.config.trigger_rate > 0 ? sink_->stats().trigger_ns : sink_->stats().service_ns;
         } else if (mark == Mark::window_begin) {

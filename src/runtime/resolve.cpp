@@ -96,22 +96,72 @@ std::uint32_t packing_for(std::uint64_t mfp_size, std::uint32_t fragment_bytes) 
     return low;
 }
 
-/// Upper bound of a generated MFP: what exceeds it is truncated and flagged (S4). Sizes vary independently from event
-/// to event, so the sum of `packing` of them strays from its mean by some standard deviations times the root of
-/// `packing`; the constant term is for the tail of a single fragment.
-std::uint64_t generated_cap(const RunConfig& config, std::uint32_t packing) {
+/// Upper bound of a generated MFP of a source whose sizes are `factor` times the usual: what exceeds it is truncated
+/// and flagged (S4). Sizes vary from event to event, so the sum of `packing` of them strays from its mean by some
+/// standard deviations times the root of `packing`, or of more where events share a factor; the constant term is for
+/// the tail of a single fragment.
+std::uint64_t generated_cap(const RunConfig& config, const sources::SizeOptions& sizes, std::uint32_t packing,
+                            double factor) {
     if (config.size_distribution == SizeDistribution::fixed) {
-        return wire::mfp_bytes(packing, static_cast<std::uint32_t>(config.fragment_size), fragment_align_log2)
-            .packet_bytes;
+        const double bytes = std::floor(sizes.mean_bytes * factor + 0.5);
+        return wire::mfp_bytes(packing, static_cast<std::uint32_t>(bytes), fragment_align_log2).packet_bytes;
     }
     constexpr double sum_deviations = 5;
     constexpr double tail_deviations = 16;
-    const sources::SizeOptions sizes = size_options(config);
     const double n = packing;
-    const double sum = n * sizes.mean_bytes + sizes.sigma_bytes * (sum_deviations * std::sqrt(n) + tail_deviations);
+    const double together = std::min(n, static_cast<double>(sizes.correlated_events));
+    const double root = std::sqrt(n * (1 + sizes.correlation * (together - 1)));
+    const double sum = factor * (n * sizes.mean_bytes + sizes.sigma_bytes * (sum_deviations * root + tail_deviations));
     const std::uint64_t payload = static_cast<std::uint64_t>(std::min(sum, n * sizes.max_bytes));
     const std::uint64_t padding = ((std::uint64_t{1} << fragment_align_log2) - 1) * packing;
     return wire::mfp_prefix_bytes(packing, true) + payload + padding;
+}
+
+/// Files that describe sizes and triggers, and what follows from them.
+Result<Ok> read_shapes(Plan& plan) {
+    RunConfig& config = plan.config;
+    if (config.size_distribution == SizeDistribution::histogram && config.source_kind == SourceKind::generator) {
+        auto histogram = sources::read_size_histogram(config.size_histogram);
+        if (!histogram) {
+            return not_allowed("source.size_histogram", config.size_histogram, histogram.error().message,
+                               "a file with bin edges and weights");
+        }
+        plan.size_histogram = std::move(*histogram);
+        config.fragment_size = std::max<std::uint64_t>(1, std::llround(plan.size_histogram->mean()));
+    }
+    sources::TriggerOptions& triggers = plan.triggers;
+    triggers.arrivals = config.arrivals;
+    if (config.arrivals == sources::Arrivals::trace) {
+        const auto trace = sources::read_arrival_trace(config.arrival_trace);
+        if (!trace) {
+            return not_allowed("source.arrival_trace", config.arrival_trace, trace.error().message,
+                               "a file with a gap in nanoseconds per line");
+        }
+        triggers.trace = trace->gaps;
+        config.trigger_rate = config.trigger_rate == 0 ? trace->rate_hz : config.trigger_rate;
+    }
+    triggers.rate_hz = config.trigger_rate;
+    triggers.seed = config.seed;
+    triggers.policy = config.policy;
+    triggers.bunches = {config.bunch_spacing, static_cast<std::uint32_t>(config.orbit_bunches),
+                        static_cast<std::uint32_t>(config.trains), static_cast<std::uint32_t>(config.train_bunches),
+                        static_cast<std::uint32_t>(config.train_gap)};
+    auto steps = sources::parse_rate_steps(config.trigger_steps);
+    if (!steps) {
+        return not_allowed("source.trigger_steps", config.trigger_steps, steps.error().message,
+                           "RATE@TIME, with commas in between, such as 120kHz@5s,80kHz@10s");
+    }
+    triggers.steps = std::move(*steps);
+    if (config.trigger_rate == 0 && (!triggers.steps.empty() || config.policy != sources::Policy::block)) {
+        return not_allowed("source.trigger_rate", "0", "in a closed loop nothing is ever due",
+                           "a rate, or neither source.trigger_steps nor source.policy");
+    }
+    if (const Result<Ok> valid = sources::check(triggers); !valid) {
+        const bool bunches = config.arrivals == sources::Arrivals::bunch_train;
+        return not_allowed("source.trigger_rate", fmt::format("{:g} Hz", config.trigger_rate), valid.error().message,
+                           bunches ? "rates and trains that fit the orbit" : "rates, and steps in the order of time");
+    }
+    return Ok{};
 }
 
 /// Recorded MFPs are what they are: the sources, their sizes, the packing and the end of the run follow from the files.
@@ -159,8 +209,25 @@ Result<Ok> size_mfps(Plan& plan) {
         config.packing != 0 ? static_cast<std::uint32_t>(config.packing) : packing_for(config.mfp_size, mean);
     config.packing = plan.packing;
     plan.mfp_bytes = wire::mfp_bytes(plan.packing, mean, fragment_align_log2).packet_bytes;
-    plan.cap_bytes = generated_cap(config, plan.packing);
+    const sources::SizeOptions sizes = size_options(plan);
+    if (config.hot_factor != 1 && config.hot_source >= sizes.n_sources) {
+        return not_allowed("source.hot_source", std::to_string(config.hot_source),
+                           fmt::format("there are {} sources", sizes.n_sources),
+                           fmt::format("0..{}", sizes.n_sources - 1));
+    }
+    const std::vector<double> factors = sources::size_factors(sizes);
+    const std::uint32_t most = std::min<std::uint32_t>(sizes.n_sources, 65535);  // more are refused below
+    for (std::uint32_t source = 0; source < most; ++source) {
+        const double factor = factors.empty() ? 1.0 : factors[source];
+        plan.source_caps.push_back(generated_cap(config, sizes, plan.packing, factor));
+    }
+    plan.cap_bytes = std::ranges::max(plan.source_caps);
     return Ok{};
+}
+
+double largest_factor(const Plan& plan) {
+    const std::vector<double> factors = sources::size_factors(size_options(plan));
+    return factors.empty() ? 1.0 : std::ranges::max(factors);
 }
 
 Result<Ok> lay_out_sources(Plan& plan) {
@@ -173,15 +240,18 @@ Result<Ok> lay_out_sources(Plan& plan) {
                            fmt::format("{} sources in all", n_sources),
                            fmt::format("1..{} with {} readout units", 65535 / plan.n_rus, plan.n_rus));
     }
+    // Those of the largest source on average: what is always cut is no event any more.
+    const std::uint64_t usual_bytes =
+        recorded ? plan.mfp_bytes
+                 : static_cast<std::uint64_t>(static_cast<double>(plan.mfp_bytes) * largest_factor(plan));
     if (config.slot_bytes != 0) {
         const std::uint64_t share = config.slot_bytes / n_sources / region_line_bytes * region_line_bytes;
         const std::uint64_t room = share > max_head_bytes ? share - max_head_bytes : 0;
-        if (room < plan.mfp_bytes) {
-            const std::uint64_t needed =
-                n_sources * (max_head_bytes + wire::round_up(plan.mfp_bytes, region_line_bytes));
+        if (room < usual_bytes) {
+            const std::uint64_t needed = n_sources * (max_head_bytes + wire::round_up(usual_bytes, region_line_bytes));
             return not_allowed("protocol.slot_bytes", bytes_text(config.slot_bytes),
                                fmt::format("an MFP of {} events is {}, larger than its {} of the slot", plan.packing,
-                                           bytes_text(plan.mfp_bytes), bytes_text(room)),
+                                           bytes_text(usual_bytes), bytes_text(room)),
                                fmt::format("at least {}, or auto", bytes_text(needed)));
         }
         plan.cap_bytes = std::min(room, plan.cap_bytes);
@@ -195,9 +265,9 @@ Result<Ok> lay_out_sources(Plan& plan) {
         source.cap_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(source.cap_bytes, plan.cap_bytes));
     }
     for (std::uint64_t index = plan.protocol.sources.size(); index < n_sources; ++index) {
-        plan.protocol.sources.push_back({static_cast<std::uint16_t>(index),
-                                         Peer{static_cast<std::uint32_t>(index / config.sources_per_ru)},
-                                         static_cast<std::uint32_t>(plan.cap_bytes)});
+        plan.protocol.sources.push_back(
+            {static_cast<std::uint16_t>(index), Peer{static_cast<std::uint32_t>(index / config.sources_per_ru)},
+             static_cast<std::uint32_t>(std::min(plan.source_caps[index], plan.cap_bytes))});
     }
     return Ok{};
 }
@@ -228,17 +298,26 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
     const std::uint64_t in_flight = config.credits * plan.n_bus;
     std::uint64_t needed = in_flight;
     std::string why = fmt::format("F1, closed loop: {} credits of {} builder units", config.credits, plan.n_bus);
+    std::uint64_t asked = needed;
     if (config.trigger_rate > 0) {
+        double rate = config.trigger_rate;
+        for (const sources::RateStep& step : plan.triggers.steps) {
+            rate = std::max(rate, step.rate_hz);
+        }
         const Time outage = config.detection_deadline + config.suspect_grace + config.heartbeat;
-        const double waiting =
-            config.trigger_rate / plan.packing * static_cast<double>(outage) / static_cast<double>(ps_per_s);
-        needed += static_cast<std::uint64_t>(std::ceil(waiting));
-        why = fmt::format("F1, open loop: {:g} Hz for {} until a loss is detected, and {} credits of {} builder units",
-                          config.trigger_rate, base::format_duration(outage), config.credits, plan.n_bus);
+        const double waiting = rate / plan.packing * static_cast<double>(outage) / static_cast<double>(ps_per_s);
+        asked += static_cast<std::uint64_t>(std::ceil(waiting));
+        // What is due meanwhile waits. The other policies say what becomes of it, so less memory is a choice.
+        if (config.policy == sources::Policy::block) {
+            needed = asked;
+            why = fmt::format(
+                "F1, open loop: {:g} Hz for {} until a loss is detected, and {} credits of {} builder units", rate,
+                base::format_duration(outage), config.credits, plan.n_bus);
+        }
     }
     plan.ru_memory_needed_bytes = needed * bytes_per_mep;
     const std::uint64_t kept =
-        config.memory == 0 ? needed + std::clamp<std::uint64_t>(needed, 4, 32) : config.memory / bytes_per_mep;
+        config.memory == 0 ? asked + std::clamp<std::uint64_t>(asked, 4, 32) : config.memory / bytes_per_mep;
     if (kept < needed) {
         return not_allowed("source.memory", bytes_text(config.memory), fmt::format("too little ({})", why),
                            fmt::format("at least {}, or auto", bytes_text(plan.ru_memory_needed_bytes)));
@@ -248,8 +327,12 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
                            fmt::format("{} MEPs would have to be kept ({})", needed, why),
                            fmt::format("at most {} MEPs: more events in an MFP, or a lower rate", max_retention_meps));
     }
-    plan.protocol.retention_meps = static_cast<std::uint32_t>(std::min(kept, max_retention_meps));
-    plan.ru_memory_bytes = plan.protocol.retention_meps * bytes_per_mep;
+    plan.memory_meps = static_cast<std::uint32_t>(std::min(kept, max_retention_meps));
+    plan.triggers.memory_meps = plan.memory_meps;
+    // What was dropped keeps its number until it is built: as many of those again.
+    const std::uint64_t numbers = config.policy == sources::Policy::drop ? 2 : 1;
+    plan.protocol.retention_meps = static_cast<std::uint32_t>(std::min(numbers * plan.memory_meps, max_retention_meps));
+    plan.ru_memory_bytes = plan.memory_meps * bytes_per_mep;
     config.memory = plan.ru_memory_bytes;
     if (config.prefill_bytes == 0) {
         config.prefill_bytes = std::max<std::uint64_t>(bytes_per_mep, 4 * cache / plan.n_rus);
@@ -324,6 +407,9 @@ Result<Ok> check_together(const Plan& plan) {
     if (config.sink_kind == SinkKind::mep && config.sink_path.empty()) {
         return not_allowed("sink.path", "\"\"", "MEP files need a folder", "a path");
     }
+    if (config.sink_kind == SinkKind::command && config.command.empty()) {
+        return not_allowed("sink.command", "\"\"", "there is nothing to run", "a command for /bin/sh");
+    }
     if (config.second_stage == SecondStage::all && config.scheme != protocol::Scheme::pull_pull) {
         return not_allowed("protocol.second_stage", "all", "only pull-pull can pull again", "rest, or pull-pull");
     }
@@ -382,7 +468,7 @@ Result<Plan> resolve(const ConfigText& text, const Machine& machine) {
         }
         return plan;
     }
-    for (Result<Ok> (*step)(Plan&) : {&lay_out_nodes, &size_mfps, &lay_out_sources}) {
+    for (Result<Ok> (*step)(Plan&) : {&lay_out_nodes, &read_shapes, &size_mfps, &lay_out_sources}) {
         if (Result<Ok> done = step(plan); !done) {
             return done.error();
         }
@@ -400,6 +486,12 @@ Result<Plan> resolve(const ConfigText& text, const Machine& machine) {
     plan.values["protocol.packing"] = std::to_string(plan.config.packing);
     plan.values["source.memory"] = std::to_string(plan.config.memory);
     plan.values["source.prefill_bytes"] = std::to_string(plan.config.prefill_bytes);
+    if (plan.config.arrivals == sources::Arrivals::trace) {
+        plan.values["source.trigger_rate"] = fmt::format("{}", plan.config.trigger_rate);
+    }
+    if (plan.size_histogram) {
+        plan.values["source.fragment_size"] = std::to_string(plan.config.fragment_size);
+    }
     if (plan.config.roles == Roles::split) {
         plan.values["run.rus"] = std::to_string(plan.n_rus);
         plan.values["run.bus"] = std::to_string(plan.n_bus);

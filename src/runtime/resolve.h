@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <incast/result.h>
 
@@ -12,6 +14,7 @@
 #include "protocol/config.h"
 #include "runtime/config.h"
 #include "runtime/machine.h"
+#include "runtime/sources/recorded_shapes.h"
 
 namespace incast::runtime {
 
@@ -29,9 +32,10 @@ struct Plan {
     std::uint32_t n_nodes = 0;  // the event manager's own node included
     std::uint32_t n_rus = 0;
     std::uint32_t n_bus = 0;
-    std::uint32_t packing = 0;    // events in an MFP
-    std::uint64_t mfp_bytes = 0;  // of an MFP of mean fragments
-    std::uint64_t cap_bytes = 0;  // largest MFP of any source
+    std::uint32_t packing = 0;               // events in an MFP
+    std::uint64_t mfp_bytes = 0;             // of an MFP of mean fragments
+    std::uint64_t cap_bytes = 0;             // largest MFP of any source
+    std::vector<std::uint64_t> source_caps;  // generated: by source
     std::uint64_t slot_bytes = 0;
     std::uint64_t bu_memory_bytes = 0;         // all slots, quarantine included
     std::uint64_t ru_memory_bytes = 0;         // what the MFPs kept until release may take
@@ -41,6 +45,9 @@ struct Plan {
     Time duration = 0;                         // 0 = until the events or the source end
     bool measured_whole = false;               // no warm-up: from the first event to the last
     Time sample_interval = 0;
+    sources::TriggerOptions triggers;  // but for their origin
+    std::uint32_t memory_meps = 0;     // with data, in the memory of a readout unit
+    std::shared_ptr<const sources::SizeHistogram> size_histogram;
 };
 
 /// Of a node's roles in protocol::Config, where no events are built.

@@ -58,6 +58,46 @@ TEST(Resolve, FoldedNodesDoEverything) {
     EXPECT_EQ(plan.protocol.nodes[2].roles, protocol::role_ru | protocol::role_bu);
 }
 
+TEST(Resolve, WithoutBlockLessMemoryIsAChoice) {
+    const auto less = {"source.trigger_rate=100kHz", "protocol.credits=2", "source.memory=2MiB"};
+    EXPECT_FALSE(resolve_with(less).ok()) << "F1";
+    const Plan throttle =
+        plan_of({"source.trigger_rate=100kHz", "protocol.credits=2", "source.memory=2MiB", "source.policy=throttle"});
+    EXPECT_GE(throttle.memory_meps, 8U);
+    EXPECT_EQ(throttle.protocol.retention_meps, throttle.memory_meps);
+    const Plan drop =
+        plan_of({"source.trigger_rate=100kHz", "protocol.credits=2", "source.memory=2MiB", "source.policy=drop"});
+    EXPECT_EQ(drop.memory_meps, throttle.memory_meps);
+    EXPECT_EQ(drop.protocol.retention_meps, 2 * drop.memory_meps) << "what was dropped keeps its number";
+    EXPECT_EQ(drop.triggers.memory_meps, drop.memory_meps);
+}
+
+TEST(Resolve, MemoryIsForTheHighestRate) {
+    const Plan steady = plan_of({"source.trigger_rate=10kHz"});
+    const Plan step = plan_of({"source.trigger_rate=10kHz", "source.trigger_steps=40kHz@1s,10kHz@2s"});
+    EXPECT_GT(step.ru_memory_needed_bytes, 3 * steady.ru_memory_needed_bytes);
+}
+
+TEST(Resolve, UnevenSourcesHaveTheRoomTheyNeed) {
+    const Plan plan = plan_of({"run.nodes=4", "source.mean_ratio=10", "source.size_distribution=normal"});
+    const auto& sources = plan.protocol.sources;
+    ASSERT_EQ(sources.size(), 4U);
+    const double ratio = static_cast<double>(sources[3].cap_bytes) / sources[0].cap_bytes;
+    EXPECT_GT(ratio, 8.0);
+    EXPECT_LT(ratio, 12.0);
+    EXPECT_EQ(plan.cap_bytes, sources[3].cap_bytes);
+    const Plan hot = plan_of({"run.nodes=4", "source.hot_factor=5", "source.hot_source=1"});
+    EXPECT_GT(hot.protocol.sources[1].cap_bytes, 4 * hot.protocol.sources[0].cap_bytes);
+    EXPECT_EQ(hot.protocol.sources[2].cap_bytes, hot.protocol.sources[0].cap_bytes);
+}
+
+TEST(Resolve, EventsWithAFactorInCommonNeedMoreRoom) {
+    const Plan alone = plan_of({"source.size_distribution=normal", "source.size_correlation=0.5"});
+    const Plan together =
+        plan_of({"source.size_distribution=normal", "source.size_correlation=0.5", "source.correlated_events=64"});
+    EXPECT_GT(together.cap_bytes, alone.cap_bytes);
+}
+
 TEST(Resolve, SplitNodesDoOneThingEach) {
     const Plan plan = plan_of({"run.roles=split", "run.nodes=5", "run.em=own"});
     EXPECT_EQ(plan.n_rus, 2U);

@@ -137,8 +137,11 @@ private:
 
     /// By interval; null if none lies wholly within the window.
     Json over_time() const {
-        const std::vector<double>& intervals = facts_.conductor.interval_goodput();
-        return intervals.empty() ? Json(nullptr) : to_json(spread_of(intervals));
+        std::vector<double> goodput;
+        for (const Interval& interval : facts_.conductor.intervals()) {
+            goodput.push_back(static_cast<double>(interval.delta.built_goodput_bytes) / seconds(interval.length));
+        }
+        return goodput.empty() ? Json(nullptr) : to_json(spread_of(goodput));
     }
 
     /// Of the time that all nodes of a role were measured.
@@ -157,6 +160,8 @@ private:
     Json node_json(std::size_t index) const;
     Json window_json() const;
     Json triggers_json() const;
+    Json triggers_over_time() const;
+    Json sink_json() const;
     Json accounting_json() const;
     Json cpu_json() const;
 
@@ -227,10 +232,79 @@ Json Tally::window_json() const {
 
 Json Tally::triggers_json() const {
     const double rus = facts_.plan.n_rus;
-    return {{"loop", facts_.plan.config.trigger_rate > 0 ? "open" : "closed"},
-            {"requested_hz", facts_.plan.config.trigger_rate},
-            {"offered_hz", rate(window_.offered_events) / rus},
-            {"accepted_hz", rate(window_.accepted_events) / rus}};
+    const bool open = facts_.plan.config.trigger_rate > 0;
+    Json json{{"loop", open ? "open" : "closed"},
+              {"requested_hz", facts_.plan.config.trigger_rate},
+              {"offered_hz", rate(window_.offered_events) / rus},
+              {"accepted_hz", rate(window_.accepted_events) / rus}};
+    if (!open) {
+        return json;
+    }
+    std::uint64_t waiting = 0;
+    std::uint64_t peak = 0;
+    std::uint64_t spread = 0;
+    for (const NodeRecord& record : nodes_) {
+        const std::optional<NodeSample>& end = whole_ ? record.last : record.end;
+        if (end) {
+            waiting = std::max(waiting, waiting_events(end->totals));
+            peak = std::max(peak, end->peak_held_meps);
+            spread = std::max(spread, end->trigger_spread_ns);
+        }
+    }
+    const double places = std::max(facts_.plan.memory_meps, 1U);
+    json["policy"] = facts_.plan.values.at("source.policy");
+    json["inhibited_hz"] = rate(window_.inhibited_events) / rus;
+    json["dropped_hz"] = rate(window_.dropped_events) / rus;
+    json["waiting_events"] = waiting;
+    json["occupancy"] = {
+        {"mean", time_ > 0 ? static_cast<double>(window_.held_mep_ns) * 1e-9 / (seconds(time_) * rus * places) : 0.0},
+        {"max", static_cast<double>(peak) / places},
+        {"memory_meps", facts_.plan.memory_meps}};
+    json["events_with_drops"] = totals_.events_with_drops;
+    json["spread_ns"] = spread;
+    json["over_time"] = triggers_over_time();
+    return json;
+}
+
+/// At most so many, of equal numbers of intervals.
+Json Tally::triggers_over_time() const {
+    constexpr std::size_t most = 1000;
+    const std::vector<Interval>& intervals = facts_.conductor.intervals();
+    const std::size_t together = (intervals.size() + most - 1) / most;
+    Json series = Json::array();
+    for (std::size_t first = 0; first < intervals.size(); first += together) {
+        Interval sum;
+        for (std::size_t index = first; index < std::min(first + together, intervals.size()); ++index) {
+            sum.end = intervals[index].end;
+            sum.length += intervals[index].length;
+            add(sum.delta, intervals[index].delta);
+            sum.waiting_events = intervals[index].waiting_events;
+        }
+        Json one{{"t", seconds(sum.end)}};
+        one.update(trigger_json(facts_.plan, sum));
+        series.push_back(std::move(one));
+    }
+    return series;
+}
+
+/// What was committed and where it went.
+Json Tally::sink_json() const {
+    const RunConfig& config = facts_.plan.config;
+    Json json{{"kind", facts_.plan.values.at("sink.kind")}, {"undelivered_meps", totals_.undelivered_meps}};
+    if (config.sink_kind == SinkKind::mep) {
+        json["fsync"] = facts_.plan.values.at("sink.fsync");
+        json["committed_means"] =
+            config.fsync == sinks::Fsync::commit ? std::string("on the disk, with its line of the manifest")
+            : config.fsync == sinks::Fsync::interval
+                ? fmt::format("written, and on the disk {} later: a machine that fails loses at most what came since",
+                              base::format_duration(config.fsync_interval))
+                : std::string("written: a process that dies loses nothing, a machine that fails may lose all of it");
+    } else if (config.sink_kind == SinkKind::command) {
+        json["committed_means"] = "in the pipe to the command";
+    } else {
+        json["committed_means"] = "taken; nothing is kept";
+    }
+    return json;
 }
 
 Json Tally::accounting_json() const {
@@ -314,6 +388,7 @@ Json Tally::json() const {
     json["copied_bytes"] = totals_.copied_bytes;
     json["self_traffic"] = facts_.plan.values.at("protocol.self_traffic");
     json["triggers"] = triggers_json();
+    json["sink"] = sink_json();
     json["window"] = window_json();
     json["accounting"] = accounting_json();
     json["sizes"] = {{"packing", facts_.plan.packing},
@@ -325,6 +400,7 @@ Json Tally::json() const {
                      {"ru_memory_bytes", facts_.plan.ru_memory_bytes},
                      {"ru_memory_needed_bytes", facts_.plan.ru_memory_needed_bytes},
                      {"retention_meps", facts_.plan.protocol.retention_meps},
+                     {"memory_meps", facts_.plan.memory_meps},
                      {"working_set_bytes", facts_.plan.working_set_bytes},
                      {"last_level_cache_bytes", facts_.machine.last_level_cache_bytes}};
     json["seed"] = config.seed;
@@ -354,6 +430,21 @@ std::string Tally::summary() const {
                         facts_.plan.config.trigger_rate > 0 ? "trigger" : "service",
                         base::format_duration(static_cast<Time>(latency_.quantile(0.5)) * ps_per_ns),
                         base::format_duration(static_cast<Time>(latency_.quantile(0.99)) * ps_per_ns));
+    const Json& triggers = result["triggers"];
+    if (triggers["loop"] == "open") {
+        const double offered = triggers["offered_hz"].get<double>();
+        text += fmt::format(
+            "\ntriggers: offered {:.0f} Hz, accepted {:.0f} Hz, inhibited {:.0f} Hz, dropped {:.0f} Hz ({}), dead "
+            "{:.1f} "
+            "%, memory in use {:.0f} % (most {:.0f} %)",
+            offered, triggers["accepted_hz"].get<double>(), triggers["inhibited_hz"].get<double>(),
+            triggers["dropped_hz"].get<double>(), triggers["policy"].get<std::string>(),
+            100 * result["dead_time_fraction"].get<double>(), 100 * triggers["occupancy"]["mean"].get<double>(),
+            100 * triggers["occupancy"]["max"].get<double>());
+    }
+    if (totals_.undelivered_meps > 0) {
+        text += fmt::format("\nnot delivered: {} MEPs, after the sink's command had ended", totals_.undelivered_meps);
+    }
     return text;
 }
 

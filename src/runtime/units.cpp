@@ -13,37 +13,44 @@ namespace {
 
 constexpr std::uint32_t verify_every = 64;  // sink.verify = sampled, as its help says
 
-sources::TriggerOptions trigger_options(const RunConfig& config) {
-    sources::TriggerOptions triggers;
-    triggers.rate_hz = config.trigger_rate;
-    triggers.arrivals = config.arrivals == Arrivals::poisson ? sources::Arrivals::poisson : sources::Arrivals::fixed;
-    triggers.seed = config.seed;
-    return triggers;
-}
-
 Time sink_cpu_clock() {
     return static_cast<Time>(thread_cpu_ns()) * ps_per_ns;
 }
 
 }  // namespace
 
-sources::SizeOptions size_options(const RunConfig& config) {
-    constexpr sources::Distribution distributions[]{sources::Distribution::fixed, sources::Distribution::normal,
-                                                    sources::Distribution::log_normal,
-                                                    sources::Distribution::exponential};
+sources::SizeOptions size_options(const Plan& plan) {
+    const RunConfig& config = plan.config;
+    constexpr sources::Distribution distributions[]{
+        sources::Distribution::fixed, sources::Distribution::normal, sources::Distribution::log_normal,
+        sources::Distribution::exponential, sources::Distribution::histogram};
     sources::SizeOptions sizes;
     sizes.distribution = distributions[static_cast<std::size_t>(config.size_distribution)];
     sizes.mean_bytes = static_cast<double>(config.fragment_size);
     const bool exponential = config.size_distribution == SizeDistribution::exponential;
     sizes.sigma_bytes = exponential ? sizes.mean_bytes : config.size_sigma * sizes.mean_bytes;
+    double reach = sizes.mean_bytes;
+    if (config.size_distribution == SizeDistribution::histogram) {
+        sizes.histogram = plan.size_histogram;
+        sizes.sigma_bytes = sizes.histogram->sigma();
+        reach = sizes.histogram->largest();
+    } else if (config.size_distribution != SizeDistribution::fixed) {
+        reach += (exponential ? 24 : 12) * sizes.sigma_bytes;
+    }
+    sizes.correlation = config.size_correlation;
+    sizes.correlated_events = config.correlated_events;
+    sizes.n_sources = static_cast<std::uint32_t>(plan.n_rus * config.sources_per_ru);
+    sizes.mean_ratio = config.mean_ratio;
+    sizes.hot_factor = config.hot_factor;
+    sizes.hot_source = static_cast<std::uint32_t>(config.hot_source);
+    const std::vector<double> factors = sources::size_factors(sizes);
+    if (!factors.empty()) {
+        reach *= std::ranges::max(factors);
+    }
     // The narrow MFP carries 65535 bytes per fragment; sizes that stay below are clamped there, others use the wide
     // one.
     constexpr double narrow_max = wire::mfp_max_fragment_bytes;
-    const double deviations = exponential ? 24 : 12;
-    const double reach = config.size_distribution == SizeDistribution::fixed
-                             ? sizes.mean_bytes
-                             : sizes.mean_bytes + deviations * sizes.sigma_bytes;
-    sizes.max_bytes = static_cast<std::uint32_t>(std::ceil(std::max(reach, narrow_max)));
+    sizes.max_bytes = static_cast<std::uint32_t>(std::ceil(std::clamp(reach, narrow_max, 4294967295.0)));
     return sizes;
 }
 
@@ -54,17 +61,17 @@ sources::SourceOptions source_options(const Plan& plan) {
         options.kind = sources::SourceOptions::Kind::replay;
         options.replay.path = config.source_path;
         options.replay.repeat = config.repeat;
-        options.replay.triggers = trigger_options(config);
+        options.replay.triggers = plan.triggers;
         return options;
     }
     sources::GeneratorOptions& generator = options.generator;
     generator.seed = config.seed;
-    generator.sizes = size_options(config);
+    generator.sizes = size_options(plan);
     generator.packing = plan.packing;
     generator.total_events = config.events;
     generator.fill = config.fill == Fill::prefilled ? sources::Fill::prefilled : sources::Fill::generated;
     generator.prefill_bytes = config.prefill_bytes;
-    generator.triggers = trigger_options(config);
+    generator.triggers = plan.triggers;
     return options;
 }
 
@@ -75,7 +82,7 @@ Result<std::unique_ptr<sources::RuntimeSource>> make_source(const Plan& plan) {
 Result<std::unique_ptr<sinks::RuntimeSink>> make_sink(const Plan& plan, std::uint32_t node, std::uint32_t incarnation,
                                                       bool phantom_bodies) {
     using Kind = sinks::SinkOptions::Kind;
-    constexpr Kind kinds[]{Kind::verify, Kind::touch, Kind::null, Kind::mep};
+    constexpr Kind kinds[]{Kind::verify, Kind::touch, Kind::null, Kind::mep, Kind::command};
     const RunConfig& config = plan.config;
     sinks::SinkOptions options;
     options.kind = kinds[static_cast<std::size_t>(config.sink_kind)];
@@ -83,6 +90,12 @@ Result<std::unique_ptr<sinks::RuntimeSink>> make_sink(const Plan& plan, std::uin
     options.sample_every = verify_every;
     options.source = source_options(plan);
     options.files.path = config.sink_path;
+    options.files.roll_bytes = config.file_bytes;
+    options.files.roll_interval = config.file_time;
+    options.files.fsync = config.fsync;
+    options.files.fsync_interval = config.fsync_interval;
+    options.command = {config.command, config.buffer_bytes, config.on_failure};
+    options.policy = config.policy;
     options.node = node;
     options.incarnation = incarnation;
     options.open_loop = config.trigger_rate > 0;

@@ -12,7 +12,8 @@
 
 namespace incast::runtime {
 
-sources::SizeOptions size_options(const RunConfig& config);
+/// n_rus and the histogram of the plan have to be known.
+sources::SizeOptions size_options(const Plan& plan);
 sources::SourceOptions source_options(const Plan& plan);
 Result<std::unique_ptr<sources::RuntimeSource>> make_source(const Plan& plan);
 Result<std::unique_ptr<sinks::RuntimeSink>> make_sink(const Plan& plan, std::uint32_t node, std::uint32_t incarnation,

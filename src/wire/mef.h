@@ -100,7 +100,7 @@ struct MefToMfp {
 
 /// Rewrites a multi-event fragment as an MFP, without loss: each event's raw banks, headers included, become one
 /// fragment whose type is that of its first bank (0 without a bank). Returns the MFP's bytes. Errors: no events,
-/// damaged banks, a reserved type (0xF2 .. 0xF7), event ids that are not consecutive (an MFP cannot express that),
+/// damaged banks, a reserved type (0xF2 .. 0xF8), event ids that are not consecutive (an MFP cannot express that),
 /// `out` too small.
 Result<std::uint64_t> mef_to_mfp(const MefView& mef, const MefToMfp& parameters, MutableBytes out);
 

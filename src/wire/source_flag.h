@@ -20,16 +20,18 @@ enum class SourceFlag : std::uint8_t {
     truncated = 5,            // larger than its place in the slot; what did not fit is gone (S4 oversize)
     bad_checksum = 6,         // arrived damaged
     desync = 7,               // event ids did not agree with what was asked for
+    dropped = 8,              // the readout unit had no room for it when it was due (open loop, policy drop)
 };
 
-inline constexpr std::array<std::string_view, 8> source_flag_names = {
-    "ok", "empty", "missing-dead", "missing-unreachable", "late", "truncated", "bad-checksum", "desync"};
+inline constexpr std::array<std::string_view, 9> source_flag_names = {
+    "ok", "empty", "missing-dead", "missing-unreachable", "late", "truncated", "bad-checksum", "desync", "dropped"};
 
 constexpr std::string_view to_string(SourceFlag flag) {
-    return source_flag_names[static_cast<std::size_t>(flag) & 7];
+    const auto value = static_cast<std::size_t>(flag);
+    return value < source_flag_names.size() ? source_flag_names[value] : "unknown";
 }
 
-/// Fragment types 0xF0 .. 0xF7 are Incast's own: type 0xF0 | flag with size 0 marks a fragment that is missing for that
+/// Fragment types 0xF0 .. 0xF8 are Incast's own: type 0xF0 | flag with size 0 marks a fragment that is missing for that
 /// reason. Only the flags from missing_dead on are ever written.
 constexpr std::uint8_t flag_type(SourceFlag flag) {
     return static_cast<std::uint8_t>(0xF0U | static_cast<unsigned>(flag));
@@ -37,7 +39,7 @@ constexpr std::uint8_t flag_type(SourceFlag flag) {
 
 /// The flag a missing fragment carries; nothing for an ordinary fragment type.
 constexpr std::optional<SourceFlag> flag_of_type(std::uint8_t type) {
-    if (type < flag_type(SourceFlag::missing_dead) || type > flag_type(SourceFlag::desync)) {
+    if (type < flag_type(SourceFlag::missing_dead) || type > flag_type(SourceFlag::dropped)) {
         return std::nullopt;
     }
     return static_cast<SourceFlag>(type & 0x0FU);

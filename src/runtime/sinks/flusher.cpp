@@ -43,16 +43,27 @@ Error OpenFile::error(std::string_view what) const {
     return os_error(path_, what);
 }
 
-Flusher::Flusher(OpenFile folder, OpenFile manifest)
-    : folder_(std::move(folder)), manifest_(std::move(manifest)), thread_([this] { run(); }) {}
+Flusher::Flusher(OpenFile folder, OpenFile manifest, Fsync fsync, Time fsync_interval)
+    : folder_(std::move(folder)),
+      manifest_(std::move(manifest)),
+      fsync_(fsync),
+      fsync_interval_(fsync_interval / ps_per_ns),
+      thread_([this] { run(); }) {}
 
 Flusher::~Flusher() {
+    (void)finish();
+}
+
+Result<Ok> Flusher::finish() {
     {
         const std::lock_guard lock(mutex_);
         stop_ = true;
     }
     work_.notify_one();
-    thread_.join();
+    if (thread_.joinable()) {
+        thread_.join();
+    }
+    return late_error_ ? Result<Ok>(*late_error_) : Result<Ok>(Ok{});
 }
 
 void Flusher::submit(Commit commit) {
@@ -65,26 +76,72 @@ void Flusher::submit(Commit commit) {
 
 std::optional<Result<Ok>> Flusher::finished() {
     const std::lock_guard lock(mutex_);
-    return std::exchange(finished_, std::nullopt);
+    std::optional<Result<Ok>> result = std::exchange(finished_, std::nullopt);
+    if (result && late_error_) {
+        result.emplace(*late_error_);
+    }
+    return result;
 }
 
 void Flusher::run() {
     std::unique_lock lock(mutex_);
+    const auto woken = [this] { return stop_ || submitted_; };
     for (;;) {
-        work_.wait(lock, [this] { return stop_ || submitted_; });
-        if (!submitted_) {
+        const bool owed = owes_;
+        if (owed) {
+            work_.wait_until(lock, synchronise_at_, woken);
+        } else {
+            work_.wait(lock, woken);
+        }
+        if (submitted_) {
+            const Commit commit = std::move(*submitted_);
+            submitted_.reset();
+            lock.unlock();
+            Result<Ok> result = make_durable(commit);
+            lock.lock();
+            finished_ = std::move(result);
+        }
+        if (owed && (stop_ || std::chrono::steady_clock::now() >= synchronise_at_)) {
+            lock.unlock();
+            const Result<Ok> result = synchronise();
+            lock.lock();
+            if (!result && !late_error_) {
+                late_error_ = result.error();
+            }
+        }
+        if (stop_ && !submitted_ && !owes_) {
             return;
         }
-        const Commit commit = std::move(*submitted_);
-        submitted_.reset();
-        lock.unlock();
-        Result<Ok> result = make_durable(commit);
-        lock.lock();
-        finished_ = std::move(result);
     }
 }
 
-Result<Ok> Flusher::make_durable(const Commit& commit) const {
+Result<Ok> Flusher::write_lines(std::string_view lines) const {
+    for (std::string_view left = lines; !left.empty();) {
+        const ssize_t written = ::write(manifest_.descriptor(), left.data(), left.size());
+        if (written < 0 && errno != EINTR) {
+            return manifest_.error("cannot write");
+        }
+        left.remove_prefix(written > 0 ? static_cast<std::size_t>(written) : 0);
+    }
+    return Ok{};
+}
+
+Result<Ok> Flusher::make_durable(const Commit& commit) {
+    if (fsync_ != Fsync::commit) {
+        if (fsync_ == Fsync::interval) {
+            if (!owes_) {
+                synchronise_at_ = std::chrono::steady_clock::now() + fsync_interval_;
+            }
+            for (const auto& file : commit.data) {
+                if (unsynchronised_.data.empty() || unsynchronised_.data.back() != file) {
+                    unsynchronised_.data.push_back(file);
+                }
+            }
+            unsynchronised_.new_files = unsynchronised_.new_files || commit.new_files;
+            owes_ = true;
+        }
+        return write_lines(commit.lines);
+    }
     for (const auto& file : commit.data) {
         if (::fdatasync(file->descriptor()) != 0) {
             return file->error("cannot make it durable");
@@ -93,12 +150,25 @@ Result<Ok> Flusher::make_durable(const Commit& commit) const {
     if (commit.new_files && ::fsync(folder_.descriptor()) != 0) {
         return folder_.error("cannot make it durable");
     }
-    for (std::string_view left = commit.lines; !left.empty();) {
-        const ssize_t written = ::write(manifest_.descriptor(), left.data(), left.size());
-        if (written < 0 && errno != EINTR) {
-            return manifest_.error("cannot write");
+    if (Result<Ok> written = write_lines(commit.lines); !written) {
+        return written;
+    }
+    if (::fdatasync(manifest_.descriptor()) != 0) {
+        return manifest_.error("cannot make it durable");
+    }
+    return Ok{};
+}
+
+Result<Ok> Flusher::synchronise() {
+    const Commit owed = std::exchange(unsynchronised_, {});
+    owes_ = false;
+    for (const auto& file : owed.data) {
+        if (::fdatasync(file->descriptor()) != 0) {
+            return file->error("cannot make it durable");
         }
-        left.remove_prefix(written > 0 ? static_cast<std::size_t>(written) : 0);
+    }
+    if (owed.new_files && ::fsync(folder_.descriptor()) != 0) {
+        return folder_.error("cannot make it durable");
     }
     if (::fdatasync(manifest_.descriptor()) != 0) {
         return manifest_.error("cannot make it durable");

@@ -1,6 +1,8 @@
 // The thread that makes files durable, so that a node's own thread never waits for a disk. One commit at a time.
+// With Fsync::interval or never a commit is over once its lines are written; the first synchronises behind it.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <memory>
@@ -12,6 +14,8 @@
 #include <vector>
 
 #include <incast/result.h>
+
+#include "runtime/sinks/sink.h"
 
 namespace incast::sinks {
 
@@ -49,8 +53,8 @@ struct Commit {
 
 class Flusher {
 public:
-    Flusher(OpenFile folder, OpenFile manifest);
-    /// Ends the commit in progress first.
+    Flusher(OpenFile folder, OpenFile manifest, Fsync fsync, Time fsync_interval);
+    /// Ends the commit in progress first, and synchronises what an interval has left.
     ~Flusher();
     Flusher(const Flusher&) = delete;
     Flusher& operator=(const Flusher&) = delete;
@@ -59,17 +63,28 @@ public:
     void submit(Commit commit);
     /// Once per commit: that it is durable, or why it is not and never will be. Nothing while it is in progress.
     std::optional<Result<Ok>> finished();
+    /// As the destructor does; nothing may be submitted any more. The error is of a synchronisation since.
+    Result<Ok> finish();
 
 private:
     void run();
-    Result<Ok> make_durable(const Commit& commit) const;
+    Result<Ok> make_durable(const Commit& commit);
+    Result<Ok> write_lines(std::string_view lines) const;
+    Result<Ok> synchronise();
 
     OpenFile folder_;
     OpenFile manifest_;
+    Fsync fsync_;
+    std::chrono::nanoseconds fsync_interval_;
+    Commit unsynchronised_;  // interval: without its lines; the thread's own
+    bool owes_ = false;      // there is something of the kind; the thread's own
+    std::chrono::steady_clock::time_point synchronise_at_;
+
     std::mutex mutex_;
     std::condition_variable work_;
     std::optional<Commit> submitted_;
     std::optional<Result<Ok>> finished_;
+    std::optional<Error> late_error_;  // of a synchronisation behind its commits
     bool stop_ = false;
     std::thread thread_;  // last: it uses the others
 };

@@ -4,7 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <iterator>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,7 +11,6 @@
 #include <sys/uio.h>
 
 #include "base/crc.h"
-#include "wire/mep.h"
 
 namespace incast::sinks {
 
@@ -20,7 +18,6 @@ namespace {
 
 // How often a commit in progress is looked at: well below what a disk takes, well above what looking costs.
 constexpr Time poll_interval = 200 * ps_per_us;
-constexpr std::size_t most_error_lines = 8;
 
 }  // namespace
 
@@ -29,11 +26,9 @@ Result<std::unique_ptr<MepSink>> MepSink::open(const SinkOptions& options, const
         return Error{
             "sink mep: this transport moves no payload, so there is nothing to write; verify, touch and null work"};
     }
-    std::vector<std::uint16_t> ids;
-    std::ranges::transform(config.sources, std::back_inserter(ids), &protocol::SourceSpec::id);
-    std::ranges::sort(ids);
-    if (const auto twice = std::ranges::adjacent_find(ids); twice != ids.end()) {
-        return Error{fmt::format("sink mep: source id {} occurs twice, a MEP needs distinct ones", *twice)};
+    Result<MepPacker> packer = MepPacker::make(config);
+    if (!packer) {
+        return Error{"sink mep: " + packer.error().message};
     }
     const std::filesystem::path path = options.files.path;
     std::error_code error;
@@ -50,22 +45,15 @@ Result<std::unique_ptr<MepSink>> MepSink::open(const SinkOptions& options, const
         return Error{"sink mep: " + manifest.error().message};
     }
     return std::unique_ptr<MepSink>(
-        new MepSink(options, config, std::move(folder).value(), std::move(manifest).value()));
+        new MepSink(options, std::move(packer).value(), std::move(folder).value(), std::move(manifest).value()));
 }
 
-MepSink::MepSink(const SinkOptions& options, const protocol::Config& config, OpenFile folder, OpenFile manifest)
+MepSink::MepSink(const SinkOptions& options, MepPacker packer, OpenFile folder, OpenFile manifest)
     : MeteredSink(options),
       options_(options.files),
       name_(fmt::format("{}-{}", options.node, options.incarnation)),
-      by_id_(config.sources.size()),
-      phantoms_(config.sources.size()),
-      header_(wire::mep_header_bytes(static_cast<std::uint32_t>(config.sources.size()))),
-      mfps_(config.sources.size()),
-      segments_(wire::mep_max_segments(config.sources.size())),
-      flusher_(std::move(folder), std::move(manifest)) {
-    std::ranges::transform(config.sources, std::back_inserter(ids_), &protocol::SourceSpec::id);
-    std::iota(by_id_.begin(), by_id_.end(), 0U);
-    std::ranges::sort(by_id_, {}, [this](std::uint32_t source) { return ids_[source]; });
+      packer_(std::move(packer)),
+      flusher_(std::move(folder), std::move(manifest), options.files.fsync, options.files.fsync_interval) {
     filling_.commit.new_files = true;  // the manifest
 }
 
@@ -89,7 +77,7 @@ protocol::Sink::Taken MepSink::take(Time now, const protocol::BuiltMep& mep) {
     }
     {
         const Work work(*this);
-        if (!write(mep)) {
+        if (!write(now, mep)) {
             return Taken::busy;
         }
     }
@@ -102,57 +90,18 @@ protocol::Sink::Taken MepSink::take(Time now, const protocol::BuiltMep& mep) {
     return Taken::pending;
 }
 
-Bytes MepSink::mfp_of(const protocol::BuiltMep& mep, std::uint32_t source, std::string& flags) {
-    const protocol::BuiltSource& built = mep.sources[source];
-    wire::SourceFlag flag = built.flag;
-    if (!wire::is_missing(flag)) {
-        const Result<wire::MfpView> mfp = wire::MfpView::parse(built.body);
-        const auto note = [&](const std::string& why) {
-            ++stats_.verify_errors;
-            if (stats_.first_errors.size() < most_error_lines) {
-                stats_.first_errors.push_back(fmt::format("MEP {} source {}: {}", mep.mep, ids_[source], why));
-            }
-        };
-        if (!mfp) {
-            note(mfp.error().message);
-            flag = wire::SourceFlag::bad_checksum;
-        } else if (mfp->header().source != ids_[source] || mfp->header().first_event != mep.first_event ||
-                   mfp->size() != mep.n_events) {
-            note(fmt::format("holds events {} + {} of source {}, expected {} + {}", mfp->header().first_event,
-                             mfp->size(), mfp->header().source, mep.first_event, mep.n_events));
-            flag = wire::SourceFlag::desync;
-        } else {
-            // A manifest says what its bytes say.
-            if (const wire::SourceFlag said = mfp->flag(); said >= wire::SourceFlag::missing_dead) {
-                flags +=
-                    fmt::format("{}\"{}\": \"{}\"", flags.empty() ? "" : ", ", ids_[source], wire::to_string(said));
-            }
-            return mfp->bytes();
-        }
-    }
-    std::vector<std::byte>& phantom = phantoms_[source];
-    phantom.resize(wire::phantom_bytes(mep.n_events));
-    if (!wire::write_phantom(phantom, mep.first_event, mep.n_events, ids_[source], flag)) {
-        fail(fmt::format("MEP {} source {}: no phantom of {} events", mep.mep, ids_[source], mep.n_events));
-    }
-    flags += fmt::format("{}\"{}\": \"{}\"", flags.empty() ? "" : ", ", ids_[source], wire::to_string(flag));
-    return phantom;
-}
-
-bool MepSink::write(const protocol::BuiltMep& mep) {
-    std::string flags;
-    for (std::size_t index = 0; index < by_id_.size(); ++index) {
-        mfps_[index] = mfp_of(mep, by_id_[index], flags);
-    }
-    const Result<wire::GatheredMep> gathered = wire::gather_mep(mfps_, header_, segments_);
-    if (!gathered) {
-        fail(fmt::format("MEP {}: {}", mep.mep, gathered.error().message));
+bool MepSink::write(Time now, const protocol::BuiltMep& mep) {
+    const Result<MepPacker::Packed> packed = packer_.pack(mep);
+    note_wrong(packer_.wrong());
+    if (!packed) {
+        fail(packed.error().message);
         return false;
     }
-    if ((file_ == nullptr || file_bytes_ >= options_.roll_bytes) && !begin_file()) {
+    const bool old = options_.roll_interval != 0 && now >= file_begun_ + options_.roll_interval;
+    if ((file_ == nullptr || file_bytes_ >= options_.roll_bytes || old) && !begin_file(now)) {
         return false;
     }
-    const std::span<const Bytes> segments(segments_.data(), gathered->n_segments);
+    const std::span<const Bytes> segments = packed->segments;
     std::uint32_t checksum = 0;
     for (const Bytes segment : segments) {
         checksum = base::crc32c(segment, checksum);
@@ -164,13 +113,13 @@ bool MepSink::write(const protocol::BuiltMep& mep) {
                    "{{\"file\": \"{}\", \"offset\": {}, \"bytes\": {}, \"mep\": {}, \"attempt\": {}, \"redelivered\": "
                    "{}, \"first_event\": {}, "
                    "\"n_events\": {}, \"n_mfps\": {}, \"flags\": {{{}}}, \"crc32c\": \"{:08x}\"}}\n",
-                   file_name_, file_bytes_, gathered->packet_bytes, mep.mep, mep.attempt, mep.redelivered,
-                   mep.first_event, mep.n_events, mfps_.size(), flags, checksum);
+                   file_name_, file_bytes_, packed->bytes, mep.mep, mep.attempt, mep.redelivered, mep.first_event,
+                   mep.n_events, packer_.sources(), packer_.flags(), checksum);
     if (filling_.commit.data.empty() || filling_.commit.data.back() != file_) {
         filling_.commit.data.push_back(file_);
     }
-    file_bytes_ += gathered->packet_bytes;
-    filling_.bytes += gathered->packet_bytes;
+    file_bytes_ += packed->bytes;
+    filling_.bytes += packed->bytes;
     return true;
 }
 
@@ -201,7 +150,7 @@ bool MepSink::write_all(std::span<const Bytes> segments) {
     return true;
 }
 
-bool MepSink::begin_file() {
+bool MepSink::begin_file(Time now) {
     const std::string name = fmt::format("{}-{}.mep", name_, next_file_);
     auto file = OpenFile::create(std::filesystem::path(options_.path) / name);
     if (!file) {
@@ -212,6 +161,7 @@ bool MepSink::begin_file() {
     file_ = std::make_shared<const OpenFile>(std::move(file).value());
     file_name_ = name;
     file_bytes_ = 0;
+    file_begun_ = now;
     filling_.commit.new_files = true;
     return true;
 }
@@ -252,6 +202,12 @@ std::size_t MepSink::durable(Time now, std::span<protocol::MepId> meps) {
     }
     commit_if_due(now);
     return told;
+}
+
+void MepSink::close() {
+    if (const Result<Ok> ended = flusher_.finish(); !ended) {
+        fail(ended.error().message);
+    }
 }
 
 Time MepSink::next_deadline() const {

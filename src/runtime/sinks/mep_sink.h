@@ -1,14 +1,15 @@
 // Writes MEPs into files, and a manifest of what is durable (docs/formats.md, PROTOCOL F2 and S3).
 //
 // take() copies a MEP into the page cache and answers `pending`; a commit makes many of them durable at once, on a
-// thread of its own: data first, then their manifest lines. A MEP counts as committed by its line alone, so what a
-// crash leaves behind the manifest is void.
+// thread of its own: data first, then their manifest lines (Fsync says how durable). A MEP counts as committed by its
+// line alone, so what a crash leaves behind the manifest is void.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "runtime/sinks/flusher.h"
+#include "runtime/sinks/mep_packer.h"
 #include "runtime/sinks/metered_sink.h"
 
 namespace incast::sinks {
@@ -24,6 +25,7 @@ public:
     std::size_t durable(Time now, std::span<protocol::MepId> meps) override;
     [[nodiscard]] Time next_deadline() const override;
     [[nodiscard]] std::string failure() const override { return failure_; }
+    void close() override;
 
 private:
     struct Pending {
@@ -38,27 +40,21 @@ private:
         Commit commit;
     };
 
-    MepSink(const SinkOptions& options, const protocol::Config& config, OpenFile folder, OpenFile manifest);
-    /// The MFP to be written for a source: what landed, or a phantom that says why not. Adds to the line's flags.
-    Bytes mfp_of(const protocol::BuiltMep& mep, std::uint32_t source, std::string& flags);
-    bool write(const protocol::BuiltMep& mep);
+    MepSink(const SinkOptions& options, MepPacker packer, OpenFile folder, OpenFile manifest);
+    bool write(Time now, const protocol::BuiltMep& mep);
     bool write_all(std::span<const Bytes> segments);
-    bool begin_file();
+    bool begin_file(Time now);
     void commit_if_due(Time now);
     void fail(const std::string& why);
 
     MepFileOptions options_;
-    std::string name_;                              // "<node>-<incarnation>"
-    std::vector<std::uint16_t> ids_;                // by source of the config
-    std::vector<std::uint32_t> by_id_;              // sources of the config, ascending by id
-    std::vector<std::vector<std::byte>> phantoms_;  // by source of the config
-    std::vector<std::byte> header_;
-    std::vector<Bytes> mfps_;
-    std::vector<Bytes> segments_;
+    std::string name_;  // "<node>-<incarnation>"
+    MepPacker packer_;
 
     std::shared_ptr<const OpenFile> file_;
     std::string file_name_;
     std::uint64_t file_bytes_ = 0;
+    Time file_begun_ = 0;
     std::uint32_t next_file_ = 0;
 
     Group filling_;

@@ -8,7 +8,8 @@ namespace incast::sinks {
 
 class MeteredSink : public RuntimeSink {
 public:
-    explicit MeteredSink(const SinkOptions& options) : open_loop_(options.open_loop), cpu_clock_(options.cpu_clock) {}
+    explicit MeteredSink(const SinkOptions& options)
+        : open_loop_(options.open_loop), policy_(options.policy), cpu_clock_(options.cpu_clock) {}
 
     std::size_t durable(Time, std::span<protocol::MepId>) override { return 0; }
     [[nodiscard]] Time next_deadline() const override { return time_never; }
@@ -16,6 +17,7 @@ public:
     void clear_latencies() final {
         stats_.service_ns.clear();
         stats_.trigger_ns.clear();
+        stats_.trigger_spread_ns = 0;
     }
     [[nodiscard]] std::string failure() const override { return {}; }
 
@@ -25,8 +27,9 @@ protected:
         Time assigned = 0;
         Time trigger = 0;  // 0: not known
     };
-    [[nodiscard]] Begin begin_of(const protocol::BuiltMep& mep) const;
+    [[nodiscard]] Begin begin_of(const protocol::BuiltMep& mep);
     void count(const protocol::BuiltMep& mep);
+    void note_wrong(const std::vector<std::string>& lines);
     void count_latency(Time now, const Begin& begin);
 
     /// Measures what is done until it is destroyed as the sink's work: one MEP in measure_one_in, and stands for the
@@ -57,6 +60,7 @@ protected:
 
 private:
     bool open_loop_;
+    sources::Policy policy_;
     Time (*cpu_clock_)();
 };
 

@@ -22,25 +22,46 @@ enum class Verify : std::uint8_t {
     header,   // structure alone; all there is to check where bodies are phantom
 };
 
+/// What a commit of MEP files waits for (docs/running.md).
+enum class Fsync : std::uint8_t {
+    commit,    // bytes and manifest are synchronised: survives the loss of power
+    interval,  // bytes and manifest are written; both are synchronised every so often
+    never,     // bytes and manifest are written: survives the process, not the machine
+};
+
+/// What a sink does whose consumer is gone.
+enum class OnFailure : std::uint8_t { stop, carry_on };
+
+struct CommandOptions {
+    std::string command;                      // for /bin/sh
+    std::uint64_t buffer_bytes = 64U << 20U;  // beyond it the sink is busy; one MEP always fits
+    OnFailure on_failure = OnFailure::stop;
+};
+
 struct MepFileOptions {
     std::string path;                                    // folder; made if it is missing
     std::uint64_t commit_bytes = 64U << 20U;             // a commit begins once so much was written since the last one,
     Time commit_interval = 5 * ps_per_ms;                // or so much time passed
     std::uint64_t roll_bytes = std::uint64_t{4} << 30U;  // a file that reaches it is closed, and the next one begun
+    Time roll_interval = 0;                              // so is one that is this old; 0 = no limit
+    Fsync fsync = Fsync::commit;
+    Time fsync_interval = ps_per_s;                                    // of Fsync::interval
     std::uint64_t most_uncommitted_bytes = std::uint64_t{256} << 20U;  // beyond it the sink is busy
 };
 
 struct SinkOptions {
-    enum class Kind : std::uint8_t { null, touch, verify, mep };
+    enum class Kind : std::uint8_t { null, touch, verify, mep, command };
     Kind kind = Kind::null;
     Verify verify = Verify::full;
     std::uint32_t sample_every = 16;
     sources::SourceOptions source;  // what feeds the run, hence what verify expects
     MepFileOptions files;
+    CommandOptions command;
     std::uint32_t node = 0;  // whose sink: names its files
     std::uint32_t incarnation = 1;
-    bool open_loop = false;       // heads carry intended trigger times (M2)
-    bool phantom_bodies = false;  // of the transport (T9)
+    sources::Policy policy = sources::Policy::block;  // of the sources
+    bool open_loop = false;                           // heads carry intended trigger times (M2)
+    bool phantom_bodies = false;                      // of the transport (T9)
     Time (*cpu_clock)() =
         nullptr;  // CPU time of the calling thread, to tell the sink's work apart (M5); nullptr: not measured
 };
@@ -53,6 +74,9 @@ struct SinkStats {
     std::uint64_t incomplete_meps = 0;  // with missing sources; flagged, not an error
     std::uint64_t missing_mfps = 0;
     std::uint64_t redelivered_meps = 0;
+    std::uint64_t dropped_mfps = 0;      // whose RU had no room for them (policy drop)
+    std::uint64_t dropped_events = 0;    // of MEPs with such ones
+    std::uint64_t undelivered_meps = 0;  // committed, though the consumer was gone (OnFailure::carry_on)
     std::uint64_t structure_checked_mfps = 0;
     std::uint64_t lines_checked_meps = 0;   // of which every byte was compared
     std::uint64_t verify_errors = 0;        // MFPs or MEPs that are not what was sent
@@ -60,7 +84,9 @@ struct SinkStats {
     base::Histogram service_ns;             // from assignment until taken, or durable where that comes later
     base::Histogram
         trigger_ns;  // open loop: from the intended time of the last event (of the first source that is there)
-    Time cpu = 0;    // spent in checking, touching or writing
+    std::uint64_t delay_ns = 0;           // sum of what the histogram of this loop got
+    std::uint64_t trigger_spread_ns = 0;  // throttle: largest difference of intended times within a MEP
+    Time cpu = 0;                         // spent in checking, touching or writing
 };
 
 class RuntimeSink : public protocol::Sink {
@@ -71,6 +97,9 @@ public:
     /// Not empty: the sink cannot go on, in one line; it takes nothing any more, and what it did not confirm is not
     /// durable.
     [[nodiscard]] virtual std::string failure() const = 0;
+    /// Everything was committed and nothing more will come. May block for a second or two; afterwards failure() may
+    /// have more to say.
+    virtual void close() {}
 };
 
 /// Errors name the option or the path and why it cannot be used.

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "wire/mfp.h"
+
 namespace incast::sinks {
 
 namespace {
@@ -40,6 +42,7 @@ VerifySink::VerifySink(const SinkOptions& options, const protocol::Config& confi
       verify_(options.verify),
       sample_every_(std::max(options.sample_every, 1U)),
       phantom_bodies_(options.phantom_bodies),
+      drops_allowed_(options.policy == sources::Policy::drop),
       sources_(config.sources),
       expectation_(std::move(expectation)),
       seen_(4 * std::uint64_t{config.retention_meps} + 64) {}
@@ -86,6 +89,27 @@ void VerifySink::check(const protocol::BuiltMep& mep) {
     stats_.lines_checked_meps += lines ? 1 : 0;
 }
 
+/// That an RU dropped its fragments is its own to say; that nothing but an empty MFP comes then is checked.
+std::string VerifySink::check_dropped(const protocol::BuiltSource& built, std::uint16_t id) const {
+    const wire::Head& head = *built.head;
+    if (head.goodput_bytes != 0 || head.body_bytes != wire::phantom_bytes(head.n_events)) {
+        return fmt::format("flagged dropped, yet {} bytes with {} of fragments", head.body_bytes, head.goodput_bytes);
+    }
+    if (phantom_bodies_) {
+        return {};
+    }
+    const Result<wire::MfpView> parsed = wire::MfpView::parse(built.body);
+    if (!parsed) {
+        return parsed.error().message;
+    }
+    const wire::MfpHeader& header = parsed->header();
+    if (!parsed->phantom() || parsed->flag() != wire::SourceFlag::dropped || header.source != id ||
+        header.first_event != head.first_event || header.n_fragments != head.n_events) {
+        return "flagged dropped, yet its MFP is not the empty one that says so";
+    }
+    return {};
+}
+
 void VerifySink::check_source(const protocol::BuiltMep& mep, std::uint32_t source, bool lines) {
     const protocol::BuiltSource& built = mep.sources[source];
     const protocol::SourceSpec& spec = sources_[source];
@@ -107,6 +131,8 @@ void VerifySink::check_source(const protocol::BuiltMep& mep, std::uint32_t sourc
                                 mep.first_event, mep.n_events);
         } else if (!phantom_bodies_ && built.body.size() != head.body_bytes) {
             wrong = fmt::format("body of {} bytes, its head says {}", built.body.size(), head.body_bytes);
+        } else if (built.flag == wire::SourceFlag::dropped && drops_allowed_) {
+            wrong = check_dropped(built, spec.id);
         } else {
             wrong = expectation_->check(mep.mep, source, built, lines);
         }

@@ -42,11 +42,13 @@ public:
 private:
     void check(const protocol::BuiltMep& mep);
     void check_source(const protocol::BuiltMep& mep, std::uint32_t source, bool lines);
+    [[nodiscard]] std::string check_dropped(const protocol::BuiltSource& built, std::uint16_t id) const;
     void report(std::string line);
 
     Verify verify_;
     std::uint32_t sample_every_;
     bool phantom_bodies_;
+    bool drops_allowed_;
     std::vector<protocol::SourceSpec> sources_;
     std::unique_ptr<Expectation> expectation_;
     SeenMeps seen_;

@@ -35,8 +35,9 @@ Result<Ok> Generator::attach(Transport& transport, const protocol::Config& confi
     }
     plan_ = std::make_unique<MfpPlan>(std::move(plan).value());
     sizes_.assign(plan_->packing(), 0);
-    const std::uint64_t ring_meps = plan_->ring_meps(first_source);
-    const auto allocated = allocate(transport, config, first_source, count, ring_meps);
+    const std::uint64_t ring_meps = plan_->ring_meps();
+    const auto allocated =
+        allocate(transport, config, first_source, count, ring_meps, options_.fill == Fill::prefilled);
     if (!allocated) {
         return allocated.error();
     }

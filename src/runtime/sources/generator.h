@@ -20,6 +20,7 @@ public:
 
 private:
     [[nodiscard]] std::uint32_t n_events(protocol::MepId mep) const override { return plan_->n_events(mep); }
+    [[nodiscard]] std::uint32_t most_events() const override { return plan_->packing(); }
     [[nodiscard]] std::uint64_t first_event(protocol::MepId mep) const override { return mep * plan_->packing(); }
     void make(protocol::MepId mep, std::uint32_t index, protocol::Piece& piece, std::span<std::byte> out) override;
     void write(protocol::MepId mep, std::uint32_t index, protocol::Piece& piece, std::span<std::byte> out);

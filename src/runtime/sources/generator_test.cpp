@@ -120,7 +120,7 @@ TEST(Generator, KeepsWhatIsNotReleased) {
 
 TEST(Generator, PrefilledContentReturnsWithTheRingAloneAndEventIdsNever) {
     Readout readout(config_of(16'000), options_of(Distribution::normal, Fill::prefilled));
-    const std::uint64_t period = readout.plan.ring_meps(first_source);
+    const std::uint64_t period = readout.plan.ring_meps();
     std::vector<std::string> contents;
     for (MepId mep = 0; mep < 2 * period; ++mep) {
         ASSERT_TRUE(readout.generator.produce(0, mep));
@@ -146,7 +146,7 @@ TEST(MfpPlan, RingPeriodSharesNoFactorWithSlotReuse) {
             GeneratorOptions options = options_of(Distribution::fixed, Fill::prefilled);
             options.prefill_bytes = bytes;
             const MfpPlan plan = MfpPlan::make(config, options).value();
-            const std::uint64_t period = plan.ring_meps(1);
+            const std::uint64_t period = plan.ring_meps();
             EXPECT_GE(period, 32U);
             EXPECT_GE(period * 3 * 16'000, bytes);
             for (const std::uint64_t reuse : {2 * credits, credits, 2 * (credits + 2), credits + 2}) {
@@ -307,6 +307,100 @@ TEST(Generator, OpenLoopCountsDeadTimeOfASlowReadout) {
     EXPECT_GE(stats.offered_events, 200U * 16);
     EXPECT_NEAR(static_cast<double>(stats.dead_time), 190.0 * static_cast<double>(mep_time),
                 5.0 * static_cast<double>(mep_time));
+}
+
+// Offered far faster than it is released: what is not accepted is accounted for, event by event, and what is retained
+// stays as it was made.
+TEST(Generator, EveryPolicyAccountsForEveryEvent) {
+    for (const Fill fill : {Fill::generated, Fill::prefilled}) {
+        for (const Policy policy : {Policy::block, Policy::throttle, Policy::drop}) {
+            GeneratorOptions options = options_of(Distribution::normal, fill);
+            options.total_events = 16 * 500 - 3;
+            options.triggers = {.rate_hz = 1e9, .origin = 1, .policy = policy, .memory_meps = 3};
+            Readout readout(config_of(16'000, 12), options, 0, 1);
+            Generator& generator = readout.generator;
+            Time now = 1;
+            std::uint64_t released = 0;
+            std::uint64_t dropped_meps = 0;
+            Time last_trigger = 0;
+            std::vector<bool> dropped(500);
+            for (MepId mep = 0; mep < 500; now += 1'000) {
+                if (generator.produce(now, mep)) {
+                    const Piece piece = generator.piece(mep, 0);
+                    EXPECT_GT(piece.trigger, last_trigger);
+                    EXPECT_LE(piece.trigger, now);
+                    last_trigger = piece.trigger;
+                    dropped[mep] = piece.flag == wire::SourceFlag::dropped;
+                    dropped_meps += dropped[mep] ? 1 : 0;
+                    ++mep;
+                }
+                if (now / 40'000 > static_cast<Time>(released) && released < mep) {  // a MEP takes 16'000 to come
+                    for (MepId kept = released; kept < mep; ++kept) {
+                        for (std::uint32_t index = 0; index < n_sources; ++index) {
+                            if (!dropped[kept]) {
+                                readout.expect_as_planned(kept, index);
+                                continue;
+                            }
+                            const wire::MfpView mfp = readout.view(kept, index);
+                            EXPECT_TRUE(mfp.phantom());
+                            EXPECT_EQ(mfp.flag(), wire::SourceFlag::dropped);
+                            EXPECT_EQ(mfp.header().first_event, kept * 16);
+                            EXPECT_EQ(generator.piece(kept, index).goodput_bytes, 0U);
+                        }
+                    }
+                    generator.release(++released);
+                }
+            }
+            const SourceStats stats = generator.stats(now);
+            const int which = static_cast<int>(policy);
+            EXPECT_EQ(stats.offered_events, stats.accepted_events + stats.inhibited_events + stats.dropped_events);
+            EXPECT_EQ(stats.accepted_events + stats.dropped_events, options.total_events) << which;
+            EXPECT_EQ(stats.dropped_mfps, dropped_meps * n_sources);
+            EXPECT_EQ(stats.inhibited_events > 0, policy == Policy::throttle);
+            EXPECT_EQ(stats.dropped_events > 0, policy == Policy::drop);
+            EXPECT_GT(stats.dead_time, now / 4) << which;
+            EXPECT_LE(stats.dead_time, now);
+            EXPECT_EQ(stats.peak_held_meps, policy == Policy::drop ? 3U : 12U);
+            if (policy == Policy::block) {
+                EXPECT_GT(now - last_trigger, 100 * 16'000) << "the last event waited for long";
+            } else if (policy == Policy::throttle) {
+                EXPECT_LT(now - last_trigger, 40'000) << "no trigger is ever older than the room it found";
+            }
+        }
+    }
+}
+
+TEST(Generator, OccupancyIsTheMemoryInUseOverTime) {
+    GeneratorOptions options = options_of(Distribution::fixed);
+    options.triggers = {.rate_hz = 16e6, .origin = ps_per_us};  // a MEP every microsecond
+    Readout readout(config_of(16'000), options, 0, ps_per_us);
+    Time now = ps_per_us;
+    for (MepId mep = 0; mep < 3; ++mep) {
+        now = readout.generator.next_ready();
+        ASSERT_TRUE(readout.generator.produce(now, mep));
+    }
+    now += 10 * ps_per_us;  // one for a microsecond, two for another, three for ten
+    EXPECT_NEAR(static_cast<double>(readout.generator.stats(now).held_mep_ns), 33'000, 10);
+    readout.generator.release(3);
+    EXPECT_EQ(readout.generator.stats(now + ps_per_us).peak_held_meps, 3U);
+    readout.generator.clear_peak();
+    EXPECT_EQ(readout.generator.stats(now + ps_per_us).peak_held_meps, 0U);
+}
+
+// M7: what the sources of an event have in common they have in a prefilled ring too, however uneven they are.
+TEST(MfpPlan, SourcesOfOneMepAreThoseOfTheSameEvents) {
+    protocol::Config config = config_of(16'000);
+    config.sources[0].cap_bytes = 1'000;
+    GeneratorOptions options = options_of(Distribution::normal, Fill::prefilled);
+    options.sizes = {.distribution = Distribution::normal, .mean_bytes = 200, .sigma_bytes = 60, .correlation = 1};
+    const MfpPlan plan = MfpPlan::make(config, options).value();
+    std::vector<std::uint32_t> one(16);
+    std::vector<std::uint32_t> other(16);
+    for (MepId mep = 0; mep < 3 * plan.ring_meps(); mep += 7) {
+        EXPECT_EQ(plan.mfp(1, mep, one).content_event, plan.mfp(0, mep, other).content_event);
+        plan.mfp(3, mep, other);
+        EXPECT_EQ(one, other);
+    }
 }
 
 TEST(Generator, ALateJoinerMakesTheSameAsOneThatWasThereFromTheStart) {

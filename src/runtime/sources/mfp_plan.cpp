@@ -35,8 +35,8 @@ Result<MfpPlan> MfpPlan::make(const protocol::Config& config, const GeneratorOpt
     if (options.packing == 0 || options.packing > wire::mfp_max_fragments) {
         return Error{fmt::format("packing = {}, expected 1 .. 65535 events", options.packing)};
     }
-    if (!(options.triggers.rate_hz >= 0 && options.triggers.rate_hz <= 1e12)) {
-        return Error{fmt::format("trigger_rate = {} Hz, expected 0 .. 1e12", options.triggers.rate_hz)};
+    if (const Result<Ok> triggers = check(options.triggers); !triggers) {
+        return triggers.error();
     }
     auto sizes = FragmentSizes::make(options.sizes, options.seed);
     if (!sizes) {
@@ -63,21 +63,23 @@ MfpPlan::MfpPlan(const protocol::Config& config, const GeneratorOptions& options
     }
     const std::uint64_t slots[] = {std::max<std::uint64_t>(bus, 1), std::max<std::uint64_t>(config.credits, 1),
                                    std::max<std::uint64_t>(config.credits, 1) + config.quarantine_slots};
-    for (std::size_t first = 0; first < config.sources.size();) {
-        std::size_t end = first;
-        std::uint64_t mep_bytes = 0;
-        for (; end < config.sources.size() && config.sources[end].ru == config.sources[first].ru; ++end) {
-            source_ids_.push_back(config.sources[end].id);
-            streams_.push_back(content_stream(config.run, config.sources[end].id));
-            caps_.push_back(config.sources[end].cap_bytes);
-            mep_bytes += ring_stride(config.sources[end].cap_bytes);
-        }
-        std::uint64_t ring = config.retention_meps;
-        if (options.fill == Fill::prefilled) {
-            ring = coprime_period(std::max(ring, (options.prefill_bytes + mep_bytes - 1) / mep_bytes), slots);
-        }
-        ring_meps_.resize(end, ring);
-        first = end;
+    std::uint64_t mep_bytes = 0;
+    std::uint64_t rus = 0;
+    for (std::size_t index = 0; index < config.sources.size(); ++index) {
+        const protocol::SourceSpec& source = config.sources[index];
+        source_ids_.push_back(source.id);
+        streams_.push_back(content_stream(config.run, source.id));
+        caps_.push_back(source.cap_bytes);
+        mep_bytes += ring_stride(source.cap_bytes);
+        rus += index == 0 || source.ru != config.sources[index - 1].ru ? 1 : 0;
+    }
+    // One period for all RUs, however much each has of an event: a MEP's sizes are those of the same events everywhere,
+    // so that sources stay correlated.
+    ring_meps_ = config.retention_meps;
+    if (options.fill == Fill::prefilled) {
+        const std::uint64_t filled =
+            (options.prefill_bytes * rus + mep_bytes - 1) / std::max<std::uint64_t>(mep_bytes, 1);
+        ring_meps_ = coprime_period(std::max(ring_meps_, filled), slots);
     }
 }
 
@@ -94,7 +96,7 @@ PlannedMfp MfpPlan::mfp(std::uint32_t source, protocol::MepId mep, std::span<std
     planned.kept = planned.n_events;
     planned.first_event = mep * options_.packing;
     planned.content_event =
-        options_.fill == Fill::prefilled ? mep % ring_meps_[source] * options_.packing : planned.first_event;
+        options_.fill == Fill::prefilled ? mep % ring_meps_ * options_.packing : planned.first_event;
     const std::span<std::uint32_t> own = sizes.first(planned.n_events);
     sizes_.fill(source_ids_[source], planned.content_event, own);
     planned.size = wire::mfp_bytes(own, generated_align_log2);

@@ -48,10 +48,10 @@ public:
     }
     [[nodiscard]] std::uint16_t source_id(std::uint32_t source) const { return source_ids_[source]; }
 
-    /// After so many MEPs the RU that reads `source` uses the same memory again. At least retention_meps.
+    /// After so many MEPs an RU uses the same memory again. At least retention_meps.
     /// Prefilled, the content repeats with it, so it is a prime that divides none of the numbers that slots are reused
     /// by (M4).
-    [[nodiscard]] std::uint64_t ring_meps(std::uint32_t source) const { return ring_meps_[source]; }
+    [[nodiscard]] std::uint64_t ring_meps() const { return ring_meps_; }
 
 private:
     MfpPlan(const protocol::Config& config, const GeneratorOptions& options, const FragmentSizes& sizes);
@@ -61,7 +61,7 @@ private:
     std::vector<std::uint16_t> source_ids_;
     std::vector<std::uint64_t> streams_;  // of content
     std::vector<std::uint32_t> caps_;
-    std::vector<std::uint64_t> ring_meps_;  // the same for all sources of an RU
+    std::uint64_t ring_meps_ = 0;
 };
 
 }  // namespace incast::sources

@@ -1,5 +1,6 @@
 #include "runtime/sources/portable_math.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -44,6 +45,12 @@ constexpr std::array<double, 8> tail_top = {
 constexpr std::array<double, 8> tail_bottom = {
     2.04426310338993978564e-15, 1.4215117583164458887e-7, 1.8463183175100546818e-5, 7.868691311456132591e-4,
     0.0148753612908506148525,   0.13692988092273580531,   0.59983220655588793769,   1.0};
+
+constexpr std::array<double, 7> hart_top = {3.52624965998911e-2, 0.700383064443688, 6.37396220353165, 33.912866078383,
+                                            112.079291497871,    221.213596169931,  220.206867912376};
+constexpr std::array<double, 8> hart_bottom = {8.83883476483184e-2, 1.75566716318264, 16.064177579207,
+                                               86.7807322029461,    296.564248779674, 637.333633378831,
+                                               793.826512519948,    440.413735824752};
 
 }  // namespace
 
@@ -90,6 +97,18 @@ double normal_quantile(double p) {
         z = polynomial(tail_top, r) / polynomial(tail_bottom, r);
     }
     return q < 0 ? -z : z;
+}
+
+double normal_probability(double z) {
+    const double x = std::min(std::fabs(z), 37.0);
+    const double density = portable_exp(-x * x / 2);
+    double tail = 0;
+    if (x < 7.07106781186547) {
+        tail = density * polynomial(hart_top, x) / polynomial(hart_bottom, x);
+    } else {
+        tail = density / (x + 1 / (x + 2 / (x + 3 / (x + 4 / (x + 0.65))))) / 2.506628274631;
+    }
+    return z > 0 ? 1 - tail : tail;
 }
 
 }  // namespace incast::sources

@@ -9,6 +9,9 @@
 namespace incast::sources {
 
 Result<ReplayPlan> ReplayPlan::make(const protocol::Config& config, const ReplayOptions& options) {
+    if (const Result<Ok> triggers = check(options.triggers); !triggers) {
+        return triggers.error();
+    }
     auto recording = Recording::open(options.path);
     if (!recording) {
         return recording.error();
@@ -75,7 +78,7 @@ Result<Ok> Replay::attach(Transport& transport, const protocol::Config& config, 
     for (std::uint32_t index = 0; index < count; ++index) {
         count_misnumbered(plan_->misnumbered(first_source + index));
     }
-    return allocate(transport, config, first_source, count, config.retention_meps);
+    return allocate(transport, config, first_source, count, config.retention_meps, false);
 }
 
 void Replay::make(protocol::MepId mep, std::uint32_t index, protocol::Piece& piece, std::span<std::byte> out) {

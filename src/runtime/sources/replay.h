@@ -17,6 +17,7 @@ public:
 
     [[nodiscard]] std::uint64_t total_meps() const { return recording_.total_meps * repeat_; }  // 0 = no end
     [[nodiscard]] std::uint32_t n_events(protocol::MepId mep) const;                            // 0 behind the end
+    [[nodiscard]] std::uint32_t packing() const { return recording_.packing; }
     /// Event ids of a repeat go on where the one before it ended.
     [[nodiscard]] std::uint64_t first_event(protocol::MepId mep) const {
         return recording_.first_event + mep / recording_.total_meps * recording_.total_events +
@@ -62,6 +63,7 @@ public:
 
 private:
     [[nodiscard]] std::uint32_t n_events(protocol::MepId mep) const override { return plan_->n_events(mep); }
+    [[nodiscard]] std::uint32_t most_events() const override { return plan_->packing(); }
     [[nodiscard]] std::uint64_t first_event(protocol::MepId mep) const override { return plan_->first_event(mep); }
     void make(protocol::MepId mep, std::uint32_t index, protocol::Piece& piece, std::span<std::byte> out) override;
 

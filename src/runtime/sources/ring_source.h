@@ -26,19 +26,25 @@ public:
     void start(Time now, protocol::MepId first) final;
     void start_triggers(Time origin) final { triggers_.origin = origin; }
     bool produce(Time now, protocol::MepId mep) final;
-    const protocol::Piece& piece(protocol::MepId mep, std::uint32_t index) final { return pieces_[place(mep, index)]; }
-    void release(protocol::MepId below) final { released_ = below > released_ ? below : released_; }
+    const protocol::Piece& piece(protocol::MepId mep, std::uint32_t index) final {
+        return was_dropped(mep) ? stand_ins_[stand_in(mep, index)] : pieces_[place(mep, index)];
+    }
+    void release(protocol::MepId below) final;
     [[nodiscard]] std::span<const Local> regions() const final { return {&region_, 1}; }
     [[nodiscard]] Time next_ready() const final { return next_ready_; }
     [[nodiscard]] SourceStats stats(Time now) final;
+    void clear_peak() final { stats_.peak_held_meps = held_meps_; }
 
 protected:
     /// Allocates the ring and touches every page of it: page faults belong here and not into the measured window (M6).
+    /// `keeps_content`: each of its MEPs has a place of its own, which is written once.
     Result<Ok> allocate(Transport& transport, const protocol::Config& config, std::uint32_t first_source,
-                        std::uint32_t count, std::uint64_t ring_meps);
+                        std::uint32_t count, std::uint64_t ring_meps, bool keeps_content);
 
     /// Events of a MEP; 0 if there are no more.
     [[nodiscard]] virtual std::uint32_t n_events(protocol::MepId mep) const = 0;
+    /// At most so many in any MEP.
+    [[nodiscard]] virtual std::uint32_t most_events() const = 0;
     /// The id of its first event.
     [[nodiscard]] virtual std::uint64_t first_event(protocol::MepId mep) const = 0;
     /// Puts one MFP into its place and describes it in `piece` (body.length, n_events, goodput_bytes, flag), which
@@ -59,10 +65,19 @@ private:
     [[nodiscard]] std::size_t place(protocol::MepId mep, std::uint32_t index) const {
         return mep % ring_meps_ * offsets_.size() + index;
     }
+    [[nodiscard]] std::size_t stand_in(protocol::MepId mep, std::uint32_t index) const {
+        return mep % retention_meps_ * offsets_.size() + index;
+    }
+    [[nodiscard]] bool may_drop() const { return triggers_.policy == Policy::drop && open_loop(); }
+    [[nodiscard]] bool was_dropped(protocol::MepId mep) const {
+        return !dropped_.empty() && dropped_[mep % retention_meps_] != 0;
+    }
     [[nodiscard]] bool open_loop() const { return triggers_.rate_hz > 0; }
     [[nodiscard]] bool has_room(protocol::MepId mep) const { return mep < released_ + retention_meps_; }
+    void look(Time now);
     void plan_next(Time now);
-    void tell_room(Time now);
+    void make_all(Time trigger);
+    void drop_all(Time trigger);
 
     TriggerOptions triggers_;
     std::optional<TriggerGate> gate_;  // open loop, once the triggers have started
@@ -71,13 +86,24 @@ private:
     std::uint32_t first_source_ = 0;
     std::uint32_t retention_meps_ = 0;
     std::uint64_t ring_meps_ = 1;
+    std::uint64_t mep_bytes_ = 0;
+    std::uint64_t memory_meps_ = 0;  // MEPs with data there is room for; at most retention_meps_
+    bool keeps_content_ = false;
     std::vector<std::uint64_t> offsets_;  // by source, within a MEP of the ring
     std::vector<std::uint32_t> caps_;
+    std::vector<std::uint16_t> ids_;
     std::vector<protocol::Piece> pieces_;
+    std::vector<std::uint8_t> dropped_;       // drop: by MEP of the retention
+    std::vector<protocol::Piece> stand_ins_;  // drop: the empty MFPs
+    std::vector<Time> room_since_;            // open loop: by MEP of the retention
 
     protocol::MepId next_ = 0;
     protocol::MepId released_ = 0;
-    protocol::MepId told_full_ = 0;  // the first MEP without room, as the gate knows it
+    protocol::MepId room_below_ = 0;  // room_since_ knows the MEPs below
+    std::uint64_t made_meps_ = 0;     // with data
+    std::uint64_t freed_meps_ = 0;    // of these, released
+    std::uint64_t held_meps_ = 0;     // of these, not released when it was last looked
+    Time held_since_ = 0;             // when they were last added up
     Time next_ready_ = 0;
     SourceStats stats_;
 };

@@ -8,16 +8,24 @@
 //   the sizes themselves exponential  -mean ln(1 - p)
 // then is rounded to the nearest byte and clamped to [min, max]. Clamping moves the mean; goodput counts what was
 // really sent. Between 1024 equidistant p the inverse is a straight line, in the two outermost cells it is exact: the
-// tails are not cut.
+// tails are not cut. A histogram is inverted exactly: within a bin all sizes are alike.
+//
+// Correlated sources (M7): z = sqrt(c) z(event) + sqrt(1 - c) z(source, event) is a standard normal number again, and c
+// is the correlation of those of two sources; p = P(Z <= z) then goes the same way. For a normal distribution c is the
+// correlation of the sizes, for others nearly so. The factor of an event is drawn once per `correlated_events` events:
+// what many consecutive events have in common is not averaged away by packing either.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include <incast/result.h>
 
 #include "base/prng.h"
+#include "runtime/sources/recorded_shapes.h"
 
 namespace incast::sources {
 
@@ -26,18 +34,19 @@ constexpr std::uint64_t draw_at(std::uint64_t key, std::uint64_t index) {
     return base::mix64(key + index * 0x9e3779b97f4a7c15ULL);
 }
 
-enum class Distribution : std::uint8_t { fixed, normal, log_normal, exponential };
+enum class Distribution : std::uint8_t { fixed, normal, log_normal, exponential, histogram };
 
 /// Turns uniform 64-bit draws into numbers of one distribution.
 class QuantileTable {
 public:
-    /// mean > 0; sigma > 0 matters to normal and log_normal only.
-    QuantileTable(Distribution distribution, double mean, double sigma);
+    /// mean > 0; sigma > 0 matters to normal and log_normal only, and `histogram` to the distribution of that name.
+    QuantileTable(Distribution distribution, double mean, double sigma,
+                  std::shared_ptr<const SizeHistogram> histogram = nullptr);
 
     /// p = (the draw's upper 52 bits + 1/2) / 2^52: never 0 or 1.
     [[nodiscard]] double operator()(std::uint64_t draw) const {
         const std::size_t cell = draw >> (64 - cell_bits);
-        if (cell == 0 || cell == cells - 1) {
+        if (cell == 0 || cell == cells - 1 || histogram_ != nullptr) {
             return exact((static_cast<double>(draw >> 12) + 0.5) * 0x1.0p-52);
         }
         const double part = static_cast<double>((draw << cell_bits) >> 11) * 0x1.0p-53;
@@ -46,14 +55,17 @@ public:
 
     /// The inverse distribution function itself, 0 < p < 1.
     [[nodiscard]] double exact(double p) const;
+    /// What a standard normal number becomes: exact(P(Z <= z)).
+    [[nodiscard]] double of_normal(double z) const;
 
 private:
     static constexpr int cell_bits = 10;
     static constexpr std::size_t cells = std::size_t{1} << cell_bits;
     Distribution distribution_;
     double mean_;
-    double sigma_;                           // normal: of the value; log-normal: of its logarithm
-    double log_mean_ = 0;                    // log-normal: mu
+    double sigma_;         // normal: of the value; log-normal: of its logarithm
+    double log_mean_ = 0;  // log-normal: mu
+    std::shared_ptr<const SizeHistogram> histogram_;
     std::array<double, cells + 1> edges_{};  // at p = k / cells; the two ends are never used
 };
 
@@ -62,8 +74,18 @@ struct SizeOptions {
     double mean_bytes = 1024;
     double sigma_bytes = 0;  // normal and log-normal
     std::uint32_t min_bytes = 0;
-    std::uint32_t max_bytes = 65535;  // above it: the wide MFP (PROTOCOL S1)
+    std::uint32_t max_bytes = 65535;                   // above it: the wide MFP (PROTOCOL S1)
+    std::shared_ptr<const SizeHistogram> histogram{};  // of that distribution; mean and sigma are its own
+    double correlation = 0;                            // 0 .. 1, of the sources of an event
+    std::uint64_t correlated_events = 1;               // consecutive events with one common factor
+    std::uint32_t n_sources = 1;                       // ids 0 .. n_sources - 1, where means differ
+    double mean_ratio = 1;  // largest mean over the smallest, geometric over the sources; their mean is mean_bytes
+    double hot_factor = 1;  // of the hot source's mean and spread, on top of that
+    std::uint32_t hot_source = 0;
 };
+
+/// By what the sizes of each source are multiplied; empty if all means are the same.
+[[nodiscard]] std::vector<double> size_factors(const SizeOptions& options);
 
 class FragmentSizes {
 public:
@@ -85,6 +107,10 @@ private:
     SizeOptions options_;
     std::uint64_t seed_;
     QuantileTable table_;
+    QuantileTable normal_;         // standard
+    double common_weight_ = 0;     // sqrt(c)
+    double own_weight_ = 1;        // sqrt(1 - c)
+    std::vector<double> factors_;  // by source id, where means differ
 };
 
 }  // namespace incast::sources

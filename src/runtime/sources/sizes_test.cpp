@@ -58,6 +58,15 @@ TEST(PortableMath, AgreesWithTheLibrary) {
     }
 }
 
+TEST(PortableMath, NormalProbabilityAgreesWithTheLibrary) {
+    for (double z = -9; z <= 9; z += 0.01) {
+        EXPECT_NEAR(normal_probability(z) / (0.5 * std::erfc(-z / std::sqrt(2.0))), 1, 1e-7) << z;
+    }
+    for (double p = 1e-12; p < 1; p += p < 0.001 ? p : 0.001) {
+        EXPECT_NEAR(normal_probability(normal_quantile(p)), p, 1e-13) << p;
+    }
+}
+
 // P(Z <= z) by the library's complementary error function, another road to the same number.
 TEST(PortableMath, NormalQuantileInvertsTheDistribution) {
     for (double p = 1e-15; p < 1; p += p < 0.001 ? p : 0.001) {
@@ -142,6 +151,152 @@ TEST(Sizes, OfDifferentSourcesAreNotCorrelated) {
     EXPECT_NEAR(product / many / 1e6, 0, 4 / std::sqrt(many));
 }
 
+struct Pair {
+    double correlation = 0;
+    Moments one;
+    Moments other;
+};
+
+Pair measured(const FragmentSizes& sizes, std::uint16_t one_source, std::uint16_t other_source) {
+    const auto one = drawn(sizes, one_source, many);
+    const auto other = drawn(sizes, other_source, many);
+    Pair pair{0, moments_of(one), moments_of(other)};
+    double product = 0;
+    for (std::size_t index = 0; index < many; ++index) {
+        product += (one[index] - pair.one.mean) * (other[index] - pair.other.mean);
+    }
+    pair.correlation = product / many / pair.one.sigma / pair.other.sigma;
+    return pair;
+}
+
+TEST(Sizes, OfSourcesAreAsCorrelatedAsAskedFor) {
+    for (const double c : {0.1, 0.5, 0.9}) {
+        const Pair normal = measured(
+            sizes_of({.distribution = Distribution::normal, .mean_bytes = 5000, .sigma_bytes = 1000, .correlation = c}),
+            0, 1);
+        EXPECT_NEAR(normal.correlation, c, 4 / std::sqrt(many));
+        EXPECT_NEAR(normal.one.mean, 5000, 4 * 1000 / std::sqrt(many)) << "each source's own sizes stay what they were";
+        EXPECT_NEAR(normal.one.sigma, 1000, 4 * 1000 / std::sqrt(2.0 * many));
+        // Of log-normal sizes: (exp(c s^2) - 1) / (exp(s^2) - 1), exactly.
+        const Pair log_normal = measured(
+            sizes_of(
+                {.distribution = Distribution::log_normal, .mean_bytes = 5000, .sigma_bytes = 2500, .correlation = c}),
+            0, 1);
+        const double s2 = std::log(1.25);
+        EXPECT_NEAR(log_normal.correlation, std::expm1(c * s2) / std::expm1(s2), 0.015);
+        EXPECT_NEAR(log_normal.one.mean, 5000, 4 * 2500 / std::sqrt(many));
+        const Pair exponential =
+            measured(sizes_of({.distribution = Distribution::exponential, .mean_bytes = 1500, .correlation = c}), 3, 9);
+        EXPECT_NEAR(exponential.one.mean, 1500, 4 * 1500 / std::sqrt(many));
+        EXPECT_NEAR(exponential.one.sigma, 1500, 4 * 1500 * std::sqrt(2.0 / many));
+        EXPECT_GT(exponential.correlation, 0.8 * c);
+        EXPECT_LT(exponential.correlation, c + 0.01);
+    }
+    const Pair same =
+        measured(sizes_of({.distribution = Distribution::exponential, .mean_bytes = 1500, .correlation = 1}), 3, 9);
+    EXPECT_NEAR(same.correlation, 1, 1e-9);
+}
+
+// The sum over sources of an event spreads as n sigma^2 (1 + (n - 1) c), and packing does not average that away over
+// sources.
+TEST(Sizes, CorrelatedSourcesMakeWholeEventsSpread) {
+    constexpr std::size_t n_sources = 16;
+    constexpr std::size_t n_events = 40'000;
+    for (const double c : {0.0, 0.25}) {
+        const FragmentSizes sizes =
+            sizes_of({.distribution = Distribution::normal, .mean_bytes = 5000, .sigma_bytes = 500, .correlation = c});
+        std::vector<std::uint32_t> sums(n_events);
+        for (std::uint16_t source = 0; source < n_sources; ++source) {
+            const auto one = drawn(sizes, source, n_events);
+            for (std::size_t event = 0; event < n_events; ++event) {
+                sums[event] += one[event];
+            }
+        }
+        const double expected = 500 * std::sqrt(n_sources * (1 + (n_sources - 1) * c));
+        EXPECT_NEAR(moments_of(sums).sigma, expected, expected * 4 / std::sqrt(2.0 * n_events));
+    }
+}
+
+TEST(Sizes, ManyEventsMayShareTheCommonFactor) {
+    const FragmentSizes sizes = sizes_of({.distribution = Distribution::normal,
+                                          .mean_bytes = 5000,
+                                          .sigma_bytes = 500,
+                                          .correlation = 1,
+                                          .correlated_events = 50});
+    const auto all = drawn(sizes, 2, 1000);
+    for (std::size_t event = 0; event < all.size(); ++event) {
+        EXPECT_EQ(all[event], all[event / 50 * 50]);
+        EXPECT_TRUE(event < 50 || event % 50 != 0 || all[event] != all[event - 1]);
+    }
+}
+
+TEST(Sizes, MeansSpanTheirRatioAndKeepTheirMean) {
+    const SizeOptions options{.distribution = Distribution::exponential,
+                              .mean_bytes = 1000,
+                              .max_bytes = 1U << 20U,
+                              .n_sources = 8,
+                              .mean_ratio = 10};
+    const FragmentSizes sizes = sizes_of(options);
+    const std::vector<double> factors = size_factors(options);
+    double sum = 0;
+    double before = 0;
+    for (std::uint16_t source = 0; source < 8; ++source) {
+        const double mean = moments_of(drawn(sizes, source, many)).mean;
+        EXPECT_NEAR(mean / (1000 * factors[source]), 1, 4 / std::sqrt(many));
+        EXPECT_TRUE(source == 0 || std::fabs(mean / before / std::pow(10, 1.0 / 7) - 1) < 0.02) << "geometric";
+        before = mean;
+        sum += mean;
+    }
+    EXPECT_NEAR(sum / 8, 1000, 5);
+    EXPECT_NEAR(factors[7] / factors[0], 10, 1e-9);
+}
+
+TEST(Sizes, OneHotSourceSendsItsFactorMore) {
+    const FragmentSizes sizes = sizes_of({.mean_bytes = 100, .n_sources = 4, .hot_factor = 7.5, .hot_source = 2});
+    EXPECT_EQ(sizes.size(0, 5), 100U);
+    EXPECT_EQ(sizes.size(2, 5), 750U);
+    EXPECT_EQ(sizes.size(3, 5), 100U);
+}
+
+SizeOptions of_histogram(std::vector<double> edges, std::vector<double> weights, double correlation = 0) {
+    SizeOptions options;
+    options.distribution = Distribution::histogram;
+    options.histogram = std::make_shared<SizeHistogram>(SizeHistogram::make(edges, weights).value());
+    options.mean_bytes = options.histogram->mean();
+    options.correlation = correlation;
+    return options;
+}
+
+TEST(Sizes, HistogramHasItsBinsAndMoments) {
+    for (const double c : {0.0, 0.4}) {
+        const SizeOptions options = of_histogram({0, 100, 200, 500, 4000}, {1, 0, 6, 3}, c);
+        const auto all = drawn(sizes_of(options), 1, many);
+        // By hand: 0.1 x 50 + 0.6 x 350 + 0.3 x 2250; the spread within bins counts.
+        EXPECT_NEAR(options.mean_bytes, 890, 1e-9);
+        const Moments found = moments_of(all);
+        EXPECT_NEAR(found.mean, 890, 4 * options.histogram->sigma() / std::sqrt(many));
+        EXPECT_NEAR(found.sigma, options.histogram->sigma(), 0.01 * options.histogram->sigma());
+        const double error = 4 * std::sqrt(0.25 / many) + 0.001;
+        EXPECT_NEAR(fraction_below(all, 100), 0.1, error);
+        EXPECT_NEAR(fraction_below(all, 200.5), 0.1, error + 0.002) << "a bin of weight 0";
+        EXPECT_NEAR(fraction_below(all, 350), 0.4, error + 0.002);
+        EXPECT_NEAR(fraction_below(all, 500), 0.7, error + 0.002);
+        EXPECT_LE(*std::ranges::max_element(all), 4000U);
+    }
+}
+
+TEST(Sizes, HistogramsThatAreNoneAreRefused) {
+    using Numbers = std::vector<double>;
+    EXPECT_TRUE(SizeHistogram::make(Numbers{0, 1}, Numbers{1}));
+    EXPECT_FALSE(SizeHistogram::make(Numbers{0}, Numbers{}));
+    EXPECT_FALSE(SizeHistogram::make(Numbers{0, 1}, Numbers{1, 2}));
+    EXPECT_FALSE(SizeHistogram::make(Numbers{0, 2, 2}, Numbers{1, 2}));
+    EXPECT_FALSE(SizeHistogram::make(Numbers{-1, 2}, Numbers{1}));
+    EXPECT_FALSE(SizeHistogram::make(Numbers{0, 2}, Numbers{0}));
+    EXPECT_FALSE(SizeHistogram::make(Numbers{0, 2}, Numbers{-1}));
+    EXPECT_FALSE(SizeHistogram::make(Numbers{0, 1e12}, Numbers{1}));
+}
+
 std::uint64_t folded(const std::vector<std::uint32_t>& sizes) {
     std::uint64_t hash = 0;
     for (const std::uint32_t size : sizes) {
@@ -173,6 +328,21 @@ TEST(Sizes, RefusesWhatMakesNoSense) {
     EXPECT_FALSE(FragmentSizes::make({.distribution = Distribution::exponential, .mean_bytes = 0}, 1).ok());
     EXPECT_FALSE(
         FragmentSizes::make({.distribution = Distribution::exponential, .min_bytes = 10, .max_bytes = 9}, 1).ok());
+}
+
+// As above: a second implementation, with Python's own normal distribution.
+TEST(Sizes, CorrelatedAndFromAHistogramAreTheSameBitsInEveryBuild) {
+    const SizeOptions normal{
+        .distribution = Distribution::normal, .mean_bytes = 2000, .sigma_bytes = 300, .correlation = 0.3};
+    const SizeOptions exponential{.distribution = Distribution::exponential, .mean_bytes = 1500, .correlation = 0.3};
+    const SizeOptions histogram = of_histogram({0, 100, 200, 500, 4000}, {1, 0, 6, 3});
+    using Values = std::vector<std::uint32_t>;
+    EXPECT_EQ(drawn(sizes_of(normal), 1, 6), (Values{1679, 1977, 2373, 2011, 1526, 2085}));
+    EXPECT_EQ(drawn(sizes_of(exponential), 1, 6), (Values{231, 952, 3356, 1083, 88, 1416}));
+    EXPECT_EQ(drawn(sizes_of(histogram), 1, 6), (Values{312, 201, 1405, 392, 68, 1286}));
+    EXPECT_EQ(folded(drawn(sizes_of(normal), 1, 100'000)), 0x6afdbf625773430bU);
+    EXPECT_EQ(folded(drawn(sizes_of(exponential), 1, 100'000)), 0x35571f1d95df00f2U);
+    EXPECT_EQ(folded(drawn(sizes_of(histogram), 1, 100'000)), 0x4acefecbc3d460e5U);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ struct GeneratorOptions {
     std::uint32_t packing = 1;       // events in an MFP
     std::uint64_t total_events = 0;  // 0 = no end; the last MFP may be short (S5)
     Fill fill = Fill::generated;
-    std::uint64_t prefill_bytes = 0;  // prefilled: bytes of MFPs one RU cycles through, at least (M4)
+    std::uint64_t prefill_bytes = 0;  // prefilled: bytes of MFPs an RU cycles through, at least, on average (M4)
     TriggerOptions triggers;          // rate 0: closed loop
 };
 
@@ -43,9 +43,16 @@ struct SourceOptions {
 /// Counted since start by the RU's one thread.
 struct SourceStats {
     std::uint64_t meps = 0;
-    std::uint64_t accepted_events = 0;   // read out
-    std::uint64_t offered_events = 0;    // open loop: meant to happen until now; closed loop: the same as accepted
+    std::uint64_t accepted_events = 0;  // read out
+    // Open loop: meant to happen until now, or until the last event of the run; closed loop: the same as accepted.
+    // offered = accepted + inhibited + dropped + those that still wait.
+    std::uint64_t offered_events = 0;
+    std::uint64_t inhibited_events = 0;  // throttle: their triggers came while there was no room, and never happened
+    std::uint64_t dropped_events = 0;    // drop: happened, without the fragments of this RU
+    std::uint64_t dropped_mfps = 0;      // drop: empty ones that were made instead
     Time dead_time = 0;                  // open loop: while events beyond the RU's memory were due (M1)
+    std::uint64_t held_mep_ns = 0;       // open loop: MEPs with data in the RU's memory, integrated over time
+    std::uint64_t peak_held_meps = 0;    // open loop: the most since clear_peak()
     std::uint64_t goodput_bytes = 0;     // fragment bytes of accepted events
     std::uint64_t truncated_mfps = 0;    // larger than their place in the slot (S4)
     std::uint64_t desync_mfps = 0;       // phantoms, where the recording has no fitting MFP (S5)
@@ -61,6 +68,8 @@ public:
     virtual void start_triggers(Time origin) = 0;
     /// Not const: what was offered is counted when it is asked for.
     [[nodiscard]] virtual SourceStats stats(Time now) = 0;
+    /// The measured window begins.
+    virtual void clear_peak() = 0;
 };
 
 /// Errors name the option, or the file and the offset in it.

@@ -1,69 +1,306 @@
 #include "runtime/sources/triggers.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
+#include <fmt/format.h>
+
+#include "base/units.h"
 #include "runtime/sources/portable_math.h"
 
 namespace incast::sources {
+namespace {
+
+constexpr auto ps_s = static_cast<double>(ps_per_s);
+
+/// -ln(1 - p); every crossing triggers from p = 1 on.
+double hazard_of(double probability) {
+    return probability < 1 ? -portable_log(1 - probability) : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace
+
+Time BunchTrains::time_of(std::uint64_t crossing) const {
+    const std::uint64_t within = crossing % filled_per_orbit();
+    const std::uint64_t slot = within / filled * (std::uint64_t{filled} + gap) + within % filled;
+    return static_cast<Time>(crossing / filled_per_orbit() * orbit + slot) * spacing;
+}
+
+std::uint64_t BunchTrains::first_crossing_from(Time time) const {
+    const auto slots = static_cast<std::uint64_t>((std::max<Time>(time, 0) + spacing - 1) / spacing);
+    const std::uint64_t within = slots % orbit;
+    const std::uint64_t train = std::uint64_t{filled} + gap;
+    const std::uint64_t before = within / train * filled + std::min<std::uint64_t>(within % train, filled);
+    return slots / orbit * filled_per_orbit() + std::min(before, filled_per_orbit());
+}
+
+Result<Ok> check(const TriggerOptions& options) {
+    if (!(options.rate_hz >= 0 && options.rate_hz <= 1e12)) {
+        return Error{fmt::format("trigger rate {} Hz, expected 0 .. 1e12", options.rate_hz)};
+    }
+    if (options.rate_hz == 0) {
+        return Ok{};
+    }
+    double highest = options.rate_hz;
+    double lowest = options.rate_hz;
+    Time before = 0;
+    for (const RateStep& step : options.steps) {
+        if (!(step.rate_hz > 0 && step.rate_hz <= 1e12) || step.at <= before) {
+            return Error{fmt::format("{} Hz from {} on, expected more than 0 and up to 1e12 Hz, and times that ascend",
+                                     step.rate_hz, base::format_duration(step.at))};
+        }
+        before = step.at;
+        highest = std::max(highest, step.rate_hz);
+        lowest = std::min(lowest, step.rate_hz);
+    }
+    if (options.arrivals == Arrivals::trace && (options.trace == nullptr || options.trace->empty())) {
+        return Error{"arrivals from a trace, and there is no trace"};
+    }
+    if (options.arrivals == Arrivals::bunch_train) {
+        const BunchTrains& bunches = options.bunches;
+        const std::uint64_t used = std::uint64_t{bunches.trains} * (std::uint64_t{bunches.filled} + bunches.gap);
+        // The last train needs no gap behind it.
+        if (bunches.spacing <= 0 || bunches.trains == 0 || bunches.filled == 0 || used - bunches.gap > bunches.orbit) {
+            return Error{fmt::format("{} trains of {} full and {} empty slots do not fit into an orbit of {}",
+                                     bunches.trains, bunches.filled, bunches.gap, bunches.orbit)};
+        }
+        // A little more than the crossing rate would be the rounding of a person who wants every crossing.
+        constexpr double rounding = 1.001;
+        constexpr double least_hz = 0.01;  // the gaps between triggers are counted in crossings
+        if (highest > bunches.crossing_rate_hz() * rounding || lowest < least_hz) {
+            return Error{
+                fmt::format("triggers at {:g} .. {:g} Hz, expected {} .. {:g} Hz, at which filled bunches cross",
+                            lowest, highest, least_hz, bunches.crossing_rate_hz())};
+        }
+    }
+    return Ok{};
+}
+
+Result<std::vector<RateStep>> parse_rate_steps(std::string_view text) {
+    std::vector<RateStep> steps;
+    while (!text.empty()) {
+        const std::size_t comma = text.find(',');
+        const std::string_view one = text.substr(0, comma);
+        const std::size_t at = one.find('@');
+        const Result<double> rate = base::parse_frequency_hz(one.substr(0, at));
+        const Result<Time> time =
+            at == std::string_view::npos ? Result<Time>(Error{"no time"}) : base::parse_duration(one.substr(at + 1));
+        if (!rate || !time) {
+            return Error{fmt::format("'{}' is no rate and time", one)};
+        }
+        steps.push_back({*time, *rate});
+        text = comma == std::string_view::npos ? std::string_view{} : text.substr(comma + 1);
+    }
+    return steps;
+}
 
 TriggerSequence::TriggerSequence(const TriggerOptions& options, std::uint64_t first_event)
-    : gaps_ps_(Distribution::exponential, static_cast<double>(ps_per_s) / options.rate_hz, 0),
-      period_ps_(static_cast<double>(ps_per_s) / options.rate_hz),
+    : gaps_ps_(Distribution::exponential, ps_s / options.rate_hz, 0),
       arrivals_(options.arrivals),
       key_(base::mix64(options.seed ^ 0x7412664765727321ULL)),  // another stream than the sizes of the same seed
       origin_(options.origin),
-      begin_(advance({0, origin_}, first_event)) {}
+      bunches_(options.bunches),
+      trace_(options.trace) {
+    const double crossings_hz = bunches_.crossing_rate_hz();
+    segments_.push_back({origin_, 0, ps_s / options.rate_hz, 1, hazard_of(options.rate_hz / crossings_hz)});
+    for (const RateStep& step : options.steps) {
+        const Segment& before = segments_.back();
+        const Time start = origin_ + step.at;
+        segments_.push_back({start, before.first_event + static_cast<double>(start - before.start) / before.period_ps,
+                             ps_s / step.rate_hz, options.rate_hz / step.rate_hz,
+                             hazard_of(step.rate_hz / crossings_hz)});
+    }
+    begin_ = advance({0, origin_, 0, 0}, first_event);
+}
+
+void TriggerSequence::skip_to(Time time) {
+    begin_ = skip(begin_, time);
+}
+
+const TriggerSequence::Segment& TriggerSequence::segment_of(double event) const {
+    std::size_t index = segments_.size() - 1;
+    while (index > 0 && event < segments_[index].first_event) {
+        --index;
+    }
+    return segments_[index];
+}
+
+Time TriggerSequence::fixed_time(std::uint64_t event) const {
+    const auto number = static_cast<double>(event);
+    const Segment& in = segment_of(number);
+    return in.start + static_cast<Time>((number - in.first_event) * in.period_ps);
+}
+
+TriggerSequence::Cursor TriggerSequence::skip(Cursor from, Time time) const {
+    if (arrivals_ == Arrivals::fixed) {
+        std::size_t index = segments_.size() - 1;
+        while (index > 0 && time < segments_[index].start) {
+            --index;
+        }
+        const Segment& in = segments_[index];
+        const double number = in.first_event + static_cast<double>(time - in.start) / in.period_ps;
+        std::uint64_t next = number > static_cast<double>(from.event) ? static_cast<std::uint64_t>(number) : from.event;
+        for (; next > from.event && fixed_time(next - 1) >= time; --next) {
+        }
+        for (; fixed_time(next) < time; ++next) {
+        }
+        return advance(from, next - from.event);
+    }
+    if (arrivals_ == Arrivals::bunch_train && from.segment + 1 == segments_.size() &&
+        std::isinf(segments_.back().hazard)) {
+        const std::uint64_t crossing = bunches_.first_crossing_from(time - origin_);
+        if (crossing > from.crossing) {
+            from.event += crossing - from.crossing;
+            from.crossing = crossing;
+            from.last = origin_ + bunches_.time_of(crossing - 1);
+        }
+        return from;
+    }
+    for (Cursor next = advance(from, 1); next.last < time; next = advance(next, 1)) {
+        from = next;
+    }
+    return from;
+}
+
+double TriggerSequence::gap_before(std::uint64_t event) const {
+    return arrivals_ == Arrivals::trace ? (*trace_)[event % trace_->size()] * segments_.front().period_ps
+                                        : gaps_ps_(draw_at(key_, event));
+}
 
 TriggerSequence::Cursor TriggerSequence::advance(Cursor from, std::uint64_t count) const {
     if (arrivals_ == Arrivals::fixed) {
         from.event += count;
         if (count > 0) {
-            from.last = origin_ + static_cast<Time>(static_cast<double>(from.event - 1) * period_ps_);
+            from.last = fixed_time(from.event - 1);
         }
         return from;
     }
     for (; count > 0; --count) {
-        from.last += static_cast<Time>(nearest(gaps_ps_(draw_at(key_, from.event++))));
+        if (arrivals_ == Arrivals::bunch_train) {
+            step_crossings(from);
+        } else {
+            step(from);
+        }
     }
     return from;
 }
 
-Time TriggerGate::due(std::uint32_t n_events) {
-    if (due_.event != accepted_.event + n_events) {
-        due_ = sequence_.advance(accepted_, n_events);
+void TriggerSequence::step(Cursor& cursor) const {
+    double gap = gap_before(cursor.event++);
+    const auto end = [&] { return cursor.last + static_cast<Time>(nearest(gap * segments_[cursor.segment].stretch)); };
+    Time next = end();
+    while (cursor.segment + 1 < segments_.size() && next > segments_[cursor.segment + 1].start) {
+        const Time start = segments_[cursor.segment + 1].start;
+        gap -= static_cast<double>(start - cursor.last) / segments_[cursor.segment].stretch;
+        gap = std::max(gap, 0.0);
+        cursor.last = start;
+        ++cursor.segment;
+        next = end();
+    }
+    cursor.last = next;
+}
+
+/// With a hazard h per crossing, the number of crossings that pass is the whole part of an exponential number of mean 1
+/// over h. It has no memory, so at a step of the rate only what is left of it counts.
+void TriggerSequence::step_crossings(Cursor& cursor) const {
+    double left = gap_before(cursor.event++) / segments_.front().period_ps;
+    for (;; ++cursor.segment) {
+        const double hazard = segments_[cursor.segment].hazard;
+        const auto passed = static_cast<std::uint64_t>(left / hazard);
+        if (cursor.segment + 1 < segments_.size()) {
+            const Time next_start = segments_[cursor.segment + 1].start - origin_;
+            const std::uint64_t until = std::max(bunches_.first_crossing_from(next_start), cursor.crossing);
+            if (cursor.crossing + passed >= until) {
+                left = until == cursor.crossing
+                           ? left
+                           : std::max(left - static_cast<double>(until - cursor.crossing) * hazard, 0.0);
+                cursor.crossing = until;
+                continue;
+            }
+        }
+        cursor.crossing += passed;
+        break;
+    }
+    cursor.last = origin_ + bunches_.time_of(cursor.crossing++);
+}
+
+TriggerGate::TriggerGate(const TriggerOptions& options, Time now, std::uint64_t first_event)
+    : sequence_(options, first_event), policy_(options.policy), dead_until_(now) {
+    if (policy_ == Policy::throttle && first_event > 0) {
+        // One that comes back cannot know which triggers were inhibited meanwhile: it takes part from now on.
+        sequence_.skip_to(now);
+    }
+    passed_ = offered_ = due_ = sequence_.begin();
+}
+
+Time TriggerGate::due(std::uint32_t n_events, Time room) {
+    if (asked_events_ == n_events && asked_room_ == room) {
+        return due_.last;
+    }
+    asked_events_ = n_events;
+    asked_room_ = room;
+    due_ = sequence_.advance(passed_, n_events);
+    due_without_inhibit_ = due_.last;
+    inhibited_before_due_ = 0;
+    if (policy_ == Policy::throttle && due_.last < room) {
+        const std::uint64_t inhibited_first = due_.event;
+        due_ = sequence_.advance(sequence_.skip(due_, room), 1);
+        inhibited_before_due_ = due_.event - inhibited_first;
     }
     return due_.last;
 }
 
-void TriggerGate::accept(std::uint32_t n_events) {
-    due(n_events);
-    accepted_ = due_;
+void TriggerGate::count_dead(Time from, Time until) {
+    dead_ += std::max<Time>(until - std::max(from, dead_until_), 0);
+    dead_until_ = std::max(dead_until_, until);
 }
 
-void TriggerGate::set_room(Time now, std::uint64_t event) {
-    const Time open = open_dead_time(now);
-    if (open > 0) {
-        dead_ += open;
-        dead_until_ = now;
+void TriggerGate::pass(std::uint32_t n_events, Time room) {
+    due(n_events, room);
+    if (room > due_without_inhibit_) {
+        count_dead(due_without_inhibit_, room);
     }
-    endless_room_ = event == no_end;
-    if (!endless_room_ && event >= full_.event) {
-        full_ = sequence_.advance(full_, event + 1 - full_.event);
+    inhibited_ += inhibited_before_due_;
+    passed_ = due_;
+    asked_room_ = -1;
+}
+
+void TriggerGate::drop(std::uint32_t n_events, Time room) {
+    const Time time = due(n_events, room);
+    pass(n_events, room);
+    dropped_ += n_events;
+    no_place_since_ = std::min(no_place_since_, time);
+}
+
+void TriggerGate::has_place(Time now) {
+    if (no_place_since_ != time_never) {
+        count_dead(no_place_since_, now);
+        no_place_since_ = time_never;
     }
 }
 
-Time TriggerGate::open_dead_time(Time now) const {
-    const bool set = full_.event > sequence_.begin().event;
-    return set && !endless_room_ ? std::max<Time>(now - std::max(full_.last, dead_until_), 0) : 0;
+Time TriggerGate::dead_time(Time now, std::uint32_t waiting) {
+    Time since = no_place_since_;
+    if (waiting > 0) {
+        since = std::min(since, due(waiting, 0));
+    }
+    return dead_ + std::max<Time>(now - std::max(since, dead_until_), 0);
+}
+
+std::uint64_t TriggerGate::inhibited_events(Time now, std::uint32_t waiting) {
+    if (policy_ != Policy::throttle || waiting == 0) {
+        return inhibited_;
+    }
+    const std::uint64_t due = offered_events(now - 1) - passed_events();  // one at `now` itself may still be the last
+    return inhibited_ + (due >= waiting ? due - (waiting - 1) : 0);
 }
 
 std::uint64_t TriggerGate::offered_events(Time now) {
-    if (offered_.event < accepted_.event) {
-        offered_ = accepted_;
+    if (offered_.event < passed_.event) {
+        offered_ = passed_;
     }
-    for (auto ahead = sequence_.advance(offered_, 1); ahead.last <= now; ahead = sequence_.advance(offered_, 1)) {
-        offered_ = ahead;
-    }
+    offered_ = sequence_.skip(offered_, now + 1);
     return offered_.event - sequence_.begin().event;
 }
 

@@ -9,7 +9,7 @@ namespace incast::sources {
 namespace {
 
 TriggerOptions options_of(double rate_hz, Arrivals arrivals, Time origin = 1) {
-    return {rate_hz, arrivals, 5, origin};
+    return {.rate_hz = rate_hz, .arrivals = arrivals, .seed = 5, .origin = origin};
 }
 
 std::vector<Time> times_of(const TriggerSequence& sequence, std::size_t count) {
@@ -68,34 +68,219 @@ TEST(Triggers, PoissonTimesAreTheSameInEveryBuild) {
     EXPECT_EQ(times_of(sequence, 4), (std::vector<Time>{1403192, 4940081, 5055481, 7678650}));
 }
 
+TEST(Triggers, AStepOfTheRateChangesItFromThenOn) {
+    for (const Arrivals arrivals : {Arrivals::fixed, Arrivals::poisson, Arrivals::trace, Arrivals::bunch_train}) {
+        TriggerOptions options = options_of(1e6, arrivals);
+        options.steps = {{100 * ps_per_ms, 3e6}, {200 * ps_per_ms, 5e5}};
+        options.trace = std::make_shared<const std::vector<double>>(std::vector<double>{0.5, 1.5, 0, 2});
+        const auto times = times_of(TriggerSequence(options, 0), 450'000);
+        std::size_t counts[4] = {};
+        for (std::size_t index = 0; index < times.size(); ++index) {
+            ASSERT_TRUE(index == 0 || times[index] >= times[index - 1]);
+            ++counts[std::min<Time>(times[index] / (100 * ps_per_ms), 3)];
+        }
+        const int which = static_cast<int>(arrivals);
+        // Four standard deviations of a Poisson count, and the ends of an orbit.
+        EXPECT_NEAR(static_cast<double>(counts[0]), 100'000, 4 * std::sqrt(100'000)) << which;
+        EXPECT_NEAR(static_cast<double>(counts[1]), 300'000, 4 * std::sqrt(300'000)) << which;
+        EXPECT_NEAR(static_cast<double>(counts[2]), 50'000, 4 * std::sqrt(50'000)) << which;
+    }
+}
+
+TEST(Triggers, FixedArrivalsAreExactAcrossAStep) {
+    TriggerOptions options = options_of(1e9, Arrivals::fixed, 1000);  // every 1000 ps
+    options.steps = {{4500, 2e9}};                                    // every 500 ps from 5500 on
+    // Half of the gap passes at the old rate, and the other half, which then takes half as long, at the new one.
+    EXPECT_EQ(times_of(TriggerSequence(options, 0), 7), (std::vector<Time>{1000, 2000, 3000, 4000, 5000, 5750, 6250}));
+}
+
+TEST(Triggers, BunchTrainsTriggerInFilledBunchesAlone) {
+    BunchTrains bunches{.spacing = 25'000, .orbit = 100, .trains = 3, .filled = 20, .gap = 10};
+    TriggerOptions options = options_of(bunches.crossing_rate_hz() / 4, Arrivals::bunch_train, 7'000'000);
+    options.bunches = bunches;
+    constexpr std::size_t n = 100'000;
+    const auto times = times_of(TriggerSequence(options, 0), n);
+    std::vector<std::size_t> by_slot(100);
+    for (std::size_t index = 0; index < n; ++index) {
+        const Time since = times[index] - 7'000'000;
+        ASSERT_EQ(since % 25'000, 0);
+        ASSERT_TRUE(index == 0 || times[index] > times[index - 1]) << "two triggers in one crossing";
+        ++by_slot[static_cast<std::size_t>(since / 25'000 % 100)];
+    }
+    for (std::size_t slot = 0; slot < 100; ++slot) {
+        const bool filled = slot < 90 && slot % 30 < 20;
+        const double expected = filled ? n / 60.0 : 0;
+        EXPECT_NEAR(static_cast<double>(by_slot[slot]), expected, 5 * std::sqrt(expected)) << slot;
+    }
+    const double rate = n / (static_cast<double>(times.back() - 7'000'000) * 1e-12);
+    EXPECT_NEAR(rate / options.rate_hz, 1, 4 / std::sqrt(n));
+}
+
+TEST(Triggers, AtTheCrossingRateEveryFilledBunchTriggers) {
+    TriggerOptions options;
+    options.arrivals = Arrivals::bunch_train;
+    options.rate_hz = options.bunches.crossing_rate_hz();
+    options.origin = 1;
+    const TriggerSequence sequence(options, 0);
+    const auto times = times_of(sequence, 2 * 2808);
+    for (std::uint64_t crossing = 0; crossing < times.size(); ++crossing) {
+        ASSERT_EQ(times[crossing], 1 + options.bunches.time_of(crossing));
+    }
+    EXPECT_EQ(times[71] - 1, 71 * 25'000);
+    EXPECT_EQ(times[72] - 1, 80 * 25'000) << "behind the gap";
+    EXPECT_EQ(times[2808] - 1, 3564 * 25'000) << "the next orbit";
+    for (const Time time : {Time{0}, Time{1}, Time{71 * 25'000 + 1}, Time{3500 * 25'000}, Time{3564 * 25'000}}) {
+        const std::uint64_t first = options.bunches.first_crossing_from(time);
+        EXPECT_GE(options.bunches.time_of(first), time);
+        EXPECT_TRUE(first == 0 || options.bunches.time_of(first - 1) < time);
+    }
+}
+
+TEST(Triggers, ATraceIsPlayedOverAndOverAtTheRate) {
+    TriggerOptions options = options_of(1e9, Arrivals::trace, 10);
+    options.trace = std::make_shared<const std::vector<double>>(std::vector<double>{0.5, 2, 0.5});
+    EXPECT_EQ(times_of(TriggerSequence(options, 0), 6), (std::vector<Time>{510, 2510, 3010, 3510, 5510, 6010}));
+    const TriggerSequence late(options, 4);
+    EXPECT_EQ(times_of(late, 1), (std::vector<Time>{5510}));
+}
+
+TEST(Triggers, BunchTrainTimesAreTheSameInEveryBuild) {
+    TriggerOptions options;
+    options.rate_hz = 1e6;
+    options.arrivals = Arrivals::bunch_train;
+    options.seed = 5;
+    options.origin = 0;
+    EXPECT_EQ(times_of(TriggerSequence(options, 0), 4), (std::vector<Time>{1075000, 4225000, 4325000, 6575000}));
+}
+
+TEST(Triggers, SkippingIsAdvancingOneByOne) {
+    for (const Arrivals arrivals : {Arrivals::fixed, Arrivals::poisson, Arrivals::trace, Arrivals::bunch_train}) {
+        for (const bool every_crossing : {false, true}) {
+            TriggerOptions options = options_of(3e6, arrivals, 1'000'000);
+            options.trace = std::make_shared<const std::vector<double>>(std::vector<double>{0.5, 1.5, 0, 2});
+            if (every_crossing) {
+                options.rate_hz = options.bunches.crossing_rate_hz();
+            } else {
+                options.steps = {{20 * ps_per_us, 5e6}, {40 * ps_per_us, 1e5}};
+            }
+            const TriggerSequence sequence(options, 0);
+            for (Time time = 0; time < 100 * ps_per_us; time += 777'777) {
+                for (const std::uint64_t begin : {0, 5, 100}) {
+                    TriggerSequence::Cursor from = sequence.advance(sequence.begin(), begin);
+                    const TriggerSequence::Cursor found = sequence.skip(from, time);
+                    for (auto next = sequence.advance(from, 1); next.last < time; next = sequence.advance(next, 1)) {
+                        from = next;
+                    }
+                    ASSERT_EQ(found.event, from.event) << time;
+                    ASSERT_EQ(found.last, from.last);
+                    ASSERT_EQ(sequence.advance(found, 3).last, sequence.advance(from, 3).last);
+                }
+            }
+        }
+    }
+}
+
+TEST(Triggers, RefuseWhatCannotBe) {
+    EXPECT_TRUE(check(options_of(0, Arrivals::trace)));
+    EXPECT_FALSE(check(options_of(-1, Arrivals::fixed)));
+    EXPECT_FALSE(check(options_of(1e3, Arrivals::trace))) << "no trace";
+    EXPECT_TRUE(check(options_of(31e6, Arrivals::bunch_train)));
+    EXPECT_FALSE(check(options_of(40e6, Arrivals::bunch_train))) << "faster than filled bunches cross";
+    TriggerOptions options = options_of(1e3, Arrivals::fixed);
+    options.steps = {{ps_per_s, 1e3}, {ps_per_s, 2e3}};
+    EXPECT_FALSE(check(options)) << "two steps at once";
+    options.steps = {{ps_per_s, 0}};
+    EXPECT_FALSE(check(options));
+    options = options_of(1e3, Arrivals::bunch_train);
+    options.bunches.trains = 45;
+    EXPECT_FALSE(check(options)) << "more trains than the orbit has room for";
+}
+
+TEST(Triggers, StepsAreReadAsWritten) {
+    const auto steps = parse_rate_steps("120kHz@5s,80kHz@10s");
+    ASSERT_TRUE(steps);
+    ASSERT_EQ(steps->size(), 2U);
+    EXPECT_EQ((*steps)[0].at, 5 * ps_per_s);
+    EXPECT_EQ((*steps)[0].rate_hz, 120e3);
+    EXPECT_EQ((*steps)[1].rate_hz, 80e3);
+    EXPECT_TRUE(parse_rate_steps("")->empty());
+    for (const char* bad : {"120kHz", "@5s", "120kHz@", "fast@5s", "120kHz@5s;80kHz@10s"}) {
+        EXPECT_FALSE(parse_rate_steps(bad)) << bad;
+    }
+}
+
+TriggerOptions every_ns(Policy policy) {
+    TriggerOptions options = options_of(1e9, Arrivals::fixed, 1000);  // event k at 1000 + 1000 k ps
+    options.policy = policy;
+    return options;
+}
+
 TEST(TriggerGate, IsDeadFromTheTimeTheFirstEventWithoutRoomIsDue) {
-    TriggerGate gate(options_of(1e9, Arrivals::fixed, 1000), 1000, 0);  // event k at 1000 + 1000 k ps
-    gate.set_room(1000, 4);                                             // event 4 is due at 5000
-    EXPECT_EQ(gate.due(2), 2000);
-    gate.accept(2);
-    EXPECT_EQ(gate.dead_time(5000), 0);
-    EXPECT_EQ(gate.dead_time(5700), 700);
-    gate.set_room(6000, 6);  // event 6 is due at 7000
-    EXPECT_EQ(gate.dead_time(6900), 1000);
-    EXPECT_EQ(gate.dead_time(9000), 3000);
-    gate.set_room(9000, 7);  // event 7 was due at 8000: still dead, but no time counts twice
-    EXPECT_EQ(gate.dead_time(9500), 3500);
-    gate.set_room(9500, 100);
-    EXPECT_EQ(gate.dead_time(20'000), 3500);
-    gate.set_room(20'000, TriggerGate::no_end);
-    EXPECT_EQ(gate.dead_time(time_never), 3500);
-    EXPECT_EQ(gate.accepted_events(), 2U);
+    TriggerGate gate(every_ns(Policy::block), 1000, 0);
+    EXPECT_EQ(gate.due(2, 0), 2000);
+    gate.accept(2, 0);
+    EXPECT_EQ(gate.dead_time(3900, 2), 0);
+    EXPECT_EQ(gate.dead_time(4700, 2), 700) << "events 2 and 3 wait";
+    EXPECT_EQ(gate.due(2, 6000), 4000) << "they were there in time, whenever there is room";
+    gate.accept(2, 6000);
+    EXPECT_EQ(gate.dead_time(9000, 0), 2000);
+    gate.accept(2, 9000);  // due at 6000, and no time counts twice
+    EXPECT_EQ(gate.dead_time(9500, 0), 5000);
+    gate.accept(2, 9000);  // due at 8000
+    EXPECT_EQ(gate.dead_time(9500, 0), 5000);
+    gate.accept(2, 9000);  // due at 10000
+    EXPECT_EQ(gate.dead_time(20'000, 0), 5000);
+    EXPECT_EQ(gate.passed_events(), 10U);
+    EXPECT_EQ(gate.inhibited_events(20'000, 0) + gate.dropped_events(), 0U);
+}
+
+TEST(TriggerGate, ThrottleInhibitsWhatComesWhileThereIsNoRoom) {
+    TriggerGate gate(every_ns(Policy::throttle), 1000, 0);
+    gate.accept(2, 0);
+    // The next two triggers come at 3000 and 4000, and room only at 6500: those at 4000, 5000 and 6000 never happen.
+    EXPECT_EQ(gate.inhibited_events(4000, 2), 0U);
+    EXPECT_EQ(gate.inhibited_events(5500, 2), 2U) << "while it lasts";
+    EXPECT_EQ(gate.due(2, 6500), 7000);
+    gate.accept(2, 6500);
+    EXPECT_EQ(gate.inhibited_events(6500, 0), 3U);
+    EXPECT_EQ(gate.dead_time(7000, 0), 2500);
+    EXPECT_EQ(gate.due(2, 6500), 9000) << "afterwards nothing is left of it";
+    gate.accept(2, 6500);
+    EXPECT_EQ(gate.passed_events(), 9U);
+    EXPECT_EQ(gate.offered_events(9999), 9U);
+    EXPECT_EQ(gate.offered_events(10'000), 10U);
+}
+
+TEST(TriggerGate, DropCountsAndIsDeadUntilThereIsAPlace) {
+    TriggerGate gate(every_ns(Policy::drop), 1000, 0);
+    gate.accept(2, 0);
+    gate.drop(2, 0);  // due at 4000
+    gate.drop(2, 0);
+    EXPECT_EQ(gate.dead_time(6500, 0), 2500);
+    gate.has_place(7000);
+    gate.has_place(7500);
+    EXPECT_EQ(gate.due(2, 0), 8000) << "nothing is shifted";
+    gate.accept(2, 0);
+    EXPECT_EQ(gate.dead_time(8000, 0), 3000);
+    EXPECT_EQ(gate.dropped_events(), 4U);
+    EXPECT_EQ(gate.passed_events(), 8U);
 }
 
 TEST(TriggerGate, CountsOfferedEventsWhetherAcceptedOrNot) {
-    TriggerGate gate(options_of(1e9, Arrivals::fixed, 1000), 1000, 0);
+    TriggerGate gate(every_ns(Policy::block), 1000, 0);
     EXPECT_EQ(gate.offered_events(999), 0U);
     EXPECT_EQ(gate.offered_events(1000), 1U);
     EXPECT_EQ(gate.offered_events(5999), 5U);
-    gate.due(8);
-    gate.accept(8);
+    gate.accept(8, 0);
     EXPECT_EQ(gate.offered_events(20'000), 20U);
-    EXPECT_EQ(gate.accepted_events(), 8U);
+    EXPECT_EQ(gate.passed_events(), 8U);
+}
+
+TEST(TriggerGate, ThrottledItBeginsWithTheTriggersThatAreStillToCome) {
+    TriggerGate gate(every_ns(Policy::throttle), 50'500, 10);
+    EXPECT_EQ(gate.due(1, 0), 51'000);
+    EXPECT_EQ(gate.offered_events(51'000), 1U);
+    EXPECT_EQ(gate.inhibited_events(51'000, 0), 0U);
 }
 
 }  // namespace

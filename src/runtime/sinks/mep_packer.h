@@ -1,0 +1,48 @@
+// A built MEP as bytes in the layout of docs/formats.md: what file and command sinks have in common.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <incast/result.h>
+
+#include "protocol/interfaces.h"
+
+namespace incast::sinks {
+
+class MepPacker {
+public:
+    /// Error: two sources with one id, which a MEP cannot tell apart.
+    static Result<MepPacker> make(const protocol::Config& config);
+
+    struct Packed {
+        std::span<const Bytes> segments;  // in order; good until the next call, and as long as the MEP's slot
+        std::uint64_t bytes = 0;
+    };
+    /// Sources that are missing, damaged or others than they say become phantoms that say why. Error: what cannot be a
+    /// MEP.
+    Result<Packed> pack(const protocol::BuiltMep& mep);
+
+    /// Of the MEP packed last: what its sources say or lack, as members of a JSON object.
+    [[nodiscard]] const std::string& flags() const { return flags_; }
+    /// Of the MEP packed last: what should not be, one line each.
+    [[nodiscard]] const std::vector<std::string>& wrong() const { return wrong_; }
+    [[nodiscard]] std::size_t sources() const { return by_id_.size(); }
+
+private:
+    explicit MepPacker(const protocol::Config& config);
+    Result<Bytes> mfp_of(const protocol::BuiltMep& mep, std::uint32_t source);
+
+    std::vector<std::uint16_t> ids_;                // by source of the config
+    std::vector<std::uint32_t> by_id_;              // sources of the config, ascending by id
+    std::vector<std::vector<std::byte>> phantoms_;  // by source of the config
+    std::vector<std::byte> header_;
+    std::vector<Bytes> mfps_;
+    std::vector<Bytes> segments_;
+    std::string flags_;
+    std::vector<std::string> wrong_;
+};
+
+}  // namespace incast::sinks

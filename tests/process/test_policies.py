@@ -1,0 +1,149 @@
+"""Open loop far beyond what can be built: every event that was offered is accepted, inhibited or dropped (PROTOCOL M1).
+
+Overload does not depend on the machine's speed: triggers come at a rate that no memory could take.
+"""
+
+from typing import Any
+
+import jsonschema
+import pytest
+from support import Start, check_accounting
+from test_documents import validate
+
+EVENTS = 300_000
+OVERLOADED: dict[str, Any] = {
+    "transport.name": "inproc",
+    "run.nodes": 2,
+    "run.events": EVENTS,
+    "run.sample_interval": "50ms",
+    "protocol.packing": 1,
+    "protocol.credits": 2,
+    "source.fragment_size": 64,
+    "source.prefill_bytes": "256KiB",
+    "source.sources_per_ru": 2,
+    "source.trigger_rate": "10MHz",
+    # The readout unit of policy block keeps what comes until a loss is detected, and no less.
+    "protocol.heartbeat": "1ms",
+    "protocol.detection_deadline": "10ms",
+    "protocol.suspect_grace": 0,
+}
+
+
+def totals(result: dict[str, Any]) -> list[dict[str, int]]:
+    return [node["totals"] for node in result["nodes"]]
+
+
+def overloaded(start: Start, **more: Any) -> dict[str, Any]:
+    run = start({**OVERLOADED, **{key.replace("__", "."): value for key, value in more.items()}})
+    assert run.finish() == 0, run.story()
+    result = run.result()
+    check_accounting(result)
+    validate(result, "result.schema.json")
+    assert result["events"] == EVENTS
+    assert result["incomplete_events"] == 0
+    assert result["dead_time_fraction"] > 0
+    for node in totals(result):
+        passed = node["accepted_events"] + node["inhibited_events"] + node["dropped_events"]
+        assert node["offered_events"] == passed, "nothing waits when the last event was built"
+    return result
+
+
+@pytest.mark.parametrize("fill", ["prefilled", "generated"])
+@pytest.mark.parametrize("arrivals", ["fixed", "poisson"])
+def test_block_loses_nothing_and_waits(start: Start, fill: str, arrivals: str) -> None:
+    result = overloaded(start, source__policy="block", source__fill=fill, source__arrivals=arrivals)
+    for node in totals(result):
+        assert node["accepted_events"] == node["offered_events"] == EVENTS
+    # Every event was meant to happen within 30 ms of the first.
+    if result["window"]["seconds"] > 0.2:
+        assert result["latency_ns"]["max"] > 1e8
+
+
+@pytest.mark.parametrize("fill", ["prefilled", "generated"])
+def test_throttle_inhibits_and_counts(start: Start, fill: str) -> None:
+    result = overloaded(start, source__policy="throttle", source__fill=fill, source__memory="16KiB")
+    for node in totals(result):
+        assert node["accepted_events"] == EVENTS
+        assert node["inhibited_events"] > 0
+        assert node["dropped_events"] == 0
+    assert result["triggers"]["occupancy"]["max"] == 1
+    assert result["triggers"]["inhibited_hz"] > 0
+
+
+@pytest.mark.parametrize("fill", ["prefilled", "generated"])
+def test_drop_leaves_a_mark_for_every_fragment(start: Start, fill: str) -> None:
+    result = overloaded(start, source__policy="drop", source__fill=fill, source__memory="16KiB")
+    for node in totals(result):
+        assert node["accepted_events"] + node["dropped_events"] == EVENTS
+        assert node["dropped_events"] > 0
+        assert node["inhibited_events"] == 0
+    # What was dropped at the sources is what arrived marked, MFP by MFP.
+    made = sum(node["dropped_mfps"] for node in totals(result))
+    assert made == sum(node["received_dropped_mfps"] for node in totals(result)) > 0
+    with_drops = result["triggers"]["events_with_drops"]
+    assert max(node["dropped_events"] for node in totals(result)) <= with_drops
+    assert with_drops <= sum(node["dropped_events"] for node in totals(result))
+
+
+def test_without_overload_no_policy_touches_anything(start: Start) -> None:
+    for policy in ("block", "throttle", "drop"):
+        settings = {"source.trigger_rate": "1kHz", "run.events": 200, "source.policy": policy}
+        run = start({**OVERLOADED, **settings})
+        assert run.finish() == 0, run.story()
+        for node in totals(run.result()):
+            assert node["accepted_events"] == node["offered_events"] == 200
+
+
+def test_a_step_of_the_rate_shows_in_the_samples(start: Start) -> None:
+    run = start(
+        {
+            "transport.name": "sim",  # virtual time: what is due is due
+            "run.nodes": 2,
+            "run.warm_up": "10ms",
+            "run.duration": "160ms",
+            "run.sample_interval": "10ms",
+            "source.trigger_rate": "100kHz",
+            "source.trigger_steps": "300kHz@50ms,100kHz@110ms",
+        }
+    )
+    assert run.finish() == 0, run.story()
+    result = run.result()
+    validate(result, "result.schema.json")
+    offered = [round(sample["offered_hz"] / 50e3) * 50e3 for sample in result["triggers"]["over_time"]]
+    assert offered.count(300e3) >= 2, offered
+    assert offered[0] == offered[-1] == 100e3, offered
+    reports = [report["triggers"] for report in run.reports if report["type"] == "sample"]
+    assert max(report["offered_hz"] for report in reports) > 250e3
+
+
+def test_a_result_without_open_loop_has_no_policy(start: Start) -> None:
+    settings = {key: value for key, value in OVERLOADED.items() if key != "source.trigger_rate"}
+    run = start({**settings, "run.events": 1000})
+    assert run.finish() == 0, run.story()
+    assert "policy" not in run.result()["triggers"]
+    with pytest.raises(jsonschema.ValidationError):
+        validate({**run.result(), "triggers": {"loop": "open"}}, "result.schema.json")
+
+
+def test_uneven_correlated_sources_verify(start: Start) -> None:
+    """Whatever the sizes, sinks know what must have come, byte for byte."""
+    run = start(
+        {
+            "transport.name": "tcp",
+            "run.nodes": 3,
+            "run.events": 30_000,
+            "source.sources_per_ru": 2,
+            "source.size_distribution": "lognormal",
+            "source.size_sigma": 0.5,
+            "source.size_correlation": 0.6,
+            "source.correlated_events": 8,
+            "source.mean_ratio": 10,
+            "source.hot_factor": 3,
+            "source.hot_source": 2,
+            "source.fragment_size": "200B",
+        }
+    )
+    assert run.finish() == 0, run.story()
+    result = run.result()
+    check_accounting(result)
+    assert result["verified_meps"] == result["accounting"]["meps_committed"]

@@ -2,8 +2,8 @@
 // and hands the MEP to the sink (PROTOCOL C1, F2, F3, F5).
 //
 // A slot: free -> granted -> assigned -> complete -> taking -> free; or, when its attempt is void or an RU is gone, ->
-// quarantined until every RU that may still write into it has acknowledged the abort or is fenced. The generation of a
-// slot is its credit number.
+// quarantined until every RU that may still write into it has acknowledged the abort or is fenced. A slot that the sink
+// holds stays quarantined until the sink returns it. The generation of a slot is its credit number.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +56,7 @@ private:
         SlotState state = SlotState::free;
         bool redelivered = false;
         bool queued = false;  // pull: in assigned_order_
+        bool held = false;    // the sink still reads it
         std::uint16_t attempt = 0;
         std::uint32_t credit = 0;
         MepId mep = 0;
@@ -103,6 +104,7 @@ private:
     [[nodiscard]] wire::AttemptEntry entry_of(std::uint32_t slot) const;
     void account_waiting(Time now);
     void serve_sink(Time now);
+    void take_back(Time now);
     void find_late(Time now);
 
     void grant();
@@ -140,6 +142,8 @@ private:
     base::Ring<std::uint16_t> late_;
     std::vector<wire::AttemptEntry> undurable_;
     std::vector<MepId> durable_;
+    std::vector<std::uint16_t> returned_;
+    std::uint32_t held_ = 0;              // slots
     std::vector<wire::Head> self_heads_;  // [slot][own source]: a self write lands here
     std::vector<Bytes> self_bodies_;      // the same, self_traffic = pointer
     std::uint32_t outstanding_requests_ = 0;

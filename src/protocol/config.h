@@ -63,6 +63,7 @@ struct Config {
 
     std::uint32_t credits = 4;            // MEP slots in service per BU (C1)
     std::uint32_t quarantine_slots = 2;   // further slots, used while others are quarantined (F3)
+    std::uint32_t held_slots = 0;         // further slots, used while a sink holds others
     std::uint32_t retention_meps = 32;    // MEPs an RU keeps (F1)
     std::uint32_t parallel_requests = 0;  // pull: outstanding requests per BU; 0 = no limit (C2)
     std::uint32_t parallel_sends = 0;     // contributions an RU may have unplaced; 0 = no limit but credits (C2)
@@ -85,7 +86,7 @@ struct SlotLayout {
 };
 [[nodiscard]] SlotLayout slot_layout(const Config& config);
 
-/// BU memory: all slots, quarantine included.
+/// BU memory: all slots, those for quarantine and for holding included.
 [[nodiscard]] std::uint64_t bu_memory_bytes(const Config& config);
 
 /// One clear line if the config cannot work; every unit assumes it was checked.

@@ -25,8 +25,10 @@ enum class SourceKind : std::uint8_t { generator, mfp };
 enum class SizeDistribution : std::uint8_t { fixed, normal, lognormal, exponential };
 enum class Arrivals : std::uint8_t { fixed, poisson };
 enum class Fill : std::uint8_t { prefilled, generated };
-enum class SinkKind : std::uint8_t { verify, touch, null, mep };
+enum class SinkKind : std::uint8_t { verify, touch, null, mep, consumer };
 enum class Verify : std::uint8_t { full, sampled, header };
+enum class Delivery : std::uint8_t { one, all };
+enum class ConsumerPolicy : std::uint8_t { block, drop };
 
 /// Every key once, in the table's order. The defaults stand in config_table.cpp alone. Where a key knows "auto", it is
 /// 0 here.
@@ -80,6 +82,12 @@ struct RunConfig {
     SinkKind sink_kind{};
     Verify verify{};
     std::string sink_path;
+    std::string sink_name;
+    Delivery delivery{};
+    ConsumerPolicy consumer_policy{};
+    std::uint64_t consumers{};
+    std::uint64_t window{};
+    Time patience{};
     // [transport]
     std::string transport;
     transport::Settings transport_settings;  // [transport.<name>] of the transport in use

@@ -30,8 +30,10 @@ constexpr std::array<std::string_view, 2> source_words{"generator", "mfp"};
 constexpr std::array<std::string_view, 4> distribution_words{"fixed", "normal", "lognormal", "exponential"};
 constexpr std::array<std::string_view, 2> arrival_words{"fixed", "poisson"};
 constexpr std::array<std::string_view, 2> fill_words{"prefilled", "generated"};
-constexpr std::array<std::string_view, 4> sink_words{"verify", "touch", "null", "mep"};
+constexpr std::array<std::string_view, 5> sink_words{"verify", "touch", "null", "mep", "consumer"};
 constexpr std::array<std::string_view, 3> verify_words{"full", "sampled", "header"};
+constexpr std::array<std::string_view, 2> delivery_words{"one", "all"};
+constexpr std::array<std::string_view, 2> policy_words{"block", "drop"};
 
 /// The words of a choice stand in the order of its enum.
 template <auto member>
@@ -152,11 +154,27 @@ constexpr std::array table{
            "over all nodes of the host"),
 
     choice<&RunConfig::sink_kind>("sink.kind", "verify", sink_words,
-                                  "what becomes of built events: compared, read, dropped, or written to MEP files"),
+                                  "what becomes of built events: compared, read, dropped, written to MEP files, or "
+                                  "read by other processes of the "
+                                  "host"),
     choice<&RunConfig::verify>(
         "sink.verify", "full", verify_words,
         "what is compared: every byte, one MEP in 64 as a whole and the headers of all, or headers"),
     text("sink.path", &RunConfig::sink_path, "", "mep: the folder for the MEP files"),
+    text("sink.name", &RunConfig::sink_name, "incast",
+         "consumer: what processes attach to; up to 64 letters, digits, '.', '_' and '-'"),
+    choice<&RunConfig::delivery>("sink.delivery", "one", delivery_words,
+                                 "consumer: each MEP goes to one process (a farm), or to all that are attached"),
+    choice<&RunConfig::consumer_policy>(
+        "sink.policy", "block", policy_words,
+        "consumer: without a process that has room, building waits and nothing is lost; or the MEP is dropped and "
+        "counted"),
+    number(Kind::count, "sink.consumers", &RunConfig::consumers, "4", 1, 64,
+           "consumer: processes that may be attached to a builder unit at a time"),
+    number(Kind::count, "sink.window", &RunConfig::window, "4", 1, 256,
+           "consumer: MEPs that a process may have before it gives one back; each takes a slot"),
+    number(Kind::duration, "sink.patience", &RunConfig::patience, "0", 0, 864e2 * ps_s,
+           "consumer: a process that has MEPs and gives none back for so long is ejected; 0: never"),
 
     text("transport.name", &RunConfig::transport, "tcp", "see [transport.<name>] for each one's own settings"),
 };

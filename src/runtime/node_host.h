@@ -51,6 +51,11 @@ public:
     bool news();
     [[nodiscard]] bool news_pending() const;
     [[nodiscard]] Transport& transport() { return *transport_; }
+    /// Before sleeping: false if the sink has something to do; true if sleeping on sink_fd() beside the transport is
+    /// safe.
+    bool sink_prepare_wait() { return !sink_ || sink_->prepare_wait(); }
+    /// -1: none.
+    [[nodiscard]] int sink_fd() const { return sink_ ? sink_->wait_fd() : -1; }
 
     /// At window_begin the latencies start anew.
     NodeSample sample(Mark mark, Time now);

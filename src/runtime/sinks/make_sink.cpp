@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "runtime/sinks/consumer_sink.h"
 #include "runtime/sinks/mep_sink.h"
 #include "runtime/sinks/null_sink.h"
 #include "runtime/sinks/sink.h"
@@ -26,6 +27,13 @@ Result<std::unique_ptr<RuntimeSink>> make_sink(const SinkOptions& options, const
         }
         case SinkOptions::Kind::mep: {
             auto sink = MepSink::open(options, config);
+            if (!sink) {
+                return sink.error();
+            }
+            return Made(std::move(sink).value());
+        }
+        case SinkOptions::Kind::consumer: {
+            auto sink = ConsumerSink::open(options, config);
             if (!sink) {
                 return sink.error();
             }

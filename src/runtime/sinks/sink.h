@@ -1,4 +1,5 @@
-// Where a BU's events go: nowhere (null), past the CPU (touch), through a check (verify) or into files (mep).
+// Where a BU's events go: nowhere (null), past the CPU (touch), through a check (verify), into files (mep) or to other
+// processes (consumer).
 // The runtime fills the options from its config.
 #pragma once
 
@@ -30,19 +31,45 @@ struct MepFileOptions {
     std::uint64_t most_uncommitted_bytes = std::uint64_t{256} << 20U;  // beyond it the sink is busy
 };
 
+struct ConsumerOptions {
+    enum class Delivery : std::uint8_t { one, all };  // of the processes that are attached
+    enum class Policy : std::uint8_t { block, drop };
+    std::string name;  // they attach to it; consumer::is_name
+    Delivery delivery = Delivery::one;
+    Policy policy = Policy::block;
+    std::uint32_t consumers = 4;  // attached at a time, at most; 1..consumer::max_consumers
+    std::uint32_t window = 4;     // MEPs that one may have at a time; 1..consumer::max_window
+    Time patience = 0;            // one that has MEPs and gives none back for so long is ejected; 0: never
+};
+
 struct SinkOptions {
-    enum class Kind : std::uint8_t { null, touch, verify, mep };
+    enum class Kind : std::uint8_t { null, touch, verify, mep, consumer };
     Kind kind = Kind::null;
     Verify verify = Verify::full;
     std::uint32_t sample_every = 16;
     sources::SourceOptions source;  // what feeds the run, hence what verify expects
     MepFileOptions files;
-    std::uint32_t node = 0;  // whose sink: names its files
+    ConsumerOptions consumer;
+    std::uint32_t node = 0;  // whose sink: names its files, and where processes attach
     std::uint32_t incarnation = 1;
     bool open_loop = false;       // heads carry intended trigger times (M2)
     bool phantom_bodies = false;  // of the transport (T9)
     Time (*cpu_clock)() =
         nullptr;  // CPU time of the calling thread, to tell the sink's work apart (M5); nullptr: not measured
+};
+
+/// taken = done + abandoned + those still held; meps = taken + dropped.
+struct ConsumerStats {
+    std::uint64_t attached = 0;        // processes that came
+    std::uint64_t left = 0;            // of these, detached or died
+    std::uint64_t ejected = 0;         // of these, dropped by this side
+    std::uint64_t refused = 0;         // processes that could not attach
+    std::uint64_t taken_meps = 0;      // handed to at least one process
+    std::uint64_t done_meps = 0;       // given back by at least one
+    std::uint64_t dropped_meps = 0;    // handed to nobody (drop)
+    std::uint64_t abandoned_meps = 0;  // given back by nobody: all who had it died (drop)
+    std::uint64_t repeated_meps = 0;   // handed out again, because all who had it died (block)
+    std::uint64_t missed_meps = 0;     // all, drop: MEPs that a process did not get while it was attached
 };
 
 /// Counted since start by the BU's one thread. Durations in nanoseconds.
@@ -61,6 +88,7 @@ struct SinkStats {
     base::Histogram
         trigger_ns;  // open loop: from the intended time of the last event (of the first source that is there)
     Time cpu = 0;    // spent in checking, touching or writing
+    ConsumerStats consumers;
 };
 
 class RuntimeSink : public protocol::Sink {
@@ -71,6 +99,14 @@ public:
     /// Not empty: the sink cannot go on, in one line; it takes nothing any more, and what it did not confirm is not
     /// durable.
     [[nodiscard]] virtual std::string failure() const = 0;
+
+    // A sink that has to do with other processes is looked after by whoever drives its node.
+    /// Before every step of the node.
+    virtual void tend(Time) {}
+    /// Before sleeping. False: there is something to tend.
+    virtual bool prepare_wait() { return true; }
+    /// Readable when there is something to tend, after prepare_wait() was true; -1: there never is.
+    [[nodiscard]] virtual int wait_fd() const { return -1; }
 };
 
 /// Errors name the option or the path and why it cannot be used.

@@ -119,7 +119,8 @@ typedef struct incast_consumer_mfp {
 } incast_consumer_mfp;
 
 /* The nodes of this host whose builder units take consumers under that name, ascending: fills up to `most` of `nodes`
- * and returns how many there are. */
+ * and returns how many there are. The kernel's list is read while it changes: a builder unit may be missing from it at
+ * a moment when other sockets come and go. */
 INCAST_CONSUMER_API int incast_consumer_builders(const char* name, uint32_t* nodes, int most);
 
 /* Attaches to the builder unit of that node, or to the lowest one there is. Waits up to timeout_ms (negative: for ever)

@@ -1,4 +1,4 @@
-"""Taking built events from a builder unit of this host, in place: numpy views of its memory, no copy (docs/consumer.md).
+"""Taking built events from a builder unit of this host, in place: numpy views, no copy (docs/consumer.md).
 
     from incast.consumer import Consumer
 
@@ -21,7 +21,6 @@ import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
@@ -48,23 +47,23 @@ class ConsumerError(RuntimeError):
         self.status = status
 
 
-class ConsumerEnded(ConsumerError):
+class BuilderEndedError(ConsumerError):
     """The builder unit ended in order, and all of its events were taken. A `for` loop ends with it."""
 
 
-class ConsumerLost(ConsumerError):
+class BuilderLostError(ConsumerError):
     """The builder unit's process died."""
 
 
-class ConsumerEjected(ConsumerError):
+class EjectedError(ConsumerError):
     """The builder unit dropped this consumer, and has taken back all of its events."""
 
 
-class NoBuilder(ConsumerError):
+class NoBuilderError(ConsumerError):
     """Nobody takes consumers under that name, on that node, on this host."""
 
 
-_KINDS: Final = {_ENDED: ConsumerEnded, _LOST: ConsumerLost, _EJECTED: ConsumerEjected, _NOBODY: NoBuilder}
+_KINDS: Final = {_ENDED: BuilderEndedError, _LOST: BuilderLostError, _EJECTED: EjectedError, _NOBODY: NoBuilderError}
 
 
 class _Info(ctypes.Structure):
@@ -95,7 +94,7 @@ class _Event(ctypes.Structure):
 
 
 def find_library() -> str:
-    """INCAST_CONSUMER_LIBRARY, else the one inside the package, else the checkout's release build, else the system's."""
+    """INCAST_CONSUMER_LIBRARY, else the one in the package, else the checkout's release build, else the system's."""
     named = os.environ.get(LIBRARY_VARIABLE)
     if named:
         return named
@@ -336,7 +335,7 @@ class Consumer:
     def next(self, timeout: float | None = None) -> Event | None:
         """The next event, which the caller gives back; None if there is none within `timeout` s (None: for ever).
 
-        ConsumerEnded, ConsumerLost and ConsumerEjected say that there will be none any more.
+        BuilderEndedError, BuilderLostError and EjectedError say that there will be none any more.
         """
         until = None if timeout is None else time.monotonic() + timeout
         raw = _Event()
@@ -352,7 +351,7 @@ class Consumer:
         while True:
             try:
                 event = self.next()
-            except ConsumerEnded:
+            except BuilderEndedError:
                 return
             assert event is not None
             try:
@@ -375,7 +374,7 @@ class Consumer:
     def __enter__(self) -> Consumer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -48,9 +48,10 @@ def source_settings(source: str) -> dict[str, str]:
 
 
 def sink_settings(sink: str) -> dict[str, str]:
-    """The name of a sink, with `:PATH` where it writes files."""
-    kind, colon, path = sink.partition(":")
-    return {"sink.kind": kind, "sink.path": path} if colon else {"sink.kind": kind}
+    """The name of a sink, with `:PATH` where it writes files, and `:NAME` where processes attach to it."""
+    kind, colon, rest = sink.partition(":")
+    key = "sink.name" if kind == "consumer" else "sink.path"
+    return {"sink.kind": kind, key: rest} if colon else {"sink.kind": kind}
 
 
 def make_request(
@@ -182,7 +183,7 @@ def run(
     sink: Annotated[
         str | None,
         typer.Option(
-            metavar="verify|touch|null|mep:DIR",
+            metavar="verify|touch|null|mep:DIR|consumer:NAME",
             help="What takes built events. (default: verify)",
             rich_help_panel="Source and sink",
         ),

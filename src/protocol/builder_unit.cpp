@@ -419,7 +419,8 @@ void BuilderUnit::forgive(std::uint32_t slot, std::size_t ru) {
 
 void BuilderUnit::settle(std::uint32_t slot) {
     Slot& each = slots_[slot];
-    if (each.state == SlotState::quarantined && !each.owed.any() && !each.held) {
+    const bool held = each.held && port_.config().plant != Plant::early_reuse;
+    if (each.state == SlotState::quarantined && !each.owed.any() && !held) {
         each.state = SlotState::free;
         free_.push_back(static_cast<std::uint16_t>(slot));
     }
@@ -542,7 +543,9 @@ void BuilderUnit::take_back(Time now) {
             if (each.held) {
                 each.held = false;
                 --held_;
-                settle(returned_[index]);
+                if (port_.config().plant != Plant::early_reuse) {
+                    settle(returned_[index]);
+                }
             }
         }
     }

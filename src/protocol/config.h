@@ -37,6 +37,7 @@ enum class Plant : std::uint8_t {
     admit_unretained,     // EM admits MEPs that an RU does not hold yet
     stale_incarnation,    // assignments for a dead BU incarnation are carried out on its successor
     unordered_abort_ack,  // RU acknowledges an abort before its posted writes are announced
+    early_reuse,          // BU reuses a slot that its sink holds
 };
 
 struct NodeSpec {

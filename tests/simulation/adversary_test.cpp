@@ -72,7 +72,8 @@ INSTANTIATE_TEST_SUITE_P(All, Plants,
                                            Planted{"unmarked_redelivery", Plant::unmarked_redelivery, {"F2"}},
                                            Planted{"admit_unretained", Plant::admit_unretained, {"C3"}},
                                            Planted{"stale_incarnation", Plant::stale_incarnation, {"F3", "C1", "F6"}},
-                                           Planted{"unordered_abort_ack", Plant::unordered_abort_ack, {"F3"}}),
+                                           Planted{"unordered_abort_ack", Plant::unordered_abort_ack, {"F3"}},
+                                           Planted{"early_reuse", Plant::early_reuse, {"C1"}}),
                          [](const auto& each) { return each.param.name; });
 
 }  // namespace

@@ -35,6 +35,7 @@ const std::map<std::string, protocol::Plant>& plants() {
         {"admit_unretained", Plant::admit_unretained},
         {"stale_incarnation", Plant::stale_incarnation},
         {"unordered_abort_ack", Plant::unordered_abort_ack},
+        {"early_reuse", Plant::early_reuse},
     };
     return names;
 }
@@ -82,6 +83,7 @@ constexpr const char* expected_marks[] = {
     "restart",
     "sink busy",
     "sink pending",
+    "sink holds",
     "source not ready",
     "verdict: no",
     "verdict: yes",

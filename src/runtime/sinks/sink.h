@@ -34,7 +34,7 @@ struct MepFileOptions {
 struct ConsumerOptions {
     enum class Delivery : std::uint8_t { one, all };  // of the processes that are attached
     enum class Policy : std::uint8_t { block, drop };
-    std::string name;  // they attach to it; consumer::is_name
+    std::string name = "incast";  // they attach to it; consumer::is_name
     Delivery delivery = Delivery::one;
     Policy policy = Policy::block;
     std::uint32_t consumers = 4;  // attached at a time, at most; 1..consumer::max_consumers

@@ -8,9 +8,10 @@ many Python processes as `--processes` share the builder units and take every ev
     view   a read-only array per MFP, and its header read
     read   the same, and every byte of it summed up (that is the consumer's own work, shown to tell it apart)
 
-Goodput is the engine's own figure, of its window. Prints each pair, and the median of the ratios with their spread; a
-pair during which the hypervisor took more than `--steal` of the machine's time is left out. Ends with status 1 if
-events were lost.
+Goodput is the engine's own figure, of its window; CPU seconds per GB are the engine's, of its window, plus what the
+consumer processes took from attaching to the end over what they were handed. Prints each pair, and the median of the
+ratios with their spread; a pair during which the hypervisor took more than `--steal` of the machine's time is left out.
+Ends with status 1 if events were lost.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,9 +42,9 @@ def consume(name: str, nodes: list[int], work: str) -> None:
         return sum(int(mfp.view(np.uint8).sum(dtype=np.uint64)) for _, mfp in event.mfps() if mfp is not None)
 
     use: Callable[[Event], int] = view if work == "view" else read
+    begin = time.process_time()
     attached = {consumer.fileno(): consumer for consumer in (Consumer(name, node, timeout=60) for node in nodes)}
-    events = 0
-    total = 0
+    events = total = goodput = 0
     poller = select.poll()
     for fd in attached:
         poller.register(fd, select.POLLIN)
@@ -58,19 +60,21 @@ def consume(name: str, nodes: list[int], work: str) -> None:
             if event is not None:
                 idle = False
                 total += use(event)
+                goodput += event.goodput_bytes
                 event.release()
                 events += 1
         if idle and attached and not any(consumer.arm() for consumer in attached.values()):
             poller.poll()
-    print(json.dumps({"events": events, "check": total}))
+    cpu_s = time.process_time() - begin
+    print(json.dumps({"events": events, "goodput_bytes": goodput, "cpu_s": cpu_s, "check": total}))
 
 
 def stolen_ticks() -> int:
     return int(Path("/proc/stat").read_text(encoding="ascii").split()[8])
 
 
-def run(arguments: argparse.Namespace, sink: str) -> float:
-    """Goodput in bytes per second."""
+def run(arguments: argparse.Namespace, sink: str) -> tuple[float, float]:
+    """Goodput in bytes per second, CPU seconds per GB."""
     name = f"bench-{os.getpid()}"
     with tempfile.TemporaryDirectory() as folder:
         settings = [
@@ -97,18 +101,21 @@ def run(arguments: argparse.Namespace, sink: str) -> float:
                 child = [sys.executable, __file__, "--consume", name, "--work", arguments.work, "--of", *mine]
                 consumers.append(subprocess.Popen(child, stdout=subprocess.PIPE, text=True))
         status = engine.wait()
-        taken = sum(json.loads(child.communicate()[0])["events"] for child in consumers)
+        told = [json.loads(child.communicate()[0]) for child in consumers]
         if status != 0:
             raise SystemExit(f"incast-node ended with status {status}")
         result = json.loads((Path(folder) / "result.json").read_text(encoding="utf-8"))
     if result["lost_events"] or result["incomplete_events"]:
         raise SystemExit("events were lost: not a measurement")
+    taken = sum(each["events"] for each in told)
     if sink == "consumer" and taken != result["consumers"]["taken_meps"]:
         raise SystemExit(f"the consumers saw {taken} MEPs, but were handed {result['consumers']['taken_meps']}")
     if sink == "consumer" and result["consumers"]["dropped_meps"]:
         share = result["consumers"]["dropped_meps"] / result["accounting"]["meps_committed"]
         print(f"  dropped {share:.1%} of the MEPs, those before the consumers came included", flush=True)
-    return float(result["goodput_bytes_per_s"]["total"])
+    consumed = sum(each["goodput_bytes"] for each in told) / 1e9
+    cpu = float(result["cpu_s_per_gb"]) + (sum(each["cpu_s"] for each in told) / consumed if consumed else 0.0)
+    return float(result["goodput_bytes_per_s"]["total"]), cpu
 
 
 def main() -> None:
@@ -136,26 +143,29 @@ def main() -> None:
     print(
         f"{cores} cores; {conditions}; {arguments.processes} x numpy ({arguments.work}); window {arguments.seconds} s"
     )
-    ratios = []
+    ratios: list[tuple[float, float]] = []
     for pair in range(arguments.pairs):
         stolen, begin = stolen_ticks(), os.times().elapsed
         order = ["null", "consumer"] if pair % 2 == 0 else ["consumer", "null"]
         seen = {sink: run(arguments, sink) for sink in order}
         steal = (stolen_ticks() - stolen) / CPU_TICKS_PER_S / (os.times().elapsed - begin) / cores
-        ratio = seen["consumer"] / seen["null"]
+        ratio = (seen["consumer"][0] / seen["null"][0], seen["consumer"][1] / seen["null"][1])
         kept = steal <= arguments.steal
         if kept:
             ratios.append(ratio)
         print(
-            f"pair {pair + 1}: null {seen['null'] / 1e9:6.2f} GB/s   consumer {seen['consumer'] / 1e9:6.2f} GB/s   "
-            f"ratio {ratio:.3f}   stolen {steal:.1%}{'' if kept else '   left out'}",
+            f"pair {pair + 1}: null {seen['null'][0] / 1e9:6.2f} GB/s {seen['null'][1]:.3f} CPU-s/GB   "
+            f"consumer {seen['consumer'][0] / 1e9:6.2f} GB/s {seen['consumer'][1]:.3f} CPU-s/GB   "
+            f"ratios {ratio[0]:.3f} {ratio[1]:.3f}   stolen {steal:.1%}{'' if kept else '   left out'}",
             flush=True,
         )
     if ratios:
-        ratios.sort()
+        goodput = sorted(ratio[0] for ratio in ratios)
+        cpu = sorted(ratio[1] for ratio in ratios)
         print(
-            f"median of {len(ratios)}: consumer {statistics.median(ratios):.3f} x the null sink "
-            f"({ratios[0]:.3f}..{ratios[-1]:.3f})"
+            f"median of {len(ratios)}: consumer {statistics.median(goodput):.3f} x the null sink's goodput "
+            f"({goodput[0]:.3f}..{goodput[-1]:.3f}), {statistics.median(cpu):.3f} x its CPU seconds per GB "
+            f"({cpu[0]:.3f}..{cpu[-1]:.3f})"
         )
 
 

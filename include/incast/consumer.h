@@ -47,7 +47,7 @@ enum {
     INCAST_CONSUMER_EJECTED = -3,   /* it dropped this consumer: silent for longer than sink.patience, or nonsense */
     INCAST_CONSUMER_OVERTAKEN = -4, /* it took the event back before this consumer gave it back */
     INCAST_CONSUMER_NOBODY = -5,    /* no builder unit of that name and node on this host, in time */
-    INCAST_CONSUMER_FULL = -6,      /* it has as many consumers as it may have (sink.consumers) */
+    INCAST_CONSUMER_FULL = -6,      /* it has, all the time, as many consumers as it may have (sink.consumers) */
     INCAST_CONSUMER_REFUSED = -7,   /* it belongs to another user, or speaks another version */
     INCAST_CONSUMER_SYSTEM = -8,    /* errno says what failed */
     INCAST_CONSUMER_ARGUMENT = -9   /* a null pointer, a bad name, or no event of this handle */
@@ -124,7 +124,7 @@ typedef struct incast_consumer_mfp {
 INCAST_CONSUMER_API int incast_consumer_builders(const char* name, uint32_t* nodes, int most);
 
 /* Attaches to the builder unit of that node, or to the lowest one there is. Waits up to timeout_ms (negative: for ever)
- * until there is one. On success `*consumer` is the caller's to free; else it is null. */
+ * until there is one, it has room, and it has answered, which takes it about a millisecond. On success `*consumer` is the caller's to free; else it is null. */
 INCAST_CONSUMER_API int incast_consumer_attach(const char* name, int node, int timeout_ms, incast_consumer** consumer);
 
 INCAST_CONSUMER_API int incast_consumer_get_info(const incast_consumer* consumer, incast_consumer_info* info);

@@ -404,13 +404,17 @@ int incast_consumer_attach(const char* name, int node, int timeout_ms, incast_co
     auto* made = new (memory) incast_consumer;
     const Limit limit(timeout_ms);
     int status = INCAST_CONSUMER_NOBODY;
+    bool full = false;
     while ((status = try_attach(name, node, limit, *made)) != INCAST_CONSUMER_OK) {
         const int kept = errno;
         dissolve(*made);
         errno = kept;
-        if (status != INCAST_CONSUMER_NOBODY || limit.left() == 0) {
+        // A process that was killed and started again may be back before the builder unit saw its end.
+        full = status == INCAST_CONSUMER_FULL || (full && status == INCAST_CONSUMER_NOBODY);
+        const bool may_change = status == INCAST_CONSUMER_NOBODY || status == INCAST_CONSUMER_FULL;
+        if (!may_change || limit.left() == 0) {
             std::free(memory);
-            return status;
+            return full ? INCAST_CONSUMER_FULL : status;
         }
         ::poll(nullptr, 0, retry_ms);
     }

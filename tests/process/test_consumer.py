@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from incast.consumer import Consumer, ConsumerError, NoBuilderError, builders
 from support import ROOT, Run, Start, check_accounting, process_state, wait_until
 
 CHILD = Path(__file__).parent / "consumer_child.py"
@@ -385,6 +386,14 @@ def test_what_cannot_be_is_said(start: Start, settings: dict[str, Any], line: st
     assert run.finish(30) != 0
     told = [*run.notices, *run.errors]
     assert any(line in each for each in told), told
+
+
+def test_who_is_not_there_is_said(name: str) -> None:
+    assert builders(name) == []
+    with pytest.raises(NoBuilderError, match="no builder unit takes consumers under that name"):
+        Consumer(name, timeout=0.05)
+    with pytest.raises(ConsumerError, match="bad argument"):
+        Consumer("a b", timeout=0.05)
 
 
 def test_header_is_c(tmp_path: Path) -> None:

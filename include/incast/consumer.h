@@ -124,7 +124,8 @@ typedef struct incast_consumer_mfp {
 INCAST_CONSUMER_API int incast_consumer_builders(const char* name, uint32_t* nodes, int most);
 
 /* Attaches to the builder unit of that node, or to the lowest one there is. Waits up to timeout_ms (negative: for ever)
- * until there is one, it has room, and it has answered, which takes it about a millisecond. On success `*consumer` is the caller's to free; else it is null. */
+ * until there is one, it has room, and it has answered, which takes it about a millisecond. On success `*consumer` is
+ * the caller's to free; else it is null. */
 INCAST_CONSUMER_API int incast_consumer_attach(const char* name, int node, int timeout_ms, incast_consumer** consumer);
 
 INCAST_CONSUMER_API int incast_consumer_get_info(const incast_consumer* consumer, incast_consumer_info* info);

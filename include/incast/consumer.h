@@ -40,6 +40,7 @@
 extern "C" {
 #endif
 
+/* NOLINTBEGIN(readability-identifier-naming): the names are C's */
 enum {
     INCAST_CONSUMER_OK = 0,
     INCAST_CONSUMER_ENDED = -1,     /* the builder unit ended in order, and all of its events were taken */
@@ -117,6 +118,7 @@ typedef struct incast_consumer_mfp {
     uint8_t flag;
     uint8_t zero;
 } incast_consumer_mfp;
+/* NOLINTEND(readability-identifier-naming) */
 
 /* The nodes of this host whose builder units take consumers under that name, ascending: fills up to `most` of `nodes`
  * and returns how many there are. The kernel's list is read while it changes: a builder unit may be missing from it at

@@ -48,23 +48,26 @@ def consume(name: str, nodes: list[int], work: str) -> None:
     poller = select.poll()
     for fd in attached:
         poller.register(fd, select.POLLIN)
+    ready = list(attached)
     while attached:
-        idle = True
-        for fd, consumer in list(attached.items()):
+        asleep = []
+        for fd in ready:
+            consumer = attached[fd]
             try:
-                event = consumer.next(0)
+                while (event := consumer.next(0)) is not None:
+                    total += use(event)
+                    goodput += event.goodput_bytes
+                    event.release()
+                    events += 1
+                if not consumer.arm():
+                    asleep.append(fd)
             except BuilderEndedError:
                 poller.unregister(fd)
                 del attached[fd]
-                continue
-            if event is not None:
-                idle = False
-                total += use(event)
-                goodput += event.goodput_bytes
-                event.release()
-                events += 1
-        if idle and attached and not any(consumer.arm() for consumer in attached.values()):
-            poller.poll()
+        ready = [fd for fd in ready if fd in attached and fd not in asleep]
+        if attached:
+            woken = [fd for fd, _ in poller.poll(0 if ready else None)]
+            ready += [fd for fd in woken if fd not in ready]
     cpu_s = time.process_time() - begin
     print(json.dumps({"events": events, "goodput_bytes": goodput, "cpu_s": cpu_s, "check": total}))
 

@@ -238,7 +238,7 @@ class Event:
             size = self._raw.n_sources * _SOURCE_TABLE.itemsize
             address = self._consumer._library.incast_consumer_sources(self._consumer._handle.pointer, self._raw)
             # A copy of the table, which is small; what it points to is not copied.
-            self._table = np.asarray(_Bytes(self, address, size)).view(_SOURCE_TABLE).copy()
+            self._table = np.frombuffer(ctypes.string_at(address, size), dtype=_SOURCE_TABLE)
         return self._table
 
     @property
@@ -252,8 +252,7 @@ class Event:
         table = self._sources()
         return {int(row["source"]): FLAG_NAMES[int(row["flag"])] for row in table[table["flag"] > 1]}
 
-    def _view(self, row: Any) -> Buffer | None:
-        offset, size = int(row["offset"]), int(row["bytes"])
+    def _view(self, offset: int, size: int) -> Buffer | None:
         if size == 0:
             return None
         if offset + size > self._consumer.payload_bytes:
@@ -266,12 +265,13 @@ class Event:
         rows = np.flatnonzero(table["source"] == source)
         if len(rows) == 0:
             raise KeyError(source)
-        return self._view(table[rows[0]])
+        row = table[rows[0]]
+        return self._view(int(row["offset"]), int(row["bytes"]))
 
     def mfps(self) -> Iterator[tuple[int, Buffer | None]]:
         """Source and MFP of all sources, as `mfp` gives them."""
-        for row in self._sources():
-            yield int(row["source"]), self._view(row)
+        for offset, size, source, _, _ in self._sources().tolist():
+            yield source, self._view(offset, size)
 
     def parse(self, source: int) -> Mfp | None:
         """The MFP of a source, checked; its fragments are in place too."""

@@ -174,12 +174,11 @@ def wait_for_progress(run: Run) -> None:
 
 @pytest.mark.parametrize("transport", ["shm", "tcp", "inproc"])
 def test_a_farm_gets_every_event_once(start: Start, attach: Attach, name: str, transport: str) -> None:
-    run = start(
-        {**SETTINGS, "transport.name": transport, "sink.name": name, "run.duration": "auto", "run.events": 6000}
-    )
+    run = start({**SETTINGS, "transport.name": transport, "sink.name": name})
     children = [attach(node) for node in (0, 0, 1, 1)]
-    assert run.finish(90) == 0, run.story()
-    result = run.result()
+    for child in children:
+        child.wait_for("first")
+    result = end(run)
     summaries = [child.summary() for child in children]
     meps = result["accounting"]["meps_committed"]
     first, repeats = notes_of(children)
@@ -188,9 +187,7 @@ def test_a_farm_gets_every_event_once(start: Start, attach: Attach, name: str, t
     assert {(one["wrong"], one["overtaken"], one["end"]) for one in summaries} == {(0, 0, "ended")}
     assert sum(one["events"] for one in summaries) == result["consumers"]["done_meps"] == meps
     assert result["consumers"]["attached"] == 4
-    assert result["status"] == "complete"
-    check_accounting(result)
-    check_counts(result)
+    assert result["status"] == "interrupted"
 
 
 def test_everybody_gets_every_event(start: Start, attach: Attach, name: str) -> None:

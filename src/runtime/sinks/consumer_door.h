@@ -21,6 +21,7 @@ namespace incast::sinks {
 /// A mapping of a memory file that was made here.
 class SharedPages {
 public:
+    SharedPages() = default;
     static Result<SharedPages> make(std::size_t bytes);
     SharedPages(SharedPages&& other) noexcept;
     SharedPages& operator=(SharedPages&& other) noexcept;

@@ -80,19 +80,19 @@ Result<Ok> ConsumerSink::attach(Transport& transport, Local slots) {
         return Error{"sink consumer: " + directory.error().message};
     }
     directory_ = std::move(*directory);
-    auto* header = new (directory_->bytes().data()) DirectoryHeader;
+    auto* header = new (directory_.bytes().data()) DirectoryHeader;
     header->slots = static_cast<std::uint32_t>(uses_.size());
     for (std::uint32_t slot = 0; slot < uses_.size(); ++slot) {
         new (&record(slot)) Record;
     }
-    auto to_read = transport::open_for_reading(directory_->file());
+    auto to_read = transport::open_for_reading(directory_.file());
     if (!to_read) {
         return Error{"sink consumer: " + to_read.error().message};
     }
     consumer::Welcome welcome;
     welcome.run = run_;
     welcome.payload_bytes = payload_.size();
-    welcome.directory_bytes = directory_->bytes().size();
+    welcome.directory_bytes = directory_.bytes().size();
     welcome.queue_bytes = consumer::queue_bytes(window_);
     welcome.control_bytes = consumer::control_bytes(window_);
     welcome.node = node_;
@@ -105,12 +105,12 @@ Result<Ok> ConsumerSink::attach(Transport& transport, Local slots) {
 }
 
 Record& ConsumerSink::record(std::uint32_t slot) const {
-    return *reinterpret_cast<Record*>(directory_->bytes().data() + sizeof(DirectoryHeader) +
+    return *reinterpret_cast<Record*>(directory_.bytes().data() + sizeof(DirectoryHeader) +
                                       slot * consumer::record_bytes(ids_.size()));
 }
 
 DirectoryHeader& ConsumerSink::directory_header() const {
-    return *reinterpret_cast<DirectoryHeader*>(directory_->bytes().data());
+    return *reinterpret_cast<DirectoryHeader*>(directory_.bytes().data());
 }
 
 // --- handing out
@@ -332,7 +332,7 @@ void ConsumerSink::look_around() {
 
 void ConsumerSink::tend(Time now) {
     now_ = now;
-    if (!directory_) {
+    if (directory_.bytes().empty()) {
         return;
     }
     if (asleep_) {
@@ -384,7 +384,7 @@ Time ConsumerSink::next_deadline() const {
 }
 
 bool ConsumerSink::prepare_wait() {
-    if (!directory_ || held_ == 0) {
+    if (directory_.bytes().empty() || held_ == 0) {
         return true;  // whoever comes or goes makes wait_fd() readable
     }
     asleep_ = true;

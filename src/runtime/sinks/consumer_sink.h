@@ -6,7 +6,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,7 +68,7 @@ private:
     std::uint32_t incarnation_;
     std::uint32_t window_;
     ConsumerDoor door_;
-    std::optional<SharedPages> directory_;
+    SharedPages directory_;  // nothing before attach()
     Bytes payload_;
     std::vector<Use> uses_;  // by slot
     std::vector<std::unique_ptr<Guest>> guests_;

@@ -149,6 +149,9 @@ public:
     /// A key with which peers may write to (and read from) the region.
     virtual Result<Blob> expose(Local region) = 0;
     virtual Result<Remote> import_key(Peer peer, const Blob& key) = 0;
+    /// An own region as a file descriptor, the caller's to close, that other processes may be handed: it can be mapped,
+    /// for reading only. Error where the endpoint was not asked for shareable regions, or has no memory.
+    virtual Result<int> share(Local) { return Error{"share: the memory of this endpoint cannot be shared"}; }
 
     // --- hot path: no allocation, lock or syscall without a reason written beside it
     // ---------------------------------------

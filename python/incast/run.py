@@ -49,9 +49,9 @@ def source_settings(source: str) -> dict[str, str]:
 
 
 def sink_settings(sink: str) -> dict[str, str]:
-    """The name of a sink, with `:PATH` where it writes files and `:CMD` where it runs a command."""
+    """The name of a sink, with `:PATH` where it writes files, `:CMD` where it runs a command, `:NAME` where processes attach."""
     kind, colon, what = sink.partition(":")
-    where = "sink.command" if kind == "command" else "sink.path"
+    where = {"command": "sink.command", "consumer": "sink.name"}.get(kind, "sink.path")
     return {"sink.kind": kind, where: what} if colon else {"sink.kind": kind}
 
 
@@ -264,7 +264,7 @@ def run(
     sink: Annotated[
         str | None,
         typer.Option(
-            metavar="verify|touch|null|mep:DIR|command:CMD",
+            metavar="verify|touch|null|mep:DIR|command:CMD|consumer:NAME",
             help="What takes built events. (default: verify)",
             rich_help_panel="Source and sink",
         ),

@@ -72,6 +72,7 @@ def test_without_options_the_engine_decides_everything(incast: Incast) -> None:
         ("--source some/mfps", ["source.kind=mfp", "source.path=some/mfps"]),
         ("--sink touch", ["sink.kind=touch"]),
         ("--sink mep:out:er", ["sink.kind=mep", "sink.path=out:er"]),
+        ("--sink consumer:farm", ["sink.kind=consumer", "sink.name=farm"]),
         ("--verify header", ["sink.verify=header"]),
         ("--seed 42", ["run.seed=42"]),
         ("--nodes 3 --set run.nodes=5 --set a.b=c", ["run.nodes=3", "run.nodes=5", "a.b=c"]),

@@ -54,6 +54,7 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* fil
     deciding_ = base::Ring<std::uint16_t>(two_stages(port.config().scheme) ? slots : 0);
     undurable_.reserve(2 * std::size_t{port.config().retention_meps} + slots);
     durable_.resize(64);
+    returned_.resize(64);
     usual_.expected = base::Bitmap(rus);
     usual_.owed = base::Bitmap(rus);
     ru_work_ = base::Bitmap(rus);
@@ -88,7 +89,7 @@ Result<Ok> BuilderUnit::start(Time now) {
     }
     key_ = *key;
     waiting_since_ = now;
-    return Ok{};
+    return sink_.attach(transport, region_);
 }
 
 // --- connections and view
@@ -158,7 +159,11 @@ void BuilderUnit::lose(Time now, std::uint32_t ru) {
         const bool viewed = port_.config().views && ru != own_ru_ &&
                             (assigned || each.state == SlotState::complete || each.state == SlotState::taking);
         if (viewed && !each.awaited.test(ru) && each.expected.take(ru)) {
-            each.missing_sources += shape_.rus[ru].sources;  // it was there, but in that RU's memory
+            const Shape::Ru& unit = shape_.rus[ru];  // it was there, but in that RU's memory
+            each.missing_sources += unit.sources;
+            for (std::uint32_t source = unit.first_source; source < unit.first_source + unit.sources; ++source) {
+                each.goodput_bytes -= head_of(slot, ru, source)->goodput_bytes;
+            }
             continue;
         }
         const bool awaited = assigned && each.awaited.take(ru);
@@ -541,7 +546,8 @@ void BuilderUnit::forgive(std::uint32_t slot, std::size_t ru) {
 
 void BuilderUnit::settle(std::uint32_t slot) {
     Slot& each = slots_[slot];
-    if (each.state == SlotState::quarantined && !each.owed.any()) {
+    const bool held = each.held && port_.config().plant != Plant::early_reuse;
+    if (each.state == SlotState::quarantined && !each.owed.any() && !held) {
         each.state = SlotState::free;
         free_.push_back(static_cast<std::uint16_t>(slot));
     }
@@ -646,7 +652,7 @@ BuiltMep BuilderUnit::describe(std::uint32_t slot) {
 }
 
 bool BuilderUnit::take(Time now, std::uint32_t slot) {
-    const Slot& each = slots_[slot];
+    Slot& each = slots_[slot];
     Counters& counters = port_.counters();
     if (each.rejected) {
         ++counters.meps_filtered;
@@ -677,7 +683,11 @@ bool BuilderUnit::take(Time now, std::uint32_t slot) {
         ++counters.redelivered_meps;
         counters.redelivered_events += mep.n_events;
     }
-    if (taken == Sink::Taken::done) {
+    if (taken == Sink::Taken::held || taken == Sink::Taken::held_pending) {
+        each.held = true;
+        ++held_;
+    }
+    if (taken == Sink::Taken::done || taken == Sink::Taken::held) {
         committed_.push(entry_of(slot));
     } else {
         undurable_.push_back(entry_of(slot));
@@ -692,7 +702,24 @@ void BuilderUnit::account_waiting(Time now) {
     waiting_since_ = now;
 }
 
+void BuilderUnit::take_back(Time now) {
+    for (std::size_t many = returned_.size(); many == returned_.size() && held_ > 0;) {
+        many = sink_.returned(now, returned_);
+        for (std::size_t index = 0; index < many; ++index) {
+            Slot& each = slots_[returned_[index]];
+            if (each.held) {
+                each.held = false;
+                --held_;
+                if (port_.config().plant != Plant::early_reuse) {
+                    settle(returned_[index]);
+                }
+            }
+        }
+    }
+}
+
 void BuilderUnit::serve_sink(Time now) {
+    take_back(now);
     if (sink_deadline_ <= now || !undurable_.empty()) {
         for (std::size_t many = durable_.size(); many == durable_.size() && !undurable_.empty();) {
             many = sink_.durable(now, durable_);
@@ -716,7 +743,7 @@ void BuilderUnit::serve_sink(Time now) {
         taking_.pop();
         retire(now, slot);
     }
-    sink_deadline_ = undurable_.empty() && taking_.empty() ? time_never : sink_.next_deadline();
+    sink_deadline_ = undurable_.empty() && taking_.empty() && held_ == 0 ? time_never : sink_.next_deadline();
 }
 
 void BuilderUnit::find_late(Time now) {

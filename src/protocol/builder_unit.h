@@ -2,9 +2,9 @@
 // and hands the MEP to the sink (PROTOCOL C1, F2, F3, F5).
 //
 // A slot: free -> granted -> assigned -> complete -> taking -> free, in two-stage schemes with deciding and assigned
-// again before complete; or, when its attempt is void or an RU is gone, ->
-// quarantined until every RU that may still write into it has acknowledged the abort or is fenced. The generation of a
-// slot is its credit number.
+// again before complete; or, when its attempt is void or an RU is gone, -> quarantined until every RU that may still
+// write into it has acknowledged the abort or is fenced. A slot that the sink holds stays quarantined until the sink
+// returns it. The generation of a slot is its credit number.
 #pragma once
 
 #include <cstdint>
@@ -78,6 +78,7 @@ private:
         base::Bitmap expected;        // RUs whose contribution is part of it: placed, or awaited
         base::Bitmap early;           // RUs whose notice came before the assignment
         std::uint32_t requested = 0;  // pull: RUs asked, in order of the schedule
+        bool held = false;            // the sink still reads it
         bool queued = false;          // pull: in assigned_order_
         bool in_deciding = false;     // two stages: in deciding_
         bool first_stage = false;     // two stages: RUs of the second were not asked for it yet
@@ -138,6 +139,7 @@ private:
     [[nodiscard]] wire::AttemptEntry entry_of(std::uint32_t slot) const;
     void account_waiting(Time now);
     void serve_sink(Time now);
+    void take_back(Time now);
     void find_late(Time now);
 
     void grant();
@@ -183,6 +185,8 @@ private:
     Time next_decision_ = time_never;
     std::vector<wire::AttemptEntry> undurable_;
     std::vector<MepId> durable_;
+    std::vector<std::uint16_t> returned_;
+    std::uint32_t held_ = 0;              // slots
     std::vector<wire::Head> self_heads_;  // [slot][own source]: a self write lands here
     std::vector<Bytes> self_bodies_;      // the same, self_traffic = pointer
     std::uint32_t outstanding_requests_ = 0;

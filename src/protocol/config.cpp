@@ -77,7 +77,8 @@ SlotLayout slot_layout(const Config& config) {
 }
 
 std::uint64_t bu_memory_bytes(const Config& config) {
-    return slot_layout(config).slot_bytes * (std::uint64_t{config.credits} + config.quarantine_slots);
+    return slot_layout(config).slot_bytes *
+           (std::uint64_t{config.credits} + config.quarantine_slots + config.held_slots);
 }
 
 Result<Ok> validate(const Config& config) {
@@ -135,6 +136,9 @@ Result<Ok> validate(const Config& config) {
     }
     if (!within(config.quarantine_slots, 0, 16384)) {
         return refuse("quarantine_slots", config.quarantine_slots, "0..16384");
+    }
+    if (!within(config.held_slots, 0, 16384)) {
+        return refuse("held_slots", config.held_slots, "0..16384");
     }
     if (!within(config.retention_meps, 1, 1U << 20)) {
         return refuse("retention_meps", config.retention_meps, "1..1048576");
@@ -196,6 +200,7 @@ std::uint64_t fingerprint(const Config& config) {
     sum.add(static_cast<std::uint64_t>(config.slot_time));
     sum.add(config.credits);
     sum.add(config.quarantine_slots);
+    sum.add(config.held_slots);
     sum.add(config.retention_meps);
     sum.add(config.parallel_sends);
     sum.add(config.ack_per_write ? 1 : 0);

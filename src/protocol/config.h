@@ -73,6 +73,7 @@ enum class Plant : std::uint8_t {
     open_barrier,         // EM begins a phase though an RU is not done with the one before
     hasty_send,           // RU does not wait for the gap between two sends
     wrong_builder,        // EM gives a MEP to a BU that the static assignment does not name
+    early_reuse,          // BU reuses a slot that its sink holds
 };
 
 struct NodeSpec {
@@ -103,6 +104,7 @@ struct Config {
 
     std::uint32_t credits = 4;             // MEP slots in service per BU (C1)
     std::uint32_t quarantine_slots = 2;    // further slots, used while others are quarantined (F3)
+    std::uint32_t held_slots = 0;          // further slots, used while a sink holds others
     std::uint32_t retention_meps = 32;     // MEPs an RU keeps (F1)
     std::uint32_t parallel_requests = 0;   // pull: outstanding requests per BU; 0 = no limit (C2)
     std::uint32_t parallel_sends = 0;      // contributions an RU may have unplaced; 0 = no limit but credits (C2)
@@ -139,7 +141,8 @@ inline constexpr std::uint16_t more_follows = 0x8000;
 }
 /// BUs tell RUs what is placed.
 [[nodiscard]] constexpr bool tells_placed(const Config& config) {
-    return config.parallel_sends > 0 || config.ack_per_write || has_barriers(config.schedule) || config.schedule == Schedule::barrel_time_slot;
+    return config.parallel_sends > 0 || config.ack_per_write || has_barriers(config.schedule) ||
+           config.schedule == Schedule::barrel_time_slot;
 }
 
 /// Where source i of a slot lies (S3, contiguous layout): a Head, then up to cap_bytes of body, 64-byte aligned.
@@ -153,7 +156,7 @@ struct SlotLayout {
 };
 [[nodiscard]] SlotLayout slot_layout(const Config& config);
 
-/// BU memory: all slots, quarantine included.
+/// BU memory: all slots, those for quarantine and for holding included.
 [[nodiscard]] std::uint64_t bu_memory_bytes(const Config& config);
 
 /// One clear line if the config cannot work; every unit assumes it was checked.

@@ -79,9 +79,11 @@ struct BuiltMep {
 class Sink {
 public:
     enum class Taken : std::uint8_t {
-        done,     // consumed and as durable as this sink gets
-        pending,  // copied: the slot may be reused, but it is committed only once durable() says so
-        busy,     // not taken: offer it again
+        done,          // consumed and as durable as this sink gets
+        pending,       // copied: the slot may be reused, but it is committed only once durable() says so
+        busy,          // not taken: offer it again
+        held,          // done, but still read in place: the slot stays as it is until returned() names it
+        held_pending,  // pending, and the slot stays as it is until returned() names it
     };
     Sink() = default;
     Sink(const Sink&) = delete;
@@ -89,11 +91,16 @@ public:
     virtual ~Sink() = default;
     /// False: take() gets no BuiltMep::sources, and no MFP is looked at for its sake. Asked once.
     [[nodiscard]] virtual bool wants_sources() const { return true; }
+    /// Called once, before anything else: bodies lie in that region of the transport (with self_traffic = pointer,
+    /// those of this very node do not). For sinks that hold slots, of which there are Config::held_slots.
+    virtual Result<Ok> attach(Transport&, Local) { return Ok{}; }
     /// Called only for MEPs whose commit the EM granted (F2). `mep` and what it points to are valid during the call.
     virtual Taken take(Time now, const BuiltMep& mep) = 0;
     /// MEPs taken as pending that are durable now; returns how many it put into `meps`.
     virtual std::size_t durable(Time now, std::span<MepId> meps) = 0;
-    /// When durable() or a busy take() should be tried again.
+    /// Slots of MEPs taken as held that are not read any more, each once; returns how many it put into `slots`.
+    virtual std::size_t returned(Time, std::span<std::uint16_t>) { return 0; }
+    /// When durable(), returned() or a busy take() should be tried again.
     [[nodiscard]] virtual Time next_deadline() const = 0;
 };
 

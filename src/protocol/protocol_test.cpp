@@ -231,7 +231,6 @@ TEST(StaticAssignment, GivesEachMepToItsBuilder) {
     }
 }
 
-
 class Losing : public ::testing::TestWithParam<Scheme> {};
 
 TEST_P(Losing, ADeadBuilderCostsNoMep) {

@@ -21,7 +21,7 @@ struct Shape {
     std::vector<std::uint32_t> ru_of_node;  // index in rus, or no_index
     std::vector<std::uint32_t> bu_of_node;
     SlotLayout layout;
-    std::uint32_t slots = 0;            // per BU, quarantine included
+    std::uint32_t slots = 0;            // per BU, those for quarantine and for holding included
     std::uint32_t first_stage_rus = 0;  // RUs below this index are in the first stage; all, unless there are two
     std::uint32_t pushing_rus = 0;      // RUs below this index push, the others are pulled
 
@@ -31,7 +31,7 @@ struct Shape {
         : ru_of_node(config.nodes.size(), no_index),
           bu_of_node(config.nodes.size(), no_index),
           layout(slot_layout(config)),
-          slots(config.credits + config.quarantine_slots) {
+          slots(config.credits + config.quarantine_slots + config.held_slots) {
         for (std::uint32_t node = 0; node < config.nodes.size(); ++node) {
             if ((config.nodes[node].roles & role_ru) != 0) {
                 ru_of_node[node] = static_cast<std::uint32_t>(rus.size());

@@ -28,10 +28,12 @@ enum class OnLoss : std::uint8_t { carry_on, stop };
 enum class SourceKind : std::uint8_t { generator, mfp };
 enum class SizeDistribution : std::uint8_t { fixed, normal, lognormal, exponential, histogram };
 enum class Fill : std::uint8_t { prefilled, generated };
-enum class SinkKind : std::uint8_t { verify, touch, null, mep, command };
+enum class SinkKind : std::uint8_t { verify, touch, null, mep, command, consumer };
 enum class Verify : std::uint8_t { full, sampled, header };
 enum class SecondStage : std::uint8_t { rest, all };
 enum class FilterKind : std::uint8_t { share, plugin };
+enum class Delivery : std::uint8_t { one, all };
+enum class ConsumerPolicy : std::uint8_t { block, drop };
 
 /// Every key once, in the table's order. The defaults stand in config_table.cpp alone. Where a key knows "auto", it is
 /// 0 here.
@@ -124,6 +126,12 @@ struct RunConfig {
     std::string command;
     std::uint64_t buffer_bytes{};
     sinks::OnFailure on_failure{};
+    std::string sink_name;
+    Delivery delivery{};
+    ConsumerPolicy consumer_policy{};
+    std::uint64_t sink_consumers{};
+    std::uint64_t window{};
+    Time patience{};
     // [net]
     net::Pattern net_pattern{};
     std::uint64_t producers{};

@@ -38,9 +38,11 @@ constexpr std::array<std::string_view, 5> distribution_words{"fixed", "normal", 
 constexpr std::array<std::string_view, 4> arrival_words{"fixed", "poisson", "bunch-train", "trace"};
 constexpr std::array<std::string_view, 3> policy_words{"block", "throttle", "drop"};
 constexpr std::array<std::string_view, 2> fill_words{"prefilled", "generated"};
-constexpr std::array<std::string_view, 5> sink_words{"verify", "touch", "null", "mep", "command"};
+constexpr std::array<std::string_view, 6> sink_words{"verify", "touch", "null", "mep", "command", "consumer"};
 constexpr std::array<std::string_view, 3> fsync_words{"commit", "interval", "never"};
 constexpr std::array<std::string_view, 2> failure_words{"stop", "continue"};
+constexpr std::array<std::string_view, 2> delivery_words{"one", "all"};
+constexpr std::array<std::string_view, 2> consumer_policy_words{"block", "drop"};
 constexpr std::array<std::string_view, 3> verify_words{"full", "sampled", "header"};
 constexpr std::array<std::string_view, 6> pattern_words{"one-to-one", "many-to-one", "one-to-many",
                                                         "pairs",      "all-to-all",  "bipartite"};
@@ -247,10 +249,9 @@ constexpr std::array table{
            "prefilled: bytes of payload a readout unit cycles through; auto: beyond four times the last-level cache "
            "over all nodes of the host"),
 
-    choice<&RunConfig::sink_kind>(
-        "sink.kind", "verify", sink_words,
-        "what becomes of built events: compared, read, dropped, written to MEP files, or to a "
-        "command's standard input"),
+    choice<&RunConfig::sink_kind>("sink.kind", "verify", sink_words,
+                                  "what becomes of built events: compared, read, dropped, written to MEP files or to a "
+                                  "command's standard input, or read by other processes of the host"),
     choice<&RunConfig::verify>(
         "sink.verify", "full", verify_words,
         "what is compared: every byte, one MEP in 64 as a whole and the headers of all, or headers"),
@@ -272,6 +273,21 @@ constexpr std::array table{
     choice<&RunConfig::on_failure>("sink.on_failure", "stop", failure_words,
                                    "command: what to do when it ends early: end the run as failed, or go on and count "
                                    "what was not delivered"),
+
+    text("sink.name", &RunConfig::sink_name, "incast",
+         "consumer: what processes attach to; up to 64 letters, digits, '.', '_' and '-'"),
+    choice<&RunConfig::delivery>("sink.delivery", "one", delivery_words,
+                                 "consumer: each MEP goes to one process (a farm), or to all that are attached"),
+    choice<&RunConfig::consumer_policy>(
+        "sink.policy", "block", consumer_policy_words,
+        "consumer: without a process that has room, building waits and nothing is lost; or the MEP is dropped and "
+        "counted"),
+    number(Kind::count, "sink.consumers", &RunConfig::sink_consumers, "4", 1, 64,
+           "consumer: processes that may be attached to a builder unit at a time"),
+    number(Kind::count, "sink.window", &RunConfig::window, "4", 1, 256,
+           "consumer: MEPs that a process may have before it gives one back; each takes a slot"),
+    number(Kind::duration, "sink.patience", &RunConfig::patience, "0", 0, 864e2 * ps_s,
+           "consumer: a process that has MEPs and gives none back for so long is ejected; 0: never"),
 
     choice<&RunConfig::net_pattern>("net.pattern", "all-to-all", pattern_words,
                                     "who sends to whom: 0 to 1, all others to 0, 0 to all others, each of the first "

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 
 #include <poll.h>
 #include <sched.h>
@@ -48,7 +49,7 @@ bool Driver::round(Time now, Time look_at, int control_fd, bool control_wants_wr
         return false;
     }
     const Time until = std::min(look_at, host_.next_deadline());
-    if (until <= now || !host_.transport().prepare_wait()) {
+    if (until <= now || !host_.transport().prepare_wait() || !host_.sink_prepare_wait()) {
         return false;
     }
     ++host_.driven().sleeps;
@@ -63,9 +64,10 @@ void Driver::sleep(Time now, Time until, int control_fd, bool control_wants_writ
         time = std::min(time, without_descriptor);
     }
     pollfd waiting[]{{control_fd, static_cast<short>(POLLIN | (control_wants_write ? POLLOUT : 0)), 0},
-                     {transport_fd, POLLIN, 0}};
+                     {transport_fd, POLLIN, 0},
+                     {host_.sink_fd(), POLLIN, 0}};
     const timespec span{static_cast<std::time_t>(time / ps_per_s), static_cast<long>(time % ps_per_s / ps_per_ns)};
-    ppoll(waiting, 2, &span, nullptr);
+    ppoll(waiting, std::size(waiting), &span, nullptr);
 }
 
 }  // namespace incast::runtime

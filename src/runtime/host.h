@@ -45,6 +45,11 @@ public:
     virtual bool news() = 0;
     [[nodiscard]] virtual bool news_pending() const = 0;
     [[nodiscard]] virtual Transport& transport() = 0;
+    /// Before sleeping: false if the sink has something to do; true if sleeping on sink_fd() beside the transport is
+    /// safe.
+    virtual bool sink_prepare_wait() { return true; }
+    /// -1: none.
+    [[nodiscard]] virtual int sink_fd() const { return -1; }
 
     /// At window_begin the latencies start anew.
     virtual NodeSample sample(Mark mark, Time now) = 0;

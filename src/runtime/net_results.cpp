@@ -235,7 +235,10 @@ Json Tally::json() const {
     const Json senders = side_json(&net::Pair::from);
     const Json receivers = side_json(&net::Pair::to);
     const Json cpu = cpu_json();
-    const std::vector<double>& intervals = facts_.conductor.interval_goodput();
+    std::vector<double> intervals;
+    for (const Interval& interval : facts_.conductor.intervals()) {
+        intervals.push_back(static_cast<double>(interval.delta.built_goodput_bytes) / seconds(interval.length));
+    }
     Json json;
     json["schema"] = 1;
     json["kind"] = "net";

@@ -28,6 +28,7 @@ Result<Blob> NodeHost::begin(Time now, std::uint32_t incarnation) {
     endpoint.run = plan_.protocol.run;
     endpoint.token = options_.token;
     endpoint.max_peers = plan_.n_nodes;
+    endpoint.shareable = plan_.config.sink_kind == SinkKind::consumer && (roles_ & protocol::role_bu) != 0;
     Result<std::unique_ptr<Transport>> made = medium_.endpoint(endpoint);
     if (!made) {
         return made.error();
@@ -93,6 +94,9 @@ void NodeHost::update_peer(Time now, std::uint32_t peer, std::uint32_t incarnati
 }
 
 bool NodeHost::step(Time now) {
+    if (sink_) {
+        sink_->tend(now);
+    }
     const bool worked = node_->step(now);
     ++driven_.steps;
     driven_.useful_steps += worked ? 1 : 0;
@@ -155,6 +159,16 @@ NodeTotals NodeHost::current(Time now) {
         totals.undelivered_meps = stats.undelivered_meps;
         totals.delay_ns = stats.delay_ns;
         totals.sink_cpu_ns = static_cast<std::uint64_t>(stats.cpu / ps_per_ns);
+        totals.consumers_attached = stats.consumers.attached;
+        totals.consumers_left = stats.consumers.left;
+        totals.consumers_ejected = stats.consumers.ejected;
+        totals.consumers_refused = stats.consumers.refused;
+        totals.consumer_taken_meps = stats.consumers.taken_meps;
+        totals.consumer_done_meps = stats.consumers.done_meps;
+        totals.consumer_dropped_meps = stats.consumers.dropped_meps;
+        totals.consumer_abandoned_meps = stats.consumers.abandoned_meps;
+        totals.consumer_repeated_meps = stats.consumers.repeated_meps;
+        totals.consumer_missed_meps = stats.consumers.missed_meps;
     }
     add(totals, carried_);
     return totals;

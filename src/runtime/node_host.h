@@ -38,6 +38,8 @@ public:
     bool news() override;
     [[nodiscard]] bool news_pending() const override;
     [[nodiscard]] Transport& transport() override { return *transport_; }
+    bool sink_prepare_wait() override { return !sink_ || sink_->prepare_wait(); }
+    [[nodiscard]] int sink_fd() const override { return sink_ ? sink_->wait_fd() : -1; }
 
     NodeSample sample(Mark mark, Time now) override;
     [[nodiscard]] NodeTotals& driven() override { return driven_; }

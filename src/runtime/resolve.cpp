@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
+#include "consumer/layout.h"
 #include "runtime/sources/mfp_plan.h"
 #include "runtime/sources/replay_files.h"
 #include "runtime/sources/ring_source.h"
@@ -295,9 +296,11 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
         bytes_by_ru[static_cast<std::size_t>(source.ru)] += sources::ring_stride(source.cap_bytes);
     }
     const std::uint64_t bytes_per_mep = std::ranges::max(bytes_by_ru);
-    const std::uint64_t in_flight = config.credits * plan.n_bus;
+    // What processes have and is not committed before they give it back is kept as well.
+    const std::uint64_t lent = config.consumer_policy == ConsumerPolicy::block ? plan.protocol.held_slots : 0;
+    const std::uint64_t in_flight = (config.credits + lent) * plan.n_bus;
     std::uint64_t needed = in_flight;
-    std::string why = fmt::format("F1, closed loop: {} credits of {} builder units", config.credits, plan.n_bus);
+    std::string why = fmt::format("F1, closed loop: {} credits of {} builder units", config.credits + lent, plan.n_bus);
     std::uint64_t asked = needed;
     if (config.trigger_rate > 0) {
         double rate = config.trigger_rate;
@@ -312,7 +315,7 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
             needed = asked;
             why = fmt::format(
                 "F1, open loop: {:g} Hz for {} until a loss is detected, and {} credits of {} builder units", rate,
-                base::format_duration(outage), config.credits, plan.n_bus);
+                base::format_duration(outage), config.credits + lent, plan.n_bus);
         }
     }
     plan.ru_memory_needed_bytes = needed * bytes_per_mep;
@@ -372,6 +375,11 @@ void set_protocol(Plan& plan) {
     to.self_traffic = config.self_traffic;
     to.seed = config.seed;
     to.quarantine_slots = static_cast<std::uint32_t>(config.quarantine_slots);
+    if (config.sink_kind == SinkKind::consumer) {
+        // Every process may hold on to a window of its own; blocking, all of them have the same MEPs.
+        const bool same = config.delivery == Delivery::all && config.consumer_policy == ConsumerPolicy::block;
+        to.held_slots = static_cast<std::uint32_t>(config.window * (same ? 1 : config.sink_consumers));
+    }
     to.parallel_requests = static_cast<std::uint32_t>(config.parallel_requests);
     to.parallel_sends = static_cast<std::uint32_t>(config.parallel_sends);
     to.message_size = static_cast<std::uint32_t>(config.write_bytes);
@@ -406,6 +414,18 @@ Result<Ok> check_together(const Plan& plan) {
     const RunConfig& config = plan.config;
     if (config.sink_kind == SinkKind::mep && config.sink_path.empty()) {
         return not_allowed("sink.path", "\"\"", "MEP files need a folder", "a path");
+    }
+    if (config.sink_kind == SinkKind::consumer && !consumer::is_name(config.sink_name)) {
+        return not_allowed("sink.name", fmt::format("\"{}\"", config.sink_name), "processes cannot attach to that",
+                           "1 to 64 letters, digits, '.', '_' and '-'");
+    }
+    if (config.sink_kind == SinkKind::consumer && config.self_traffic == protocol::SelfTraffic::pointer) {
+        return not_allowed("protocol.self_traffic", "pointer",
+                           "with sink.kind = consumer everything must lie in the slot", "copy");
+    }
+    if (config.sink_kind == SinkKind::consumer && config.views) {
+        return not_allowed("protocol.views", "true", "with sink.kind = consumer everything must lie in the slot",
+                           "false");
     }
     if (config.sink_kind == SinkKind::command && config.command.empty()) {
         return not_allowed("sink.command", "\"\"", "there is nothing to run", "a command for /bin/sh");

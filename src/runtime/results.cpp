@@ -164,6 +164,7 @@ private:
     Json sink_json() const;
     Json accounting_json() const;
     Json cpu_json() const;
+    Json consumers_json() const;
 
     const RunFacts& facts_;
     const std::vector<NodeRecord>& nodes_;
@@ -347,6 +348,21 @@ Json Tally::cpu_json() const {
                                   whole_ ? "since their memory was set up" : "in the measured window")}};
 }
 
+Json Tally::consumers_json() const {
+    const std::uint64_t settled = totals_.consumer_done_meps + totals_.consumer_abandoned_meps;
+    return {{"attached", totals_.consumers_attached},
+            {"left", totals_.consumers_left},
+            {"ejected", totals_.consumers_ejected},
+            {"refused", totals_.consumers_refused},
+            {"taken_meps", totals_.consumer_taken_meps},
+            {"done_meps", totals_.consumer_done_meps},
+            {"abandoned_meps", totals_.consumer_abandoned_meps},
+            {"held_meps", totals_.consumer_taken_meps - std::min(settled, totals_.consumer_taken_meps)},
+            {"dropped_meps", totals_.consumer_dropped_meps},
+            {"repeated_meps", totals_.consumer_repeated_meps},
+            {"missed_meps", totals_.consumer_missed_meps}};
+}
+
 Json Tally::json() const {
     const RunConfig& config = facts_.plan.config;
     const double goodput_gb = static_cast<double>(window_.built_goodput_bytes) * 1e-9;
@@ -406,6 +422,9 @@ Json Tally::json() const {
     json["seed"] = config.seed;
     if (facts_.trace_hash) {
         json["trace_hash"] = fmt::format("{:016x}", *facts_.trace_hash);
+    }
+    if (config.sink_kind == SinkKind::consumer) {
+        json["consumers"] = consumers_json();
     }
     json["nodes"] = Json::array();
     for (std::size_t index = 0; index < nodes_.size(); ++index) {

@@ -82,7 +82,7 @@ Result<std::unique_ptr<sources::RuntimeSource>> make_source(const Plan& plan) {
 Result<std::unique_ptr<sinks::RuntimeSink>> make_sink(const Plan& plan, std::uint32_t node, std::uint32_t incarnation,
                                                       bool phantom_bodies) {
     using Kind = sinks::SinkOptions::Kind;
-    constexpr Kind kinds[]{Kind::verify, Kind::touch, Kind::null, Kind::mep, Kind::command};
+    constexpr Kind kinds[]{Kind::verify, Kind::touch, Kind::null, Kind::mep, Kind::command, Kind::consumer};
     const RunConfig& config = plan.config;
     sinks::SinkOptions options;
     options.kind = kinds[static_cast<std::size_t>(config.sink_kind)];
@@ -96,6 +96,12 @@ Result<std::unique_ptr<sinks::RuntimeSink>> make_sink(const Plan& plan, std::uin
     options.files.fsync_interval = config.fsync_interval;
     options.command = {config.command, config.buffer_bytes, config.on_failure};
     options.policy = config.policy;
+    options.consumer = {config.sink_name,
+                        static_cast<sinks::ConsumerOptions::Delivery>(config.delivery),
+                        static_cast<sinks::ConsumerOptions::Policy>(config.consumer_policy),
+                        static_cast<std::uint32_t>(config.sink_consumers),
+                        static_cast<std::uint32_t>(config.window),
+                        config.patience};
     options.node = node;
     options.incarnation = incarnation;
     options.open_loop = config.trigger_rate > 0;

@@ -5,17 +5,23 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sys/mman.h>
 
 #include <incast/transport.h>
 
+#include "transport/memory_file.h"
+
 namespace incast::transport {
 
 class Regions {
 public:
-    explicit Regions(std::uint32_t max_regions) : max_regions_(max_regions) { regions_.reserve(max_regions); }
+    explicit Regions(std::uint32_t max_regions, bool shareable = false)
+        : max_regions_(max_regions), shareable_(shareable) {
+        regions_.reserve(max_regions);
+    }
     Regions(const Regions&) = delete;
     Regions& operator=(const Regions&) = delete;
     ~Regions() {
@@ -29,12 +35,30 @@ public:
             return Error{"region of " + std::to_string(bytes) + " bytes: all " + std::to_string(max_regions_) +
                          " regions of this endpoint are in use"};
         }
-        // Anonymous mappings are zero without being touched, so that large rings cost memory only as they fill.
-        void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        Descriptor file;
+        if (shareable_) {
+            auto made = make_memory_file(bytes);
+            if (!made) return Error{"region of " + std::to_string(bytes) + " bytes: " + made.error().message};
+            file = std::move(*made);
+        }
+        // Both kinds of mappings are zero without being touched, so that large rings cost memory only as they fill.
+        void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                              shareable_ ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, file.fd(), 0);
         if (memory == MAP_FAILED) return Error{"region of " + std::to_string(bytes) + " bytes: out of memory"};
         regions_.emplace_back(static_cast<std::byte*>(memory), bytes);
+        files_.push_back(std::move(file));
         exposed_.push_back(false);
         return Local{static_cast<std::uint16_t>(regions_.size() - 1)};
+    }
+
+    /// As Transport::share.
+    [[nodiscard]] Result<int> share(Local region) const {
+        if (!has(region) || !shareable_) {
+            return Error{has(region) ? "share: the regions of this endpoint are not shareable"
+                                     : "share: there is no such region"};
+        }
+        auto file = open_for_reading(files_[static_cast<std::size_t>(region)]);
+        return file ? Result<int>(file->release()) : Result<int>(file.error());
     }
 
     [[nodiscard]] bool has(Local region) const { return static_cast<std::size_t>(region) < regions_.size(); }
@@ -63,8 +87,10 @@ public:
 
 private:
     std::vector<std::span<std::byte>> regions_;
+    std::vector<Descriptor> files_;  // shareable: of each region
     std::vector<bool> exposed_;
     std::uint32_t max_regions_;
+    bool shareable_;
 };
 
 }  // namespace incast::transport

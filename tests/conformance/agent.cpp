@@ -7,10 +7,12 @@
 #include <thread>
 
 #include <poll.h>
+#include <sys/mman.h>
 
 #include "transport/decorator/count.h"
 #include "transport/decorator/fault.h"
 #include "transport/decorator/trace.h"
+#include "transport/descriptor.h"
 
 namespace incast::conformance {
 
@@ -114,6 +116,9 @@ Reply Agent::execute(const Command& command) {
             }
             break;
         }
+        case Op::share:
+            share(command, reply);
+            break;
         case Op::import_key: {
             const auto remote = transport_->import_key(Peer{command.peer}, command.blob);
             reply.ok = remote.ok();
@@ -184,6 +189,26 @@ Reply Agent::execute(const Command& command) {
     return reply;
 }
 
+void Agent::share(const Command& command, Reply& reply) {
+    const auto shared = transport_->share(Local{command.region});
+    if (!shared) {
+        reply.text = shared.error().message;
+        return;
+    }
+    const transport::Descriptor file(*shared);
+    const std::size_t size = transport_->memory(Local{command.region}).size();
+    void* writable = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd(), 0);
+    void* memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd(), 0);
+    if (writable != MAP_FAILED || memory == MAP_FAILED) {
+        reply.text = writable != MAP_FAILED ? "it can be mapped for writing" : "it cannot be mapped";
+        return;
+    }
+    reply.ok =
+        matches(Bytes(static_cast<const std::byte*>(memory), size).subspan(command.offset, command.length), command);
+    reply.text = reply.ok ? "" : "other bytes";
+    ::munmap(memory, size);
+}
+
 void Agent::create(const Command& command, Reply& reply) {
     transport::EndpointOptions options;
     options.self = Peer{command.peer};
@@ -192,6 +217,7 @@ void Agent::create(const Command& command, Reply& reply) {
     options.token = command.token;
     options.max_peers = command.max_peers;
     options.max_posted = command.max_posted;
+    options.shareable = command.shareable;
     if (medium_ == nullptr) {
         auto medium = transport::find_transport(recipe_.transport)->make(recipe_.settings);
         if (!medium) {

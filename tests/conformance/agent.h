@@ -24,7 +24,7 @@ struct Recipe {
 };
 
 enum class Op : std::uint8_t {
-    create,      // self, incarnation, run, token, max_peers, max_posted; not ok: text
+    create,      // self, incarnation, run, token, max_peers, max_posted, shareable; not ok: text
     destroy,     //
     address,     // -> blob
     connect,     // peer, blob, incarnation -> post
@@ -36,6 +36,7 @@ enum class Op : std::uint8_t {
     matches,     // region, offset, length -> ok if local() is the pattern of seed
     local,       // region, offset, length -> text: the bytes of local()
     expose,      // region -> blob; not ok: text
+    share,       // region, offset, length -> ok if a mapping of it shows the pattern of seed; not ok: text
     import_key,  // peer, blob -> number; not ok: text
     send,   // peer, length, seed, repeat: message i is the pattern of seed + i; stops at the first that is not done
             //   -> post of the last, length: how many were done
@@ -59,6 +60,7 @@ struct Command {
     Op op{};
     std::uint8_t head_bytes = 0;
     bool has_notice = false;
+    bool shareable = false;
     std::uint16_t notice = 0;
     std::uint16_t region = 0;
     std::uint32_t peer = 0;
@@ -116,6 +118,7 @@ private:
     void write(const Command& command, Reply& reply);
     void sleep(const Command& command, Reply& reply);
     void run_traffic(const Command& command, Reply& reply);
+    void share(const Command& command, Reply& reply);
     [[nodiscard]] bool matches(Bytes bytes, const Command& command) const;
 
     struct Extras;

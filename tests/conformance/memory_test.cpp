@@ -162,6 +162,23 @@ TEST_P(Conformance, M7_EveryCopyOfABodyIsCounted) {
     }
 }
 
+TEST_P(Conformance, M8_ASharedRegionIsReadElsewhereAndNotWritten) {
+    Node& a = node(0);
+    Node& b = node(1, {.shareable = true});
+    EXPECT_FALSE(b.execute({.op = Op::share, .region = 9}).ok) << "there is no such region";
+    join(a, b);
+    const Shared shared = share(b, a, 8 * kib);
+    ASSERT_TRUE(taken(a.write(
+        b,
+        {.head_bytes = 64, .remote = shared.remote, .remote_offset = 5'000, .notice = std::uint16_t{1}, .seed = 3})));
+    wait_for(b, Event::Kind::notice, a);
+    const Reply seen = b.execute({.op = Op::share, .region = shared.region, .length = 64, .offset = 5'000, .seed = 3});
+    EXPECT_EQ(seen.ok, !capabilities().phantom_bodies) << seen.text;
+    // Who was not asked for it may still do it, but never says nothing.
+    const Reply unasked = a.execute({.op = Op::share, .region = a.allocate(kib), .length = 64, .seed = 3});
+    EXPECT_NE(unasked.text, "");
+}
+
 TEST_P(Conformance, R1_AReadBringsThePeersBytes) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
     Node& a = node(0);

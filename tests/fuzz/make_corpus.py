@@ -146,6 +146,23 @@ def framed_seeds() -> dict[str, bytes]:
     }
 
 
+def consumer_seeds() -> dict[str, bytes]:
+    """fuzz_consumer.cpp: the window, then operations of 3 bytes: kind, cell, value."""
+
+    def story(window: int, *operations: tuple[int, int, int]) -> bytes:
+        return bytes([window - 1]) + b"".join(struct.pack("<BBB", *operation) for operation in operations)
+
+    deliver, give_back, collect, count = 0, 1, 2, 3
+    word, wait, end = 4, 5, 6
+    return {
+        "in-order": story(2, *[(deliver, 0, 0), (give_back, 0, 0), (collect, 0, 0)] * 5),
+        "out-of-order": story(3, *[(deliver, 0, 0)] * 3, (give_back, 2, 0), (collect, 0, 0), (deliver, 0, 0)),
+        "counts-too-much": story(2, (deliver, 0, 0), (count, 0, 9), (collect, 0, 0)),
+        "wrong-word": story(2, (deliver, 0, 0), (word, 0, 7), (count, 0, 1), (collect, 0, 0)),
+        "dies": story(4, *[(deliver, 0, 0)] * 4, (wait, 0, 1), (give_back, 1, 0), (end, 0, 0), (deliver, 0, 0)),
+    }
+
+
 def rendezvous_frame(message: object) -> bytes:
     """src/runtime/rendezvous.h: u32 length, JSON."""
     text = json.dumps(message).encode()
@@ -164,6 +181,7 @@ def rendezvous_sample() -> dict[str, object]:
 def main() -> None:
     seeds = {
         "fuzz_framed": framed_seeds(),
+        "fuzz_consumer": consumer_seeds(),
         "fuzz_control": {f"story-{scheme}": control_story(scheme) for scheme in (*range(32), 32, 33, 64, 65)},
         "fuzz_net": {
             "bandwidth": net_story(2),

@@ -1,6 +1,7 @@
 """What the engine writes agrees with what is laid down: reference, schemas, reports."""
 
 import json
+import os
 import subprocess
 import tomllib
 from pathlib import Path
@@ -49,6 +50,7 @@ def test_results_keep_the_schema(start: Start) -> None:
         {**QUICK, "transport.name": "tcp", "source.trigger_rate": "10kHz"},
         {**QUICK, "transport.name": "sim", "run.duration": "5ms", "run.warm_up": "1ms"},
         {**QUICK, "run.events": 100, "sink.kind": "null"},
+        {**QUICK, "sink.kind": "consumer", "sink.policy": "drop", "sink.name": f"documents-{os.getpid()}"},
     ]
     for one in settings:
         run = start(one)

@@ -79,7 +79,8 @@ INSTANTIATE_TEST_SUITE_P(All, Plants,
                                            Planted{"early_phase", Plant::early_phase, {"C6"}},
                                            Planted{"open_barrier", Plant::open_barrier, {"C6"}},
                                            Planted{"hasty_send", Plant::hasty_send, {"C6"}},
-                                           Planted{"wrong_builder", Plant::wrong_builder, {"C5"}}),
+                                           Planted{"wrong_builder", Plant::wrong_builder, {"C5"}},
+                                           Planted{"early_reuse", Plant::early_reuse, {"C1"}}),
                          [](const auto& each) { return each.param.name; });
 
 }  // namespace

@@ -183,12 +183,12 @@ private:
     std::vector<protocol::MepId> available_;      // by node: delivered to the EM from the incarnation in the view
     std::vector<protocol::MepId> produced_;
     std::vector<Builder> builders_;
-    std::vector<Outstanding> outstanding_;   // by endpoint
+    std::vector<Outstanding> outstanding_;                                         // by endpoint
     std::map<std::pair<sim::EndpointId, sim::EndpointId>, wire::Head> last_head_;  // posted, by sender and receiver
     std::map<std::uint64_t, wire::Head> heads_;                                    // by number of the write
-    std::vector<std::uint32_t> builder_at_;  // by endpoint: index + 1
-    std::vector<Sender> senders_;            // by endpoint
-    std::vector<std::uint32_t> ru_of_node_;  // index among the RUs of the config
+    std::vector<std::uint32_t> builder_at_;                                        // by endpoint: index + 1
+    std::vector<Sender> senders_;                                                  // by endpoint
+    std::vector<std::uint32_t> ru_of_node_;                                        // index among the RUs of the config
     std::vector<std::uint32_t> bu_of_node_;
     std::vector<std::uint32_t> ru_first_source_;
     std::uint32_t bus_ = 0;

@@ -39,7 +39,7 @@ Checker::Checker(const Plan& plan, sim::World& world, Judge& judge)
       world_(world),
       judge_(judge),
       layout_(protocol::slot_layout(plan.config)),
-      slots_(plan.config.credits + plan.config.quarantine_slots),
+      slots_(plan.config.credits + plan.config.quarantine_slots + plan.config.held_slots),
       views_(plan.config.nodes.size()),
       available_(plan.config.nodes.size()),
       produced_(plan.config.nodes.size()),

@@ -42,6 +42,7 @@ const std::map<std::string, protocol::Plant>& plants() {
         {"open_barrier", Plant::open_barrier},
         {"hasty_send", Plant::hasty_send},
         {"wrong_builder", Plant::wrong_builder},
+        {"early_reuse", Plant::early_reuse},
     };
     return names;
 }
@@ -98,6 +99,7 @@ constexpr const char* expected_marks[] = {
     "sink pending",
     "slot in time",
     "slot overrun",
+    "sink holds",
     "source not ready",
     "outstanding writes at the limit",
     "verdict: no",

@@ -165,8 +165,12 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
 
     plan.source.interval = draw.between(40, 160) * ps_per_us;
     plan.source.stutter_chance = draw.rate(20'000);
-    plan.sink = {draw.rate(200'000), draw.rate(600'000), draw.between(20, 500) * ps_per_us,
-                 draw.between(20, 2000) * ps_per_us};
+    plan.sink = {draw.rate(200'000),
+                 draw.rate(600'000),
+                 draw.between(20, 500) * ps_per_us,
+                 draw.between(20, 2000) * ps_per_us,
+                 0,
+                 0};
 
     plan.network.seed = base::mix64(seed ^ 0x7e7);
     plan.network.delay_min = draw.between(500, 5000) * ps_per_ns;
@@ -207,6 +211,10 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
     plan.chaos.until = draw.between(20, 80) * ps_per_ms;
     plan.stop_at = draw.percent(15) ? draw.between<Time>(1, 60) * ps_per_ms : 0;
 
+    plan.config.held_slots = draw.between(0U, 3U);
+    plan.sink.hold_chance = draw.rate(500'000);
+    plan.sink.hold_max = draw.between(20, 2000) * ps_per_us;
+
     // After the last fault every node may still have to be declared dead, come back and connect, several times over
     // where a stalled connection ends one node after the other; then the work that is left, each MEP alone and each
     // after all its attempts, at the pace of the slowest part.
@@ -217,7 +225,7 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
                           plan.network.loss_noticed_max + 10 * plan.config.connect_retry;
     const Time deciding = two_stages(plan.config.scheme) ? plan.config.decision_deadline : 0;
     const Time per_mep =
-        4 * plan.source.interval + plan.sink.busy_max + plan.sink.durable_max + deciding +
+        4 * plan.source.interval + plan.sink.busy_max + plan.sink.durable_max + plan.sink.hold_max + deciding +
         40 * (plan.network.delay_min + plan.network.delay_spread) +
         static_cast<Time>(plan.config.nodes.size()) * (plan.config.inter_send_gap + turn_of(plan.config, plan.network));
     plan.liveness_bound = last_fault + static_cast<Time>(plan.config.nodes.size()) * recovery +
@@ -239,13 +247,13 @@ std::string describe(const Plan& plan) {
     text += fmt::format(", {} sources, {} MEPs{}\n", config.sources.size(), plan.source.total_meps,
                         plan.source.says_total ? " (as the sources say)" : "");
     text += fmt::format(
-        "  protocol: {}, schedule {}, credits {}+{}, retention {}, parallel requests {} sends {}, attempts {}, "
+        "  protocol: {}, schedule {}, credits {}+{}+{}, retention {}, parallel requests {} sends {}, attempts {}, "
         "heartbeat {} us, "
         "detection {} us, late after {} us, grace {} us, plant {}\n",
         scheme_names[static_cast<std::size_t>(config.scheme)], static_cast<int>(config.schedule), config.credits,
-        config.quarantine_slots, config.retention_meps, config.parallel_requests, config.parallel_sends,
-        config.max_attempts, us(config.heartbeat), us(config.detection_deadline), us(config.late_after),
-        us(config.suspect_grace), static_cast<int>(config.plant));
+        config.quarantine_slots, config.held_slots, config.retention_meps, config.parallel_requests,
+        config.parallel_sends, config.max_attempts, us(config.heartbeat), us(config.detection_deadline),
+        us(config.late_after), us(config.suspect_grace), static_cast<int>(config.plant));
     if (config.message_size > 0 || config.ack_per_write) {
         text += fmt::format("  writes of {} bytes, {}, {} outstanding\n", config.message_size,
                             config.ack_per_write ? "each acknowledged" : "not acknowledged", config.outstanding_writes);

@@ -36,6 +36,8 @@ struct SinkPlan {
     std::uint32_t pending_chance = 0;  // per million
     Time busy_max = 0;
     Time durable_max = 0;
+    std::uint32_t hold_chance = 0;  // per million
+    Time hold_max = 0;
 };
 
 struct FilterPlan {

@@ -1,6 +1,7 @@
 #include "sources_and_sinks.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "sim/endpoint.h"
 
@@ -114,11 +115,42 @@ protocol::Sink::Taken ModelSink::take(Time now, const protocol::BuiltMep& mep) {
     checker_.taken(node_, incarnation_, mep);
     if (!prng_.chance(plan_.sink.pending_chance)) {
         checker_.durable(node_, incarnation_, mep.mep);
-        return Taken::done;
+        return hold(now, mep) ? Taken::held : Taken::done;
     }
     checker_.mark("sink pending");
     pending_.push_back({mep.mep, now + prng_.between(1, plan_.sink.durable_max)});
-    return Taken::pending;
+    return hold(now, mep) ? Taken::held_pending : Taken::pending;
+}
+
+bool ModelSink::hold(Time now, const protocol::BuiltMep& mep) {
+    if (!prng_.chance(plan_.sink.hold_chance)) return false;
+    checker_.mark("sink holds");
+    Held held{mep.slot, mep.mep, now + prng_.between(1, plan_.sink.hold_max), {}};
+    for (const protocol::BuiltSource& source : mep.sources) {
+        if (source.head != nullptr) held.heads.emplace_back(source.head, *source.head);
+    }
+    held_.push_back(std::move(held));
+    return true;
+}
+
+std::size_t ModelSink::returned(Time now, std::span<std::uint16_t> slots) {
+    std::size_t count = 0;
+    for (auto at = held_.begin(); at != held_.end() && count < slots.size();) {
+        if (at->until > now) {
+            ++at;
+            continue;
+        }
+        for (const auto& [place, before] : at->heads) {
+            if (std::memcmp(place, &before, sizeof before) != 0) {
+                checker_.violation("C1",
+                                   "node {} lets MEP {} be written into slot {}, which its sink holds with MEP {}",
+                                   node_, place->mep, at->slot, at->mep);
+            }
+        }
+        slots[count++] = at->slot;
+        at = held_.erase(at);
+    }
+    return count;
 }
 
 std::size_t ModelSink::durable(Time now, std::span<MepId> meps) {
@@ -139,6 +171,8 @@ Time ModelSink::next_deadline() const {
     Time deadline = busy_until_ > 0 ? busy_until_ : time_never;
     for (const Pending& each : pending_)
         deadline = std::min(deadline, each.durable_at);
+    for (const Held& each : held_)
+        deadline = std::min(deadline, each.until);
     return deadline;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/prng.h"
@@ -56,6 +57,7 @@ public:
 
     Taken take(Time now, const protocol::BuiltMep& mep) override;
     std::size_t durable(Time now, std::span<protocol::MepId> meps) override;
+    std::size_t returned(Time now, std::span<std::uint16_t> slots) override;
     [[nodiscard]] Time next_deadline() const override;
 
 private:
@@ -63,6 +65,15 @@ private:
         protocol::MepId mep = 0;
         Time durable_at = 0;
     };
+    /// A slot that it reads on; its heads, where they lie and what they were.
+    struct Held {
+        std::uint16_t slot = 0;
+        protocol::MepId mep = 0;
+        Time until = 0;
+        std::vector<std::pair<const wire::Head*, wire::Head>> heads;
+    };
+    [[nodiscard]] bool hold(Time now, const protocol::BuiltMep& mep);
+
     const Plan& plan_;
     std::uint32_t node_;
     std::uint32_t incarnation_;
@@ -70,6 +81,7 @@ private:
     base::Prng prng_;
     Time busy_until_ = 0;
     std::deque<Pending> pending_;
+    std::vector<Held> held_;
 };
 
 /// Rejects some MEPs, whoever builds them; hesitates now and then.

@@ -31,6 +31,8 @@ struct LooseMep {
         built.clear();
         mep.goodput_bytes = 0;
         mep.missing_sources = 0;
+        mep.trigger = time_never;
+        mep.last_trigger = 0;
         for (Part& part : parts) {
             if (part.missing) {
                 built.push_back({part.flag, nullptr, {}});
@@ -40,6 +42,8 @@ struct LooseMep {
                 mep.goodput_bytes += part.head.goodput_bytes;
                 mep.first_event = part.head.first_event;
                 mep.n_events = part.head.n_events;
+                mep.trigger = std::min(mep.trigger, part.head.trigger);
+                mep.last_trigger = std::max(mep.last_trigger, part.head.trigger);
             }
         }
         mep.sources = built;

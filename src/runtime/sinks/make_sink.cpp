@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "runtime/sinks/command_sink.h"
+#include "runtime/sinks/consumer_sink.h"
 #include "runtime/sinks/mep_sink.h"
 #include "runtime/sinks/null_sink.h"
 #include "runtime/sinks/sink.h"
@@ -34,6 +35,13 @@ Result<std::unique_ptr<RuntimeSink>> make_sink(const SinkOptions& options, const
         }
         case SinkOptions::Kind::command: {
             auto sink = CommandSink::open(options, config);
+            if (!sink) {
+                return sink.error();
+            }
+            return Made(std::move(sink).value());
+        }
+        case SinkOptions::Kind::consumer: {
+            auto sink = ConsumerSink::open(options, config);
             if (!sink) {
                 return sink.error();
             }

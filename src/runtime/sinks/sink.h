@@ -1,4 +1,5 @@
-// Where a BU's events go: nowhere (null), past the CPU (touch), through a check (verify) or into files (mep).
+// Where a BU's events go: nowhere (null), past the CPU (touch), through a check (verify), into files (mep) or to other
+// processes (consumer).
 // The runtime fills the options from its config.
 #pragma once
 
@@ -49,21 +50,47 @@ struct MepFileOptions {
     std::uint64_t most_uncommitted_bytes = std::uint64_t{256} << 20U;  // beyond it the sink is busy
 };
 
+struct ConsumerOptions {
+    enum class Delivery : std::uint8_t { one, all };  // of the processes that are attached
+    enum class Policy : std::uint8_t { block, drop };
+    std::string name = "incast";  // they attach to it; consumer::is_name
+    Delivery delivery = Delivery::one;
+    Policy policy = Policy::block;
+    std::uint32_t consumers = 4;  // attached at a time, at most; 1..consumer::max_consumers
+    std::uint32_t window = 4;     // MEPs that one may have at a time; 1..consumer::max_window
+    Time patience = 0;            // one that has MEPs and gives none back for so long is ejected; 0: never
+};
+
 struct SinkOptions {
-    enum class Kind : std::uint8_t { null, touch, verify, mep, command };
+    enum class Kind : std::uint8_t { null, touch, verify, mep, command, consumer };
     Kind kind = Kind::null;
     Verify verify = Verify::full;
     std::uint32_t sample_every = 16;
     sources::SourceOptions source;  // what feeds the run, hence what verify expects
     MepFileOptions files;
     CommandOptions command;
-    std::uint32_t node = 0;  // whose sink: names its files
+    ConsumerOptions consumer;
+    std::uint32_t node = 0;  // whose sink: names its files, and where processes attach
     std::uint32_t incarnation = 1;
     sources::Policy policy = sources::Policy::block;  // of the sources
     bool open_loop = false;                           // heads carry intended trigger times (M2)
     bool phantom_bodies = false;                      // of the transport (T9)
     Time (*cpu_clock)() =
         nullptr;  // CPU time of the calling thread, to tell the sink's work apart (M5); nullptr: not measured
+};
+
+/// taken = done + abandoned + those still held; meps = taken + dropped.
+struct ConsumerStats {
+    std::uint64_t attached = 0;        // processes that came
+    std::uint64_t left = 0;            // of these, detached or died
+    std::uint64_t ejected = 0;         // of these, dropped by this side
+    std::uint64_t refused = 0;         // processes that could not attach
+    std::uint64_t taken_meps = 0;      // handed to at least one process
+    std::uint64_t done_meps = 0;       // given back by at least one
+    std::uint64_t dropped_meps = 0;    // handed to nobody (drop)
+    std::uint64_t abandoned_meps = 0;  // given back by nobody: all who had it died (drop)
+    std::uint64_t repeated_meps = 0;   // handed out again, because all who had it died (block)
+    std::uint64_t missed_meps = 0;     // all, drop: MEPs that a process did not get while it was attached
 };
 
 /// Counted since start by the BU's one thread. Durations in nanoseconds.
@@ -87,6 +114,7 @@ struct SinkStats {
     std::uint64_t delay_ns = 0;           // sum of what the histogram of this loop got
     std::uint64_t trigger_spread_ns = 0;  // throttle: largest difference of intended times within a MEP
     Time cpu = 0;                         // spent in checking, touching or writing
+    ConsumerStats consumers;
 };
 
 class RuntimeSink : public protocol::Sink {
@@ -100,6 +128,14 @@ public:
     /// Everything was committed and nothing more will come. May block for a second or two; afterwards failure() may
     /// have more to say.
     virtual void close() {}
+
+    // A sink that has to do with other processes is looked after by whoever drives its node.
+    /// Before every step of the node.
+    virtual void tend(Time) {}
+    /// Before sleeping. False: there is something to tend.
+    virtual bool prepare_wait() { return true; }
+    /// Readable when there is something to tend, after prepare_wait() was true; -1: there never is.
+    [[nodiscard]] virtual int wait_fd() const { return -1; }
 };
 
 /// Errors name the option or the path and why it cannot be used.

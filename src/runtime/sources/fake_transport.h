@@ -8,7 +8,7 @@
 
 namespace incast::sources {
 
-class FakeTransport final : public Transport {
+class FakeTransport : public Transport {
 public:
     explicit FakeTransport(bool phantom = false) { capabilities_.phantom_bodies = phantom; }
 

@@ -61,8 +61,9 @@ MfpPlan::MfpPlan(const protocol::Config& config, const GeneratorOptions& options
     for (const protocol::NodeSpec& node : config.nodes) {
         bus += (node.roles & protocol::role_bu) != 0 ? 1 : 0;
     }
-    const std::uint64_t slots[] = {std::max<std::uint64_t>(bus, 1), std::max<std::uint64_t>(config.credits, 1),
-                                   std::max<std::uint64_t>(config.credits, 1) + config.quarantine_slots};
+    const std::uint64_t slots[] = {
+        std::max<std::uint64_t>(bus, 1), std::max<std::uint64_t>(config.credits, 1),
+        std::max<std::uint64_t>(config.credits, 1) + config.quarantine_slots + config.held_slots};
     std::uint64_t mep_bytes = 0;
     std::uint64_t rus = 0;
     for (std::size_t index = 0; index < config.sources.size(); ++index) {

@@ -22,6 +22,7 @@ public:
     std::span<std::byte> memory(Local region) override { return inner_->memory(region); }
     Result<Blob> expose(Local region) override { return inner_->expose(region); }
     Result<Remote> import_key(Peer peer, const Blob& key) override { return inner_->import_key(peer, key); }
+    Result<int> share(Local region) override { return inner_->share(region); }
     Post send(Peer peer, Bytes message) override { return inner_->send(peer, message); }
     Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override {
         return inner_->write(peer, head, body, target, notice, token);

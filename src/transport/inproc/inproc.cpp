@@ -104,7 +104,7 @@ public:
                                               std::max(2 * biggest_record, queue_bytes_goal / options.max_peers))),
           control_bytes_(options.max_peers * control_bytes_per_peer),
           queue_(options.max_peers * pair_bytes_ + control_bytes_ + 2 * biggest_record),
-          regions_(std::make_shared<Regions>(max_regions)),
+          regions_(std::make_shared<Regions>(max_regions, options.shareable)),
           peers_(options.max_peers) {
         capabilities_ = {.max_peers = options.max_peers,
                          .max_regions = max_regions,
@@ -181,6 +181,7 @@ public:
     }
 
     Result<Local> allocate(std::size_t bytes) override { return regions_->allocate(bytes); }
+    Result<int> share(Local region) override { return regions_->share(region); }
 
     std::span<std::byte> memory(Local region) override { return regions_->memory(region); }
 

@@ -62,6 +62,13 @@ Result<Local> Endpoint::allocate(std::size_t bytes) {
     return Local{static_cast<std::uint16_t>(regions_.size() - 1)};
 }
 
+Result<int> Endpoint::share(Local region) {
+    const auto number = static_cast<std::size_t>(region);
+    if (number >= regions_.size()) return Error{"share: there is no region " + std::to_string(number)};
+    auto file = open_for_reading(regions_[number].memory.fd);
+    return file ? Result<int>(file->release()) : Result<int>(file.error());
+}
+
 Result<Blob> Endpoint::expose(Local region) {
     const auto number = static_cast<std::size_t>(region);
     if (number >= regions_.size()) return Error{"expose: there is no region " + std::to_string(number)};

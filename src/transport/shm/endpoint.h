@@ -102,6 +102,7 @@ public:
     Post connect(Peer peer, const Blob& blob, std::uint32_t incarnation) override;
     void disconnect(Peer peer) override;
     Result<Local> allocate(std::size_t bytes) override;
+    Result<int> share(Local region) override;
 
     std::span<std::byte> memory(Local region) override { return own(region); }
 

@@ -1,10 +1,8 @@
 #include "transport/shm/memory.h"
 
-#include <cerrno>
 #include <map>
 #include <mutex>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -28,11 +26,6 @@ Registry& registry() {
     return instance;
 }
 
-Error failed(const char* what) {
-    std::string error = "shared memory: ";
-    return Error{error.append(what).append(": ").append(std::generic_category().message(errno))};
-}
-
 }  // namespace
 
 Mapping::~Mapping() {
@@ -41,7 +34,7 @@ Mapping::~Mapping() {
 
 Result<std::shared_ptr<Mapping>> map_memory(const Descriptor& fd, std::size_t bytes) {
     struct stat status{};
-    if (::fstat(fd.fd(), &status) != 0) return failed("fstat");
+    if (::fstat(fd.fd(), &status) != 0) return memory_error("fstat");
     const int seals = ::fcntl(fd.fd(), F_GET_SEALS);
     if (seals < 0 || (seals & wanted_seals) != wanted_seals || static_cast<std::size_t>(status.st_size) != bytes)
         return Error{"shared memory: the descriptor is no sealed memory of " + std::to_string(bytes) + " bytes"};
@@ -50,7 +43,7 @@ Result<std::shared_ptr<Mapping>> map_memory(const Descriptor& fd, std::size_t by
     std::weak_ptr<Mapping>& entry = known.mappings[{status.st_dev, status.st_ino}];
     if (auto mapping = entry.lock()) return mapping;
     void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.fd(), 0);
-    if (memory == MAP_FAILED) return failed("mmap");
+    if (memory == MAP_FAILED) return memory_error("mmap");
     auto mapping = std::make_shared<Mapping>(std::span(static_cast<std::byte*>(memory), bytes));
     entry = mapping;
     std::erase_if(known.mappings, [](const auto& each) { return each.second.expired(); });
@@ -59,10 +52,9 @@ Result<std::shared_ptr<Mapping>> map_memory(const Descriptor& fd, std::size_t by
 
 Result<Memory> make_memory(std::size_t bytes) {
     Memory memory;
-    memory.fd = Descriptor(::memfd_create("incast", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!memory.fd.is_open()) return failed("memfd_create");
-    if (::ftruncate(memory.fd.fd(), static_cast<off_t>(bytes)) != 0) return failed("ftruncate");
-    if (::fcntl(memory.fd.fd(), F_ADD_SEALS, wanted_seals | F_SEAL_SEAL) != 0) return failed("sealing");
+    auto file = make_memory_file(bytes);
+    if (!file) return file.error();
+    memory.fd = std::move(*file);
     auto mapping = map_memory(memory.fd, bytes);
     if (!mapping) return mapping.error();
     memory.mapping = std::move(*mapping);

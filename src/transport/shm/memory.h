@@ -9,6 +9,7 @@
 #include <incast/result.h>
 
 #include "transport/descriptor.h"
+#include "transport/memory_file.h"
 
 namespace incast::transport::shm {
 

@@ -44,7 +44,7 @@ public:
         : settings_(settings),
           options_(options),
           poller_(std::move(poller)),
-          regions_(max_regions),
+          regions_(max_regions, options.shareable),
           peers_(options.max_peers),
           epoll_events_(256),
           address_(settings.advertise),
@@ -126,6 +126,7 @@ public:
     }
 
     Result<Local> allocate(std::size_t bytes) override { return regions_.allocate(bytes); }
+    Result<int> share(Local region) override { return regions_.share(region); }
     std::span<std::byte> memory(Local region) override { return regions_.memory(region); }
 
     Result<Blob> expose(Local region) override {

@@ -22,7 +22,7 @@ EventManager::EventManager(Port& port, const Shape& shape, Ledger* ledger)
       shape_(shape),
       ledger_(ledger),
       bus_with_credit_(shape.bus.size()),
-      barrier_(shape.rus.size()),
+      barrier_(shape.rus.size(), std::max(shape.rus.size(), shape.bus.size())),
       clock_asks_(port.config().nodes.size()) {
     const Config& config = port.config();
     members_.resize(config.nodes.size());

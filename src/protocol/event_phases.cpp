@@ -8,6 +8,13 @@ namespace incast::protocol {
 using wire::ControlKind;
 using wire::ControlView;
 
+namespace {
+
+/// RUs that only wait for room are asked again after this part of the barrier's deadline.
+constexpr Time idle_pauses = 256;
+
+}  // namespace
+
 void EventManager::on_phase_done(Peer from, const ControlView& message) {
     const wire::PhaseDoneBody body = message.body<ControlKind::phase_done>();
     const std::uint32_t ru = shape_.ru_of_node[static_cast<std::size_t>(from)];
@@ -15,7 +22,7 @@ void EventManager::on_phase_done(Peer from, const ControlView& message) {
         ++port_.counters().bad_messages;
         return;
     }
-    barrier_.done(ru, body.phase, body.queued > 0);  // one that comes after the deadline changes nothing
+    barrier_.done(ru, body.phase, body.queued > 0, body.sent > 0);  // one that comes after the deadline changes nothing
 }
 
 void EventManager::turn_phase(Time now) {
@@ -32,9 +39,9 @@ void EventManager::turn_phase(Time now) {
     if (state != Barrier::State::idle) {
         const bool expired = state == Barrier::State::expired;
         port_.counters().barrier_expired += expired ? 1 : 0;
-        barrier_.end(expired);
+        barrier_.end(now, expired, port_.config().barrier_deadline / idle_pauses);
     }
-    if (!barrier_.wanted(log_head_)) {
+    if (!barrier_.wanted(now, log_head_)) {
         return;
     }
     barrier_.begin(now + port_.config().barrier_deadline, log_head_);
@@ -77,7 +84,7 @@ bool EventManager::flush_phase(Peer peer, Member& to, MepId released) {
         return false;
     }
     auto message = port_.message<ControlKind::phase>();
-    message.set_body({barrier_.phase(), port_.counters().barrier_expired});
+    message.set_body({barrier_.phase(), barrier_.expired_before()});
     if (!port_.send(peer, message)) {
         return false;
     }

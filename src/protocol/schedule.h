@@ -53,7 +53,12 @@ public:
     void begin_phase(std::uint64_t phase, const base::Bitmap& runnable);
     /// The phase whose end is to be told to the EM; 0: none.
     [[nodiscard]] std::uint64_t phase_done() const;
-    void told_done() { told_ = phase_; }
+    void told_done() {
+        told_ = phase_;
+        told_sends_ = sends_;
+    }
+    /// Contributions begun since the end of a phase was told.
+    [[nodiscard]] std::uint32_t sent_since_told() const { return static_cast<std::uint32_t>(sends_ - told_sends_); }
     [[nodiscard]] std::uint64_t phase() const { return phase_; }
 
     [[nodiscard]] EmClock& clock() { return clock_; }
@@ -105,6 +110,7 @@ private:
     // Barriers
     std::uint64_t phase_ = 0;
     std::uint64_t told_ = 0;
+    std::uint64_t told_sends_ = 0;
     base::Bitmap due_;    // still to be served in this phase
     base::Bitmap stale_;  // begun in an earlier phase
 

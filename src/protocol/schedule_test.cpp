@@ -270,31 +270,50 @@ TEST(Clock, KeepsTheShortestRoundTrip) {
 }
 
 TEST(Barrier, EndsWhenAllAreDoneOrItIsTooLate) {
-    Barrier barrier(3);
+    Barrier barrier(3, 3);
     EXPECT_EQ(barrier.state(0), Barrier::State::idle);
-    EXPECT_FALSE(barrier.wanted(0));
-    EXPECT_TRUE(barrier.wanted(1));
+    EXPECT_FALSE(barrier.wanted(0, 0));
+    EXPECT_TRUE(barrier.wanted(0, 1));
     barrier.begin(100, 1);
     for (std::uint32_t ru = 0; ru < 3; ++ru) {
         barrier.await(ru);
     }
-    EXPECT_TRUE(barrier.done(0, 1, false));
-    EXPECT_FALSE(barrier.done(0, 1, true));  // it said so before
-    EXPECT_FALSE(barrier.done(1, 2, true));
-    EXPECT_TRUE(barrier.done(1, 1, false));
+    EXPECT_TRUE(barrier.done(0, 1, false, true));
+    EXPECT_FALSE(barrier.done(0, 1, true, true));  // it said so before
+    EXPECT_FALSE(barrier.done(1, 2, true, true));
+    EXPECT_TRUE(barrier.done(1, 1, false, true));
     EXPECT_EQ(barrier.state(99), Barrier::State::running);
     EXPECT_EQ(barrier.state(100), Barrier::State::expired);
     barrier.lose(2);
     EXPECT_EQ(barrier.state(100), Barrier::State::complete);
-    barrier.end(false);
-    EXPECT_FALSE(barrier.wanted(1));  // nobody has anything left, and nothing was assigned since
-    EXPECT_TRUE(barrier.wanted(2));
+    barrier.end(0, false, 10);
+    EXPECT_FALSE(barrier.wanted(0, 1));  // nobody has anything left, and nothing was assigned since
+    EXPECT_TRUE(barrier.wanted(0, 2));
     EXPECT_EQ(barrier.next_deadline(), time_never);
     barrier.begin(200, 2);
     barrier.await(1);
-    EXPECT_FALSE(barrier.done(1, 1, true));  // of the phase before
-    barrier.end(true);
-    EXPECT_TRUE(barrier.wanted(2));  // nobody knows what it has left
+    EXPECT_FALSE(barrier.done(1, 1, true, true));  // of the phase before
+    barrier.end(0, true, 10);
+    EXPECT_TRUE(barrier.wanted(0, 2));  // nobody knows what it has left
+}
+
+TEST(Barrier, PausesWhenNothingIsSentForAWholePeriod) {
+    Barrier barrier(1, 2);
+    for (const bool sent : {true, false, false}) {
+        barrier.begin(100, 1);
+        barrier.await(0);
+        EXPECT_TRUE(barrier.done(0, barrier.phase(), true, sent));
+        barrier.end(50, false, 10);
+        EXPECT_TRUE(barrier.wanted(50, 1)) << sent;
+    }
+    barrier.begin(100, 1);
+    barrier.await(0);
+    EXPECT_TRUE(barrier.done(0, barrier.phase(), true, false));
+    barrier.end(50, false, 10);
+    EXPECT_FALSE(barrier.wanted(59, 1));
+    EXPECT_TRUE(barrier.wanted(59, 2)) << "what was assigned since does not wait";
+    EXPECT_EQ(barrier.next_deadline(), 60);
+    EXPECT_TRUE(barrier.wanted(60, 1));
 }
 
 }  // namespace

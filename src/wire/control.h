@@ -146,7 +146,8 @@ struct PhaseBody {
 };
 struct PhaseDoneBody {
     std::uint64_t phase = 0;
-    std::uint64_t queued = 0;  // contributions that wait for a later phase
+    std::uint32_t queued = 0;  // BUs with contributions that wait for a later phase
+    std::uint32_t sent = 0;    // contributions begun since the last time it said so
 };
 struct ClockBody {
     Time asked = 0;  // on the clock of who asks

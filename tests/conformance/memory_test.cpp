@@ -153,7 +153,7 @@ TEST_P(Conformance, M7_EveryCopyOfABodyIsCounted) {
         const Command read{
             .op = Op::read, .region = own, .peer = 1, .remote = shared.remote, .token = 3, .length = 300 * kib};
         if (a.execute(read).post == Post::pending) wait_for(a, Event::Kind::completed, b);
-        EXPECT_GE(copied() - before, 300 * kib);
+        EXPECT_GE(copied() - before, capabilities().phantom_bodies ? 0 : 300 * kib);
     }
     if (capabilities().view) {
         const std::uint64_t before = copied();

@@ -434,10 +434,32 @@ void Checker::peer_down(Time /*now*/, sim::EndpointId at, sim::EndpointId peer) 
 
 void Checker::tell(sim::EndpointId from, sim::EndpointId to, const ControlView& message) {
     if (!judge_.tells_story() || message.kind() == ControlKind::beat) return;
-    static constexpr const char* names[] = {
-        "?",      "hello",     "beat",   "connected", "peer_lost",      "view",           "available", "announce",
-        "abort",  "abort_ack", "grant",  "assign",    "commit_request", "commit_verdict", "committed", "late",
-        "region", "request",   "placed", "end",       "phase",          "phase_done",     "clock_ask", "clock_answer"};
+    static constexpr const char* names[] = {"?",
+                                            "hello",
+                                            "beat",
+                                            "connected",
+                                            "peer_lost",
+                                            "view",
+                                            "available",
+                                            "announce",
+                                            "abort",
+                                            "abort_ack",
+                                            "grant",
+                                            "assign",
+                                            "commit_request",
+                                            "commit_verdict",
+                                            "committed",
+                                            "late",
+                                            "region",
+                                            "request",
+                                            "placed",
+                                            "end",
+                                            "source_region",
+                                            "offer",
+                                            "phase",
+                                            "phase_done",
+                                            "clock_ask",
+                                            "clock_answer"};
     std::string text =
         fmt::format("{}#{} -> {}#{} {} view {}", node_of(from), incarnation_of(from), node_of(to), incarnation_of(to),
                     names[static_cast<std::size_t>(message.kind())], message.header().view);
@@ -497,6 +519,8 @@ void Checker::tell(sim::EndpointId from, sim::EndpointId to, const ControlView& 
     }
     if (message.kind() == ControlKind::announce)
         text += fmt::format(" released below {}", message.body<ControlKind::announce>().released_below);
+    if (message.kind() == ControlKind::phase || message.kind() == ControlKind::phase_done)
+        text += fmt::format(" {}", message.body<ControlKind::phase>().phase);
     if (message.kind() == ControlKind::available)
         text += fmt::format(" below {}", message.body<ControlKind::available>().below);
     if (message.kind() == ControlKind::late) attempt(message.body<ControlKind::late>().attempt);

@@ -7,8 +7,7 @@
  * (then the MEP is accepted). A MEP that is built again because its builder unit was lost is asked for again, with a
  * higher attempt; the answer should be the same.
  */
-#ifndef INCAST_FILTER_H
-#define INCAST_FILTER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -48,6 +47,4 @@ void incast_filter_close(void* filter);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

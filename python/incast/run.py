@@ -49,7 +49,7 @@ def source_settings(source: str) -> dict[str, str]:
 
 
 def sink_settings(sink: str) -> dict[str, str]:
-    """The name of a sink, with `:PATH` where it writes files, `:CMD` where it runs a command, `:NAME` where processes attach."""
+    """The name of a sink, with `:PATH` for files, `:CMD` for a command, `:NAME` for processes that attach."""
     kind, colon, what = sink.partition(":")
     where = {"command": "sink.command", "consumer": "sink.name"}.get(kind, "sink.path")
     return {"sink.kind": kind, where: what} if colon else {"sink.kind": kind}

@@ -1,0 +1,161 @@
+// A builder unit and its sink: what the sink is shown, what it took, holds and has made durable.
+#include <algorithm>
+
+#include "protocol/builder_unit.h"
+
+namespace incast::protocol {
+
+using wire::AttemptEntry;
+using wire::Head;
+using wire::SourceFlag;
+
+/// Fills built_ with what is in a slot. False: some of it lies in the memory of an RU that is being lost.
+bool BuilderUnit::show(std::uint32_t slot) {
+    const Slot& each = slots_[slot];
+    const bool pointer = port_.config().self_traffic == SelfTraffic::pointer;
+    for (std::uint32_t ru = 0; ru < rus_.size(); ++ru) {
+        const Shape::Ru& unit = shape_.rus[ru];
+        const bool to_come = each.first_stage && ru >= shape_.first_stage_rus;
+        if (!each.expected.test(ru) || to_come) {
+            const SourceFlag flag = each.expected.test(ru) ? SourceFlag::late : rus_[ru].missing_as;
+            const BuiltSource missing{flag, nullptr, {}};
+            std::fill_n(built_.begin() + unit.first_source, unit.sources, missing);
+            continue;
+        }
+        for (std::uint32_t source = unit.first_source; source < unit.first_source + unit.sources; ++source) {
+            const Head* head = head_of(slot, ru, source);
+            BuiltSource& built = built_[source];
+            built = {head->flag, head, {}};
+            if (ru == own_ru_ && pointer) {
+                built.body = self_bodies_[std::size_t{slot} * unit.sources + (source - unit.first_source)];
+            } else if (port_.config().views && ru != own_ru_ && head->body_bytes > 0) {
+                if (rus_[ru].up && rus_[ru].incarnation == head->incarnation) {
+                    built.body = reader_->view(slot, source);
+                }
+                if (built.body.empty()) {
+                    return false;
+                }
+            } else if (!memory_.empty()) {
+                const std::uint64_t offset = slot * shape_.layout.slot_bytes + shape_.layout.source_offset[source];
+                built.body = {memory_.data() + offset + sizeof(Head), head->body_bytes};
+            }
+        }
+    }
+    return true;
+}
+
+BuiltMep BuilderUnit::describe(std::uint32_t slot) {
+    const Slot& each = slots_[slot];
+    BuiltMep mep;
+    mep.mep = each.mep;
+    mep.attempt = each.attempt;
+    mep.redelivered = each.redelivered;
+    mep.slot = static_cast<std::uint16_t>(slot);
+    mep.first_event = each.first_event;
+    mep.n_events = each.n_events;
+    mep.goodput_bytes = each.goodput_bytes;
+    mep.self_bytes = each.self_bytes;
+    mep.missing_sources = each.missing_sources;
+    mep.trigger = each.trigger;
+    mep.last_trigger = each.last_trigger;
+    mep.assigned = each.assigned;
+    mep.completed = each.completed;
+    return mep;
+}
+
+bool BuilderUnit::take(Time now, std::uint32_t slot) {
+    Slot& each = slots_[slot];
+    Counters& counters = port_.counters();
+    if (each.rejected) {
+        ++counters.meps_filtered;
+        counters.events_filtered += each.n_events;
+        committed_.push(entry_of(slot));
+        return true;
+    }
+    BuiltMep mep = describe(slot);
+    if (shows_) {
+        if (!show(slot)) {
+            return false;  // the EM will say that an RU is lost
+        }
+        mep.sources = built_;
+    }
+    const Sink::Taken taken = sink_.take(now, mep);
+    if (taken == Sink::Taken::busy) {
+        return false;
+    }
+    ++counters.meps_built;
+    counters.events_built += mep.n_events;
+    counters.built_goodput_bytes += mep.goodput_bytes;
+    counters.built_self_bytes += mep.self_bytes;
+    if (mep.missing_sources > 0) {
+        ++counters.incomplete_meps;
+        counters.incomplete_events += mep.n_events;
+    }
+    if (mep.redelivered) {
+        ++counters.redelivered_meps;
+        counters.redelivered_events += mep.n_events;
+    }
+    if (taken == Sink::Taken::held || taken == Sink::Taken::held_pending) {
+        each.held = true;
+        ++held_;
+    }
+    if (taken == Sink::Taken::done || taken == Sink::Taken::held) {
+        committed_.push(entry_of(slot));
+    } else {
+        undurable_.push_back(entry_of(slot));
+    }
+    return true;
+}
+
+void BuilderUnit::account_waiting(Time now) {
+    if (in_flight_ == 0) {
+        waiting_time_ += now - waiting_since_;
+    }
+    waiting_since_ = now;
+}
+
+void BuilderUnit::take_back(Time now) {
+    for (std::size_t many = returned_.size(); many == returned_.size() && held_ > 0;) {
+        many = sink_.returned(now, returned_);
+        for (std::size_t index = 0; index < many; ++index) {
+            Slot& each = slots_[returned_[index]];
+            if (each.held) {
+                each.held = false;
+                --held_;
+                if (port_.config().plant != Plant::early_reuse) {
+                    settle(returned_[index]);
+                }
+            }
+        }
+    }
+}
+
+void BuilderUnit::serve_sink(Time now) {
+    take_back(now);
+    if (sink_deadline_ <= now || !undurable_.empty()) {
+        for (std::size_t many = durable_.size(); many == durable_.size() && !undurable_.empty();) {
+            many = sink_.durable(now, durable_);
+            for (std::size_t index = 0; index < many; ++index) {
+                // Sinks finish in order, or nearly: the entry is at the front.
+                const auto found = std::find_if(undurable_.begin(), undurable_.end(), [&](const AttemptEntry& entry) {
+                    return entry.mep == durable_[index];
+                });
+                if (found != undurable_.end()) {
+                    committed_.push(*found);
+                    undurable_.erase(found);
+                }
+            }
+        }
+    }
+    while (!taking_.empty()) {
+        const std::uint16_t slot = taking_.front();
+        if (!take(now, slot)) {
+            break;
+        }
+        taking_.pop();
+        retire(now, slot);
+    }
+    sink_deadline_ = undurable_.empty() && taking_.empty() && held_ == 0 ? time_never : sink_.next_deadline();
+}
+
+}  // namespace incast::protocol

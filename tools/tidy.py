@@ -2,7 +2,7 @@
 
 usage: tidy.py (--all | BASE)     BASE: a commit; everything that differs from it counts as changed
 A changed header stands for the units of the tree that include it by name; the units that changed themselves come first.
-With a BASE, no unit is begun after INCAST_TIDY_SECONDS (default 120), for a change of everything would take half an
+With a BASE, no unit is begun after INCAST_TIDY_SECONDS (default 60), for a change of everything would take half an
 hour; what was left out is named. Exit status 1 on any finding.
 """
 
@@ -68,7 +68,7 @@ def main() -> int:
         return 2
     everything = sys.argv[1] == "--all"
     selected = units() if everything else touched(sys.argv[1])
-    seconds = math.inf if everything else float(os.environ.get("INCAST_TIDY_SECONDS", "120"))
+    seconds = math.inf if everything else float(os.environ.get("INCAST_TIDY_SECONDS", "60"))
     deadline = time.monotonic() + seconds
     failures = left_out = 0
     with ThreadPoolExecutor(int(os.environ.get("INCAST_JOBS", os.cpu_count() or 1))) as pool:

@@ -16,6 +16,7 @@
 extern "C" {
 #endif
 
+/* NOLINTBEGIN(readability-identifier-naming): the names are C's */
 enum incast_filter_verdict {
     INCAST_FILTER_UNDECIDED = 0,
     INCAST_FILTER_ACCEPT = 1, /* the rest is read out, and the MEP goes to the sink */
@@ -44,6 +45,8 @@ void* incast_filter_open(const char* argument, char* error, size_t error_bytes);
 /* Returns an incast_filter_verdict; anything else counts as ACCEPT and is logged once. */
 int incast_filter_decide(void* filter, const struct incast_filter_mep* mep);
 void incast_filter_close(void* filter);
+
+/* NOLINTEND(readability-identifier-naming) */
 
 #ifdef __cplusplus
 }

@@ -166,7 +166,7 @@ TEST(StreamingCopy, CopiesEveryLengthAtEveryOffset) {
                 ASSERT_NO_FATAL_FAILURE(check_copy(stores, from, offset, bytes));
         }
         // Groups of pages, and what is left of them.
-        for (const std::size_t bytes : {16'383, 16'384, 16'385, 32'768, 50'001, 64'724, 99'000})
+        for (const std::size_t bytes : {16'383U, 16'384U, 16'385U, 32'768U, 50'001U, 64'724U, 99'000U})
             ASSERT_NO_FATAL_FAILURE(check_copy(stores, from, 64, bytes));
         ASSERT_NO_FATAL_FAILURE(check_copy(stores, from, 7, 70'000));
     }

@@ -60,7 +60,7 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* fil
     ru_work_ = base::Bitmap(rus);
     built_.resize(port.config().sources.size());
     if (reads_) {
-        reader_.emplace(port, shape);
+        reader_ = std::make_unique<Reader>(port, shape);
     }
     if (own_ru_ != no_index) {
         self_heads_.resize(slots * shape.rus[own_ru_].sources);

@@ -8,7 +8,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <vector>
 
 #include "base/bitmap.h"
@@ -190,8 +190,8 @@ private:
     std::vector<wire::Head> self_heads_;  // [slot][own source]: a self write lands here
     std::vector<Bytes> self_bodies_;      // the same, self_traffic = pointer
     std::uint32_t outstanding_requests_ = 0;
-    base::Bitmap ru_work_;          // RUs with requests, aborts, a region to tell, or placed to tell
-    std::optional<Reader> reader_;  // pull-read
+    base::Bitmap ru_work_;            // RUs with requests, aborts, a region to tell, or placed to tell
+    std::unique_ptr<Reader> reader_;  // pull-read; else nullptr
     base::Prng prng_;
     std::vector<BuiltSource> built_;
     Time next_late_ = time_never;

@@ -43,12 +43,12 @@ Result<Ok> check_schedule(const Config& config, std::uint64_t rus, std::uint64_t
         return refuse("inter_send_gap in ps", static_cast<std::uint64_t>(config.inter_send_gap), "0 or more");
     }
     const auto patience = static_cast<std::uint64_t>(config.late_after);
-    const std::uint64_t slots = 2 * config.credits * std::max(rus, bus);
+    const std::uint64_t slots = 2 * std::uint64_t{config.credits} * std::max(rus, bus);
     if (config.schedule == Schedule::barrel_time_slot &&
         static_cast<std::uint64_t>(config.slot_time) > patience / slots) {
         return refuse("late_after in ps", patience, "at least 2 x credits x max(RUs, BUs) x slot_time");
     }
-    if (static_cast<std::uint64_t>(config.inter_send_gap) > patience / (2 * config.credits * bus)) {
+    if (static_cast<std::uint64_t>(config.inter_send_gap) > patience / (2 * std::uint64_t{config.credits} * bus)) {
         return refuse("late_after in ps", patience, "at least 2 x credits x BUs x inter_send_gap");
     }
     return Ok{};

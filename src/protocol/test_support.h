@@ -15,7 +15,7 @@ namespace incast::protocol::testing {
 
 /// What every byte of a body is.
 inline std::byte content(MepId mep, std::uint32_t source, std::uint32_t byte) {
-    return static_cast<std::byte>(mep * 31 + source * 7 + byte * 3);
+    return static_cast<std::byte>(mep * 31 + std::uint64_t{source} * 7 + std::uint64_t{byte} * 3);
 }
 
 /// Every MEP is there at once, each MFP `body_bytes` long. Records misuse.

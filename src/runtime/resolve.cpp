@@ -128,7 +128,8 @@ Result<Ok> read_shapes(Plan& plan) {
                                "a file with bin edges and weights");
         }
         plan.size_histogram = std::move(*histogram);
-        config.fragment_size = std::max<std::uint64_t>(1, std::llround(plan.size_histogram->mean()));
+        config.fragment_size =
+            std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::llround(plan.size_histogram->mean())));
     }
     sources::TriggerOptions& triggers = plan.triggers;
     triggers.arrivals = config.arrivals;

@@ -95,6 +95,7 @@ Result<std::unique_ptr<protocol::Filter>> open_plugin(const std::string& path, c
                                                       const protocol::Config& config) {
     void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
+        // NOLINTNEXTLINE(concurrency-mt-unsafe): glibc keeps it per thread
         return Error{fmt::format("filter.path = {}: cannot be loaded: {}", path, ::dlerror())};
     }
     auto plugin = std::make_unique<Plugin>(library, config);

@@ -165,7 +165,7 @@ TEST(Triggers, SkippingIsAdvancingOneByOne) {
             }
             const TriggerSequence sequence(options, 0);
             for (Time time = 0; time < 100 * ps_per_us; time += 777'777) {
-                for (const std::uint64_t begin : {0, 5, 100}) {
+                for (const std::uint64_t begin : {0U, 5U, 100U}) {
                     TriggerSequence::Cursor from = sequence.advance(sequence.begin(), begin);
                     const TriggerSequence::Cursor found = sequence.skip(from, time);
                     for (auto next = sequence.advance(from, 1); next.last < time; next = sequence.advance(next, 1)) {

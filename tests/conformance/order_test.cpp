@@ -289,11 +289,11 @@ TEST_P(Conformance, S2_WritesOfAnySizeArriveWhole) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
-    const Shared shared = share(b, a, 8 * mib + 4 * kib);
-    const std::uint16_t source = a.allocate(8 * mib + 4 * kib);
+    const Shared shared = share(b, a, 3 * mib + 4 * kib);
+    const std::uint16_t source = a.allocate(3 * mib + 4 * kib);
     std::uint16_t number = 0;
     for (const std::uint64_t length : {std::uint64_t{0}, std::uint64_t{1}, 2047 + 0 * kib, 2 * kib, 4 * kib - 1,
-                                       32 * kib, 64 * kib, 64 * kib + 1, mib, 8 * mib}) {
+                                       32 * kib, 64 * kib, 64 * kib + 1, mib, 3 * mib}) {
         a.fill(source, 0, length, number + 50);
         ASSERT_TRUE(taken(a.write(b, {.head_bytes = 48,
                                       .length = length,

@@ -1,44 +1,9 @@
 // After start and the first rounds, the protocol and the transport under it allocate nothing.
-#include <atomic>
-#include <cstdlib>
-#include <new>
 
 #include <gtest/gtest.h>
 
+#include "base/count_allocations.h"
 #include "protocol/test_support.h"
-
-namespace {
-
-std::atomic<std::uint64_t> allocations{0};
-
-void* counted(std::size_t bytes) {
-    allocations.fetch_add(1, std::memory_order_relaxed);
-    if (void* memory = std::malloc(bytes)) {
-        return memory;
-    }
-    throw std::bad_alloc();
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-    return counted(bytes);
-}
-void* operator new[](std::size_t bytes) {
-    return counted(bytes);
-}
-void operator delete(void* memory) noexcept {
-    std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
 
 namespace incast::protocol {
 namespace {
@@ -53,10 +18,10 @@ TEST_P(AfterStart, NothingIsAllocated) {
     config.parallel_sends = 6;
     testing::Cluster cluster(config, 500, true);
     ASSERT_TRUE(cluster.run_until([&] { return cluster.ledger.commits > 200; }));
-    const std::uint64_t before = allocations.load();
+    const std::uint64_t before = base::allocations.load();
     ASSERT_GT(before, 0U);  // the counter counts
     ASSERT_TRUE(cluster.run_until([&] { return cluster.ledger.commits > 5000; }));
-    EXPECT_EQ(allocations.load() - before, 0U);
+    EXPECT_EQ(base::allocations.load() - before, 0U);
 }
 
 class AfterStartInOrder : public ::testing::TestWithParam<std::tuple<Schedule, Assignment>> {};
@@ -69,9 +34,9 @@ TEST_P(AfterStartInOrder, NothingIsAllocated) {
     config.inter_send_gap = 2 * ps_per_us;
     testing::Cluster cluster(config, 500, true);
     ASSERT_TRUE(cluster.run_until([&] { return cluster.ledger.commits > 200; }));
-    const std::uint64_t before = allocations.load();
+    const std::uint64_t before = base::allocations.load();
     ASSERT_TRUE(cluster.run_until([&] { return cluster.ledger.commits > 2000; }));
-    EXPECT_EQ(allocations.load() - before, 0U);
+    EXPECT_EQ(base::allocations.load() - before, 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AfterStartInOrder,

@@ -1,31 +1,11 @@
 // Once warm, a world posts and delivers without allocating: every record comes from a pool.
 #include <array>
-#include <cstdlib>
-#include <new>
 
 #include <gtest/gtest.h>
 
+#include "base/count_allocations.h"
 #include "sim/models/ideal.h"
 #include "sim/world.h"
-
-namespace {
-
-std::uint64_t allocations = 0;
-
-}  // namespace
-
-// Not inlined: gcc would see free() meet what it takes for another allocator's memory, and warn.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-    ++allocations;
-    if (void* memory = std::malloc(bytes)) return memory;
-    throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-    std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t /*bytes*/) noexcept {
-    std::free(memory);
-}
 
 namespace incast::sim {
 namespace {
@@ -85,10 +65,10 @@ void chat(World& world) {
         one.talk();
     while (one.heard < 20'000 && world.advance()) {
     }
-    const std::uint64_t before = allocations;
+    const std::uint64_t before = base::allocations.load();
     while (one.heard < 100'000 && world.advance()) {
     }
-    const std::uint64_t after = allocations;
+    const std::uint64_t after = base::allocations.load();
     EXPECT_GE(one.heard, 100'000U);
     EXPECT_EQ(after, before);
     world.remove_actor(one.actor);

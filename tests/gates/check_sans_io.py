@@ -22,7 +22,7 @@ ALLOWED = [
     r"_GLOBAL_OFFSET_TABLE_",
     r"__stack_chk_fail",
     r"__cpu_(model|indicator_init)",
-    r"(memcpy|memmove|memset|memcmp|strlen|abort)(@.*)?$",
+    r"(memcpy|memmove|memset|memcmp|bcmp|strlen|abort)(@.*)?$",
     r"(snprintf|llround|ceil|floor|sqrt|pow)(@.*)?$",  # units: text and arithmetic
     r"__(a|ub|t)san_\w+",
 ]

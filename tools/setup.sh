@@ -31,7 +31,7 @@ packages_for() {
     case "$1" in
         run) echo cmake ninja-build g++ libfmt-dev libspdlog-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev \
                   ca-certificates "$(python_packages)" ;;
-        test) echo libgtest-dev libgmock-dev ;;
+        test) echo libgtest-dev libgmock-dev iproute2 ;;
         lint) echo clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 shellcheck ccache git ;;
         bench) echo libbenchmark-dev iperf3 openmpi-bin libopenmpi-dev ;;
         *) die "no such purpose: $1" ;;

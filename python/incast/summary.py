@@ -186,6 +186,7 @@ def _rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
         ("dead time", Text(units.fraction(_number(result, "dead_time_fraction")))),
         ("builders waiting", Text(units.fraction(_number(result, "bu_wait_fraction")))),
         ("CPU", _cpu(result)),
+        ("set-up", Text(units.duration_ns(_number(result, "set_up_ns")))),
         ("peak memory", Text(f"{units.size(_number(result, 'peak_rss_bytes'))}   (largest process)")),
     ]
     return rows

@@ -150,6 +150,7 @@ void Conductor::sample(Time now, NodeSample sample) {
     if (phase_ == Phase::joining && joined()) {
         const std::optional<NodeSample>& em = event_manager().latest;
         joined_at_ = em ? em->joined_at : 0;
+        set_up_ = now - started_;
         enter(plan_.measured_whole ? Phase::measuring : Phase::warm_up, now);
         if (plan_.config.trigger_rate > 0 || plan_.is_net()) {
             crew_.start_triggers(now + trigger_lead);

@@ -92,6 +92,8 @@ public:
 
     [[nodiscard]] Phase phase() const { return phase_; }
     [[nodiscard]] Outcome outcome() const { return outcome_; }
+    /// From the start until all nodes had joined; nothing if they did not.
+    [[nodiscard]] std::optional<Time> set_up_time() const { return set_up_; }
     [[nodiscard]] const std::string& reason() const { return reason_; }  // if the outcome is not complete
     [[nodiscard]] const std::vector<NodeRecord>& nodes() const { return nodes_; }
     /// Those wholly within the measured time.
@@ -126,6 +128,7 @@ private:
     Time started_;
     Time phase_since_;
     Time joined_at_ = 0;  // by the event manager's clock
+    std::optional<Time> set_up_;
     Time whole_end_ = 0;
     Time next_report_;
     Time last_report_;

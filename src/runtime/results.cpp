@@ -400,6 +400,8 @@ Json Tally::json() const {
     json["cpu_s_per_gb"] =
         goodput_gb > 0 ? Json(static_cast<double>(window_.cpu_ns) * 1e-9 / goodput_gb) : Json(nullptr);
     json["cpu"] = cpu_json();
+    const std::optional<Time> set_up = facts_.conductor.set_up_time();
+    json["set_up_ns"] = set_up ? Json(*set_up / ps_per_ns) : Json(nullptr);
     json["peak_rss_bytes"] = peak_rss_;
     json["copied_bytes"] = totals_.copied_bytes;
     json["self_traffic"] = facts_.plan.values.at("protocol.self_traffic");

@@ -127,6 +127,30 @@ TEST_P(Conformance, M6_OneKeyServesManyWriters) {
     EXPECT_TRUE(b.matches(region, 64, 64, 2));
 }
 
+TEST_P(Conformance, M9_RegionsByTheHundredReachThePeer) {
+    Node& a = node(0);
+    Node& b = node(1);
+    constexpr std::uint16_t n_regions = 500;
+    std::vector<std::pair<std::uint16_t, Blob>> exposed;
+    for (std::uint16_t number = 0; number < n_regions; ++number) {
+        const std::uint16_t region = b.allocate(kib);
+        exposed.emplace_back(region, b.expose(region));
+    }
+    join(a, b);
+    for (std::uint16_t number = 0; number < n_regions; ++number) {
+        const auto& [region, key] = exposed[number];
+        const std::uint32_t remote = a.import_key(b, key);
+        Post post = Post::again;
+        wait_until("a write to be taken", [&] {
+            post = a.write(b, {.head_bytes = 64, .remote = remote, .notice = number, .seed = number});
+            return post != Post::again;
+        });
+        ASSERT_TRUE(taken(post)) << number;
+        EXPECT_EQ(wait_for(b, Event::Kind::notice, a).value, number);
+        EXPECT_TRUE(b.matches(region, 0, 64, number));
+    }
+}
+
 TEST_P(Conformance, M7_EveryCopyOfABodyIsCounted) {
     Node& a = node(0);
     Node& b = node(1);

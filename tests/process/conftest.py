@@ -1,7 +1,7 @@
 """Fixtures of the process tests."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,14 @@ def engine() -> Path:
 
 @pytest.fixture
 def start(engine: Path, tmp_path: Path) -> Iterator[Start]:
-    """Starts runs; whatever a test leaves behind is ended, and node processes must be gone with their coordinator."""
+    """Starts runs; whatever a test leaves behind is ended. Node processes must be gone with their coordinator, and
+    neither shared memory nor a socket or pipe may be left in a file system.
+    """
     runs: list[Run] = []
 
-    def begin(settings: dict[str, Any], *arguments: str, token: str = "") -> Run:
-        runs.append(Run(engine, tmp_path / f"run{len(runs)}", settings, *arguments, token=token))
+    def begin(settings: dict[str, Any], *arguments: str, token: str = "", prefix: Sequence[str] = ()) -> Run:
+        output = tmp_path / f"run{len(runs)}"
+        runs.append(Run(engine, output, settings, *arguments, token=token, prefix=prefix))
         return runs[-1]
 
     yield begin
@@ -34,3 +37,5 @@ def start(engine: Path, tmp_path: Path) -> Iterator[Start]:
         run.abandon()
         for pid in nodes:
             wait_until(lambda pid=pid: process_state(pid) in ("", "Z"), f"the end of node process {pid}")
+        assert not [file for file in run.output.rglob("*") if not (file.is_file() or file.is_dir())]
+    assert not list(Path("/dev/shm").glob("*incast*"))

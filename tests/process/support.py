@@ -11,7 +11,7 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,18 @@ def process_state(pid: int) -> str:
 class Run:
     """One `incast-node` that conducts a run."""
 
-    def __init__(self, engine: Path, output: Path, settings: dict[str, Any], *arguments: str, token: str = "") -> None:
+    def __init__(
+        self,
+        engine: Path,
+        output: Path,
+        settings: dict[str, Any],
+        *arguments: str,
+        token: str = "",
+        prefix: Sequence[str] = (),
+    ) -> None:
+        """prefix: a command that becomes the engine, as `ip netns exec NAME`."""
         self.output = output
-        command = [str(engine), "--progress", "json", "--output", str(output), *arguments]
+        command = [*prefix, str(engine), "--progress", "json", "--output", str(output), *arguments]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
         environment = {**os.environ}

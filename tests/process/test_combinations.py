@@ -168,6 +168,16 @@ def test_sixteen_processes(start: Start) -> None:
         assert node["peak_rss_bytes"] < sizes["bu_memory_bytes"] + 1.1 * sources + (48 << 20)
 
 
+def test_thirty_two_processes(start: Start) -> None:
+    run = start({**SHORT, "transport.name": "shm", "run.nodes": 32, "protocol.mfp_size": "4KiB"})
+    assert run.finish(120) == 0, run.story()
+    result = run.result()
+    assert result["events"] > 0
+    assert result["verified"] == "full"
+    assert result["set_up_ns"] > 0
+    check_accounting(result)
+
+
 def test_sixty_four_nodes_in_one_thread(start: Start) -> None:
     run = start({**SHORT, "transport.name": "inproc", "run.nodes": 64, "protocol.mfp_size": "4KiB"})
     assert run.finish(120) == 0, run.story()

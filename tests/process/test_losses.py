@@ -1,15 +1,15 @@
-"""Nodes that die, and nodes that stop and come back, over tcp (PROTOCOL F3, F4)."""
+"""Nodes that die, and nodes that stop and come back, over tcp and shm (PROTOCOL F3, F4)."""
 
 import os
 import random
 import signal
 import time
+from typing import Any
 
 import pytest
 from support import Run, Start, check_accounting, process_state, wait_until
 
 SETTINGS = {
-    "transport.name": "tcp",
     "run.nodes": 5,
     "run.rus": 2,
     "run.bus": 3,
@@ -32,9 +32,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("attempt", range(int(os.environ.get("INCAST_KILL_TIMES", "1"))))
 
 
-def running(start: Start, seed: str) -> Run:
+@pytest.fixture(params=["tcp", "shm"])
+def settings(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Of a run over each transport between processes."""
+    return {**SETTINGS, "transport.name": request.param}
+
+
+def running(start: Start, settings: dict[str, Any], seed: str) -> Run:
     """A run at a random time of its measured window. The seed names the time, so that a failure can be tried again."""
-    run = start(SETTINGS)
+    run = start(settings)
     run.wait_for_phase("measuring")
     time.sleep(random.Random(seed).uniform(0.0, 1.0))  # house: allow sleep: the stimulus
     return run
@@ -56,8 +62,8 @@ def one_line(run: Run, text: str) -> None:
     assert len([line for line in run.notices if text in line]) == 1, run.notices
 
 
-def test_a_killed_builder_unit_costs_nothing(start: Start, attempt: int) -> None:
-    run = running(start, f"kill BU {attempt}")
+def test_a_killed_builder_unit_costs_nothing(start: Start, settings: dict[str, Any], attempt: int) -> None:
+    run = running(start, settings, f"kill BU {attempt}")
     os.kill(run.node_pid(BU), signal.SIGKILL)
     run.wait_for(lambda report: report["type"] == "notice" and "lost" in report["text"], "loss")
     wait_for_progress(run)
@@ -69,8 +75,8 @@ def test_a_killed_builder_unit_costs_nothing(start: Start, attempt: int) -> None
     check_accounting(result)
 
 
-def test_a_killed_readout_unit_is_flagged(start: Start, attempt: int) -> None:
-    run = running(start, f"kill RU {attempt}")
+def test_a_killed_readout_unit_is_flagged(start: Start, settings: dict[str, Any], attempt: int) -> None:
+    run = running(start, settings, f"kill RU {attempt}")
     os.kill(run.node_pid(RU), signal.SIGKILL)
     run.wait_for(lambda report: report["type"] == "notice" and "lost" in report["text"], "loss")
     wait_for_progress(run)
@@ -92,16 +98,16 @@ def check_event_manager_lost(run: Run) -> None:
     assert result["verify_errors"] == 0
 
 
-def test_a_killed_event_manager_ends_the_run(start: Start, attempt: int) -> None:
-    run = running(start, f"kill EM {attempt}")
+def test_a_killed_event_manager_ends_the_run(start: Start, settings: dict[str, Any], attempt: int) -> None:
+    run = running(start, settings, f"kill EM {attempt}")
     os.kill(run.node_pid(EM), signal.SIGKILL)
     assert run.finish(20) == 3, run.story()
     one_line(run, f"node {NAMES[EM]} lost: killed by signal 9")
     check_event_manager_lost(run)
 
 
-def test_a_stopped_event_manager_ends_the_run(start: Start, attempt: int) -> None:
-    run = running(start, f"stop EM {attempt}")
+def test_a_stopped_event_manager_ends_the_run(start: Start, settings: dict[str, Any], attempt: int) -> None:
+    run = running(start, settings, f"stop EM {attempt}")
     pid = run.node_pid(EM)
     os.kill(pid, signal.SIGSTOP)
     assert run.finish(30) == 3, run.story()
@@ -111,9 +117,9 @@ def test_a_stopped_event_manager_ends_the_run(start: Start, attempt: int) -> Non
 
 
 @pytest.mark.parametrize("node", [BU, RU], ids=["BU", "RU"])
-def test_a_stopped_unit_comes_back(start: Start, node: int, attempt: int) -> None:
+def test_a_stopped_unit_comes_back(start: Start, settings: dict[str, Any], node: int, attempt: int) -> None:
     """A writer that wakes up late may write nothing where others write by now (F3), and takes part again."""
-    run = running(start, f"stop {NAMES[node]} {attempt}")
+    run = running(start, settings, f"stop {NAMES[node]} {attempt}")
     pid = run.node_pid(node)
     os.kill(pid, signal.SIGSTOP)
     stopped = time.monotonic()
@@ -132,8 +138,8 @@ def test_a_stopped_unit_comes_back(start: Start, node: int, attempt: int) -> Non
     check_accounting(result)
 
 
-def test_a_respawned_unit_takes_part_again(start: Start) -> None:
-    run = start({**SETTINGS, "run.respawn": "true"})
+def test_a_respawned_unit_takes_part_again(start: Start, settings: dict[str, Any]) -> None:
+    run = start({**settings, "run.respawn": "true"})
     run.wait_for_phase("measuring")
     killed = run.node_pid(BU)
     os.kill(killed, signal.SIGKILL)
@@ -145,8 +151,8 @@ def test_a_respawned_unit_takes_part_again(start: Start) -> None:
     check_accounting(run.result())
 
 
-def test_a_loss_stops_the_run_if_asked(start: Start) -> None:
-    run = start({**SETTINGS, "run.on_loss": "stop"})
+def test_a_loss_stops_the_run_if_asked(start: Start, settings: dict[str, Any]) -> None:
+    run = start({**settings, "run.on_loss": "stop"})
     run.wait_for_phase("measuring")
     os.kill(run.node_pid(BU), signal.SIGKILL)
     assert run.finish() == 3, run.story()
@@ -154,8 +160,8 @@ def test_a_loss_stops_the_run_if_asked(start: Start) -> None:
     check_accounting(run.result())
 
 
-def test_nodes_end_with_a_killed_coordinator(start: Start) -> None:
-    run = running(start, "kill coordinator")
+def test_nodes_end_with_a_killed_coordinator(start: Start, settings: dict[str, Any]) -> None:
+    run = running(start, settings, "kill coordinator")
     pids = run.all_node_pids()
     assert len(pids) == 6
     run.process.kill()
@@ -163,8 +169,8 @@ def test_nodes_end_with_a_killed_coordinator(start: Start) -> None:
         wait_until(lambda pid=pid: process_state(pid) in ("", "Z"), f"the end of node process {pid}", 10)
 
 
-def test_a_second_interrupt_aborts(start: Start) -> None:
-    run = running(start, "abort")
+def test_a_second_interrupt_aborts(start: Start, settings: dict[str, Any]) -> None:
+    run = running(start, settings, "abort")
     os.kill(run.node_pid(BU), signal.SIGSTOP)  # cannot drain
     run.process.send_signal(signal.SIGTERM)
     run.wait_for_phase("draining")

@@ -194,17 +194,23 @@ void Endpoint::go_up(Peer peer) {
     state.state = PeerState::State::up;
     own_events_.push_back(control_event(Event::Kind::peer_up, peer));
     active_.set(index(peer));  // it may have written before this side was up
-    for (std::size_t region = 0; region < regions_.size(); ++region) {
-        if (regions_[region].exposed) hand_over(peer, region);
-    }
+    state.handed = 0;
+    hand_over(peer);
+    look_at_control_ = true;  // sets the deadline for what could not be handed over
 }
 
-void Endpoint::hand_over(Peer peer, std::size_t region) {
-    Packet made = packet(Packet::Kind::region, peer);
-    made.region = region;
-    made.bytes = regions_[region].bytes;
-    if (!send_packet(peers_[index(peer)].socket, made, {regions_[region].memory.fd.fd(), -1}))
-        log("a region could not be handed to a peer");
+/// As many exposed regions as the socket has room for (or the user for descriptors on their way); handle_deadlines goes
+/// on with the others.
+void Endpoint::hand_over(Peer peer) {
+    PeerState& state = peers_[index(peer)];
+    while (state.handed < exposed_.size()) {
+        const std::uint16_t region = exposed_[state.handed];
+        Packet made = packet(Packet::Kind::region, peer);
+        made.region = region;
+        made.bytes = regions_[region].bytes;
+        if (!send_packet(state.socket, made, {regions_[region].memory.fd.fd(), -1})) return;
+        ++state.handed;
+    }
 }
 
 void Endpoint::receive(Peer peer) {
@@ -369,6 +375,10 @@ void Endpoint::handle_deadlines(Time now) {
             if (state.dial_at == time_unset) state.dial_at = now + dial_retry;
         }
         next_deadline_ = std::min({next_deadline_, state.deadline, state.dial_at});
+        if (state.state == PeerState::State::up && state.handed < exposed_.size()) {
+            hand_over(Peer{number});
+            next_deadline_ = std::min(next_deadline_, now + dial_retry);
+        }
     }
 }
 

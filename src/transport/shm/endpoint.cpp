@@ -73,8 +73,10 @@ Result<Blob> Endpoint::expose(Local region) {
     const auto number = static_cast<std::size_t>(region);
     if (number >= regions_.size()) return Error{"expose: there is no region " + std::to_string(number)};
     if (!std::exchange(regions_[number].exposed, true)) {
+        exposed_.push_back(static_cast<std::uint16_t>(number));
+        look_at_control_ = true;
         for (std::uint32_t peer = 0; peer < peers_.size(); ++peer) {
-            if (peers_[peer].state == PeerState::State::up) hand_over(Peer{peer}, number);
+            if (peers_[peer].state == PeerState::State::up) hand_over(Peer{peer});
         }
     }
     return to_blob(Key{.owner = index(options_.self),

@@ -17,7 +17,7 @@
 
 namespace incast::transport::shm {
 
-inline constexpr std::uint32_t max_regions = 64;  // each is handed to every peer through its socket
+inline constexpr std::uint32_t max_regions = 1024;  // each is a descriptor, handed to every peer through its socket
 
 // What an epoll event is about, and whom.
 inline constexpr std::uint64_t kind_shift = 60;
@@ -185,7 +185,7 @@ private:
     bool meet(Peer peer, const Packet& from_peer, const Descriptor& inbox, Descriptor bell);
     void go_up(Peer peer);
     /// The socket's buffer has room for all regions there can be, and the peer empties it whenever it polls.
-    void hand_over(Peer peer, std::size_t region);
+    void hand_over(Peer peer);
     /// All packets that are there.
     void receive(Peer peer);
     void answered(Peer peer, Received& received);
@@ -216,6 +216,7 @@ private:
     Memory inbox_memory_;
     Inbox inbox_;
     std::vector<OwnRegion> regions_;
+    std::vector<std::uint16_t> exposed_;  // of these, in the order in which they were
     std::vector<PeerState> peers_;
     std::vector<Import> imports_;
     std::vector<HalfOpen> half_open_;

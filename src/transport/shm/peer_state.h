@@ -47,6 +47,7 @@ struct PeerState {
     LaneWriter writer;
     LaneReader reader;
     std::vector<std::shared_ptr<Mapping>> regions;  // the peer's, by index
+    std::size_t handed = 0;                         // of this side's exposed regions, handed over
     Parked parked;
 };
 

@@ -1,0 +1,86 @@
+"""Two hosts, as two network namespaces with a cable between them (PROTOCOL: nothing but messages and writes)."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import Start, check_accounting
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+NODES_PER_HOST = 8
+
+
+def ip(*words: str) -> None:
+    """iproute2; what it says is in the failure."""
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"ip {' '.join(words)}: {done.stderr}"
+
+
+@pytest.fixture
+def hosts() -> Iterator[list[str]]:
+    """The names of two namespaces; host i has the address 10.0.0.(i+1)."""
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    names = [f"incast-{os.getpid()}-{index}" for index in range(2)]
+    try:
+        first = subprocess.run(["ip", "netns", "add", names[0]], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("no iproute2 on this host")
+    if first.returncode != 0:
+        pytest.skip(f"this host gives no network namespace: {first.stderr.strip()}")
+    try:
+        ip("netns", "add", names[1])
+        ip("link", "add", "cable0", "netns", names[0], "type", "veth", "peer", "name", "cable1", "netns", names[1])
+        for index, name in enumerate(names):
+            ip("-n", name, "address", "add", f"10.0.0.{index + 1}/24", "dev", f"cable{index}")
+            ip("-n", name, "link", "set", f"cable{index}", "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+
+
+@pytest.mark.parametrize("scheme", ["push", "pull"])
+def test_two_hosts_build_events(start: Start, engine: Path, hosts: list[str], scheme: str) -> None:
+    run = start(
+        {
+            "transport.name": "tcp",
+            "run.nodes": 2 * NODES_PER_HOST,
+            "run.warm_up": "100ms",
+            "run.duration": "1s",
+            "protocol.scheme": scheme,
+            "protocol.mfp_size": "16KiB",
+            "sink.kind": "verify",
+        },
+        "--spawn",
+        str(NODES_PER_HOST),
+        "--listen",
+        "10.0.0.1:0",
+        token=TOKEN,
+        prefix=["ip", "netns", "exec", hosts[0]],
+    )
+    listening = run.wait_for(lambda report: report["type"] == "listening", "address")
+    environment = {**os.environ, "INCAST_TOKEN": TOKEN}
+    command = ["ip", "netns", "exec", hosts[1], str(engine), "--join", listening["address"]]
+    others = [
+        subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        for _ in range(NODES_PER_HOST)
+    ]
+    try:
+        assert run.finish(120) == 0, run.story()
+        assert [other.wait(20) for other in others] == [0] * NODES_PER_HOST
+    finally:
+        for other in others:
+            if other.poll() is None:
+                other.kill()
+            other.wait()
+    result = run.result()
+    assert result["events"] > 0
+    assert result["verified"] == "full"
+    assert len(result["nodes"]) == 2 * NODES_PER_HOST
+    assert result["set_up_ns"] > 0
+    assert all(node["peak_rss_bytes"] > 0 for node in result["nodes"])
+    check_accounting(result)

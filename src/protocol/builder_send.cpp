@@ -47,7 +47,7 @@ void BuilderUnit::request_from_all() {
         if (!link.up || link.incarnation != link.view_incarnation) {
             continue;  // lost, or about to be: the EM will say so, or the MEP becomes late
         }
-        bool all = message.count() > 0 && link.requests.empty() && link.region_told;
+        bool all = message.count() > 0 && link.requests.empty() && link.knows_regions;
         for (std::size_t index = 0; index < asked; ++index) {
             Slot& each = slots_[assigned_order_[index]];
             const bool wanted = each.state == SlotState::assigned && each.awaited.test(ru);
@@ -187,6 +187,30 @@ void BuilderUnit::grant() {
     port_.send_all<ControlKind::grant>(port_.config().em, grants_);
 }
 
+/// The keys with which that RU writes; false: some are still to be told.
+bool BuilderUnit::tell_regions(std::uint32_t ru, RuLink& link) {
+    const Shape::Ru& unit = shape_.rus[ru];
+    const std::uint32_t count = shape_.layout.regions_of_ru(shape_.slots, unit.sources);
+    while (link.regions_told < count) {
+        const std::uint32_t region = shape_.layout.region_of_ru(link.regions_told, unit.first_source, unit.sources);
+        const Blob& key = regions_[region].key;
+        auto message = port_.message<ControlKind::region>();
+        wire::RegionBody body;
+        body.slot_bytes = shape_.layout.slot_bytes;
+        body.slots = shape_.slots;
+        body.index = link.regions_told;
+        body.key_size = key.size;
+        std::memcpy(body.key, key.bytes, key.size);
+        message.set_body(body);
+        if (!port_.send(unit.node, message)) {
+            return false;
+        }
+        ++link.regions_told;
+    }
+    link.knows_regions = true;
+    return true;
+}
+
 void BuilderUnit::flush_to_rus() {
     for (std::size_t ru = ru_work_.next(0); ru != base::Bitmap::none; ru = ru_work_.next(ru + 1)) {
         RuLink& link = rus_[ru];
@@ -195,18 +219,8 @@ void BuilderUnit::flush_to_rus() {
             ru_work_.reset(ru);
             continue;
         }
-        if (!link.region_told) {
-            auto message = port_.message<ControlKind::region>();
-            wire::RegionBody body;
-            body.slot_bytes = shape_.layout.slot_bytes;
-            body.slots = shape_.slots;
-            body.key_size = key_.size;
-            std::memcpy(body.key, key_.bytes, key_.size);
-            message.set_body(body);
-            link.region_told = port_.send(peer, message);
-            if (!link.region_told) {
-                continue;
-            }
+        if (!link.knows_regions && !tell_regions(static_cast<std::uint32_t>(ru), link)) {
+            continue;
         }
         if (!port_.send_all<ControlKind::request>(peer, link.requests) ||
             !port_.send_all<ControlKind::abort>(peer, link.aborts)) {

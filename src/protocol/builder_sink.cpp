@@ -35,9 +35,8 @@ bool BuilderUnit::show(std::uint32_t slot) {
                 if (built.body.empty()) {
                     return false;
                 }
-            } else if (!memory_.empty()) {
-                const std::uint64_t offset = slot * shape_.layout.slot_bytes + shape_.layout.source_offset[source];
-                built.body = {memory_.data() + offset + sizeof(Head), head->body_bytes};
+            } else if (has_memory_) {
+                built.body = {memory_at(shape_.layout.at(slot, source)) + sizeof(Head), head->body_bytes};
             }
         }
     }

@@ -66,7 +66,7 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* fil
         self_heads_.resize(slots * shape.rus[own_ru_].sources);
         self_bodies_.resize(self_heads_.size());
         rus_[own_ru_].up = true;
-        rus_[own_ru_].region_told = true;
+        rus_[own_ru_].knows_regions = true;
         rus_[own_ru_].incarnation = port.incarnation();
     }
     learn_usual();
@@ -74,22 +74,23 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* fil
 
 Result<Ok> BuilderUnit::start(Time now) {
     Transport& transport = port_.transport();
-    const Result<Local> region = transport.allocate(shape_.layout.slot_bytes * shape_.slots);
-    if (!region) {
-        return region.error();
+    for (const std::uint64_t bytes : shape_.layout.region_bytes(shape_.slots)) {
+        const Result<Local> region = transport.allocate(bytes);
+        if (!region) {
+            return region.error();
+        }
+        const Result<Blob> key = transport.expose(*region);
+        if (!key) {
+            return key.error();
+        }
+        regions_.push_back({transport.memory(*region).data(), *region, *key});
+        if (reads_) {
+            reader_->add_region(*region);
+        }
     }
-    region_ = *region;
-    if (reads_) {
-        reader_->set_region(region_);
-    }
-    memory_ = transport.memory(region_);
-    const Result<Blob> key = transport.expose(region_);
-    if (!key) {
-        return key.error();
-    }
-    key_ = *key;
+    has_memory_ = regions_.front().memory != nullptr;
     waiting_since_ = now;
-    return sink_.attach(transport, region_);
+    return sink_.attach(transport, regions_.front().local);
 }
 
 // --- connections and view
@@ -100,7 +101,8 @@ void BuilderUnit::on_connection_up(Peer peer, std::uint32_t incarnation) {
     RuLink& link = rus_[ru];
     link.up = true;
     link.incarnation = incarnation;
-    link.region_told = false;
+    link.knows_regions = false;
+    link.regions_told = 0;
     link.placed = 0;
     link.requests.clear();
     link.aborts.clear();
@@ -298,11 +300,12 @@ const Head* BuilderUnit::head_of(std::uint32_t slot, std::uint32_t ru, std::uint
     if (reads_) {
         return &reader_->head(slot, source);
     }
-    const std::uint64_t offset = slot * shape_.layout.slot_bytes + shape_.layout.source_offset[source];
-    if (!memory_.empty()) {
-        return reinterpret_cast<const Head*>(memory_.data() + offset);
+    const SlotLayout::Place place = shape_.layout.at(slot, source);
+    if (has_memory_) {
+        return reinterpret_cast<const Head*>(memory_at(place));
     }
-    const Bytes bytes = std::as_const(port_).transport().local({region_, sizeof(Head), offset});
+    const Local region = regions_[place.region].local;
+    const Bytes bytes = std::as_const(port_).transport().local({region, sizeof(Head), place.offset});
     return bytes.size() == sizeof(Head) ? reinterpret_cast<const Head*>(bytes.data()) : nullptr;
 }
 
@@ -520,14 +523,13 @@ void BuilderUnit::place_self(const wire::HeadWords& head, std::uint32_t source, 
         return;
     }
     if (!from.empty() && body.length > 0) {
-        const std::uint64_t offset =
-            slot * shape_.layout.slot_bytes + shape_.layout.source_offset[source] + sizeof(Head);
+        std::byte* to = memory_at(shape_.layout.at(slot, source)) + sizeof(Head);
         constexpr std::uint32_t stream_from_bytes = 16384;  // less is not worth the fence
         if (port_.config().stream_self_copies && body.length >= stream_from_bytes) {
-            base::copy_streaming(memory_.data() + offset, from.data() + body.offset, body.length);
+            base::copy_streaming(to, from.data() + body.offset, body.length);
             base::fence_streams();
         } else {
-            std::memcpy(memory_.data() + offset, from.data() + body.offset, body.length);
+            std::memcpy(to, from.data() + body.offset, body.length);
         }
         port_.counters().copied_bytes += body.length;
     }

@@ -33,9 +33,8 @@ public:
     /// That notice is about to be handled: its head is likely cold.
     void prefetch(Peer from, std::uint16_t slot) const {
         const std::uint32_t ru = ru_of(from);
-        if (ru != no_index && slot < shape_.slots && !memory_.empty()) {
-            __builtin_prefetch(memory_.data() + slot * shape_.layout.slot_bytes +
-                               shape_.layout.source_offset[shape_.rus[ru].first_source]);
+        if (ru != no_index && slot < shape_.slots && has_memory_) {
+            __builtin_prefetch(memory_at(shape_.layout.at(slot, shape_.rus[ru].first_source)));
         }
     }
     void on_notice(Time now, Peer from, std::uint16_t slot);
@@ -91,7 +90,8 @@ private:
     struct alignas(64) RuLink {
         bool up = false;
         bool in_view = false;
-        bool region_told = false;
+        bool knows_regions = false;  // all keys that it needs
+        std::uint16_t regions_told = 0;
         std::uint32_t incarnation = 0;
         std::uint32_t view_incarnation = 0;
         MepId from_mep = 0;
@@ -111,6 +111,9 @@ private:
         std::uint32_t n_events = 0;
     };
     [[nodiscard]] bool contribution_is(std::uint32_t slot, std::uint32_t ru, Content& content) const;
+    [[nodiscard]] std::byte* memory_at(SlotLayout::Place place) const {
+        return regions_[place.region].memory + place.offset;
+    }
     void place(Time now, std::uint32_t slot, std::uint32_t ru);
     void finish_reading(Time now, const Reader::Finished& finished);
     void flush_reads(Time now);
@@ -146,6 +149,7 @@ private:
     void make_requests();
     void request_from_all();
     void flush_to_rus();
+    bool tell_regions(std::uint32_t ru, RuLink& link);
     void flush_late();
 
     Port& port_;
@@ -153,14 +157,18 @@ private:
     Sink& sink_;
     Filter* filter_;
     std::uint32_t bu_;
-    std::uint32_t own_ru_;  // the RU of this node, or no_index
-    bool pull_;             // some RUs are pulled
-    bool reads_;            // scheme pull-read
-    bool acks_;             // RUs are told what is placed
-    bool shows_;            // the sink wants to see the sources
-    Local region_{};
-    std::span<std::byte> memory_;
-    Blob key_;
+    std::uint32_t own_ru_;     // the RU of this node, or no_index
+    bool pull_;                // some RUs are pulled
+    bool reads_;               // scheme pull-read
+    bool acks_;                // RUs are told what is placed
+    bool shows_;               // the sink wants to see the sources
+    bool has_memory_ = false;  // bodies are not phantom
+    struct Region {
+        std::byte* memory = nullptr;
+        Local local{};
+        Blob key;
+    };
+    std::vector<Region> regions_;  // as SlotLayout counts them
 
     std::vector<Slot> slots_;
     std::vector<RuLink> rus_;

@@ -68,12 +68,31 @@ private:
 
 SlotLayout slot_layout(const Config& config) {
     SlotLayout layout;
+    layout.kind = config.layout;
     layout.source_offset.reserve(config.sources.size());
     for (const SourceSpec& source : config.sources) {
         layout.source_offset.push_back(layout.slot_bytes);
         layout.slot_bytes += sizeof(wire::Head) + round_up(source.cap_bytes);
     }
     return layout;
+}
+
+std::vector<std::uint64_t> SlotLayout::region_bytes(std::uint32_t slots) const {
+    if (kind == Layout::contiguous) {
+        return {slot_bytes * slots};
+    }
+    if (kind == Layout::per_mep) {
+        return std::vector<std::uint64_t>(slots, slot_bytes);
+    }
+    std::vector<std::uint64_t> sizes;
+    sizes.reserve(std::size_t{slots} * source_offset.size());
+    for (std::uint32_t slot = 0; slot < slots; ++slot) {
+        for (std::size_t source = 0; source < source_offset.size(); ++source) {
+            const bool last = source + 1 == source_offset.size();
+            sizes.push_back((last ? slot_bytes : source_offset[source + 1]) - source_offset[source]);
+        }
+    }
+    return sizes;
 }
 
 std::uint64_t bu_memory_bytes(const Config& config) {
@@ -140,6 +159,10 @@ Result<Ok> validate(const Config& config) {
     if (!within(config.held_slots, 0, 16384)) {
         return refuse("held_slots", config.held_slots, "0..16384");
     }
+    const std::uint64_t slots = std::uint64_t{config.credits} + config.quarantine_slots + config.held_slots;
+    if (config.layout == Layout::segmented && slots * config.sources.size() > max_index) {
+        return refuse("slots x sources", slots * config.sources.size(), "1..65535 with layout = segmented");
+    }
     if (!within(config.retention_meps, 1, 1U << 20)) {
         return refuse("retention_meps", config.retention_meps, "1..1048576");
     }
@@ -198,6 +221,7 @@ std::uint64_t fingerprint(const Config& config) {
     sum.add(static_cast<std::uint64_t>(config.schedule));
     sum.add(static_cast<std::uint64_t>(config.assignment));
     sum.add(static_cast<std::uint64_t>(config.slot_time));
+    sum.add(static_cast<std::uint64_t>(config.layout));
     sum.add(config.credits);
     sum.add(config.quarantine_slots);
     sum.add(config.held_slots);

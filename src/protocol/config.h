@@ -45,6 +45,12 @@ enum class Overrun : std::uint8_t {
     skip,  // sends nothing in it: its order stays that of the clock
     slip,  // goes on with its order as soon as it can: from then on it is that much behind the clock
 };
+/// What a BU allocates and exposes as one region, on which fabrics have limits (seeds 000, 001).
+enum class Layout : std::uint8_t {
+    contiguous,  // all its slots
+    per_mep,     // each slot: contiguous where a region has a largest size
+    segmented,   // each source's place in each slot
+};
 /// What a node does with fragments for itself (PROTOCOL M3): copies them into the slot, as a network would; or leaves
 /// them where its RU keeps them until the MEP is committed, and points the sink there.
 enum class SelfTraffic : std::uint8_t { copy, pointer };
@@ -99,6 +105,7 @@ struct Config {
     bool second_stage_all = false;      // pull-pull: the second stage asks the RUs of the first again, too
     bool views = false;                 // pull-read: the sink looks at the RU's memory, where the transport can
     Assignment assignment = Assignment::em;
+    Layout layout = Layout::contiguous;
     SelfTraffic self_traffic = SelfTraffic::copy;
     std::uint64_t seed = 1;
 
@@ -145,13 +152,33 @@ inline constexpr std::uint16_t more_follows = 0x8000;
            config.schedule == Schedule::barrel_time_slot;
 }
 
-/// Where source i of a slot lies (S3, contiguous layout): a Head, then up to cap_bytes of body, 64-byte aligned.
+/// Where source i of a slot lies (S3): a Head, then up to cap_bytes of body, 64-byte aligned.
 struct SlotLayout {
+    struct Place {
+        std::uint32_t region = 0;  // of the BU's, counted from 0
+        std::uint64_t offset = 0;  // of the head
+    };
+    Layout kind = Layout::contiguous;
     std::vector<std::uint64_t> source_offset;  // of the head, within the slot
     std::uint64_t slot_bytes = 0;
 
-    [[nodiscard]] std::uint64_t place(std::uint32_t slot, std::uint32_t source) const {
-        return slot * slot_bytes + source_offset[source];
+    [[nodiscard]] Place at(std::uint32_t slot, std::uint32_t source) const {
+        if (kind == Layout::contiguous) [[likely]] {
+            return {0, slot * slot_bytes + source_offset[source]};
+        }
+        if (kind == Layout::per_mep) {
+            return {slot, source_offset[source]};
+        }
+        return {slot * static_cast<std::uint32_t>(source_offset.size()) + source, 0};
+    }
+    /// The sizes of the regions of a BU with so many slots, in order.
+    [[nodiscard]] std::vector<std::uint64_t> region_bytes(std::uint32_t slots) const;
+    /// The regions of which an RU with that range of sources must know the keys, in the order in which it is told.
+    [[nodiscard]] std::uint32_t regions_of_ru(std::uint32_t slots, std::uint32_t sources) const {
+        return kind == Layout::contiguous ? 1 : kind == Layout::per_mep ? slots : slots * sources;
+    }
+    [[nodiscard]] std::uint32_t region_of_ru(std::uint32_t index, std::uint32_t first, std::uint32_t sources) const {
+        return kind != Layout::segmented ? index : at(index / sources, first + index % sources).region;
     }
 };
 [[nodiscard]] SlotLayout slot_layout(const Config& config);

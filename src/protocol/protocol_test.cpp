@@ -94,6 +94,55 @@ INSTANTIATE_TEST_SUITE_P(All, InWrites,
                                                               Splitting{0, true, 1, 0}, Splitting{300, true, 3, 2},
                                                               Splitting{7, true, 100, 50})));
 
+class LaidOut : public ::testing::TestWithParam<std::tuple<Scheme, Layout, bool>> {};
+
+TEST_P(LaidOut, DeliversEveryMepOnceAndComplete) {
+    const auto [scheme, layout, folded] = GetParam();
+    Config config = make_config(3, folded ? 3 : 2, folded, 2, 1000);
+    config.scheme = scheme;
+    config.layout = layout;
+    config.message_size = scheme == Scheme::pull_read ? 0 : 300;
+    config.total_meps = 60;
+    ASSERT_TRUE(validate(config).ok());
+    Cluster cluster(config, 1000);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
+    std::size_t taken = 0;
+    for (std::size_t node = 0; node < config.nodes.size(); ++node) {
+        const testing::RecordingSink& sink = *cluster[node].recording;
+        EXPECT_EQ(sink.repeated + sink.incomplete + sink.wrong, 0U);
+        EXPECT_EQ(cluster[node].node->counters().bad_messages, 0U);
+        taken += sink.taken.size();
+    }
+    EXPECT_EQ(taken, 60U);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LaidOut,
+                         ::testing::Combine(::testing::Values(Scheme::push, Scheme::pull_write, Scheme::pull_read),
+                                            ::testing::Values(Layout::contiguous, Layout::per_mep, Layout::segmented),
+                                            ::testing::Bool()));
+
+TEST(SlotLayout, RegionsHoldEverySourceOfEverySlotOnce) {
+    Config config = make_config(2, 2, true, 3, 100);
+    for (const Layout kind : {Layout::contiguous, Layout::per_mep, Layout::segmented}) {
+        config.layout = kind;
+        const SlotLayout layout = slot_layout(config);
+        constexpr std::uint32_t slots = 5;
+        std::vector<std::uint64_t> used(layout.region_bytes(slots).size());
+        std::uint64_t all = 0;
+        for (std::uint32_t slot = 0; slot < slots; ++slot) {
+            for (std::uint32_t source = 0; source < config.sources.size(); ++source) {
+                const SlotLayout::Place place = layout.at(slot, source);
+                ASSERT_LT(place.region, used.size());
+                EXPECT_EQ(place.offset, used[place.region]) << "one behind the other";
+                used[place.region] += sizeof(wire::Head) + 128;
+                all += sizeof(wire::Head) + 128;
+            }
+        }
+        EXPECT_EQ(used, layout.region_bytes(slots));
+        EXPECT_EQ(all, layout.slot_bytes * slots);
+    }
+}
+
 struct Stages {
     Scheme scheme;
     std::uint32_t first_rus;

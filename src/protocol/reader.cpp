@@ -100,9 +100,8 @@ std::optional<Reader::Finished> Reader::post(std::uint32_t ru, Task task, bool i
     if (is_void || from.head.body_bytes == 0) {
         return finish(task.slot, ru, !is_void);
     }
-    const Slice into{
-        slots_region_, from.head.body_bytes,
-        task.slot * shape_.layout.slot_bytes + shape_.layout.source_offset[task.source] + sizeof(wire::Head)};
+    const SlotLayout::Place to = shape_.layout.at(task.slot, task.source);
+    const Slice into{own_regions_[to.region], from.head.body_bytes, to.offset + sizeof(wire::Head)};
     const Token token = token_bit | Token{task.slot} << 32 | task.source;
     switch (port_.transport().read(shape_.rus[ru].node, {from.remote, from.offset}, into, token)) {
         case Post::done:

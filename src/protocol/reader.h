@@ -23,7 +23,8 @@ public:
 
     Reader(Port& port, const Shape& shape);
     /// Where slots are, once they are allocated.
-    void set_region(Local slots) { slots_region_ = slots; }
+    /// The next of the BU's own, as SlotLayout counts them.
+    void add_region(Local region) { own_regions_.push_back(region); }
 
     void on_connection_lost(std::uint32_t ru);
     /// A region of an RU, from which offers are. False: not understood.
@@ -111,7 +112,7 @@ private:
 
     Port& port_;
     const Shape& shape_;
-    Local slots_region_{};
+    std::vector<Local> own_regions_;
     std::vector<Place> places_;
     std::vector<Contribution> contributions_;
     std::vector<Unit> units_;  // by RU

@@ -132,7 +132,7 @@ Post ReadoutUnit::write_piece(Assignment& work, const wire::HeadWords& head, con
     const Peer peer = shape_.bus[work.bu];
     const std::uint32_t most = port_.config().message_size == 0 ? piece.body.length : port_.config().message_size;
     const bool last_source = work.next_source + 1 == sources_;
-    const std::uint64_t place = shape_.layout.place(work.slot, source);
+    const Target place = target_of(work.bu, work.slot, source);
     while (true) {
         const std::uint32_t limit = acks_writes_ ? port_.config().parallel_sends : 0;
         if (is_full(link) || (limit > 0 && unplaced_ >= limit)) {
@@ -146,10 +146,11 @@ Post ReadoutUnit::write_piece(Assignment& work, const wire::HeadWords& head, con
         }
         const Slice body{piece.body.region, length, piece.body.offset + work.next_byte};
         const Token token = work.mep + 1;
-        const Post post = work.next_byte == 0
-                              ? port_.write(peer, head, body, {link.region, place}, notice, token)
-                              : port_.write_more(peer, body, {link.region, place + sizeof(wire::Head) + work.next_byte},
-                                                 notice, token);
+        const Post post =
+            work.next_byte == 0
+                ? port_.write(peer, head, body, place, notice, token)
+                : port_.write_more(peer, body, {place.region, place.offset + sizeof(wire::Head) + work.next_byte},
+                                   notice, token);
         if (post == Post::again || post == Post::refused) {
             link.blocked = true;
             return post;

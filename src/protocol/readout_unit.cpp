@@ -54,6 +54,10 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
     for (base::Ring<wire::CreditEntry>& acks : acks_) {
         acks = base::Ring<wire::CreditEntry>(2 * std::size_t{shape.slots});
     }
+    regions_per_bu_ = shape.layout.regions_of_ru(shape.slots, sources_);
+    if (regions_per_bu_ > 1) {
+        further_regions_.resize(bus * std::size_t{regions_per_bu_});
+    }
     acks_due_ = base::Bitmap(bus);
     regions_due_ = base::Bitmap(bus);
     if (own_builder_ != nullptr) {
@@ -87,6 +91,7 @@ void ReadoutUnit::on_connection_up(Peer peer, std::uint32_t incarnation) {
     BuilderLink& link = links_[bu];
     link.up = true;
     link.ready = false;
+    link.regions = 0;
     link.blocked = false;
     if (port_.config().scheme == Scheme::pull_read) {
         regions_due_.set(bu);
@@ -130,8 +135,9 @@ void ReadoutUnit::on_view(Time now, const wire::ViewEntry& entry) {
 void ReadoutUnit::on_region(Peer from, const ControlView& message) {
     const wire::RegionBody region = message.body<ControlKind::region>();
     BuilderLink& link = links_[shape_.bu_of_node[static_cast<std::size_t>(from)]];
-    if (region.slot_bytes != shape_.layout.slot_bytes || region.slots != shape_.slots ||
-        region.key_size > sizeof(Blob::bytes)) {
+    const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(from)];
+    if (region.slot_bytes != shape_.layout.slot_bytes || region.slots != shape_.slots || link.ready ||
+        region.index != link.regions || region.key_size > sizeof(Blob::bytes)) {
         ++port_.counters().bad_messages;
         return;
     }
@@ -143,9 +149,22 @@ void ReadoutUnit::on_region(Peer from, const ControlView& message) {
         ++port_.counters().bad_messages;
         return;
     }
-    link.region = *remote;
-    link.ready = true;
-    update_runnable(queue_of(shape_.bu_of_node[static_cast<std::size_t>(from)]));
+    if (link.regions == 0) {
+        link.region = *remote;
+    }
+    if (!further_regions_.empty()) {
+        further_regions_[std::size_t{bu} * regions_per_bu_ + link.regions] = *remote;
+    }
+    if (++link.regions == regions_per_bu_) {
+        link.ready = true;
+        update_runnable(queue_of(bu));
+    }
+}
+
+Remote ReadoutUnit::further_region(std::uint32_t bu, std::uint32_t slot, std::uint32_t source) const {
+    const std::uint32_t index =
+        shape_.layout.kind == Layout::per_mep ? slot : slot * sources_ + (source - first_source_);
+    return further_regions_[std::size_t{bu} * regions_per_bu_ + index];
 }
 
 // --- assignments

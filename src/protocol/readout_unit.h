@@ -65,13 +65,14 @@ private:
     struct alignas(64) BuilderLink {  // one cache line: with many peers it is cold when it is needed
         Queue queue;                  // of this BU; of all in the first one if there is one queue
         bool up = false;
-        bool ready = false;                  // its region is known
+        bool ready = false;                  // its regions are known
         bool blocked = false;                // a post answered `again`; a room event follows
         std::uint32_t incarnation = 0;       // of the connection
         std::uint32_t view_incarnation = 0;  // the one the EM talks about; 0: not in the view
-        Remote region{};
-        std::uint64_t sent = 0;    // what is acknowledged (acks_), over this connection
-        std::uint64_t placed = 0;  // of these, known to be placed
+        Remote region{};                     // the first
+        std::uint16_t regions = 0;           // known of them
+        std::uint64_t sent = 0;              // what is acknowledged (acks_), over this connection
+        std::uint64_t placed = 0;            // of these, known to be placed
     };
 
     void enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std::uint16_t slot, std::uint16_t attempt);
@@ -82,6 +83,12 @@ private:
     [[nodiscard]] std::uint32_t& pending_writes(MepId mep) {
         return pending_writes_[mep & (pending_writes_.size() - 1)];
     }
+    /// Where a source lies in a BU's slot.
+    [[nodiscard]] Target target_of(std::uint32_t bu, std::uint32_t slot, std::uint32_t source) const {
+        const SlotLayout::Place place = shape_.layout.at(slot, source);
+        return {further_regions_.empty() ? links_[bu].region : further_region(bu, slot, source), place.offset};
+    }
+    [[nodiscard]] Remote further_region(std::uint32_t bu, std::uint32_t slot, std::uint32_t source) const;
     void void_attempt(std::uint32_t bu, const wire::AttemptEntry& entry);
     void drop_assignments(std::uint32_t bu);
     void update_runnable(std::uint32_t queue);
@@ -126,8 +133,10 @@ private:
     std::vector<BuilderLink> links_;
     std::vector<base::Ring<wire::CreditEntry>> acks_;  // per BU, apart: they are rarely needed
     base::Bitmap acks_due_;
-    std::vector<Blob> region_keys_;  // pull-read: of source_.regions()
-    base::Bitmap regions_due_;       // pull-read: BUs that were not told
+    std::uint32_t regions_per_bu_ = 1;
+    std::vector<Remote> further_regions_;  // of all BUs, where each has several
+    std::vector<Blob> region_keys_;        // pull-read: of source_.regions()
+    base::Bitmap regions_due_;             // pull-read: BUs that were not told
     std::uint64_t unplaced_ = 0;
     std::uint32_t pending_now_ = 0;  // writes of the contribution being sent that answered `pending`
     bool acks_contributions_;        // BUs acknowledge contributions ...

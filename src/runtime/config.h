@@ -63,6 +63,9 @@ struct RunConfig {
     Time barrier_deadline{};
     Time slot_time{};
     protocol::Overrun overrun{};
+    protocol::Layout layout{};
+    std::uint64_t max_buffer_bytes{};
+    std::uint64_t max_buffers{};
     protocol::SelfTraffic self_traffic{};
     std::uint64_t credits{};
     std::uint64_t quarantine_slots{};

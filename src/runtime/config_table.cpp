@@ -30,6 +30,7 @@ constexpr std::array<std::string_view, 2> filter_words{"share", "plugin"};
 constexpr std::array<std::string_view, 7> schedule_words{"sequential",     "random",           "linear-shift", "none",
                                                          "barrel-barrier", "barrel-time-slot", "lockstep"};
 constexpr std::array<std::string_view, 2> assignment_words{"em", "static"};
+constexpr std::array<std::string_view, 3> layout_words{"contiguous", "per-mep", "segmented"};
 constexpr std::array<std::string_view, 2> overrun_words{"skip", "slip"};
 constexpr std::array<std::string_view, 2> self_words{"copy", "pointer"};
 constexpr std::array<std::string_view, 2> source_words{"generator", "mfp"};
@@ -138,6 +139,13 @@ constexpr std::array table{
     choice<&RunConfig::assignment>("protocol.assignment", "em", assignment_words,
                                    "who builds a MEP: a builder unit with credit, in turn, or the one at its id modulo "
                                    "their number"),
+    choice<&RunConfig::layout>("protocol.layout", "contiguous", layout_words,
+                               "what a builder unit exposes as one buffer: all its slots, each slot (per-mep), or each "
+                               "source's place in each slot"),
+    number(Kind::bytes, "protocol.max_buffer_bytes", &RunConfig::max_buffer_bytes, "0B", 0, 1e15,
+           "largest buffer that the fabric allows (old RapidIO libraries: 2 MiB); 0: no limit"),
+    number(Kind::count, "protocol.max_buffers", &RunConfig::max_buffers, "0", 0, 65535,
+           "buffers that the fabric allows a builder unit (old RapidIO libraries: 8); 0: no limit"),
     number(Kind::duration, "protocol.inter_send_gap", &RunConfig::inter_send_gap, "0s", 0, ps_s,
            "at least, between the beginnings of two contributions of a readout unit"),
     number(Kind::duration, "protocol.barrier_deadline", &RunConfig::barrier_deadline, "100ms", ps_ms / 10, 60 * ps_s,

@@ -274,6 +274,40 @@ Result<Ok> lay_out_sources(Plan& plan) {
     return Ok{};
 }
 
+/// Slots besides those of the credits.
+std::uint64_t further_slots(const Plan& plan) {
+    return std::uint64_t{plan.protocol.quarantine_slots} + plan.protocol.held_slots;
+}
+
+std::uint64_t buffers_per_slot(const Plan& plan) {
+    return plan.config.layout == protocol::Layout::segmented ? plan.protocol.sources.size() : 1;
+}
+
+/// Layout, and what the limits of a fabric leave of it.
+Result<Ok> check_buffers(const Plan& plan) {
+    const RunConfig& config = plan.config;
+    if (config.layout != protocol::Layout::contiguous && config.sink_kind == SinkKind::consumer) {
+        return not_allowed("protocol.layout", config.layout == protocol::Layout::segmented ? "segmented" : "per-mep",
+                           "with sink.kind = consumer all slots are shared as one", "contiguous");
+    }
+    const std::vector<std::uint64_t> buffers =
+        protocol::slot_layout(plan.protocol)
+            .region_bytes(static_cast<std::uint32_t>(config.credits + further_slots(plan)));
+    const std::uint64_t largest = *std::max_element(buffers.begin(), buffers.end());
+    if (config.max_buffer_bytes > 0 && largest > config.max_buffer_bytes) {
+        return not_allowed("protocol.max_buffer_bytes", bytes_text(config.max_buffer_bytes),
+                           fmt::format("a buffer would have {}", bytes_text(largest)),
+                           "smaller MFPs, or a layout of more and smaller buffers");
+    }
+    if (config.max_buffers > 0 && buffers.size() > config.max_buffers) {
+        return not_allowed("protocol.max_buffers", std::to_string(config.max_buffers),
+                           fmt::format("{} credits and {} slots for quarantine and consumers need {}", config.credits,
+                                       further_slots(plan), buffers.size()),
+                           "fewer credits, quarantine_slots or sources");
+    }
+    return Ok{};
+}
+
 void count_credits(Plan& plan, const Machine& machine, std::uint64_t cache) {
     RunConfig& config = plan.config;
     // A virtual machine of a few cores is told of all of its host's cache, and gets its share of it at best.
@@ -284,6 +318,10 @@ void count_credits(Plan& plan, const Machine& machine, std::uint64_t cache) {
         // All slots in service within half of the cache: the rest is for sources and for everybody else.
         config.credits =
             std::clamp<std::uint64_t>(cache / 2 / std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus), 2, 64);
+        if (config.max_buffers > 0) {
+            const std::uint64_t slots = config.max_buffers / buffers_per_slot(plan);
+            config.credits = std::clamp<std::uint64_t>(slots - std::min(slots, further_slots(plan)), 1, config.credits);
+        }
     }
     plan.protocol.credits = static_cast<std::uint32_t>(config.credits);
     plan.protocol.stream_self_copies = plan.n_bus * config.credits * plan.slot_bytes > cache;
@@ -369,6 +407,7 @@ void set_protocol(Plan& plan) {
     to.scheme = config.scheme;
     to.schedule = config.schedule;
     to.assignment = config.assignment;
+    to.layout = config.layout;
     to.inter_send_gap = config.inter_send_gap;
     to.barrier_deadline = config.barrier_deadline;
     to.slot_time = config.slot_time;
@@ -495,6 +534,9 @@ Result<Plan> resolve(const ConfigText& text, const Machine& machine) {
         }
     }
     count_credits(plan, machine, cache);
+    if (Result<Ok> done = check_buffers(plan); !done) {
+        return done.error();
+    }
     if (Result<Ok> done = size_memory(plan, machine, cache); !done) {
         return done.error();
     }

@@ -143,6 +143,29 @@ TEST(Resolve, CreditsKeepTheSlotsInTheCache) {
     EXPECT_EQ(plan_of({"protocol.credits=5"}).protocol.credits, 5U);
 }
 
+TEST(Resolve, CreditsKeepWithinTheBuffersOfTheFabric) {
+    // The limits of the old RapidIO libraries: 8 buffers of 2 MiB, 2 of them for quarantine.
+    const std::initializer_list<const char*> whole{"protocol.mfp_size=64KiB", "protocol.layout=per-mep",
+                                                   "protocol.max_buffers=8", "protocol.max_buffer_bytes=2MiB"};
+    EXPECT_EQ(plan_of(whole, 300 * mib).config.credits, 6U);
+    const std::initializer_list<const char*> pieces{"run.nodes=2", "protocol.mfp_size=1MiB",
+                                                    "protocol.layout=segmented", "protocol.max_buffers=8",
+                                                    "protocol.max_buffer_bytes=2MiB"};
+    EXPECT_EQ(plan_of(pieces, 300 * mib).config.credits, 2U);
+    EXPECT_EQ(plan_of(pieces, 300 * mib).protocol.layout, protocol::Layout::segmented);
+
+    const Result<Plan> large = resolve_with(
+        {"run.nodes=4", "protocol.mfp_size=1MiB", "protocol.layout=per-mep", "protocol.max_buffer_bytes=2MiB"});
+    ASSERT_FALSE(large.ok());
+    EXPECT_THAT(large.error().message, HasSubstr("protocol.max_buffer_bytes = 2.0 MiB"));
+    const Result<Plan> many = resolve_with({"protocol.layout=segmented", "protocol.max_buffers=8"});
+    ASSERT_FALSE(many.ok());
+    EXPECT_THAT(many.error().message, HasSubstr("protocol.max_buffers = 8"));
+    const Result<Plan> shared = resolve_with({"protocol.layout=segmented", "sink.kind=consumer", "sink.name=x"});
+    ASSERT_FALSE(shared.ok());
+    EXPECT_THAT(shared.error().message, HasSubstr("protocol.layout = segmented"));
+}
+
 TEST(Resolve, ClosedLoopKeepsWhatAllCreditsCanHold) {
     const Plan plan = plan_of({"protocol.credits=8", "run.nodes=4"});
     EXPECT_GE(plan.protocol.retention_meps, 32U);

@@ -128,10 +128,12 @@ struct LateBody {
 struct NodeEntry {
     std::uint32_t node = 0;
 };
+/// One of the regions in which a BU keeps what that RU writes; they are told in order (protocol/config.h, SlotLayout).
 struct RegionBody {
     std::uint64_t slot_bytes = 0;
     std::uint32_t slots = 0;
-    std::uint32_t key_size = 0;
+    std::uint16_t index = 0;
+    std::uint16_t key_size = 0;
     std::byte key[96] = {};
 };
 struct PlacedBody {

@@ -95,10 +95,9 @@ private:
     struct Builder {
         std::uint32_t node = 0;
         std::uint32_t incarnation = 0;
-        std::optional<std::uint16_t> region;  // where RUs write
-        std::vector<Credit> credits;          // [credit - 1]
-        std::vector<std::uint32_t> open;      // by slot: the credit it is granted or assigned for; 0: none
-        std::vector<Verdict> verdicts;        // granted and delivered
+        std::vector<Credit> credits;      // [credit - 1]
+        std::vector<std::uint32_t> open;  // by slot: the credit it is granted or assigned for; 0: none
+        std::vector<Verdict> verdicts;    // granted and delivered
         std::map<std::pair<protocol::MepId, std::uint32_t>, protocol::Filter::Verdict> decisions;  // by MEP and attempt
     };
     /// What one incarnation has asked for or sent and not seen the end of (C2), by the peer's incarnation.
@@ -165,6 +164,11 @@ private:
     void check_phase_done(sim::EndpointId from, const wire::ControlView& message);
     void check_static(const Builder& target, const Credit& credit, protocol::MepId mep);
     void answered(sim::EndpointId at, sim::EndpointId by, std::uint32_t credit);
+    struct Place {
+        std::uint64_t slot = ~std::uint64_t{0};
+        std::uint64_t offset = 0;  // within the source's part of it
+    };
+    [[nodiscard]] Place place_of(const sim::Transfer& write, std::uint32_t source) const;
     void learn_view(const wire::ControlView& message);
     void bind(Builder& builder, std::uint32_t credit, std::uint16_t slot, protocol::MepId mep, std::uint16_t attempt);
     void admit(protocol::MepId mep, std::uint16_t attempt);

@@ -57,6 +57,8 @@ Checker::Checker(const Plan& plan, sim::World& world, Judge& judge)
     for (std::size_t source = plan.config.sources.size(); source-- > 0;)
         ru_first_source_[static_cast<std::size_t>(plan.config.sources[source].ru)] = static_cast<std::uint32_t>(source);
     bus_in_.emplace_back();
+    constexpr const char* layouts[] = {"layout: contiguous", "layout: per-mep", "layout: segmented"};
+    judge_.mark(layouts[static_cast<std::size_t>(plan.config.layout)]);
     constexpr const char* names[] = {"schedule: sequential", "schedule: random",         "schedule: linear-shift",
                                      "schedule: none",       "schedule: barrel-barrier", "schedule: barrel-time-slot",
                                      "schedule: lockstep"};
@@ -71,7 +73,6 @@ void Checker::node_started(std::uint32_t node, std::uint32_t incarnation, sim::E
     if ((plan_.config.nodes[node].roles & protocol::role_bu) == 0) return;
     builders_.push_back({.node = node,
                          .incarnation = incarnation,
-                         .region = {},
                          .credits = {},
                          .open = {},
                          .verdicts = {},
@@ -204,18 +205,19 @@ void Checker::check_source(Builder* own, std::uint32_t node, const protocol::Bui
         violation("F6", "node {}: MEP {} source {} comes from RU {}#{}, which never took part in it", node, mep.mep,
                   source, ru, head.incarnation);
     }
-    if (ru == node || own == nullptr || !own->region) return;
-    const std::uint64_t offset = mep.slot * layout_.slot_bytes + layout_.source_offset[source];
+    if (ru == node || own == nullptr) return;
+    const auto [region, offset] = layout_.at(mep.slot, source);
+    const auto local = static_cast<std::uint16_t>(region);
     for (std::uint32_t id = 0; id < builder_at_.size(); ++id) {
         if (builder_at(id) != own || world_.find(id) == nullptr) continue;
-        const sim::Area* area = world_.find(id)->area(*own->region, offset);
+        const sim::Area* area = world_.find(id)->area(local, offset);
         if (area == nullptr || area->body_write[0] != area->head_write || area->body_write[1] != area->head_write) {
             violation("T1", "node {}: MEP {} source {}: the body in the slot is not whole, or not that of the head",
                       node, mep.mep, source);
         }
         const std::uint32_t step = plan_.config.message_size;
         for (std::uint64_t at = step; step > 0 && at < head.body_bytes; at += step) {
-            const sim::Area* part = world_.find(id)->area(*own->region, offset + sizeof head + at);
+            const sim::Area* part = world_.find(id)->area(local, offset + sizeof head + at);
             const bool whole =
                 part != nullptr && part->body_write[0] == part->body_write[1] && heads_.contains(part->body_write[0]);
             const wire::Head* of = whole ? &heads_.at(part->body_write[0]) : nullptr;

@@ -364,6 +364,24 @@ void Checker::learn_view(const ControlView& message) {
 // --- memory
 // ------------------------------------------------------------------------------------------------------------------
 
+/// Where a write is that says it is of that source; a BU's regions are the first of its endpoint (S3).
+Checker::Place Checker::place_of(const sim::Transfer& write, std::uint32_t source) const {
+    const std::uint64_t sources = layout_.source_offset.size();
+    if (source >= sources) return {};
+    switch (plan_.config.layout) {
+        case protocol::Layout::contiguous:
+            if (write.region != 0) return {};
+            return {write.offset / layout_.slot_bytes,
+                    write.offset % layout_.slot_bytes - layout_.source_offset[source]};
+        case protocol::Layout::per_mep:
+            return {write.region, write.offset - layout_.source_offset[source]};
+        case protocol::Layout::segmented:
+            if (write.region % sources != source) return {};
+            return {write.region / sources, write.offset};
+    }
+    return {};
+}
+
 void Checker::landed(Time /*now*/, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& write,
                      std::uint8_t parts) {
     Builder* target = builder_at(to);
@@ -373,13 +391,9 @@ void Checker::landed(Time /*now*/, sim::EndpointId from, sim::EndpointId to, con
         return;
     }
     const wire::Head head = *head_of(write);
-    if (!target->region) target->region = write.region;
-    const std::uint64_t slot = write.offset / layout_.slot_bytes;
-    const std::uint64_t ahead = continues ? sizeof(wire::Head) : 0;
-    const std::uint64_t within = head.source < layout_.source_offset.size()
-                                     ? write.offset % layout_.slot_bytes - layout_.source_offset[head.source] - ahead
-                                     : ~std::uint64_t{0};
-    const bool in_place = write.region == *target->region && slot < slots_ && (continues ? within > 0 : within == 0) &&
+    const auto [slot, offset] = place_of(write, head.source);
+    const std::uint64_t within = offset - (continues ? sizeof(wire::Head) : 0);
+    const bool in_place = slot < slots_ && (continues ? within > 0 : within == 0) &&
                           within < head.body_bytes + std::uint64_t{1} &&
                           within + write.body.length <= plan_.config.sources[head.source].cap_bytes;
     if (!in_place || plan_.config.sources[head.source].ru != Peer{node_of(from)} ||

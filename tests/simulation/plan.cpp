@@ -107,6 +107,12 @@ void draw_two_stages(Plan& plan) {
     config.decision_deadline = draw.scaled(config.heartbeat, 2, 30);
 }
 
+void draw_layout(Plan& plan) {
+    using protocol::Layout;
+    Draw draw(base::mix64(plan.seed ^ 0x1a));
+    if (draw.percent(40)) plan.config.layout = draw.percent(50) ? Layout::per_mep : Layout::segmented;
+}
+
 void draw_writes(Plan& plan) {
     protocol::Config& config = plan.config;
     Draw draw(base::mix64(plan.seed ^ 0x51));
@@ -160,6 +166,7 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
     draw_protocol(draw, plan);
     draw_two_stages(plan);
     draw_writes(plan);
+    draw_layout(plan);
     plan.config.plant = plant;
     const Time detection = plan.config.detection_deadline;
 
@@ -264,7 +271,9 @@ std::string describe(const Plan& plan) {
                         config.first_stage_rus, config.second_stage_all ? ", then all" : "", plan.filter.reject_chance,
                         plan.filter.undecided_chance, us(plan.filter.undecided_max), us(config.decision_deadline));
     }
-    text += fmt::format("  {} assignment, gap {} us, barrier deadline {} us, slots of {} us, {}\n",
+    constexpr const char* layouts[] = {"contiguous", "per-mep", "segmented"};
+    text += fmt::format("  {} layout, {} assignment, gap {} us, barrier deadline {} us, slots of {} us, {}\n",
+                        layouts[static_cast<std::size_t>(config.layout)],
                         config.assignment == protocol::Assignment::fixed ? "static" : "the EM's",
                         us(config.inter_send_gap), us(config.barrier_deadline), us(config.slot_time),
                         config.overrun == protocol::Overrun::skip ? "skip" : "slip");

@@ -45,6 +45,7 @@ public:
         void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                               shareable_ ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, file.fd(), 0);
         if (memory == MAP_FAILED) return Error{"region of " + std::to_string(bytes) + " bytes: out of memory"};
+        if (!shareable_) (void)::madvise(memory, bytes, MADV_HUGEPAGE);  // a wish
         regions_.emplace_back(static_cast<std::byte*>(memory), bytes);
         files_.push_back(std::move(file));
         exposed_.push_back(false);

@@ -95,7 +95,7 @@ protected:
             answered = true;
         });
         while (!answered) {
-            tick();
+            tick(ps_per_us);  // however often: nobody's patience may end meanwhile
             std::this_thread::yield();
         }
         knocking.join();

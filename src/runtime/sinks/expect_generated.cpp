@@ -1,11 +1,13 @@
 // What the generator must have sent: planned again, then compared.
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "runtime/sinks/verify_sink.h"
 #include "runtime/sources/mfp_plan.h"
+#include "runtime/sources/ring_source.h"
 
 namespace incast::sinks {
 
@@ -16,22 +18,53 @@ using sources::PlannedMfp;
 
 class GeneratedExpectation final : public Expectation {
 public:
-    explicit GeneratedExpectation(MfpPlan plan) : plan_(std::move(plan)), sizes_(plan_.packing()) {}
+    GeneratedExpectation(MfpPlan plan, std::size_t sources)
+        : plan_(std::move(plan)), sizes_(plan_.packing()), usual_(plan_.same_sizes() ? sources : 0) {}
 
     std::string check(protocol::MepId mep, std::uint32_t source, const protocol::BuiltSource& built,
                       bool lines) override {
         if (plan_.total_meps() != 0 && mep >= plan_.total_meps()) {
             return fmt::format("the run has only {} MEPs", plan_.total_meps());
         }
+        if (!lines && source < usual_.size() && is_as_usual(mep, usual_[source], built)) {
+            return {};
+        }
         const PlannedMfp planned = plan_.mfp(source, mep, sizes_);
         std::string wrong = check_head(*built.head, built.flag, planned);
         if (wrong.empty() && !built.body.empty()) {
             wrong = check_body(source, planned, built.body, lines);
         }
+        if (wrong.empty() && source < usual_.size() && !built.body.empty() && planned.n_events == plan_.packing()) {
+            const std::size_t prefix = wire::mfp_prefix_bytes(planned.n_events, planned.size.wide);
+            usual_[source] = {planned, {built.body.begin(), built.body.begin() + static_cast<std::ptrdiff_t>(prefix)}};
+        }
         return wrong;
     }
 
 private:
+    /// The last MFP of a source that was found right.
+    struct Usual {
+        PlannedMfp planned;
+        std::vector<std::byte> prefix;  // of its body: header and tables
+    };
+
+    /// What is checked below, for an MFP that may differ from the last one in its event ids alone: the same fields and
+    /// bytes, in a fraction of the time.
+    [[nodiscard]] bool is_as_usual(protocol::MepId mep, const Usual& usual, const protocol::BuiltSource& built) const {
+        constexpr std::size_t ids = sources::mfp_first_event_offset;
+        constexpr std::size_t behind = ids + sizeof(std::uint64_t);
+        const std::uint64_t first_event = plan_.first_event(mep);
+        const wire::Head& head = *built.head;
+        const std::size_t prefix = usual.prefix.size();
+        return prefix > behind && built.body.size() >= prefix && head.first_event == first_event &&
+               plan_.n_events(mep) == usual.planned.n_events && head.n_events == usual.planned.n_events &&
+               head.body_bytes == usual.planned.size.packet_bytes && built.body.size() == head.body_bytes &&
+               head.goodput_bytes == usual.planned.size.payload_bytes && built.flag == usual.planned.flag &&
+               wire::load<std::uint64_t>(built.body, ids) == first_event &&
+               std::memcmp(built.body.data(), usual.prefix.data(), ids) == 0 &&
+               std::memcmp(built.body.data() + behind, usual.prefix.data() + behind, prefix - behind) == 0;
+    }
+
     static std::string check_head(const wire::Head& head, wire::SourceFlag flag, const PlannedMfp& planned) {
         if (head.first_event != planned.first_event || head.n_events != planned.n_events) {
             return fmt::format("events {} + {}, expected {} + {}", head.first_event, head.n_events, planned.first_event,
@@ -113,6 +146,7 @@ private:
 
     MfpPlan plan_;
     std::vector<std::uint32_t> sizes_;
+    std::vector<Usual> usual_;  // by source, where sizes are always the same
 };
 
 }  // namespace
@@ -123,7 +157,8 @@ Result<std::unique_ptr<Expectation>> expect_generated(const sources::GeneratorOp
     if (!plan) {
         return plan.error();
     }
-    return std::unique_ptr<Expectation>(std::make_unique<GeneratedExpectation>(std::move(plan).value()));
+    return std::unique_ptr<Expectation>(
+        std::make_unique<GeneratedExpectation>(std::move(plan).value(), config.sources.size()));
 }
 
 }  // namespace incast::sinks

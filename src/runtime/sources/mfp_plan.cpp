@@ -95,7 +95,7 @@ PlannedMfp MfpPlan::mfp(std::uint32_t source, protocol::MepId mep, std::span<std
     PlannedMfp planned;
     planned.n_events = n_events(mep);
     planned.kept = planned.n_events;
-    planned.first_event = mep * options_.packing;
+    planned.first_event = first_event(mep);
     planned.content_event =
         options_.fill == Fill::prefilled ? mep % ring_meps_ * options_.packing : planned.first_event;
     const std::span<std::uint32_t> own = sizes.first(planned.n_events);

@@ -43,6 +43,9 @@ public:
 
     /// `source` indexes Config::sources. Fills the first n_events of `sizes` (at least packing long).
     PlannedMfp mfp(std::uint32_t source, protocol::MepId mep, std::span<std::uint32_t> sizes) const;
+    /// The MFPs of a source with as many events differ in their event ids and content alone.
+    [[nodiscard]] bool same_sizes() const { return sizes_.fixed(); }
+    [[nodiscard]] std::uint64_t first_event(protocol::MepId mep) const { return mep * options_.packing; }
     [[nodiscard]] ContentKey content(std::uint32_t source, const PlannedMfp& mfp, std::uint32_t fragment) const {
         return {streams_[source], mfp.content_event + fragment};
     }

@@ -100,6 +100,8 @@ public:
         return one;
     }
 
+    /// Every event has the same size in a source.
+    [[nodiscard]] bool fixed() const { return options_.distribution == Distribution::fixed; }
     [[nodiscard]] std::uint32_t max_bytes() const { return options_.max_bytes; }
 
 private:

@@ -56,15 +56,22 @@ Result<Local> Endpoint::allocate(std::size_t bytes) {
         return Error{"region of " + std::to_string(bytes) + " bytes: all " + std::to_string(max_regions) +
                      " regions of this endpoint are in use"};
     }
-    auto memory = make_memory(bytes);
+    auto memory = make_private_memory(bytes);
     if (!memory) return Error{"region of " + std::to_string(bytes) + " bytes: " + memory.error().message};
     regions_.push_back({std::move(*memory), bytes, false});
     return Local{static_cast<std::uint16_t>(regions_.size() - 1)};
 }
 
+/// What nobody else may see needs no descriptor, and gets larger pages.
+Result<Ok> Endpoint::be_shared(std::size_t region) {
+    Memory& memory = regions_[region].memory;
+    return memory.fd.is_open() ? Result<Ok>(Ok{}) : make_shared(memory);
+}
+
 Result<int> Endpoint::share(Local region) {
     const auto number = static_cast<std::size_t>(region);
     if (number >= regions_.size()) return Error{"share: there is no region " + std::to_string(number)};
+    if (auto shared = be_shared(number); !shared) return shared.error();
     auto file = open_for_reading(regions_[number].memory.fd);
     return file ? Result<int>(file->release()) : Result<int>(file.error());
 }
@@ -72,6 +79,7 @@ Result<int> Endpoint::share(Local region) {
 Result<Blob> Endpoint::expose(Local region) {
     const auto number = static_cast<std::size_t>(region);
     if (number >= regions_.size()) return Error{"expose: there is no region " + std::to_string(number)};
+    if (auto shared = be_shared(number); !shared) return shared.error();
     if (!std::exchange(regions_[number].exposed, true)) {
         exposed_.push_back(static_cast<std::uint16_t>(number));
         look_at_control_ = true;

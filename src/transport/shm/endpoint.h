@@ -185,6 +185,7 @@ private:
     bool meet(Peer peer, const Packet& from_peer, const Descriptor& inbox, Descriptor bell);
     void go_up(Peer peer);
     /// The socket's buffer has room for all regions there can be, and the peer empties it whenever it polls.
+    Result<Ok> be_shared(std::size_t region);
     void hand_over(Peer peer);
     /// All packets that are there.
     void receive(Peer peer);

@@ -1,5 +1,7 @@
 #include "transport/shm/memory.h"
 
+#include <algorithm>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
@@ -59,6 +61,42 @@ Result<Memory> make_memory(std::size_t bytes) {
     if (!mapping) return mapping.error();
     memory.mapping = std::move(*mapping);
     return memory;
+}
+
+Result<Memory> make_private_memory(std::size_t bytes) {
+    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return memory_error("mmap");
+    (void)::madvise(memory, bytes, MADV_HUGEPAGE);  // a wish
+    Memory made;
+    made.mapping = std::make_shared<Mapping>(std::span(static_cast<std::byte*>(memory), bytes));
+    return made;
+}
+
+Result<Ok> make_shared(Memory& memory) {
+    const std::span<std::byte> bytes = memory.bytes();
+    auto file = make_memory_file(bytes.size());
+    if (!file) return file.error();
+    void* fresh = ::mmap(nullptr, bytes.size(), PROT_READ | PROT_WRITE, MAP_SHARED, file->fd(), 0);
+    if (fresh == MAP_FAILED) return memory_error("mmap");
+    // What was never written is not touched, so that it goes on taking no memory.
+    constexpr std::size_t page_bytes = 4096;
+    for (std::size_t at = 0; at < bytes.size(); at += page_bytes) {
+        const auto page = bytes.subspan(at, std::min(page_bytes, bytes.size() - at));
+        if (std::ranges::any_of(page, [](std::byte each) { return each != std::byte{0}; }))
+            std::memcpy(static_cast<std::byte*>(fresh) + at, page.data(), page.size());
+    }
+    if (::mremap(fresh, bytes.size(), bytes.size(), MREMAP_MAYMOVE | MREMAP_FIXED, bytes.data()) == MAP_FAILED) {
+        const Error error = memory_error("mremap");
+        ::munmap(fresh, bytes.size());
+        return error;
+    }
+    struct stat status{};
+    if (::fstat(file->fd(), &status) != 0) return memory_error("fstat");
+    Registry& known = registry();
+    const std::lock_guard lock(known.mutex);
+    known.mappings[{status.st_dev, status.st_ino}] = memory.mapping;
+    memory.fd = std::move(*file);
+    return Ok{};
 }
 
 }  // namespace incast::transport::shm

@@ -35,8 +35,13 @@ struct Memory {
     }
 };
 
-/// Zeroed memory of at least that many bytes. Its size never changes, so no peer can make an access to it fault.
+/// Zeroed memory that can be handed to peers. Its size never changes, so no peer can make an access to it fault.
 Result<Memory> make_memory(std::size_t bytes);
+/// Zeroed memory of this process alone, on huge pages where the kernel has them: shared memory mostly gets none, and a
+/// ring of sources that only its RU reads needs no sharing.
+Result<Memory> make_private_memory(std::size_t bytes);
+/// Turns private memory into memory that can be handed to peers, with its contents, at the same address.
+Result<Ok> make_shared(Memory& memory);
 /// Maps a descriptor that came from a peer; refuses what is no sealed memfd of exactly `bytes`.
 Result<std::shared_ptr<Mapping>> map_memory(const Descriptor& fd, std::size_t bytes);
 

@@ -9,14 +9,6 @@ using wire::AttemptEntry;
 using wire::ControlKind;
 using wire::ControlView;
 
-namespace {
-
-/// An RU is told of releases, and the EM of productions, in steps of this share of the retention, or when there is
-/// nothing else to do.
-constexpr std::uint32_t lazy_share = 8;
-
-}  // namespace
-
 EventManager::EventManager(Port& port, const Shape& shape, Ledger* ledger)
     : port_(port),
       shape_(shape),

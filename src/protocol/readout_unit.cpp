@@ -13,7 +13,6 @@ using wire::ControlView;
 
 namespace {
 
-constexpr std::uint32_t lazy_share = 8;  // see event_manager.cpp
 // Generated before the node looks at the network again: writing 512 KiB takes some 50 us.
 constexpr std::uint64_t produce_at_once_bytes = std::uint64_t{512} << 10;
 
@@ -22,7 +21,7 @@ std::uint64_t meps_at_once(const Config& config, std::uint32_t first_source, std
     for (std::uint32_t source = first_source; source < first_source + sources; ++source) {
         mep_bytes += config.sources[source].cap_bytes;
     }
-    return std::clamp<std::uint64_t>(produce_at_once_bytes / std::max<std::uint64_t>(mep_bytes, 1), 4, 16);
+    return std::clamp<std::uint64_t>(produce_at_once_bytes / std::max<std::uint64_t>(mep_bytes, 1), 4, 64);
 }
 
 }  // namespace

@@ -10,6 +10,10 @@ namespace incast::protocol {
 
 inline constexpr std::uint32_t no_index = ~std::uint32_t{0};
 
+/// An RU is told of releases, and the EM of productions, in steps of this share of the retention, or when there is
+/// nothing else to do.
+inline constexpr std::uint32_t lazy_share = 8;
+
 struct Shape {
     struct Ru {
         Peer node{};

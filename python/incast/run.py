@@ -23,7 +23,7 @@ from incast.net_summary import print_net_summary
 from incast.summary import print_summary
 
 # Only names the folder of the results and the title; what runs is the engine's decision.
-_DEFAULT_TRANSPORT = "tcp"
+_DEFAULT_TRANSPORT = "shm"
 _RESULTS_FOLDER = Path("incast-results")
 
 
@@ -103,6 +103,8 @@ def _transport(config: Path | None, settings: tuple[str, ...]) -> str:
         key, _, value = setting.partition("=")
         if key.strip() == "transport.name":
             name = value.strip()
+    if name == "auto":
+        name = _DEFAULT_TRANSPORT
     return re.sub(r"[^A-Za-z0-9_-]", "", name) or "run"
 
 
@@ -164,7 +166,7 @@ def run(
     *,
     nodes: Annotated[str | None, typer.Option(metavar="N", help="Nodes on this host. (default: 4)")] = None,
     transport: Annotated[
-        str | None, typer.Option(metavar="NAME", help="inproc, tcp, sim: what moves the data. (default: tcp)")
+        str | None, typer.Option(metavar="NAME", help="shm, inproc, tcp, sim: what moves the data. (default: shm)")
     ] = None,
     roles: Annotated[
         str | None, typer.Option(metavar="ROLES", help="folded (RU and BU on every node) or split.")
@@ -193,6 +195,14 @@ def run(
     assignment: Annotated[
         str | None,
         typer.Option(metavar="A", help="Who builds what: em or static. (default: em)", rich_help_panel="Protocol"),
+    ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="L",
+            help="Buffers of a BU: contiguous, per-mep or segmented. (default: contiguous)",
+            rich_help_panel="Protocol",
+        ),
     ] = None,
     mfp_size: Annotated[
         str | None,
@@ -301,6 +311,7 @@ def run(
         "protocol.scheme": "pull" if protocol == "pull-write" else protocol,
         "protocol.schedule": schedule,
         "protocol.assignment": assignment,
+        "protocol.layout": layout,
         "protocol.mfp_size": mfp_size,
         "protocol.packing": packing,
         "protocol.credits": credits_,

@@ -26,7 +26,7 @@ def test_without_options_the_engine_decides_everything(incast: Incast) -> None:
     assert done.returncode == 0, done.stderr
     arguments = incast.engine_arguments()
     assert arguments[0] == "--output"
-    assert re.fullmatch(r"incast-results/\d{8}T\d{6}Z-tcp", arguments[1])
+    assert re.fullmatch(r"incast-results/\d{8}T\d{6}Z-shm", arguments[1])
     assert arguments[2:] == ["--progress", "json"]
     assert (incast.folder / arguments[1] / "result.json").is_file()
 
@@ -89,8 +89,8 @@ def test_every_option_is_a_setting_of_the_engine(incast: Incast, options: str, s
         ('[transport]\nname = "inproc"', {}, [], "inproc"),
         ('[transport]\nname = "inproc"', {"transport.name": "sim"}, [], "sim"),
         ("", {"transport.name": "sim"}, ["transport.name=tcp"], "tcp"),
-        ("transport = 5", {}, [], "tcp"),
-        ("not TOML at all", {}, [], "tcp"),
+        ("transport = 5", {}, [], "shm"),
+        ("not TOML at all", {}, [], "shm"),
         ("", {"transport.name": "../../evil"}, [], "evil"),
     ],
 )

@@ -177,6 +177,9 @@ Result<RunConfig> ConfigText::parse() const {
             return done.error();
         }
     }
+    if (config.transport == "auto") {
+        config.transport = "shm";
+    }
     if (transport::find_transport(config.transport) == nullptr) {
         return Error{fmt::format("transport.name = {}: no such transport; allowed: {}", config.transport,
                                  fmt::join(transport_names(), " | "))};

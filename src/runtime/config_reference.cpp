@@ -162,6 +162,7 @@ std::string config_schema() {
         sections["transport"]["properties"][std::string(builtin.name)] = settings;
     }
     sections["transport"]["properties"]["name"]["enum"] = names;
+    sections["transport"]["properties"]["name"]["enum"].push_back("auto");
     return schema.dump(2) + "\n";
 }
 

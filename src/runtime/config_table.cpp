@@ -322,7 +322,9 @@ constexpr std::array table{
     flag("net.verify", &RunConfig::net_verify,
          "compare every byte that arrives; the order of messages is always checked"),
 
-    text("transport.name", &RunConfig::transport, "tcp", "see [transport.<name>] for each one's own settings"),
+    text("transport.name", &RunConfig::transport, "auto",
+         "auto: shm, or tcp where some nodes are started elsewhere (--spawn); see [transport.<name>] for each one's own "
+         "settings"),
 };
 
 /// The largest unit of which it is a whole number.

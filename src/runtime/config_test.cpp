@@ -52,7 +52,7 @@ TEST(Config, EveryDefaultIsValid) {
     EXPECT_EQ(config->warm_up, ps_per_s);
     EXPECT_EQ(config->mfp_size, 65536U);
     EXPECT_EQ(config->schedule, protocol::Schedule::linear_shift);
-    EXPECT_EQ(config->transport, "tcp");
+    EXPECT_EQ(config->transport, "shm");
 }
 
 TEST(Config, EveryKeyHasOneSpecWithHelpAndARange) {

@@ -313,6 +313,7 @@ void count_credits(Plan& plan, const Machine& machine, std::uint64_t cache) {
     // A virtual machine of a few cores is told of all of its host's cache, and gets its share of it at best.
     constexpr std::uint64_t share_of_a_core = std::uint64_t{8} << 20;
     cache = std::min(cache, share_of_a_core * std::max(1U, machine.cores));
+    plan.cache_bytes = cache;
     plan.slot_bytes = protocol::slot_layout(plan.protocol).slot_bytes;
     if (config.credits == 0) {
         // All slots in service within half of the cache: the rest is for sources and for everybody else.
@@ -545,6 +546,7 @@ Result<Plan> resolve(const ConfigText& text, const Machine& machine) {
         return valid.error();
     }
     plan.values = config_values(text);
+    plan.values["transport.name"] = plan.config.transport;
     plan.values["protocol.credits"] = std::to_string(plan.config.credits);
     plan.values["protocol.packing"] = std::to_string(plan.config.packing);
     plan.values["source.memory"] = std::to_string(plan.config.memory);

@@ -40,6 +40,7 @@ struct Plan {
     std::uint64_t bu_memory_bytes = 0;         // all slots, quarantine included
     std::uint64_t ru_memory_bytes = 0;         // what the MFPs kept until release may take
     std::uint64_t ru_memory_needed_bytes = 0;  // F1
+    std::uint64_t cache_bytes = 0;             // that slots are counted from, if credits are
     std::uint64_t working_set_bytes = 0;       // M4: slots in service and payload cycled through, all nodes of one host
     std::uint64_t total_events = 0;            // 0 = no end of its own
     Time duration = 0;                         // 0 = until the events or the source end

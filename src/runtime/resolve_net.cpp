@@ -178,6 +178,7 @@ Result<Ok> resolve_net(Plan& plan, const ConfigText& text, const Machine& machin
     }
     set_times(plan);
     plan.values = config_values(text);
+    plan.values["transport.name"] = config.transport;
     plan.values["run.nodes"] = std::to_string(config.nodes);
     plan.values["net.outstanding"] = std::to_string(config.outstanding);
     plan.values["net.working_set"] = std::to_string(config.working_set);

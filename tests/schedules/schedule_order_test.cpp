@@ -1,6 +1,7 @@
 // The order in which readout units really send, recorded where they post, is the order of their schedule: on every
 // transport of the list, with the nodes of a whole run in one thread (PROTOCOL C6).
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <ostream>
@@ -101,7 +102,8 @@ private:
                     steps.push_back(step);
                 }
                 break;
-            case ControlKind::region:
+            case ControlKind::region:  // the last of them: from here on it can be written to
+                if (message->body<ControlKind::region>().index + 1U < regions) break;
                 step.what = Step::What::region;
                 steps.push_back(step);
                 break;
@@ -123,7 +125,8 @@ private:
     std::uint32_t bus_;
 
 public:
-    std::vector<Step> steps;  // of all RUs: there is one thread
+    std::uint32_t regions = 1;  // of a BU, of which an RU is told
+    std::vector<Step> steps;    // of all RUs: there is one thread
     std::vector<std::vector<Request>> requests;
 };
 
@@ -199,6 +202,43 @@ struct Shape {
     friend void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.rus << "x" << shape.bus; }
 };
 
+/// What must not change the order.
+struct Variant {
+    protocol::Layout layout = protocol::Layout::contiguous;
+    protocol::Assignment assignment = protocol::Assignment::em;
+    bool acknowledged = false;  // every write
+    std::uint64_t seed = 1;
+};
+std::string name_of(const Variant& variant) {
+    constexpr const char* layouts[] = {"contiguous", "per_mep", "segmented"};
+    return std::string(layouts[static_cast<std::size_t>(variant.layout)]) +
+           (variant.assignment == protocol::Assignment::fixed ? "_static" : "_em") +
+           (variant.acknowledged ? "_acknowledged" : "_plain") + "_seed_" + std::to_string(variant.seed);
+}
+void PrintTo(const Variant& variant, std::ostream* out) {
+    *out << name_of(variant);
+}
+
+/// All with the variable INCAST_MATRIX_SEEDS set to a number of seeds, otherwise some that cover each value.
+std::vector<Variant> variants() {
+    using protocol::Assignment;
+    using protocol::Layout;
+    const char* seeds = std::getenv("INCAST_MATRIX_SEEDS");
+    if (seeds == nullptr) {
+        return {{Layout::per_mep, Assignment::em, true},
+                {Layout::per_mep, Assignment::fixed, false},
+                {Layout::segmented, Assignment::em, false},
+                {Layout::segmented, Assignment::fixed, true}};
+    }
+    std::vector<Variant> all;
+    for (std::uint64_t seed = 1; seed <= std::strtoull(seeds, nullptr, 10); ++seed)
+        for (const Layout layout : {Layout::contiguous, Layout::per_mep, Layout::segmented})
+            for (const Assignment assignment : {Assignment::em, Assignment::fixed})
+                for (const bool acknowledged : {false, true})
+                    all.push_back({layout, assignment, acknowledged, seed});
+    return all;
+}
+
 Config config_of(Shape shape, Schedule schedule) {
     Config config = protocol::testing::make_config(shape.rus, shape.bus, false, 1, body_bytes);
     config.schedule = schedule;
@@ -222,9 +262,16 @@ void expect_all(const Recorder& recorder, std::uint32_t ru, std::uint64_t meps) 
     EXPECT_EQ(sent.size(), meps);
 }
 
-class Order : public ::testing::TestWithParam<std::tuple<std::string, Shape>> {
+class Order : public ::testing::TestWithParam<std::tuple<std::string, Shape, Variant>> {
 protected:
-    void play(const Config& config) {
+    void play(Config config) {
+        const Variant& variant = std::get<2>(GetParam());
+        config.layout = variant.layout;
+        config.assignment = variant.assignment;
+        config.ack_per_write = variant.acknowledged;
+        config.seed = variant.seed;
+        recorder.regions = protocol::slot_layout(config).regions_of_ru(
+            config.credits + config.quarantine_slots + config.held_slots, 1);
         const transport::Builtin* builtin = transport::find_transport(std::get<0>(GetParam()));
         ASSERT_NE(builtin, nullptr);
         medium_ = builtin->make({}).value();
@@ -424,14 +471,20 @@ TEST_P(Order, RequestsOfABuilderUnit) {
     }
 }
 
+std::string name_of_case(const ::testing::TestParamInfo<Order::ParamType>& each) {
+    const Shape shape = std::get<1>(each.param);
+    return std::get<0>(each.param) + "_" + std::to_string(shape.rus) + "x" + std::to_string(shape.bus) + "_" +
+           name_of(std::get<2>(each.param));
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, Order,
                          ::testing::Combine(::testing::Values("inproc", "shm", "tcp"),
-                                            ::testing::Values(Shape{3, 4}, Shape{4, 3})),
-                         [](const auto& each) {
-                             const Shape shape = std::get<1>(each.param);
-                             return std::get<0>(each.param) + "_" + std::to_string(shape.rus) + "x" +
-                                    std::to_string(shape.bus);
-                         });
+                                            ::testing::Values(Shape{3, 4}, Shape{4, 3}), ::testing::Values(Variant{})),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Variants, Order,
+                         ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(Shape{3, 4}),
+                                            ::testing::ValuesIn(variants())),
+                         name_of_case);
 
 class Overruns : public ::testing::TestWithParam<protocol::Overrun> {};
 

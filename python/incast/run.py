@@ -6,6 +6,7 @@ says about it is shown, and its exit status is the command's. So there is one pl
 
 import json
 import re
+import shlex
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -53,6 +54,16 @@ def sink_settings(sink: str) -> dict[str, str]:
     kind, colon, what = sink.partition(":")
     where = {"command": "sink.command", "consumer": "sink.name"}.get(kind, "sink.path")
     return {"sink.kind": kind, where: what} if colon else {"sink.kind": kind}
+
+
+def filter_settings(decider: str) -> dict[str, str]:
+    """A share of all events (`0.3`), `plugin:PATH`, `python:MODULE:FUNCTION` or `command:CMD`."""
+    kind, colon, what = decider.partition(":")
+    if not colon:
+        return {"filter.accept": kind}
+    if kind == "python":
+        return {"filter.kind": "command", "filter.command": shlex.join([sys.executable, "-m", "incast.filter", what])}
+    return {"filter.kind": kind, {"command": "filter.command"}.get(kind, "filter.path"): what}
 
 
 def size_settings(distribution: str) -> dict[str, str]:
@@ -204,6 +215,15 @@ def run(
             rich_help_panel="Protocol",
         ),
     ] = None,
+    filter_: Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            metavar="SHARE|plugin:PATH|python:MODULE:FUNCTION|command:CMD",
+            help="push-pull, pull-pull: what accepts the first stage.",
+            rich_help_panel="Protocol",
+        ),
+    ] = None,
     mfp_size: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="Mean size of an MFP, 64KiB; sets packing.", rich_help_panel="Protocol"),
@@ -318,6 +338,7 @@ def run(
         "protocol.parallel_requests": parallel_requests,
         "protocol.parallel_sends": parallel_sends,
         "protocol.message_size": message_size,
+        **(filter_settings(filter_) if filter_ is not None else {}),
         **(source_settings(source) if source is not None else {}),
         "source.fragment_size": fragment_size,
         **(size_settings(size_distribution) if size_distribution is not None else {}),

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import sys
 import selectors
 import signal
 import subprocess
@@ -38,6 +39,11 @@ def test_without_options_the_engine_decides_everything(incast: Incast) -> None:
         ("--transport inproc", ["transport.name=inproc"]),
         ("--protocol pull", ["protocol.scheme=pull"]),
         ("--schedule random", ["protocol.schedule=random"]),
+        ("--layout segmented", ["protocol.layout=segmented"]),
+        ("--filter 0.3", ["filter.accept=0.3"]),
+        ("--filter plugin:some.so", ["filter.kind=plugin", "filter.path=some.so"]),
+        ("--filter command:decide", ["filter.kind=command", "filter.command=decide"]),
+        ("--filter python:a:b", ["filter.kind=command", f"filter.command={sys.executable} -m incast.filter a:b"]),
         ("--fragment-size 2KiB", ["source.fragment_size=2KiB"]),
         ("--mfp-size 64KiB", ["protocol.mfp_size=64KiB"]),
         ("--packing 30", ["protocol.packing=30"]),

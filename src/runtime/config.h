@@ -31,7 +31,7 @@ enum class Fill : std::uint8_t { prefilled, generated };
 enum class SinkKind : std::uint8_t { verify, touch, null, mep, command, consumer };
 enum class Verify : std::uint8_t { full, sampled, header };
 enum class SecondStage : std::uint8_t { rest, all };
-enum class FilterKind : std::uint8_t { share, plugin };
+enum class FilterKind : std::uint8_t { share, plugin, command };
 enum class Delivery : std::uint8_t { one, all };
 enum class ConsumerPolicy : std::uint8_t { block, drop };
 
@@ -91,6 +91,7 @@ struct RunConfig {
     double filter_accept{};
     std::string filter_path;
     std::string filter_argument;
+    std::string filter_command;
     // [source]
     SourceKind source_kind{};
     std::string source_path;

@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 2> em_words{"shared", "own"};
 constexpr std::array<std::string_view, 2> loss_words{"continue", "stop"};
 constexpr std::array<std::string_view, 5> scheme_words{"push", "pull", "push-pull", "pull-pull", "pull-read"};
 constexpr std::array<std::string_view, 2> stage_words{"rest", "all"};
-constexpr std::array<std::string_view, 2> filter_words{"share", "plugin"};
+constexpr std::array<std::string_view, 3> filter_words{"share", "plugin", "command"};
 constexpr std::array<std::string_view, 7> schedule_words{"sequential",     "random",           "linear-shift", "none",
                                                          "barrel-barrier", "barrel-time-slot", "lockstep"};
 constexpr std::array<std::string_view, 2> assignment_words{"em", "static"};
@@ -197,11 +197,15 @@ constexpr std::array table{
     number(Kind::count, "protocol.max_attempts", &RunConfig::max_attempts, "3", 1, 100,
            "late attempts at a MEP before the readout units that do not deliver are unreachable"),
 
-    choice<&RunConfig::filter_kind>("filter.kind", "share", filter_words,
-                                    "push-pull, pull-pull: what decides: chance, or a shared object (filter.h)"),
+    choice<&RunConfig::filter_kind>(
+        "filter.kind", "share", filter_words,
+        "push-pull, pull-pull: what decides: chance, a shared object (filter.h), or a command "
+        "(formats.md)"),
     number(Kind::real, "filter.accept", &RunConfig::filter_accept, "1", 0, 1, "share: of all MEPs, accepted"),
     text("filter.path", &RunConfig::filter_path, "", "plugin: the shared object"),
     text("filter.argument", &RunConfig::filter_argument, "", "plugin: what it is opened with"),
+    text("filter.command", &RunConfig::filter_command, "",
+         "command: what is started, by /bin/sh, for each builder unit"),
 
     choice<&RunConfig::source_kind>("source.kind", "generator", source_words,
                                     "made-up fragments, or MFP files replayed"),
@@ -322,9 +326,10 @@ constexpr std::array table{
     flag("net.verify", &RunConfig::net_verify,
          "compare every byte that arrives; the order of messages is always checked"),
 
-    text("transport.name", &RunConfig::transport, "auto",
-         "auto: shm, or tcp where some nodes are started elsewhere (--spawn); see [transport.<name>] for each one's own "
-         "settings"),
+    text(
+        "transport.name", &RunConfig::transport, "auto",
+        "auto: shm, or tcp where some nodes are started elsewhere (--spawn); see [transport.<name>] for each one's own "
+        "settings"),
 };
 
 /// The largest unit of which it is a whole number.

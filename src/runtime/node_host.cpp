@@ -72,7 +72,7 @@ Result<Ok> NodeHost::make_units() {
             return sink.error();
         }
         sink_ = std::move(*sink);
-        Result<std::unique_ptr<protocol::Filter>> filter = make_filter(plan_);
+        Result<std::unique_ptr<protocol::Filter>> filter = make_filter(plan_, options_.node);
         if (!filter) {
             return filter.error();
         }

@@ -497,6 +497,9 @@ Result<Ok> check_together(const Plan& plan) {
         return not_allowed("filter.path", config.filter_path.empty() ? "\"\"" : config.filter_path,
                            "there is no such file", "a shared object (include/incast/filter.h)");
     }
+    if (config.filter_kind == FilterKind::command && config.filter_command.empty()) {
+        return not_allowed("filter.command", "\"\"", "there is nothing to run", "a command for /bin/sh");
+    }
     if (2 * config.heartbeat > config.detection_deadline) {
         return not_allowed("protocol.detection_deadline", base::format_duration(config.detection_deadline),
                            fmt::format("signs of life come every {}", base::format_duration(config.heartbeat)),

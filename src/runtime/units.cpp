@@ -110,7 +110,7 @@ Result<std::unique_ptr<sinks::RuntimeSink>> make_sink(const Plan& plan, std::uin
     return sinks::make_sink(options, plan.protocol);
 }
 
-Result<std::unique_ptr<protocol::Filter>> make_filter(const Plan& plan) {
+Result<std::unique_ptr<protocol::Filter>> make_filter(const Plan& plan, std::uint32_t node) {
     const RunConfig& config = plan.config;
     using Made = std::unique_ptr<protocol::Filter>;
     if (!protocol::two_stages(config.scheme)) {
@@ -119,6 +119,9 @@ Result<std::unique_ptr<protocol::Filter>> make_filter(const Plan& plan) {
     if (config.filter_kind == FilterKind::plugin) {
         return filters::open_plugin(std::filesystem::absolute(config.filter_path), config.filter_argument,
                                     plan.protocol);
+    }
+    if (config.filter_kind == FilterKind::command) {
+        return filters::start_command(config.filter_command, node, plan.protocol);
     }
     return Made(std::make_unique<filters::ShareFilter>(config.filter_accept, config.seed));
 }

@@ -19,6 +19,6 @@ Result<std::unique_ptr<sources::RuntimeSource>> make_source(const Plan& plan);
 Result<std::unique_ptr<sinks::RuntimeSink>> make_sink(const Plan& plan, std::uint32_t node, std::uint32_t incarnation,
                                                       bool phantom_bodies);
 /// Nothing if the scheme asks for none.
-Result<std::unique_ptr<protocol::Filter>> make_filter(const Plan& plan);
+Result<std::unique_ptr<protocol::Filter>> make_filter(const Plan& plan, std::uint32_t node);
 
 }  // namespace incast::runtime

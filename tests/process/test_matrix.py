@@ -1,6 +1,6 @@
 """Every schedule with every layout, assignment and way of acknowledging, over shm and tcp.
 
-All of it, with so many seeds each, if INCAST_MATRIX_SEEDS is set (7 minutes with 3); otherwise a subset that covers each value
+With INCAST_MATRIX_SEEDS=N all of it, with N seeds each (3 take 7 minutes); otherwise a subset that covers each value
 with each transport and each schedule.
 """
 

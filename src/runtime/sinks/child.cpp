@@ -38,14 +38,15 @@ std::string status_text(int status) {
     return fmt::format("ended with status {}", WEXITSTATUS(status));
 }
 
-/// The command's own signals, input and output.
-Result<pid_t> spawn(const std::string& command, int input, std::uint32_t node, std::uint32_t incarnation) {
+}  // namespace
+
+Result<pid_t> spawn_shell(const std::string& command, int input, int output, std::vector<std::string> environment) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attributes);
     posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
     sigset_t none;
     sigset_t all;
     sigemptyset(&none);
@@ -54,25 +55,22 @@ Result<pid_t> spawn(const std::string& command, int input, std::uint32_t node, s
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-    const std::string node_text = fmt::format("INCAST_SINK_NODE={}", node);
-    const std::string incarnation_text = fmt::format("INCAST_SINK_INCARNATION={}", incarnation);
-    std::vector<char*> environment;
+    std::vector<char*> variables;
     for (char** each = environ; *each != nullptr; ++each) {
-        environment.push_back(*each);
+        variables.push_back(*each);
     }
-    environment.push_back(const_cast<char*>(node_text.c_str()));
-    environment.push_back(const_cast<char*>(incarnation_text.c_str()));
-    environment.push_back(nullptr);
+    for (std::string& each : environment) {
+        variables.push_back(each.data());
+    }
+    variables.push_back(nullptr);
     std::array<char*, 4> arguments{const_cast<char*>("sh"), const_cast<char*>("-c"), const_cast<char*>(command.c_str()),
                                    nullptr};
     pid_t pid = 0;
-    const int failed = posix_spawn(&pid, "/bin/sh", &actions, &attributes, arguments.data(), environment.data());
+    const int failed = posix_spawn(&pid, "/bin/sh", &actions, &attributes, arguments.data(), variables.data());
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     return failed != 0 ? Result<pid_t>(os_error("cannot start /bin/sh", failed)) : Result<pid_t>(pid);
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Child>> Child::start(const std::string& command, std::uint32_t node, std::uint32_t incarnation) {
     std::array<int, 2> ends{};
@@ -88,7 +86,9 @@ Result<std::unique_ptr<Child>> Child::start(const std::string& command, std::uin
     }
     (void)::fcntl(ends[1], F_SETPIPE_SZ, pipe_bytes);  // a smaller one works too
     (void)::fcntl(ends[1], F_SETFL, O_NONBLOCK);
-    const Result<pid_t> pid = spawn(command, ends[0], node, incarnation);
+    const Result<pid_t> pid =
+        spawn_shell(command, ends[0], STDERR_FILENO,
+                    {fmt::format("INCAST_SINK_NODE={}", node), fmt::format("INCAST_SINK_INCARNATION={}", incarnation)});
     ::close(ends[0]);
     if (!pid) {
         ::close(ends[1]);

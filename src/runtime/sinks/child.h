@@ -18,6 +18,10 @@
 
 namespace incast::sinks {
 
+/// Starts `command` by /bin/sh, with default signals, in a process group of its own; `environment` is added to this
+/// process's, as "NAME=value". `input`, `output`: descriptors that become its standard input and output.
+Result<pid_t> spawn_shell(const std::string& command, int input, int output, std::vector<std::string> environment);
+
 class Child {
 public:
     /// Starts `command` by /bin/sh in a process group of its own, so that Ctrl-C reaches it only through the end of its

@@ -8,7 +8,7 @@
 
 The engine starts `python -m incast.filter my_trigger:wanted` for each builder unit and asks it about every packet of
 events (docs/formats.md, "What a filter command reads"). An exception ends the process; from then on the engine accepts
-everything and says so in its log.
+everything and says so on standard error.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import struct
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, Final
 
-from incast.formats import FLAG_NAMES, Mfp, parse_mfp
+from incast.formats import FLAG_NAMES, Buffer, Mfp, as_buffer, parse_mfp
 
 _QUESTION: Final = struct.Struct("<QQIIII")
 _SOURCE: Final = struct.Struct("<HBBI")
@@ -34,7 +35,7 @@ class Source:
 
     id: int
     flag: str
-    data: memoryview
+    data: Buffer
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class FirstStage:
 
     def mfps(self) -> dict[int, Mfp]:
         """Those that are there, by source."""
-        return {source.id: parse_mfp(source.data) for source in self.sources if source.data}
+        return {source.id: parse_mfp(source.data) for source in self.sources if len(source.data) > 0}
 
 
 def _read(stream: BinaryIO, size: int) -> bytes:
@@ -64,12 +65,12 @@ def answer(wanted: Callable[[FirstStage], bool], questions: BinaryIO, answers: B
         mep, first_event, n_events, attempt, n_sources, _ = _QUESTION.unpack(head)
         table = list(_SOURCE.iter_unpack(_read(questions, n_sources * _SOURCE.size)))
         size = sum(source[3] for source in table)
-        data = memoryview(_read(questions, size))
+        data = as_buffer(_read(questions, size))
         if len(table) < n_sources or len(data) < size:
             return  # the engine is gone
         sources = []
         for source_id, flag, _, length in table:
-            sources.append(Source(source_id, FLAG_NAMES.get(flag, str(flag)), data[:length]))
+            sources.append(Source(source_id, FLAG_NAMES[flag] if flag < len(FLAG_NAMES) else str(flag), data[:length]))
             data = data[length:]
         accepted = bool(wanted(FirstStage(mep, attempt, first_event, n_events, tuple(sources))))
         try:
@@ -84,7 +85,7 @@ def find(name: str) -> Callable[[FirstStage], bool]:
     module, colon, function = name.partition(":")
     if not colon:
         raise SystemExit(f"incast.filter: {name}: expected MODULE:FUNCTION")
-    sys.path.insert(0, os.getcwd())
+    sys.path.insert(0, str(Path.cwd()))
     try:
         found: Callable[[FirstStage], bool] = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:

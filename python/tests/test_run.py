@@ -4,10 +4,10 @@ import json
 import os
 import pty
 import re
-import sys
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path

@@ -67,9 +67,11 @@ class Run:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._queue.put(json.loads(line))
-        self._queue.put(None)
+        try:
+            for line in self.process.stdout:
+                self._queue.put(json.loads(line))
+        finally:  # a line that is no report must fail the test, not hang it
+            self._queue.put(None)
 
     def wait_for(self, wanted: Callable[[dict[str, Any]], bool], what: str, deadline_s: float = 30.0) -> dict[str, Any]:
         """The next report that is wanted. Fails at the deadline, and if the run ends without it."""

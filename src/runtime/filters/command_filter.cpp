@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -8,7 +9,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -157,7 +157,7 @@ private:
 
     void lose(std::string_view what) {
         socket_.close();
-        spdlog::error("filter: '{}' {}; from here on every MEP is accepted", command_, what);
+        fmt::print(stderr, "incast-node: filter: '{}' {}; from here on every MEP is accepted\n", command_, what);
     }
 
     std::string command_;

@@ -32,8 +32,8 @@ Result<std::unique_ptr<protocol::Filter>> open_plugin(const std::string& path, c
 
 /// A command, started by /bin/sh, that decides: it reads MEPs from its standard input and writes verdicts to its
 /// standard output (docs/formats.md, "What a filter command reads"). Nobody waits for it: a MEP that it has not decided
-/// about is asked for again. When it ends, what it left undecided, and everything after, is accepted, with one line in
-/// the log.
+/// about is asked for again. When it ends, what it left undecided, and everything after, is accepted, with one line on
+/// standard error.
 Result<std::unique_ptr<protocol::Filter>> start_command(const std::string& command, std::uint32_t node,
                                                         const protocol::Config& config);
 

@@ -1,10 +1,10 @@
 #include <array>
+#include <cstdio>
 #include <utility>
 #include <vector>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <incast/filter.h>
 
@@ -66,7 +66,7 @@ public:
                 return Verdict::reject;
             default:
                 if (verdict != INCAST_FILTER_ACCEPT && !std::exchange(confused_, true)) {
-                    spdlog::warn("filter: {} is no verdict; such MEPs are accepted", verdict);
+                    fmt::print(stderr, "incast-node: filter: {} is no verdict; such MEPs are accepted\n", verdict);
                 }
                 return Verdict::accept;
         }

@@ -71,12 +71,8 @@ void Checker::node_started(std::uint32_t node, std::uint32_t incarnation, sim::E
     senders_.resize(builder_at_.size());
     produced_[node] = 0;
     if ((plan_.config.nodes[node].roles & protocol::role_bu) == 0) return;
-    builders_.push_back({.node = node,
-                         .incarnation = incarnation,
-                         .credits = {},
-                         .open = {},
-                         .verdicts = {},
-                         .decisions = {}});
+    builders_.push_back(
+        {.node = node, .incarnation = incarnation, .credits = {}, .open = {}, .verdicts = {}, .decisions = {}});
     builders_.back().open.assign(slots_, 0);
     builder_at_[endpoint] = static_cast<std::uint32_t>(builders_.size());
 }

@@ -171,8 +171,8 @@ function(incast_executable name)
 endfunction()
 
 # Tests run in the top folder of the sources, find the programs by the variable INCAST_BIN_DIR, and leave a result per
-# test case in <build>/test-results. ctest runs a program as a whole, or in SHARDS parts beside each other: a process for
-# each test case would take minutes under a sanitizer. FILTER is googletest's.
+# test case in <build>/test-results. ctest runs a program as a whole, or in SHARDS parts beside each other: a process
+# for each test case would take minutes under a sanitizer. FILTER is googletest's.
 # The label tsan puts a test under the thread sanitizer in CI; the target tsan-tests builds just those.
 function(incast_test name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "SHARDS;FILTER" "SOURCES;DEPENDS;LABELS")
@@ -201,8 +201,9 @@ function(incast_test name)
         endif()
         add_test(NAME ${test} COMMAND ${name} --gtest_brief=1 "--gtest_filter=${arg_FILTER}"
                  WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-        set_tests_properties(${test} PROPERTIES TIMEOUT 600 LABELS "${arg_LABELS}" ENVIRONMENT
-            "INCAST_BIN_DIR=${PROJECT_BINARY_DIR}/bin;GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard};GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/test-results/${test}.xml")
+        set(environment "INCAST_BIN_DIR=${PROJECT_BINARY_DIR}/bin" "GTEST_TOTAL_SHARDS=${arg_SHARDS}"
+            "GTEST_SHARD_INDEX=${shard}" "GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/test-results/${test}.xml")
+        set_tests_properties(${test} PROPERTIES TIMEOUT 600 LABELS "${arg_LABELS}" ENVIRONMENT "${environment}")
     endforeach()
     if("tsan" IN_LIST arg_LABELS)
         if(NOT TARGET tsan-tests)

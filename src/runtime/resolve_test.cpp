@@ -242,8 +242,8 @@ TEST(ResolveNet, ThePatternSaysHowManyNodesThereAre) {
 TEST(ResolveNet, SlotsAreFewAndRingsExceedTheCache) {
     const Plan plan = plan_of({"run.task=net", "run.nodes=4", "net.message_size=16KiB", "net.queues=2"});
     ASSERT_EQ(plan.net.pairs.size(), 12U);
-    EXPECT_EQ(plan.net.outstanding, mib / 2 / (3 * 2 * 16448));
-    EXPECT_GT(4 * plan.ru_memory_bytes, 4 * 32 * mib - 4 * 65536);
+    EXPECT_EQ(plan.net.outstanding, mib / 2 / (6 * std::uint64_t{16448}));
+    EXPECT_GT(4 * plan.ru_memory_bytes, 128 * mib - 4 * std::uint64_t{65536});
     EXPECT_EQ(plan.values.at("net.outstanding"), std::to_string(plan.net.outstanding));
     EXPECT_EQ(plan_of({"run.task=net", "net.message_size=16B"}).net.outstanding, 64U);
     EXPECT_EQ(plan_of({"run.task=net", "net.message_size=256MiB", "net.working_set=1MiB"}).net.outstanding, 2U);

@@ -223,6 +223,7 @@ void PrintTo(const Variant& variant, std::ostream* out) {
 std::vector<Variant> variants() {
     using protocol::Assignment;
     using protocol::Layout;
+    // There is one thread yet. NOLINTNEXTLINE(concurrency-mt-unsafe)
     const char* seeds = std::getenv("INCAST_MATRIX_SEEDS");
     if (seeds == nullptr) {
         return {{Layout::per_mep, Assignment::em, true},
@@ -263,7 +264,7 @@ void expect_all(const Recorder& recorder, std::uint32_t ru, std::uint64_t meps) 
 }
 
 class Order : public ::testing::TestWithParam<std::tuple<std::string, Shape, Variant>> {
-protected:
+public:
     void play(Config config) {
         const Variant& variant = std::get<2>(GetParam());
         config.layout = variant.layout;

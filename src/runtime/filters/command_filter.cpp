@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -179,7 +180,8 @@ Result<std::unique_ptr<protocol::Filter>> start_command(const std::string& comma
                                                         const protocol::Config& config) {
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-        return Error{fmt::format("filter.command = {}: no sockets: {}", command, std::strerror(errno))};
+        return Error{
+            fmt::format("filter.command = {}: no sockets: {}", command, std::generic_category().message(errno))};
     }
     transport::Descriptor own(ends[0]);
     const transport::Descriptor theirs(ends[1]);

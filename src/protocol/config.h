@@ -177,6 +177,11 @@ struct SlotLayout {
     [[nodiscard]] std::uint32_t regions_of_ru(std::uint32_t slots, std::uint32_t sources) const {
         return kind == Layout::contiguous ? 1 : kind == Layout::per_mep ? slots : slots * sources;
     }
+    /// The place in that order of the region that holds the RU's source number `own`.
+    [[nodiscard]] std::uint32_t index_of_ru(std::uint32_t slot, std::uint32_t own, std::uint32_t sources) const {
+        return kind == Layout::contiguous ? 0 : kind == Layout::per_mep ? slot : slot * sources + own;
+    }
+    /// And the region at a place in that order.
     [[nodiscard]] std::uint32_t region_of_ru(std::uint32_t index, std::uint32_t first, std::uint32_t sources) const {
         return kind != Layout::segmented ? index : at(index / sources, first + index % sources).region;
     }

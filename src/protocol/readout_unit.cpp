@@ -133,8 +133,8 @@ void ReadoutUnit::on_view(Time now, const wire::ViewEntry& entry) {
 
 void ReadoutUnit::on_region(Peer from, const ControlView& message) {
     const wire::RegionBody region = message.body<ControlKind::region>();
-    BuilderLink& link = links_[shape_.bu_of_node[static_cast<std::size_t>(from)]];
     const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(from)];
+    BuilderLink& link = links_[bu];
     if (region.slot_bytes != shape_.layout.slot_bytes || region.slots != shape_.slots || link.ready ||
         region.index != link.regions || region.key_size > sizeof(Blob::bytes)) {
         ++port_.counters().bad_messages;
@@ -161,8 +161,7 @@ void ReadoutUnit::on_region(Peer from, const ControlView& message) {
 }
 
 Remote ReadoutUnit::further_region(std::uint32_t bu, std::uint32_t slot, std::uint32_t source) const {
-    const std::uint32_t index =
-        shape_.layout.kind == Layout::per_mep ? slot : slot * sources_ + (source - first_source_);
+    const std::uint32_t index = shape_.layout.index_of_ru(slot, source - first_source_, sources_);
     return further_regions_[std::size_t{bu} * regions_per_bu_ + index];
 }
 

@@ -209,6 +209,10 @@ Result<Ok> size_mfps(Plan& plan) {
     const auto mean = static_cast<std::uint32_t>(config.fragment_size);
     plan.packing =
         config.packing != 0 ? static_cast<std::uint32_t>(config.packing) : packing_for(config.mfp_size, mean);
+    if (config.packing == 0) {
+        plan.chosen.push_back(
+            fmt::format("{} events per MFP, for MFPs of {}", plan.packing, bytes_text(config.mfp_size)));
+    }
     config.packing = plan.packing;
     plan.mfp_bytes = wire::mfp_bytes(plan.packing, mean, fragment_align_log2).packet_bytes;
     const sources::SizeOptions sizes = size_options(plan);
@@ -313,16 +317,25 @@ void count_credits(Plan& plan, const Machine& machine, std::uint64_t cache) {
     // A virtual machine of a few cores is told of all of its host's cache, and gets its share of it at best.
     constexpr std::uint64_t share_of_a_core = std::uint64_t{8} << 20;
     cache = std::min(cache, share_of_a_core * std::max(1U, machine.cores));
-    plan.cache_bytes = cache;
     plan.slot_bytes = protocol::slot_layout(plan.protocol).slot_bytes;
     if (config.credits == 0) {
         // All slots in service within half of the cache: the rest is for sources and for everybody else.
-        config.credits =
-            std::clamp<std::uint64_t>(cache / 2 / std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus), 2, 64);
-        if (config.max_buffers > 0) {
-            const std::uint64_t slots = config.max_buffers / buffers_per_slot(plan);
-            config.credits = std::clamp<std::uint64_t>(slots - std::min(slots, further_slots(plan)), 1, config.credits);
+        constexpr std::uint64_t fewest = 2;
+        constexpr std::uint64_t most = 64;
+        const std::uint64_t that_fit = cache / 2 / std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus);
+        config.credits = std::clamp(that_fit, fewest, most);
+        std::string why = that_fit < fewest ? "the fewest that keep a builder unit busy"
+                          : that_fit > most
+                              ? "the most that are chosen"
+                              : fmt::format("whose slots, of {} builder units, fit into half of {} of cache",
+                                            plan.n_bus, bytes_text(cache));
+        const std::uint64_t slots = config.max_buffers / buffers_per_slot(plan);
+        const std::uint64_t buffered = slots - std::min(slots, further_slots(plan));
+        if (config.max_buffers > 0 && buffered < config.credits) {
+            config.credits = std::max<std::uint64_t>(buffered, 1);
+            why = fmt::format("as {} buffers allow", config.max_buffers);
         }
+        plan.chosen.push_back(fmt::format("{} credits, {}", config.credits, why));
     }
     plan.protocol.credits = static_cast<std::uint32_t>(config.credits);
     plan.protocol.stream_self_copies = plan.n_bus * config.credits * plan.slot_bytes > cache;
@@ -378,7 +391,14 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
     plan.ru_memory_bytes = plan.memory_meps * bytes_per_mep;
     config.memory = plan.ru_memory_bytes;
     if (config.prefill_bytes == 0) {
-        config.prefill_bytes = std::max<std::uint64_t>(bytes_per_mep, 4 * cache / plan.n_rus);
+        const std::uint64_t beyond_cache = 4 * cache / plan.n_rus;
+        config.prefill_bytes = std::max<std::uint64_t>(bytes_per_mep, beyond_cache);
+        if (config.source_kind == SourceKind::generator && config.fill == Fill::prefilled) {
+            plan.chosen.push_back(fmt::format("{} of data per readout unit, {}", bytes_text(config.prefill_bytes),
+                                              bytes_per_mep > beyond_cache
+                                                  ? "one MEP"
+                                                  : fmt::format("in all four times {} of cache", bytes_text(cache))));
+        }
     }
     plan.bu_memory_bytes = protocol::bu_memory_bytes(plan.protocol);
     // inproc has all nodes in this process. Those of tcp may be spread over hosts, so only what one of them needs is

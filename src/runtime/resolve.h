@@ -40,7 +40,6 @@ struct Plan {
     std::uint64_t bu_memory_bytes = 0;         // all slots, quarantine included
     std::uint64_t ru_memory_bytes = 0;         // what the MFPs kept until release may take
     std::uint64_t ru_memory_needed_bytes = 0;  // F1
-    std::uint64_t cache_bytes = 0;             // that slots are counted from, if credits are
     std::uint64_t working_set_bytes = 0;       // M4: slots in service and payload cycled through, all nodes of one host
     std::uint64_t total_events = 0;            // 0 = no end of its own
     Time duration = 0;                         // 0 = until the events or the source end
@@ -49,6 +48,7 @@ struct Plan {
     sources::TriggerOptions triggers;  // but for their origin
     std::uint32_t memory_meps = 0;     // with data, in the memory of a readout unit
     std::shared_ptr<const sources::SizeHistogram> size_histogram;
+    std::vector<std::string> chosen;  // what was not asked for, and why it is as it is
 };
 
 /// Of a node's roles in protocol::Config, where no events are built.

@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -55,34 +56,7 @@ Result<Ok> check(const Plan& plan, const RunOptions& options) {
     return Ok{};
 }
 
-/// What was not asked for and depends on the machine or on other settings: a reader should know why it is as it is.
-std::string choices(const Plan& plan, const ConfigText& given) {
-    const auto bytes = [](std::uint64_t value) { return base::format_bytes(static_cast<double>(value)); };
-    const auto asked = [&given](const char* key) {
-        const auto found = given.given().find(key);
-        return found != given.given().end() && found->second != "auto";
-    };
-    std::vector<std::string> chosen;
-    if (!asked("transport.name")) {
-        chosen.push_back(plan.config.transport == "shm" ? "shm, because all nodes are on this host"
-                                                        : "tcp, because nodes may be on other hosts");
-    }
-    if (!asked("protocol.credits")) {
-        chosen.push_back(fmt::format("{} credits, so that the slots of {} builder units take half of {} of cache",
-                                     plan.config.credits, plan.n_bus, bytes(plan.cache_bytes)));
-    }
-    if (!asked("protocol.packing") && plan.config.source_kind == SourceKind::generator) {
-        chosen.push_back(fmt::format("{} events per MFP, for MFPs of {}", plan.packing, bytes(plan.config.mfp_size)));
-    }
-    if (!asked("source.prefill_bytes") && plan.config.source_kind == SourceKind::generator &&
-        plan.config.fill == Fill::prefilled) {
-        chosen.push_back(fmt::format("{} of data per readout unit, together four times the last-level cache",
-                                     bytes(plan.config.prefill_bytes)));
-    }
-    return fmt::format("{}", fmt::join(chosen, "; "));
-}
-
-void announce(const Plan& plan, const ConfigText& given, Reporter& reporter) {
+void announce(const Plan& plan, std::vector<std::string> chosen, Reporter& reporter) {
     const auto bytes = [](std::uint64_t value) { return base::format_bytes(static_cast<double>(value)); };
     if (plan.is_net()) {
         reporter.notice(
@@ -103,8 +77,9 @@ void announce(const Plan& plan, const ConfigText& given, Reporter& reporter) {
                     plan.n_nodes, plan.n_rus, plan.n_bus, plan.config.transport, bytes(plan.mfp_bytes), plan.packing,
                     bytes(plan.slot_bytes), plan.config.credits, bytes(plan.bu_memory_bytes),
                     bytes(plan.ru_memory_bytes), bytes(plan.ru_memory_needed_bytes), bytes(plan.working_set_bytes)));
-    if (const std::string chosen = choices(plan, given); !chosen.empty()) {
-        reporter.notice(Level::info, "chosen: " + chosen);
+    chosen.insert(chosen.end(), plan.chosen.begin(), plan.chosen.end());
+    if (!chosen.empty()) {
+        reporter.notice(Level::info, fmt::format("chosen: {}", fmt::join(chosen, "; ")));
     }
 }
 
@@ -137,9 +112,12 @@ int finish(const RunFacts& facts, Reporter& reporter) {
 int run(const ConfigText& config, const RunOptions& options) {
     const Machine machine = read_machine();
     ConfigText asked = config;
-    if (const auto name = asked.given().find("transport.name");
-        options.spawn && (name == asked.given().end() || name->second == "auto")) {
-        if (const Result<Ok> done = asked.set("transport.name", "tcp"); !done) {
+    std::vector<std::string> chosen;
+    if (const auto name = asked.given().find("transport.name"); name == asked.given().end() || name->second == "auto") {
+        const bool elsewhere = options.spawn.has_value();
+        chosen.emplace_back(elsewhere ? "tcp, because nodes may be on other hosts"
+                                      : "shm, because all nodes are on this host");
+        if (const Result<Ok> done = asked.set("transport.name", elsewhere ? "tcp" : "shm"); !done) {
             return refuse(done.error(), exit_bad_config);
         }
     }
@@ -163,7 +141,7 @@ int run(const ConfigText& config, const RunOptions& options) {
         return refuse(reporter.error(), exit_bad_config);
     }
     std::ofstream(options.output / "config.toml") << config_toml(plan->values);
-    announce(*plan, config, **reporter);
+    announce(*plan, std::move(chosen), **reporter);
     count_interrupts();
 
     if (is_local(*plan)) {

@@ -1,4 +1,4 @@
-"""Two hosts, as two network namespaces with a cable between them (PROTOCOL: nothing but messages and writes)."""
+"""Two hosts, as two network namespaces with a cable between them."""
 
 import os
 import subprocess

@@ -184,7 +184,6 @@ private:
     /// Maps what the peer's hello or answer brought. False: it makes no sense, and the peer is down.
     bool meet(Peer peer, const Packet& from_peer, const Descriptor& inbox, Descriptor bell);
     void go_up(Peer peer);
-    /// The socket's buffer has room for all regions there can be, and the peer empties it whenever it polls.
     Result<Ok> be_shared(std::size_t region);
     void hand_over(Peer peer);
     /// All packets that are there.

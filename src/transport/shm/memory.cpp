@@ -1,6 +1,7 @@
 #include "transport/shm/memory.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -80,9 +81,10 @@ Result<Ok> make_shared(Memory& memory) {
     if (fresh == MAP_FAILED) return memory_error("mmap");
     // What was never written is not touched, so that it goes on taking no memory.
     constexpr std::size_t page_bytes = 4096;
+    static constexpr std::array<std::byte, page_bytes> zeros{};
     for (std::size_t at = 0; at < bytes.size(); at += page_bytes) {
         const auto page = bytes.subspan(at, std::min(page_bytes, bytes.size() - at));
-        if (std::ranges::any_of(page, [](std::byte each) { return each != std::byte{0}; }))
+        if (std::memcmp(page.data(), zeros.data(), page.size()) != 0)
             std::memcpy(static_cast<std::byte*>(fresh) + at, page.data(), page.size());
     }
     if (::mremap(fresh, bytes.size(), bytes.size(), MREMAP_MAYMOVE | MREMAP_FIXED, bytes.data()) == MAP_FAILED) {

@@ -263,6 +263,14 @@ bool Coordinator::Members::handle(std::uint32_t node, const Json& message, Time 
         tell(node, {{"type", "incarnation"}, {"incarnation", members_[node].incarnation}});
         return true;
     }
+    if (type == "remark") {
+        const std::optional<std::string> text = text_in(message, "text");
+        if (text) {
+            reporter_.notice(Level::warning,
+                             fmt::format("node {}: {}", node_name(node, plan_.protocol.nodes[node].roles), *text));
+        }
+        return text.has_value();
+    }
     if (type == "failed") {
         drop(node, text_in(message, "text").value_or("it failed"), now);
         return true;

@@ -4,6 +4,7 @@
 #include <ctime>
 #include <vector>
 
+#include <fmt/format.h>
 #include <poll.h>
 
 #include "runtime/host.h"
@@ -32,7 +33,11 @@ public:
     Crew(const Plan& plan, transport::Medium& medium, Reporter& reporter)
         : plan_(plan), world_(dynamic_cast<sim::SimMedium*>(&medium)), reporter_(reporter), addresses_(plan.n_nodes) {
         for (std::uint32_t node = 0; node < plan.n_nodes; ++node) {
-            hosts_.push_back(make_host(plan, medium, {node, 0, reporter.directory(), node == 0}));
+            const auto log = [this, node](std::string_view line) {
+                reporter_.notice(Level::warning,
+                                 fmt::format("node {}: {}", node_name(node, plan_.protocol.nodes[node].roles), line));
+            };
+            hosts_.push_back(make_host(plan, medium, {node, 0, reporter.directory(), node == 0, log}));
         }
     }
 

@@ -21,6 +21,8 @@ namespace {
 
 constexpr int connect_timeout_ms = 10'000;
 constexpr Time welcome_deadline = 30 * ps_per_s;
+// Whoever knocks at an endpoint's port costs a line; a flood of them shall not drown the run.
+constexpr std::uint32_t most_remarks = 1000;
 
 /// Where a node stands with its coordinator.
 class Member {
@@ -41,6 +43,8 @@ private:
     Result<Ok> receive_all();
     void tell(Mark mark, Time now);
     void look(Time now);
+    /// A line of the transport, for the run's log.
+    void remark(std::string_view line);
 
     const JoinOptions& options_;
     Channel channel_;
@@ -48,6 +52,7 @@ private:
     std::unique_ptr<transport::Medium> medium_;
     std::unique_ptr<Host> host_;
     Time next_sample_ = 0;
+    std::uint32_t remarks_ = 0;
     bool introduced_ = false;  // the peers of this incarnation are known
     bool renewing_ = false;    // a new incarnation was asked for
     bool quit_ = false;
@@ -144,7 +149,9 @@ Result<Ok> Member::set_up(const Json& welcome) {
     medium_ = std::move(*medium);
     const bool beside_coordinator = options_.watched_by != 0;
     const std::string folder = beside_coordinator ? *directory : options_.output.empty() ? "." : options_.output;
-    host_ = make_host(plan_, *medium_, {static_cast<std::uint32_t>(*node), *run_token, folder, true});
+    host_ = make_host(
+        plan_, *medium_,
+        {static_cast<std::uint32_t>(*node), *run_token, folder, true, [this](std::string_view line) { remark(line); }});
     return begin(static_cast<std::uint32_t>(*incarnation));
 }
 
@@ -246,6 +253,16 @@ void Member::tell(Mark mark, Time now) {
     Json message{{"type", "sample"}};
     message["sample"] = to_json(host_->sample(mark, now));
     channel_.send(message);
+}
+
+void Member::remark(std::string_view line) {
+    if (remarks_ > most_remarks) {
+        return;
+    }
+    if (++remarks_ > most_remarks) {
+        line = "so many lines that further ones are left out";
+    }
+    channel_.send({{"type", "remark"}, {"text", line}});
 }
 
 void Member::look(Time now) {

@@ -51,13 +51,7 @@ Result<Blob> NetHost::begin(Time, std::uint32_t incarnation) {
         return Error{"a node of raw traffic has one incarnation"};
     }
     incarnation_ = incarnation;
-    transport::EndpointOptions endpoint;
-    endpoint.self = Peer{options_.node};
-    endpoint.incarnation = incarnation;
-    endpoint.run = plan_.net.run;
-    endpoint.token = options_.token;
-    endpoint.max_peers = plan_.n_nodes;
-    Result<std::unique_ptr<Transport>> made = medium_.endpoint(endpoint);
+    Result<std::unique_ptr<Transport>> made = medium_.endpoint(options_.endpoint(plan_, incarnation));
     if (!made) {
         return made.error();
     }
@@ -159,6 +153,17 @@ NodeSample NetHost::sample(Mark mark, Time now) {
         sample.latency_ns = all;
     }
     return sample;
+}
+
+transport::EndpointOptions HostOptions::endpoint(const Plan& plan, std::uint32_t incarnation) const {
+    transport::EndpointOptions made;
+    made.self = Peer{node};
+    made.incarnation = incarnation;
+    made.run = plan.is_net() ? plan.net.run : plan.protocol.run;
+    made.token = token;
+    made.max_peers = plan.n_nodes;
+    made.log = log;
+    return made;
 }
 
 std::unique_ptr<Host> make_host(const Plan& plan, transport::Medium& medium, HostOptions options) {

@@ -22,12 +22,7 @@ Result<Blob> NodeHost::begin(Time now, std::uint32_t incarnation) {
         transport_.reset();
     }
     incarnation_ = incarnation;
-    transport::EndpointOptions endpoint;
-    endpoint.self = Peer{options_.node};
-    endpoint.incarnation = incarnation;
-    endpoint.run = plan_.protocol.run;
-    endpoint.token = options_.token;
-    endpoint.max_peers = plan_.n_nodes;
+    transport::EndpointOptions endpoint = options_.endpoint(plan_, incarnation);
     endpoint.shareable = plan_.config.sink_kind == SinkKind::consumer && (roles_ & protocol::role_bu) != 0;
     Result<std::unique_ptr<Transport>> made = medium_.endpoint(endpoint);
     if (!made) {

@@ -59,6 +59,10 @@ def refusals(run: Run) -> list[str]:
     return [line for line in run.notices if line.startswith("refused ")]
 
 
+def refused_by_endpoints(run: Run) -> list[str]:
+    return [line for line in run.notices if re.match(r"node \d+.*: tcp: refused connection from ", line)]
+
+
 def wait_for_refusal(run: Run, text: str) -> None:
     report = run.wait_for(
         lambda one: one["type"] == "notice" and one["text"].startswith("refused "), f"refusal: {text}"
@@ -144,6 +148,7 @@ def test_a_port_scan_disturbs_nothing(start: Start) -> None:
     for stranger in silent:
         stranger.close()
     run.wait_for(lambda _: len(refusals(run)) == 60, "one line for each of the coordinator's visitors")
+    run.wait_for(lambda _: len(refused_by_endpoints(run)) == 180, "one line for each of the endpoints' visitors")
     finish_undisturbed(run, refused=60)
 
 

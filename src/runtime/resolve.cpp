@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/cache.h"
 #include "base/units.h"
 #include "consumer/layout.h"
 #include "runtime/sources/mfp_plan.h"
@@ -312,11 +313,9 @@ Result<Ok> check_buffers(const Plan& plan) {
     return Ok{};
 }
 
-void count_credits(Plan& plan, const Machine& machine, std::uint64_t cache) {
+void count_credits(Plan& plan, const Machine& machine) {
     RunConfig& config = plan.config;
-    // A virtual machine of a few cores is told of all of its host's cache, and gets its share of it at best.
-    constexpr std::uint64_t share_of_a_core = std::uint64_t{8} << 20;
-    cache = std::min(cache, share_of_a_core * std::max(1U, machine.cores));
+    const std::uint64_t cache = base::usable_cache_bytes(machine.last_level_cache_bytes, machine.cores);
     plan.slot_bytes = protocol::slot_layout(plan.protocol).slot_bytes;
     if (config.credits == 0) {
         // All slots in service within half of the cache: the rest is for sources and for everybody else.
@@ -557,7 +556,7 @@ Result<Plan> resolve(const ConfigText& text, const Machine& machine) {
             return done.error();
         }
     }
-    count_credits(plan, machine, cache);
+    count_credits(plan, machine);
     if (Result<Ok> done = check_buffers(plan); !done) {
         return done.error();
     }

@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include "base/cache.h"
 #include "transport/settings.h"
 #include "transport/shm/endpoint.h"
 
@@ -25,13 +26,11 @@ constexpr std::array list{
               "an incoming connection that says no proper hello by then is refused"},
 };
 
-/// A virtual machine of a few cores is told of all of its host's cache, and gets its share of it at best.
 std::uint64_t usable_cache_bytes() {
-    constexpr std::uint64_t share_of_a_core = std::uint64_t{8} << 20;
-    const auto cores = static_cast<std::uint64_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
     const long reported = std::max(::sysconf(_SC_LEVEL3_CACHE_SIZE), ::sysconf(_SC_LEVEL2_CACHE_SIZE));
-    const std::uint64_t most = share_of_a_core * cores;
-    return reported > 0 ? std::min(static_cast<std::uint64_t>(reported), most) : most;
+    const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
+    return base::usable_cache_bytes(static_cast<std::uint64_t>(std::max(0L, reported)),
+                                    static_cast<std::uint64_t>(std::max(1L, cores)));
 }
 
 class Shm final : public Medium {

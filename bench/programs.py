@@ -279,6 +279,36 @@ class StreamingCopy:
 
 
 @dataclass(frozen=True)
+class TcpWays:
+    """bench/tcp_ways: bytes over TCP in a way of the kernel's, without any protocol."""
+
+    program: Path
+    seconds: float
+    warm_up: float
+    way: str
+    nodes: int
+    piece: int
+    source_bytes: int  # of each node
+    options: tuple[tuple[str, int], ...] = ()
+
+    def __call__(self) -> Reading:
+        """Runs it once."""
+        command = [str(self.program), "--way", self.way]
+        for name, value in (
+            ("nodes", self.nodes),
+            ("piece", self.piece),
+            ("source", self.source_bytes),
+            ("seconds", self.seconds),
+            ("warm-up", self.warm_up),
+            *self.options,
+        ):
+            command += [f"--{name}", str(value)]
+        window, lines = _run_marked(command, self.seconds, _says_measuring)
+        said = _last_json(lines)
+        return Reading(said["bytes_per_s"], window, said)
+
+
+@dataclass(frozen=True)
 class MpiAlltoall:
     """bench/mpi_alltoall under mpirun, over shared memory (`vader`) or sockets (`tcp`).
 

@@ -33,7 +33,7 @@ packages_for() {
                   ca-certificates "$(python_packages)" ;;
         test) echo libgtest-dev libgmock-dev iproute2 ;;
         lint) echo clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 shellcheck ccache git ;;
-        bench) echo libbenchmark-dev iperf3 openmpi-bin libopenmpi-dev ;;
+        bench) echo libbenchmark-dev iperf3 openmpi-bin libopenmpi-dev liburing-dev ;;
         *) die "no such purpose: $1" ;;
     esac
 }

@@ -5,38 +5,25 @@
 #include <string>
 
 #include "sim/world.h"
+#include "transport/blob.h"
 
 namespace incast::sim {
 namespace {
 
 // What addresses and keys carry. Both never leave the process.
 struct AddressBlob {
-    std::uint32_t magic = 0x494D4953;  // "SIMI"
+    static constexpr std::uint32_t expected_magic = 0x494D4953;  // "SIMI"
+    std::uint32_t magic = expected_magic;
     EndpointId endpoint = nil;
 };
 struct KeyBlob {
-    std::uint32_t magic = 0x4B4D4953;  // "SIMK"
+    static constexpr std::uint32_t expected_magic = 0x4B4D4953;  // "SIMK"
+    std::uint32_t magic = expected_magic;
     EndpointId endpoint = nil;
     std::uint64_t bytes = 0;
     std::uint32_t region = 0;
     std::uint32_t unused = 0;
 };
-
-template <class T>
-Blob to_blob(const T& value) {
-    Blob blob;
-    blob.size = sizeof value;
-    std::memcpy(blob.bytes, &value, sizeof value);
-    return blob;
-}
-
-template <class T>
-bool from_blob(const Blob& blob, T& value) {
-    const std::uint32_t magic = value.magic;
-    if (blob.size != sizeof value) return false;
-    std::memcpy(&value, blob.bytes, sizeof value);
-    return value.magic == magic;
-}
 
 constexpr std::size_t regions_max = std::numeric_limits<std::uint16_t>::max();
 
@@ -57,12 +44,12 @@ Endpoint::~Endpoint() {
 }
 
 Blob Endpoint::address() const {
-    return to_blob(AddressBlob{.endpoint = id_});
+    return transport::to_blob(AddressBlob{.endpoint = id_});
 }
 
 Post Endpoint::connect(Peer peer, const Blob& address, std::uint32_t incarnation) {
     AddressBlob there;
-    if (static_cast<std::size_t>(peer) >= contact_of_.size() || !from_blob(address, there) ||
+    if (static_cast<std::size_t>(peer) >= contact_of_.size() || !transport::from_blob(address, there) ||
         there.endpoint >= world_->endpoint_count() || world_->options(there.endpoint).self != peer) {
         return Post::refused;
     }
@@ -88,12 +75,13 @@ std::span<std::byte> Endpoint::memory(Local /*region*/) {
 Result<Blob> Endpoint::expose(Local region) {
     const auto index = static_cast<std::uint16_t>(region);
     if (index >= regions_.size()) return Error{"region " + std::to_string(index) + " does not exist"};
-    return to_blob(KeyBlob{.endpoint = id_, .bytes = regions_[index].bytes, .region = index});
+    return transport::to_blob(KeyBlob{.endpoint = id_, .bytes = regions_[index].bytes, .region = index});
 }
 
 Result<Remote> Endpoint::import_key(Peer peer, const Blob& key) {
     KeyBlob there;
-    if (!from_blob(key, there) || there.endpoint >= world_->endpoint_count() || there.region >= regions_max) {
+    if (!transport::from_blob(key, there) || there.endpoint >= world_->endpoint_count() ||
+        there.region >= regions_max) {
         return Error{"not a region key of this simulated world"};
     }
     if (world_->options(there.endpoint).self != peer) {

@@ -11,6 +11,8 @@
 
 #include <incast/transport.h>
 
+#include "transport/blob.h"
+
 namespace incast::transport::framed {
 
 static_assert(std::endian::native == std::endian::little, "frame headers are little-endian structures in memory");
@@ -41,16 +43,6 @@ struct FrameHeader {
 static_assert(sizeof(FrameHeader) == 32);
 inline constexpr std::size_t frame_header_bytes = sizeof(FrameHeader);
 
-/// A region key as it travels in a Blob.
-struct Key {
-    static constexpr std::uint32_t expected_magic = 0x594B4346;  // "FCKY"
-    std::uint32_t magic = expected_magic;
-    std::uint32_t owner = 0;       // the exposing node
-    std::uint32_t generation = 0;  // its incarnation
-    std::uint32_t region = 0;
-    std::uint64_t bytes = 0;  // of the region: lets the writer find its own mistakes at once
-    std::uint64_t run = 0;
-};
-static_assert(sizeof(Key) == 32 && sizeof(Key) <= sizeof(Blob::bytes));
+using Key = RegionKey<0x594B4346>;  // "FCKY"
 
 }  // namespace incast::transport::framed

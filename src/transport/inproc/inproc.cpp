@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/blob.h"
 #include "transport/copy_head.h"
 #include "transport/inproc/queue.h"
 #include "transport/regions.h"
@@ -18,8 +19,6 @@ namespace incast::transport::inproc {
 namespace {
 
 constexpr std::uint32_t max_regions = 1024;
-constexpr std::uint32_t address_magic = 0x41504E49;  // "INPA"
-constexpr std::uint32_t key_magic = 0x4B504E49;      // "INPK"
 constexpr std::size_t biggest_record = EventQueue::record_bytes(max_message_bytes);
 // What one pair may have queued at the receiver, in bytes: small messages of this size on average count as one
 // operation.
@@ -31,36 +30,22 @@ constexpr std::size_t queue_bytes_goal = std::size_t{32} << 20;
 class Endpoint;
 
 struct Address {
-    std::uint32_t magic;
-    std::uint32_t peer;
-    std::uint64_t hub;
-    std::uint64_t endpoint;
-    std::uint64_t run;
-    std::uint64_t token;
+    static constexpr std::uint32_t expected_magic = 0x41504E49;  // "INPA"
+    std::uint32_t magic = expected_magic;
+    std::uint32_t peer = 0;
+    std::uint64_t hub = 0;
+    std::uint64_t endpoint = 0;
+    std::uint64_t run = 0;
+    std::uint64_t token = 0;
 };
 
 struct Key {
-    std::uint32_t magic;
-    std::uint32_t region;
-    std::uint64_t hub;
-    std::uint64_t endpoint;
+    static constexpr std::uint32_t expected_magic = 0x4B504E49;  // "INPK"
+    std::uint32_t magic = expected_magic;
+    std::uint32_t region = 0;
+    std::uint64_t hub = 0;
+    std::uint64_t endpoint = 0;
 };
-
-template <class T>
-Blob to_blob(const T& value) {
-    static_assert(sizeof(T) <= sizeof(Blob::bytes));
-    Blob blob;
-    blob.size = sizeof(T);
-    std::memcpy(blob.bytes, &value, sizeof(T));
-    return blob;
-}
-
-template <class T>
-bool from_blob(const Blob& blob, T& value) {
-    if (blob.size != sizeof(T)) return false;
-    std::memcpy(&value, blob.bytes, sizeof(T));
-    return true;
-}
 
 /// What the endpoints of one Medium share: who exists. Endpoints are never renumbered, so that an old address names
 /// nobody.
@@ -127,14 +112,14 @@ public:
     [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
 
     [[nodiscard]] Blob address() const override {
-        return to_blob(Address{address_magic, self(), hub_->id, id_, options_.run, options_.token});
+        return to_blob(
+            Address{.peer = self(), .hub = hub_->id, .endpoint = id_, .run = options_.run, .token = options_.token});
     }
 
     Post connect(Peer peer, const Blob& blob, std::uint32_t incarnation) override {
-        Address address{};
+        Address address;
         if (index(peer) >= peers_.size() || peer == options_.self || !from_blob(blob, address) ||
-            address.magic != address_magic || address.hub != hub_->id || address.endpoint >= hub_->endpoints.size() ||
-            address.peer != index(peer)) {
+            address.hub != hub_->id || address.endpoint >= hub_->endpoints.size() || address.peer != index(peer)) {
             return Post::refused;
         }
         PeerState& state = peers_[index(peer)];
@@ -189,13 +174,12 @@ public:
         if (!regions_->expose(region)) {
             return Error{"expose: there is no region " + std::to_string(static_cast<unsigned>(region))};
         }
-        return to_blob(Key{key_magic, static_cast<std::uint32_t>(region), hub_->id, id_});
+        return to_blob(Key{.region = static_cast<std::uint32_t>(region), .hub = hub_->id, .endpoint = id_});
     }
 
     Result<Remote> import_key(Peer peer, const Blob& blob) override {
-        Key key{};
-        if (!from_blob(blob, key) || key.magic != key_magic || key.hub != hub_->id ||
-            key.endpoint >= hub_->endpoints.size()) {
+        Key key;
+        if (!from_blob(blob, key) || key.hub != hub_->id || key.endpoint >= hub_->endpoints.size()) {
             return Error{"import_key: not a key of this inproc hub"};
         }
         const Endpoint* other = hub_->endpoints[key.endpoint];

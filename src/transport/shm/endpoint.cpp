@@ -88,21 +88,16 @@ Result<Blob> Endpoint::expose(Local region) {
         }
     }
     return to_blob(Key{.owner = index(options_.self),
-                       .incarnation = options_.incarnation,
+                       .generation = options_.incarnation,
                        .region = static_cast<std::uint32_t>(number),
                        .bytes = regions_[number].bytes,
                        .run = options_.run});
 }
 
 Result<Remote> Endpoint::import_key(Peer peer, const Blob& blob) {
-    Key key;
-    if (!from_blob(blob, key) || key.region >= max_regions) return Error{"import_key: not a key of the shm transport"};
-    if (key.owner != index(peer) || key.run != options_.run) {
-        return Error{"import_key: key of node " + std::to_string(key.owner) + " in run " + std::to_string(key.run) +
-                     ", expected one of node " + std::to_string(index(peer)) + " in run " +
-                     std::to_string(options_.run)};
-    }
-    imports_.push_back({.peer = peer, .key = key, .memory = {}, .written = false});
+    const Result<Key> key = read_key<Key>(blob, peer, options_.run, max_regions, "shm");
+    if (!key) return key.error();
+    imports_.push_back({.peer = peer, .key = *key, .memory = {}, .written = false});
     return Remote{static_cast<std::uint32_t>(imports_.size() - 1)};
 }
 
@@ -127,7 +122,7 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
     Import& to = imports_[static_cast<std::size_t>(target.region)];
     PeerState& state = peers_[index(peer)];
     if (!Regions::inside(to.key.bytes, target.offset, head.size() + body.length) ||
-        to.key.incarnation != state.incarnation) {
+        to.key.generation != state.incarnation) {
         return fault(peer, token);
     }
     if (to.memory.empty() && !find(to)) [[unlikely]] {
@@ -164,7 +159,7 @@ Post Endpoint::read(Peer peer, Target from, Slice into, Token token) {
     }
     Import& source = imports_[static_cast<std::size_t>(from.region)];
     if (!Regions::inside(source.key.bytes, from.offset, into.length) ||
-        source.key.incarnation != peers_[index(peer)].incarnation) {
+        source.key.generation != peers_[index(peer)].incarnation) {
         return fault(peer, token);
     }
     if (source.memory.empty() && !find(source)) return back_pressure(peer);
@@ -185,7 +180,7 @@ Bytes Endpoint::local(Slice where) const {
 Bytes Endpoint::view(Target where, std::uint32_t length) {
     if (static_cast<std::size_t>(where.region) >= imports_.size()) return {};
     Import& source = imports_[static_cast<std::size_t>(where.region)];
-    if (!is_up(source.peer) || source.key.incarnation != peers_[index(source.peer)].incarnation ||
+    if (!is_up(source.peer) || source.key.generation != peers_[index(source.peer)].incarnation ||
         !Regions::inside(source.key.bytes, where.offset, length) || (source.memory.empty() && !find(source))) {
         return {};
     }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/bitmap.h"
+#include "transport/blob.h"
 #include "transport/medium.h"
 #include "transport/poller.h"
 #include "transport/shm/peer_state.h"
@@ -42,31 +43,7 @@ struct Address {
     SocketName name;
 };
 
-struct Key {
-    static constexpr std::uint32_t expected_magic = 0x4B4D4853;  // "SHMK"
-    std::uint32_t magic = expected_magic;
-    std::uint32_t owner = 0;
-    std::uint32_t incarnation = 0;
-    std::uint32_t region = 0;
-    std::uint64_t bytes = 0;
-    std::uint64_t run = 0;
-};
-
-template <class T>
-Blob to_blob(const T& value) {
-    static_assert(sizeof(T) <= sizeof(Blob::bytes));
-    Blob blob;
-    blob.size = sizeof(T);
-    std::memcpy(blob.bytes, &value, sizeof(T));
-    return blob;
-}
-
-template <class T>
-bool from_blob(const Blob& blob, T& value) {
-    if (blob.size != sizeof(T)) return false;
-    std::memcpy(&value, blob.bytes, sizeof(T));
-    return value.magic == T::expected_magic;
-}
+using Key = RegionKey<0x4B4D4853>;  // "SHMK"
 
 struct Import {
     Peer peer{};

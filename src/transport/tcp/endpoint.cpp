@@ -23,7 +23,8 @@ namespace incast::transport::tcp {
 namespace {
 
 constexpr std::uint32_t max_regions = 1024;
-constexpr Time deadline_unset = -1;  // the next poll, which knows the time, sets it
+constexpr std::uint32_t max_region_keys = 65536;  // of a peer: what a frame can name
+constexpr Time deadline_unset = -1;               // the next poll, which knows the time, sets it
 
 // What an epoll event is about: a kind, a serial number that tells a stale event of a closed stream, and an index.
 constexpr std::uint64_t kind_shift = 60;
@@ -138,25 +139,13 @@ public:
                               .region = static_cast<std::uint32_t>(region),
                               .bytes = regions_.memory(region).size(),
                               .run = options_.run};
-        Blob blob;
-        blob.size = sizeof key;
-        std::memcpy(blob.bytes, &key, sizeof key);
-        return blob;
+        return to_blob(key);
     }
 
     Result<Remote> import_key(Peer peer, const Blob& blob) override {
-        framed::Key key;
-        if (blob.size != sizeof key) return Error{"import_key: not a key of the tcp transport"};
-        std::memcpy(&key, blob.bytes, sizeof key);
-        if (key.magic != framed::Key::expected_magic || key.region > std::numeric_limits<std::uint16_t>::max()) {
-            return Error{"import_key: not a key of the tcp transport"};
-        }
-        if (key.owner != index(peer) || key.run != options_.run) {
-            return Error{"import_key: key of node " + std::to_string(key.owner) + " in run " + std::to_string(key.run) +
-                         ", expected one of node " + std::to_string(index(peer)) + " in run " +
-                         std::to_string(options_.run)};
-        }
-        imports_.push_back({peer, key});
+        const Result<framed::Key> key = read_key<framed::Key>(blob, peer, options_.run, max_region_keys, "tcp");
+        if (!key) return key.error();
+        imports_.push_back({peer, *key});
         return Remote{static_cast<std::uint32_t>(imports_.size() - 1)};
     }
 

@@ -8,6 +8,8 @@
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 
+#include "transport/blob.h"
+
 namespace incast::transport::tcp {
 
 namespace {
@@ -88,17 +90,12 @@ Blob SocketAddress::to_blob(std::uint32_t node) const {
         wire.family = 6;
         std::memcpy(wire.ip.data(), &as<sockaddr_in6>(storage_)->sin6_addr, 16);
     }
-    Blob blob;
-    blob.size = sizeof wire;
-    std::memcpy(blob.bytes, &wire, sizeof wire);
-    return blob;
+    return transport::to_blob(wire);
 }
 
 bool SocketAddress::from_blob(const Blob& blob, SocketAddress& address, std::uint32_t& node) {
     WireAddress wire;
-    if (blob.size != sizeof wire) return false;
-    std::memcpy(&wire, blob.bytes, sizeof wire);
-    if (wire.magic != WireAddress::expected_magic || wire.port == 0 || wire.zero != 0) return false;
+    if (!transport::from_blob(blob, wire) || wire.port == 0 || wire.zero != 0) return false;
     address = {};
     if (wire.family == 4) {
         address.storage_.ss_family = AF_INET;

@@ -1,0 +1,58 @@
+// What endpoints hand to each other as bytes: addresses and region keys.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include <incast/result.h>
+#include <incast/transport.h>
+
+namespace incast::transport {
+
+/// T begins with `magic`, which is T::expected_magic unless somebody else made the bytes.
+template <class T>
+Blob to_blob(const T& value) {
+    static_assert(sizeof(T) <= sizeof(Blob::bytes));
+    Blob blob;
+    blob.size = sizeof(T);
+    std::memcpy(blob.bytes, &value, sizeof(T));
+    return blob;
+}
+
+/// False: not the bytes of a T.
+template <class T>
+bool from_blob(const Blob& blob, T& value) {
+    if (blob.size != sizeof(T)) return false;
+    std::memcpy(&value, blob.bytes, sizeof(T));
+    return value.magic == T::expected_magic;
+}
+
+/// A region key of a transport between processes; `number` tells the transports apart.
+template <std::uint32_t number>
+struct RegionKey {
+    static constexpr std::uint32_t expected_magic = number;
+    std::uint32_t magic = expected_magic;
+    std::uint32_t owner = 0;       // the exposing node
+    std::uint32_t generation = 0;  // its incarnation
+    std::uint32_t region = 0;
+    std::uint64_t bytes = 0;  // of the region: lets the writer find its own mistakes at once
+    std::uint64_t run = 0;
+};
+
+/// A key in a Blob, if it is one of `peer` in this run, and of one of `max_regions` regions.
+template <class Key>
+Result<Key> read_key(const Blob& blob, Peer peer, std::uint64_t run, std::uint32_t max_regions, const char* transport) {
+    Key key;
+    if (!from_blob(blob, key) || key.region >= max_regions) {
+        return Error{std::string("import_key: not a key of the ") + transport + " transport"};
+    }
+    if (key.owner != static_cast<std::uint32_t>(peer) || key.run != run) {
+        return Error{"import_key: key of node " + std::to_string(key.owner) + " in run " + std::to_string(key.run) +
+                     ", expected one of node " + std::to_string(static_cast<std::uint32_t>(peer)) + " in run " +
+                     std::to_string(run)};
+    }
+    return key;
+}
+
+}  // namespace incast::transport

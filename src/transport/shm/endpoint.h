@@ -197,7 +197,9 @@ private:
     std::vector<PeerState> peers_;
     std::vector<Import> imports_;
     std::vector<HalfOpen> half_open_;
-    std::deque<Event> own_events_;  // what does not come out of a lane
+    // What does not come out of a lane: connections, faults, room. Rare, and faults may be many at once: a ring for the
+    // most there can be would be max_posted entries per peer, so this one allocates now and then.
+    std::deque<Event> own_events_;
     /// A view of a peer's memory may be looked at until the poll after its peer_down: for each peer_down among
     /// own_events_ what was mapped of that peer, and what was of those in the last poll.
     std::deque<std::vector<std::shared_ptr<Mapping>>> lingering_;

@@ -4,13 +4,14 @@
 The event builder: 4 nodes, null sink, what a node has for itself left where it is; its goodput without self traffic
 counts. The references: one `iperf3 -P 12`, which has as many streams as 4 nodes have connections but one thread on each
 side, and the number of iperf3 processes, up to 4, that was fastest in a trial, with the streams shared out among them.
-`-l` is the size of the MFPs.
+`-l` is the size of the MFPs. Beside them `tcp_ways`: bare sockets between 4 processes, the same pieces from as much
+memory, which iperf3 does not have: it sends one buffer over and over.
 """
 
 import argparse
 
 from harness import Entrant, Session, add_options, conditions, version_of
-from programs import Incast, Iperf3, ProgramError, event_building
+from programs import Incast, Iperf3, ProgramError, TcpWays, bench_program, event_building, source_bytes
 from sizes import Size, cache_option, chosen_cache, parse_sizes
 
 
@@ -24,6 +25,21 @@ def best_processes(arguments: argparse.Namespace, length: Size) -> int:
     trials = ", ".join(f"{processes}: {rate / 1e9:.2f} GB/s" for processes, rate in rates.items())
     print(f"\niperf3 -l {length} by the number of processes, {arguments.streams} streams together: {trials}")
     return max(rates, key=lambda processes: rates[processes])
+
+
+def bare_sockets(arguments: argparse.Namespace, piece: Size, cache: int) -> Entrant:
+    """4 processes that send to each other, with the socket buffers that are fastest here (bench/tcp_ways.py)."""
+    ways = TcpWays(
+        program=bench_program("tcp_ways", arguments.engine),
+        seconds=arguments.seconds,
+        warm_up=arguments.warm_up,
+        way="epoll",
+        nodes=4,
+        piece=piece.bytes,
+        source_bytes=source_bytes(cache, 4),
+        options=(("socket-buffer", 256 << 10), ("slots", max(1 << 20, 2 * piece.bytes))),
+    )
+    return Entrant("bare sockets", ways)
 
 
 def main() -> int:
@@ -67,7 +83,7 @@ def main() -> int:
             ]
             session.compare(
                 f"tcp {scheme}, {mfp} MFPs, goodput without self, against iperf3 -l {mfp}",
-                [Entrant("incast", subject), *references],
+                [Entrant("incast", subject), *references, bare_sockets(arguments, mfp, cache)],
             )
     return session.exit_status()
 

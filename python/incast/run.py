@@ -205,7 +205,11 @@ def run(
     ] = None,
     assignment: Annotated[
         str | None,
-        typer.Option(metavar="A", help="Who builds what: em or static. (default: em)", rich_help_panel="Protocol"),
+        typer.Option(
+            metavar="A",
+            help="Who builds what: em, static or source-credits. (default: em)",
+            rich_help_panel="Protocol",
+        ),
     ] = None,
     layout: Annotated[
         str | None,

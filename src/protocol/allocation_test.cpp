@@ -43,6 +43,10 @@ INSTANTIATE_TEST_SUITE_P(All, AfterStartInOrder,
                          ::testing::Combine(::testing::Values(Schedule::none, Schedule::barrel_barrier,
                                                               Schedule::barrel_time_slot, Schedule::lockstep),
                                             ::testing::Values(Assignment::em, Assignment::fixed)));
+INSTANTIATE_TEST_SUITE_P(Credited, AfterStartInOrder,
+                         ::testing::Combine(::testing::Values(Schedule::none, Schedule::random, Schedule::linear_shift,
+                                                              Schedule::barrel_barrier, Schedule::barrel_time_slot),
+                                            ::testing::Values(Assignment::source_credits)));
 
 INSTANTIATE_TEST_SUITE_P(All, AfterStart,
                          ::testing::Combine(::testing::Values(Scheme::push, Scheme::pull_write), ::testing::Bool()));

@@ -7,6 +7,7 @@
 
 namespace incast::protocol {
 
+using wire::AttemptEntry;
 using wire::ControlKind;
 
 // --- pull
@@ -170,7 +171,53 @@ void BuilderUnit::begin_second_stage(Time now, std::uint32_t slot) {
 // --- sending
 // -------------------------------------------------------------------------------------------------------------------
 
-void BuilderUnit::grant() {
+/// To the EM, or with source-credits to every RU that pushes; an RU of which the queue is full is told what counts now.
+void BuilderUnit::grant_credit(wire::CreditEntry entry) {
+    if (!ahead_) {
+        grants_.push(entry);
+        return;
+    }
+    open_.push(entry.slot);
+    for (std::uint32_t ru = 0; ru < shape_.pushing_rus; ++ru) {
+        RuLink& link = rus_[ru];
+        if (!link.up) {
+            continue;
+        }
+        wire::CreditEntry told = entry;
+        if (port_.config().plant == Plant::uneven_grant && ru == 0 && entry.credit % 16 == 5) {
+            told.slot = static_cast<std::uint16_t>((told.slot + 1) % shape_.slots);
+        }
+        if (!link.grants.push(told)) {
+            repeat_credits(ru);
+        }
+        ru_work_.set(ru);
+    }
+}
+
+/// Credits are absolute: those in service now are all that an RU must know (C1).
+void BuilderUnit::repeat_credits(std::uint32_t ru) {
+    RuLink& link = rus_[ru];
+    link.grants.clear();
+    for (std::uint32_t slot = 0; ahead_ && shape_.pushes(ru) && slot < slots_.size(); ++slot) {
+        const Slot& each = slots_[slot];
+        if (each.state == SlotState::granted || each.state == SlotState::assigned) {
+            link.grants.push({each.credit, static_cast<std::uint16_t>(slot), 0});
+        }
+    }
+}
+
+/// MEPs and credits meet in the order in which both are counted.
+void BuilderUnit::bind(Time now) {
+    while (!booked_.empty() && !open_.empty()) {
+        AttemptEntry entry = booked_.front();
+        entry.slot = open_.front();
+        booked_.pop();
+        open_.pop();
+        begin(now, entry.slot, entry);
+    }
+}
+
+void BuilderUnit::grant(Time now) {
     while (!free_.empty() && serving_ < port_.config().credits) {
         const std::uint16_t slot = free_.back();
         free_.pop_back();
@@ -179,11 +226,12 @@ void BuilderUnit::grant() {
         each.credit = ++granted_;
         each.early.clear();
         ++serving_;
-        grants_.push({each.credit, slot, 0});
+        grant_credit({each.credit, slot, 0});
         if (port_.config().plant == Plant::double_credit && granted_ % 16 == 0) {
-            grants_.push({++granted_, slot, 0});
+            grant_credit({++granted_, slot, 0});
         }
     }
+    bind(now);
     port_.send_all<ControlKind::grant>(port_.config().em, grants_);
 }
 
@@ -223,7 +271,8 @@ void BuilderUnit::flush_to_rus() {
             continue;
         }
         if (!port_.send_all<ControlKind::request>(peer, link.requests) ||
-            !port_.send_all<ControlKind::abort>(peer, link.aborts)) {
+            !port_.send_all<ControlKind::abort>(peer, link.aborts) ||
+            !port_.send_all<ControlKind::grant>(peer, link.grants)) {
             continue;
         }
         if (link.placed > 0) {
@@ -263,7 +312,7 @@ void BuilderUnit::flush(Time now) {
     decide(now);
     serve_sink(now);
     find_late(now);
-    grant();
+    grant(now);
     flush_reads(now);
     make_requests();
     flush_to_rus();

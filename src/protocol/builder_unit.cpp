@@ -25,6 +25,7 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* fil
       pull_(shape.pushing_rus < shape.rus.size()),
       reads_(port.config().scheme == Scheme::pull_read),
       acks_(tells_placed(port.config())),
+      ahead_(assigns_ahead(port.config())),
       shows_(sink.wants_sources()),
       prng_(base::mix64(port.config().seed ^ 0xb0) ^ bu_) {
     const std::size_t rus = shape.rus.size();
@@ -44,8 +45,11 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* fil
     for (RuLink& ru : rus_) {
         ru.requests = base::Ring<AttemptEntry>(pull_ ? slots : 0);
         ru.aborts = base::Ring<AttemptEntry>(pull_ ? slots : 0);
+        ru.grants = base::Ring<wire::CreditEntry>(ahead_ ? 2 * slots : 0);
     }
     grants_ = base::Ring<wire::CreditEntry>(2 * slots);
+    booked_ = base::Ring<AttemptEntry>(ahead_ ? shape.window : 0);
+    open_ = base::Ring<std::uint16_t>(ahead_ ? 2 * slots : 0);
     commit_requests_ = base::Ring<AttemptEntry>(slots);
     committed_ = base::Ring<AttemptEntry>(slots + 4 * std::size_t{port.config().retention_meps});
     taking_ = base::Ring<std::uint16_t>(slots);
@@ -106,6 +110,7 @@ void BuilderUnit::on_connection_up(Peer peer, std::uint32_t incarnation) {
     link.placed = 0;
     link.requests.clear();
     link.aborts.clear();
+    repeat_credits(ru);
     ru_work_.set(ru);
     learn_usual();
 }
@@ -188,6 +193,14 @@ void BuilderUnit::lose(Time now, std::uint32_t ru) {
 void BuilderUnit::on_assign(Time now, const ControlView& message) {
     for (std::uint32_t index = 0; index < message.header().count; ++index) {
         const AttemptEntry entry = message.entry<ControlKind::assign>(index);
+        if (ahead_) {
+            if (entry.credit == assigned_ + 1 && booked_.push(entry)) {
+                ++assigned_;
+            } else {
+                ++port_.counters().bad_messages;
+            }
+            continue;
+        }
         const bool planted = port_.config().plant == Plant::double_credit;
         if (entry.slot >= shape_.slots || slots_[entry.slot].state != SlotState::granted ||
             (slots_[entry.slot].credit != entry.credit && !planted)) {

@@ -4,7 +4,9 @@
 // A slot: free -> granted -> assigned -> complete -> taking -> free, in two-stage schemes with deciding and assigned
 // again before complete; or, when its attempt is void or an RU is gone, -> quarantined until every RU that may still
 // write into it has acknowledged the abort or is fenced. A slot that the sink holds stays quarantined until the sink
-// returns it. The generation of a slot is its credit number.
+// returns it. The generation of a slot is its credit number. With assignment = source-credits the MEP may be known
+// first: it waits for the credit of its number, and credits are granted to the RUs that push; where the BU asks, its
+// requests are the credits.
 #pragma once
 
 #include <cstdint>
@@ -99,6 +101,7 @@ private:
         std::uint64_t placed = 0;
         base::Ring<wire::AttemptEntry> requests;
         base::Ring<wire::AttemptEntry> aborts;
+        base::Ring<wire::CreditEntry> grants;  // source-credits
     };
 
     [[nodiscard]] std::uint32_t ru_of(Peer peer) const { return shape_.ru_of_node[static_cast<std::size_t>(peer)]; }
@@ -145,7 +148,10 @@ private:
     void take_back(Time now);
     void find_late(Time now);
 
-    void grant();
+    void grant(Time now);
+    void grant_credit(wire::CreditEntry entry);
+    void repeat_credits(std::uint32_t ru);
+    void bind(Time now);
     void make_requests();
     void request_from_all();
     void flush_to_rus();
@@ -161,6 +167,7 @@ private:
     bool pull_;                // some RUs are pulled
     bool reads_;               // scheme pull-read
     bool acks_;                // RUs are told what is placed
+    bool ahead_;               // MEPs are assigned ahead of credits
     bool shows_;               // the sink wants to see the sources
     bool has_memory_ = false;  // bodies are not phantom
     struct Region {
@@ -184,6 +191,10 @@ private:
     std::uint32_t in_flight_ = 0;
     std::vector<std::uint16_t> free_;  // a stack: the slot used last is the one still in the cache
     base::Ring<wire::CreditEntry> grants_;
+    // Source-credits: credit n belongs to the nth MEP that this incarnation was given.
+    base::Ring<wire::AttemptEntry> booked_;  // MEPs that wait for their credit
+    base::Ring<std::uint16_t> open_;         // granted slots that wait for their MEP
+    std::uint32_t assigned_ = 0;             // credits that have one
     base::Ring<wire::AttemptEntry> commit_requests_;
     base::Ring<wire::AttemptEntry> committed_;
     base::Ring<std::uint16_t> taking_;

@@ -33,6 +33,13 @@ Result<Ok> check_schedule(const Config& config, std::uint64_t rus, std::uint64_t
         return Error{std::string("schedule = ") + names[index] +
                      ": must be none, sequential, random or linear-shift where builder units pull"};
     }
+    const bool pushed = config.scheme == Scheme::push || config.scheme == Scheme::push_pull;
+    if (assigns_ahead(config) && pushed &&
+        (config.schedule == Schedule::sequential || config.schedule == Schedule::lockstep)) {
+        return Error{std::string("schedule = ") + (config.schedule == Schedule::lockstep ? "lockstep" : "sequential") +
+                     ": must be none, random, linear-shift, barrel-barrier or barrel-time-slot with assignment = "
+                     "source-credits, where a readout unit passes over a builder unit without credit"};
+    }
     if (config.barrier_deadline <= 0) {
         return refuse("barrier_deadline in ps", static_cast<std::uint64_t>(config.barrier_deadline), "positive");
     }

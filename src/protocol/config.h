@@ -37,8 +37,9 @@ enum class Schedule : std::uint8_t {
 };
 /// Which BU builds a MEP. PROTOCOL C5.
 enum class Assignment : std::uint8_t {
-    em,     // one with credit, in turn
-    fixed,  // "static": MEP m belongs to the BU at m mod n of the n in the view
+    em,              // one with credit, in turn
+    fixed,           // "static": MEP m belongs to the BU at m mod n of the n in the view
+    source_credits,  // as static, but ahead of credits: RUs hold these, and pass over a BU of which they have none
 };
 /// What an RU does in a time slot that begins before its last contribution is placed.
 enum class Overrun : std::uint8_t {
@@ -80,6 +81,9 @@ enum class Plant : std::uint8_t {
     hasty_send,           // RU does not wait for the gap between two sends
     wrong_builder,        // EM gives a MEP to a BU that the static assignment does not name
     early_reuse,          // BU reuses a slot that its sink holds
+    uncredited_send,      // RU guesses the slot of a credit that it was not granted
+    uneven_grant,         // BU tells one RU another slot for a credit than the others
+    kept_credits,         // RU keeps credits of a BU incarnation for its successor
 };
 
 struct NodeSpec {
@@ -145,6 +149,10 @@ inline constexpr std::uint16_t more_follows = 0x8000;
 /// RUs go from phase to phase together, as the EM says.
 [[nodiscard]] constexpr bool has_barriers(Schedule schedule) {
     return schedule == Schedule::barrel_barrier || schedule == Schedule::lockstep;
+}
+/// The EM gives MEPs to BUs ahead of their credits: it knows a credit's number, and only the BU its slot.
+[[nodiscard]] constexpr bool assigns_ahead(const Config& config) {
+    return config.assignment == Assignment::source_credits;
 }
 /// BUs tell RUs what is placed.
 [[nodiscard]] constexpr bool tells_placed(const Config& config) {

@@ -21,7 +21,7 @@ EventManager::EventManager(Port& port, const Shape& shape, Ledger* ledger)
     builders_.resize(shape.bus.size());
     for (Builder& builder : builders_) {
         builder.free = base::Ring<Credit>(shape.slots);
-        builder.assigns = base::Ring<AttemptEntry>(shape.slots);
+        builder.assigns = base::Ring<AttemptEntry>(assigns_ahead(config) ? shape.window : shape.slots);
         builder.verdicts = base::Ring<AttemptEntry>(2 * std::size_t{shape.slots});
     }
     links_.resize(shape.bus.size() * shape.rus.size());
@@ -29,8 +29,7 @@ EventManager::EventManager(Port& port, const Shape& shape, Ledger* ledger)
     suspicions_.reserve(4 * config.nodes.size());
     evicted_.reserve(config.nodes.size());
     bus_in_view_.reserve(shape.bus.size());
-    // Twice the retention: an RU that came back holds up to `retention` beyond the first MEP it takes part in.
-    window_.resize(std::bit_ceil(2 * std::size_t{config.retention_meps}));
+    window_.resize(shape.window);
     log_.resize(std::bit_ceil(8 * std::size_t{config.retention_meps} + 64));
     total_ = config.total_meps;
 }
@@ -99,7 +98,7 @@ bool EventManager::on_message(Time now, Peer from, const ControlView& message) {
 
 void EventManager::on_grant(Peer from, const ControlView& message) {
     const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(from)];
-    if (bu == no_index) {
+    if (bu == no_index || assigns_ahead(port_.config())) {
         ++port_.counters().bad_messages;
         return;
     }
@@ -237,13 +236,22 @@ void EventManager::reassign(MepId id) {
     ++port_.counters().reassignments;
 }
 
-void EventManager::assign(MepId id, std::uint32_t bu) {
+EventManager::Credit EventManager::take_credit(std::uint32_t bu) {
     Builder& builder = builders_[bu];
+    if (assigns_ahead(port_.config())) {
+        return {++builder.assigned, wire::unknown_slot};
+    }
     const Credit credit = builder.free.front();
     builder.free.pop();
     if (builder.free.empty()) {
         bus_with_credit_.reset(bu);
     }
+    return credit;
+}
+
+void EventManager::assign(MepId id, std::uint32_t bu) {
+    Builder& builder = builders_[bu];
+    const Credit credit = take_credit(bu);
     Mep& target = mep(id);
     target.state = MepState::assigned;
     ++target.attempt;
@@ -256,7 +264,7 @@ void EventManager::assign(MepId id, std::uint32_t bu) {
     entry.bu = static_cast<std::uint16_t>(shape_.bus[bu]);
     entry.slot = credit.slot;
     entry.attempt = target.attempt;
-    // One assignment per credit, and the ring has a place for every slot of this incarnation.
+    // One assignment per credit, and the ring has a place for every slot of this incarnation, or for every MEP.
     if (!builder.assigns.push(entry)) {
         ++port_.counters().bad_messages;
     }
@@ -298,7 +306,8 @@ bool EventManager::log_room() {
     return log_head_ - log_tail_ < log_.size();
 }
 
-/// Who builds what comes next; none: nobody can yet. What a lost or late BU did not build goes to any with credit.
+/// Who builds what comes next; none: nobody can yet. What a lost or late BU did not build goes to any with credit; with
+/// source-credits to any, behind what it was given before.
 std::size_t EventManager::builder_for(MepId id) {
     if (port_.config().assignment == Assignment::em || waiting_ > 0) {
         return bus_with_credit_.next_cyclic(next_bu_);

@@ -64,6 +64,7 @@ private:
     };
     struct Builder {
         std::uint32_t granted = 0;
+        std::uint32_t assigned = 0;  // source-credits: the last credit that has a MEP
         base::Ring<Credit> free;
         base::Ring<wire::AttemptEntry> assigns;
         base::Ring<wire::AttemptEntry> verdicts;
@@ -125,6 +126,7 @@ private:
     [[nodiscard]] bool evictable(Peer peer) const { return peer != port_.self(); }
 
     void assign(MepId id, std::uint32_t bu);
+    [[nodiscard]] Credit take_credit(std::uint32_t bu);
     void assign_all();
     void reassign(MepId id);
     [[nodiscard]] std::size_t builder_for(MepId id);
@@ -159,9 +161,9 @@ private:
     MepId watermark_ = 0;  // all below are committed
     MepId next_ = 0;       // first not admitted
     std::uint64_t waiting_ = 0;
-    base::Bitmap bus_with_credit_;
+    base::Bitmap bus_with_credit_;  // source-credits: those in the view
     std::size_t next_bu_ = 0;
-    std::vector<std::uint32_t> bus_in_view_;  // static assignment
+    std::vector<std::uint32_t> bus_in_view_;  // where ids name BUs
     std::uint32_t bus_known_at_ = 0;          // the view that these are of
 
     Barrier barrier_;

@@ -35,6 +35,7 @@ void EventManager::on_hello(Time now, Peer from, const ControlView& message) {
     if (const std::uint32_t bu = shape_.bu_of_node[node]; bu != no_index) {
         Builder& builder = builders_[bu];
         builder.granted = 0;
+        builder.assigned = 0;
         builder.free.clear();
         builder.assigns.clear();
         builder.verdicts.clear();
@@ -238,7 +239,8 @@ void EventManager::enter_view(Time now, Peer peer) {
     ++port_.counters().views;
     views_.push_back({static_cast<std::uint32_t>(node), entering.incarnation, port_.config().nodes[node].roles,
                       wire::Change::up, next_});
-    if (const std::uint32_t bu = shape_.bu_of_node[node]; bu != no_index && !builders_[bu].free.empty()) {
+    if (const std::uint32_t bu = shape_.bu_of_node[node];
+        bu != no_index && (assigns_ahead(port_.config()) || !builders_[bu].free.empty())) {
         bus_with_credit_.set(bu);
     }
     if (ledger_ != nullptr) {

@@ -206,6 +206,13 @@ void Node::Impl::on_message(Time now, Peer from, Bytes bytes) {
         case ControlKind::request:
             (taken = ru && from_bu) ? ru->on_request(from, *message) : void();
             break;
+        case ControlKind::grant:
+            if (ru && ru->keeps_credits()) {
+                (taken = from_bu) ? ru->on_grant(from, *message) : void();
+                break;
+            }
+            taken = em && em->on_message(now, from, *message);
+            break;
         case ControlKind::placed:
             (taken = ru && from_bu) ? ru->on_placed(now, from, *message) : void();
             break;

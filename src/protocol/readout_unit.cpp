@@ -35,14 +35,16 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
       first_source_(shape.rus[ru_].first_source),
       sources_(shape.rus[ru_].sources),
       produce_at_once_(meps_at_once(port.config(), first_source_, sources_)),
+      keeps_credits_(assigns_ahead(port.config()) && shape.pushes(ru_)),
+      credits_(keeps_credits_ ? shape.bus.size() : 0, shape.slots, port.config().plant),
       acks_contributions_(tells_placed(port.config()) && !port.config().ack_per_write),
       acks_writes_(port.config().ack_per_write),
       schedule_(port.config(), ru_, shape.rus.size(), shape.bus.size(), port.self() == port.config().em) {
     const std::size_t bus = shape.bus.size();
     pending_writes_.assign(std::bit_ceil(std::size_t{port.config().retention_meps}), 0);
     // Every credit of every BU may be assigned at once; those of a dead incarnation are dropped before those of its
-    // successor come.
-    pool_.resize(bus * shape.slots + 1);
+    // successor come. Where the EM is ahead of credits, every MEP in its window may be.
+    pool_.resize(bus * shape.slots + 1 + (keeps_credits_ ? shape.window : 0));
     for (std::uint32_t index = 0; index < pool_.size(); ++index) {
         pool_[index].next = index + 1 < pool_.size() ? index + 1 : no_index;
     }
@@ -96,6 +98,9 @@ void ReadoutUnit::on_connection_up(Peer peer, std::uint32_t incarnation) {
         regions_due_.set(bu);
     }
     link.incarnation = incarnation;
+    if (keeps_credits_) {
+        credits_.clear(bu);
+    }
 }
 
 void ReadoutUnit::on_connection_lost(Time now, Peer peer) {
@@ -177,7 +182,7 @@ void ReadoutUnit::on_announce(const ControlView& message) {
     for (std::uint32_t index = 0; index < message.header().count; ++index) {
         const wire::AnnounceEntry entry = message.entry<ControlKind::announce>(index);
         const std::uint32_t bu = entry.bu < shape_.bu_of_node.size() ? shape_.bu_of_node[entry.bu] : no_index;
-        if (bu == no_index || entry.slot >= shape_.slots) {
+        if (bu == no_index || (entry.slot >= shape_.slots && !keeps_credits_)) {
             ++port_.counters().bad_messages;
             continue;
         }
@@ -200,6 +205,25 @@ void ReadoutUnit::on_request(Peer from, const ControlView& message) {
         }
         enqueue(entry.mep, bu, entry.credit, entry.slot, entry.attempt);
     }
+}
+
+void ReadoutUnit::on_grant(Peer from, const ControlView& message) {
+    const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(from)];
+    for (std::uint32_t index = 0; index < message.header().count; ++index) {
+        if (!credits_.add(bu, message.entry<ControlKind::grant>(index))) {
+            ++port_.counters().bad_messages;
+        }
+    }
+    update_runnable(queue_of(bu));
+}
+
+/// Source-credits: the BU granted the credit of that number, and so said which slot it is for. It cannot grant that
+/// slot again while this RU owes it a contribution (F3), so what is found stays right.
+bool ReadoutUnit::find_credit(Assignment& work) {
+    if (work.slot == wire::unknown_slot) {
+        work.slot = credits_.slot_of(work.bu, work.credit);
+    }
+    return work.slot != wire::unknown_slot;
 }
 
 void ReadoutUnit::enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std::uint16_t slot,
@@ -345,7 +369,8 @@ void ReadoutUnit::update_runnable(std::uint32_t queue_index) {
     const bool produced = pool_[first].mep < produced_below_;
     await_production_ = await_production_ || !produced;
     const BuilderLink& link = links_[pool_[first].bu];
-    if (produced && link.ready && !link.blocked && !is_full(link)) {
+    const bool credited = !keeps_credits_ || find_credit(pool_[first]);
+    if (produced && credited && link.ready && !link.blocked && !is_full(link)) {
         runnable_.set(queue_index);
     } else {
         runnable_.reset(queue_index);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/bitmap.h"
+#include "protocol/credit_book.h"
 #include "protocol/interfaces.h"
 #include "protocol/port.h"
 #include "protocol/schedule.h"
@@ -33,6 +34,8 @@ public:
     void on_abort(const wire::ControlView& message);
     void on_region(Peer from, const wire::ControlView& message);
     void on_request(Peer from, const wire::ControlView& message);
+    /// Source-credits.
+    void on_grant(Peer from, const wire::ControlView& message);
     void on_placed(Time now, Peer from, const wire::ControlView& message);
     void on_phase(const wire::ControlView& message);
     void on_clock_answer(Time now, const wire::ControlView& message);
@@ -43,6 +46,7 @@ public:
     void flush(Time now, bool idle);
     [[nodiscard]] Time next_deadline() const;
     [[nodiscard]] bool lazy() const { return lazy_; }
+    [[nodiscard]] bool keeps_credits() const { return keeps_credits_; }
     [[nodiscard]] std::uint64_t total_meps() const { return source_.total_meps(); }
 
 private:
@@ -92,6 +96,7 @@ private:
     void void_attempt(std::uint32_t bu, const wire::AttemptEntry& entry);
     void drop_assignments(std::uint32_t bu);
     void update_runnable(std::uint32_t queue);
+    bool find_credit(Assignment& work);
     void serve(Time now);
     void tell_phase_done();
     void ask_clock(Time now);
@@ -130,6 +135,8 @@ private:
     std::vector<Assignment> pool_;
     std::uint32_t free_ = no_index;
     base::Bitmap runnable_;  // queues whose first assignment can be sent now
+    bool keeps_credits_;     // source-credits: an assignment waits for its credit here
+    CreditBook credits_;
     std::vector<BuilderLink> links_;
     std::vector<base::Ring<wire::CreditEntry>> acks_;  // per BU, apart: they are rarely needed
     base::Bitmap acks_due_;

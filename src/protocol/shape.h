@@ -1,6 +1,8 @@
 // Index tables derived once from the config: nodes that are RUs and BUs, in node order, and the sources of each RU.
 #pragma once
 
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -28,6 +30,7 @@ struct Shape {
     std::uint32_t slots = 0;            // per BU, those for quarantine and for holding included
     std::uint32_t first_stage_rus = 0;  // RUs below this index are in the first stage; all, unless there are two
     std::uint32_t pushing_rus = 0;      // RUs below this index push, the others are pulled
+    std::size_t window = 0;             // MEPs that may be admitted and not released: see EventManager
 
     [[nodiscard]] bool pushes(std::size_t ru) const { return ru < pushing_rus; }
 
@@ -35,7 +38,9 @@ struct Shape {
         : ru_of_node(config.nodes.size(), no_index),
           bu_of_node(config.nodes.size(), no_index),
           layout(slot_layout(config)),
-          slots(config.credits + config.quarantine_slots + config.held_slots) {
+          slots(config.credits + config.quarantine_slots + config.held_slots),
+          // Twice the retention: an RU that came back holds up to `retention` beyond the first MEP it takes part in.
+          window(std::bit_ceil(2 * std::size_t{config.retention_meps})) {
         for (std::uint32_t node = 0; node < config.nodes.size(); ++node) {
             if ((config.nodes[node].roles & role_ru) != 0) {
                 ru_of_node[node] = static_cast<std::uint32_t>(rus.size());

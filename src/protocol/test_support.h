@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "protocol/node.h"
@@ -176,9 +178,10 @@ inline Config make_config(std::uint32_t rus, std::uint32_t bus, bool folded, std
 
 class Cluster {
 public:
-    /// Sinks are RecordingSinks unless `null_sinks` (the benchmark).
-    Cluster(const Config& config, std::uint32_t body_bytes, bool null_sinks = false)
-        : config_(config), medium_(transport::inproc::make({}).value()) {
+    /// Sinks are RecordingSinks unless `null_sinks` (the benchmark), or others are lent.
+    Cluster(const Config& config, std::uint32_t body_bytes, bool null_sinks = false,
+            std::map<Peer, Sink*> lent_sinks = {})
+        : config_(config), lent_sinks_(std::move(lent_sinks)), medium_(transport::inproc::make({}).value()) {
         for (std::uint32_t index = 0; index < config.nodes.size(); ++index) {
             members_.emplace_back();
             join(Peer{index}, 1, body_bytes, null_sinks);
@@ -260,7 +263,8 @@ private:
         member.incarnation = incarnation;
         member.filter = std::make_unique<EveryNthFilter>(7);
         member.node = std::make_unique<Node>(config_, peer, incarnation, *member.transport, member.source.get(),
-                                             member.sink.get(), &ledger, member.filter.get());
+                                             lent_sinks_.contains(peer) ? lent_sinks_[peer] : member.sink.get(),
+                                             &ledger, member.filter.get());
         if (!member.node->start(now).ok()) {
             std::abort();
         }
@@ -277,6 +281,7 @@ private:
     }
 
     Config config_;
+    std::map<Peer, Sink*> lent_sinks_;
     std::unique_ptr<transport::Medium> medium_;
     std::vector<Member> members_;
 };

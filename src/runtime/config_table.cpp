@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 2> stage_words{"rest", "all"};
 constexpr std::array<std::string_view, 3> filter_words{"share", "plugin", "command"};
 constexpr std::array<std::string_view, 7> schedule_words{"sequential",     "random",           "linear-shift", "none",
                                                          "barrel-barrier", "barrel-time-slot", "lockstep"};
-constexpr std::array<std::string_view, 2> assignment_words{"em", "static"};
+constexpr std::array<std::string_view, 3> assignment_words{"em", "static", "source-credits"};
 constexpr std::array<std::string_view, 3> layout_words{"contiguous", "per-mep", "segmented"};
 constexpr std::array<std::string_view, 2> overrun_words{"skip", "slip"};
 constexpr std::array<std::string_view, 2> self_words{"copy", "pointer"};
@@ -137,8 +137,9 @@ constexpr std::array table{
     choice<&RunConfig::schedule>("protocol.schedule", "linear-shift", schedule_words,
                                  "the order in which destinations (push) or sources (pull) are served"),
     choice<&RunConfig::assignment>("protocol.assignment", "em", assignment_words,
-                                   "who builds a MEP: a builder unit with credit, in turn, or the one at its id modulo "
-                                   "their number"),
+                                   "who builds a MEP: a builder unit with credit, in turn (em), or the one at its id "
+                                   "modulo their number, when it has credit (static), or before, and readout units "
+                                   "keep the credits and pass over who has none (source-credits)"),
     choice<&RunConfig::layout>("protocol.layout", "contiguous", layout_words,
                                "what a builder unit exposes as one buffer: all its slots, each slot (per-mep), or each "
                                "source's place in each slot"),

@@ -38,7 +38,7 @@ enum class ControlKind : std::uint8_t {
     announce,        // EM -> RU: assignments (push) and the release watermark
     abort,           // EM -> RU (push), BU -> RU (pull): that attempt is void
     abort_ack,       // RU -> BU: nothing more of that attempt will be written
-    grant,           // BU -> EM: credits, each bound to a slot
+    grant,           // BU -> EM, BU -> RU (source-credits): credits, each bound to a slot
     assign,          // EM -> BU: a MEP for a credit
     commit_request,  // BU -> EM: complete, or complete but for confirmed losses
     commit_verdict,  // EM -> BU: deliver it, or drop it
@@ -117,6 +117,8 @@ enum AttemptFlag : std::uint16_t {
     attempt_redelivered = 2,  // commit_verdict: an earlier attempt may have reached a sink
     attempt_rejected = 4,     // commit_request: a filter rejected it, no sink will get it
 };
+/// In announce and assign: the EM does not know the slot of that credit, the BU tells it to its RUs (source-credits).
+inline constexpr std::uint16_t unknown_slot = 0xffff;
 struct CreditEntry {
     std::uint32_t credit = 0;  // consecutive from 1 per BU incarnation
     std::uint16_t slot = 0;

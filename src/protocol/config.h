@@ -83,6 +83,7 @@ enum class Plant : std::uint8_t {
     early_reuse,          // BU reuses a slot that its sink holds
     uncredited_send,      // RU guesses the slot of a credit that it was not granted
     uneven_grant,         // BU tells one RU another slot for a credit than the others
+    unfinished_read,      // BU takes what it reads for placed as soon as the read is posted
     kept_credits,         // RU keeps credits of a BU incarnation for its successor
 };
 

@@ -107,6 +107,9 @@ std::optional<Reader::Finished> Reader::post(std::uint32_t ru, Task task, bool i
         case Post::done:
             return finish(task.slot, ru, true);
         case Post::pending:
+            if (port_.config().plant == Plant::unfinished_read) {
+                return finish(task.slot, ru, true);
+            }
             return Finished{task.slot, ru, Done::no};
         case Post::again:
             ++port_.counters().back_pressure;

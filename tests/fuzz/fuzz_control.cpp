@@ -1,7 +1,7 @@
 // A lying peer: arbitrary control messages, notices and connection events against a node with all three roles (PROTOCOL
-// T8). Nothing may crash, read outside, or write a slot that does not exist. The first byte chooses scheme, node and
-// schedule; then records of {u8 what, u8 peer, u16 length, bytes}. Messages get a valid header, or the fuzzer would
-// never pass the first check.
+// T8). Nothing may crash, read outside, or write a slot that does not exist. The first byte chooses scheme, node,
+// schedule and who keeps the credits; then records of {u8 what, u8 peer, u16 length, bytes}. Messages get a valid
+// header, or the fuzzer would never pass the first check.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -141,6 +141,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         return 0;
     }
     protocol::Config config = make_config((data[0] & 1U) != 0, (data[0] >> 5U) % 3);
+    if ((data[0] >> 5U) >= 6) {
+        config.assignment = protocol::Assignment::source_credits;
+    }
     const unsigned schedule = (data[0] >> 2U) % 8;
     if (config.scheme == protocol::Scheme::push && schedule > 0) {
         config.schedule = static_cast<protocol::Schedule>(schedule - 1);

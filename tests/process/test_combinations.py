@@ -140,6 +140,26 @@ def test_schedules(start: Start, schedule: str, assignment: str, transport: str,
     check_accounting(result)
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(("transport", "roles"), [("inproc", "folded"), ("shm", "split"), ("tcp", "folded")])
+def test_sources_keep_the_credits(start: Start, transport: str, scheme: str, roles: str) -> None:
+    run = start(
+        {
+            **SHORT,
+            "transport.name": transport,
+            "run.roles": roles,
+            "protocol.scheme": scheme,
+            "protocol.assignment": "source-credits",
+        }
+    )
+    assert run.finish() == 0, run.story()
+    result = run.result()
+    assert result["events"] > 0
+    assert (result["verified"], result["verify_errors"]) == ("full", 0)
+    assert result["incomplete_events"] == 0
+    check_accounting(result)
+
+
 @pytest.mark.parametrize("em", ["shared", "own"])
 def test_open_loop_accepts_what_is_offered(start: Start, em: str) -> None:
     run = start(

@@ -14,7 +14,9 @@ from support import Start, check_accounting
 TRANSPORTS = ["shm", "tcp"]
 SCHEDULES = ["none", "sequential", "random", "linear-shift", "barrel-barrier", "barrel-time-slot", "lockstep"]
 LAYOUTS = ["contiguous", "per-mep", "segmented"]
-ASSIGNMENTS = ["em", "static"]
+ASSIGNMENTS = ["em", "static", "source-credits"]
+# A readout unit that keeps the credits passes over who has none: no order that waits for one.
+REFUSED = {("sequential", "source-credits"), ("lockstep", "source-credits")}
 NOTICES: dict[str, dict[str, Any]] = {
     "per-contribution": {},
     "per-write": {"protocol.ack_per_write": "true"},
@@ -31,12 +33,26 @@ def cases() -> list[Case]:
     """What is tried; the last is the seed."""
     seeds = int(os.environ.get("INCAST_MATRIX_SEEDS", "0"))
     if seeds > 0:
-        return list(itertools.product(TRANSPORTS, SCHEDULES, LAYOUTS, ASSIGNMENTS, list(NOTICES), range(1, seeds + 1)))
+        every = itertools.product(TRANSPORTS, SCHEDULES, LAYOUTS, ASSIGNMENTS, list(NOTICES), range(1, seeds + 1))
+        return [case for case in every if (case[1], case[3]) not in REFUSED]
     notices = list(NOTICES)
-    return [
+    held_by_em = [
         (TRANSPORTS[turn % 2], schedule, LAYOUTS[turn % 3], ASSIGNMENTS[turn // 2 % 2], notices[(turn + 1) % 3], 1)
         for turn, schedule in enumerate([*SCHEDULES, *SCHEDULES[::-1]])
     ]
+    credited = [schedule for schedule in SCHEDULES if (schedule, "source-credits") not in REFUSED]
+    held_by_sources = [
+        (TRANSPORTS[turn % 2], schedule, LAYOUTS[turn % 3], "source-credits", notices[turn % 3], 1)
+        for turn, schedule in enumerate([*credited, *credited])
+    ]
+    return held_by_em + held_by_sources
+
+
+@pytest.mark.parametrize("schedule", ["sequential", "lockstep"])
+def test_sources_with_credits_wait_for_none(start: Start, schedule: str) -> None:
+    run = start({"run.nodes": 3, "protocol.schedule": schedule, "protocol.assignment": "source-credits"})
+    assert run.finish(30) == 2
+    assert f"schedule = {schedule}: must be none, random" in run.story()
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: "-".join(map(str, case)))

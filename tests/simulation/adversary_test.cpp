@@ -80,7 +80,11 @@ INSTANTIATE_TEST_SUITE_P(All, Plants,
                                            Planted{"open_barrier", Plant::open_barrier, {"C6"}},
                                            Planted{"hasty_send", Plant::hasty_send, {"C6"}},
                                            Planted{"wrong_builder", Plant::wrong_builder, {"C5"}},
-                                           Planted{"early_reuse", Plant::early_reuse, {"C1"}}),
+                                           Planted{"early_reuse", Plant::early_reuse, {"C1"}},
+                                           Planted{"uncredited_send", Plant::uncredited_send, {"C5"}},
+                                           Planted{"uneven_grant", Plant::uneven_grant, {"C1"}},
+                                           Planted{"kept_credits", Plant::kept_credits, {"C5"}},
+                                           Planted{"unfinished_read", Plant::unfinished_read, {"T1"}}),
                          [](const auto& each) { return each.param.name; });
 
 }  // namespace

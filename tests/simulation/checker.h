@@ -68,6 +68,16 @@ public:
     void landed(Time now, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& write,
                 std::uint8_t parts) override;
     void peer_down(Time now, sim::EndpointId at, sim::EndpointId peer) override;
+    // checker_reads.cpp
+    void read_posted(Time now, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& read) override;
+    void read_taken(Time now, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& read,
+                    std::uint8_t parts) override;
+    void read_landed(Time now, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& read,
+                     std::uint8_t parts) override;
+    void read_completed(Time now, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& read,
+                        Status status) override;
+    /// Reads under way of that endpoint or from it: it is about to crash.
+    void crashes(sim::EndpointId endpoint);
 
 private:
     /// One incarnation of a node that was in the view.
@@ -78,11 +88,11 @@ private:
     };
     /// One credit of a BU incarnation.
     struct Credit {
-        std::uint16_t slot = 0;
-        bool at_em = false;     // the grant was delivered
-        bool assigned = false;  // an assign was posted
-        bool bound = false;     // to mep and attempt, by an assign or an announcement
-        std::size_t views = 0;  // published when the EM got it
+        std::uint16_t slot = wire::unknown_slot;  // until it is granted
+        bool at_em = false;                       // the grant was delivered
+        bool assigned = false;                    // an assign was posted
+        bool bound = false;                       // to mep and attempt, by an assign or an announcement
+        std::size_t views = 0;                    // published when the EM got it
         protocol::MepId mep = 0;
         std::uint16_t attempt = 0;
     };
@@ -96,6 +106,9 @@ private:
         std::uint32_t node = 0;
         std::uint32_t incarnation = 0;
         std::vector<Credit> credits;      // [credit - 1]
+        std::uint32_t granted = 0;        // the last credit
+        std::uint32_t assigned = 0;       // the last credit
+        std::size_t entered = 0;          // the view in which it came in
         std::vector<std::uint32_t> open;  // by slot: the credit it is granted or assigned for; 0: none
         std::vector<Verdict> verdicts;    // granted and delivered
         std::map<std::pair<protocol::MepId, std::uint32_t>, protocol::Filter::Verdict> decisions;  // by MEP and attempt
@@ -116,9 +129,26 @@ private:
         std::optional<Time> begun;                   // the last contribution
         std::vector<sim::EndpointId> served;         // in this phase
         std::map<sim::EndpointId, bool> unfinished;  // begun, and not all of it is out
-        Time clock_error = time_never / 4;           // what it may take the EM's clock to be off by, when taken
+        // Source-credits: what it was granted, slots by BU and credit, and what it has not begun to send.
+        struct Announced {
+            std::uint32_t bu = 0;
+            std::uint32_t credit = 0;
+        };
+        std::map<std::uint32_t, std::map<std::uint32_t, std::uint16_t>> credits;
+        std::map<protocol::MepId, Announced> announced;
+        Time clock_error = time_never / 4;  // what it may take the EM's clock to be off by, when taken
         Time clock_taken = 0;
         [[nodiscard]] Time clock_error_at(Time now) const { return clock_error + (now - clock_taken) / 5000; }
+    };
+    /// One read of a BU.
+    struct Read {
+        sim::EndpointId reader = 0;
+        sim::EndpointId owner = 0;
+        std::uint64_t slot = 0;
+        std::uint32_t source = 0;
+        std::uint32_t credit = 0;  // the slot was in service for; 0: not known
+        bool over = false;
+        std::optional<protocol::MepId> halves[2];  // whose bytes were read
     };
     struct Delivery {
         std::uint32_t node = 0;
@@ -139,6 +169,12 @@ private:
     };
 
     [[nodiscard]] bool is_em(std::uint32_t node) const { return Peer{node} == plan_.config.em; }
+    /// That node's RU writes what the EM announces.
+    [[nodiscard]] bool pushes(std::uint32_t node) const {
+        const protocol::Scheme scheme = plan_.config.scheme;
+        return scheme == protocol::Scheme::push ||
+               (scheme == protocol::Scheme::push_pull && ru_of_node_[node] < plan_.config.first_stage_rus);
+    }
     [[nodiscard]] std::uint32_t node_of(sim::EndpointId id) const {
         return static_cast<std::uint32_t>(world_.options(id).self);
     }
@@ -151,7 +187,15 @@ private:
     Builder* builder(std::uint32_t node, std::uint32_t incarnation);
     Builder* builder_at(sim::EndpointId endpoint);
 
-    void check_grants(sim::EndpointId from, const wire::ControlView& message);
+    // checker_credits.cpp
+    void know_credit(Builder& unit, std::uint32_t credit) const;
+    void check_grants(sim::EndpointId from, sim::EndpointId to, const wire::ControlView& message);
+    void grants_delivered(sim::EndpointId from, sim::EndpointId to, const wire::ControlView& message);
+    void announce_delivered(sim::EndpointId to, const wire::ControlView& message);
+    void check_credit(sim::EndpointId from, sim::EndpointId to, const sim::Transfer& write);
+    void check_static(const Builder& target, const Credit& credit, protocol::MepId mep);
+    void bind(Builder& builder, std::uint32_t credit, std::uint16_t slot, protocol::MepId mep, std::uint16_t attempt);
+    void admit(protocol::MepId mep, std::uint16_t attempt);
     void check_assigns(sim::EndpointId to, const wire::ControlView& message);
     void check_announce(std::uint32_t to, const wire::ControlView& message);
     void check_verdicts(sim::EndpointId to, const wire::ControlView& message);
@@ -162,7 +206,6 @@ private:
     void check_clock(Time now, sim::EndpointId at, const wire::ControlView& message);
     void check_phase_posted(sim::EndpointId to, const wire::ControlView& message);
     void check_phase_done(sim::EndpointId from, const wire::ControlView& message);
-    void check_static(const Builder& target, const Credit& credit, protocol::MepId mep);
     void answered(sim::EndpointId at, sim::EndpointId by, std::uint32_t credit);
     struct Place {
         std::uint64_t slot = ~std::uint64_t{0};
@@ -170,8 +213,10 @@ private:
     };
     [[nodiscard]] Place place_of(const sim::Transfer& write, std::uint32_t source) const;
     void learn_view(const wire::ControlView& message);
-    void bind(Builder& builder, std::uint32_t credit, std::uint16_t slot, protocol::MepId mep, std::uint16_t attempt);
-    void admit(protocol::MepId mep, std::uint16_t attempt);
+    // checker_reads.cpp
+    void offer_delivered(sim::EndpointId from, sim::EndpointId to, const wire::ControlView& message);
+    [[nodiscard]] std::optional<protocol::MepId> held_at(sim::EndpointId owner, const sim::Transfer& read) const;
+    void check_read(const Builder& own, std::uint32_t node, const protocol::BuiltMep& mep, std::uint32_t source);
     void check_source(Builder* builder, std::uint32_t node, const protocol::BuiltMep& mep, std::uint32_t source);
     /// The head that what a write carries belongs to: its own, or that of the write before it that had one.
     [[nodiscard]] const wire::Head* head_of(const sim::Transfer& write) const;
@@ -190,6 +235,7 @@ private:
     std::vector<Outstanding> outstanding_;                                         // by endpoint
     std::map<std::pair<sim::EndpointId, sim::EndpointId>, wire::Head> last_head_;  // posted, by sender and receiver
     std::map<std::uint64_t, wire::Head> heads_;                                    // by number of the write
+    std::map<std::uint64_t, Read> reads_;                                          // by number of the read
     std::vector<std::uint32_t> builder_at_;                                        // by endpoint: index + 1
     std::vector<Sender> senders_;                                                  // by endpoint
     std::vector<std::uint32_t> ru_of_node_;                                        // index among the RUs of the config

@@ -63,6 +63,11 @@ Checker::Checker(const Plan& plan, sim::World& world, Judge& judge)
                                      "schedule: none",       "schedule: barrel-barrier", "schedule: barrel-time-slot",
                                      "schedule: lockstep"};
     judge.mark(names[static_cast<std::size_t>(plan.config.schedule)]);
+    constexpr const char* schemes[] = {"scheme: push", "scheme: pull", "scheme: push-pull", "scheme: pull-pull",
+                                       "scheme: pull-read"};
+    judge.mark(schemes[static_cast<std::size_t>(plan.config.scheme)]);
+    constexpr const char* assignments[] = {"assignment: em", "assignment: static", "assignment: source-credits"};
+    judge.mark(assignments[static_cast<std::size_t>(plan.config.assignment)]);
 }
 
 void Checker::node_started(std::uint32_t node, std::uint32_t incarnation, sim::EndpointId endpoint) {
@@ -71,9 +76,10 @@ void Checker::node_started(std::uint32_t node, std::uint32_t incarnation, sim::E
     senders_.resize(builder_at_.size());
     produced_[node] = 0;
     if ((plan_.config.nodes[node].roles & protocol::role_bu) == 0) return;
-    builders_.push_back(
-        {.node = node, .incarnation = incarnation, .credits = {}, .open = {}, .verdicts = {}, .decisions = {}});
-    builders_.back().open.assign(slots_, 0);
+    Builder& unit = builders_.emplace_back();
+    unit.node = node;
+    unit.incarnation = incarnation;
+    unit.open.assign(slots_, 0);
     builder_at_[endpoint] = static_cast<std::uint32_t>(builders_.size());
 }
 
@@ -202,6 +208,10 @@ void Checker::check_source(Builder* own, std::uint32_t node, const protocol::Bui
                   source, ru, head.incarnation);
     }
     if (ru == node || own == nullptr) return;
+    if (plan_.config.scheme == protocol::Scheme::pull_read) {
+        check_read(*own, node, mep, source);
+        return;
+    }
     const auto [region, offset] = layout_.at(mep.slot, source);
     const auto local = static_cast<std::uint16_t>(region);
     for (std::uint32_t id = 0; id < builder_at_.size(); ++id) {
@@ -329,6 +339,8 @@ void Checker::view_changed(Time /*now*/, std::uint32_t view, Peer peer, std::uin
     for (std::uint32_t each = 0; each < views_.size(); ++each) {
         if ((plan_.config.nodes[each].roles & protocol::role_bu) != 0 && in_view(each) != nullptr) bus.push_back(each);
     }
+    if (Builder* unit = builder(node, incarnation); unit != nullptr && change == wire::Change::up)
+        unit->entered = bus_in_.size() - 1;
 }
 
 void Checker::finish(std::uint64_t admitted) {

@@ -1,4 +1,4 @@
-// In which order RUs send, and who builds what: PROTOCOL C5, C6.
+// In which order RUs send: PROTOCOL C6.
 //
 // An RU on the EM's node hears of phases without the wire, so its order is not judged; nor is that of an RU that slips.
 #include <algorithm>
@@ -113,17 +113,6 @@ void Checker::check_phase_done(sim::EndpointId from, const ControlView& message)
                       ru_of_node_[node_of(from)], sender.phase, node_of(to));
         }
     }
-}
-
-/// What the EM assigned, it assigned in one of the views since it got the credit.
-void Checker::check_static(const Builder& target, const Credit& credit, protocol::MepId mep) {
-    if (plan_.config.assignment != protocol::Assignment::fixed) return;
-    judge_.mark("assigned statically");
-    for (std::size_t view = credit.views - 1; view < bus_in_.size(); ++view) {
-        const std::vector<std::uint32_t>& bus = bus_in_[view];
-        if (!bus.empty() && bus[mep % bus.size()] == target.node) return;
-    }
-    violation("C5", "the EM assigns MEP {} to node {}, which is another one's", mep, target.node);
 }
 
 }  // namespace incast::adversary

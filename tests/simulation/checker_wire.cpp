@@ -24,7 +24,7 @@ void Checker::message_posted(Time /*now*/, sim::EndpointId from, sim::EndpointId
     tell(from, to, *message);
     switch (message->kind()) {
         case ControlKind::grant:
-            check_grants(from, *message);
+            check_grants(from, to, *message);
             break;
         case ControlKind::assign:
             check_assigns(to, *message);
@@ -73,14 +73,10 @@ void Checker::message_delivered(Time now, sim::EndpointId from, sim::EndpointId 
     const std::uint32_t count = message->header().count;
     switch (message->kind()) {
         case ControlKind::grant:
-            if (Builder* granting = builder_at(from); granting != nullptr) {
-                for (std::uint32_t index = 0; index < count; ++index) {
-                    const std::uint32_t credit = message->entry<ControlKind::grant>(index).credit;
-                    if (credit == 0 || credit > granting->credits.size()) continue;
-                    granting->credits[credit - 1].at_em = true;
-                    granting->credits[credit - 1].views = bus_in_.size();
-                }
-            }
+            grants_delivered(from, to, *message);
+            break;
+        case ControlKind::announce:
+            if (protocol::assigns_ahead(plan_.config)) announce_delivered(to, *message);
             break;
         case ControlKind::available: {
             const Membership* sender = in_view(node_of(from));
@@ -121,6 +117,9 @@ void Checker::message_delivered(Time now, sim::EndpointId from, sim::EndpointId 
             told.served.clear();
             break;
         }
+        case ControlKind::offer:
+            offer_delivered(from, to, *message);
+            break;
         case ControlKind::clock_answer:
             check_clock(now, to, *message);
             break;
@@ -141,6 +140,7 @@ void Checker::write_posted(Time now, sim::EndpointId from, sim::EndpointId to, c
     if (write.head_bytes == 0 && write.body.length > 0) judge_.mark("write: continued");
     if (write.is_write) heads_[write.number] = last_head_[{from, to}];
     check_turn(now, from, to, write);
+    check_credit(from, to, write);
     const protocol::Config& config = plan_.config;
     if (!write.noticed || !protocol::tells_placed(config)) return;
     Outstanding& sender = outstanding_[from];
@@ -190,98 +190,8 @@ void Checker::notice_delivered(Time /*now*/, sim::EndpointId from, sim::Endpoint
     if ((write.notice & protocol::more_follows) == 0) answered(to, from, head_of(write)->credit);
 }
 
-// --- credits
-// -----------------------------------------------------------------------------------------------------------------
-
-void Checker::check_grants(sim::EndpointId from, const ControlView& message) {
-    Builder* granting = builder_at(from);
-    if (granting == nullptr) {
-        violation("C1", "node {} grants credits but builds nothing", node_of(from));
-        return;
-    }
-    for (std::uint32_t index = 0; index < message.header().count; ++index) {
-        const wire::CreditEntry entry = message.entry<ControlKind::grant>(index);
-        if (entry.credit != granting->credits.size() + 1 || entry.slot >= slots_) {
-            violation("C1", "node {}#{} grants credit {} for slot {} after credit {}", granting->node,
-                      granting->incarnation, entry.credit, entry.slot, granting->credits.size());
-            continue;
-        }
-        if (granting->open[entry.slot] != 0) {
-            violation("C1", "node {}#{} grants slot {} for credit {} while it is in use for credit {}", granting->node,
-                      granting->incarnation, entry.slot, entry.credit, granting->open[entry.slot]);
-        }
-        granting->open[entry.slot] = entry.credit;
-        granting->credits.push_back({.slot = entry.slot});
-    }
-    const auto in_service = static_cast<std::uint32_t>(
-        std::ranges::count_if(granting->open, [](std::uint32_t credit) { return credit != 0; }));
-    if (in_service > plan_.config.credits) {
-        violation("C1", "node {}#{} has {} credits in service, {} are configured", granting->node,
-                  granting->incarnation, in_service, plan_.config.credits);
-    }
-}
-
-void Checker::check_assigns(sim::EndpointId to, const ControlView& message) {
-    Builder* target = builder_at(to);
-    for (std::uint32_t index = 0; index < message.header().count; ++index) {
-        const wire::AttemptEntry entry = message.entry<ControlKind::assign>(index);
-        if (target == nullptr || entry.bu != target->node || entry.credit == 0 ||
-            entry.credit > target->credits.size() || !target->credits[entry.credit - 1].at_em) {
-            violation("C1", "the EM assigns MEP {} to node {} for credit {}, which it was not granted", entry.mep,
-                      entry.bu, entry.credit);
-            continue;
-        }
-        Credit& credit = target->credits[entry.credit - 1];
-        if (credit.assigned) {
-            violation("C1", "the EM assigns credit {} of node {}#{} twice, now for MEP {}", entry.credit, target->node,
-                      target->incarnation, entry.mep);
-        }
-        credit.assigned = true;
-        if (entry.attempt == 1) check_static(*target, credit, entry.mep);
-        bind(*target, entry.credit, entry.slot, entry.mep, entry.attempt);
-    }
-}
-
-/// An attempt of a MEP belongs to one credit, whoever is told of it.
-void Checker::bind(Builder& target, std::uint32_t number, std::uint16_t slot, MepId mep, std::uint16_t attempt) {
-    Credit& credit = target.credits[number - 1];
-    if (credit.slot != slot) {
-        violation("C1", "credit {} of node {}#{} is for slot {}, the EM says {}", number, target.node,
-                  target.incarnation, credit.slot, slot);
-    }
-    if (credit.bound && (credit.mep != mep || credit.attempt != attempt)) {
-        violation("C1", "credit {} of node {}#{} is for MEP {} attempt {} and for MEP {} attempt {}", number,
-                  target.node, target.incarnation, credit.mep, credit.attempt, mep, attempt);
-    }
-    if (credit.bound) return;
-    credit.bound = true;
-    credit.mep = mep;
-    credit.attempt = attempt;
-    admit(mep, attempt);
-}
-
-void Checker::admit(MepId mep, std::uint16_t attempt) {
-    if (mep >= meps_.size()) {
-        violation("C3", "MEP {} is assigned, there are {}", mep, meps_.size());
-        return;
-    }
-    Mep& record = meps_[mep];
-    if (attempt > 1) {
-        judge_.story("EM assigns MEP {} again: attempt {}", mep, attempt);
-        judge_.mark("assigned again");
-    }
-    record.latest_attempt = std::max(record.latest_attempt, attempt);
-    if (record.admitted) return;
-    record.admitted = true;
-    for (std::uint32_t node = 0; node < views_.size(); ++node) {
-        const Membership* ru = in_view(node);
-        if (ru == nullptr || (plan_.config.nodes[node].roles & protocol::role_ru) == 0) continue;
-        const MepId held = is_em(node) ? produced_[node] : available_[node];
-        if (mep >= std::max(held, ru->from.value_or(0))) {
-            violation("C3", "MEP {} is admitted, but RU {} announced only those below {}", mep, node, held);
-        }
-    }
-}
+// --- announcements
+// --------------------------------------------------------------------------------------------------------------
 
 void Checker::check_announce(std::uint32_t to, const ControlView& message) {
     const wire::AnnounceBody body = message.body<ControlKind::announce>();
@@ -294,6 +204,7 @@ void Checker::check_announce(std::uint32_t to, const ControlView& message) {
         if (is_em(entry.bu)) continue;  // its grants are not on the wire
         const Membership* current = entry.bu < views_.size() ? in_view(entry.bu) : nullptr;
         Builder* target = current != nullptr ? builder(entry.bu, current->incarnation) : nullptr;
+        if (target != nullptr && protocol::assigns_ahead(plan_.config)) know_credit(*target, entry.credit);
         if (target == nullptr || entry.credit == 0 || entry.credit > target->credits.size()) {
             // Written before the BU was dropped, posted after: no RU takes it. Announced for a successor it would be a
             // mix-up.
@@ -441,6 +352,8 @@ void Checker::peer_down(Time /*now*/, sim::EndpointId at, sim::EndpointId peer) 
         outstanding_[at].sent.erase(peer);
         outstanding_[at].requested.erase(peer);
         senders_[at].unfinished.erase(peer);
+        senders_[at].credits.erase(node_of(peer));
+        std::erase_if(senders_[at].announced, [&](const auto& each) { return each.second.bu == node_of(peer); });
     }
     judge_.story("node {}#{} loses the connection with node {}#{}", node_of(at), incarnation_of(at), node_of(peer),
                  incarnation_of(peer));

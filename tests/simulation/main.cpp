@@ -43,6 +43,10 @@ const std::map<std::string, protocol::Plant>& plants() {
         {"hasty_send", Plant::hasty_send},
         {"wrong_builder", Plant::wrong_builder},
         {"early_reuse", Plant::early_reuse},
+        {"uncredited_send", Plant::uncredited_send},
+        {"uneven_grant", Plant::uneven_grant},
+        {"kept_credits", Plant::kept_credits},
+        {"unfinished_read", Plant::unfinished_read},
     };
     return names;
 }
@@ -51,6 +55,9 @@ const std::map<std::string, protocol::Plant>& plants() {
 constexpr const char* expected_marks[] = {
     "abort acknowledged",
     "admission stopped",
+    "announced ahead of its credit",
+    "assigned ahead",
+    "passed over without credit",
     "abort by a BU",
     "abort by the EM",
     "again",
@@ -77,8 +84,11 @@ constexpr const char* expected_marks[] = {
     "fault: landed after the end",
     "fault: lost in flight",
     "fault: overtaking",
+    "fault: owner crash in mid-read",
     "fault: pause, network too",
     "fault: pause, writes go on",
+    "fault: reader crash in mid-read",
+    "fault: scattered read",
     "fault: scattered write",
     "fault: stall",
     "fault: unfenced landing",
@@ -95,6 +105,12 @@ constexpr const char* expected_marks[] = {
     "lost peer reported",
     "placed",
     "quarantined slot",
+    "read delivered",
+    "read in part",
+    "read into an unused slot",
+    "read whole",
+    "read: cancelled",
+    "read: owner lost",
     "reassigned",
     "restart",
     "send gap",
@@ -116,11 +132,24 @@ constexpr const char* expected_marks[] = {
 };
 constexpr std::uint64_t marks_min_per_1000_seeds = 100;
 /// One per seed.
-constexpr const char* schedule_marks[] = {
-    "schedule: barrel-barrier", "schedule: barrel-time-slot", "schedule: linear-shift", "schedule: lockstep",
-    "schedule: none",           "schedule: random",           "schedule: sequential",
+constexpr const char* drawn_marks[] = {
+    "assignment: em",
+    "assignment: source-credits",
+    "assignment: static",
+    "schedule: barrel-barrier",
+    "schedule: barrel-time-slot",
+    "schedule: linear-shift",
+    "schedule: lockstep",
+    "schedule: none",
+    "schedule: random",
+    "schedule: sequential",
+    "scheme: pull",
+    "scheme: pull-pull",
+    "scheme: pull-read",
+    "scheme: push",
+    "scheme: push-pull",
 };
-constexpr std::uint64_t schedule_marks_min_per_1000_seeds = 50;
+constexpr std::uint64_t drawn_marks_min_per_1000_seeds = 50;
 /// Fences leave little for the check of a contribution's generation to catch: 100 times in 100,000 seeds is what can be
 /// asked for.
 constexpr const char* rare_marks[] = {"stale contribution"};
@@ -177,7 +206,7 @@ bool report_coverage(const Totals& totals, std::uint64_t seeds) {
         }
     };
     check(expected_marks, marks_min_per_1000_seeds);
-    check(schedule_marks, schedule_marks_min_per_1000_seeds);
+    check(drawn_marks, drawn_marks_min_per_1000_seeds);
     check(rare_marks, rare_marks_min_per_1000_seeds);
     return covered;
 }

@@ -1,6 +1,7 @@
 #include "plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -107,6 +108,18 @@ void draw_two_stages(Plan& plan) {
     config.decision_deadline = draw.scaled(config.heartbeat, 2, 30);
 }
 
+/// Instead of pull-write, which it differs from in how bytes move: nothing is sent, and a BU reads.
+void draw_reads(Plan& plan) {
+    protocol::Config& config = plan.config;
+    Draw draw(base::mix64(plan.seed ^ 0x4ead));
+    if (config.scheme != protocol::Scheme::pull_write || !draw.percent(40)) return;
+    config.scheme = protocol::Scheme::pull_read;
+    config.parallel_sends = 0;
+    config.message_size = 0;
+    config.ack_per_write = false;
+    config.outstanding_writes = 0;
+}
+
 void draw_layout(Plan& plan) {
     using protocol::Layout;
     Draw draw(base::mix64(plan.seed ^ 0x1a));
@@ -157,6 +170,14 @@ void draw_schedule(Draw& draw, Plan& plan) {
         std::max(config.late_after, 2 * config.credits * period * std::max(turn, config.inter_send_gap));
 }
 
+/// From a sequence of its own. What does not go together stays as it was drawn.
+void draw_assignment(Plan& plan) {
+    Draw draw(base::mix64(plan.seed ^ 0xc5));
+    if (!draw.percent(30)) return;
+    const protocol::Assignment before = std::exchange(plan.config.assignment, protocol::Assignment::source_credits);
+    if (!protocol::validate(plan.config)) plan.config.assignment = before;
+}
+
 }  // namespace
 
 Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
@@ -166,6 +187,7 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
     draw_protocol(draw, plan);
     draw_two_stages(plan);
     draw_writes(plan);
+    draw_reads(plan);
     draw_layout(plan);
     plan.config.plant = plant;
     const Time detection = plan.config.detection_deadline;
@@ -204,6 +226,7 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
 
     Draw schedule_draw(base::mix64(seed ^ 0x5c4e));
     draw_schedule(schedule_draw, plan);
+    draw_assignment(plan);
 
     plan.chaos.crash_every = draw.every(2 * ps_per_ms, 20 * ps_per_ms);
     plan.chaos.pause_every = draw.every(2 * ps_per_ms, 20 * ps_per_ms);
@@ -242,7 +265,7 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
 }
 
 std::string describe(const Plan& plan) {
-    constexpr const char* scheme_names[] = {"push", "pull-write", "push-pull", "pull-pull"};
+    constexpr const char* scheme_names[] = {"push", "pull-write", "push-pull", "pull-pull", "pull-read"};
     const auto us = [](Time time) { return static_cast<double>(time) / static_cast<double>(ps_per_us); };
     const protocol::Config& config = plan.config;
     std::string text = fmt::format("seed {}: {} nodes", plan.seed, config.nodes.size());
@@ -272,10 +295,11 @@ std::string describe(const Plan& plan) {
                         plan.filter.undecided_chance, us(plan.filter.undecided_max), us(config.decision_deadline));
     }
     constexpr const char* layouts[] = {"contiguous", "per-mep", "segmented"};
+    constexpr const char* assignments[] = {"the EM's", "static", "source-credits"};
     text += fmt::format("  {} layout, {} assignment, gap {} us, barrier deadline {} us, slots of {} us, {}\n",
                         layouts[static_cast<std::size_t>(config.layout)],
-                        config.assignment == protocol::Assignment::fixed ? "static" : "the EM's",
-                        us(config.inter_send_gap), us(config.barrier_deadline), us(config.slot_time),
+                        assignments[static_cast<std::size_t>(config.assignment)], us(config.inter_send_gap),
+                        us(config.barrier_deadline), us(config.slot_time),
                         config.overrun == protocol::Overrun::skip ? "skip" : "slip");
     text += fmt::format(
         "  network: delay {}+{} us, tail {} ppm up to {} us, overtaking {}, scattered {}, done {}, again {}, connect "

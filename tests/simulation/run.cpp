@@ -236,6 +236,7 @@ void Director::crash(Time now) {
     run_.judge.story("FAULT node {}#{} crashes", index, host.incarnation());
     if ((roles & protocol::role_ru) != 0) run_.judge.mark("fault: RU crash");
     if ((roles & protocol::role_bu) != 0) run_.judge.mark("fault: BU crash");
+    run_.checker.crashes(host.endpoint_id());
     host.stop();
     restart_later(now, index);
 }

@@ -65,9 +65,10 @@ private:
     }
 };
 
-Config script_config(protocol::Scheme scheme, bool folded) {
+Config script_config(protocol::Scheme scheme, bool folded, protocol::Assignment assignment) {
     Config config = protocol::testing::make_config(2, 2, folded, 2, body_bytes);
     config.scheme = scheme;
+    config.assignment = assignment;
     config.total_meps = meps;
     config.credits = 1;
     config.quarantine_slots = 0;
@@ -183,11 +184,11 @@ void on_simulation(const Config& config, Conversations& conversations) {
     crew.play([&] { return world.now(); }, [&] { world.run_until(world.now() + ps_per_s); });
 }
 
-class TwoWorlds : public ::testing::TestWithParam<std::tuple<protocol::Scheme, bool>> {};
+class TwoWorlds : public ::testing::TestWithParam<std::tuple<protocol::Scheme, bool, protocol::Assignment>> {};
 
 TEST_P(TwoWorlds, ExchangeTheSameMessagesPerOrderedPair) {
-    const auto [scheme, folded] = GetParam();
-    const Config config = script_config(scheme, folded);
+    const auto [scheme, folded, assignment] = GetParam();
+    const Config config = script_config(scheme, folded, assignment);
     Conversations real;
     on_inproc(config, real);
     Conversations simulated;
@@ -209,13 +210,15 @@ TEST_P(TwoWorlds, ExchangeTheSameMessagesPerOrderedPair) {
     EXPECT_EQ(writes, folded ? meps * 2 : meps * 4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Schemes, TwoWorlds,
-                         ::testing::Combine(::testing::Values(protocol::Scheme::push, protocol::Scheme::pull_write),
-                                            ::testing::Bool()),
-                         [](const auto& each) {
-                             return std::string(std::get<0>(each.param) == protocol::Scheme::push ? "push" : "pull") +
-                                    (std::get<1>(each.param) ? "_folded" : "_split");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Schemes, TwoWorlds,
+    ::testing::Combine(::testing::Values(protocol::Scheme::push, protocol::Scheme::pull_write), ::testing::Bool(),
+                       ::testing::Values(protocol::Assignment::em, protocol::Assignment::source_credits)),
+    [](const auto& each) {
+        const bool ahead = std::get<2>(each.param) == protocol::Assignment::source_credits;
+        return std::string(std::get<0>(each.param) == protocol::Scheme::push ? "push" : "pull") +
+               (std::get<1>(each.param) ? "_folded" : "_split") + (ahead ? "_source_credits" : "_em");
+    });
 
 }  // namespace
 }  // namespace incast

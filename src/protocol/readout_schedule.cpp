@@ -61,7 +61,7 @@ void ReadoutUnit::ask_clock(Time now) {
     }
     constexpr std::uint32_t first_samples = 8;
     if (em_time_.heard >= 0 && now > em_time_.heard) {
-        schedule_.clock().add(em_time_.asked, em_time_.theirs, now);
+        schedule_.learn_time(em_time_.asked, em_time_.theirs, now);
         em_time_.next_ask = ++em_time_.samples < first_samples ? now : now + port_.config().heartbeat;
         em_time_.asked = em_time_.heard = -1;
     }

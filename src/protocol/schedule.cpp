@@ -59,6 +59,8 @@ void SendSchedule::begin(Time now) {
     gap_until_ = now + gap_;
     if (kind_ == Schedule::barrel_time_slot) {
         used_ = candidate_;
+        begun_at_ = now;
+        latest_ = clock_.at(now) + clock_.error(now);
         unguarded_ += 2 * clock_.error(now) > guard(now) ? 1 : 0;
     }
 }
@@ -174,6 +176,15 @@ std::size_t SendSchedule::in_slot(Time now, const base::Bitmap& runnable) {
     return bu;
 }
 
+/// What was sent before the clock was known that well may have gone out in a later slot than it seemed. That one is
+/// used.
+void SendSchedule::learn_time(Time asked, Time theirs, Time answered) {
+    if (clock_.add(asked, theirs, answered) && used_ >= 0) {
+        latest_ = std::min(latest_, clock_.at(begun_at_) + clock_.error(answered));
+        used_ = std::max(used_, std::max<Time>(0, latest_) / slot_time_);
+    }
+}
+
 Time SendSchedule::next_deadline(Time now, const base::Bitmap& runnable) const {
     if (!paced_ || !runnable.any()) {
         return time_never;
@@ -185,11 +196,11 @@ Time SendSchedule::next_deadline(Time now, const base::Bitmap& runnable) const {
         return time_never;  // what ends that is an event
     }
     const Time edge = guard(now);
-    const std::int64_t slot = slot_of(now);
-    for (std::int64_t ahead = 0; ahead <= static_cast<std::int64_t>(period_); ++ahead) {
-        const std::size_t bu = turn(slot + ahead - lag_);
-        const Time opens = std::max(clock_.from((slot + ahead) * slot_time_ + edge), gap_until_);
-        if (slot + ahead > used_ && bu < bus_ && runnable.test(bu) && opens > now) {
+    const std::int64_t first = std::max(slot_of(now), used_ + 1);
+    for (std::int64_t slot = first; slot <= first + static_cast<std::int64_t>(period_); ++slot) {
+        const std::size_t bu = turn(slot - lag_);
+        const Time opens = std::max(clock_.from(slot * slot_time_ + edge), gap_until_);
+        if (bu < bus_ && runnable.test(bu) && opens > now) {
             return opens;
         }
     }

@@ -61,7 +61,8 @@ public:
     [[nodiscard]] std::uint32_t sent_since_told() const { return static_cast<std::uint32_t>(sends_ - told_sends_); }
     [[nodiscard]] std::uint64_t phase() const { return phase_; }
 
-    [[nodiscard]] EmClock& clock() { return clock_; }
+    /// The EM's clock showed `theirs` at some time between the two of this node.
+    void learn_time(Time asked, Time theirs, Time answered);
 
     /// When next() must be asked again though nothing else happened.
     [[nodiscard]] Time next_deadline(Time now, const base::Bitmap& runnable) const;
@@ -120,6 +121,8 @@ private:
     Overrun overrun_;
     std::int64_t used_ = -1;  // the last slot that was used, or must not be
     std::int64_t candidate_ = -1;
+    Time begun_at_ = 0;     // the last contribution, by the clock of this node
+    Time latest_ = 0;       // and by the EM's, at the latest
     std::int64_t lag_ = 0;  // slots that this RU's order is behind the clock
     std::uint64_t overruns_ = 0;
     std::uint64_t unguarded_ = 0;

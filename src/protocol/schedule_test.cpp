@@ -226,7 +226,7 @@ TEST(TimeSlots, AreGuardedByTwiceTheErrorOfTheClock) {
     SendSchedule schedule(config, 0, 2, 2, false);
     const base::Bitmap runnable = all(2);
     EXPECT_EQ(schedule.next(1000, runnable), none);  // nothing is known of the EM's clock
-    ASSERT_TRUE(schedule.clock().add(1000, 5005, 1010));
+    schedule.learn_time(1000, 5005, 1010);
     // 5005 at 1005, 5 up or down: slot 51 from 1100 on, used from 1110 to 1190.
     EXPECT_EQ(schedule.next(1105, runnable), none);
     EXPECT_EQ(schedule.next_deadline(1105, runnable), 1110);
@@ -241,11 +241,38 @@ TEST(TimeSlots, AClockThatIsOffTooMuchIsCounted) {
     Config config = config_of(Schedule::barrel_time_slot);
     SendSchedule schedule(config, 0, 2, 2, false);
     const base::Bitmap runnable = all(2);
-    ASSERT_TRUE(schedule.clock().add(1000, 5030, 1060));
+    schedule.learn_time(1000, 5030, 1060);
     EXPECT_EQ(schedule.next(1120, runnable), none);
     ASSERT_EQ(schedule.next(1125, runnable), 1U);  // a quarter of the slot at either end
     schedule.sent(1125, 1, true);
     EXPECT_EQ(schedule.unguarded(), 1U);
+}
+
+/// What was sent while the clock was hardly known may have gone out in another slot than it seemed: a clock that is
+/// known better says so, and the slot is not used twice.
+TEST(TimeSlots, ASlotThatWasUsedByMistakeIsNotUsedAgain) {
+    SendSchedule schedule(config_of(Schedule::barrel_time_slot), 0, 2, 2, false);
+    const base::Bitmap runnable = all(2);
+    schedule.learn_time(0, 0, 100);  // the EM's clock is this one's; it seems to be 50 behind
+    ASSERT_EQ(schedule.next(1120, runnable), 0U) << "at 1070, in slot 10; really in slot 11";
+    schedule.sent(1120, 0, true);
+    EXPECT_EQ(schedule.unguarded(), 1U);
+    schedule.learn_time(1122, 1124, 1126);
+    EXPECT_EQ(schedule.next(1140, runnable), none);
+    EXPECT_EQ(schedule.next_deadline(1140, runnable), 1204);
+    EXPECT_EQ(schedule.next(1204, runnable), 0U);
+}
+
+/// A better estimate takes no slot away from who was sure of its own.
+TEST(TimeSlots, ABetterClockCostsNoSlot) {
+    SendSchedule schedule(config_of(Schedule::barrel_time_slot), 0, 2, 2, false);
+    const base::Bitmap runnable = all(2);
+    schedule.learn_time(1000, 1005, 1010);
+    ASSERT_EQ(schedule.next(1189, runnable), 1U);
+    schedule.sent(1189, 1, true);
+    schedule.learn_time(1190, 1200, 1200);  // 5 off again, to the other side
+    EXPECT_EQ(schedule.next(1215, runnable), 0U);
+    EXPECT_EQ(schedule.unguarded(), 0U);
 }
 
 TEST(Clock, KeepsTheShortestRoundTrip) {

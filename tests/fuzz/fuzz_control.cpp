@@ -141,12 +141,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         return 0;
     }
     protocol::Config config = make_config((data[0] & 1U) != 0, (data[0] >> 5U) % 3);
-    if ((data[0] >> 5U) >= 6) {
-        config.assignment = protocol::Assignment::source_credits;
-    }
     const unsigned schedule = (data[0] >> 2U) % 8;
     if (config.scheme == protocol::Scheme::push && schedule > 0) {
         config.schedule = static_cast<protocol::Schedule>(schedule - 1);
+    }
+    if ((data[0] >> 5U) >= 6) {
+        config.assignment = protocol::Assignment::source_credits;
+        if (!protocol::validate(config)) {
+            config.assignment = protocol::Assignment::em;  // the schedule waits for one destination
+        }
     }
     // The fuzzed node is the EM or, seen from the other side, a plain RU + BU.
     const Peer self{(data[0] & 2U) != 0 ? 1U : 0U};

@@ -1,5 +1,6 @@
 // The order in which readout units really send, recorded where they post, is the order of their schedule: on every
 // transport of the list, with the nodes of a whole run in one thread (PROTOCOL C6).
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -549,8 +550,17 @@ TEST_P(Overruns, AreCounted) {
         crew.round();
         ASSERT_LT(crew.now(), deadline);
     }
-    for (const Time until = crew.now() + 6 * config.slot_time; crew.now() < until;)
-        crew.round(shape.rus);  // without the first builder unit
+    // Without the first builder unit, until each RU has waited for it for two slots and more.
+    const auto waits = [&](std::uint32_t ru) {
+        const auto last = std::find_if(recorder.steps.rbegin(), recorder.steps.rend(), [&](const Step& step) {
+            return step.ru == ru && step.what == Step::What::sent;
+        });
+        return last->bu == 0 && last->now + 2 * config.slot_time < crew.now();
+    };
+    for (const Time until = crew.now() + 6 * config.slot_time; crew.now() < until || !waits(0) || !waits(1);) {
+        crew.round(shape.rus);
+        ASSERT_LT(crew.now(), deadline);
+    }
     while (!crew.round())
         ASSERT_LT(crew.now(), deadline);
     EXPECT_EQ(crew.ledger.commits, config.total_meps);

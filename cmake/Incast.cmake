@@ -115,7 +115,7 @@ function(incast_common_options target)
 endfunction()
 
 # Makes <build>/roots/<target>/<folder>. A folder without targets below it is one link; a folder that holds further
-# targets (transport) is a real folder of links to its own headers, so that it does not open those below it.
+# targets (transport, sim) is a real folder of links to its own headers, so that it does not open those below it.
 function(incast_make_root target folder source_dir out)
     set(root "${PROJECT_BINARY_DIR}/roots/${target}")
     file(REMOVE_RECURSE "${root}")
@@ -125,6 +125,13 @@ function(incast_make_root target folder source_dir out)
     if(nested)
         file(MAKE_DIRECTORY "${root}/${folder}")
         file(GLOB headers CONFIGURE_DEPENDS "${source_dir}/*.h")
+        # A folder below that is no target of its own belongs to this one.
+        file(GLOB parts CONFIGURE_DEPENDS LIST_DIRECTORIES true "${source_dir}/*")
+        foreach(part IN LISTS parts)
+            if(IS_DIRECTORY "${part}" AND NOT EXISTS "${part}/CMakeLists.txt")
+                list(APPEND headers "${part}")
+            endif()
+        endforeach()
         foreach(header IN LISTS headers)
             get_filename_component(name "${header}" NAME)
             file(CREATE_LINK "${header}" "${root}/${folder}/${name}" SYMBOLIC)

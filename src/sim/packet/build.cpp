@@ -1,0 +1,307 @@
+// From a description to a network: checks, arrays, events.
+#include <algorithm>
+#include <memory>
+
+#include "sim/packet/core.h"
+
+namespace incast::sim::packet {
+namespace {
+
+Error bad(const std::string& what) {
+    return Error{"fabric: " + what};
+}
+
+constexpr Time most_ahead = Time{1} << 32;  // a packet's arrival time has 32 bits
+
+bool takes_credit(SwitchKind kind) {
+    return kind == SwitchKind::credit || kind == SwitchKind::input_fifo;
+}
+
+Result<Ok> check_switch(const SwitchSettings& settings, const std::string& name) {
+    if (settings.latency < 0) return bad(name + ": latency is negative; a time of 0 or more");
+    if (settings.kind == SwitchKind::deep_buffer && settings.ports_per_asic == 0)
+        return bad(name + ": ports_per_asic is 0; at least 1");
+    if (settings.ecn.classes != 0 && settings.ecn.kmin_bytes > settings.ecn.kmax_bytes)
+        return bad(name + ": kmin_bytes " + std::to_string(settings.ecn.kmin_bytes) + " exceeds kmax_bytes " +
+                   std::to_string(settings.ecn.kmax_bytes));
+    if (settings.ecn.pmax_per_million > 1'000'000)
+        return bad(name + ": pmax_per_million " + std::to_string(settings.ecn.pmax_per_million) +
+                   "; at most 1000000");
+    if (settings.kind == SwitchKind::deep_buffer && settings.pfc.classes != 0 && settings.pfc.xoff_bytes == 0)
+        return bad(name + ": a deep buffer needs a fixed xoff_bytes, of what a port holds on chip");
+    return Ok{};
+}
+
+Result<Ok> check_host(const HostSettings& settings, const std::string& name) {
+    if (settings.mtu_bytes == 0 || settings.mtu_bytes > 65536)
+        return bad(name + ": mtu_bytes " + std::to_string(settings.mtu_bytes) + "; 1 to 65536");
+    if (settings.train_packets == 0 || settings.train_packets > 64)
+        return bad(name + ": train_packets " + std::to_string(settings.train_packets) + "; 1 to 64");
+    if (settings.cnp_class >= max_classes)
+        return bad(name + ": cnp_class " + std::to_string(settings.cnp_class) + "; 0 to 7");
+    if (settings.outstanding_reads == 0) return bad(name + ": outstanding_reads is 0; at least 1");
+    return Ok{};
+}
+
+struct Checked {
+    std::uint64_t largest_wire_bytes = 0;
+    bool congestible = false;
+    std::uint8_t droppable = 0;
+};
+
+Result<Checked> check_settings(const Topology& topology, const NetworkSettings& settings) {
+    Checked checked;
+    for (std::size_t node_index = 0; node_index < topology.nodes.size(); ++node_index) {
+        const Topology::Node& node = topology.nodes[node_index];
+        const std::size_t known = node.is_host ? settings.hosts.size() : settings.switches.size();
+        if (node.settings >= known)
+            return bad(node.name + ": settings " + std::to_string(node.settings) + " of " + std::to_string(known));
+        if (node.shift_divisor == 0) return bad(node.name + ": shift_divisor is 0; at least 1");
+        if (node.is_host) {
+            const HostSettings& host = settings.hosts[node.settings];
+            const Result<Ok> result = check_host(host, node.name);
+            if (!result) return result.error();
+            if (host.header_bytes < settings.unstored_bytes ||
+                std::min({host.ack_bytes, host.cnp_bytes, host.request_bytes}) < settings.unstored_bytes)
+                return bad(node.name + ": a header or control packet is shorter than unstored_bytes " +
+                           std::to_string(settings.unstored_bytes));
+            checked.largest_wire_bytes =
+                std::max<std::uint64_t>(checked.largest_wire_bytes, (std::uint64_t{host.mtu_bytes} + host.header_bytes) *
+                                                                        host.train_packets);
+            if (host.receive_limit.bits_per_s != 0 && host.receive_xoff_bytes == 0) checked.droppable = 0xff;
+        } else {
+            const SwitchSettings& node_settings = settings.switches[node.settings];
+            const Result<Ok> result = check_switch(node_settings, node.name);
+            if (!result) return result.error();
+            checked.congestible |= node_settings.pfc.classes != 0 || node_settings.ecn.classes != 0;
+            if (!takes_credit(node_settings.kind))
+                checked.droppable |= static_cast<std::uint8_t>(~node_settings.pfc.classes);
+        }
+    }
+    if (!settings.faults.empty()) checked.droppable = 0xff;
+    if (!std::is_sorted(settings.faults.begin(), settings.faults.end(), [](const Fault& one, const Fault& two) {
+            return one.at < two.at;
+        }))
+        return bad("faults are not in order of time");
+    for (const Fault& fault : settings.faults)
+        if (fault.cable >= topology.cables.size())
+            return bad("a fault names cable " + std::to_string(fault.cable) + " of " +
+                       std::to_string(topology.cables.size()));
+    return checked;
+}
+
+Result<Ok> check_cables(const Topology& topology, const NetworkSettings& settings, const Checked& checked) {
+    std::vector<std::uint32_t> cables(topology.nodes.size());
+    for (const Topology::Cable& cable : topology.cables) {
+        if (cable.one >= topology.nodes.size() || cable.two >= topology.nodes.size() || cable.one == cable.two)
+            return bad("a cable joins node " + std::to_string(cable.one) + " and node " + std::to_string(cable.two) +
+                       " of " + std::to_string(topology.nodes.size()));
+        const std::string name = topology.nodes[cable.one].name + " to " + topology.nodes[cable.two].name;
+        if (cable.rate.bits_per_s < 1'000'000 || cable.rate.bits_per_s > 8'000'000'000'000)
+            return bad(name + ": rate " + std::to_string(cable.rate.bits_per_s) + " bit/s; 1 Mb/s to 8 Tb/s");
+        if (cable.propagation < 0) return bad(name + ": propagation is negative; a time of 0 or more");
+        ++cables[cable.one];
+        ++cables[cable.two];
+        for (const NodeIndex end : {cable.one, cable.two}) {
+            const Topology::Node& node = topology.nodes[end];
+            const Time latency = node.is_host ? 0 : settings.switches[node.settings].latency;
+            if (cable.propagation + latency + BytePace(cable.rate).of(checked.largest_wire_bytes) >= most_ahead)
+                return bad(name + ": a packet would be on its way for more than 4.29 ms");
+        }
+        const Topology::Node& one = topology.nodes[cable.one];
+        const Topology::Node& two = topology.nodes[cable.two];
+        if (!one.is_host && !two.is_host && takes_credit(settings.switches[one.settings].kind) !=
+                                                takes_credit(settings.switches[two.settings].kind))
+            return bad(name + ": joins a switch with link credits and one without");
+    }
+    for (std::size_t node = 0; node < topology.nodes.size(); ++node) {
+        if (cables[node] > 65535) return bad(topology.nodes[node].name + ": more than 65535 cables");
+        if (topology.nodes[node].is_host && cables[node] != 1)
+            return bad("host '" + topology.nodes[node].name + "' has " + std::to_string(cables[node]) +
+                       " cables; exactly 1");
+    }
+    return Ok{};
+}
+
+/// Slots about as wide as the time between two events, and enough of them for the longest cable.
+void choose_slots(const Topology& topology, const NetworkSettings& settings, std::uint64_t largest_wire_bytes,
+                  unsigned& shift, unsigned& bits) {
+    Time packet_time = time_never;
+    Time longest = 0;
+    for (const Topology::Cable& cable : topology.cables) {
+        const Time time = BytePace(cable.rate).of(largest_wire_bytes);
+        packet_time = std::min(packet_time, time);
+        longest = std::max(longest, time + cable.propagation);
+    }
+    for (const SwitchSettings& node : settings.switches)
+        longest = std::max(longest, longest + node.latency);
+    const auto events = static_cast<Time>(topology.cables.size()) * 2 + 1;
+    const auto gap = static_cast<std::uint64_t>(std::max<Time>(1, packet_time / events));
+    shift = std::clamp<unsigned>(static_cast<unsigned>(std::bit_width(gap)), 6, 24);
+    bits = std::clamp<unsigned>(static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(longest) >> shift)) + 1,
+                                12, 17);
+}
+
+NodeKind kind_of(SwitchKind kind) {
+    switch (kind) {
+        case SwitchKind::credit:
+            return NodeKind::credit;
+        case SwitchKind::input_fifo:
+            return NodeKind::input_fifo;
+        case SwitchKind::deep_buffer:
+            return NodeKind::deep_buffer;
+        case SwitchKind::shared_buffer:
+            break;
+    }
+    return NodeKind::shared_buffer;
+}
+
+}  // namespace
+
+void Core::add_nodes() {
+    for (NodeIndex index = 0; index < topology_.nodes.size(); ++index) {
+        const Topology::Node& description = topology_.nodes[index];
+        Node& node = nodes_.emplace_back();
+        node.settings = description.settings;
+        const ClassService& service = description.is_host ? settings_.hosts[description.settings].service
+                                                          : settings_.switches[description.settings].service;
+        node.weight = service.weight;
+        for (unsigned traffic_class = 0; traffic_class < max_classes; ++traffic_class)
+            if (service.weight[traffic_class] == 0) node.strict |= static_cast<std::uint8_t>(1U << traffic_class);
+        if (description.is_host) {
+            node.state = static_cast<std::uint32_t>(hosts_.size());
+            Host& host = hosts_.emplace_back();
+            const HostSettings& settings = settings_.hosts[description.settings];
+            host.node = index;
+            host.settings = description.settings;
+            host.ordered = settings.order == HostSettings::Order::message_order;
+            if (settings.transmit_limit.bits_per_s != 0) host.inject_pace = BytePace(settings.transmit_limit);
+            if (settings.receive_limit.bits_per_s != 0) host.receive_pace = BytePace(settings.receive_limit);
+        } else {
+            node.kind = kind_of(settings_.switches[description.settings].kind);
+        }
+    }
+}
+
+void Core::add_ports() {
+    for (std::uint32_t cable = 0; cable < topology_.cables.size(); ++cable) {
+        const Topology::Cable& ends = topology_.cables[cable];
+        for (const bool forward : {true, false}) {
+            const auto index = static_cast<PortIndex>(ports_.size());
+            Port& port = ports_.emplace_back();
+            PortDetail& detail = details_.emplace_back();
+            port.node = forward ? ends.one : ends.two;
+            detail.peer = forward ? ends.two : ends.one;
+            detail.ignores_pause = forward ? ends.one_ignores_pause : ends.two_ignores_pause;
+            port.pace = BytePace(ends.rate);
+            port.kind = nodes_[port.node].kind;
+            port.peer_kind = nodes_[detail.peer].kind;
+            Time delay = ends.propagation;
+            if (port.peer_kind != NodeKind::host) delay += settings_.switches[nodes_[detail.peer].settings].latency;
+            port.delay = static_cast<std::uint32_t>(delay);
+            detail.random = base::mix64(settings_.seed ^ (std::uint64_t{index} << 32));
+            Node& node = nodes_[port.node];
+            port.local = static_cast<std::uint16_t>(node.ports.size());
+            node.ports.push_back(index);
+            if (port.kind == NodeKind::host) hosts_[node.state].port = index;
+        }
+    }
+    queues_.resize(ports_.size() * max_classes);
+    ingress_.resize(ports_.size() * max_classes);
+    egresses_.resize(ports_.size());
+    samples_.resize(ports_.size());
+    spray_turn_.resize(nodes_.size());
+    spray_ = settings_.routing == Routing::spray;
+}
+
+/// Cut-through only from a cable that is at least as fast as every one its packets may leave by.
+void Core::set_cut_through() {
+    for (PortIndex index = 0; index < ports_.size(); ++index) {
+        Port& port = ports_[index];
+        const Node& peer = nodes_[details_[index].peer];
+        if (port.peer_kind == NodeKind::host || !settings_.switches[peer.settings].cut_through) continue;
+        const std::vector<PortIndex>& onwards = peer.ports;
+        if (std::all_of(onwards.begin(), onwards.end(), [&](PortIndex onward) {
+                return ports_[onward].pace.of(1 << 16) >= port.pace.of(1 << 16);
+            }))
+            port.condition |= Port::hands_on_early;
+    }
+}
+
+void Core::add_switches() {
+    for (NodeIndex index = 0; index < nodes_.size(); ++index) {
+        Node& node = nodes_[index];
+        if (node.kind == NodeKind::host) continue;
+        const SwitchSettings& settings = settings_.switches[node.settings];
+        if (node.kind == NodeKind::shared_buffer) {
+            node.state = static_cast<std::uint32_t>(shared_.size());
+            shared_.push_back(make_thresholds(settings));
+        } else if (node.kind == NodeKind::deep_buffer) {
+            node.state = static_cast<std::uint32_t>(deep_.size());
+            add_deep(index);
+        } else {
+            node.state = static_cast<std::uint32_t>(inputs_.size());
+            InputSwitch& inputs = inputs_.emplace_back();
+            inputs.node = index;
+            inputs.ports = static_cast<std::uint32_t>(node.ports.size());
+            inputs.random_choice = settings.random_choice;
+            if (node.kind == NodeKind::input_fifo)
+                inputs.arbitrate_event = add_special(Special::arbitrate, node.state);
+        }
+    }
+    for (Port& port : ports_)
+        port.state = nodes_[port.node].state;
+    if (inputs_.empty()) return;
+    credits_.resize(ports_.size() * max_classes);
+    for (PortIndex index = 0; index < ports_.size(); ++index) {
+        Port& port = ports_[index];
+        const auto credit_node = [](NodeKind kind) {
+            return kind == NodeKind::credit || kind == NodeKind::input_fifo;
+        };
+        port.credited = credit_node(port.kind) || credit_node(port.peer_kind);
+        const Node& peer = nodes_[details_[index].peer];
+        const std::uint64_t bytes = port.peer_kind == NodeKind::host
+                                        ? settings_.hosts[peer.settings].receive_buffer_bytes
+                                        : settings_.switches[peer.settings].input_buffer_bytes;
+        for (unsigned traffic_class = 0; port.credited && traffic_class < max_classes; ++traffic_class)
+            credits_[slot_of(index, traffic_class)].available = static_cast<std::int64_t>(bytes & ~63ULL);
+    }
+}
+
+Result<std::unique_ptr<Core>> Core::make(const Topology& topology, const NetworkSettings& settings) {
+    const Result<Checked> checked = check_settings(topology, settings);
+    if (!checked) return checked.error();
+    const Result<Ok> cables = check_cables(topology, settings, *checked);
+    if (!cables) return cables.error();
+    for (const HostSettings& host : settings.hosts)
+        if (host.train_packets > 1 && checked->congestible)
+            return bad("train_packets " + std::to_string(host.train_packets) +
+                       " where a switch has PFC or ECN; 1, since pauses, marks and drops come per packet");
+    Result<RouteTable> routes = make_routes(topology, settings.routing);
+    if (!routes) return routes.error();
+    unsigned shift = 0;
+    unsigned bits = 0;
+    choose_slots(topology, settings, checked->largest_wire_bytes, shift, bits);
+    auto core = std::make_unique<Core>(topology, settings, shift, bits);
+    core->routes_ = std::move(*routes);
+    core->droppable_ = checked->droppable;
+    core->largest_wire_bytes_ = static_cast<std::uint32_t>(checked->largest_wire_bytes);
+    core->add_nodes();
+    core->add_ports();
+    core->set_cut_through();
+    core->first_special_ = static_cast<EventId>(2 * core->ports_.size());
+    for (HostIndex host = 0; host < core->hosts_.size(); ++host) {
+        core->add_special(Special::host_wake, host);
+        core->add_special(Special::host_receive, host);
+    }
+    core->add_switches();
+    core->fault_event_ = core->add_special(Special::fault, 0);
+    core->sample_event_ = core->add_special(Special::sample, 0);
+    core->first_flow_event_ = core->first_special_ + static_cast<EventId>(core->special_.size());
+    core->wheel_.grow_to(core->first_flow_event_);
+    if (!settings.faults.empty()) core->wheel_.schedule(core->fault_event_, settings.faults.front().at);
+    if (settings.sample_interval > 0) core->wheel_.schedule(core->sample_event_, settings.sample_interval);
+    return core;
+}
+
+}  // namespace incast::sim::packet

@@ -1,0 +1,498 @@
+// The state of a network and what is done to it, for the files of this folder only. Arrays of plain records, addressed
+// by index; a port never holds more than two events, its next arrival and its next chance to send.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/prng.h"
+#include "sim/packet/network.h"
+#include "sim/packet/pool.h"
+#include "sim/packet/wheel.h"
+
+namespace incast::sim::packet {
+
+enum class NodeKind : std::uint8_t { host, shared_buffer, credit, input_fifo, deep_buffer };
+
+/// So much of a packet has to come before a cut-through switch hands it on.
+inline constexpr std::uint32_t cut_through_bytes = 64;
+
+struct Node {
+    NodeKind kind = NodeKind::host;
+    std::uint8_t strict = 0;  // classes served strictly
+    std::array<std::uint8_t, max_classes> weight{};
+    std::uint32_t settings = 0;
+    std::uint32_t state = 0;  // index into hosts_, shared_, inputs_ or deep_
+    std::vector<PortIndex> ports;
+};
+
+/// One direction of a cable, and the egress port that feeds it: what every packet touches, in one cache line.
+struct alignas(64) Port {
+    BytePace pace;
+    Time free_at = 0;         // the last packet put on the cable has left
+    Chain cable;              // packets on their way, in order of arrival
+    std::uint64_t sent_bytes = 0;
+    std::uint64_t sent_packets = 0;
+    std::uint32_t delay = 0;  // ps, from leaving here to being handled there
+    NodeIndex node = 0;
+    std::uint32_t state = 0;  // of the node
+    std::uint16_t local = 0;  // its number at the node
+    NodeKind kind = NodeKind::host;
+    NodeKind peer_kind = NodeKind::host;
+    std::uint8_t condition = 0;     // bits of Condition
+    std::uint8_t waiting = 0;       // classes that have something to send
+    std::uint8_t paused = 0;        // classes that the receiver asked to be quiet
+    std::uint8_t pause_wanted = 0;  // classes that this node wants the other side to be quiet in
+    std::uint8_t pause_told = 0;    // and what it last told
+    bool armed = false;             // its chance to send is scheduled
+    bool credited = false;          // sends only what the receiver has given credit for
+    bool starved = false;           // waits for credit that is not even on its way
+
+    enum Condition : std::uint8_t { is_down = 1, corrupts = 2, hands_on_early = 4 };
+    [[nodiscard]] bool down() const { return (condition & is_down) != 0; }
+};
+static_assert(sizeof(Port) == 64);
+
+/// The rest of it.
+struct PortDetail {
+    NodeIndex peer = 0;
+    std::uint32_t corrupt_per_million = 0;
+    std::uint32_t serving = nil;  // input_fifo: the input queue that is being read for it
+    bool ignores_pause = false;
+    std::uint8_t turn = 0;     // deficit round robin
+    std::uint64_t random = 0;  // state of its own random numbers: traffic elsewhere does not change them
+    std::uint64_t control_packets = 0;
+    Time paused_since = 0;
+    PortCounters counters;            // without packets and bytes
+    std::uint64_t packets_before = 0;  // when counting began
+    std::uint64_t bytes_before = 0;
+
+    std::uint64_t draw() { return base::mix64(random++); }
+};
+
+/// What waits in front of one port, of one class. At hosts: control packets.
+struct alignas(64) Queue {
+    __extension__ using Wide = unsigned __int128;
+    Chain chain;  // of packets; at switches with input memories: of input queues that have some
+    std::uint64_t bytes = 0;
+    std::uint64_t peak = 0;
+    Time changed = 0;
+    std::int64_t deficit = 0;
+    Wide area = 0;  // bytes x ps until `changed`
+
+    void change(Time now, std::int64_t by) {
+        area += static_cast<Wide>(bytes) * static_cast<std::uint64_t>(now - changed);
+        changed = now;
+        bytes += static_cast<std::uint64_t>(by);
+        peak = peak < bytes ? bytes : peak;
+    }
+};
+
+struct Credit {
+    struct Return {
+        Time time;
+        std::uint32_t bytes;
+    };
+    std::int64_t available = 0;
+    Ring<Return> on_its_way;  // in order of time
+};
+
+struct Ingress {
+    std::uint32_t bytes = 0;     // in all
+    std::uint32_t headroom = 0;  // of them in the headroom
+};
+
+struct SharedBuffer {
+    std::uint64_t used = 0;
+    std::uint64_t size = 0;
+    std::uint64_t alpha_ingress_q8 = 0;
+    std::uint64_t alpha_egress_q8 = 0;
+    std::uint64_t egress_limit = 0;
+    std::uint64_t reserve = 0;
+    std::uint64_t headroom = 0;
+    std::uint64_t xoff = 0;
+    std::uint64_t xon_gap = 0;
+    std::uint64_t kmin = 0;
+    std::uint64_t kmax = 0;
+    std::uint64_t mark_slope_q16 = 0;  // of 2^32, per byte above kmin
+    std::uint8_t lossless = 0;
+    std::uint8_t marking = 0;
+};
+
+struct Message {
+    std::uint32_t next = nil;
+    std::uint32_t first_psn = 0;
+    std::uint32_t packets = 0;
+    std::uint32_t received = 0;  // where packets may overtake each other or be lost
+    FlowIndex flow = 0;
+    bool charged = false;     // its message cost has been spent
+    bool is_read = false;
+    std::uint32_t next_of_host = nil;
+    std::uint64_t bytes = 0;
+    std::uint64_t token = 0;
+};
+
+struct Sender {
+    enum class State : std::uint8_t { idle, ready, paced };
+    std::uint32_t next = nil;  // in the ready chain of its host
+    std::uint32_t next_psn = 0;
+    std::uint32_t acked = 0;
+    std::uint32_t end_psn = 0;
+    std::uint32_t window = nil;
+    MessageIndex head = nil;    // not yet acknowledged
+    MessageIndex tail = nil;
+    MessageIndex cursor = nil;  // being sent
+    Time next_time = 0;         // pacing: not before
+    BytePace pace;
+    std::uint32_t entropy = 0;
+    HostIndex source = 0;
+    HostIndex destination = 0;
+    Transport transport = Transport::reliable;
+    std::uint8_t traffic_class = 0;
+    State state = State::idle;
+    bool controlled = false;  // DCQCN
+};
+
+struct Receiver {
+    std::uint32_t expected = 0;
+    std::uint32_t since_ack = 0;
+    std::uint32_t ack_packets = 0;
+    MessageIndex current = nil;
+    Time notify_from = 0;  // the next CNP
+    bool nak_sent = false;
+    bool any_order = false;
+};
+
+/// What only some flows need, and seldom.
+struct FlowExtra {
+    RateControl control;
+    Rate limit;
+    Time timeout = 0;
+    Time progress = 0;  // when the oldest packet not acknowledged became the oldest
+    std::uint32_t highest = 0;  // all below has been sent at least once
+    std::uint64_t repeated = 0;
+    std::uint32_t tcp = nil;
+};
+
+/// A simple TCP: slow start, additive increase, halving on three duplicates, time-outs (RFC 5681, in packets).
+struct TcpState {
+    static constexpr std::uint32_t most = 256;  // packets in flight
+    std::uint32_t window_q8 = 10 << 8;          // RFC 6928
+    std::uint32_t threshold = most;
+    std::uint32_t duplicates = 0;
+    std::uint32_t recover = 0;
+    bool recovering = false;
+    std::array<std::uint64_t, most / 64> arrived{};  // at the receiver: bit psn % 256, beyond `expected`
+};
+
+struct Host {
+    struct Paced {
+        Time time;
+        FlowIndex flow;
+    };
+    struct Arrived {
+        PacketIndex packet;
+        std::uint32_t payload;
+    };
+    PortIndex port = nil;
+    NodeIndex node = 0;
+    std::uint32_t settings = 0;
+    bool ordered = false;                    // HostSettings::Order::message_order
+    std::array<Chain, max_classes> ready{};  // flows that may send
+    Chain in_order;                          // messages, where they are sent in order
+    std::vector<Paced> paced;                // a heap
+    Time inject_at = 0;                      // the next payload can leave host memory
+    BytePace inject_pace;
+    BytePace receive_pace;
+    Ring<Arrived> arrived;  // waits for host memory
+    std::array<std::uint64_t, max_classes> arrived_bytes{};
+    std::uint32_t reads = 0;  // outstanding
+    Ring<MessageIndex> reads_waiting;
+};
+
+/// One input memory of a switch, one class: for one output, or for all.
+struct InputQueue {
+    std::uint32_t next = nil;  // in the ring of its output
+    Chain packets;
+    bool busy = false;  // input_fifo: being read
+};
+
+struct InputSwitch {
+    std::uint32_t ports = 0;
+    std::array<std::uint32_t, max_classes> first{nil, nil, nil, nil, nil, nil, nil, nil};  // into input_queues_
+    NodeIndex node = 0;
+    EventId arbitrate_event = nil;  // input_fifo
+    bool random_choice = false;
+};
+
+enum class Special : std::uint8_t { host_wake, host_receive, arbitrate, memory, egress_arrival, fault, sample };
+struct SpecialEvent {
+    Special what;
+    std::uint32_t subject;
+};
+
+/// Where a packet is in a switch with deep buffers.
+enum DeepPlace : std::uint8_t { on_chip, being_written, off_chip };
+
+/// A virtual output queue: of one ASIC, for one egress port and class.
+struct DeepQueue {
+    std::uint32_t next = nil;  // in the ring of its egress port
+    Chain packets;
+    std::uint64_t bytes = 0;
+    PortIndex egress = nil;
+    bool in_ring = false;
+};
+
+struct DeepAsic {
+    std::uint32_t deep = 0;  // its switch
+    EventId event = nil;
+    std::uint64_t on_chip = 0;   // bytes
+    std::uint64_t off_chip = 0;  // bytes, and what is to be written
+    struct Work {
+        PacketIndex packet;
+        std::uint32_t queue;
+    };
+    Ring<Work> writes;
+    Ring<Work> reads;
+    Work current{nil, nil};  // what the memory is busy with
+    bool writing = false;
+    bool wrote_last = false;
+};
+
+/// In front of an egress port of a switch with deep buffers.
+struct DeepEgress {
+    std::array<Chain, max_classes> ring{};  // of virtual output queues that have a packet to give
+    std::uint8_t waiting = 0;               // their classes
+    std::uint64_t asked = 0;                // bytes asked for and not yet sent
+    Chain fabric;                           // packets on their way from a memory
+    EventId event = nil;
+};
+
+struct DeepSwitch {
+    NodeIndex node = 0;
+    std::uint32_t first_asic = 0;
+    std::uint32_t first_queue = 0;
+    BytePace memory_pace;
+    SharedBuffer marks;  // its ECN and PFC settings
+};
+
+struct Core {
+    // Set once.
+    NetworkSettings settings_;
+    Topology topology_;
+    RouteTable routes_;
+    std::vector<Node> nodes_;
+    std::vector<SpecialEvent> special_;
+    EventId first_special_ = 0;
+    EventId first_flow_event_ = 0;
+    std::uint8_t droppable_ = 0;  // classes that some switch may drop
+    std::uint32_t largest_wire_bytes_ = 0;
+    EventId fault_event_ = nil;
+    EventId sample_event_ = nil;
+    bool spray_ = false;
+
+    // What moves.
+    Wheel wheel_;
+    Time now_ = 0;
+    std::uint64_t trace_ = 0;
+    std::uint64_t events_ = 0;
+    std::uint64_t hops_ = 0;
+    std::vector<Port> ports_;
+    std::vector<PortDetail> details_;
+    std::vector<Queue> queues_;  // by slot_of(port, class)
+    std::vector<std::uint32_t> spray_turn_;  // by node
+    IndexPool<Packet> packets_;
+    IndexPool<Message> messages_;
+    std::vector<SharedBuffer> shared_;
+    std::vector<Ingress> ingress_;   // by slot_of(own port, class)
+    std::vector<Credit> credits_;    // by slot_of(port, class)
+    std::vector<InputSwitch> inputs_;
+    std::vector<InputQueue> input_queues_;
+    std::vector<DeepSwitch> deep_;
+    std::vector<DeepAsic> asics_;
+    std::vector<DeepQueue> deep_queues_;
+    std::vector<DeepEgress> egresses_;  // [port]
+    std::vector<Host> hosts_;
+    std::vector<Sender> senders_;
+    std::vector<Receiver> receivers_;
+    std::vector<FlowExtra> extras_;
+    std::vector<TcpState> tcp_;
+    Ring<Outcome> outcomes_;
+    std::vector<std::vector<Sample>> samples_;
+    std::size_t next_fault_ = 0;
+    Time counting_since_ = 0;
+
+    Core(const Topology& topology, const NetworkSettings& settings, unsigned slot_shift, unsigned slot_bits);
+    ~Core();
+    Core(const Core&) = delete;
+    Core& operator=(const Core&) = delete;
+
+    // build.cpp
+    static Result<std::unique_ptr<Core>> make(const Topology& topology, const NetworkSettings& settings);
+    void add_nodes();
+    void add_ports();
+    void set_cut_through();
+    void add_switches();
+
+    // core.cpp
+    EventId add_special(Special what, std::uint32_t subject);
+    void run(Time until, bool to_outcome);
+    void handle(EventId id);
+    void handle_special(const SpecialEvent& event);
+    void serve(PortIndex port);
+    void arrive(PortIndex port);
+    void hear_pause(PortIndex port, std::uint32_t classes);
+
+    // faults.cpp
+    void apply_faults();
+    bool lost_on_cable(PortIndex port, PacketIndex packet);
+    void take_samples();
+
+    // shared_buffer.cpp
+    static SharedBuffer make_thresholds(const SwitchSettings& settings);
+    void arrive_shared(PortIndex own, PacketIndex packet);
+    void serve_shared(PortIndex port);
+    void leave_shared(PortIndex own, std::uint8_t traffic_class, std::uint32_t wire_bytes);
+
+    // credit_switch.cpp
+    void open_input_class(std::uint8_t traffic_class);
+    void arrive_credit(PortIndex own, PacketIndex packet);
+    void serve_credit(PortIndex port);
+    /// Schedules the next chance to send of a port that has packets waiting.
+    void plan_credit(PortIndex port);
+    std::uint32_t next_wire_bytes(PortIndex port, std::uint8_t traffic_class);
+    bool has_credit(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes);
+    Time credit_time(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes);
+    /// The receiver of `port` has room again for a packet, and the sender knows at `time`.
+    void give_credit(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes, Time time);
+
+    // input_fifo.cpp
+    void arrive_input_fifo(PortIndex own, PacketIndex packet);
+    void serve_input_fifo(PortIndex port);
+    void enter_head(const InputSwitch& inputs, std::uint32_t input);
+    void arbitrate(std::uint32_t input_switch);
+    std::uint32_t choose_input(const InputSwitch& inputs, PortIndex port, Queue& queue);
+
+    // deep_buffer.cpp
+    void add_deep(NodeIndex node);
+    void arrive_deep(PortIndex own, PacketIndex packet);
+    void serve_deep(PortIndex port);
+    void pull_deep(PortIndex port);
+    void offer_deep(std::uint32_t queue);
+    [[nodiscard]] std::uint32_t asic_of(PortIndex own) const;
+    void leave_chip(PortIndex own, std::uint8_t traffic_class, std::uint32_t bytes);
+    void send_to_egress(PortIndex port, PacketIndex packet);
+    void start_memory(std::uint32_t asic);
+    void memory_done(std::uint32_t asic);
+    void egress_arrival(PortIndex port);
+
+    // host_send.cpp
+    void append(FlowIndex flow, MessageIndex message);
+    void refresh(FlowIndex flow);
+    void kick_host(PortIndex port);
+    void serve_host(PortIndex port);
+    void plan_host(PortIndex port);
+    void sent_data(Host& host, const Port& port, FlowIndex flow, std::uint32_t wire_bytes, bool last);
+    void pace(Host& host, FlowIndex flow);
+    void wake_host(HostIndex host);
+    void send_control(HostIndex from, PacketKind kind, FlowIndex flow, std::uint32_t psn, std::uint8_t traffic_class);
+    FlowIndex ready_flow(Host& host, std::uint8_t traffic_class);
+    PacketIndex make_data(FlowIndex flow);
+    [[nodiscard]] std::uint32_t data_wire_bytes(FlowIndex flow) const;
+    /// Payload of a packet that is not the last of its message.
+    [[nodiscard]] std::uint64_t data_unit(HostIndex source) const;
+    [[nodiscard]] bool sendable(const Sender& sender) const;
+    void request_reads(HostIndex reader);
+
+    // host_receive.cpp
+    void arrive_host(PortIndex own, PacketIndex packet);
+    void drain_host(HostIndex host);
+    void receive(HostIndex host, PacketIndex packet);
+    void receive_data(HostIndex host, const Packet& packet);
+    void receive_reliable(HostIndex host, const Packet& packet);
+    void receive_any_order(HostIndex host, const Packet& packet);
+    void deliver(FlowIndex flow, MessageIndex message, Outcome::What what);
+    void receive_ack(FlowIndex flow, std::uint32_t psn, bool missing);
+    void forget_oldest(FlowIndex flow);
+    void rewind(FlowIndex flow);
+    void flow_timer(FlowIndex flow);
+    void schedule_flow_timer(FlowIndex flow);
+    void set_pace(FlowIndex flow);
+
+    // tcp.cpp
+    void receive_tcp(HostIndex host, const Packet& packet);
+    void tcp_ack(FlowIndex flow, std::uint32_t psn, bool advanced);
+    void tcp_timeout(FlowIndex flow);
+    void repeat_one(FlowIndex flow);
+
+    // Short, and on every packet's way.
+    [[nodiscard]] static EventId arrival_event(PortIndex port) { return 2 * port; }
+    [[nodiscard]] static EventId send_event(PortIndex port) { return 2 * port + 1; }
+    [[nodiscard]] std::uint32_t stored(std::uint32_t wire_bytes) const {
+        return wire_bytes - settings_.unstored_bytes;
+    }
+    /// Class by class, so that the classes in use lie close together.
+    [[nodiscard]] std::size_t slot_of(PortIndex port, unsigned traffic_class) const {
+        return traffic_class * ports_.size() + port;
+    }
+    Queue& queue(PortIndex port, unsigned traffic_class) { return queues_[slot_of(port, traffic_class)]; }
+    [[nodiscard]] const Queue& queue(PortIndex port, unsigned traffic_class) const {
+        return queues_[slot_of(port, traffic_class)];
+    }
+
+    [[nodiscard]] PortIndex route(NodeIndex node, const Packet& packet) {
+        const std::uint32_t entry = routes_.entry(node, packet.destination);
+        return entry < RouteTable::first_group ? entry : choose_port(node, routes_.group(entry), packet.entropy);
+    }
+    PortIndex choose_port(NodeIndex node, const PortGroup& group, std::uint32_t entropy);
+
+    void arm(PortIndex index, Port& port) {
+        if (port.armed) return;
+        port.armed = true;
+        wheel_.schedule(send_event(index), port.free_at);
+    }
+    /// Puts a packet on the cable, now; the port is free.
+    void start(PortIndex index, Port& port, PacketIndex packet_index) {
+        Packet& packet = packets_[packet_index];
+        port.free_at = now_ + port.pace.of(packet.wire_bytes);
+        Time arrival = port.free_at + port.delay;
+        if ((port.condition & Port::hands_on_early) != 0 && packet.wire_bytes > cut_through_bytes)
+            arrival = now_ + port.pace.of(cut_through_bytes) + port.delay;
+        packet.arrival_or_ingress = static_cast<std::uint32_t>(arrival);
+        if (port.cable.empty()) wheel_.schedule(arrival_event(index), arrival);
+        port.cable.push(packets_, packet_index);
+        port.sent_bytes += packet.wire_bytes;
+        ++port.sent_packets;
+        if (packet.kind == PacketKind::data) {
+            ++hops_;
+        } else {
+            ++details_[index].control_packets;
+        }
+    }
+    void start_pause(PortIndex index, Port& port);
+    /// ECN, of a packet that finds `queued` bytes, more than kmin, in front of `out`.
+    void mark(PortIndex index, const SharedBuffer& settings, std::uint64_t queued, Packet& packet) {
+        PortDetail& out = details_[index];
+        if (packet.kind != PacketKind::data || packet.marked) return;
+        if (queued <= settings.kmax) {
+            const std::uint64_t threshold = ((queued - settings.kmin) * settings.mark_slope_q16) >> 16;
+            if (static_cast<std::uint32_t>(out.draw()) >= threshold) return;
+        }
+        packet.marked = true;
+        ++out.counters.marked;
+    }
+    /// One of the classes in `ready`, which is not empty.
+    std::uint8_t choose_class(PortIndex index, const Port& port, std::uint8_t ready) {
+        if ((ready & (ready - 1)) == 0) return static_cast<std::uint8_t>(std::countr_zero(ready));
+        return choose_among(index, port, ready);
+    }
+    std::uint8_t choose_among(PortIndex index, const Port& port, std::uint8_t ready);
+    /// After choose_class chose among several.
+    void charge_class(PortIndex index, std::uint8_t ready, std::uint8_t chosen, std::uint32_t wire_bytes) {
+        if ((ready & (ready - 1)) != 0) queue(index, chosen).deficit -= wire_bytes;
+    }
+};
+
+}  // namespace incast::sim::packet

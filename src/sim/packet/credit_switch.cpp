@@ -1,0 +1,155 @@
+// A switch with input memories that the neighbours have credit for: nothing is ever sent that has no place. Credit in
+// units of 64 B (IBTA volume 1, section 7.9: flow control blocks), per virtual lane. Credit messages travel as long as
+// a packet does and take no bandwidth (about 8 B per flow control period on real links).
+//
+// A port is scheduled only for moments at which it can send: while no credit is on its way it is `starved`, and the
+// credit that comes wakes it.
+#include <algorithm>
+
+#include "sim/packet/core.h"
+
+namespace incast::sim::packet {
+namespace {
+
+constexpr std::uint32_t credit_unit = 64;
+
+constexpr std::uint32_t in_units(std::uint32_t bytes) {
+    return (bytes + credit_unit - 1) & ~(credit_unit - 1);
+}
+
+constexpr std::uint8_t bit_of(unsigned traffic_class) {
+    return static_cast<std::uint8_t>(1U << traffic_class);
+}
+
+}  // namespace
+
+void Core::open_input_class(std::uint8_t traffic_class) {
+    for (const Node& node : nodes_) {
+        if (node.kind != NodeKind::credit && node.kind != NodeKind::input_fifo) continue;
+        InputSwitch& inputs = inputs_[node.state];
+        if (inputs.first[traffic_class] != nil) continue;
+        inputs.first[traffic_class] = static_cast<std::uint32_t>(input_queues_.size());
+        const std::size_t per_input = node.kind == NodeKind::credit ? inputs.ports : 1;
+        input_queues_.resize(input_queues_.size() + inputs.ports * per_input);
+    }
+}
+
+bool Core::has_credit(PortIndex index, std::uint8_t traffic_class, std::uint32_t wire_bytes) {
+    Credit& credit = credits_[slot_of(index, traffic_class)];
+    const std::int64_t needed = in_units(stored(wire_bytes));
+    while (credit.available < needed && !credit.on_its_way.empty() && credit.on_its_way.front().time <= now_) {
+        credit.available += credit.on_its_way.front().bytes;
+        credit.on_its_way.pop();
+    }
+    return credit.available >= needed;
+}
+
+Time Core::credit_time(PortIndex index, std::uint8_t traffic_class, std::uint32_t wire_bytes) {
+    if (has_credit(index, traffic_class, wire_bytes)) return now_;
+    Credit& credit = credits_[slot_of(index, traffic_class)];
+    std::int64_t missing = static_cast<std::int64_t>(in_units(stored(wire_bytes))) - credit.available;
+    for (std::uint32_t entry = 0; entry < credit.on_its_way.size(); ++entry) {
+        missing -= credit.on_its_way[entry].bytes;
+        if (missing <= 0) return credit.on_its_way[entry].time;
+    }
+    return time_never;
+}
+
+void Core::give_credit(PortIndex index, std::uint8_t traffic_class, std::uint32_t wire_bytes, Time time) {
+    Port& port = ports_[index];
+    Ring<Credit::Return>& returns = credits_[slot_of(index, traffic_class)].on_its_way;
+    returns.push({time, in_units(stored(wire_bytes))});
+    // Packets of different lengths leave over different cables: a later one may be the first to have left.
+    for (std::uint32_t entry = returns.size() - 1; entry > 0 && returns[entry].time < returns[entry - 1].time; --entry)
+        std::swap(returns[entry], returns[entry - 1]);
+    if (port.starved) {
+        port.starved = false;
+        port.armed = true;
+        wheel_.schedule(send_event(index), std::max(time, port.free_at));
+    } else if (port.armed && (port.waiting & (port.waiting - 1)) != 0) {
+        wheel_.schedule_by(send_event(index), std::max(time, port.free_at));
+    }
+}
+
+std::uint32_t Core::next_wire_bytes(PortIndex index, std::uint8_t traffic_class) {
+    const Queue& queue = this->queue(index, traffic_class);
+    const Port& port = ports_[index];
+    if (port.kind != NodeKind::host) return packets_[input_queues_[queue.chain.head].packets.head].wire_bytes;
+    if (!queue.chain.empty()) return packets_[queue.chain.head].wire_bytes;
+    return data_wire_bytes(ready_flow(hosts_[port.state], traffic_class));
+}
+
+void Core::arrive_credit(PortIndex own, PacketIndex packet_index) {
+    const Packet& packet = packets_[packet_index];
+    const Port& in = ports_[own];
+    const PortIndex out_index = route(in.node, packet);
+    Port& out = ports_[out_index];
+    const std::uint8_t traffic_class = packet.traffic_class;
+    const InputSwitch& inputs = inputs_[in.state];
+    const std::uint32_t input = inputs.first[traffic_class] + in.local * inputs.ports + out.local;
+    InputQueue& input_queue = input_queues_[input];
+    Queue& queue = this->queue(out_index, traffic_class);
+    const bool was_empty = input_queue.packets.empty();
+    input_queue.packets.push(packets_, packet_index);
+    queue.change(now_, stored(packet.wire_bytes));
+    if (was_empty) queue.chain.push(input_queues_, input);
+    const bool new_class = (out.waiting & bit_of(traffic_class)) == 0;
+    out.waiting |= bit_of(traffic_class);
+    if (out.down()) return;
+    if (!out.armed) {
+        if (now_ >= out.free_at) {
+            serve_credit(out_index);
+        } else if (!out.starved || new_class) {
+            plan_credit(out_index);
+        }
+    } else if (new_class && wheel_.time_of(send_event(out_index)) > out.free_at) {
+        plan_credit(out_index);
+    }
+}
+
+void Core::serve_credit(PortIndex index) {
+    Port& port = ports_[index];
+    if (port.down()) return;
+    if (now_ >= port.free_at) {
+        std::uint8_t ready = port.waiting;
+        for (unsigned rest = port.waiting; port.credited && rest != 0; rest &= rest - 1) {
+            const auto traffic_class = static_cast<std::uint8_t>(std::countr_zero(rest));
+            if (!has_credit(index, traffic_class, next_wire_bytes(index, traffic_class)))
+                ready &= static_cast<std::uint8_t>(~bit_of(traffic_class));
+        }
+        if (ready != 0) {
+            const std::uint8_t traffic_class = choose_class(index, port, ready);
+            Queue& queue = this->queue(index, traffic_class);
+            const std::uint32_t input = queue.chain.pop(input_queues_);
+            InputQueue& input_queue = input_queues_[input];
+            const PacketIndex packet_index = input_queue.packets.pop(packets_);
+            if (!input_queue.packets.empty()) queue.chain.push(input_queues_, input);
+            if (queue.chain.empty()) port.waiting &= static_cast<std::uint8_t>(~bit_of(traffic_class));
+            const Packet& packet = packets_[packet_index];
+            const std::uint32_t wire_bytes = packet.wire_bytes;
+            const PortIndex own = packet.arrival_or_ingress;
+            charge_class(index, ready, traffic_class, wire_bytes);
+            queue.change(now_, -static_cast<std::int64_t>(stored(wire_bytes)));
+            if (port.credited)
+                credits_[slot_of(index, traffic_class)].available -= in_units(stored(wire_bytes));
+            start(index, port, packet_index);
+            // The place is free once the packet's last byte has left.
+            give_credit(reverse_of(own), traffic_class, wire_bytes, port.free_at + ports_[own].delay);
+        }
+    }
+    if (port.waiting != 0) plan_credit(index);
+}
+
+void Core::plan_credit(PortIndex index) {
+    Port& port = ports_[index];
+    Time at = port.credited ? time_never : now_;
+    for (unsigned rest = port.waiting; rest != 0 && at > port.free_at; rest &= rest - 1) {
+        const auto traffic_class = static_cast<std::uint8_t>(std::countr_zero(rest));
+        at = std::min(at, credit_time(index, traffic_class, next_wire_bytes(index, traffic_class)));
+    }
+    port.starved = at == time_never;
+    port.armed = !port.starved;
+    if (port.armed) wheel_.schedule(send_event(index), std::max(at, port.free_at));
+}
+
+}  // namespace incast::sim::packet

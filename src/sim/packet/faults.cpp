@@ -1,0 +1,66 @@
+// What happens to cables, and the time series.
+#include "sim/packet/core.h"
+
+namespace incast::sim::packet {
+namespace {
+
+void set(Port& port, Port::Condition bit, bool on) {
+    port.condition = static_cast<std::uint8_t>(on ? port.condition | bit : port.condition & ~bit);
+}
+
+}  // namespace
+
+void Core::apply_faults() {
+    while (next_fault_ < settings_.faults.size() && settings_.faults[next_fault_].at <= now_) {
+        const Fault& fault = settings_.faults[next_fault_++];
+        for (const PortIndex index : {port_from_one(fault.cable), port_from_two(fault.cable)}) {
+            Port& port = ports_[index];
+            switch (fault.what) {
+                case Fault::What::corrupt:
+                    details_[index].corrupt_per_million = fault.per_million;
+                    set(port, Port::corrupts, fault.per_million != 0);
+                    break;
+                case Fault::What::down:
+                    set(port, Port::is_down, true);
+                    // A pause does not outlive the link that carried it.
+                    if (port.paused != 0) details_[index].counters.paused_time += now_ - details_[index].paused_since;
+                    port.paused = 0;
+                    port.pause_told = 0;
+                    break;
+                case Fault::What::up:
+                    set(port, Port::is_down, false);
+                    serve(index);
+                    break;
+            }
+        }
+    }
+    if (next_fault_ < settings_.faults.size()) wheel_.schedule(fault_event_, settings_.faults[next_fault_].at);
+}
+
+/// True, and the packet is gone, if the cable is down or corrupts it. What was on its way when the cable failed is lost
+/// as it would have arrived; credit for it comes back when the link retrains, which is taken to be at once.
+bool Core::lost_on_cable(PortIndex index, PacketIndex packet_index) {
+    const Port& port = ports_[index];
+    PortDetail& detail = details_[index];
+    const bool corrupted =
+        (port.condition & Port::corrupts) != 0 && detail.draw() % 1'000'000 < detail.corrupt_per_million;
+    if (!port.down() && !corrupted) return false;
+    const Packet packet = packets_[packet_index];
+    ++detail.counters.lost;
+    packets_.give_back(packet_index);
+    if (port.credited && packet.kind != PacketKind::pause)
+        give_credit(index, packet.traffic_class, packet.wire_bytes, now_ + port.delay);
+    return true;
+}
+
+void Core::take_samples() {
+    for (PortIndex port = 0; port < ports_.size(); ++port) {
+        std::uint64_t queued = 0;
+        for (unsigned traffic_class = 0; traffic_class < max_classes; ++traffic_class)
+            queued += queue(port, traffic_class).bytes;
+        samples_[port].push_back({.time = now_, .sent_bytes = ports_[port].sent_bytes, .queued_bytes = queued});
+    }
+    wheel_.schedule(sample_event_, now_ + settings_.sample_interval);
+}
+
+}  // namespace incast::sim::packet

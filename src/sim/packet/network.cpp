@@ -1,0 +1,205 @@
+#include "sim/packet/network.h"
+
+#include <utility>
+
+#include "sim/packet/core.h"
+
+namespace incast::sim::packet {
+
+Network::Network(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+Network::~Network() = default;
+
+Result<std::unique_ptr<Network>> Network::make(const Topology& topology, const NetworkSettings& settings) {
+    Result<std::unique_ptr<Core>> core = Core::make(topology, settings);
+    if (!core) return core.error();
+    return std::unique_ptr<Network>(new Network(std::move(*core)));
+}
+
+Result<FlowIndex> Network::open(const FlowSettings& settings) {
+    Core& core = *core_;
+    const auto hosts = static_cast<HostIndex>(core.hosts_.size());
+    if (settings.source >= hosts || settings.destination >= hosts || settings.source == settings.destination)
+        return Error{"flow: from host " + std::to_string(settings.source) + " to host " +
+                     std::to_string(settings.destination) + "; two different ones of 0 to " +
+                     std::to_string(hosts - 1)};
+    if (settings.traffic_class >= max_classes)
+        return Error{"flow: traffic_class " + std::to_string(settings.traffic_class) + "; 0 to 7"};
+    if (settings.window_packets == 0) return Error{"flow: window_packets is 0; at least 1"};
+    const bool droppable = (core.droppable_ >> settings.traffic_class & 1) != 0;
+    if (settings.transport == Transport::reliable && droppable && settings.ack_packets == 0)
+        return Error{"flow: ack_packets is 0, one acknowledgement per message, but class " +
+                     std::to_string(settings.traffic_class) + " can lose packets; at least 1"};
+    if (settings.transport == Transport::reliable && droppable && settings.retransmit_timeout == 0)
+        return Error{"flow: no retransmit_timeout, but class " + std::to_string(settings.traffic_class) +
+                     " can lose packets"};
+    if (settings.any_order && settings.transport == Transport::reliable && droppable)
+        return Error{"flow: any_order on class " + std::to_string(settings.traffic_class) +
+                     ", which can lose packets; datagrams or a lossless class"};
+    if (core.spray_ && settings.transport == Transport::reliable && !settings.any_order)
+        return Error{"flow: packets are sprayed, so a reliable flow has to take any_order"};
+    const auto flow = static_cast<FlowIndex>(core.senders_.size());
+    const Host& host = core.hosts_[settings.source];
+    Sender& sender = core.senders_.emplace_back();
+    sender.window = settings.window_packets;
+    sender.entropy = settings.entropy == nil ? flow : settings.entropy;
+    sender.source = settings.source;
+    sender.destination = settings.destination;
+    sender.transport = settings.transport;
+    sender.traffic_class = settings.traffic_class;
+    sender.controlled = settings.dcqcn;
+    Receiver& receiver = core.receivers_.emplace_back();
+    receiver.ack_packets = settings.ack_packets;
+    receiver.any_order = settings.any_order;
+    FlowExtra& extra = core.extras_.emplace_back();
+    extra.limit = settings.rate_limit;
+    extra.timeout = settings.retransmit_timeout;
+    extra.control = RateControl(core.topology_.cables[host.port / 2].rate);
+    if (settings.transport == Transport::tcp) {
+        extra.tcp = static_cast<std::uint32_t>(core.tcp_.size());
+        core.tcp_.emplace_back();
+        sender.window = std::min<std::uint32_t>(settings.window_packets, 10);
+        receiver.ack_packets = std::max<std::uint32_t>(1, settings.ack_packets);
+    }
+    core.open_input_class(settings.traffic_class);
+    core.open_input_class(core.settings_.hosts[core.hosts_[settings.destination].settings].cnp_class);
+    core.wheel_.grow_to(core.first_flow_event_ + core.senders_.size());
+    core.set_pace(flow);
+    return flow;
+}
+
+void Network::post(FlowIndex flow, std::uint64_t bytes, std::uint64_t token) {
+    const MessageIndex index = core_->messages_.take();
+    Message& message = core_->messages_[index];
+    message = Message{};
+    message.bytes = bytes;
+    message.token = token;
+    core_->append(flow, index);
+}
+
+void Network::post_read(FlowIndex flow, std::uint64_t bytes, std::uint64_t token) {
+    const MessageIndex index = core_->messages_.take();
+    Message& message = core_->messages_[index];
+    message = Message{};
+    message.bytes = bytes;
+    message.token = token;
+    message.flow = flow;
+    message.is_read = true;
+    const HostIndex reader = core_->senders_[flow].destination;
+    core_->hosts_[reader].reads_waiting.push(index);
+    core_->request_reads(reader);
+}
+
+void Network::limit_rate(FlowIndex flow, Rate rate) {
+    core_->extras_[flow].limit = rate;
+    core_->set_pace(flow);
+}
+
+Time Network::now() const {
+    return core_->now_;
+}
+Time Network::next_time() {
+    return core_->wheel_.next_time();
+}
+void Network::advance(Time until) {
+    core_->run(until, false);
+}
+bool Network::advance_to_outcome(Time until) {
+    const std::uint32_t before = core_->outcomes_.size();
+    core_->run(until, true);
+    return core_->outcomes_.size() != before;
+}
+bool Network::take_outcome(Outcome& outcome) {
+    if (core_->outcomes_.empty()) return false;
+    outcome = core_->outcomes_.front();
+    core_->outcomes_.pop();
+    return true;
+}
+
+std::uint64_t Network::hops() const {
+    return core_->hops_;
+}
+std::uint64_t Network::events() const {
+    return core_->events_;
+}
+std::uint64_t Network::trace_hash() const {
+    return core_->trace_;
+}
+std::uint32_t Network::ports() const {
+    return static_cast<std::uint32_t>(core_->ports_.size());
+}
+
+PortCounters Network::counters(PortIndex index) const {
+    const Port& port = core_->ports_[index];
+    const PortDetail& detail = core_->details_[index];
+    PortCounters counters = detail.counters;
+    counters.packets = port.sent_packets - detail.packets_before;
+    counters.bytes = port.sent_bytes - detail.bytes_before;
+    counters.data_packets = counters.packets - detail.control_packets;
+    if (port.paused != 0) counters.paused_time += core_->now_ - detail.paused_since;
+    return counters;
+}
+
+PortCounters Network::totals() const {
+    PortCounters sum;
+    for (PortIndex port = 0; port < ports(); ++port) {
+        const PortCounters one = counters(port);
+        sum.packets += one.packets;
+        sum.bytes += one.bytes;
+        sum.data_packets += one.data_packets;
+        sum.marked += one.marked;
+        sum.dropped += one.dropped;
+        sum.lost += one.lost;
+        sum.pauses_sent += one.pauses_sent;
+        sum.pauses_heard += one.pauses_heard;
+        sum.paused_time += one.paused_time;
+    }
+    return sum;
+}
+
+QueueCounters Network::queue(PortIndex port, std::uint8_t traffic_class) const {
+    Queue queue = core_->queue(port, traffic_class);
+    queue.change(core_->now_, 0);
+    const Time measured = core_->now_ - core_->counting_since_;
+    return {.bytes = queue.bytes,
+            .peak_bytes = queue.peak,
+            .mean_bytes = measured > 0 ? static_cast<double>(queue.area) / static_cast<double>(measured) : 0.0};
+}
+
+std::uint64_t Network::repeated(FlowIndex flow) const {
+    return core_->extras_[flow].repeated;
+}
+Rate Network::allowed_rate(FlowIndex flow) const {
+    return core_->extras_[flow].control.rate();
+}
+std::uint64_t Network::packets_in_flight() const {
+    return core_->packets_.in_use();
+}
+const std::vector<Sample>& Network::samples(PortIndex port) const {
+    return core_->samples_[port];
+}
+
+void Network::reset_counters() {
+    Core& core = *core_;
+    for (PortIndex index = 0; index < core.ports_.size(); ++index) {
+        PortDetail& detail = core.details_[index];
+        detail.counters = PortCounters{};
+        detail.control_packets = 0;
+        detail.packets_before = core.ports_[index].sent_packets;
+        detail.bytes_before = core.ports_[index].sent_bytes;
+        detail.paused_since = core.now_;
+    }
+    for (Queue& queue : core.queues_) {
+        queue.area = 0;
+        queue.changed = core.now_;
+        queue.peak = queue.bytes;
+    }
+    core.counting_since_ = core.now_;
+}
+
+std::string Network::name(PortIndex port) const {
+    const Port& ends = core_->ports_[port];
+    return core_->topology_.nodes[ends.node].name + " to " + core_->topology_.nodes[core_->details_[port].peer].name + " (cable " +
+           std::to_string(port / 2) + ")";
+}
+
+}  // namespace incast::sim::packet

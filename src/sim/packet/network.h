@@ -1,0 +1,128 @@
+// A network of hosts and switches at the level of packets, for predicting what a real one does to traffic. Usable
+// without the event builder: docs/packet-model.md, example/incast_example.cpp.
+//
+// A Network belongs to one thread and has no globals: several may run in parallel threads. Time is virtual, in
+// picoseconds, and moves only in advance() and advance_to_outcome(). The same topology, settings and calls give the same
+// trace_hash(), whatever the compiler. Nothing calls back: the caller advances, takes the outcomes, and posts. Once warm,
+// posting and advancing allocate nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <incast/result.h>
+#include <incast/transport.h>
+
+#include "sim/packet/settings.h"
+#include "sim/packet/topology.h"
+#include "sim/packet/types.h"
+
+namespace incast::sim::packet {
+
+struct Core;
+
+struct Outcome {
+    enum class What : std::uint8_t {
+        delivered,     // the last byte is in the memory of the destination
+        acknowledged,  // and the source knows; not for datagrams
+        incomplete     // of a message of datagrams some are lost; `bytes` is what came
+    };
+    Time time = 0;
+    std::uint64_t token = 0;  // as posted
+    std::uint64_t bytes = 0;
+    FlowIndex flow = 0;
+    What what = What::delivered;
+};
+
+/// Of one direction of a cable, since the start or reset_counters().
+struct PortCounters {
+    std::uint64_t packets = 0;  // put on the cable, of all kinds
+    std::uint64_t bytes = 0;
+    std::uint64_t data_packets = 0;
+    std::uint64_t marked = 0;          // congestion experienced, set in front of this port
+    std::uint64_t dropped = 0;         // for want of memory in front of this port, or at its receiver's input
+    std::uint64_t lost = 0;            // on the cable: down or corrupted
+    std::uint64_t pauses_sent = 0;     // PFC frames that asked for at least one class more to be quiet
+    std::uint64_t pauses_heard = 0;    // the same, as they reached this port
+    Time paused_time = 0;              // any class quiet because of them
+};
+
+/// Of the packets that wait in front of one egress port, of one class. At a switch with input memories: of all inputs
+/// together. Bytes as stored.
+struct QueueCounters {
+    std::uint64_t bytes = 0;  // now
+    std::uint64_t peak_bytes = 0;
+    double mean_bytes = 0;  // over time
+};
+
+/// One point of the time series: every sample_interval.
+struct Sample {
+    Time time = 0;
+    std::uint64_t sent_bytes = 0;    // by this port, since the start
+    std::uint64_t queued_bytes = 0;  // in front of it, all classes
+};
+
+/// Ports of which each waits for the next one, and the last for the first, and none will ever move.
+struct Deadlock {
+    std::uint8_t traffic_class = 0;
+    std::vector<PortIndex> ports;
+};
+
+class Network {
+public:
+    /// Error: one line that names what is wrong, its value and what would be right.
+    static Result<std::unique_ptr<Network>> make(const Topology& topology, const NetworkSettings& settings);
+    ~Network();
+    Network(const Network&) = delete;
+    Network& operator=(const Network&) = delete;
+
+    /// A one-way stream of messages; kept until the end. Allocates.
+    Result<FlowIndex> open(const FlowSettings& settings);
+    /// Sends `bytes` (0 is one empty packet) from the flow's source; `token` comes back in its outcomes.
+    void post(FlowIndex flow, std::uint64_t bytes, std::uint64_t token);
+    /// The flow's *destination* asks for `bytes`, which the source then sends: an RDMA read. `delivered` ends it.
+    /// Requests are not repeated: for classes that lose nothing.
+    void post_read(FlowIndex flow, std::uint64_t bytes, std::uint64_t token);
+    /// From now on, beside what congestion control allows; 0 bit/s: no limit.
+    void limit_rate(FlowIndex flow, Rate rate);
+
+    [[nodiscard]] Time now() const;
+    /// Of the next event, time_never without one.
+    [[nodiscard]] Time next_time();
+    /// Everything that happens up to and including `until`, which is then now().
+    void advance(Time until);
+    /// The same, but stops after the first event that leaves an outcome; false if there was none.
+    bool advance_to_outcome(Time until);
+    /// The oldest outcome not yet taken; false without one.
+    bool take_outcome(Outcome& outcome);
+
+    [[nodiscard]] std::uint64_t hops() const;    // data packets put on a cable
+    [[nodiscard]] std::uint64_t events() const;  // that the engine has handled
+    /// Over every event so far.
+    [[nodiscard]] std::uint64_t trace_hash() const;
+    [[nodiscard]] std::uint32_t ports() const;
+    [[nodiscard]] PortCounters counters(PortIndex port) const;
+    [[nodiscard]] QueueCounters queue(PortIndex port, std::uint8_t traffic_class) const;
+    [[nodiscard]] PortCounters totals() const;
+    /// Packets sent again by the source of this flow.
+    [[nodiscard]] std::uint64_t repeated(FlowIndex flow) const;
+    /// What congestion control allows the flow now; its link's rate without.
+    [[nodiscard]] Rate allowed_rate(FlowIndex flow) const;
+    /// Packets somewhere between source and destination, of all kinds.
+    [[nodiscard]] std::uint64_t packets_in_flight() const;
+    [[nodiscard]] const std::vector<Sample>& samples(PortIndex port) const;
+    void reset_counters();
+
+    /// Queues that wait for each other in a circle at this moment: see docs/packet-model.md for what is decided how.
+    [[nodiscard]] std::vector<Deadlock> find_deadlocks() const;
+    /// "leaf3 to spine1 (cable 17)": for messages.
+    [[nodiscard]] std::string name(PortIndex port) const;
+
+private:
+    explicit Network(std::unique_ptr<Core> core);
+    std::unique_ptr<Core> core_;
+};
+
+}  // namespace incast::sim::packet

@@ -1,0 +1,56 @@
+// Shortest paths, and the choice among equal ones.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <incast/result.h>
+
+#include "base/prng.h"
+#include "sim/packet/topology.h"
+
+namespace incast::sim::packet {
+
+enum class Routing : std::uint8_t {
+    /// Per flow, by ecmp_choice() below: the same at every packet.
+    ecmp,
+    /// Per packet, in turn over the equal ports of a switch. Packets of a flow overtake each other.
+    spray,
+    /// D-mod-K (E. Zahavi, "D-Mod-K routing providing non-blocking traffic for shift permutations on real life fat
+    /// trees", CCIT Report 776, Technion 2010): of n equal ports the one with the number (destination / shift_divisor)
+    /// mod n. In a fat tree every shift then has each link to itself.
+    shift_aware
+};
+
+/// The static ECMP hash: mix64 (splitmix64's finaliser) over the flow's entropy and the number of the switch, spread
+/// over `ports` by multiplication. Real switches use CRCs over the headers with vendor seeds; what matters is that the
+/// choices of different switches are independent.
+constexpr std::uint32_t ecmp_choice(std::uint32_t entropy, NodeIndex at, std::uint32_t ports) {
+    const std::uint64_t hash = base::mix64((std::uint64_t{at} << 32) | entropy);
+    return static_cast<std::uint32_t>(((hash >> 32) * ports) >> 32);
+}
+
+/// The ports over which a switch may reach a host: [first, first + count) of RouteTable::ports.
+struct PortGroup {
+    std::uint32_t first = 0;
+    std::uint32_t count = 0;
+};
+
+struct RouteTable {
+    std::uint32_t hosts = 0;
+    /// [node * hosts + destination]: a port, or first_group + the number of a group; unused for hosts.
+    std::vector<std::uint32_t> entries;
+    std::vector<PortGroup> groups;
+    std::vector<PortIndex> ports;
+
+    static constexpr std::uint32_t first_group = 1U << 31;
+    [[nodiscard]] std::uint32_t entry(NodeIndex node, HostIndex destination) const {
+        return entries[static_cast<std::size_t>(node) * hosts + destination];
+    }
+    [[nodiscard]] const PortGroup& group(std::uint32_t entry) const { return groups[entry - first_group]; }
+};
+
+/// Error: a host that another cannot reach.
+Result<RouteTable> make_routes(const Topology& topology, Routing routing);
+
+}  // namespace incast::sim::packet

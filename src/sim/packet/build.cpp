@@ -51,6 +51,8 @@ struct Checked {
 
 Result<Checked> check_settings(const Topology& topology, const NetworkSettings& settings) {
     Checked checked;
+    bool overrun = false;   // a host that may be slower than its cable, and does not pause it
+    bool credited = true;  // but cannot be sent more than it has room for
     for (std::size_t node_index = 0; node_index < topology.nodes.size(); ++node_index) {
         const Topology::Node& node = topology.nodes[node_index];
         const std::size_t known = node.is_host ? settings.hosts.size() : settings.switches.size();
@@ -68,16 +70,18 @@ Result<Checked> check_settings(const Topology& topology, const NetworkSettings& 
             checked.largest_wire_bytes =
                 std::max<std::uint64_t>(checked.largest_wire_bytes, (std::uint64_t{host.mtu_bytes} + host.header_bytes) *
                                                                         host.train_packets);
-            if (host.receive_limit.bits_per_s != 0 && host.receive_xoff_bytes == 0) checked.droppable = 0xff;
+            overrun |= host.receive_limit.bits_per_s != 0 && host.receive_xoff_bytes == 0;
         } else {
             const SwitchSettings& node_settings = settings.switches[node.settings];
             const Result<Ok> result = check_switch(node_settings, node.name);
             if (!result) return result.error();
             checked.congestible |= node_settings.pfc.classes != 0 || node_settings.ecn.classes != 0;
-            if (!takes_credit(node_settings.kind))
-                checked.droppable |= static_cast<std::uint8_t>(~node_settings.pfc.classes);
+            if (takes_credit(node_settings.kind)) continue;
+            checked.droppable |= static_cast<std::uint8_t>(~node_settings.pfc.classes);
+            credited = false;
         }
     }
+    if (overrun && !credited) checked.droppable = 0xff;
     if (!settings.faults.empty()) checked.droppable = 0xff;
     if (!std::is_sorted(settings.faults.begin(), settings.faults.end(), [](const Fault& one, const Fault& two) {
             return one.at < two.at;

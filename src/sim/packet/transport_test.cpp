@@ -1,0 +1,273 @@
+// Senders and receivers: recovery from loss, DCQCN, TCP, reads, limits of hosts, faults.
+#include <gtest/gtest.h>
+
+#include "base/prng.h"
+#include "sim/packet/test_support.h"
+
+namespace incast::sim::packet {
+namespace {
+
+using testing::datagrams;
+using testing::gbit100;
+using testing::gbit_per_second;
+using testing::make;
+using testing::open;
+using testing::packet_time;
+using testing::payload;
+using testing::saturate;
+using testing::wire;
+
+double jain(const std::vector<std::uint64_t>& rates) {
+    double sum = 0;
+    double squares = 0;
+    for (const std::uint64_t rate : rates) {
+        sum += static_cast<double>(rate);
+        squares += static_cast<double>(rate) * static_cast<double>(rate);
+    }
+    return sum * sum / (static_cast<double>(rates.size()) * squares);
+}
+
+/// N flows to one host with the parameters of the DCQCN paper (Zhu et al., SIGCOMM 2015) for 40 Gb/s, measured from 100
+/// to 200 ms.
+void converge(unsigned senders) {
+    const Rate rate = gbit_per_s(40);
+    NetworkSettings settings;
+    settings.hosts[0].mtu_bytes = 1024;
+    SwitchSettings& middle = settings.switches[0];
+    middle.buffer_bytes = 12 << 20;
+    middle.ecn = {.classes = 1, .kmin_bytes = 5'000, .kmax_bytes = 200'000, .pmax_per_million = 10'000};
+    middle.pfc = {.classes = 0xff,
+                  .headroom_bytes = pfc_headroom(rate, ps_per_us, ps_per_us, 1106, settings.pause_bytes)};
+    const auto network = make(single_switch(senders + 1, rate, ps_per_us), settings);
+    std::vector<FlowIndex> flows;
+    for (HostIndex host = 1; host <= senders; ++host)
+        flows.push_back(open(*network, {.source = host, .destination = 0, .dcqcn = true}));
+    const Time warm = 100 * ps_per_ms;
+    const Time end = 2 * warm;
+    saturate(*network, flows, 64 * payload, 0, warm);
+    network->reset_counters();
+    Outcome outcome;
+    while (network->advance_to_outcome(end)) {
+        while (network->take_outcome(outcome))
+            if (outcome.what == Outcome::What::delivered) network->post(outcome.flow, 64 * payload, 0);
+    }
+    std::vector<std::uint64_t> sent;
+    for (HostIndex host = 1; host <= senders; ++host)
+        sent.push_back(network->counters(port_from_one(host)).bytes);
+    const QueueCounters queue = network->queue(port_from_two(0), 0);
+    const PortCounters bottleneck = network->counters(port_from_two(0));
+    ::testing::Test::RecordProperty("jain_permille", static_cast<int>(1000 * jain(sent)));
+    ::testing::Test::RecordProperty("queue_kilobytes", static_cast<int>(queue.mean_bytes / 1000));
+    EXPECT_GE(jain(sent), 0.95);
+    EXPECT_GT(queue.mean_bytes, 5'000);
+    EXPECT_LT(queue.mean_bytes, 200'000);
+    EXPECT_GT(static_cast<double>(bottleneck.bytes), 0.98 * 40e9 / 8 * 0.1);
+    EXPECT_EQ(network->totals().dropped, 0U);
+    EXPECT_EQ(network->totals().pauses_sent, 0U) << "ECN acts before PFC has to";
+}
+
+TEST(Dcqcn, TwoFlowsShareFairlyAndTheQueueSettlesBetweenItsThresholds) {
+    converge(2);
+}
+
+TEST(Dcqcn, EightFlowsShareFairlyAndTheQueueSettlesBetweenItsThresholds) {
+    converge(8);
+}
+
+TEST(Reliable, EveryMessageArrivesOverACableThatCorrupts) {
+    NetworkSettings settings;
+    settings.faults = {{.at = 0, .cable = 0, .what = Fault::What::corrupt, .per_million = 20'000}};
+    const auto network = make(single_switch(2, gbit100, 100 * ps_per_ns), settings);
+    const FlowIndex flow = open(*network, {.source = 0,
+                                           .destination = 1,
+                                           .window_packets = 64,
+                                           .ack_packets = 8,
+                                           .retransmit_timeout = 100 * ps_per_us});
+    constexpr unsigned messages = 400;
+    base::Prng prng(3);
+    for (unsigned message = 0; message < messages; ++message)
+        network->post(flow, prng.below(20 * payload), message);
+    std::uint64_t next_delivered = 0;
+    std::uint64_t next_acknowledged = 0;
+    Outcome outcome;
+    while (network->advance_to_outcome(ps_per_s)) {
+        while (network->take_outcome(outcome)) {
+            std::uint64_t& next = outcome.what == Outcome::What::delivered ? next_delivered : next_acknowledged;
+            ASSERT_EQ(outcome.token, next++);
+        }
+    }
+    EXPECT_EQ(next_delivered, messages);
+    EXPECT_EQ(next_acknowledged, messages);
+    EXPECT_GT(network->totals().lost, 0U);
+    EXPECT_GT(network->repeated(flow), network->totals().lost / 4);
+    EXPECT_EQ(network->packets_in_flight(), 0U);
+}
+
+TEST(Reliable, ALinkThatFlapsDelaysAndLosesNothing) {
+    NetworkSettings settings;
+    settings.faults = {{.at = 50 * ps_per_us, .cable = 1, .what = Fault::What::down},
+                       {.at = 300 * ps_per_us, .cable = 1, .what = Fault::What::up},
+                       {.at = 400 * ps_per_us, .cable = 1, .what = Fault::What::down},
+                       {.at = 600 * ps_per_us, .cable = 1, .what = Fault::What::up}};
+    const auto network = make(single_switch(2, gbit100, 100 * ps_per_ns), settings);
+    const FlowIndex flow = open(*network, {.source = 0,
+                                           .destination = 1,
+                                           .window_packets = 32,
+                                           .ack_packets = 4,
+                                           .retransmit_timeout = 100 * ps_per_us});
+    network->post(flow, 2000 * payload, 0);
+    Outcome outcome;
+    ASSERT_TRUE(network->advance_to_outcome(ps_per_s));
+    ASSERT_TRUE(network->take_outcome(outcome));
+    EXPECT_EQ(outcome.what, Outcome::What::delivered);
+    // 450 us of silence, and what it takes to notice.
+    EXPECT_GT(outcome.time, 2000 * packet_time + 450 * ps_per_us);
+    EXPECT_LT(outcome.time, 2000 * packet_time + 1000 * ps_per_us);
+}
+
+TEST(Tcp, FillsALinkAndRecoversFromDrops) {
+    NetworkSettings settings;
+    settings.switches[0].egress_limit_bytes = 60 * testing::stored_bytes;
+    const auto network = make(single_switch(4, gbit100, ps_per_us), settings);
+    std::vector<FlowIndex> flows;
+    for (HostIndex host = 1; host < 4; ++host)
+        flows.push_back(open(*network, {.source = host,
+                                        .destination = 0,
+                                        .transport = Transport::tcp,
+                                        .ack_packets = 2,
+                                        .retransmit_timeout = ps_per_ms}));
+    const Time warm = 5 * ps_per_ms;
+    const Time end = 25 * ps_per_ms;
+    // A short packet in each message: senders in step would meet the full queue in the same order for ever.
+    const std::vector<std::uint64_t> bytes = saturate(*network, flows, 64 * payload + 77, warm, end, 8);
+    std::uint64_t sum = 0;
+    for (const FlowIndex flow : flows)
+        sum += bytes[flow];
+    EXPECT_GT(network->totals().dropped, 0U);
+    EXPECT_GT(gbit_per_second(sum, end - warm), 80.0);
+    EXPECT_GT(jain(bytes), 0.8);
+}
+
+TEST(Datagrams, WhatIsLostIsReported) {
+    NetworkSettings settings;
+    settings.faults = {{.at = 0, .cable = 1, .what = Fault::What::corrupt, .per_million = 100'000}};
+    const auto network = make(single_switch(2, gbit100, 0), settings);
+    const FlowIndex flow = datagrams(*network, 0, 1);
+    constexpr unsigned messages = 1000;
+    for (unsigned message = 0; message < messages; ++message)
+        network->post(flow, 4 * payload, message);
+    testing::run_out(*network);
+    std::uint64_t bytes = 0;
+    unsigned whole = 0;
+    unsigned reported = 0;
+    Outcome outcome;
+    while (network->take_outcome(outcome)) {
+        bytes += outcome.bytes;
+        ++reported;
+        whole += outcome.what == Outcome::What::delivered ? 1 : 0;
+    }
+    // The last few may still be waited for.
+    EXPECT_GE(reported, messages - 65);
+    EXPECT_NEAR(whole, 0.9 * 0.9 * 0.9 * 0.9 * messages, 80);
+    EXPECT_LE(bytes + network->totals().lost * payload, messages * 4 * payload);
+}
+
+TEST(Spray, AnyOrderMessagesUseAllPathsOfALosslessTree) {
+    NetworkSettings settings;
+    settings.routing = Routing::spray;
+    settings.switches[0].kind = SwitchKind::credit;
+    settings.switches[0].input_buffer_bytes = 128 * 1024;
+    const auto network = make(leaf_spine({.leaves = 2,
+                                          .hosts_per_leaf = 4,
+                                          .spines = 4,
+                                          .host_rate = gbit100,
+                                          .uplink_rate = gbit100,
+                                          .uplink_propagation = 100 * ps_per_ns}),
+                              settings);
+    EXPECT_FALSE(network->open({.source = 0, .destination = 1}).ok());
+    std::vector<FlowIndex> flows;
+    for (HostIndex host = 0; host < 4; ++host)
+        flows.push_back(open(*network, {.source = host, .destination = host + 4, .any_order = true}));
+    const Time warm = ps_per_ms / 2;
+    const Time end = 3 * ps_per_ms;
+    const std::vector<std::uint64_t> bytes = saturate(*network, flows, 16 * payload, warm, end, 16);
+    const double line = 100.0 * payload / wire;
+    for (const FlowIndex flow : flows)
+        EXPECT_NEAR(gbit_per_second(bytes[flow], end - warm), line, 0.02 * line);
+}
+
+TEST(Host, RatesAreThoseOfItsLimits) {
+    const Time end = 4 * ps_per_ms;
+    const auto rate = [&](const HostSettings& host, std::uint64_t bytes, Rate limit) {
+        NetworkSettings settings;
+        settings.hosts[0] = host;
+        settings.switches[0].kind = SwitchKind::credit;
+        const auto network = make(single_switch(2, gbit100, 0), settings);
+        const FlowIndex flow = open(*network, {.source = 0, .destination = 1, .rate_limit = limit});
+        return gbit_per_second(saturate(*network, {flow}, bytes, ps_per_ms, end, 16)[flow], end - ps_per_ms);
+    };
+    const double line = 100.0 * payload / wire;
+    EXPECT_NEAR(rate({}, 4 * payload, {}), line, 0.01 * line);
+    EXPECT_NEAR(rate({}, 4 * payload, gbit_per_s(10)), 10.0 * payload / wire, 0.1);
+    HostSettings transmit;
+    transmit.transmit_limit = gbit_per_s(50);
+    EXPECT_NEAR(rate(transmit, 4 * payload, {}), 50, 0.5);
+    HostSettings receive;
+    receive.receive_limit = gbit_per_s(60);
+    receive.receive_buffer_bytes = 64 * 1024;
+    EXPECT_NEAR(rate(receive, 4 * payload, {}), 60, 0.6);
+    // A cost per message stands before its bytes: 16 KiB then take 1 us more than the 1.337 us on the cable.
+    HostSettings costly;
+    costly.message_cost = ps_per_us;
+    const double expected = 4 * payload * 8000.0 / static_cast<double>(4 * packet_time + ps_per_us);
+    EXPECT_NEAR(rate(costly, 4 * payload, {}), expected, 0.01 * expected);
+}
+
+TEST(Host, ReadsAreLimitedByWhatMayBeOutstanding) {
+    const Time propagation = 10 * ps_per_us;
+    for (const std::uint32_t outstanding : {1U, 4U, 16U}) {
+        NetworkSettings settings;
+        settings.hosts[0].outstanding_reads = outstanding;
+        settings.switches[0].kind = SwitchKind::credit;
+        settings.switches[0].input_buffer_bytes = 1 << 20;
+        const auto network = make(single_switch(2, gbit100, propagation), settings);
+        const FlowIndex flow = open(*network, {.source = 0, .destination = 1});
+        const Time end = 10 * ps_per_ms;
+        for (unsigned read = 0; read < 32; ++read)
+            network->post_read(flow, 4 * payload, read);
+        std::uint64_t bytes = 0;
+        Outcome outcome;
+        while (network->advance_to_outcome(end)) {
+            while (network->take_outcome(outcome)) {
+                ASSERT_EQ(outcome.what, Outcome::What::delivered);
+                bytes += outcome.bytes;
+                network->post_read(flow, 4 * payload, 0);
+            }
+        }
+        const Time round_trip = 4 * propagation + 2 * BytePace(gbit100).of(98) + 5 * packet_time;
+        const double expected =
+            std::min(100.0 * payload / wire, gbit_per_second(outstanding * 4 * payload, round_trip));
+        EXPECT_NEAR(gbit_per_second(bytes, end), expected, 0.02 * expected) << outstanding;
+    }
+}
+
+TEST(Host, TrainsCarryTheSameBytesInFewerEvents) {
+    std::uint64_t events_of_packets = 0;
+    for (const std::uint32_t train : {1U, 4U}) {
+        NetworkSettings settings;
+        settings.hosts[0].train_packets = train;
+        settings.switches[0].kind = SwitchKind::credit;
+        settings.switches[0].input_buffer_bytes = 256 * 1024;
+        const auto network = make(single_switch(3, gbit100, 0), settings);
+        for (HostIndex host = 1; host < 3; ++host)
+            network->post(datagrams(*network, host, 0), 1000 * payload, host);
+        testing::run_out(*network);
+        // The wire is as busy; what differs is how much has to come in before the first can be sent on.
+        EXPECT_EQ(network->now(), 2000 * packet_time + train * packet_time);
+        if (train == 1) events_of_packets = network->events();
+        EXPECT_LE(network->events(), train == 1 ? events_of_packets : events_of_packets / 3);
+    }
+}
+
+}  // namespace
+}  // namespace incast::sim::packet

@@ -1,0 +1,35 @@
+// A network described by a file (docs/fabrics.md): what the packet model needs, and what is said of it in results.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <incast/result.h>
+
+#include "sim/packet/settings.h"
+#include "sim/packet/topology.h"
+
+namespace incast::sim::fabric {
+
+/// How the nodes of a run use the network: what every queue pair between two hosts is opened with.
+struct FlowDefaults {
+    packet::FlowSettings data;     // writes and reads; source and destination are filled in by the user
+    packet::FlowSettings control;  // messages
+};
+
+struct Fabric {
+    std::string name;         // of the file's [fabric] table
+    std::string description;  // one line
+    packet::Topology topology;
+    packet::NetworkSettings settings;
+    FlowDefaults flows;
+};
+
+/// Error: one line, "FILE:LINE: table.key = value: what is wrong; allowed: ...". What it returns makes a Network.
+Result<Fabric> read(const std::filesystem::path& file);
+/// The same for text; `file` names it in errors.
+Result<Fabric> parse(std::string_view text, const std::string& file);
+
+}  // namespace incast::sim::fabric

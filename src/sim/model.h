@@ -4,9 +4,11 @@
 
 #include <cstdint>
 
+#include <incast/result.h>
 #include <incast/transport.h>
 
 #include "sim/records.h"
+#include "transport/medium.h"
 
 namespace incast::sim {
 
@@ -33,6 +35,17 @@ public:
     virtual Post posted(World& world, TransferId transfer) = 0;
     /// A step scheduled with World::schedule is due.
     virtual void due(World& world, TransferId transfer, std::uint16_t step) = 0;
+
+    /// A model with a network that has a clock of its own lets it go on up to `until`, or up to the first instant at
+    /// which something reached an endpoint, and answers that; time_never: nothing did. The world's clock follows, and
+    /// arrivals() is called.
+    virtual Time run_network(Time /*until*/) { return time_never; }
+    /// When its network does something next: no earlier than what run_network() can answer.
+    virtual Time network_time() { return time_never; }
+    /// What has reached endpoints by now.
+    virtual void arrivals(World& /*world*/) {}
+    /// Error: this network has no place for such an endpoint.
+    virtual Result<Ok> admits(const transport::EndpointOptions& /*options*/) { return Ok{}; }
 
     /// Both sides connect: call World::schedule_up for side 0 and side 1.
     virtual void connecting(World& world, ConnectionId connection) = 0;

@@ -2,10 +2,12 @@
 
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <string>
 
 #include "base/units.h"
 #include "sim/models/ideal.h"
+#include "sim/models/packet.h"
 #include "transport/settings.h"
 
 namespace incast::sim {
@@ -17,6 +19,8 @@ constexpr std::array parameter_list{
     transport::Parameter{"latency", "1us", "time", "0..10s",
                          "of the network between the links; an unhindered transfer takes this and its "
                          "bytes divided by the rate"},
+    transport::Parameter{"fabric", "", "", "a file, or empty",
+                         "network of the packet model (docs/fabrics.md); rate and latency are then the file's"},
 };
 
 Error out_of_range(std::string_view name, std::string_view text, std::string_view range) {
@@ -31,6 +35,13 @@ std::span<const transport::Parameter> parameters() {
 
 Result<std::unique_ptr<transport::Medium>> make_sim_medium(const transport::Settings& settings) {
     if (auto known = transport::check_names("sim", parameter_list, settings); !known) return known.error();
+    if (const std::string_view file = transport::value_of(parameter_list, settings, "fabric"); !file.empty()) {
+        const Result<fabric::Fabric> read = fabric::read(std::filesystem::path(file));
+        if (!read) return read.error();
+        Result<std::unique_ptr<PacketModel>> model = PacketModel::make(*read);
+        if (!model) return model.error();
+        return std::unique_ptr<transport::Medium>(std::make_unique<SimMedium>(std::move(*model)));
+    }
     const std::string_view rate_text = transport::value_of(parameter_list, settings, "rate");
     const auto rate = base::parse_bytes_per_s(rate_text);
     if (!rate || !(*rate >= 1e3) || !(*rate <= 1e14)) return out_of_range("rate", rate_text, "1kB/s..100TB/s");

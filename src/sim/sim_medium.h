@@ -24,9 +24,10 @@ private:
     World world_;
 };
 
-/// rate, latency: the ideal model's.
+/// rate, latency: the ideal model's; fabric: the packet model's, instead of these.
 std::span<const transport::Parameter> parameters();
-/// A SimMedium on the ideal model. An unknown parameter or a bad value is an error of one line.
+/// A SimMedium on the ideal model, or on the packet model if a fabric is given. An unknown parameter or a bad value is
+/// an error of one line.
 Result<std::unique_ptr<transport::Medium>> make_sim_medium(const transport::Settings& settings);
 
 }  // namespace incast::sim

@@ -57,11 +57,14 @@ void World::mark_ready(ActorId actor) {
     runnable_.push(actor);
 }
 
-bool World::advance() {
+bool World::advance_until(Time limit) {
     if (runnable_.empty()) {
-        if (queue_.empty()) return false;
-        now_ = queue_.next_time();
+        const Time scheduled = queue_.next_time();
+        const Time arrived = model_->run_network(std::min(scheduled, limit));
+        if (arrived == time_never && (scheduled == time_never || scheduled > limit)) return false;
+        now_ = std::max(now_, std::min(arrived, scheduled));
     }
+    model_->arrivals(*this);
     while (queue_.next_time() <= now_ && !queue_.empty())
         happen(queue_.pop());
     run_actors();
@@ -69,7 +72,7 @@ bool World::advance() {
 }
 
 void World::run_until(Time limit) {
-    while (next_time() <= limit && advance()) {
+    while (next_time() <= limit && advance_until(limit)) {
     }
     now_ = std::max(now_, limit);
 }
@@ -167,6 +170,7 @@ void World::happen(const Scheduled& event) {
 
 Result<std::unique_ptr<Transport>> World::endpoint(const transport::EndpointOptions& options) {
     if (options.max_posted == 0) return Error{"max_posted = 0: an endpoint must be able to post something"};
+    if (const Result<Ok> admitted = model_->admits(options); !admitted) return admitted.error();
     const auto id = static_cast<EndpointId>(endpoints_.size());
     Capabilities capabilities = model_->capabilities();
     capabilities.max_peers = options.max_peers;

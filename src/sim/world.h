@@ -6,6 +6,7 @@
 // trace_hash(), bit by bit.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -69,11 +70,13 @@ public:
     void wake(ActorId actor);
     /// One instant: all events of the next time at which anything happens, then every actor with work. False if nothing
     /// will ever happen.
-    bool advance();
+    bool advance() { return advance_until(time_never); }
     /// All instants up to and including `limit`; the clock then stands at `limit`.
     void run_until(Time limit);
     /// When something happens next; now() if an actor is waiting to be called, time_never if nothing will.
-    [[nodiscard]] Time next_time() const { return runnable_.empty() ? queue_.next_time() : now_; }
+    [[nodiscard]] Time next_time() const {
+        return runnable_.empty() ? std::min(queue_.next_time(), model_->network_time()) : now_;
+    }
 
     void observe(Observer* observer) { observer_ = observer; }
     /// Over every post, arrival and change of a connection so far.
@@ -105,6 +108,12 @@ public:
     /// Pending operations of that side complete with `status`, then its peer_down; from then on it is fenced. The first
     /// one counts.
     void schedule_down(Time time, ConnectionId connection, std::uint8_t side, Status status);
+    /// Its record stays until let_go(), whatever else becomes of it: something of it is in the model's network.
+    void hold(TransferId transfer) { ++transfers_[transfer].scheduled; }
+    void let_go(TransferId transfer) {
+        --transfers_[transfer].scheduled;
+        recycle_if_over(transfer);
+    }
     /// The sender's bytes are free: the completion event, and room if it was wanted. A read takes and lands first what
     /// is still missing; if its owner has gone down it does not complete, but ends with the connection.
     void complete(TransferId transfer);
@@ -156,6 +165,8 @@ private:
         std::uint32_t steps = 0;  // at stepped_at
     };
 
+    /// One instant, unless it is later than `limit`.
+    bool advance_until(Time limit);
     void happen(const Scheduled& event);
     void run_actors();
     void run_actor(ActorId id);

@@ -88,6 +88,7 @@ std::vector<Case> all_cases() {
           {"send_buffer_bytes", "16384"},
           {"socket_buffer_bytes", "4608"},
           {"copy_below_bytes", "64"}}},
+        {"sim", "packets", {{"fabric", "fabrics/ib-edr-36.toml"}}},
     };
     std::vector<Case> cases;
     for (const transport::Builtin& builtin : transport::builtin_transports()) {

@@ -158,7 +158,8 @@ void read_dcqcn(Section section, packet::DcqcnSettings& dcqcn) {
     section.finish();
 }
 
-FlowSettings read_flow(Section section, FlowSettings flow) {
+FlowSettings read_flow(Section section) {
+    FlowSettings flow;
     constexpr packet::Transport transports[]{packet::Transport::reliable, packet::Transport::datagram,
                                              packet::Transport::tcp};
     flow.transport = transports[section.choice("transport", 0, {"reliable", "datagram", "tcp"})];
@@ -229,10 +230,7 @@ Fabric read_all(Section& root) {
     read_network(root.section("network"), fabric.settings);
     read_dcqcn(root.section("dcqcn"), fabric.settings.dcqcn);
 
-    Section flows = root.section("flows");
-    fabric.flows.data = read_flow(flows.section("data"), {});
-    fabric.flows.control = read_flow(flows.section("control"), fabric.flows.data);
-    flows.finish();
+    fabric.flow = read_flow(root.section("flow"));
 
     if (!root.has("topology")) root.fail("topology", "missing");
     Section shape = root.section("topology");

@@ -13,18 +13,13 @@
 
 namespace incast::sim::fabric {
 
-/// How the nodes of a run use the network: what every queue pair between two hosts is opened with.
-struct FlowDefaults {
-    packet::FlowSettings data;     // writes and reads; source and destination are filled in by the user
-    packet::FlowSettings control;  // messages
-};
-
 struct Fabric {
     std::string name;         // of the file's [fabric] table
     std::string description;  // one line
     packet::Topology topology;
     packet::NetworkSettings settings;
-    FlowDefaults flows;
+    /// What every queue pair between two hosts is opened with; source and destination are filled in by the user.
+    packet::FlowSettings flow;
 };
 
 /// Error: one line, "FILE:LINE: table.key = value: what is wrong; allowed: ...". What it returns makes a Network.

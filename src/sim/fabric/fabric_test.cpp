@@ -43,7 +43,7 @@ pmax = 0.2
 [links.cable]
 rate = "25Gb/s"
 length_m = 3
-[flows.data]
+[flow]
 ack_packets = 16
 retransmit_timeout = "4ms"
 dcqcn = true
@@ -76,9 +76,8 @@ TEST(Fabric, ReadsWhatAFileSays) {
     EXPECT_EQ(leaf.ecn.classes, 0b1001);
     EXPECT_EQ(leaf.ecn.kmin_bytes, 100U << 10U);
     EXPECT_EQ(leaf.ecn.pmax_per_million, 200'000U);
-    EXPECT_TRUE(read->flows.data.dcqcn);
-    EXPECT_EQ(read->flows.data.retransmit_timeout, 4 * ps_per_ms);
-    EXPECT_TRUE(read->flows.control.dcqcn) << "control is as data, unless it says otherwise";
+    EXPECT_TRUE(read->flow.dcqcn);
+    EXPECT_EQ(read->flow.retransmit_timeout, 4 * ps_per_ms);
 }
 
 TEST(Fabric, GroupsOfAnExplicitTopologyAreJoinedEachToEach) {
@@ -221,27 +220,24 @@ std::vector<std::filesystem::path> shipped() {
 
 class Shipped : public ::testing::TestWithParam<std::filesystem::path> {};
 
-/// Its flows can be opened, and a byte gets from the first host to the last one.
+/// A queue pair can be opened, and bytes get from the first host to the last one.
 TEST_P(Shipped, CarriesAMessageOverItsLongestWay) {
     const Result<Fabric> read = fabric::read(GetParam());
     ASSERT_TRUE(read) << read.error().message;
     EXPECT_EQ(read->name, GetParam().stem().string());
     auto network = packet::Network::make(read->topology, read->settings);
     ASSERT_TRUE(network) << network.error().message;
-    std::uint64_t token = 0;
-    for (packet::FlowSettings flow : {read->flows.data, read->flows.control}) {
-        flow.source = 0;
-        flow.destination = read->topology.host_count() - 1;
-        const auto opened = (*network)->open(flow);
-        ASSERT_TRUE(opened) << opened.error().message;
-        (*network)->post(*opened, 100'000, ++token);
-        (*network)->advance((*network)->now() + 100 * ps_per_ms);
-        bool delivered = false;
-        for (packet::Outcome outcome; (*network)->take_outcome(outcome);) {
-            delivered = delivered || (outcome.token == token && outcome.what == packet::Outcome::What::delivered);
-        }
-        EXPECT_TRUE(delivered);
-    }
+    packet::FlowSettings flow = read->flow;
+    flow.source = 0;
+    flow.destination = read->topology.host_count() - 1;
+    const auto opened = (*network)->open(flow);
+    ASSERT_TRUE(opened) << opened.error().message;
+    (*network)->post(*opened, 100'000, 7);
+    packet::Outcome outcome;
+    ASSERT_TRUE((*network)->advance_to_outcome(100 * ps_per_ms));
+    ASSERT_TRUE((*network)->take_outcome(outcome));
+    EXPECT_EQ(outcome.what, packet::Outcome::What::delivered);
+    EXPECT_EQ(outcome.bytes, 100'000U);
 }
 
 /// Every value says where it comes from.

@@ -11,6 +11,7 @@ from rich.text import Text
 import incast
 from incast.console import open_console
 from incast.engine import EngineError, engine_info, find_engine
+from incast.fabric import fabric_app
 from incast.file_commands import JsonOption, import_root, mep_app
 from incast.net import net
 from incast.run import run
@@ -27,6 +28,7 @@ app.command()(run)
 app.command()(net)
 app.command()(import_root)
 app.add_typer(mep_app, name="mep")
+app.add_typer(fabric_app, name="fabric")
 
 
 def _version(wanted: bool) -> None:

@@ -22,6 +22,7 @@ ENGINE_NAME = "incast-node"
 ENGINE_VARIABLE = "INCAST_NODE"
 
 EXIT_ABORTED = 130
+EXIT_BAD_CONFIG = 2
 EXIT_NO_ENGINE = 127
 EXIT_PROTOCOL = 70  # EX_SOFTWARE of sysexits.h: the engine broke its promise, the person did nothing wrong
 
@@ -348,20 +349,29 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 def engine_info() -> dict[str, Any]:
     """What the engine says about itself and the transports of this host."""
+    return engine_answer("--info", "json")
+
+
+def engine_answer(*question: str) -> dict[str, Any]:
+    """The JSON object that the engine prints when asked so. What it refuses is its own one line."""
     engine = find_engine()
+    asked = f"{engine} {question[0]}"
     try:
-        answer = subprocess.run([engine, "--info", "json"], capture_output=True, timeout=60, check=False)
+        answer = subprocess.run([engine, *question], capture_output=True, timeout=60, check=False)
     except OSError as error:
         raise EngineError(f"the engine {engine} cannot be started: {error.strerror}", EXIT_NO_ENGINE) from error
     except subprocess.TimeoutExpired as error:
-        raise EngineError(f"{engine} --info did not answer within 60 s", EXIT_PROTOCOL) from error
+        raise EngineError(f"{asked} did not answer within 60 s", EXIT_PROTOCOL) from error
     if answer.returncode != 0:
         words = _text(answer.stderr.strip().split(b"\n")[-1]) or "without a word"
-        raise EngineError(f"{engine} --info failed with status {answer.returncode}: {words}", EXIT_PROTOCOL)
+        refused = f"{ENGINE_NAME}: "
+        if answer.returncode == EXIT_BAD_CONFIG and words.startswith(refused):
+            raise EngineError(words.removeprefix(refused), EXIT_BAD_CONFIG)
+        raise EngineError(f"{asked} failed with status {answer.returncode}: {words}", EXIT_PROTOCOL)
     try:
-        info = json.loads(answer.stdout)
+        found = json.loads(answer.stdout)
     except ValueError:
-        info = None
-    if not isinstance(info, dict):
-        raise EngineError(f"{engine} --info printed no JSON object; is it {ENGINE_NAME}?", EXIT_PROTOCOL)
-    return info
+        found = None
+    if not isinstance(found, dict):
+        raise EngineError(f"{asked} printed no JSON object; is it {ENGINE_NAME}?", EXIT_PROTOCOL)
+    return found

@@ -148,6 +148,9 @@ def net(
     transport: Annotated[
         str | None, typer.Option(metavar="NAME", help="inproc, shm, tcp, sim: what moves the data. (default: tcp)")
     ] = None,
+    fabric: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Network to simulate (docs/fabrics.md); means --transport sim.")
+    ] = None,
     mode: Annotated[
         str | None, typer.Option(metavar="MODE", help="bandwidth, or latency: ping-pong. (default: bandwidth)")
     ] = None,
@@ -200,7 +203,8 @@ def net(
                 "run.nodes": nodes,
                 "net.producers": producers,
                 "net.consumers": consumers,
-                "transport.name": transport,
+                "transport.name": transport or ("sim" if fabric is not None else None),
+                "transport.sim.fabric": fabric,
                 "net.measure": mode,
                 "net.duplex": "true" if duplex else None,
                 "net.message_size": sizes[0] if len(sizes) == 1 else None,

@@ -179,6 +179,9 @@ def run(
     transport: Annotated[
         str | None, typer.Option(metavar="NAME", help="shm, inproc, tcp, sim: what moves the data. (default: shm)")
     ] = None,
+    fabric: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Network to simulate (docs/fabrics.md); means --transport sim.")
+    ] = None,
     roles: Annotated[
         str | None, typer.Option(metavar="ROLES", help="folded (RU and BU on every node) or split.")
     ] = None,
@@ -325,7 +328,8 @@ def run(
     """
     options = {
         "run.nodes": nodes,
-        "transport.name": transport,
+        "transport.name": transport or ("sim" if fabric is not None else None),
+        "transport.sim.fabric": fabric,
         "run.roles": roles,
         "run.em": em,
         "run.duration": duration,

@@ -35,6 +35,7 @@ struct Options {
     int watched_by = 0;
     std::string token_file;
     std::string info;
+    std::string fabric;
     bool check = false;
     bool reference = false;
     bool schema = false;
@@ -67,6 +68,8 @@ void declare(CLI::App& app, Options& options) {
         ->expected(0, 1)
         ->default_str("text")
         ->check(CLI::IsMember({"text", "json"}));
+    app.add_option("--describe-fabric", options.fabric, "check a network (docs/fabrics.md), and print it as JSON")
+        ->type_name("FILE");
     app.add_flag("--print-config-reference", options.reference, "print docs/config.md");
     app.add_flag("--print-config-schema", options.schema, "print schema/config.schema.json");
     app.add_flag("--version", options.version, "print the version");
@@ -145,6 +148,14 @@ int main(int argc, char** argv) {
     }
     if (app.count("--info") != 0) {
         fmt::print("{}", options.info == "json" ? rt::info_json() : rt::info_text());
+        return rt::exit_ok;
+    }
+    if (!options.fabric.empty()) {
+        const Result<std::string> described = rt::fabric_json(options.fabric);
+        if (!described) {
+            return refuse(described.error().message);
+        }
+        fmt::print("{}", *described);
         return rt::exit_ok;
     }
     Result<std::string> token = read_token(options);

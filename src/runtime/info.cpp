@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "runtime/machine.h"
 #include "runtime/results.h"
+#include "sim/fabric/fabric.h"
 #include "transport/medium.h"
 
 namespace incast::runtime {
@@ -46,6 +47,34 @@ std::string info_text() {
                                                          : transport["summary"].get<std::string>());
     }
     return text;
+}
+
+Result<std::string> fabric_json(const std::filesystem::path& file) {
+    const Result<sim::fabric::Fabric> fabric = sim::fabric::read(file);
+    if (!fabric) {
+        return fabric.error();
+    }
+    using Json = nlohmann::ordered_json;
+    Json json{{"name", fabric->name}, {"description", fabric->description}};
+    json["hosts"] = Json::array();
+    json["switches"] = Json::array();
+    json["cables"] = Json::array();
+    for (const auto& node : fabric->topology.nodes) {
+        if (node.is_host) {
+            json["hosts"].push_back(node.name);
+        } else {
+            constexpr const char* kinds[]{"shared-buffer", "credit", "input-fifo", "deep-buffer"};
+            const auto kind = fabric->settings.switches[node.settings].kind;
+            json["switches"].push_back({{"name", node.name}, {"kind", kinds[static_cast<std::size_t>(kind)]}});
+        }
+    }
+    for (const auto& cable : fabric->topology.cables) {
+        json["cables"].push_back(
+            {{"ends", {fabric->topology.nodes[cable.one].name, fabric->topology.nodes[cable.two].name}},
+             {"bits_per_s", cable.rate.bits_per_s},
+             {"delay_ps", cable.propagation}});
+    }
+    return json.dump() + "\n";
 }
 
 }  // namespace incast::runtime

@@ -1,7 +1,5 @@
 // How fast the packet model is: data packets of 4 KiB put on a cable ("hops"; acknowledgements do not count) per second
 // of CPU on one core, and the memory it takes. usage: packet_speed [CASE [MICROSECONDS]]
-#include <sys/resource.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -9,6 +7,8 @@
 #include <numeric>
 #include <string_view>
 #include <vector>
+
+#include <sys/resource.h>
 
 #include "base/prng.h"
 #include "sim/packet/network.h"
@@ -42,6 +42,7 @@ struct Case {
 };
 
 constexpr Case cases[] = {
+    {"permutation-16", 4, SwitchKind::shared_buffer, Routing::ecmp, false, 100 * ps_per_ms},
     {"permutation-128", 8, SwitchKind::shared_buffer, Routing::ecmp, false, 20 * ps_per_ms},
     {"permutation-128-shift", 8, SwitchKind::shared_buffer, Routing::shift_aware, false, 10 * ps_per_ms},
     {"permutation-1024", 16, SwitchKind::shared_buffer, Routing::ecmp, false, 3 * ps_per_ms},
@@ -72,7 +73,8 @@ NetworkSettings settings_of(const Case& bench, Rate rate, Time propagation) {
 void measure(const Case& bench, Time duration) {
     const Rate rate = gbit_per_s(100);
     const Time propagation = 500 * ps_per_ns;
-    auto network = Network::make(fat_tree(bench.tree, rate, propagation), settings_of(bench, rate, propagation)).value();
+    auto network =
+        Network::make(fat_tree(bench.tree, rate, propagation), settings_of(bench, rate, propagation)).value();
     const std::uint32_t hosts = bench.tree * bench.tree * bench.tree / 4;
     std::vector<HostIndex> to(hosts);
     std::iota(to.begin(), to.end(), 0U);
@@ -105,14 +107,13 @@ void measure(const Case& bench, Time duration) {
     const double seconds = cpu_seconds() - start;
     const auto done = static_cast<double>(network->hops() - hops);
     const PortCounters totals = network->totals();
-    std::printf("%-22s %5u hosts  %6.2f M hops/s  %6.2f M events/s  %4.2f events/hop  %5.1f MB  %.0f hops, %llu marked, "
-                "%llu pauses, %llu dropped, trace %016llx\n",
-                bench.name, hosts, done / seconds / 1e6,
-                static_cast<double>(network->events() - events) / seconds / 1e6,
-                static_cast<double>(network->events() - events) / done, peak_megabytes(), done,
-                static_cast<unsigned long long>(totals.marked), static_cast<unsigned long long>(totals.pauses_sent),
-                static_cast<unsigned long long>(totals.dropped),
-                static_cast<unsigned long long>(network->trace_hash()));
+    std::printf(
+        "%-22s %5u hosts  %6.2f M hops/s  %6.2f M events/s  %4.2f events/hop  %5.1f MB  %.0f hops, %llu marked, "
+        "%llu pauses, %llu dropped, trace %016llx\n",
+        bench.name, hosts, done / seconds / 1e6, static_cast<double>(network->events() - events) / seconds / 1e6,
+        static_cast<double>(network->events() - events) / done, peak_megabytes(), done,
+        static_cast<unsigned long long>(totals.marked), static_cast<unsigned long long>(totals.pauses_sent),
+        static_cast<unsigned long long>(totals.dropped), static_cast<unsigned long long>(network->trace_hash()));
     std::fflush(stdout);
 }
 

@@ -25,8 +25,7 @@ Result<Ok> check_switch(const SwitchSettings& settings, const std::string& name)
         return bad(name + ": kmin_bytes " + std::to_string(settings.ecn.kmin_bytes) + " exceeds kmax_bytes " +
                    std::to_string(settings.ecn.kmax_bytes));
     if (settings.ecn.pmax_per_million > 1'000'000)
-        return bad(name + ": pmax_per_million " + std::to_string(settings.ecn.pmax_per_million) +
-                   "; at most 1000000");
+        return bad(name + ": pmax_per_million " + std::to_string(settings.ecn.pmax_per_million) + "; at most 1000000");
     if (settings.kind == SwitchKind::deep_buffer && settings.pfc.classes != 0 && settings.pfc.xoff_bytes == 0)
         return bad(name + ": a deep buffer needs a fixed xoff_bytes, of what a port holds on chip");
     return Ok{};
@@ -51,7 +50,7 @@ struct Checked {
 
 Result<Checked> check_settings(const Topology& topology, const NetworkSettings& settings) {
     Checked checked;
-    bool overrun = false;   // a host that may be slower than its cable, and does not pause it
+    bool overrun = false;  // a host that may be slower than its cable, and does not pause it
     bool credited = true;  // but cannot be sent more than it has room for
     for (std::size_t node_index = 0; node_index < topology.nodes.size(); ++node_index) {
         const Topology::Node& node = topology.nodes[node_index];
@@ -67,9 +66,8 @@ Result<Checked> check_settings(const Topology& topology, const NetworkSettings& 
                 std::min({host.ack_bytes, host.cnp_bytes, host.request_bytes}) < settings.unstored_bytes)
                 return bad(node.name + ": a header or control packet is shorter than unstored_bytes " +
                            std::to_string(settings.unstored_bytes));
-            checked.largest_wire_bytes =
-                std::max<std::uint64_t>(checked.largest_wire_bytes, (std::uint64_t{host.mtu_bytes} + host.header_bytes) *
-                                                                        host.train_packets);
+            checked.largest_wire_bytes = std::max<std::uint64_t>(
+                checked.largest_wire_bytes, (std::uint64_t{host.mtu_bytes} + host.header_bytes) * host.train_packets);
             overrun |= host.receive_limit.bits_per_s != 0 && host.receive_xoff_bytes == 0;
         } else {
             const SwitchSettings& node_settings = settings.switches[node.settings];
@@ -83,9 +81,8 @@ Result<Checked> check_settings(const Topology& topology, const NetworkSettings& 
     }
     if (overrun && !credited) checked.droppable = 0xff;
     if (!settings.faults.empty()) checked.droppable = 0xff;
-    if (!std::is_sorted(settings.faults.begin(), settings.faults.end(), [](const Fault& one, const Fault& two) {
-            return one.at < two.at;
-        }))
+    if (!std::is_sorted(settings.faults.begin(), settings.faults.end(),
+                        [](const Fault& one, const Fault& two) { return one.at < two.at; }))
         return bad("faults are not in order of time");
     for (const Fault& fault : settings.faults)
         if (fault.cable >= topology.cables.size())
@@ -114,8 +111,8 @@ Result<Ok> check_cables(const Topology& topology, const NetworkSettings& setting
         }
         const Topology::Node& one = topology.nodes[cable.one];
         const Topology::Node& two = topology.nodes[cable.two];
-        if (!one.is_host && !two.is_host && takes_credit(settings.switches[one.settings].kind) !=
-                                                takes_credit(settings.switches[two.settings].kind))
+        if (!one.is_host && !two.is_host &&
+            takes_credit(settings.switches[one.settings].kind) != takes_credit(settings.switches[two.settings].kind))
             return bad(name + ": joins a switch with link credits and one without");
     }
     for (std::size_t node = 0; node < topology.nodes.size(); ++node) {
@@ -139,8 +136,10 @@ void choose_slots(const Topology& topology, const NetworkSettings& settings, std
     }
     for (const SwitchSettings& node : settings.switches)
         longest = std::max(longest, longest + node.latency);
+    // A busy cable has about one event per packet time and direction; a few of them per slot are looked up together.
+    constexpr Time events_per_slot = 2;
     const auto events = static_cast<Time>(topology.cables.size()) * 2 + 1;
-    const auto gap = static_cast<std::uint64_t>(std::max<Time>(1, packet_time / events));
+    const auto gap = static_cast<std::uint64_t>(std::max<Time>(1, events_per_slot * packet_time / events));
     shift = std::clamp<unsigned>(static_cast<unsigned>(std::bit_width(gap)), 6, 24);
     bits = std::clamp<unsigned>(static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(longest) >> shift)) + 1,
                                 12, 17);
@@ -171,7 +170,7 @@ void Core::add_nodes() {
                                                           : settings_.switches[description.settings].service;
         node.weight = service.weight;
         for (unsigned traffic_class = 0; traffic_class < max_classes; ++traffic_class)
-            if (service.weight[traffic_class] == 0) node.strict |= static_cast<std::uint8_t>(1U << traffic_class);
+            if (service.weight[traffic_class] == 0) node.strict |= bit_of(traffic_class);
         if (description.is_host) {
             node.state = static_cast<std::uint32_t>(hosts_.size());
             Host& host = hosts_.emplace_back();
@@ -194,22 +193,23 @@ void Core::add_ports() {
             const auto index = static_cast<PortIndex>(ports_.size());
             Port& port = ports_.emplace_back();
             PortDetail& detail = details_.emplace_back();
-            port.node = forward ? ends.one : ends.two;
-            detail.peer = forward ? ends.two : ends.one;
+            detail.node = forward ? ends.one : ends.two;
+            port.peer = forward ? ends.two : ends.one;
             detail.ignores_pause = forward ? ends.one_ignores_pause : ends.two_ignores_pause;
             port.pace = BytePace(ends.rate);
-            port.kind = nodes_[port.node].kind;
-            port.peer_kind = nodes_[detail.peer].kind;
+            port.kind = nodes_[detail.node].kind;
+            port.peer_kind = nodes_[port.peer].kind;
             Time delay = ends.propagation;
-            if (port.peer_kind != NodeKind::host) delay += settings_.switches[nodes_[detail.peer].settings].latency;
+            if (port.peer_kind != NodeKind::host) delay += settings_.switches[nodes_[port.peer].settings].latency;
             port.delay = static_cast<std::uint32_t>(delay);
             detail.random = base::mix64(settings_.seed ^ (std::uint64_t{index} << 32));
-            Node& node = nodes_[port.node];
+            Node& node = nodes_[detail.node];
             port.local = static_cast<std::uint16_t>(node.ports.size());
             node.ports.push_back(index);
             if (port.kind == NodeKind::host) hosts_[node.state].port = index;
         }
     }
+    port_count_ = static_cast<std::uint32_t>(ports_.size());
     queues_.resize(ports_.size() * max_classes);
     ingress_.resize(ports_.size() * max_classes);
     egresses_.resize(ports_.size());
@@ -222,12 +222,11 @@ void Core::add_ports() {
 void Core::set_cut_through() {
     for (PortIndex index = 0; index < ports_.size(); ++index) {
         Port& port = ports_[index];
-        const Node& peer = nodes_[details_[index].peer];
+        const Node& peer = nodes_[port.peer];
         if (port.peer_kind == NodeKind::host || !settings_.switches[peer.settings].cut_through) continue;
         const std::vector<PortIndex>& onwards = peer.ports;
-        if (std::all_of(onwards.begin(), onwards.end(), [&](PortIndex onward) {
-                return ports_[onward].pace.of(1 << 16) >= port.pace.of(1 << 16);
-            }))
+        if (std::all_of(onwards.begin(), onwards.end(),
+                        [&](PortIndex onward) { return ports_[onward].pace.of(1 << 16) >= port.pace.of(1 << 16); }))
             port.condition |= Port::hands_on_early;
     }
 }
@@ -249,26 +248,29 @@ void Core::add_switches() {
             inputs.node = index;
             inputs.ports = static_cast<std::uint32_t>(node.ports.size());
             inputs.random_choice = settings.random_choice;
-            if (node.kind == NodeKind::input_fifo)
-                inputs.arbitrate_event = add_special(Special::arbitrate, node.state);
+            if (node.kind == NodeKind::input_fifo) inputs.arbitrate_event = add_special(Special::arbitrate, node.state);
         }
     }
-    for (Port& port : ports_)
-        port.state = nodes_[port.node].state;
+    for (PortIndex index = 0; index < ports_.size(); ++index) {
+        Port& port = ports_[index];
+        port.state = nodes_[details_[index].node].state;
+        port.peer_state = nodes_[port.peer].state;
+        port.peer_local = ports_[reverse_of(index)].local;
+    }
     if (inputs_.empty()) return;
     credits_.resize(ports_.size() * max_classes);
     for (PortIndex index = 0; index < ports_.size(); ++index) {
         Port& port = ports_[index];
-        const auto credit_node = [](NodeKind kind) {
-            return kind == NodeKind::credit || kind == NodeKind::input_fifo;
-        };
+        const auto credit_node = [](NodeKind kind) { return kind == NodeKind::credit || kind == NodeKind::input_fifo; };
         port.credited = credit_node(port.kind) || credit_node(port.peer_kind);
-        const Node& peer = nodes_[details_[index].peer];
+        const Node& peer = nodes_[port.peer];
         const std::uint64_t bytes = port.peer_kind == NodeKind::host
                                         ? settings_.hosts[peer.settings].receive_buffer_bytes
                                         : settings_.switches[peer.settings].input_buffer_bytes;
         for (unsigned traffic_class = 0; port.credited && traffic_class < max_classes; ++traffic_class)
             credits_[slot_of(index, traffic_class)].available = static_cast<std::int64_t>(bytes & ~63ULL);
+        for (unsigned traffic_class = 0; traffic_class < max_classes; ++traffic_class)
+            credits_[slot_of(index, traffic_class)].delay = ports_[reverse_of(index)].delay;
     }
 }
 

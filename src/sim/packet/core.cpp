@@ -93,30 +93,31 @@ void Core::serve(PortIndex index) {
 
 void Core::arrive(PortIndex index) {
     Port& port = ports_[index];
-    const PacketIndex packet_index = port.cable.pop(packets_);
+    const PacketIndex packet_index = port.cable.head;
+    Packet& packet = packets_[packet_index];
+    port.cable.head = packet.next;
     if (!port.cable.empty()) {
-        const std::uint32_t ahead = packets_[port.cable.head].arrival_or_ingress - static_cast<std::uint32_t>(now_);
+        const std::uint32_t ahead = packet.next_arrival_or_ingress - static_cast<std::uint32_t>(now_);
         wheel_.schedule(arrival_event(index), now_ + ahead);
     }
     if ((port.condition & (Port::is_down | Port::corrupts)) != 0 && lost_on_cable(index, packet_index)) return;
     const PortIndex own = reverse_of(index);
-    Packet& packet = packets_[packet_index];
     if (packet.kind == PacketKind::pause) {
         const std::uint32_t classes = packet.psn;
         packets_.give_back(packet_index);
         hear_pause(own, classes);
         return;
     }
-    packet.arrival_or_ingress = own;
+    packet.next_arrival_or_ingress = own;
     switch (port.peer_kind) {
         case NodeKind::host:
             arrive_host(own, packet_index);
             break;
         case NodeKind::shared_buffer:
-            arrive_shared(own, packet_index);
+            arrive_shared(index, packet_index);
             break;
         case NodeKind::credit:
-            arrive_credit(own, packet_index);
+            arrive_credit(index, packet_index);
             break;
         case NodeKind::input_fifo:
             arrive_input_fifo(own, packet_index);
@@ -128,8 +129,7 @@ void Core::arrive(PortIndex index) {
 }
 
 PortIndex Core::choose_port(NodeIndex node, const PortGroup& group, std::uint32_t entropy) {
-    const std::uint32_t choice =
-        spray_ ? spray_turn_[node]++ % group.count : ecmp_choice(entropy, node, group.count);
+    const std::uint32_t choice = spray_ ? spray_turn_[node]++ % group.count : ecmp_choice(entropy, node, group.count);
     const PortIndex* const ports = &routes_.ports[group.first];
     // A switch knows its own dead cables at once; what it cannot know is what lies behind its neighbours.
     for (std::uint32_t tried = 0; tried < group.count; ++tried) {
@@ -139,9 +139,9 @@ PortIndex Core::choose_port(NodeIndex node, const PortGroup& group, std::uint32_
     return ports[choice];
 }
 
-std::uint8_t Core::choose_among(PortIndex index, const Port& port, std::uint8_t ready) {
+std::uint8_t Core::choose_among(PortIndex index, std::uint8_t ready) {
     constexpr std::int64_t quantum_bytes = 1024;
-    const Node& node = nodes_[port.node];
+    const Node& node = nodes_[details_[index].node];
     const std::uint8_t strict = ready & node.strict;
     if (strict != 0) return static_cast<std::uint8_t>(std::bit_width(strict) - 1U);
     unsigned turn = details_[index].turn;

@@ -31,14 +31,15 @@ struct Node {
 /// One direction of a cable, and the egress port that feeds it: what every packet touches, in one cache line.
 struct alignas(64) Port {
     BytePace pace;
-    Time free_at = 0;         // the last packet put on the cable has left
-    Chain cable;              // packets on their way, in order of arrival
+    Time free_at = 0;  // the last packet put on the cable has left
+    Chain cable;       // packets on their way, in order of arrival
     std::uint64_t sent_bytes = 0;
-    std::uint64_t sent_packets = 0;
     std::uint32_t delay = 0;  // ps, from leaving here to being handled there
-    NodeIndex node = 0;
     std::uint32_t state = 0;  // of the node
-    std::uint16_t local = 0;  // its number at the node
+    NodeIndex peer = 0;       // the node that receives
+    std::uint32_t peer_state = 0;
+    std::uint16_t local = 0;       // its number at the node
+    std::uint16_t peer_local = 0;  // that of the port the other way
     NodeKind kind = NodeKind::host;
     NodeKind peer_kind = NodeKind::host;
     std::uint8_t condition = 0;     // bits of Condition
@@ -57,7 +58,7 @@ static_assert(sizeof(Port) == 64);
 
 /// The rest of it.
 struct PortDetail {
-    NodeIndex peer = 0;
+    NodeIndex node = 0;
     std::uint32_t corrupt_per_million = 0;
     std::uint32_t serving = nil;  // input_fifo: the input queue that is being read for it
     bool ignores_pause = false;
@@ -65,7 +66,7 @@ struct PortDetail {
     std::uint64_t random = 0;  // state of its own random numbers: traffic elsewhere does not change them
     std::uint64_t control_packets = 0;
     Time paused_since = 0;
-    PortCounters counters;            // without packets and bytes
+    PortCounters counters;             // without packets and bytes
     std::uint64_t packets_before = 0;  // when counting began
     std::uint64_t bytes_before = 0;
 
@@ -80,7 +81,8 @@ struct alignas(64) Queue {
     std::uint64_t peak = 0;
     Time changed = 0;
     std::int64_t deficit = 0;
-    Wide area = 0;  // bytes x ps until `changed`
+    std::uint64_t sent = 0;  // packets
+    Wide area = 0;           // bytes x ps until `changed`
 
     void change(Time now, std::int64_t by) {
         area += static_cast<Wide>(bytes) * static_cast<std::uint64_t>(now - changed);
@@ -96,12 +98,14 @@ struct Credit {
         std::uint32_t bytes;
     };
     std::int64_t available = 0;
+    std::uint32_t delay = 0;  // ps, from the receiver back to the sender
     Ring<Return> on_its_way;  // in order of time
 };
 
 struct Ingress {
-    std::uint32_t bytes = 0;     // in all
-    std::uint32_t headroom = 0;  // of them in the headroom
+    std::uint32_t bytes = 0;          // in all
+    std::uint32_t headroom : 31 = 0;  // of them in the headroom
+    std::uint32_t asked : 1 = 0;      // the sender was asked to pause
 };
 
 struct SharedBuffer {
@@ -127,7 +131,7 @@ struct Message {
     std::uint32_t packets = 0;
     std::uint32_t received = 0;  // where packets may overtake each other or be lost
     FlowIndex flow = 0;
-    bool charged = false;     // its message cost has been spent
+    bool charged = false;  // its message cost has been spent
     bool is_read = false;
     std::uint32_t next_of_host = nil;
     std::uint64_t bytes = 0;
@@ -141,7 +145,7 @@ struct Sender {
     std::uint32_t acked = 0;
     std::uint32_t end_psn = 0;
     std::uint32_t window = nil;
-    MessageIndex head = nil;    // not yet acknowledged
+    MessageIndex head = nil;  // not yet acknowledged
     MessageIndex tail = nil;
     MessageIndex cursor = nil;  // being sent
     Time next_time = 0;         // pacing: not before
@@ -170,7 +174,7 @@ struct FlowExtra {
     RateControl control;
     Rate limit;
     Time timeout = 0;
-    Time progress = 0;  // when the oldest packet not acknowledged became the oldest
+    Time progress = 0;          // when the oldest packet not acknowledged became the oldest
     std::uint32_t highest = 0;  // all below has been sent at least once
     std::uint64_t repeated = 0;
     std::uint32_t tcp = nil;
@@ -289,6 +293,7 @@ struct Core {
     EventId first_flow_event_ = 0;
     std::uint8_t droppable_ = 0;  // classes that some switch may drop
     std::uint32_t largest_wire_bytes_ = 0;
+    std::uint32_t port_count_ = 0;
     EventId fault_event_ = nil;
     EventId sample_event_ = nil;
     bool spray_ = false;
@@ -301,13 +306,13 @@ struct Core {
     std::uint64_t hops_ = 0;
     std::vector<Port> ports_;
     std::vector<PortDetail> details_;
-    std::vector<Queue> queues_;  // by slot_of(port, class)
+    std::vector<Queue> queues_;              // by slot_of(port, class)
     std::vector<std::uint32_t> spray_turn_;  // by node
     IndexPool<Packet> packets_;
     IndexPool<Message> messages_;
     std::vector<SharedBuffer> shared_;
-    std::vector<Ingress> ingress_;   // by slot_of(own port, class)
-    std::vector<Credit> credits_;    // by slot_of(port, class)
+    std::vector<Ingress> ingress_;  // by slot_of(own port, class)
+    std::vector<Credit> credits_;   // by slot_of(port, class)
     std::vector<InputSwitch> inputs_;
     std::vector<InputQueue> input_queues_;
     std::vector<DeepSwitch> deep_;
@@ -352,21 +357,22 @@ struct Core {
 
     // shared_buffer.cpp
     static SharedBuffer make_thresholds(const SwitchSettings& settings);
-    void arrive_shared(PortIndex own, PacketIndex packet);
+    void arrive_shared(PortIndex cable, PacketIndex packet);
     void serve_shared(PortIndex port);
-    void leave_shared(PortIndex own, std::uint8_t traffic_class, std::uint32_t wire_bytes);
+    void ask_for_pause(PortIndex own, Ingress& ingress, std::uint8_t bit);
+    void leave_shared(SharedBuffer& buffer, PortIndex own, std::uint8_t traffic_class, std::uint32_t wire_bytes);
 
     // credit_switch.cpp
     void open_input_class(std::uint8_t traffic_class);
-    void arrive_credit(PortIndex own, PacketIndex packet);
+    void arrive_credit(PortIndex cable, PacketIndex packet);
     void serve_credit(PortIndex port);
     /// Schedules the next chance to send of a port that has packets waiting.
     void plan_credit(PortIndex port);
     std::uint32_t next_wire_bytes(PortIndex port, std::uint8_t traffic_class);
     bool has_credit(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes);
     Time credit_time(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes);
-    /// The receiver of `port` has room again for a packet, and the sender knows at `time`.
-    void give_credit(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes, Time time);
+    /// The receiver of `port` has room for a packet again from `left_at` on, and lets the sender know.
+    void give_credit(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes, Time left_at);
 
     // input_fifo.cpp
     void arrive_input_fifo(PortIndex own, PacketIndex packet);
@@ -430,16 +436,21 @@ struct Core {
     // Short, and on every packet's way.
     [[nodiscard]] static EventId arrival_event(PortIndex port) { return 2 * port; }
     [[nodiscard]] static EventId send_event(PortIndex port) { return 2 * port + 1; }
-    [[nodiscard]] std::uint32_t stored(std::uint32_t wire_bytes) const {
-        return wire_bytes - settings_.unstored_bytes;
-    }
+    [[nodiscard]] std::uint32_t stored(std::uint32_t wire_bytes) const { return wire_bytes - settings_.unstored_bytes; }
     /// Class by class, so that the classes in use lie close together.
     [[nodiscard]] std::size_t slot_of(PortIndex port, unsigned traffic_class) const {
-        return traffic_class * ports_.size() + port;
+        return std::size_t{traffic_class} * port_count_ + port;
     }
     Queue& queue(PortIndex port, unsigned traffic_class) { return queues_[slot_of(port, traffic_class)]; }
     [[nodiscard]] const Queue& queue(PortIndex port, unsigned traffic_class) const {
         return queues_[slot_of(port, traffic_class)];
+    }
+
+    [[nodiscard]] std::uint64_t sent_packets(PortIndex port) const {
+        std::uint64_t packets = 0;
+        for (unsigned traffic_class = 0; traffic_class < max_classes; ++traffic_class)
+            packets += queue(port, traffic_class).sent;
+        return packets;
     }
 
     [[nodiscard]] PortIndex route(NodeIndex node, const Packet& packet) {
@@ -454,22 +465,25 @@ struct Core {
         wheel_.schedule(send_event(index), port.free_at);
     }
     /// Puts a packet on the cable, now; the port is free.
-    void start(PortIndex index, Port& port, PacketIndex packet_index) {
+    [[gnu::always_inline]] void start(PortIndex index, Port& port, PacketIndex packet_index) {
         Packet& packet = packets_[packet_index];
         port.free_at = now_ + port.pace.of(packet.wire_bytes);
         Time arrival = port.free_at + port.delay;
         if ((port.condition & Port::hands_on_early) != 0 && packet.wire_bytes > cut_through_bytes)
             arrival = now_ + port.pace.of(cut_through_bytes) + port.delay;
-        packet.arrival_or_ingress = static_cast<std::uint32_t>(arrival);
-        if (port.cable.empty()) wheel_.schedule(arrival_event(index), arrival);
+        if (port.cable.empty()) {
+            wheel_.schedule(arrival_event(index), arrival);
+        } else {
+            packets_[port.cable.tail].next_arrival_or_ingress = static_cast<std::uint32_t>(arrival);
+        }
         port.cable.push(packets_, packet_index);
         port.sent_bytes += packet.wire_bytes;
-        ++port.sent_packets;
         if (packet.kind == PacketKind::data) {
             ++hops_;
         } else {
             ++details_[index].control_packets;
         }
+        ++queue(index, packet.traffic_class).sent;
     }
     void start_pause(PortIndex index, Port& port);
     /// ECN, of a packet that finds `queued` bytes, more than kmin, in front of `out`.
@@ -484,11 +498,11 @@ struct Core {
         ++out.counters.marked;
     }
     /// One of the classes in `ready`, which is not empty.
-    std::uint8_t choose_class(PortIndex index, const Port& port, std::uint8_t ready) {
+    std::uint8_t choose_class(PortIndex index, std::uint8_t ready) {
         if ((ready & (ready - 1)) == 0) return static_cast<std::uint8_t>(std::countr_zero(ready));
-        return choose_among(index, port, ready);
+        return choose_among(index, ready);
     }
-    std::uint8_t choose_among(PortIndex index, const Port& port, std::uint8_t ready);
+    std::uint8_t choose_among(PortIndex index, std::uint8_t ready);
     /// After choose_class chose among several.
     void charge_class(PortIndex index, std::uint8_t ready, std::uint8_t chosen, std::uint32_t wire_bytes) {
         if ((ready & (ready - 1)) != 0) queue(index, chosen).deficit -= wire_bytes;

@@ -17,10 +17,6 @@ constexpr std::uint32_t in_units(std::uint32_t bytes) {
     return (bytes + credit_unit - 1) & ~(credit_unit - 1);
 }
 
-constexpr std::uint8_t bit_of(unsigned traffic_class) {
-    return static_cast<std::uint8_t>(1U << traffic_class);
-}
-
 }  // namespace
 
 void Core::open_input_class(std::uint8_t traffic_class) {
@@ -55,9 +51,11 @@ Time Core::credit_time(PortIndex index, std::uint8_t traffic_class, std::uint32_
     return time_never;
 }
 
-void Core::give_credit(PortIndex index, std::uint8_t traffic_class, std::uint32_t wire_bytes, Time time) {
+void Core::give_credit(PortIndex index, std::uint8_t traffic_class, std::uint32_t wire_bytes, Time left_at) {
     Port& port = ports_[index];
-    Ring<Credit::Return>& returns = credits_[slot_of(index, traffic_class)].on_its_way;
+    Credit& credit = credits_[slot_of(index, traffic_class)];
+    Ring<Credit::Return>& returns = credit.on_its_way;
+    const Time time = left_at + credit.delay;
     returns.push({time, in_units(stored(wire_bytes))});
     // Packets of different lengths leave over different cables: a later one may be the first to have left.
     for (std::uint32_t entry = returns.size() - 1; entry > 0 && returns[entry].time < returns[entry - 1].time; --entry)
@@ -79,14 +77,14 @@ std::uint32_t Core::next_wire_bytes(PortIndex index, std::uint8_t traffic_class)
     return data_wire_bytes(ready_flow(hosts_[port.state], traffic_class));
 }
 
-void Core::arrive_credit(PortIndex own, PacketIndex packet_index) {
+void Core::arrive_credit(PortIndex cable_index, PacketIndex packet_index) {
     const Packet& packet = packets_[packet_index];
-    const Port& in = ports_[own];
-    const PortIndex out_index = route(in.node, packet);
+    const Port& cable = ports_[cable_index];
+    const PortIndex out_index = route(cable.peer, packet);
     Port& out = ports_[out_index];
     const std::uint8_t traffic_class = packet.traffic_class;
-    const InputSwitch& inputs = inputs_[in.state];
-    const std::uint32_t input = inputs.first[traffic_class] + in.local * inputs.ports + out.local;
+    const InputSwitch& inputs = inputs_[cable.peer_state];
+    const std::uint32_t input = inputs.first[traffic_class] + cable.peer_local * inputs.ports + out.local;
     InputQueue& input_queue = input_queues_[input];
     Queue& queue = this->queue(out_index, traffic_class);
     const bool was_empty = input_queue.packets.empty();
@@ -118,7 +116,7 @@ void Core::serve_credit(PortIndex index) {
                 ready &= static_cast<std::uint8_t>(~bit_of(traffic_class));
         }
         if (ready != 0) {
-            const std::uint8_t traffic_class = choose_class(index, port, ready);
+            const std::uint8_t traffic_class = choose_class(index, ready);
             Queue& queue = this->queue(index, traffic_class);
             const std::uint32_t input = queue.chain.pop(input_queues_);
             InputQueue& input_queue = input_queues_[input];
@@ -127,14 +125,13 @@ void Core::serve_credit(PortIndex index) {
             if (queue.chain.empty()) port.waiting &= static_cast<std::uint8_t>(~bit_of(traffic_class));
             const Packet& packet = packets_[packet_index];
             const std::uint32_t wire_bytes = packet.wire_bytes;
-            const PortIndex own = packet.arrival_or_ingress;
+            const PortIndex own = packet.next_arrival_or_ingress;
             charge_class(index, ready, traffic_class, wire_bytes);
             queue.change(now_, -static_cast<std::int64_t>(stored(wire_bytes)));
-            if (port.credited)
-                credits_[slot_of(index, traffic_class)].available -= in_units(stored(wire_bytes));
+            if (port.credited) credits_[slot_of(index, traffic_class)].available -= in_units(stored(wire_bytes));
             start(index, port, packet_index);
             // The place is free once the packet's last byte has left.
-            give_credit(reverse_of(own), traffic_class, wire_bytes, port.free_at + ports_[own].delay);
+            give_credit(reverse_of(own), traffic_class, wire_bytes, port.free_at);
         }
     }
     if (port.waiting != 0) plan_credit(index);

@@ -13,14 +13,14 @@ namespace incast::sim::packet {
 /// Defaults: the values of that paper for 40 Gb/s, recalled and not re-read (see docs/packet-model.md); the rate steps
 /// are usually scaled with the link rate.
 struct DcqcnSettings {
-    std::uint32_t gain_shift = 8;               // g = 2^-8
-    Time alpha_period = 55 * ps_per_us;         // without a notification alpha decays once in it
-    Time increase_period = 55 * ps_per_us;      // the increase timer
-    std::uint64_t increase_bytes = 10'000'000;  // the byte counter
-    std::uint32_t fast_recovery_steps = 5;      // F
-    Rate additive_step = mbit_per_s(40);        // R_AI
-    Rate hyper_step = mbit_per_s(400);          // R_HAI; assumed: 10 R_AI
-    Rate minimum = mbit_per_s(40);              // assumed
+    std::uint32_t gain_shift = 8;                 // g = 2^-8
+    Time alpha_period = 55 * ps_per_us;           // without a notification alpha decays once in it
+    Time increase_period = 55 * ps_per_us;        // the increase timer
+    std::uint64_t increase_bytes = 10'000'000;    // the byte counter
+    std::uint32_t fast_recovery_steps = 5;        // F
+    Rate additive_step = mbit_per_s(40);          // R_AI
+    Rate hyper_step = mbit_per_s(400);            // R_HAI; assumed: 10 R_AI
+    Rate minimum = mbit_per_s(40);                // assumed
     Time notification_interval = 50 * ps_per_us;  // notification point: at most one CNP per flow in it
 };
 
@@ -46,7 +46,8 @@ public:
             alpha_ = one;
         }
         target_ = current_;
-        current_ = std::max<std::uint64_t>(settings.minimum.bits_per_s, current_ * (2ULL * one - alpha_) / (2ULL * one));
+        current_ =
+            std::max<std::uint64_t>(settings.minimum.bits_per_s, current_ * (2ULL * one - alpha_) / (2ULL * one));
         alpha_ = alpha_ - (alpha_ >> settings.gain_shift) + (one >> settings.gain_shift);
         timer_steps_ = 0;
         byte_steps_ = 0;

@@ -28,15 +28,14 @@ std::vector<Deadlock> Network::find_deadlocks() const {
         for (PortIndex port = 0; port < core.ports_.size(); ++port) {
             const Port& sender = core.ports_[port];
             if (sender.peer_kind != NodeKind::shared_buffer || (sender.paused >> traffic_class & 1) == 0) continue;
-            const SharedBuffer& buffer = core.shared_[core.nodes_[core.details_[port].peer].state];
+            const SharedBuffer& buffer = core.shared_[sender.peer_state];
             // At best nobody else uses the memory.
             const std::uint64_t threshold =
                 buffer.xoff != 0 ? buffer.xoff : (buffer.alpha_ingress_q8 * buffer.size) >> 8;
             wait_of[port] = static_cast<std::uint32_t>(waits.size());
             Wait& wait = waits.emplace_back();
             wait.port = port;
-            wait.resume_bytes =
-                buffer.reserve + (threshold > buffer.xon_gap ? threshold - buffer.xon_gap : 0);
+            wait.resume_bytes = buffer.reserve + (threshold > buffer.xon_gap ? threshold - buffer.xon_gap : 0);
         }
         for (Wait& wait : waits)
             wait.held.resize(waits.size());
@@ -45,7 +44,7 @@ std::vector<Deadlock> Network::find_deadlocks() const {
             if (core.ports_[port].kind != NodeKind::shared_buffer) continue;
             for (PacketIndex packet = core.queue(port, traffic_class).chain.head; packet != nil;
                  packet = core.packets_[packet].next) {
-                const std::uint32_t upstream = wait_of[reverse_of(core.packets_[packet].arrival_or_ingress)];
+                const std::uint32_t upstream = wait_of[reverse_of(core.packets_[packet].next_arrival_or_ingress)];
                 if (upstream != nil) waits[upstream].held[holder] += core.stored(core.packets_[packet].wire_bytes);
             }
         }

@@ -1,18 +1,10 @@
-// A switch with virtual output queues in deep memory (Juniper QFX10000, Arista 7280R and the like: docs/packet-model.md).
-// A packet lies in the memory of the ASIC it came in by until the egress port asks for it. On-chip memory is fast and
-// small; what is spilled is written to and read back from a memory whose bandwidth reads and writes share in turn, so
-// that traffic which is all spilled gets half of it.
+// A switch with virtual output queues in deep memory (Juniper QFX10000, Arista 7280R and the like:
+// docs/packet-model.md). A packet lies in the memory of the ASIC it came in by until the egress port asks for it.
+// On-chip memory is fast and small; what is spilled is written to and read back from a memory whose bandwidth reads and
+// writes share in turn, so that traffic which is all spilled gets half of it.
 #include "sim/packet/core.h"
 
 namespace incast::sim::packet {
-namespace {
-
-constexpr std::uint8_t bit_of(unsigned traffic_class) {
-    return static_cast<std::uint8_t>(1U << traffic_class);
-}
-
-}  // namespace
-
 void Core::add_deep(NodeIndex node_index) {
     Node& node = nodes_[node_index];
     const SwitchSettings& settings = settings_.switches[node.settings];
@@ -58,13 +50,13 @@ void Core::arrive_deep(PortIndex own, PacketIndex packet_index) {
         deep.first_queue + (asic_number * ports + out.local) * max_classes + traffic_class;
     DeepQueue& queue = deep_queues_[queue_index];
     const bool spill = queue.bytes + bytes > settings.spill_bytes || asic.on_chip > settings.on_chip_bytes / 2;
-    if (asic.on_chip + bytes > settings.on_chip_bytes ||
-        (spill && asic.off_chip + bytes > settings.buffer_bytes)) {
+    if (asic.on_chip + bytes > settings.on_chip_bytes || (spill && asic.off_chip + bytes > settings.buffer_bytes)) {
         ++details_[out_index].counters.dropped;
         packets_.give_back(packet_index);
         return;
     }
-    if ((deep.marks.marking & bit) != 0 && queue.bytes > deep.marks.kmin) mark(out_index, deep.marks, queue.bytes, packet);
+    if ((deep.marks.marking & bit) != 0 && queue.bytes > deep.marks.kmin)
+        mark(out_index, deep.marks, queue.bytes, packet);
     asic.on_chip += bytes;
     Ingress& ingress = ingress_[slot_of(own, traffic_class)];
     ingress.bytes += bytes;
@@ -106,7 +98,7 @@ void Core::pull_deep(PortIndex index) {
     while (true) {
         const std::uint8_t ready = egress.waiting & static_cast<std::uint8_t>(~port.paused);
         if (ready == 0 || egress.asked >= settings.egress_credit_bytes) return;
-        const std::uint8_t traffic_class = choose_class(index, port, ready);
+        const std::uint8_t traffic_class = choose_class(index, ready);
         Chain& ring = egress.ring[traffic_class];
         const std::uint32_t queue_index = ring.pop(deep_queues_);
         if (ring.empty()) egress.waiting &= static_cast<std::uint8_t>(~bit_of(traffic_class));
@@ -118,7 +110,7 @@ void Core::pull_deep(PortIndex index) {
         charge_class(index, ready, traffic_class, packet.wire_bytes);
         queue.bytes -= bytes;
         egress.asked += bytes;
-        const PortIndex own = packet.arrival_or_ingress;
+        const PortIndex own = packet.next_arrival_or_ingress;
         if (packet.place == on_chip) {
             send_to_egress(index, packet_index);
             leave_chip(own, traffic_class, bytes);
@@ -157,8 +149,11 @@ void Core::send_to_egress(PortIndex index, PacketIndex packet_index) {
     DeepEgress& egress = egresses_[index];
     const DeepSwitch& deep = deep_[ports_[index].state];
     const Time at = now_ + settings_.switches[nodes_[deep.node].settings].fabric_latency;
-    packets_[packet_index].arrival_or_ingress = static_cast<std::uint32_t>(at);
-    if (egress.fabric.empty()) wheel_.schedule(egress.event, at);
+    if (egress.fabric.empty()) {
+        wheel_.schedule(egress.event, at);
+    } else {
+        packets_[egress.fabric.tail].next_arrival_or_ingress = static_cast<std::uint32_t>(at);
+    }
     egress.fabric.push(packets_, packet_index);
 }
 
@@ -166,8 +161,7 @@ void Core::egress_arrival(PortIndex index) {
     DeepEgress& egress = egresses_[index];
     const PacketIndex packet_index = egress.fabric.pop(packets_);
     if (!egress.fabric.empty()) {
-        const std::uint32_t ahead =
-            packets_[egress.fabric.head].arrival_or_ingress - static_cast<std::uint32_t>(now_);
+        const std::uint32_t ahead = packets_[packet_index].next_arrival_or_ingress - static_cast<std::uint32_t>(now_);
         wheel_.schedule(egress.event, now_ + ahead);
     }
     const std::uint8_t traffic_class = packets_[packet_index].traffic_class;
@@ -197,7 +191,7 @@ void Core::memory_done(std::uint32_t index) {
     asic.current.packet = nil;
     if (asic.writing) {
         packet.place = off_chip;
-        leave_chip(packet.arrival_or_ingress, packet.traffic_class, bytes);
+        leave_chip(packet.next_arrival_or_ingress, packet.traffic_class, bytes);
         offer_deep(done.queue);
     } else {
         asic.off_chip -= bytes;

@@ -100,7 +100,8 @@ TEST(RateControl, CutsAndRecoversAsInThePaper) {
     EXPECT_EQ(control.rate(), gbit_per_s(20));  // alpha is 1 at first: halved
     EXPECT_EQ(control.target(), gbit_per_s(40));
     EXPECT_EQ(control.alpha(), RateControl::one);
-    // Five steps of fast recovery halve the distance to the target, the fifth already adds R_AI to it; it is the line's.
+    // Five steps of fast recovery halve the distance to the target, the fifth already adds R_AI to it; it is the
+    // line's.
     Time now = 0;
     std::uint64_t expected = 20'000'000'000;
     for (unsigned step = 0; step < 5; ++step) {

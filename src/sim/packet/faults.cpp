@@ -49,7 +49,7 @@ bool Core::lost_on_cable(PortIndex index, PacketIndex packet_index) {
     ++detail.counters.lost;
     packets_.give_back(packet_index);
     if (port.credited && packet.kind != PacketKind::pause)
-        give_credit(index, packet.traffic_class, packet.wire_bytes, now_ + port.delay);
+        give_credit(index, packet.traffic_class, packet.wire_bytes, now_);
     return true;
 }
 

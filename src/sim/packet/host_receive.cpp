@@ -13,7 +13,7 @@ void Core::arrive_host(PortIndex own, PacketIndex index) {
     const Packet& packet = packets_[index];
     if (host.receive_pace.unlimited() || packet.kind != PacketKind::data) {
         if (ports_[reverse_of(own)].credited)
-            give_credit(reverse_of(own), packet.traffic_class, packet.wire_bytes, now_ + port.delay);
+            give_credit(reverse_of(own), packet.traffic_class, packet.wire_bytes, now_);
         receive(host_index, index);
         return;
     }
@@ -26,7 +26,7 @@ void Core::arrive_host(PortIndex own, PacketIndex index) {
     }
     held += packet.wire_bytes;
     const std::uint32_t payload = packet.wire_bytes - settings.header_bytes;
-    const auto bit = static_cast<std::uint8_t>(1U << packet.traffic_class);
+    const auto bit = bit_of(packet.traffic_class);
     if (host.arrived.empty())
         wheel_.schedule(first_special_ + 2 * host_index + 1, now_ + host.receive_pace.of(payload));
     host.arrived.push({index, payload});
@@ -48,14 +48,13 @@ void Core::drain_host(HostIndex index) {
     std::uint64_t& held = host.arrived_bytes[packet.traffic_class];
     held -= packet.wire_bytes;
     Port& port = ports_[host.port];
-    const auto bit = static_cast<std::uint8_t>(1U << packet.traffic_class);
+    const auto bit = bit_of(packet.traffic_class);
     if ((port.pause_wanted & bit) != 0 && held <= settings.receive_xoff_bytes / 2) {
         port.pause_wanted &= static_cast<std::uint8_t>(~bit);
         kick_host(host.port);
     }
     const PortIndex towards = reverse_of(host.port);
-    if (ports_[towards].credited)
-        give_credit(towards, packet.traffic_class, packet.wire_bytes, now_ + port.delay);
+    if (ports_[towards].credited) give_credit(towards, packet.traffic_class, packet.wire_bytes, now_);
     receive(index, packet_index);
 }
 
@@ -194,8 +193,7 @@ void Core::receive_ack(FlowIndex flow, std::uint32_t psn, bool missing) {
         sender.acked = psn;
         // After going back: what was sent before has arrived after all.
         if (psn - sender.next_psn < (1U << 31) && psn != sender.next_psn) {
-            while (sender.cursor != nil &&
-                   psn - messages_[sender.cursor].first_psn >= messages_[sender.cursor].packets)
+            while (sender.cursor != nil && psn - messages_[sender.cursor].first_psn >= messages_[sender.cursor].packets)
                 sender.cursor = messages_[sender.cursor].next;
             sender.next_psn = psn;
         }
@@ -205,10 +203,10 @@ void Core::receive_ack(FlowIndex flow, std::uint32_t psn, bool missing) {
             if (psn - (message.first_psn + message.packets) >= (1U << 31)) break;
             if (!message.is_read)
                 outcomes_.push({.time = now_,
-                               .token = message.token,
-                               .bytes = message.bytes,
-                               .flow = flow,
-                               .what = Outcome::What::acknowledged});
+                                .token = message.token,
+                                .bytes = message.bytes,
+                                .flow = flow,
+                                .what = Outcome::What::acknowledged});
             forget_oldest(flow);
         }
     }

@@ -11,10 +11,6 @@ bool later(const Host::Paced& one, const Host::Paced& two) {
     return one.time != two.time ? one.time > two.time : one.flow > two.flow;
 }
 
-constexpr std::uint8_t bit_of(unsigned traffic_class) {
-    return static_cast<std::uint8_t>(1U << traffic_class);
-}
-
 }  // namespace
 
 bool Core::sendable(const Sender& sender) const {
@@ -194,14 +190,13 @@ void Core::serve_host(PortIndex index) {
         if (!can) ready &= static_cast<std::uint8_t>(~bit_of(traffic_class));
     }
     if (ready != 0) {
-        const std::uint8_t traffic_class = choose_class(index, port, ready);
+        const std::uint8_t traffic_class = choose_class(index, ready);
         Queue& control = queue(index, traffic_class);
         const bool is_control = !control.chain.empty();
         const PacketIndex packet_index = is_control ? control.chain.pop(packets_) : make_data(flows[traffic_class]);
         const std::uint32_t wire_bytes = packets_[packet_index].wire_bytes;
         charge_class(index, ready, traffic_class, wire_bytes);
-        if (port.credited)
-            credits_[slot_of(index, traffic_class)].available -= (stored(wire_bytes) + 63) & ~63U;
+        if (port.credited) credits_[slot_of(index, traffic_class)].available -= (stored(wire_bytes) + 63) & ~63U;
         if (is_control) control.change(now_, -static_cast<std::int64_t>(stored(wire_bytes)));
         const bool last = packets_[packet_index].last;
         start(index, port, packet_index);

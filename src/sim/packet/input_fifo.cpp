@@ -22,7 +22,7 @@ void Core::enter_head(const InputSwitch& inputs, std::uint32_t input) {
     const PortIndex out_index = route(inputs.node, packet);
     queue(out_index, packet.traffic_class).chain.push(input_queues_, input);
     queue(out_index, packet.traffic_class).change(now_, stored(packet.wire_bytes));
-    ports_[out_index].waiting |= static_cast<std::uint8_t>(1U << packet.traffic_class);
+    ports_[out_index].waiting |= bit_of(packet.traffic_class);
     input_queue.busy = true;
     wheel_.schedule(inputs.arbitrate_event, now_);
 }
@@ -47,7 +47,7 @@ void Core::arbitrate(std::uint32_t input_switch) {
         Port& port = ports_[index];
         if (port.waiting == 0 || port.down() || details_[index].serving != nil) continue;
         const std::uint8_t ready = port.waiting;
-        const std::uint8_t traffic_class = choose_class(index, port, ready);
+        const std::uint8_t traffic_class = choose_class(index, ready);
         Queue& queue = this->queue(index, traffic_class);
         const std::uint32_t input = choose_input(inputs, index, queue);
         const PacketIndex packet_index = input_queues_[input].packets.head;
@@ -67,13 +67,13 @@ void Core::arbitrate(std::uint32_t input_switch) {
         charge_class(index, ready, traffic_class, wire_bytes);
         input_queues_[input].packets.pop(packets_);
         queue.change(now_, -static_cast<std::int64_t>(stored(wire_bytes)));
-        if (queue.chain.empty()) port.waiting &= static_cast<std::uint8_t>(~(1U << traffic_class));
-        const PortIndex own = packet.arrival_or_ingress;
+        if (queue.chain.empty()) port.waiting &= static_cast<std::uint8_t>(~bit_of(traffic_class));
+        const PortIndex own = packet.next_arrival_or_ingress;
         start(index, port, packet_index);
         details_[index].serving = input;
         port.armed = true;
         wheel_.schedule(send_event(index), port.free_at);
-        give_credit(reverse_of(own), traffic_class, wire_bytes, port.free_at + ports_[own].delay);
+        give_credit(reverse_of(own), traffic_class, wire_bytes, port.free_at);
     }
 }
 
@@ -83,7 +83,8 @@ std::uint32_t Core::choose_input(const InputSwitch& inputs, PortIndex index, Que
     std::uint32_t count = 0;
     for (std::uint32_t input = queue.chain.head; input != nil; input = input_queues_[input].next)
         ++count;
-    const auto skip = static_cast<std::uint32_t>((std::uint64_t{static_cast<std::uint32_t>(details_[index].draw())} * count) >> 32);
+    const auto skip =
+        static_cast<std::uint32_t>((std::uint64_t{static_cast<std::uint32_t>(details_[index].draw())} * count) >> 32);
     for (std::uint32_t turn = 0; turn < skip; ++turn)
         queue.chain.push(input_queues_, queue.chain.pop(input_queues_));
     return queue.chain.pop(input_queues_);

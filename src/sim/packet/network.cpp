@@ -132,7 +132,7 @@ PortCounters Network::counters(PortIndex index) const {
     const Port& port = core_->ports_[index];
     const PortDetail& detail = core_->details_[index];
     PortCounters counters = detail.counters;
-    counters.packets = port.sent_packets - detail.packets_before;
+    counters.packets = core_->sent_packets(index) - detail.packets_before;
     counters.bytes = port.sent_bytes - detail.bytes_before;
     counters.data_packets = counters.packets - detail.control_packets;
     if (port.paused != 0) counters.paused_time += core_->now_ - detail.paused_since;
@@ -184,7 +184,7 @@ void Network::reset_counters() {
         PortDetail& detail = core.details_[index];
         detail.counters = PortCounters{};
         detail.control_packets = 0;
-        detail.packets_before = core.ports_[index].sent_packets;
+        detail.packets_before = core.sent_packets(index);
         detail.bytes_before = core.ports_[index].sent_bytes;
         detail.paused_since = core.now_;
     }
@@ -198,8 +198,8 @@ void Network::reset_counters() {
 
 std::string Network::name(PortIndex port) const {
     const Port& ends = core_->ports_[port];
-    return core_->topology_.nodes[ends.node].name + " to " + core_->topology_.nodes[core_->details_[port].peer].name + " (cable " +
-           std::to_string(port / 2) + ")";
+    return core_->topology_.nodes[core_->details_[port].node].name + " to " + core_->topology_.nodes[ends.peer].name +
+           " (cable " + std::to_string(port / 2) + ")";
 }
 
 }  // namespace incast::sim::packet

@@ -1,10 +1,10 @@
 // A network of hosts and switches at the level of packets, for predicting what a real one does to traffic. Usable
-// without the event builder: docs/packet-model.md, example/incast_example.cpp.
+// without the event builder: docs/packet-model.md, src/sim/packet/example/incast_example.cpp.
 //
 // A Network belongs to one thread and has no globals: several may run in parallel threads. Time is virtual, in
-// picoseconds, and moves only in advance() and advance_to_outcome(). The same topology, settings and calls give the same
-// trace_hash(), whatever the compiler. Nothing calls back: the caller advances, takes the outcomes, and posts. Once warm,
-// posting and advancing allocate nothing.
+// picoseconds, and moves only in advance() and advance_to_outcome(). The same topology, settings and calls give the
+// same trace_hash(), whatever the compiler. Nothing calls back: the caller advances, takes the outcomes, and posts.
+// Once warm, posting and advancing allocate nothing.
 #pragma once
 
 #include <cstdint>
@@ -41,12 +41,12 @@ struct PortCounters {
     std::uint64_t packets = 0;  // put on the cable, of all kinds
     std::uint64_t bytes = 0;
     std::uint64_t data_packets = 0;
-    std::uint64_t marked = 0;          // congestion experienced, set in front of this port
-    std::uint64_t dropped = 0;         // for want of memory in front of this port, or at its receiver's input
-    std::uint64_t lost = 0;            // on the cable: down or corrupted
-    std::uint64_t pauses_sent = 0;     // PFC frames that asked for at least one class more to be quiet
-    std::uint64_t pauses_heard = 0;    // the same, as they reached this port
-    Time paused_time = 0;              // any class quiet because of them
+    std::uint64_t marked = 0;        // congestion experienced, set in front of this port
+    std::uint64_t dropped = 0;       // for want of memory in front of this port, or at its receiver's input
+    std::uint64_t lost = 0;          // on the cable: down or corrupted
+    std::uint64_t pauses_sent = 0;   // PFC frames that asked for at least one class more to be quiet
+    std::uint64_t pauses_heard = 0;  // the same, as they reached this port
+    Time paused_time = 0;            // any class quiet because of them
 };
 
 /// Of the packets that wait in front of one egress port, of one class. At a switch with input memories: of all inputs

@@ -49,8 +49,8 @@ Result<RouteTable> make_routes(const Topology& topology, Routing routing) {
         for (NodeIndex node = 0; node < topology.nodes.size(); ++node) {
             if (node == host) continue;
             if (distance[node] == nil && topology.nodes[node].is_host)
-                return Error{"fabric: '" + topology.nodes[node].name + "' cannot reach '" +
-                             topology.nodes[host].name + "'; connect them"};
+                return Error{"fabric: '" + topology.nodes[node].name + "' cannot reach '" + topology.nodes[host].name +
+                             "'; connect them"};
             if (distance[node] == nil || topology.nodes[node].is_host) continue;
             ports.clear();
             for (const Edge& edge : edges[node])
@@ -64,8 +64,8 @@ Result<RouteTable> make_routes(const Topology& topology, Routing routing) {
             }
             const auto [entry, is_new] = known.try_emplace(ports, static_cast<std::uint32_t>(table.groups.size()));
             if (is_new) {
-                table.groups.push_back({static_cast<std::uint32_t>(table.ports.size()),
-                                        static_cast<std::uint32_t>(ports.size())});
+                table.groups.push_back(
+                    {static_cast<std::uint32_t>(table.ports.size()), static_cast<std::uint32_t>(ports.size())});
                 table.ports.insert(table.ports.end(), ports.begin(), ports.end());
             }
             route = RouteTable::first_group + entry->second;

@@ -1,5 +1,5 @@
-// The parameters of hosts, switches and flows. Where a default has no source it says "assumed"; docs/packet-model.md has
-// the equations they stand in.
+// The parameters of hosts, switches and flows. Where a default has no source it says "assumed"; docs/packet-model.md
+// has the equations they stand in.
 #pragma once
 
 #include <array>
@@ -27,8 +27,8 @@ struct HostSettings {
     std::uint32_t ack_bytes = 86;      // the same and AETH 4
     std::uint32_t cnp_bytes = 98;      // and 16 reserved (RoCE annex A17)
     std::uint32_t request_bytes = 98;  // and RETH 16: a read request
-    /// So many packets travel as one: faster by that factor, but pauses, marks and drops then come in these units, so it
-    /// is refused where any switch has PFC or ECN.
+    /// So many packets travel as one: faster by that factor, but pauses, marks and drops then come in these units, so
+    /// it is refused where any switch has PFC or ECN.
     std::uint32_t train_packets = 1;
     enum class Order : std::uint8_t {
         round_robin,   // a packet of each queue pair that may send, in turn
@@ -36,11 +36,11 @@ struct HostSettings {
     };
     Order order = Order::round_robin;
     Time message_cost = 0;  // before the first packet of each message: descriptor, doorbell, DMA start
-    Rate transmit_limit{};    // of payload out of host memory (PCIe and DMA engines); 0 bit/s: none
-    Rate receive_limit{};     // of payload into host memory; 0 bit/s: none
+    Rate transmit_limit{};  // of payload out of host memory (PCIe and DMA engines); 0 bit/s: none
+    Rate receive_limit{};   // of payload into host memory; 0 bit/s: none
     std::uint64_t receive_buffer_bytes = 1 << 20;  // in the NIC, per class; what is credited, or else dropped when full
-    std::uint64_t receive_xoff_bytes = 0;  // PFC from the NIC: pause a class above this; 0: never
-    std::uint32_t outstanding_reads = 16;  // of this host as a reader
+    std::uint64_t receive_xoff_bytes = 0;          // PFC from the NIC: pause a class above this; 0: never
+    std::uint32_t outstanding_reads = 16;          // of this host as a reader
     std::uint8_t cnp_class = 0;
     ClassService service;
 };
@@ -52,7 +52,8 @@ enum class SwitchKind : std::uint8_t {
     credit,
     /// Input buffers with credits, one FIFO per (input, class): head-of-line blocking (Karol 1987).
     input_fifo,
-    /// Virtual output queues per (ASIC, output, class) with egress credits; what does not fit on chip passes a memory of
+    /// Virtual output queues per (ASIC, output, class) with egress credits; what does not fit on chip passes a memory
+    /// of
     /// limited bandwidth.
     deep_buffer
 };
@@ -71,8 +72,8 @@ struct PfcSettings {
     std::uint64_t xoff_bytes = 0;
     /// Resumed when this far below the threshold. 3 KB: HPCC's artefact (docs/packet-model.md).
     std::uint64_t xon_gap_bytes = 3 * 1024;
-    /// For what arrives after the pause was asked for, per port and class, beside the shared memory. No loss if it is at
-    /// least rate x round trip and two packets (pfc_headroom()).
+    /// For what arrives after the pause was asked for, per port and class, beside the shared memory. No loss if it is
+    /// at least rate x round trip and two packets (pfc_headroom()).
     std::uint64_t headroom_bytes = 0;
 };
 
@@ -102,8 +103,8 @@ struct SwitchSettings {
     std::uint64_t on_chip_bytes = 16ULL << 20;  // per ASIC
     /// The spill rule: a packet goes off-chip if its virtual output queue would hold more than this on arrival,
     /// or if the on-chip memory is half full.
-    std::uint64_t spill_bytes = 256 * 1024;  // assumed
-    Rate memory_bandwidth{};                   // of writes and reads together, per ASIC; 0 bit/s: no limit
+    std::uint64_t spill_bytes = 256 * 1024;         // assumed
+    Rate memory_bandwidth{};                        // of writes and reads together, per ASIC; 0 bit/s: no limit
     std::uint64_t egress_credit_bytes = 32 * 1024;  // asked for and not yet sent by an egress port; assumed
     Time fabric_latency = 0;                        // from the memory to the egress port
 };
@@ -119,13 +120,13 @@ struct FlowSettings {
     HostIndex destination = 0;
     Transport transport = Transport::reliable;
     std::uint8_t traffic_class = 0;
-    std::uint32_t entropy = nil;        // what ECMP hashes; nil: the number of the flow
+    std::uint32_t entropy = nil;         // what ECMP hashes; nil: the number of the flow
     std::uint32_t window_packets = nil;  // not yet acknowledged; tcp: at most 256
     /// An acknowledgement after so many packets, beside the one after each message; 0: only that. Where packets can be
     /// lost, 0 is refused: a lost packet would then be repeated only after a whole message.
     std::uint32_t ack_packets = 0;
     Time retransmit_timeout = 0;  // 0: none
-    Rate rate_limit{};              // 0 bit/s: none
+    Rate rate_limit{};            // 0 bit/s: none
     bool dcqcn = false;           // reacts to marks
     bool any_order = false;       // packets may overtake each other (spray); only where nothing is lost, or datagrams
 };

@@ -1,5 +1,5 @@
-// A simple TCP over packets: slow start, additive increase, fast retransmit and recovery (RFC 5681, RFC 6582), time-outs
-// without an estimate of the round trip. Out-of-order packets are kept; a hole is repeated packet by packet.
+// A simple TCP over packets: slow start, additive increase, fast retransmit and recovery (RFC 5681, RFC 6582),
+// time-outs without an estimate of the round trip. Out-of-order packets are kept; a hole is repeated packet by packet.
 #include <algorithm>
 
 #include "sim/packet/core.h"
@@ -84,7 +84,7 @@ void Core::repeat_one(FlowIndex flow) {
     Queue& queue = this->queue(host.port, sender.traffic_class);
     queue.change(now_, stored(packets_[index].wire_bytes));
     queue.chain.push(packets_, index);
-    ports_[host.port].waiting |= static_cast<std::uint8_t>(1U << sender.traffic_class);
+    ports_[host.port].waiting |= bit_of(sender.traffic_class);
     kick_host(host.port);
 }
 

@@ -37,10 +37,8 @@ inline FlowIndex open(Network& network, const FlowSettings& settings) {
 }
 
 inline FlowIndex datagrams(Network& network, HostIndex from, HostIndex to, std::uint8_t traffic_class = 0) {
-    return open(network, {.source = from,
-                          .destination = to,
-                          .transport = Transport::datagram,
-                          .traffic_class = traffic_class});
+    return open(network,
+                {.source = from, .destination = to, .transport = Transport::datagram, .traffic_class = traffic_class});
 }
 
 /// Until nothing more happens: the time of the last event.

@@ -11,8 +11,7 @@ NodeIndex Topology::add_host(std::string name, std::uint32_t settings) {
 }
 
 NodeIndex Topology::add_switch(std::string name, std::uint32_t settings, std::uint32_t shift_divisor) {
-    nodes.push_back(
-        {.name = std::move(name), .is_host = false, .settings = settings, .shift_divisor = shift_divisor});
+    nodes.push_back({.name = std::move(name), .is_host = false, .settings = settings, .shift_divisor = shift_divisor});
     return static_cast<NodeIndex>(nodes.size() - 1);
 }
 
@@ -22,9 +21,8 @@ std::uint32_t Topology::add_cable(NodeIndex one, NodeIndex two, Rate rate, Time 
 }
 
 std::uint32_t Topology::host_count() const {
-    return static_cast<std::uint32_t>(std::count_if(nodes.begin(), nodes.end(), [](const Node& node) {
-        return node.is_host;
-    }));
+    return static_cast<std::uint32_t>(
+        std::count_if(nodes.begin(), nodes.end(), [](const Node& node) { return node.is_host; }));
 }
 
 namespace {
@@ -60,8 +58,7 @@ Topology leaf_spine(const LeafSpine& shape) {
     for (std::uint32_t leaf = 0; leaf < shape.leaves; ++leaf) {
         for (std::uint32_t spine = 0; spine < shape.spines; ++spine) {
             for (std::uint32_t cable = 0; cable < shape.cables_per_spine; ++cable)
-                topology.add_cable(first_leaf + leaf, first_spine + spine, shape.uplink_rate,
-                                   shape.uplink_propagation);
+                topology.add_cable(first_leaf + leaf, first_spine + spine, shape.uplink_rate, shape.uplink_propagation);
         }
     }
     return topology;
@@ -91,8 +88,8 @@ Topology fat_tree(std::uint32_t k, Rate rate, Time propagation) {
         }
         for (std::uint32_t aggregation = 0; aggregation < half; ++aggregation) {
             for (std::uint32_t up = 0; up < half; ++up)
-                topology.add_cable(first_aggregation + pod * half + aggregation,
-                                   first_core + aggregation * half + up, rate, propagation);
+                topology.add_cable(first_aggregation + pod * half + aggregation, first_core + aggregation * half + up,
+                                   rate, propagation);
         }
     }
     return topology;

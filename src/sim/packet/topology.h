@@ -13,14 +13,14 @@ struct Topology {
     struct Node {
         std::string name;
         bool is_host = false;
-        std::uint32_t settings = 0;  // which of NetworkSettings::hosts or ::switches
+        std::uint32_t settings = 0;       // which of NetworkSettings::hosts or ::switches
         std::uint32_t shift_divisor = 1;  // of a switch: see Routing::shift_aware
     };
     struct Cable {
         NodeIndex one = 0;
         NodeIndex two = 0;
-        Rate rate{};              // each way
-        Time propagation = 0;  // 5 ns/m in fibre
+        Rate rate{};                     // each way
+        Time propagation = 0;            // 5 ns/m in fibre
         bool one_ignores_pause = false;  // what `one` sends on this cable never pauses (seed 003: the QFX10000)
         bool two_ignores_pause = false;
     };
@@ -60,8 +60,8 @@ struct LeafSpine {
     std::uint32_t leaf_settings = 0;
     std::uint32_t spine_settings = 0;
 };
-/// Two tiers; oversubscribed where hosts_per_leaf x host_rate exceeds spines x cables_per_spine x uplink_rate. Host h is
-/// on leaf h / hosts_per_leaf, and cable h is its own.
+/// Two tiers; oversubscribed where hosts_per_leaf x host_rate exceeds spines x cables_per_spine x uplink_rate. Host h
+/// is on leaf h / hosts_per_leaf, and cable h is its own.
 Topology leaf_spine(const LeafSpine& shape);
 
 /// The three-tier fat tree of k-port switches: k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 core switches,

@@ -78,11 +78,9 @@ TEST(Reliable, EveryMessageArrivesOverACableThatCorrupts) {
     NetworkSettings settings;
     settings.faults = {{.at = 0, .cable = 0, .what = Fault::What::corrupt, .per_million = 20'000}};
     const auto network = make(single_switch(2, gbit100, 100 * ps_per_ns), settings);
-    const FlowIndex flow = open(*network, {.source = 0,
-                                           .destination = 1,
-                                           .window_packets = 64,
-                                           .ack_packets = 8,
-                                           .retransmit_timeout = 100 * ps_per_us});
+    const FlowIndex flow = open(
+        *network,
+        {.source = 0, .destination = 1, .window_packets = 64, .ack_packets = 8, .retransmit_timeout = 100 * ps_per_us});
     constexpr unsigned messages = 400;
     base::Prng prng(3);
     for (unsigned message = 0; message < messages; ++message)
@@ -110,11 +108,9 @@ TEST(Reliable, ALinkThatFlapsDelaysAndLosesNothing) {
                        {.at = 400 * ps_per_us, .cable = 1, .what = Fault::What::down},
                        {.at = 600 * ps_per_us, .cable = 1, .what = Fault::What::up}};
     const auto network = make(single_switch(2, gbit100, 100 * ps_per_ns), settings);
-    const FlowIndex flow = open(*network, {.source = 0,
-                                           .destination = 1,
-                                           .window_packets = 32,
-                                           .ack_packets = 4,
-                                           .retransmit_timeout = 100 * ps_per_us});
+    const FlowIndex flow = open(
+        *network,
+        {.source = 0, .destination = 1, .window_packets = 32, .ack_packets = 4, .retransmit_timeout = 100 * ps_per_us});
     network->post(flow, 2000 * payload, 0);
     Outcome outcome;
     ASSERT_TRUE(network->advance_to_outcome(ps_per_s));

@@ -20,6 +20,9 @@ inline constexpr std::uint32_t nil = ~std::uint32_t{0};
 /// Traffic classes: 802.1p priorities, or InfiniBand virtual lanes. The highest number is served first where service is
 /// strict.
 inline constexpr unsigned max_classes = 8;
+constexpr std::uint8_t bit_of(unsigned traffic_class) {
+    return static_cast<std::uint8_t>(1U << traffic_class);
+}
 
 /// Data bits per second, after line encoding: 10 Gbaud x 4 lanes x 8/10 is 32 Gb/s.
 struct Rate {
@@ -68,14 +71,14 @@ struct Packet {
     HostIndex destination = 0;
     std::uint32_t entropy = 0;     // what static ECMP hashes
     std::uint32_t wire_bytes = 0;  // with headers, preamble and gap
-    // On a cable: the low half of the arrival time, which is less than 2^32 ps away. In a switch: the own port of that
-    // switch through which it came.
-    std::uint32_t arrival_or_ingress = 0;
+    // On a cable: the low half of the time at which the *next* packet in the list arrives, less than 2^32 ps after this
+    // one, so that one look at a packet that arrives is enough. In a switch: the own port through which it came.
+    std::uint32_t next_arrival_or_ingress = 0;
     PacketKind kind = PacketKind::data;
     std::uint8_t traffic_class = 0;
-    bool marked : 1 = false;    // congestion experienced
-    bool last : 1 = false;      // of its message
-    std::uint8_t place = 0;     // in a switch with deep buffers: see DeepPlace
+    bool marked : 1 = false;  // congestion experienced
+    bool last : 1 = false;    // of its message
+    std::uint8_t place = 0;   // in a switch with deep buffers: see DeepPlace
 };
 static_assert(sizeof(Packet) == 32);
 

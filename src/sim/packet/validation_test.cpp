@@ -23,6 +23,15 @@ using testing::saturate;
 using testing::stored_bytes;
 using testing::wire;
 
+// Where the code is not optimised, statistics are a sixteenth as long and four times as wide.
+#ifdef NDEBUG
+constexpr unsigned shorter = 1;
+constexpr double tolerance = 0.01;
+#else
+constexpr unsigned shorter = 16;
+constexpr double tolerance = 0.04;
+#endif
+
 /// Mean wait of single packets in front of a cable, in packet times, for Poisson arrivals.
 double wait_in_packet_times(double load, unsigned messages) {
     Topology pair;
@@ -55,9 +64,9 @@ double wait_in_packet_times(double load, unsigned messages) {
 
 TEST(Validation, Case1WaitOfAnMD1Queue) {
     // Pollaczek and Khinchine: rho / 2 (1 - rho).
-    EXPECT_NEAR(wait_in_packet_times(0.5, 1'000'000), 0.5, 0.005);
-    EXPECT_NEAR(wait_in_packet_times(0.8, 2'000'000), 2.0, 0.02);
-    EXPECT_NEAR(wait_in_packet_times(0.9, 4'000'000), 4.5, 0.045);
+    EXPECT_NEAR(wait_in_packet_times(0.5, 1'000'000 / shorter), 0.5, 0.5 * tolerance);
+    EXPECT_NEAR(wait_in_packet_times(0.8, 2'000'000 / shorter), 2.0, 2.0 * tolerance);
+    EXPECT_NEAR(wait_in_packet_times(0.9, 4'000'000 / shorter), 4.5, 4.5 * tolerance);
 }
 
 /// Throughput per port of `ports` saturated inputs with one FIFO each, destinations uniform and independent.
@@ -95,11 +104,12 @@ double fifo_throughput(std::uint32_t ports, unsigned slots) {
 
 TEST(Validation, Case2HeadOfLineBlockingOfInputFifos) {
     // Karol, Hluchyj, Morgan 1987, table I; the limit is 2 - sqrt 2.
-    const std::map<std::uint32_t, double> published = {{2, 0.750}, {4, 0.655},  {8, 0.619},
+    const std::map<std::uint32_t, double> published = {{2, 0.750},  {4, 0.655},  {8, 0.619},
                                                        {16, 0.602}, {64, 0.590}, {512, 0.586}};
     for (const auto& [ports, throughput] : published) {
         const unsigned slots = ports <= 16 ? 40'000 : ports <= 64 ? 10'000 : 2000;
-        EXPECT_NEAR(fifo_throughput(ports, slots), throughput, 0.01 * throughput) << ports << " ports";
+        if (ports > 64 && shorter > 1) continue;
+        EXPECT_NEAR(fifo_throughput(ports, slots / shorter), throughput, tolerance * throughput) << ports << " ports";
     }
 }
 
@@ -163,8 +173,7 @@ Shifted shift_by_half(Routing routing) {
         const FlowIndex flow = datagrams(*network, host, to);
         flows.push_back(flow);
         const std::uint32_t leaf = host / per_leaf;
-        const std::uint32_t spine =
-            routing == Routing::shift_aware ? to % 8 : ecmp_choice(flow, hosts + leaf, 8);
+        const std::uint32_t spine = routing == Routing::shift_aware ? to % 8 : ecmp_choice(flow, hosts + leaf, 8);
         uplink.emplace_back(leaf, spine);
         ++sharing[uplink.back()];
     }

@@ -11,6 +11,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include <incast/transport.h>
@@ -39,66 +40,60 @@ public:
     }
 
     [[nodiscard]] Time now() const { return now_; }
-    [[nodiscard]] bool pending(EventId id) const { return nodes_[id].previous != nowhere; }
+    [[nodiscard]] bool pending(EventId id) const { return nodes_[id].place != Place::nowhere; }
     [[nodiscard]] Time time_of(EventId id) const { return nodes_[id].time; }
 
     /// `time` >= now(). An event that is pending is moved.
-    void schedule(EventId id, Time time) {
+    [[gnu::always_inline]] void schedule(EventId id, Time time) {
         Node& node = nodes_[id];
-        if (node.previous != nowhere) cancel(id);
-        node.time = time;
         const std::int64_t slot = time >> shift_;
-        const std::int64_t ahead = slot - cursor_;
-        if (ahead > 0 && ahead < slots_) {
-            put_into_slot(id, node, static_cast<std::uint32_t>(slot) & mask_);
-        } else if (ahead <= 0) {
-            put_into_current(id, node);
-        } else {
-            node.previous = in_heap;
-            heap_.push_back({time, id});
-            std::push_heap(heap_.begin(), heap_.end(), later);
+        const auto ahead = static_cast<std::uint64_t>(slot - cursor_ - 1);
+        if (node.place != Place::nowhere || ahead >= static_cast<std::uint64_t>(slots_ - 1)) [[unlikely]] {
+            schedule_elsewhere(id, time);
+            return;
         }
+        node.time = time;
+        put_into_slot(id, node, static_cast<std::uint32_t>(slot) & mask_);
     }
     /// As schedule, unless it is pending for an earlier or the same time.
     void schedule_by(EventId id, Time time) {
-        if (nodes_[id].previous == nowhere || time < nodes_[id].time) schedule(id, time);
+        if (nodes_[id].place == Place::nowhere || time < nodes_[id].time) schedule(id, time);
     }
 
-    void cancel(EventId id) {
+    [[gnu::noinline]] void cancel(EventId id) {
         Node& node = nodes_[id];
-        if (node.previous == in_current) {
-            current_.erase(std::find(current_.begin(), current_.end(), key(node.time, id)));
-        } else if (node.previous < in_current) {
+        if (node.place == Place::current) {
+            const auto last = current_.begin() + count_;
+            std::copy(std::find(current_.begin(), last, key(node.time, id)) + 1, last,
+                      std::find(current_.begin(), last, key(node.time, id)));
+            --count_;
+        } else if (node.place == Place::slot) {
             take_out_of_slot(id, node);
         }  // an entry of the heap is recognised as stale when it surfaces
-        node.previous = nowhere;
+        node.place = Place::nowhere;
     }
 
     /// Takes the next event if it is due by `limit`, and moves now() to its time; false otherwise, and now() stays.
     bool pop(Time limit, EventId& id) {
-        while (current_.empty())
+        while (count_ == 0)
             if (!load_next(limit)) return false;
-        const std::uint64_t first = current_.back();
-        const Time time = current_base() + static_cast<Time>(first >> 32);
+        const std::uint64_t first = current_[static_cast<std::size_t>(count_ - 1)];
+        const Time time = base_ + static_cast<Time>(first >> 32);
         if (time > limit) return false;
-        current_.pop_back();
+        --count_;
         id = static_cast<EventId>(first);
-        nodes_[id].previous = nowhere;
+        nodes_[id].place = Place::nowhere;
         now_ = time;
         return true;
     }
-    /// What pop() will most likely give next; nil if that is not known cheaply.
-    [[nodiscard]] EventId hint() const { return current_.empty() ? nil : static_cast<EventId>(current_.back()); }
-
     /// The time of the earliest event; time_never without any.
     [[nodiscard]] Time next_time() {
-        if (!current_.empty()) return current_base() + static_cast<Time>(current_.back() >> 32);
+        if (count_ > 0) return base_ + static_cast<Time>(current_[static_cast<std::size_t>(count_ - 1)] >> 32);
         drop_stale();
         const std::int64_t slot = next_filled();
         if (slot < 0) return heap_.empty() ? time_never : heap_.front().time;
-        const std::uint32_t head = heads_[static_cast<std::uint32_t>(slot) & mask_];
-        Time earliest = nodes_[head].time;
-        for (std::uint32_t id = nodes_[head].next; id != head; id = nodes_[id].next)
+        Time earliest = time_never;
+        for (EventId id = heads_[static_cast<std::uint32_t>(slot) & mask_]; id != nil; id = nodes_[id].next)
             earliest = std::min(earliest, nodes_[id].time);
         return earliest;
     }
@@ -106,14 +101,11 @@ public:
     void move_to(Time now) { now_ = std::max(now, now_); }
 
 private:
-    // Where an event is, in place of its predecessor in the ring of a slot.
-    static constexpr std::uint32_t nowhere = nil;
-    static constexpr std::uint32_t in_heap = nil - 1;
-    static constexpr std::uint32_t in_current = nil - 2;
+    enum class Place : std::uint32_t { nowhere, slot, current, heap };
     struct Node {
         Time time = 0;
-        std::uint32_t next = nil;  // in the ring of its slot
-        std::uint32_t previous = nowhere;
+        EventId next = nil;  // in its slot
+        Place place = Place::nowhere;
     };
     struct Far {
         Time time;
@@ -123,35 +115,48 @@ private:
         return one.time != two.time ? one.time > two.time : one.id > two.id;
     }
 
-    [[nodiscard]] Time current_base() const { return cursor_ << shift_; }
     /// The order of events within one slot, as one number.
     [[nodiscard]] std::uint64_t key(Time time, EventId id) const {
-        return (static_cast<std::uint64_t>(time - current_base()) << 32) | id;
+        return (static_cast<std::uint64_t>(time - base_) << 32) | id;
     }
 
+    /// The latest first: where events were scheduled in order, reading them gives that of current_.
     void put_into_slot(EventId id, Node& node, std::uint32_t slot) {
-        std::uint32_t& head = heads_[slot];
+        node.place = Place::slot;
+        EventId& head = heads_[slot];
+        node.next = head;
         if (head == nil) {
-            head = node.next = node.previous = id;
             filled_[slot >> 6] |= std::uint64_t{1} << (slot & 63);
             summary_[slot >> 12] |= std::uint64_t{1} << ((slot >> 6) & 63);
-            return;
         }
-        Node& first = nodes_[head];
-        node.next = head;
-        node.previous = first.previous;
-        nodes_[first.previous].next = id;
-        first.previous = id;
+        head = id;
     }
-    void take_out_of_slot(EventId id, Node& node) {
+    void take_out_of_slot(EventId id, const Node& node) {
         const auto slot = static_cast<std::uint32_t>(node.time >> shift_) & mask_;
-        if (node.next == id) {
-            empty_slot(slot);
-            return;
+        EventId* link = &heads_[slot];
+        while (*link != id)
+            link = &nodes_[*link].next;
+        *link = node.next;
+        if (heads_[slot] == nil) empty_slot(slot);
+    }
+    [[gnu::noinline]] void schedule_elsewhere(EventId id, Time time) {
+        if (pending(id)) cancel(id);
+        Node& node = nodes_[id];
+        node.time = time;
+        const std::int64_t slot = time >> shift_;
+        if (slot <= cursor_) {
+            put_into_current(id, node);
+        } else if (slot - cursor_ < slots_) {
+            put_into_slot(id, node, static_cast<std::uint32_t>(slot) & mask_);
+        } else {
+            put_into_heap(id, node);
         }
-        nodes_[node.previous].next = node.next;
-        nodes_[node.next].previous = node.previous;
-        if (heads_[slot] == id) heads_[slot] = node.next;
+    }
+    void put_into_heap(EventId id, Node& node) {
+        node.place = Place::heap;
+        heap_.push_back({node.time, id});
+        std::push_heap(heap_.begin(), heap_.end(), later);
+        near_slot_ = heap_.front().time >> shift_;
     }
     void empty_slot(std::uint32_t slot) {
         heads_[slot] = nil;
@@ -159,16 +164,17 @@ private:
         if (filled_[slot >> 6] == 0) summary_[slot >> 12] &= ~(std::uint64_t{1} << ((slot >> 6) & 63));
     }
     /// current_ is sorted downwards: the next event is at its end.
+    void insert(std::uint64_t mine) {
+        if (static_cast<std::size_t>(count_) == current_.size()) current_.resize(2 * current_.size());
+        std::ptrdiff_t hole = count_++;
+        std::uint64_t* const keys = current_.data();
+        for (; hole > 0 && keys[hole - 1] < mine; --hole)
+            keys[hole] = keys[hole - 1];
+        keys[hole] = mine;
+    }
     void put_into_current(EventId id, Node& node) {
-        node.previous = in_current;
-        const std::uint64_t mine = key(node.time, id);
-        std::size_t hole = current_.size();
-        current_.push_back(mine);
-        while (hole > 0 && current_[hole - 1] < mine) {
-            current_[hole] = current_[hole - 1];
-            --hole;
-        }
-        current_[hole] = mine;
+        node.place = Place::current;
+        insert(key(node.time, id));
     }
 
     /// The next filled slot after the cursor; -1 if the wheel is empty.
@@ -179,8 +185,7 @@ private:
         if (bits == 0) {
             const auto words = static_cast<std::uint32_t>(filled_.size());
             std::uint32_t block = word >> 6;
-            std::uint64_t blocks =
-                (word & 63) == 63 ? 0 : summary_[block] & (~std::uint64_t{0} << ((word & 63) + 1));
+            std::uint64_t blocks = (word & 63) == 63 ? 0 : summary_[block] & (~std::uint64_t{0} << ((word & 63) + 1));
             for (std::uint32_t tried = 0; blocks == 0; ++tried) {
                 if (tried == summary_.size()) return -1;
                 block = block + 1 == summary_.size() ? 0 : block + 1;
@@ -194,54 +199,54 @@ private:
     }
 
     bool load_next(Time limit) {
-        if (!heap_.empty()) drop_stale();
         std::int64_t slot = next_filled();
         if (slot < 0) {
+            drop_stale();
             if (heap_.empty()) return false;
-            slot = heap_.front().time >> shift_;
+            slot = near_slot_;
         }
         // Whoever scheduled up to `limit` may still schedule before this slot: then the cursor must not have passed.
         if ((slot << shift_) > limit) return false;
         cursor_ = slot;
-        while (!heap_.empty() && (heap_.front().time >> shift_) - cursor_ < slots_)
+        base_ = slot << shift_;
+        while (near_slot_ - cursor_ < slots_)
             take_near();
         const auto index = static_cast<std::uint32_t>(slot) & mask_;
-        const std::uint32_t head = heads_[index];
-        if (head == nil) return true;  // what was far away is in current_ now
+        EventId id = heads_[index];
+        if (id == nil) return true;  // what was far away is in current_ now
         empty_slot(index);
-        const std::size_t already = current_.size();
-        std::uint32_t id = head;
-        do {
-            Node& node = nodes_[id];
-            node.previous = in_current;
-            current_.push_back(key(node.time, id));
-            id = node.next;
-        } while (id != head);
-        if (current_.size() > 1) sort_current(already);
+        if (count_ == 0 && nodes_[id].next == nil) {
+            current_[0] = key(nodes_[id].time, id);
+            count_ = 1;
+            nodes_[id].place = Place::current;
+            return true;
+        }
+        constexpr std::ptrdiff_t few = 32;
+        for (; id != nil && count_ < few; id = nodes_[id].next)
+            put_into_current(id, nodes_[id]);
+        if (id != nil) load_many(id);
         return true;
     }
-    void sort_current(std::size_t already) {
-        constexpr std::size_t few = 24;
-        if (current_.size() > few) {
-            std::sort(current_.begin(), current_.end(), std::greater<>());
-            return;
+    [[gnu::noinline]] void load_many(EventId id) {
+        for (; id != nil; id = nodes_[id].next) {
+            nodes_[id].place = Place::current;
+            if (static_cast<std::size_t>(count_) == current_.size()) current_.resize(2 * current_.size());
+            current_[static_cast<std::size_t>(count_++)] = key(nodes_[id].time, id);
         }
-        for (std::size_t index = std::max<std::size_t>(already, 1); index < current_.size(); ++index) {
-            const std::uint64_t mine = current_[index];
-            std::size_t hole = index;
-            while (hole > 0 && current_[hole - 1] < mine) {
-                current_[hole] = current_[hole - 1];
-                --hole;
-            }
-            current_[hole] = mine;
-        }
+        const auto last = current_.begin() + count_;
+        if (!std::is_sorted(current_.begin(), last, std::greater<>()))
+            std::sort(current_.begin(), last, std::greater<>());
     }
-    void take_near() {
-        const Far far = heap_.front();
+    void drop_first() {
         std::pop_heap(heap_.begin(), heap_.end(), later);
         heap_.pop_back();
+        near_slot_ = heap_.empty() ? never_slot : heap_.front().time >> shift_;
+    }
+    [[gnu::noinline]] void take_near() {
+        const Far far = heap_.front();
+        drop_first();
         Node& node = nodes_[far.id];
-        if (node.previous != in_heap || node.time != far.time) return;
+        if (node.place != Place::heap || node.time != far.time) return;
         const std::int64_t slot = far.time >> shift_;
         if (slot == cursor_) {
             put_into_current(far.id, node);
@@ -251,22 +256,24 @@ private:
     }
     void drop_stale() {
         while (!heap_.empty()) {
-            const Far& far = heap_.front();
-            const Node& node = nodes_[far.id];
-            if (node.previous == in_heap && node.time == far.time) return;
-            std::pop_heap(heap_.begin(), heap_.end(), later);
-            heap_.pop_back();
+            const Node& node = nodes_[heap_.front().id];
+            if (node.place == Place::heap && node.time == heap_.front().time) return;
+            drop_first();
         }
     }
 
+    static constexpr std::int64_t never_slot = time_never;
     unsigned shift_;
     std::int64_t slots_;
     std::uint32_t mask_;
     Time now_ = 0;
-    std::int64_t cursor_ = -1;  // the slot that current_ holds
-    std::vector<std::uint64_t> current_;
+    std::int64_t cursor_ = -1;             // the slot that current_ holds
+    Time base_ = 0;                        // its beginning
+    std::ptrdiff_t count_ = 0;             // of current_ in use
+    std::int64_t near_slot_ = never_slot;  // of the earliest in the heap, stale or not
+    std::vector<std::uint64_t> current_ = std::vector<std::uint64_t>(64);
     std::vector<Node> nodes_;
-    std::vector<std::uint32_t> heads_;    // per slot, a ring of events
+    std::vector<EventId> heads_;          // per slot, a list of events
     std::vector<std::uint64_t> filled_;   // one bit per slot
     std::vector<std::uint64_t> summary_;  // one bit per word of filled_
     std::vector<Far> heap_;

@@ -136,17 +136,22 @@ def draw(fabric: Fabric) -> str:
         drawn[(one, two)] += cable.bits_per_s
     fastest = max(drawn.values(), default=1)
     lines = []
+    top = 24.0
     for (one, two), rate in drawn.items():
         (x1, y1), (x2, y2) = place[one], place[two]
+        # Within a tier a cable goes over what stands between, the higher the more that is.
+        bend = y1 - 16 - abs(x2 - x1) / 4 if y1 == y2 else (y1 + y2) / 2
+        top = min(top, (bend + y1) / 2 - 10)
         lines.append(
-            f'<line class="cable" x1="{x1:.1f}" y1="{y1}" x2="{x2:.1f}" y2="{y2}"'
+            f'<path class="cable" d="M{x1:.1f} {y1}Q{(x1 + x2) / 2:.1f} {bend:.1f} {x2:.1f} {y2}"'
             f' stroke-width="{0.6 + 3.4 * rate / fastest:.2f}"><title>{escape(one)} - {escape(two)}:'
-            f" {rate / _GBIT:g} Gb/s</title></line>"
+            f" {rate / _GBIT:g} Gb/s</title></path>"
         )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
+        '<svg xmlns="http://www.w3.org/2000/svg" role="img"'
+        f' viewBox="0 {top - 24:.0f} {width} {height - top + 24:.0f}">'
         f"<title>{escape(fabric.name)}</title><style>{_style()}</style>"
-        f'<text x="12" y="20">{escape(fabric.name)}: {escape(fabric.description)}</text>'
+        f'<text x="12" y="{top - 4:.0f}">{escape(fabric.name)}: {escape(fabric.description)}</text>'
         + "".join(lines)
         + "".join(boxes)
         + "</svg>\n"

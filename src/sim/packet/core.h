@@ -282,7 +282,9 @@ struct DeepSwitch {
     SharedBuffer marks;  // its ECN and PFC settings
 };
 
-struct Core {
+class Core {
+    friend class Network;
+
     // Set once.
     NetworkSettings settings_;
     Topology topology_;
@@ -329,6 +331,7 @@ struct Core {
     std::size_t next_fault_ = 0;
     Time counting_since_ = 0;
 
+public:
     Core(const Topology& topology, const NetworkSettings& settings, unsigned slot_shift, unsigned slot_bits);
     ~Core();
     Core(const Core&) = delete;

@@ -21,7 +21,7 @@
 
 namespace incast::sim::packet {
 
-struct Core;
+class Core;
 
 struct Outcome {
     enum class What : std::uint8_t {

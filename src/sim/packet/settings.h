@@ -71,7 +71,7 @@ struct PfcSettings {
     /// Of an ingress port and class: more than this pauses the sender; 0: alpha x what is left of the shared memory.
     std::uint64_t xoff_bytes = 0;
     /// Resumed when this far below the threshold. 3 KB: HPCC's artefact (docs/packet-model.md).
-    std::uint64_t xon_gap_bytes = 3 * 1024;
+    std::uint64_t xon_gap_bytes = 3ULL * 1024;
     /// For what arrives after the pause was asked for, per port and class, beside the shared memory. No loss if it is
     /// at least rate x round trip and two packets (pfc_headroom()).
     std::uint64_t headroom_bytes = 0;
@@ -95,7 +95,7 @@ struct SwitchSettings {
     PfcSettings pfc;
 
     /// credit and input_fifo: input memory per port and class, given out as credits in units of 64 B.
-    std::uint64_t input_buffer_bytes = 32 * 1024;
+    std::uint64_t input_buffer_bytes = 32ULL * 1024;
     bool random_choice = false;  // input_fifo: outputs choose a waiting input at random, not in turn
 
     /// deep_buffer: consecutive ports form one ASIC with memory of its own.
@@ -103,10 +103,10 @@ struct SwitchSettings {
     std::uint64_t on_chip_bytes = 16ULL << 20;  // per ASIC
     /// The spill rule: a packet goes off-chip if its virtual output queue would hold more than this on arrival,
     /// or if the on-chip memory is half full.
-    std::uint64_t spill_bytes = 256 * 1024;         // assumed
-    Rate memory_bandwidth{};                        // of writes and reads together, per ASIC; 0 bit/s: no limit
-    std::uint64_t egress_credit_bytes = 32 * 1024;  // asked for and not yet sent by an egress port; assumed
-    Time fabric_latency = 0;                        // from the memory to the egress port
+    std::uint64_t spill_bytes = 256ULL * 1024;         // assumed
+    Rate memory_bandwidth{};                           // of writes and reads together, per ASIC; 0 bit/s: no limit
+    std::uint64_t egress_credit_bytes = 32ULL * 1024;  // asked for and not yet sent by an egress port; assumed
+    Time fabric_latency = 0;                           // from the memory to the egress port
 };
 
 enum class Transport : std::uint8_t {

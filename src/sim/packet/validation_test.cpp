@@ -333,7 +333,7 @@ TEST(Validation, Case9BufferFillsAtTheDifferenceOfTheRates) {
 
 TEST(Validation, Case10DeepBufferIsLimitedByItsMemory) {
     constexpr unsigned pairs = 4;
-    for (const std::uint64_t bandwidth : {100, 200, 400, 700, 1000}) {
+    for (const std::uint64_t bandwidth : {100ULL, 200ULL, 400ULL, 700ULL, 1000ULL}) {
         NetworkSettings settings;
         SwitchSettings& middle = settings.switches[0];
         middle.kind = SwitchKind::deep_buffer;

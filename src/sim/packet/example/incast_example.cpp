@@ -15,7 +15,8 @@ using incast::ps_per_ns;
 using incast::ps_per_s;
 using incast::Time;
 
-void incast_to_host_0(std::uint32_t hosts, std::uint64_t bytes, SwitchKind kind) {
+/// False, with the reason on the standard error, if the network cannot be made.
+bool incast_to_host_0(std::uint32_t hosts, std::uint64_t bytes, SwitchKind kind) {
     const Rate rate = gbit_per_s(100);
     const Time propagation = 50 * ps_per_ns;  // 10 m
     NetworkSettings settings;
@@ -29,7 +30,7 @@ void incast_to_host_0(std::uint32_t hosts, std::uint64_t bytes, SwitchKind kind)
     const auto network = Network::make(single_switch(hosts, rate, propagation), settings);
     if (!network) {
         std::fprintf(stderr, "%s\n", network.error().message.c_str());
-        std::exit(2);
+        return false;
     }
     for (HostIndex sender = 1; sender < hosts; ++sender) {
         FlowSettings flow;
@@ -38,7 +39,7 @@ void incast_to_host_0(std::uint32_t hosts, std::uint64_t bytes, SwitchKind kind)
         const auto index = (*network)->open(flow);
         if (!index) {
             std::fprintf(stderr, "%s\n", index.error().message.c_str());
-            std::exit(2);
+            return false;
         }
         (*network)->post(*index, bytes, sender);
     }
@@ -56,6 +57,7 @@ void incast_to_host_0(std::uint32_t hosts, std::uint64_t bytes, SwitchKind kind)
                 static_cast<double>(queue.peak_bytes) / 1e3,
                 static_cast<unsigned long long>((*network)->totals().pauses_sent),
                 static_cast<unsigned long long>((*network)->totals().dropped));
+    return true;
 }
 
 }  // namespace
@@ -68,6 +70,7 @@ int main(int argc, char** argv) {
         return 2;
     }
     for (const SwitchKind kind : {SwitchKind::shared_buffer, SwitchKind::credit})
-        incast_to_host_0(static_cast<std::uint32_t>(hosts), static_cast<std::uint64_t>(kibibytes) * 1024, kind);
+        if (!incast_to_host_0(static_cast<std::uint32_t>(hosts), static_cast<std::uint64_t>(kibibytes) * 1024, kind))
+            return 2;
     return 0;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Where the CPU time of a run goes (docs/measuring.md): perf samples all nodes of a run while it measures, and says which
-# functions took how much; with inferno (cargo install inferno) beside it a flame graph.
+# Where the CPU time of a run goes (docs/measuring.md): perf samples all nodes of a run while it measures, and says
+# which functions took how much; with inferno (cargo install inferno) beside it a flame graph.
 # usage: tools/profile.sh FOLDER [OPTION...]   options of `incast-node`; --set KEY=VALUE. FOLDER gets functions.txt,
 #        flame.svg, the run's result and what it was asked for. INCAST_PROFILE_SECONDS: 5
 set -euo pipefail

@@ -7,7 +7,7 @@
 namespace incast::base {
 
 /// A virtual machine of a few cores is told of all of its host's last-level cache and gets its share of it at best: no
-/// core is counted with more than this. Server processors have 1.25 to 4 MiB of it per core, some with stacked cache 12.
+/// core is counted with more than this. Server processors have 1.25 to 4 MiB of it per core, with stacked cache 12.
 inline constexpr std::uint64_t most_cache_per_core_bytes = std::uint64_t{8} << 20;
 
 /// `reported_bytes`: of one instance of the last-level cache; 0 where the machine does not say.

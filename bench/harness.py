@@ -4,17 +4,9 @@ A comparison is a number of *pairs*: in each, the subject and its references run
 goes first alternates. What counts is the median over pairs of the ratio within a pair, with its spread; absolute
 figures of a shared machine drift too much to be compared across pairs.
 
-While a program runs, two readings of /proc are taken within its steady phase. They give, by the same accounting for
-all programs:
-
-- its CPU time: user and system time of its processes and of all they started, from /proc/PID/stat. What the kernel
-  does for it in interrupts on its account is in there (unless the kernel is built to keep it apart).
-- what others took: the machine's user, nice and system time (/proc/stat), less that of the program's processes and of
-  this one. Counting the machine and not the processes that can be seen also finds those of other containers.
-- steal: time that the hypervisor gave to other machines.
-
-A pair during which others or steal took more than `IdleRule` allows of all cores is discarded and repeated, at most
-`max_discards` times.
+While a program runs, two readings of /proc are taken within its steady phase, by the same accounting for all programs
+(`incast.idle`, which scans use too). A pair during which others or steal took more than `IdleRule` allows of all cores
+is discarded and repeated, at most `max_discards` times.
 """
 
 import argparse
@@ -23,118 +15,20 @@ import os
 import platform
 import statistics
 import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# Benchmarks run with any Python, where the package need not be installed; of it they use what needs no library.
+sys.path.insert(0, str(ROOT / "python"))
 
+from incast.idle import IdleRule, Machine, Process, Snapshot, Window, read_processes, tree_cpu, usable_cores  # noqa: E402
 
-# --- what /proc says
-
-
-@dataclass(frozen=True)
-class Machine:
-    """CPU seconds of the whole machine since it was started."""
-
-    busy: float  # user, nice, system: in some process
-    irq: float  # interrupts, hard and soft, that no process is charged for
-    steal: float
-
-    @staticmethod
-    def parse(stat: str) -> "Machine":
-        """From the text of /proc/stat; guest time is part of user time there."""
-        user, nice, system, _idle, _iowait, irq, softirq, steal = (
-            int(word) for word in stat.split("\n", maxsplit=1)[0].split()[1:9]
-        )
-        return Machine((user + nice + system) / _TICKS_PER_S, (irq + softirq) / _TICKS_PER_S, steal / _TICKS_PER_S)
-
-
-@dataclass(frozen=True)
-class Process:
-    """One line of /proc/PID/stat: `cpu` is its own time and that of its children that ended and were waited for."""
-
-    parent: int
-    cpu: float
-
-    @staticmethod
-    def parse(stat: str) -> "Process":
-        """The name, in parentheses, may contain anything: the fields begin behind the last one."""
-        fields = stat[stat.rindex(")") + 1 :].split()
-        return Process(int(fields[1]), sum(int(word) for word in fields[11:15]) / _TICKS_PER_S)
-
-
-def read_processes() -> dict[int, Process]:
-    """All processes there are, by pid."""
-    found: dict[int, Process] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                found[int(folder.name)] = Process.parse((folder / "stat").read_text(encoding="utf-8", errors="replace"))
-            except (FileNotFoundError, ProcessLookupError):
-                continue  # it has just ended
-    return found
-
-
-def tree_cpu(processes: Mapping[int, Process], roots: Sequence[int]) -> float:
-    """CPU seconds of the roots and everything below them."""
-    children: dict[int, list[int]] = {}
-    for pid, process in processes.items():
-        children.setdefault(process.parent, []).append(pid)
-    total, waiting, seen = 0.0, list(roots), set[int]()
-    while waiting:
-        pid = waiting.pop()
-        if pid in processes and pid not in seen:
-            seen.add(pid)
-            total += processes[pid].cpu
-            waiting += children.get(pid, [])
-    return total
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """One reading of /proc on account of the processes below `roots`."""
-
-    at: float
-    machine: Machine
-    program: float
-    harness: float
-
-    @staticmethod
-    def take(roots: Sequence[int]) -> "Snapshot":
-        """Reads the clock and /proc."""
-        processes = read_processes()
-        machine = Machine.parse(Path("/proc/stat").read_text(encoding="ascii"))
-        own = time.process_time()
-        return Snapshot(time.monotonic(), machine, tree_cpu(processes, roots), own)
-
-
-@dataclass(frozen=True)
-class Window:
-    """What happened between two snapshots, in CPU seconds."""
-
-    seconds: float
-    cpu: float
-    others: float
-    irq: float
-    steal: float
-
-    @staticmethod
-    def between(first: Snapshot, second: Snapshot) -> "Window":
-        """`others` may come out a little below zero: the machine's time is counted in ticks."""
-        cpu = second.program - first.program
-        own = second.harness - first.harness
-        return Window(
-            seconds=second.at - first.at,
-            cpu=cpu,
-            others=max(0.0, second.machine.busy - first.machine.busy - cpu - own),
-            irq=second.machine.irq - first.machine.irq,
-            steal=second.machine.steal - first.machine.steal,
-        )
+__all__ = ["IdleRule", "Machine", "Process", "Snapshot", "Window", "read_processes", "tree_cpu", "usable_cores"]
 
 
 # --- readings, and which count
@@ -165,22 +59,6 @@ class Reading:
     def cpu_per(self, unit: Unit) -> float:
         """CPU seconds per GB, or million messages; the rate is the program's, over its own window."""
         return self.window.cpu / self.window.seconds / (self.rate / unit.size)
-
-
-@dataclass(frozen=True)
-class IdleRule:
-    """What others may take of all cores for a pair to count."""
-
-    others: float = 0.05
-    steal: float = 0.02
-
-    def broken_by(self, window: Window, cores: int) -> str | None:
-        """Why that window does not count; None if it does."""
-        capacity = window.seconds * cores
-        for name, seconds, allowed in (("others", window.others, self.others), ("steal", window.steal, self.steal)):
-            if seconds > allowed * capacity:
-                return f"{name} took {seconds / capacity:.1%} of the CPU time, more than {allowed:.0%}"
-        return None
 
 
 @dataclass(frozen=True)
@@ -372,11 +250,6 @@ def caches() -> dict[str, int]:
         if _first_line(folder / "type") != "Instruction" and size[-1:] in ("K", "M"):
             found["L" + _first_line(folder / "level")] = int(size[:-1]) << (10 if size[-1] == "K" else 20)
     return found
-
-
-def usable_cores() -> int:
-    """Those this process may run on."""
-    return len(os.sched_getaffinity(0))
 
 
 def judged_cache_bytes(claimed: int, cores: int) -> int:

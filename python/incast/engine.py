@@ -152,7 +152,7 @@ def _parse_node(node: dict[str, Any]) -> NodeSample:
     )
 
 
-class _LineReader:
+class LineReader:
     """Whole lines out of a pipe that never blocks the reader. A line too long to be one is cut."""
 
     def __init__(self, descriptor: int) -> None:
@@ -179,7 +179,7 @@ def _text(line: bytes) -> str:
 
 
 @contextlib.contextmanager
-def _stop_signals() -> Iterator[int]:
+def stop_signals() -> Iterator[int]:
     """Gives a descriptor on which a byte arrives for every request to stop (Ctrl-C, SIGTERM, a closed terminal)."""
     asked, ask = os.pipe()
     os.set_blocking(ask, False)
@@ -225,12 +225,12 @@ class EngineRun:
 
     def watch(self) -> Outcome:
         """Runs the engine to its end. Must be called on the main thread, where Python delivers signals."""
-        with _stop_signals() as asked:
+        with stop_signals() as asked:
             process = self._start()
             try:
                 self._follow(process, asked)
             except BaseException:
-                _kill_group(process)
+                kill_group_of(process.pid)
                 raise
             finally:
                 status = process.wait()
@@ -257,9 +257,9 @@ class EngineRun:
     def _follow(self, process: subprocess.Popen[bytes], asked: int) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
-        handlers: dict[int, tuple[_LineReader, Callable[[str], None]]] = {
-            process.stdout.fileno(): (_LineReader(process.stdout.fileno()), self._take_report),
-            process.stderr.fileno(): (_LineReader(process.stderr.fileno()), self._take_remark),
+        handlers: dict[int, tuple[LineReader, Callable[[str], None]]] = {
+            process.stdout.fileno(): (LineReader(process.stdout.fileno()), self._take_report),
+            process.stderr.fileno(): (LineReader(process.stderr.fileno()), self._take_remark),
         }
         orphans_until: float | None = None
         with selectors.DefaultSelector() as selector:
@@ -283,14 +283,14 @@ class EngineRun:
                     if process.poll() is not None:
                         orphans_until = time.monotonic() + self._orphan_grace_s
                 elif time.monotonic() > orphans_until:
-                    _kill_group(process)
+                    kill_group_of(process.pid)
                     break
 
     def _stop(self, process: subprocess.Popen[bytes], requests: int) -> None:
         first = self._stop_requests == 0
         self._stop_requests += requests
         if self._stop_requests > 1:
-            _kill_group(process)
+            kill_group_of(process.pid)
         elif first and process.poll() is None:
             process.send_signal(signal.SIGINT)
             self._on_progress(Notice("info", "stopping: the engine drains and reports; Ctrl-C again aborts"))
@@ -341,10 +341,10 @@ def _shortened(line: str) -> str:
     return repr(line if len(line) <= 80 else line[:77] + "...")
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Ends the engine and every node it started, at once."""
+def kill_group_of(pid: int) -> None:
+    """Ends the engine with this process id and every node it started, at once."""
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(pid, signal.SIGKILL)
 
 
 def engine_info() -> dict[str, Any]:

@@ -216,6 +216,8 @@ def main() -> int:
         return 1 if mood == "silent" else 0
     if record := os.environ.get("FAKE_ENGINE_ARGUMENTS"):
         Path(record).write_text(json.dumps(arguments))
+    if "--check" in arguments:
+        return 0
     output = Path(arguments[arguments.index("--output") + 1])
     if mood != "bad-config":
         output.mkdir(parents=True)

@@ -1,0 +1,359 @@
+"""What limited a run, with the evidence and a suggestion (docs/scanning.md, "What limited it").
+
+Every rule looks at one resource and says how sure it is that this one was used up. The surest one is named; of two
+that are equally sure the first, since what is downstream fills what is upstream (a slow sink keeps the credits busy).
+Without a sure sign nothing is named: "not known" is an answer.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from incast import units
+from incast.idle import Window, usable_cores
+from incast.lab.facts import Facts, number, read_samples, setting, setting_number
+
+NOT_KNOWN = "not known"
+CONFIDENCES = ("high", "medium", "low", "none")
+
+# Causes that no rule can name yet, since no counter of the engine shows them.
+MISSING = {
+    "switch buffer or pauses": "no model and no transport reports occupancy of switches, pauses or drops",
+    "host memory bandwidth": "no counter of memory traffic; time that waits for memory is in the CPU time",
+    "sender link": "the rate of a real network card is not in the result (known: simulated and paced links)",
+    "CPU": "the time that a node slept is not counted, only how often",
+}
+
+_FULL = 0.93  # of a link, headers included
+_BUSY = 0.85  # of a core, or of all
+_TAKEN = 0.97  # of the triggers
+
+
+@dataclass(frozen=True)
+class Finding:
+    """That one resource was used up."""
+
+    cause: str
+    confidence: str
+    evidence: tuple[str, ...]
+    suggestion: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What limited a run; `limited_by` may be `not known`."""
+
+    limited_by: str
+    confidence: str
+    evidence: tuple[str, ...]
+    suggestion: str
+    others: tuple[str, ...] = ()  # what else looked used up, less surely
+    missing: Mapping[str, str] = field(default_factory=lambda: dict(MISSING))
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is kept beside a result."""
+        return asdict(self)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+# --- open loop
+
+
+def _source_rate(facts: Facts) -> Finding | None:
+    offered, accepted = (number(facts.result, "triggers", key) for key in ("offered_hz", "accepted_hz"))
+    dead = number(facts.result, "dead_time_fraction") or 0.0
+    if not facts.open_loop or not offered or accepted is None:
+        return None
+    fullest = number(facts.result, "triggers", "occupancy", "max") or 0.0
+    if accepted < _TAKEN * offered or dead > 0.01:
+        return None
+    evidence = (
+        f"{units.frequency(offered)} triggers were offered, and {_percent(accepted / offered)} of them taken",
+        f"dead time {_percent(dead)}; the memory of a readout unit was never fuller than {_percent(fullest)}",
+    )
+    return Finding("source rate", "high", evidence, "more triggers can be taken: raise source.trigger_rate")
+
+
+def _bursts(facts: Facts) -> Finding | None:
+    """The mean is taken, but at times there is no room: memory, not speed, is short."""
+    offered, accepted = (number(facts.result, "triggers", key) for key in ("offered_hz", "accepted_hz"))
+    dead = number(facts.result, "dead_time_fraction") or 0.0
+    mean, most = (number(facts.result, "triggers", "occupancy", key) for key in ("mean", "max"))
+    if not facts.open_loop or not offered or accepted is None or mean is None or most is None:
+        return None
+    if dead <= 0.01 or most < 0.99 or mean > 0.5:
+        return None
+    evidence = (
+        f"dead time {_percent(dead)}, though the memory of readout units was {_percent(mean)} full in the mean",
+        f"it was {_percent(most)} full at times: bursts, or pauses of what takes events",
+    )
+    return Finding("buffer memory", "medium", evidence, "raise source.memory, or even out the triggers")
+
+
+# --- what takes events
+
+
+_SINK_ADVICE = {
+    "command": "a faster command, or more builder units (one command each)",
+    "mep": "faster disks, or sink.fsync = interval",
+    "consumer": "more or faster consumers, or sink.policy = drop",
+}
+
+
+def _external_sink(facts: Facts) -> Finding | None:
+    """Built events are kept for somebody else: a command, disks, other processes."""
+    kind = setting(facts.result, "sink", "kind")
+    if kind not in _SINK_ADVICE or facts.virtual:
+        return None
+    advice, flight, slots = _SINK_ADVICE[kind], facts.in_flight, facts.slots
+    if flight is not None and slots and flight > 1.2 * slots:
+        evidence = [
+            f"{flight:.0f} MEPs were on the way, more than the {slots:.0f} slots of builder units:"
+            f" built ones wait in the sink ({kind})"
+        ]
+        keep = facts.memory_meps
+        if keep and flight > 0.7 * keep:
+            evidence.append(f"readout units keep {keep:.0f} MEPs at most, and wait for these to be taken")
+            return Finding("sink", "high", tuple(evidence), advice)
+        return Finding("sink", "medium", tuple(evidence), advice)
+    slack = _cpu_slack(facts)
+    held = number(facts.result, "consumers", "held_meps")
+    waiting = number(facts.result, "bu_wait_fraction") or 0.0
+    what = None
+    if kind == "consumer" and held and waiting < 0.1:
+        what = f"processes held {held:.0f} MEPs at the end, and builder units waited {_percent(waiting)}"
+    elif facts.open_loop and (number(facts.result, "dead_time_fraction") or 0.0) > 0.01:
+        what = f"triggers are turned away while the nodes have time left; events leave through a sink {kind}"
+    return Finding("sink", "medium", (what, slack), advice) if what and slack else None
+
+
+def _sink_cpu(facts: Facts) -> Finding | None:
+    """The sink works in the node's own thread: verification, reading."""
+    if facts.virtual or _cpu(facts) is None or facts.sink_share < 0.5:
+        return None
+    kind = setting(facts.result, "sink", "kind")
+    evidence = (f"{_percent(facts.sink_share)} of the CPU time that was work went into the sink ({kind})",)
+    surely = "high" if facts.sink_share > 0.7 else "medium"
+    return Finding("sink", surely, evidence, "sink.verify = sampled, or a cheaper sink")
+
+
+# --- the host
+
+
+def _cpu_slack(facts: Facts) -> str | None:
+    """One line that says the nodes had time left; None if they had not, or if nothing says it."""
+    if not facts.loads:
+        return None
+    hottest = max(facts.loads, key=lambda load: load.cpu)
+    total = sum(load.cpu for load in facts.loads)
+    idle_nodes = [load for load in facts.loads if load.sleeps > 0]
+    if hottest.cpu > 0.8 or total > 0.8 * facts.cores or len(idle_nodes) < len(facts.loads):
+        return None
+    return f"every node slept at times; the busiest one used {_percent(hottest.cpu)} of a core"
+
+
+def _cpu(facts: Facts) -> Finding | None:
+    if facts.virtual:
+        return None
+    advice = "fewer nodes than cores, larger MFPs, a cheaper sink, or more cores"
+    waits = "time that waits for memory counts as CPU time"
+    worked = facts.cpu_cores
+    if worked is not None and worked > _BUSY * facts.cores:
+        evidence = (f"the nodes worked {worked:.2f} of {facts.cores:.0f} cores' time", waits)
+        return Finding("CPU", "high", evidence, advice)
+    if hot := [load for load in facts.loads if load.useful > _BUSY]:
+        names = ", ".join(load.name for load in hot[:4])
+        evidence = (f"{len(hot)} of {len(facts.loads)} nodes worked all the time (one thread each): {names}", waits)
+        return Finding("CPU", "high", evidence, advice)
+    # Ready to run all the time, and yet it ran for a part of it only: something else had the cores.
+    starved = [load for load in facts.loads if load.sleeps == 0 and load.cpu < 0.9 and load.polling < 0.5 * load.cpu]
+    if facts.loads and len(starved) * 2 >= len(facts.loads):
+        share = sum(load.cpu for load in starved) / len(starved)
+        evidence = (
+            f"{len(starved)} of {len(facts.loads)} nodes never slept, and got {_percent(share)} of a core each",
+            f"{len(facts.loads)} nodes on {facts.cores:.0f} cores, which others may use too",
+        )
+        return Finding("CPU", "high" if len(starved) == len(facts.loads) else "medium", evidence, advice)
+    return None
+
+
+def _busy_machine(facts: Facts, window: Window | None) -> Finding | None:
+    """What was seen of the whole machine while the run was measured."""
+    if window is None or window.seconds <= 0 or facts.virtual:
+        return None
+    capacity = window.seconds * usable_cores()
+    used = (window.cpu + window.others + window.irq + window.steal) / capacity
+    if used < 0.9:
+        return None
+    own, others = window.cpu / capacity, (window.others + window.steal) / capacity
+    evidence = (f"no core was free: the run used {_percent(own)} of them, others {_percent(others)}",)
+    return Finding("CPU", "high" if own > 0.5 else "medium", evidence, "repeat it on an idle machine")
+
+
+# --- the interconnect
+
+
+def _links(facts: Facts) -> Finding | None:
+    known = facts.link_rate()
+    if known is None or not facts.loads:
+        return None
+    rate, says = known
+    use = {
+        "sender link": [load.sent_bytes_per_s / rate for load in facts.loads if load.sent_bytes_per_s > 0],
+        "receiver link": [load.received_bytes_per_s / rate for load in facts.loads if load.received_bytes_per_s > 0],
+    }
+    full = {name: shares for name, shares in use.items() if shares and max(shares) >= _FULL}
+    if not full:
+        return None
+    # Where both ends are full: the one that is full on average.
+    name = max(full, key=lambda which: sum(full[which]) / len(full[which]))
+    shares = full[name]
+    how_many = sum(share >= _FULL for share in shares)
+    evidence = [f"{how_many} of {len(shares)} are full, the fullest {_percent(max(shares))}"]
+    evidence.append(f"of {units.rate(rate)} ({says}), heads and tables of MFPs included")
+    if len(full) == 2:
+        evidence.append("links are full at the other end, too")
+    mean = sum(shares) / len(shares)
+    if mean < 0.8 * max(shares):
+        evidence.append(f"in the mean they are {_percent(mean)} full: the load is uneven")
+        return Finding(name, "medium", tuple(evidence), "an assignment or schedule that spreads the load")
+    return Finding(name, "high", tuple(evidence), "faster links, or more nodes on that side")
+
+
+def _gap(facts: Facts) -> Finding | None:
+    gap = setting_number(facts.result, "protocol", "inter_send_gap") or 0.0
+    key = "protocol.inter_send_gap"
+    if setting(facts.result, "protocol", "schedule") == "barrel-time-slot":
+        gap, key = setting_number(facts.result, "protocol", "slot_time") or 0.0, "protocol.slot_time"
+    rate = facts.meps_per_s
+    if gap <= 0 or rate is None or rate * gap < 0.9:
+        return None
+    evidence = (f"a readout unit begins {units.frequency(rate)} contributions, and {key} allows {1 / gap:.4g}/s",)
+    return Finding("schedule", "high", evidence, f"a smaller {key}")
+
+
+# --- the windows of the protocol
+
+
+def _used_by_elimination(facts: Facts) -> tuple[str, str] | None:
+    """How sure it is that nothing but a window of the protocol was used up, and the line that says so."""
+    known = facts.link_rate()
+    if facts.virtual:
+        if known is None or not facts.loads:
+            return None
+        fullest = max(max(load.sent_bytes_per_s, load.received_bytes_per_s) for load in facts.loads) / known[0]
+        return ("high" if fullest < 0.7 else "medium"), f"no link was fuller than {_percent(fullest)}"
+    slack = _cpu_slack(facts)
+    return None if slack is None else ("medium", slack)
+
+
+def _parallel_sends(facts: Facts) -> Finding | None:
+    allowed, slots = setting_number(facts.result, "protocol", "parallel_sends"), facts.slots
+    free = _used_by_elimination(facts)
+    if not allowed or not slots or allowed >= slots or free is None:
+        return None
+    evidence = [
+        f"a readout unit may have {allowed:.0f} contributions under way, and {slots:.0f} slots wait for it",
+        free[1],
+    ]
+    surely = free[0]
+    if facts.in_flight is not None:
+        part = facts.in_flight / slots
+        evidence.append(f"{_percent(part)} of the credits were in use: what is assigned waits to be sent")
+        surely = "high" if part > 0.6 else "low"
+    return Finding("parallel sends", surely, tuple(evidence), "raise protocol.parallel_sends")
+
+
+def _parallel_requests(facts: Facts) -> Finding | None:
+    allowed, each = (
+        setting_number(facts.result, "protocol", "parallel_requests"),
+        number(facts.result, "sizes", "credits"),
+    )
+    scheme = str(setting(facts.result, "protocol", "scheme"))
+    free = _used_by_elimination(facts)
+    if not allowed or not each or not scheme.startswith("pull") or free is None:
+        return None
+    wanted = each * facts.readout_units
+    if allowed >= wanted:
+        return None
+    evidence = (f"a builder unit may have {allowed:.0f} requests out, and has {wanted:.0f} to ask for", free[1])
+    return Finding("parallel requests", free[0], evidence, "raise protocol.parallel_requests")
+
+
+def _readout_memory(facts: Facts) -> Finding | None:
+    memory, slots, flight = facts.memory_meps, facts.slots, facts.in_flight
+    if not memory or not slots or flight is None or memory >= slots or flight < 0.8 * memory:
+        return None
+    evidence = (
+        f"a readout unit has room for {memory:.0f} MEPs, and {flight:.0f} were on the way",
+        f"builder units have {slots:.0f} slots",
+    )
+    return Finding("buffer memory", "medium", evidence, "raise source.memory")
+
+
+def _credits(facts: Facts) -> Finding | None:
+    each, flight, free = number(facts.result, "sizes", "credits"), facts.in_flight, _used_by_elimination(facts)
+    if not each or not facts.slots or flight is None or free is None:
+        return None
+    part = flight / facts.slots
+    evidence = (
+        f"{flight:.2g} of {facts.slots:.0f} credits were in use at a time, the others on their way back",
+        free[1],
+        f"builder units waited {_percent(number(facts.result, 'bu_wait_fraction') or 0.0)} of the time",
+    )
+    # With many credits that are not in use something else holds the run up, and nothing here says what.
+    if part < 0.3 and each > 2:
+        return None
+    surely = "low" if each > 8 and not facts.virtual else "medium" if each > 2 else "high"
+    return Finding("credits", surely, evidence, f"raise protocol.credits (now {each:.0f} per builder unit)")
+
+
+# Downstream first.
+_RULES: tuple[Callable[[Facts], Finding | None], ...] = (
+    _source_rate,
+    _bursts,
+    _external_sink,
+    _sink_cpu,
+    _cpu,
+    _links,
+    _gap,
+    _parallel_sends,
+    _parallel_requests,
+    _readout_memory,
+    _credits,
+)
+
+
+def diagnose(
+    result: Mapping[str, Any], samples: Iterable[Mapping[str, Any]] = (), window: Window | None = None
+) -> Diagnosis:
+    """What limited the run of that result; `window` is what was seen of the machine while it was measured."""
+    if result.get("kind") == "net":
+        from incast.lab.net_diagnosis import net_findings
+
+        findings = net_findings(result, Facts.of(result, samples))
+    else:
+        facts = Facts.of(result, samples)
+        findings = [found for rule in _RULES if (found := rule(facts)) is not None]
+    if (busy := _busy_machine(Facts.of(result), window)) is not None:
+        findings.append(busy)
+    if not findings:
+        return Diagnosis(NOT_KNOWN, "none", (), "")
+    best = min(findings, key=lambda found: CONFIDENCES.index(found.confidence))
+    others = tuple(dict.fromkeys(each.cause for each in findings if each.cause != best.cause))
+    if best.confidence == "low":
+        return Diagnosis(NOT_KNOWN, "none", best.evidence, best.suggestion, (best.cause, *others))
+    return Diagnosis(best.cause, best.confidence, best.evidence, best.suggestion, others)
+
+
+def diagnose_directory(directory: Path, result: Mapping[str, Any], window: Window | None = None) -> Diagnosis:
+    """The same for a result directory; also leaves it there as `diagnosis.json`."""
+    found = diagnose(result, read_samples(directory), window)
+    text = json.dumps({"schema": 1, **found.to_json()}, indent=2) + "\n"
+    (directory / "diagnosis.json").write_text(text, encoding="utf-8")
+    return found

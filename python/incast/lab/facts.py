@@ -1,0 +1,213 @@
+"""What a result directory says about where the time went: the evidence for a diagnosis.
+
+From `result.json`, and where there are samples of the measured phase, from `samples.jsonl`, which has every counter of
+every node for that phase alone. What was not measured is None.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from incast.lab.quantity import number_of
+from incast.lab.table import at
+
+Result = Mapping[str, Any]
+_HEAD_BYTES = 64  # of every write (docs/formats.md)
+
+
+def number(result: Result, *path: str) -> float | None:
+    """The number at this path; None where there is none."""
+    value = at(result, path)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def setting(result: Result, *path: str) -> Any:
+    """A setting of the configuration in force."""
+    return at(result, ("config", *path))
+
+
+def setting_number(result: Result, *path: str) -> float | None:
+    """The same as a number in bytes, seconds, hertz or bytes per second; None for `auto` and other words."""
+    value = setting(result, *path)
+    return number_of(value) if isinstance(value, int | float | str) else None
+
+
+@dataclass(frozen=True)
+class NodeLoad:
+    """What one node did in the measured phase. Shares are of the time of one core."""
+
+    name: str
+    seconds: float
+    cpu: float  # share
+    polling: float  # share, of it in vain
+    sink: float  # share, of it in the sink
+    sleeps: int
+    sent_bytes_per_s: float  # to others, heads included
+    received_bytes_per_s: float
+
+    @property
+    def useful(self) -> float:
+        """Share of a core that did work."""
+        return max(0.0, self.cpu - self.polling)
+
+
+def node_loads(result: Result, samples: Iterable[Mapping[str, Any]]) -> list[NodeLoad]:
+    """By node, from the samples of the measured phase; empty if none lies in it, or if nodes share a process."""
+    sums: dict[int, dict[str, float]] = {}
+    for sample in samples:
+        if sample.get("phase") == "measuring":
+            one = sums.setdefault(int(sample["node"]), {"seconds": 0.0})
+            one["seconds"] += float(sample["interval_s"])
+            for key, value in sample["delta"].items():
+                one[key] = one.get(key, 0.0) + value
+    overhead = _wire_per_payload(result)
+    names = {node["node"]: str(node["roles"]) for node in result.get("nodes", ())}
+    loads = []
+    for number_, one in sorted(sums.items()):
+        if one["seconds"] > 0:
+            per_ns = 1e-9 / one["seconds"]
+            loads.append(
+                NodeLoad(
+                    name=names.get(number_, str(number_)),
+                    seconds=one["seconds"],
+                    cpu=one.get("cpu_ns", 0.0) * per_ns,
+                    polling=one.get("polling_cpu_ns", 0.0) * per_ns,
+                    sink=one.get("sink_cpu_ns", 0.0) * per_ns,
+                    sleeps=int(one.get("sleeps", 0)),
+                    sent_bytes_per_s=_to_others(one, "sent") * overhead,
+                    received_bytes_per_s=_to_others(one, "built") * overhead,
+                )
+            )
+    return loads
+
+
+def _to_others(sums: Mapping[str, float], key: str) -> float:
+    """Fragment bytes per second without those of the node for itself."""
+    return (sums.get(f"{key}_goodput_bytes", 0.0) - sums.get(f"{key}_self_bytes", 0.0)) / sums["seconds"]
+
+
+def _wire_per_payload(result: Result) -> float:
+    """Bytes on the way for each byte of fragments: tables and head of an MFP, in event building."""
+    totals = [node["totals"] for node in result.get("nodes", ()) if isinstance(node.get("totals"), Mapping)]
+    payload, mfps = (sum(one.get(key, 0) for one in totals) for key in ("sent_goodput_bytes", "mfps_sent"))
+    mfp_bytes = number(result, "sizes", "mfp_bytes")
+    if not payload or not mfps or mfp_bytes is None:
+        return 1.0
+    return max(1.0, float((mfp_bytes + _HEAD_BYTES) * mfps / payload))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the rules of the diagnosis look at."""
+
+    result: Result
+    loads: tuple[NodeLoad, ...]
+    virtual: bool
+    seconds: float
+    cores: float
+    mean_latency_s: float | None  # of a MEP in the measured phase: service in closed loop, from the trigger in open
+    readout_units: int
+    builder_units: int
+
+    @staticmethod
+    def of(result: Result, samples: Iterable[Mapping[str, Any]] = ()) -> "Facts":
+        """From the result and the lines of its samples."""
+        lines = list(samples)
+        roles = [str(node.get("roles", "")) for node in result.get("nodes", ())]
+        return Facts(
+            result=result,
+            loads=tuple(node_loads(result, lines)),
+            virtual=result.get("time_domain") == "virtual",
+            seconds=number(result, "window", "seconds") or 0.0,
+            cores=number(result, "machine", "cores") or 1.0,
+            mean_latency_s=_mean_latency(result, lines),
+            readout_units=sum("RU" in role for role in roles),
+            builder_units=sum("BU" in role for role in roles),
+        )
+
+    @property
+    def open_loop(self) -> bool:
+        """Whether triggers came at a rate of their own."""
+        return bool(at(self.result, ("triggers", "loop")) == "open")
+
+    @property
+    def slots(self) -> float | None:
+        """Slots of all builder units together."""
+        each = number(self.result, "sizes", "credits")
+        return None if each is None else each * self.builder_units
+
+    @property
+    def meps_per_s(self) -> float | None:
+        """MEPs built by all."""
+        meps = number(self.result, "window", "meps")
+        return None if meps is None or self.seconds <= 0 else meps / self.seconds
+
+    @property
+    def in_flight(self) -> float | None:
+        """MEPs on the way at a time, from assignment to commit: rate times mean time (Little). Closed loop alone."""
+        if self.open_loop or self.meps_per_s is None or self.mean_latency_s is None:
+            return None
+        return self.meps_per_s * self.mean_latency_s
+
+    @property
+    def memory_meps(self) -> float | None:
+        """MEPs that a readout unit keeps until they are built: as many can be on the way."""
+        return number(self.result, "sizes", "memory_meps") or number(self.result, "sizes", "retention_meps")
+
+    @property
+    def cpu_cores(self) -> float | None:
+        """Cores' worth of CPU time that all nodes used for work, in the measured window."""
+        seconds, polling = (number(self.result, "cpu", key) for key in ("seconds", "polling_seconds"))
+        if seconds is None or self.seconds <= 0:
+            return None
+        return (seconds - (polling or 0.0)) / self.seconds
+
+    @property
+    def sink_share(self) -> float:
+        """Of the CPU time that was work: that in the sink."""
+        seconds, polling = (number(self.result, "cpu", key) or 0.0 for key in ("seconds", "polling_seconds"))
+        sink = number(self.result, "cpu", "sink_seconds") or 0.0
+        return sink / (seconds - polling) if seconds > polling else 0.0
+
+    def link_rate(self) -> tuple[float, str] | None:
+        """Bytes per second that a node can send, and receive, and who says so; None where nothing says it."""
+        name = setting(self.result, "transport", "name")
+        if name == "sim":
+            rate = setting_number(self.result, "transport", "sim", "rate")
+            return (rate, "transport.sim.rate") if rate else (100e9 / 8, "transport.sim.rate, its default")
+        if name == "tcp":
+            each = setting_number(self.result, "transport", "tcp", "max_rate_bytes_per_s")
+            if each:
+                streams = setting_number(self.result, "transport", "tcp", "streams") or 1
+                peers = max(1, max(self.readout_units, self.builder_units) - 1)
+                return each * streams * peers, "transport.tcp.max_rate_bytes_per_s of all connections of a node"
+        return None
+
+
+def _mean_latency(result: Result, samples: Iterable[Mapping[str, Any]]) -> float | None:
+    delay = meps = 0.0
+    for sample in samples:
+        if sample.get("phase") == "measuring":
+            delay += sample["delta"].get("delay_ns", 0)
+            meps += sample["delta"].get("meps_built", 0)
+    if meps > 0:
+        return delay * 1e-9 / meps
+    if not number(result, "latency_ns", "count"):
+        return None
+    median = number(result, "latency_ns", "p50")
+    return None if median is None else median * 1e-9
+
+
+def read_samples(directory: Path) -> list[dict[str, Any]]:
+    """The lines of `samples.jsonl`; those that a crash left torn are left out."""
+    lines: list[dict[str, Any]] = []
+    with suppress(OSError):
+        for line in (directory / "samples.jsonl").read_text(encoding="utf-8").splitlines():
+            with suppress(ValueError):
+                sample = json.loads(line)
+                if isinstance(sample, dict) and isinstance(sample.get("delta"), dict):
+                    lines.append(sample)
+    return lines

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from incast.idle import MeasuredPhase, Window
+
 ENGINE_NAME = "incast-node"
 ENGINE_VARIABLE = "INCAST_NODE"
 
@@ -94,6 +96,7 @@ class Outcome:
 
     exit_status: int
     result_path: Path | None
+    window: Window | None = None  # what the machine did in the measured phase, where the engine came to its end
 
 
 def find_engine() -> Path:
@@ -218,6 +221,7 @@ class EngineRun:
         self._on_tick = on_tick
         self._orphan_grace_s = orphan_grace_s
         self._result_path: Path | None = None
+        self._machine: MeasuredPhase | None = None
         self._reports = 0
         self._foreign_lines = 0
         self._first_foreign_line = ""
@@ -227,6 +231,7 @@ class EngineRun:
         """Runs the engine to its end. Must be called on the main thread, where Python delivers signals."""
         with stop_signals() as asked:
             process = self._start()
+            self._machine = MeasuredPhase(process.pid)
             try:
                 self._follow(process, asked)
             except BaseException:
@@ -307,6 +312,8 @@ class EngineRun:
         self._reports += 1
         if isinstance(report, ResultWritten):
             self._result_path = report.path
+        if isinstance(report, Phase) and self._machine is not None:
+            self._machine.on_phase(report.name)
         if report is not None:
             self._on_progress(report)
 
@@ -334,7 +341,7 @@ class EngineRun:
             raise EngineError(f"{self._command[0]} ended without a result", EXIT_PROTOCOL)
         if self._foreign_lines:
             self._on_progress(Notice("warning", self._foreign_words()))
-        return Outcome(status, self._result_path)
+        return Outcome(status, self._result_path, None if self._machine is None else self._machine.window)
 
 
 def _shortened(line: str) -> str:

@@ -7,6 +7,8 @@ Two readings are taken within the steady phase of a program. They give
 - what others took: the machine's user, nice and system time (/proc/stat), less that of the program's processes and of
   this one. Counting the machine and not the processes that can be seen also finds those of other containers.
 - steal: time that the hypervisor gave to other machines.
+- of each of its processes, the time it ran, and the time it was ready to run and waited for a core
+  (/proc/PID/schedstat, first thread).
 
 Nothing beyond the standard library is needed here: benchmarks import it without the package being installed.
 """
@@ -14,7 +16,7 @@ Nothing beyond the standard library is needed here: benchmarks import it without
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -63,19 +65,40 @@ def read_processes() -> dict[int, Process]:
     return found
 
 
-def tree_cpu(processes: Mapping[int, Process], roots: Sequence[int]) -> float:
-    """CPU seconds of the roots and everything below them."""
+def tree_of(processes: Mapping[int, Process], roots: Sequence[int]) -> set[int]:
+    """The roots that are there, and everything below them."""
     children: dict[int, list[int]] = {}
     for pid, process in processes.items():
         children.setdefault(process.parent, []).append(pid)
-    total, waiting, seen = 0.0, list(roots), set[int]()
+    waiting, seen = list(roots), set[int]()
     while waiting:
         pid = waiting.pop()
         if pid in processes and pid not in seen:
             seen.add(pid)
-            total += processes[pid].cpu
             waiting += children.get(pid, [])
-    return total
+    return seen
+
+
+def tree_cpu(processes: Mapping[int, Process], roots: Sequence[int]) -> float:
+    """CPU seconds of the roots and everything below them."""
+    return sum(processes[pid].cpu for pid in tree_of(processes, roots))
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """Seconds that a process ran, and that it was ready to run and had no core."""
+
+    ran: float
+    waited: float
+
+    @staticmethod
+    def read(pid: int) -> "Readiness | None":
+        """None if it has ended, or if the kernel does not say it."""
+        try:
+            ran, waited, *_ = Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()
+            return Readiness(int(ran) * 1e-9, int(waited) * 1e-9)
+        except (OSError, ValueError):
+            return None
 
 
 @dataclass(frozen=True)
@@ -86,6 +109,7 @@ class Snapshot:
     machine: Machine
     program: float
     harness: float
+    processes: Mapping[int, Readiness] = field(default_factory=dict)
 
     @staticmethod
     def take(roots: Sequence[int]) -> "Snapshot":
@@ -93,7 +117,8 @@ class Snapshot:
         processes = read_processes()
         machine = Machine.parse(Path("/proc/stat").read_text(encoding="ascii"))
         own = time.process_time()
-        return Snapshot(time.monotonic(), machine, tree_cpu(processes, roots), own)
+        readiness = {pid: read for pid in tree_of(processes, roots) if (read := Readiness.read(pid)) is not None}
+        return Snapshot(time.monotonic(), machine, tree_cpu(processes, roots), own, readiness)
 
 
 @dataclass(frozen=True)
@@ -105,6 +130,7 @@ class Window:
     others: float
     irq: float
     steal: float
+    processes: tuple[Readiness, ...] = ()  # those that were there all the time
 
     @staticmethod
     def between(first: Snapshot, second: Snapshot) -> "Window":
@@ -117,7 +143,37 @@ class Window:
             others=max(0.0, second.machine.busy - first.machine.busy - cpu - own),
             irq=second.machine.irq - first.machine.irq,
             steal=second.machine.steal - first.machine.steal,
+            processes=tuple(
+                Readiness(after.ran - before.ran, after.waited - before.waited)
+                for pid, after in sorted(second.processes.items())
+                if (before := first.processes.get(pid)) is not None
+            ),
         )
+
+    def shares(self, cores: int) -> dict[str, float]:
+        """Of all cores: what the run had, what others had, what was stolen."""
+        capacity = (self.seconds or 1.0) * cores
+        return {
+            "run_cpu_fraction": round(self.cpu / capacity, 4),
+            "others_cpu_fraction": round(self.others / capacity, 4),
+            "stolen_cpu_fraction": round(self.steal / capacity, 4),
+        }
+
+
+class MeasuredPhase:
+    """What the machine did during the measured phase of an engine, which reports its phases."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._before: Snapshot | None = None
+        self.window: Window | None = None  # once the phase is over
+
+    def on_phase(self, name: str) -> None:
+        """Looks at /proc where the measured phase begins and where it ends."""
+        if name == "measuring":
+            self._before = Snapshot.take([self._pid])
+        elif self._before is not None and self.window is None:
+            self.window = Window.between(self._before, Snapshot.take([self._pid]))
 
 
 @dataclass(frozen=True)

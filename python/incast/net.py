@@ -16,6 +16,7 @@ import typer
 
 from incast.console import open_console
 from incast.engine import EXIT_NO_ENGINE, EngineError, find_engine
+from incast.lab.diagnosis import diagnose_directory
 from incast.net_summary import print_net_sizes
 from incast.run import RunRequest, make_request, read_result, show_result, watch
 
@@ -94,8 +95,10 @@ def measure(
             result = with_efficiency(result, *like)
             outcome.result_path.write_text(json.dumps(result, indent=2) + "\n")
         results.append(result)
-        if len(requests) == 1:
-            show_result(result, outcome.result_path, as_json=as_json)
+        if len(requests) > 1:
+            diagnose_directory(outcome.result_path.parent, result, outcome.window)
+        else:
+            show_result(result, outcome.result_path, outcome.window, as_json=as_json)
         if result["status"] != "complete":
             break
     if results and len(requests) > 1:

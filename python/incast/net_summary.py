@@ -9,7 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from incast import units
+from incast.lab.diagnosis import Diagnosis
 from incast.live import VIRTUAL_TIME
+from incast.summary import limit_rows
 
 # A wider matrix fits no terminal; the result has it all.
 _MATRIX_NODES_MAX = 16
@@ -18,13 +20,13 @@ _QUANTILES = (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"), ("max", "max"))
 Result = Mapping[str, Any]
 
 
-def print_net_summary(console: Console, result: Result, directory: Path) -> None:
+def print_net_summary(console: Console, result: Result, directory: Path, diagnosis: Diagnosis | None = None) -> None:
     """The figures and the matrix of one measurement, and the directory that has everything else of it."""
     _print_virtual_time(console, result)
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    for label, text in _rows(result):
+    for label, text in (*_rows(result), *limit_rows(diagnosis)):
         table.add_row(label, text)
     console.print(table)
     console.print(_matrix(result))

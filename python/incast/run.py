@@ -19,6 +19,8 @@ import typer
 
 from incast.console import open_console
 from incast.engine import EXIT_PROTOCOL, EngineError, EngineRun, Outcome, find_engine
+from incast.idle import Window
+from incast.lab.diagnosis import diagnose_directory
 from incast.live import make_view
 from incast.net_summary import print_net_summary
 from incast.summary import print_summary
@@ -131,7 +133,7 @@ def execute(request: RunRequest, *, as_json: bool) -> int:
     """Runs the engine and shows what comes of it; the exit status."""
     outcome = watch(request, f"incast run  {request.transport}")
     if outcome.result_path is not None:
-        show_result(read_result(outcome, outcome.result_path), outcome.result_path, as_json=as_json)
+        show_result(read_result(outcome, outcome.result_path), outcome.result_path, outcome.window, as_json=as_json)
     return outcome.exit_status
 
 
@@ -159,15 +161,16 @@ def read_result(outcome: Outcome, path: Path) -> dict[str, Any]:
     return result
 
 
-def show_result(result: dict[str, Any], path: Path, *, as_json: bool) -> None:
-    """On standard output: what the file holds, or its figures for a person."""
+def show_result(result: dict[str, Any], path: Path, window: Window | None, *, as_json: bool) -> None:
+    """On standard output: what the file holds, or its figures for a person. What limited it is left beside the file."""
+    diagnosis = diagnose_directory(path.parent, result, window)
     if as_json:
         text = path.read_text()
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
     elif result.get("kind") == "net":
-        print_net_summary(open_console(), result, path.parent)
+        print_net_summary(open_console(), result, path.parent, diagnosis)
     else:
-        print_summary(open_console(), result, path.parent)
+        print_summary(open_console(), result, path.parent, diagnosis)
 
 
 def run(

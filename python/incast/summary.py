@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from incast import units
+from incast.lab.diagnosis import Diagnosis
 from incast.live import VIRTUAL_TIME
 
 
@@ -132,19 +133,36 @@ def _troubles(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
     return rows
 
 
-def print_summary(console: Console, result: Mapping[str, Any], directory: Path) -> None:
-    """The figures of a run for a person, and the directory that has everything else of it."""
-    console.print(_figures(result))
+def print_summary(
+    console: Console, result: Mapping[str, Any], directory: Path, diagnosis: Diagnosis | None = None
+) -> None:
+    """The figures of a run for a person, what limited it, and the directory that has everything else of it."""
+    console.print(_figures(result, diagnosis))
     # On one line whatever its length, so that it can be copied.
     console.print(f"results in {directory}", soft_wrap=True, markup=False, highlight=False)
 
 
-def _figures(result: Mapping[str, Any]) -> RenderableType:
+def limit_rows(diagnosis: Diagnosis | None) -> list[tuple[str, Text]]:
+    """What limited it, with the evidence; nothing without a diagnosis."""
+    if diagnosis is None:
+        return []
+    text = Text(diagnosis.limited_by, style="bold" if diagnosis.confidence == "high" else "")
+    if diagnosis.confidence != "none":
+        text.append(f"   (confidence: {diagnosis.confidence})", style="dim")
+    for line in diagnosis.evidence:
+        text.append(f"\n{line}", style="dim")
+    rows = [("limited by", text)]
+    if diagnosis.suggestion and diagnosis.confidence != "none":
+        rows.append(("to try", Text(diagnosis.suggestion)))
+    return rows
+
+
+def _figures(result: Mapping[str, Any], diagnosis: Diagnosis | None) -> RenderableType:
     virtual = result.get("time_domain") == "virtual"
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    for label, text in (*_rows(result), *_troubles(result)):
+    for label, text in (*_rows(result), *limit_rows(diagnosis), *_troubles(result)):
         table.add_row(label, text)
     if not virtual:
         return table

@@ -16,6 +16,7 @@ from incast.idle import Window, usable_cores
 from incast.lab.facts import Facts, number, read_samples, setting, setting_number
 
 NOT_KNOWN = "not known"
+DIAGNOSIS_NAME = "diagnosis.json"
 CONFIDENCES = ("high", "medium", "low", "none")
 
 # Causes that no rule can name yet, since no counter of the engine shows them.
@@ -28,6 +29,8 @@ MISSING = {
 
 _FULL = 0.93  # of a link, headers included
 _BUSY = 0.85  # of a core, or of all
+_READY = 0.7  # of the time, running or waiting for a core: nodes that wait for each other in turn are below it
+_SHORT_S = 0.2
 _TAKEN = 0.97  # of the triggers
 
 
@@ -70,7 +73,9 @@ def _source_rate(facts: Facts) -> Finding | None:
     if not facts.open_loop or not offered or accepted is None:
         return None
     fullest = number(facts.result, "triggers", "occupancy", "max") or 0.0
-    if accepted < _TAKEN * offered or dead > 0.01:
+    # Events are taken by the packet: that of the end is always on the way.
+    packet = (number(facts.result, "sizes", "packing") or 1.0) / (facts.seconds or 1.0)
+    if offered - accepted > max((1 - _TAKEN) * offered, 2 * packet) or dead > 0.01:
         return None
     evidence = (
         f"{units.frequency(offered)} triggers were offered, and {_percent(accepted / offered)} of them taken",
@@ -86,10 +91,12 @@ def _bursts(facts: Facts) -> Finding | None:
     mean, most = (number(facts.result, "triggers", "occupancy", key) for key in ("mean", "max"))
     if not facts.open_loop or not offered or accepted is None or mean is None or most is None:
         return None
-    if dead <= 0.01 or most < 0.99 or mean > 0.5:
+    missed = 1 - accepted / offered
+    if max(dead, missed) <= 0.01 or most < 0.99 or mean > 0.5:
         return None
     evidence = (
-        f"dead time {_percent(dead)}, though the memory of readout units was {_percent(mean)} full in the mean",
+        f"dead time {_percent(dead)}, {_percent(missed)} of the triggers not taken, though the memory of readout units"
+        f" was {_percent(mean)} full in the mean",
         f"it was {_percent(most)} full at times: bursts, or pauses of what takes events",
     )
     return Finding("buffer memory", "medium", evidence, "raise source.memory, or even out the triggers")
@@ -127,9 +134,11 @@ def _external_sink(facts: Facts) -> Finding | None:
     what = None
     if kind == "consumer" and held and waiting < 0.1:
         what = f"processes held {held:.0f} MEPs at the end, and builder units waited {_percent(waiting)}"
+    elif flight is not None and slots and flight > 0.9 * slots and not facts.small_windows:
+        what = f"all slots are in use while the nodes have time left; events leave through a sink {kind}"
     elif facts.open_loop and (number(facts.result, "dead_time_fraction") or 0.0) > 0.01:
         what = f"triggers are turned away while the nodes have time left; events leave through a sink {kind}"
-    return Finding("sink", "medium", (what, slack), advice) if what and slack else None
+    return Finding("sink", "medium", (what, slack[1]), advice) if what and slack else None
 
 
 def _sink_cpu(facts: Facts) -> Finding | None:
@@ -145,16 +154,21 @@ def _sink_cpu(facts: Facts) -> Finding | None:
 # --- the host
 
 
-def _cpu_slack(facts: Facts) -> str | None:
-    """One line that says the nodes had time left; None if they had not, or if nothing says it."""
+def _cpu_slack(facts: Facts) -> tuple[str, str] | None:
+    """How sure it is that the nodes had time left, and why; None if they had not, or nothing says it."""
+    if shares := facts.readiness:
+        ready = [share.ran + share.waited for share in shares]
+        if max(ready) > _READY:
+            return None
+        return "high", f"no node wanted to run for more than {_percent(max(ready))} of the time"
     if not facts.loads:
         return None
     hottest = max(facts.loads, key=lambda load: load.cpu)
     total = sum(load.cpu for load in facts.loads)
-    idle_nodes = [load for load in facts.loads if load.sleeps > 0]
-    if hottest.cpu > 0.8 or total > 0.8 * facts.cores or len(idle_nodes) < len(facts.loads):
+    asleep = [load for load in facts.loads if load.sleeps > 0]
+    if hottest.cpu > 0.8 or total > 0.8 * facts.cores or len(asleep) < len(facts.loads):
         return None
-    return f"every node slept at times; the busiest one used {_percent(hottest.cpu)} of a core"
+    return "medium", f"every node slept at times; the busiest one used {_percent(hottest.cpu)} of a core"
 
 
 def _cpu(facts: Facts) -> Finding | None:
@@ -170,29 +184,38 @@ def _cpu(facts: Facts) -> Finding | None:
         names = ", ".join(load.name for load in hot[:4])
         evidence = (f"{len(hot)} of {len(facts.loads)} nodes worked all the time (one thread each): {names}", waits)
         return Finding("CPU", "high", evidence, advice)
-    # Ready to run all the time, and yet it ran for a part of it only: something else had the cores.
-    starved = [load for load in facts.loads if load.sleeps == 0 and load.cpu < 0.9 and load.polling < 0.5 * load.cpu]
-    if facts.loads and len(starved) * 2 >= len(facts.loads):
-        share = sum(load.cpu for load in starved) / len(starved)
-        evidence = (
-            f"{len(starved)} of {len(facts.loads)} nodes never slept, and got {_percent(share)} of a core each",
-            f"{len(facts.loads)} nodes on {facts.cores:.0f} cores, which others may use too",
-        )
-        return Finding("CPU", "high" if len(starved) == len(facts.loads) else "medium", evidence, advice)
-    return None
+    return _starved(facts, advice)
 
 
-def _busy_machine(facts: Facts, window: Window | None) -> Finding | None:
-    """What was seen of the whole machine while the run was measured."""
-    if window is None or window.seconds <= 0 or facts.virtual:
+def _starved(facts: Facts, advice: str) -> Finding | None:
+    """Nodes that were ready to run, and had no core: there are more of them than cores, or others had the cores."""
+    polling, seconds = (number(facts.result, "cpu", key) or 0.0 for key in ("polling_seconds", "seconds"))
+    if polling > 0.5 * seconds:
+        return None  # they looked for work, and found none
+    if shares := facts.readiness:
+        starved = [share for share in shares if share.ran + share.waited > _READY and share.waited > 0.1]
+        if 2 * len(starved) < len(shares):
+            return None
+        ran, waited = (sum(values) / len(starved) for values in zip(*((s.ran, s.waited) for s in starved), strict=True))
+        evidence = [
+            f"{len(starved)} of {len(shares)} processes wanted to run nearly all the time:"
+            f" {_percent(ran)} of it they ran, {_percent(waited)} they waited for a core"
+        ]
+        return Finding("CPU", "high", (*evidence, _who_had_the_cores(facts)), advice)
+    # Without a look at the machine: who never sleeps wants to run.
+    awake = [load for load in facts.loads if load.sleeps == 0 and load.cpu > 0.1]
+    if not awake or len(awake) < len(facts.loads) or facts.seconds < _SHORT_S:
         return None
-    capacity = window.seconds * usable_cores()
-    used = (window.cpu + window.others + window.irq + window.steal) / capacity
-    if used < 0.9:
-        return None
-    own, others = window.cpu / capacity, (window.others + window.steal) / capacity
-    evidence = (f"no core was free: the run used {_percent(own)} of them, others {_percent(others)}",)
-    return Finding("CPU", "high" if own > 0.5 else "medium", evidence, "repeat it on an idle machine")
+    share = sum(load.cpu for load in awake) / len(awake)
+    evidence = [f"none of {len(awake)} nodes ever slept, and each got {_percent(share)} of a core"]
+    return Finding("CPU", "medium", (*evidence, f"{len(awake)} nodes on {facts.cores:.0f} cores"), advice)
+
+
+def _who_had_the_cores(facts: Facts) -> str:
+    assert facts.window is not None
+    capacity = facts.window.seconds * facts.cores
+    own, others = facts.window.cpu / capacity, (facts.window.others + facts.window.steal) / capacity
+    return f"of {facts.cores:.0f} cores the run had {_percent(own)}, others {_percent(others)}"
 
 
 # --- the interconnect
@@ -231,10 +254,10 @@ def _gap(facts: Facts) -> Finding | None:
     if setting(facts.result, "protocol", "schedule") == "barrel-time-slot":
         gap, key = setting_number(facts.result, "protocol", "slot_time") or 0.0, "protocol.slot_time"
     rate = facts.meps_per_s
-    if gap <= 0 or rate is None or rate * gap < 0.9:
+    if gap <= 0 or rate is None or rate * gap < 0.75:
         return None
     evidence = (f"a readout unit begins {units.frequency(rate)} contributions, and {key} allows {1 / gap:.4g}/s",)
-    return Finding("schedule", "high", evidence, f"a smaller {key}")
+    return Finding("schedule", "high" if rate * gap > 0.9 else "medium", evidence, f"a smaller {key}")
 
 
 # --- the windows of the protocol
@@ -248,8 +271,7 @@ def _used_by_elimination(facts: Facts) -> tuple[str, str] | None:
             return None
         fullest = max(max(load.sent_bytes_per_s, load.received_bytes_per_s) for load in facts.loads) / known[0]
         return ("high" if fullest < 0.7 else "medium"), f"no link was fuller than {_percent(fullest)}"
-    slack = _cpu_slack(facts)
-    return None if slack is None else ("medium", slack)
+    return _cpu_slack(facts)
 
 
 def _parallel_sends(facts: Facts) -> Finding | None:
@@ -285,31 +307,23 @@ def _parallel_requests(facts: Facts) -> Finding | None:
     return Finding("parallel requests", free[0], evidence, "raise protocol.parallel_requests")
 
 
-def _readout_memory(facts: Facts) -> Finding | None:
-    memory, slots, flight = facts.memory_meps, facts.slots, facts.in_flight
-    if not memory or not slots or flight is None or memory >= slots or flight < 0.8 * memory:
-        return None
-    evidence = (
-        f"a readout unit has room for {memory:.0f} MEPs, and {flight:.0f} were on the way",
-        f"builder units have {slots:.0f} slots",
-    )
-    return Finding("buffer memory", "medium", evidence, "raise source.memory")
-
-
 def _credits(facts: Facts) -> Finding | None:
     each, flight, free = number(facts.result, "sizes", "credits"), facts.in_flight, _used_by_elimination(facts)
     if not each or not facts.slots or flight is None or free is None:
         return None
-    part = flight / facts.slots
+    part, waited = flight / facts.slots, number(facts.result, "bu_wait_fraction") or 0.0
+    # A credit is in use for at least two of three ways through the network (announcement, write; grant). Where it is
+    # less, and builder units do not wait either, something else holds the run up, or it has not settled yet.
+    if part + waited < 0.55:
+        return None
     evidence = (
         f"{flight:.2g} of {facts.slots:.0f} credits were in use at a time, the others on their way back",
         free[1],
-        f"builder units waited {_percent(number(facts.result, 'bu_wait_fraction') or 0.0)} of the time",
+        f"builder units waited {_percent(waited)} of the time",
     )
-    # With many credits that are not in use something else holds the run up, and nothing here says what.
-    if part < 0.3 and each > 2:
-        return None
-    surely = "low" if each > 8 and not facts.virtual else "medium" if each > 2 else "high"
+    surely = free[0]
+    if each > 2:
+        surely = "medium" if surely == "high" else "low"
     return Finding("credits", surely, evidence, f"raise protocol.credits (now {each:.0f} per builder unit)")
 
 
@@ -324,7 +338,6 @@ _RULES: tuple[Callable[[Facts], Finding | None], ...] = (
     _gap,
     _parallel_sends,
     _parallel_requests,
-    _readout_memory,
     _credits,
 )
 
@@ -336,12 +349,10 @@ def diagnose(
     if result.get("kind") == "net":
         from incast.lab.net_diagnosis import net_findings
 
-        findings = net_findings(result, Facts.of(result, samples))
+        findings = net_findings(result, Facts.of(result, samples, window))
     else:
-        facts = Facts.of(result, samples)
+        facts = Facts.of(result, samples, window)
         findings = [found for rule in _RULES if (found := rule(facts)) is not None]
-    if (busy := _busy_machine(Facts.of(result), window)) is not None:
-        findings.append(busy)
     if not findings:
         return Diagnosis(NOT_KNOWN, "none", (), "")
     best = min(findings, key=lambda found: CONFIDENCES.index(found.confidence))
@@ -352,8 +363,9 @@ def diagnose(
 
 
 def diagnose_directory(directory: Path, result: Mapping[str, Any], window: Window | None = None) -> Diagnosis:
-    """The same for a result directory; also leaves it there as `diagnosis.json`."""
+    """The same for a result directory; also leaves it there as `diagnosis.json`, with the machine's shares."""
     found = diagnose(result, read_samples(directory), window)
-    text = json.dumps({"schema": 1, **found.to_json()}, indent=2) + "\n"
-    (directory / "diagnosis.json").write_text(text, encoding="utf-8")
+    machine = None if window is None else {"seconds": window.seconds, **window.shares(usable_cores())}
+    text = json.dumps({"schema": 1, **found.to_json(), "machine": machine}, indent=2) + "\n"
+    (directory / DIAGNOSIS_NAME).write_text(text, encoding="utf-8")
     return found

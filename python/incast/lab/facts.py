@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from incast.idle import Readiness, Window
 from incast.lab.quantity import number_of
 from incast.lab.table import at
 
@@ -111,10 +112,11 @@ class Facts:
     mean_latency_s: float | None  # of a MEP in the measured phase: service in closed loop, from the trigger in open
     readout_units: int
     builder_units: int
+    window: Window | None  # what was seen of the machine in the measured phase
 
     @staticmethod
-    def of(result: Result, samples: Iterable[Mapping[str, Any]] = ()) -> "Facts":
-        """From the result and the lines of its samples."""
+    def of(result: Result, samples: Iterable[Mapping[str, Any]] = (), window: Window | None = None) -> "Facts":
+        """From the result, the lines of its samples, and what was seen of the machine meanwhile."""
         lines = list(samples)
         roles = [str(node.get("roles", "")) for node in result.get("nodes", ())]
         return Facts(
@@ -126,6 +128,7 @@ class Facts:
             mean_latency_s=_mean_latency(result, lines),
             readout_units=sum("RU" in role for role in roles),
             builder_units=sum("BU" in role for role in roles),
+            window=None if window is None or window.seconds <= 0 else window,
         )
 
     @property
@@ -156,6 +159,26 @@ class Facts:
     def memory_meps(self) -> float | None:
         """MEPs that a readout unit keeps until they are built: as many can be on the way."""
         return number(self.result, "sizes", "memory_meps") or number(self.result, "sizes", "retention_meps")
+
+    @property
+    def small_windows(self) -> bool:
+        """Whether parallel sends or requests are limited: then credits are in use because of that."""
+        keys = ("parallel_sends", "parallel_requests", "outstanding_writes")
+        return any(setting_number(self.result, "protocol", key) for key in keys)
+
+    @property
+    def readiness(self) -> list[Readiness]:
+        """Shares of the measured time, of as many processes as have nodes, the readiest first; empty if not known.
+
+        Of a process that had ended when the second look was taken nothing is known; CPU time shows that it is missing.
+        """
+        if self.window is None or sum(one.ran for one in self.window.processes) < 0.8 * self.window.cpu:
+            return []
+        shares = [
+            Readiness(one.ran / self.window.seconds, one.waited / self.window.seconds) for one in self.window.processes
+        ]
+        shares.sort(key=lambda share: share.ran + share.waited, reverse=True)
+        return shares[: max(1, len(self.result.get("nodes", ())))]
 
     @property
     def cpu_cores(self) -> float | None:

@@ -45,6 +45,16 @@ def _cpu(result: Mapping[str, Any], facts: Facts) -> Finding | None:
     if worked is not None and worked > _BUSY * facts.cores:
         evidence = (f"the nodes worked {worked:.2f} of {facts.cores:.0f} cores' time",)
         return Finding("CPU", "high", evidence, "larger messages, or more cores")
+    if shares := facts.readiness:
+        starved = [share for share in shares if share.ran + share.waited > 0.7 and share.waited > 0.1]
+        if starved and 2 * len(starved) >= len(shares):
+            waited = sum(share.waited for share in starved) / len(starved)
+            evidence = (
+                f"{len(starved)} of {len(shares)} processes wanted to run nearly all the time,"
+                f" and waited for a core for {100 * waited:.0f} % of it",
+            )
+            return Finding("CPU", "high", evidence, "larger messages, or more cores")
+        return None
     nodes = [node for node in result.get("nodes", ()) if node.get("cpu_seconds") is not None]
     never_slept = [node for node in nodes if node.get("sleeps") == 0]
     polling = number(result, "cpu", "polling_seconds") or 0.0

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from incast.engine import EngineError, LineReader, Notice, Phase, ResultWritten, kill_group_of, parse_progress
-from incast.idle import IdleRule, Snapshot, Window, usable_cores
+from incast.idle import IdleRule, MeasuredPhase, Window, usable_cores
 from incast.lab.plan import Reading
 
 _POLL_S = 0.2
@@ -74,8 +74,6 @@ class _Job:
         self._started_utc = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._remarks: list[str] = []
         self._result_path: Path | None = None
-        self._before: Snapshot | None = None
-        self._window: Window | None = None
         try:
             # A process group of its own: Ctrl-C reaches this program alone, and a kill reaches all of its nodes.
             self.process = subprocess.Popen(
@@ -83,6 +81,7 @@ class _Job:
             )
         except OSError as error:
             raise EngineError(f"the engine {command[0]} cannot be started: {error.strerror}", 127) from error
+        self._machine = MeasuredPhase(self.process.pid)
         assert self.process.stdout is not None
         assert self.process.stderr is not None
         self.pipes = {
@@ -93,22 +92,14 @@ class _Job:
     def _take_report(self, line: str) -> None:
         with suppress(ValueError):  # a library's own line
             match parse_progress(line):
-                case Phase(name):
-                    self._phase(name)
+                case Phase(name) if not self.reading.point.simulated:
+                    self._machine.on_phase(name)
                 case ResultWritten(path):
                     self._result_path = path
                 case Notice(level, text) if level == "error":
                     self._take_remark(text)
                 case _:
                     pass
-
-    def _phase(self, name: str) -> None:
-        if self.reading.point.simulated:
-            return
-        if name == "measuring":
-            self._before = Snapshot.take([self.process.pid])
-        elif self._before is not None and self._window is None:
-            self._window = Window.between(self._before, Snapshot.take([self.process.pid]))
 
     def _take_remark(self, line: str) -> None:
         if len(self._remarks) < _REMARKS_MAX:
@@ -137,7 +128,7 @@ class _Job:
             reason=reason,
             exit_status=128 - code if code < 0 else code,
             result=result,
-            window=self._window,
+            window=self._machine.window,
             started_utc=self._started_utc,
             wall_s=time.monotonic() - self.started_at,
         )

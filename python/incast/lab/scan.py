@@ -120,9 +120,8 @@ def make_row(plan: Plan, columns: Columns, folder: Path, taken: Taken) -> Row:
         "not_idle_reason": taken.not_idle_reason,
     }
     if taken.window is not None and taken.window.seconds > 0:
-        capacity = taken.window.seconds * usable_cores()
-        row["others_cpu_fraction"] = round(taken.window.others / capacity, 4)
-        row["stolen_cpu_fraction"] = round(taken.window.steal / capacity, 4)
+        shares = taken.window.shares(usable_cores())
+        row |= {key: shares[key] for key in ("others_cpu_fraction", "stolen_cpu_fraction")}
     if result is not None:
         row |= figures(result, plan.kind)
         found = diagnose_directory(taken.directory, result, taken.window)

@@ -182,7 +182,8 @@ def test_a_value_that_the_engine_refuses_is_one_line(
 def test_net_is_scanned_and_simulated_points_are_labelled(real: InProcess, write_scan: WriteScan) -> None:
     head = 'kind = "net"\nseconds = 0.001\nwarm_up_seconds = 0\nrepeats = 2\n'
     file = write_scan(
-        '[grid]\nnet.message_size = ["4KiB", "64KiB"]\ntransport.name = ["sim", "inproc"]\n[set]\nnet.working_set = "1MiB"\n',
+        '[grid]\nnet.message_size = ["4KiB", "64KiB"]\ntransport.name = ["sim", "inproc"]\n'
+        '[set]\nnet.working_set = "1MiB"\n',
         head=head,
     )
     done = real("scan", str(file), "--output", "out", "--jobs", "2")

@@ -26,7 +26,16 @@ ROOT = Path(__file__).resolve().parent.parent
 # Benchmarks run with any Python, where the package need not be installed; of it they use what needs no library.
 sys.path.insert(0, str(ROOT / "python"))
 
-from incast.idle import IdleRule, Machine, Process, Snapshot, Window, read_processes, tree_cpu, usable_cores  # noqa: E402
+from incast.idle import (  # noqa: E402
+    IdleRule,
+    Machine,
+    Process,
+    Snapshot,
+    Window,
+    read_processes,
+    tree_cpu,
+    usable_cores,
+)
 
 __all__ = ["IdleRule", "Machine", "Process", "Snapshot", "Window", "read_processes", "tree_cpu", "usable_cores"]
 

@@ -13,6 +13,8 @@ from incast.console import open_console
 from incast.engine import EngineError, engine_info, find_engine
 from incast.fabric import fabric_app
 from incast.file_commands import JsonOption, import_root, mep_app
+from incast.lab.compare import compare
+from incast.lab.report import report
 from incast.lab.scan import scan
 from incast.net import net
 from incast.run import run
@@ -28,6 +30,8 @@ app = typer.Typer(
 app.command()(run)
 app.command()(net)
 app.command()(scan)
+app.command()(report)
+app.command()(compare)
 app.command()(import_root)
 app.add_typer(mep_app, name="mep")
 app.add_typer(fabric_app, name="fabric")

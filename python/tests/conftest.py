@@ -75,16 +75,20 @@ def incast(tmp_path: Path, fake_engine: Path) -> Incast:
     return Incast(folder, {ENGINE_VARIABLE: str(fake_engine), "FAKE_ENGINE_ARGUMENTS": str(folder / "arguments.json")})
 
 
-@pytest.fixture
-def real_incast(tmp_path: Path) -> Incast:
-    """The command with the real engine; skipped where it is not built, a failure where INCAST_REQUIRE_ENGINE is set."""
+def require_engine() -> Path:
+    """The real engine; skips where it is not built, fails where INCAST_REQUIRE_ENGINE is set."""
     try:
-        engine = find_engine()
+        return find_engine()
     except EngineError as error:
         if os.environ.get("INCAST_REQUIRE_ENGINE"):
             pytest.fail(str(error))
         pytest.skip(str(error))
-    return Incast(tmp_path, {ENGINE_VARIABLE: str(engine)})
+
+
+@pytest.fixture
+def real_incast(tmp_path: Path) -> Incast:
+    """The command with the real engine."""
+    return Incast(tmp_path, {ENGINE_VARIABLE: str(require_engine())})
 
 
 def wait_for_line(text: str, process: subprocess.Popen[str]) -> str:

@@ -161,7 +161,8 @@ def _cpu_slack(facts: Facts) -> tuple[str, str] | None:
         if max(ready) > _READY:
             return None
         return "high", f"no node wanted to run for more than {_percent(max(ready))} of the time"
-    if not facts.loads:
+    # Where others have the cores, that a node slept once does not say that it had time left.
+    if not facts.loads or facts.others_share > 0.2:
         return None
     hottest = max(facts.loads, key=lambda load: load.cpu)
     total = sum(load.cpu for load in facts.loads)

@@ -181,6 +181,13 @@ class Facts:
         return shares[: max(1, len(self.result.get("nodes", ())))]
 
     @property
+    def others_share(self) -> float:
+        """Of all cores, what others and the hypervisor took meanwhile; 0 where nobody looked."""
+        if self.window is None:
+            return 0.0
+        return (self.window.others + self.window.steal) / (self.window.seconds * self.cores)
+
+    @property
     def cpu_cores(self) -> float | None:
         """Cores' worth of CPU time that all nodes used for work, in the measured window."""
         seconds, polling = (number(self.result, "cpu", key) for key in ("seconds", "polling_seconds"))

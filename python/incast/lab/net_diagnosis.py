@@ -74,7 +74,7 @@ def _in_flight(result: Mapping[str, Any], facts: Facts) -> Finding | None:
         evidence.append("no link was full, and a node's work takes no virtual time")
         return Finding("credits", "high", tuple(evidence), "raise net.outstanding")
     slept = all(node.get("sleeps", 0) > 0 for node in result.get("nodes", ()))
-    if outstanding * queues > 2 or not slept:
+    if outstanding * queues > 2 or not slept or facts.others_share > 0.2:
         return None
     evidence.append("every node slept at times")
     return Finding("credits", "medium", tuple(evidence), "raise net.outstanding")

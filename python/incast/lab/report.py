@@ -167,8 +167,9 @@ def render(parts: Sequence[Part], sources: Sequence[str], title: str, made: date
     return page
 
 
-def write_report(parts: Sequence[Part], folder: Path, page: str) -> list[str]:
+def write_report(parts: Sequence[Part], folder: Path, page: str, *, dark: bool) -> list[str]:
     """The page and its figures below that folder; the names of what was written."""
+    kinds = [("", LIGHT, "png"), ("", LIGHT, "pdf"), *([("-dark", DARK, "png")] if dark else [])]
     figures = folder / FIGURES_NAME
     figures.mkdir(parents=True, exist_ok=True)
     written = [PAGE_NAME]
@@ -179,7 +180,7 @@ def write_report(parts: Sequence[Part], folder: Path, page: str) -> list[str]:
             while name in names:
                 name, number_ = f"{drawing.name}-{number_}", number_ + 1
             names.add(name)
-            for suffix, theme, file_format in (("", LIGHT, "png"), ("-dark", DARK, "png"), ("", LIGHT, "pdf")):
+            for suffix, theme, file_format in kinds:
                 path = figures / f"{name}{suffix}.{file_format}"
                 save(drawing.draw, theme, str(path), file_format, [f"{drawing.label}:", *drawing.conditions])
                 written.append(str(path.relative_to(folder)))
@@ -201,6 +202,7 @@ def report(
         str | None, typer.Option("--x", metavar="KEY", help="Of a scan: the setting that goes across.")
     ] = None,
     y: Annotated[str | None, typer.Option("--y", metavar="KEY", help="Of a scan: the setting that goes up.")] = None,
+    dark: Annotated[bool, typer.Option("--dark", help="PNG figures for dark slides, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Say in JSON what was written.")] = False,
 ) -> None:
     """Make one page that needs no network, and PNG and PDF figures, of runs and scans.
@@ -214,7 +216,7 @@ def report(
     if not parts:
         raise EngineError("nothing to report: these scans have no readings yet", 1)
     page = render(parts, [str(directory) for directory in directories], title, datetime.now(UTC))
-    written = write_report(parts, output, page)
+    written = write_report(parts, output, page, dark=dark)
     if as_json:
         sys.stdout.write(json.dumps({"directory": str(output), "files": written}, indent=2) + "\n")
         return

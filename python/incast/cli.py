@@ -14,6 +14,7 @@ from incast.engine import EngineError, engine_info, find_engine
 from incast.fabric import fabric_app
 from incast.file_commands import JsonOption, import_root, mep_app
 from incast.lab.compare import compare
+from incast.lab.detached import status, stop
 from incast.lab.report import report
 from incast.lab.scan import scan
 from incast.net import net
@@ -28,6 +29,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run)
+app.command()(status)
+app.command()(stop)
 app.command()(net)
 app.command()(scan)
 app.command()(report)

@@ -222,6 +222,7 @@ class EngineRun:
         self._orphan_grace_s = orphan_grace_s
         self._result_path: Path | None = None
         self._machine: MeasuredPhase | None = None
+        self.pid = 0  # of the engine, once it has started
         self._reports = 0
         self._foreign_lines = 0
         self._first_foreign_line = ""
@@ -231,6 +232,7 @@ class EngineRun:
         """Runs the engine to its end. Must be called on the main thread, where Python delivers signals."""
         with stop_signals() as asked:
             process = self._start()
+            self.pid = process.pid
             self._machine = MeasuredPhase(process.pid)
             try:
                 self._follow(process, asked)

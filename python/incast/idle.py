@@ -112,13 +112,18 @@ class Snapshot:
     processes: Mapping[int, Readiness] = field(default_factory=dict)
 
     @staticmethod
+    def clock() -> float:
+        """Of `at`, in seconds."""
+        return time.monotonic()
+
+    @staticmethod
     def take(roots: Sequence[int]) -> "Snapshot":
         """Reads the clock and /proc."""
         processes = read_processes()
         machine = Machine.parse(Path("/proc/stat").read_text(encoding="ascii"))
         own = time.process_time()
         readiness = {pid: read for pid in tree_of(processes, roots) if (read := Readiness.read(pid)) is not None}
-        return Snapshot(time.monotonic(), machine, tree_cpu(processes, roots), own, readiness)
+        return Snapshot(Snapshot.clock(), machine, tree_cpu(processes, roots), own, readiness)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,11 @@ from typing import Annotated, Any
 import typer
 
 from incast.console import open_console
-from incast.engine import EXIT_PROTOCOL, EngineError, EngineRun, Outcome, find_engine
+from incast.engine import EXIT_PROTOCOL, EngineError, EngineRun, Outcome, Progress, find_engine
 from incast.idle import Window
 from incast.lab.diagnosis import diagnose_directory
+from incast.lab.dips import MachineLog, dips_of_directory
+from incast.lab.facts import read_samples
 from incast.live import make_view
 from incast.net_summary import print_net_summary
 from incast.summary import print_summary
@@ -142,8 +144,17 @@ def watch(request: RunRequest, title: str, unit: str = "events") -> Outcome:
     engine = find_engine()
     screen = open_console(stderr=True)
     try:
-        with make_view(screen, title, virtual=request.transport == "sim", unit=unit) as view:
-            return EngineRun(request.command(engine), view.on_progress, view.on_tick).watch()
+        virtual = request.transport == "sim"
+        with make_view(screen, title, virtual=virtual, unit=unit) as view:
+            machine = MachineLog(request.output)
+
+            def on_progress(progress: Progress) -> None:
+                view.on_progress(progress)
+                if not virtual:
+                    machine.on_progress(progress, engine_run.pid)
+
+            engine_run = EngineRun(request.command(engine), on_progress, view.on_tick)
+            return engine_run.watch()
     except EngineError as error:
         if not request.output.is_dir():
             raise
@@ -164,13 +175,14 @@ def read_result(outcome: Outcome, path: Path) -> dict[str, Any]:
 def show_result(result: dict[str, Any], path: Path, window: Window | None, *, as_json: bool) -> None:
     """On standard output: what the file holds, or its figures for a person. What limited it is left beside the file."""
     diagnosis = diagnose_directory(path.parent, result, window)
+    dips = dips_of_directory(path.parent, read_samples(path.parent))
     if as_json:
         text = path.read_text()
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
     elif result.get("kind") == "net":
         print_net_summary(open_console(), result, path.parent, diagnosis)
     else:
-        print_summary(open_console(), result, path.parent, diagnosis)
+        print_summary(open_console(), result, path.parent, diagnosis, dips)
 
 
 def run(
@@ -321,6 +333,9 @@ def run(
         Path | None,
         typer.Option(metavar="DIR", help="Result directory. (default: incast-results/<UTC time>-<transport>)"),
     ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Run on without this terminal; see incast status, incast stop.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result, and nothing else, on standard output.")
     ] = False,
@@ -364,4 +379,8 @@ def run(
         "sink.verify": verify,
     }
     request = make_request(config, options, settings or [], output, datetime.now(UTC))
+    if detach:
+        from incast.lab.detached import start
+
+        raise typer.Exit(start(request, as_json=as_json))
     raise typer.Exit(execute(request, as_json=as_json))

@@ -1,6 +1,6 @@
 """The table at the end of a run, made from its result.json (schema/result.schema.json)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,10 @@ from rich.text import Text
 
 from incast import units
 from incast.lab.diagnosis import Diagnosis
+from incast.lab.dips import Dip
 from incast.live import VIRTUAL_TIME
+
+_DIPS_SHOWN = 5
 
 
 def _at(result: Mapping[str, Any], *path: str) -> Any:
@@ -134,10 +137,14 @@ def _troubles(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
 
 
 def print_summary(
-    console: Console, result: Mapping[str, Any], directory: Path, diagnosis: Diagnosis | None = None
+    console: Console,
+    result: Mapping[str, Any],
+    directory: Path,
+    diagnosis: Diagnosis | None = None,
+    dips: Sequence[Dip] = (),
 ) -> None:
-    """The figures of a run for a person, what limited it, and the directory that has everything else of it."""
-    console.print(_figures(result, diagnosis))
+    """The figures of a run for a person, what limited it, its dips, and the directory with everything else of it."""
+    console.print(_figures(result, [*limit_rows(diagnosis), *dip_rows(dips)]))
     # On one line whatever its length, so that it can be copied.
     console.print(f"results in {directory}", soft_wrap=True, markup=False, highlight=False)
 
@@ -157,12 +164,23 @@ def limit_rows(diagnosis: Diagnosis | None) -> list[tuple[str, Text]]:
     return rows
 
 
-def _figures(result: Mapping[str, Any], diagnosis: Diagnosis | None) -> RenderableType:
+def dip_rows(dips: Sequence[Dip]) -> list[tuple[str, Text]]:
+    """When goodput fell below half of its median, and what else happened then; the longest first."""
+    rows: list[tuple[str, Text]] = []
+    for dip in sorted(dips, key=lambda dip: dip.begin_s - dip.end_s)[:_DIPS_SHOWN]:
+        text = Text(dip.words(), style="yellow")
+        for line in dip.meanwhile or ("nothing else is known of that time",):
+            text.append(f"\n{line}", style="dim")
+        rows.append((f"dip {len(rows) + 1} of {len(dips)}", text))
+    return rows
+
+
+def _figures(result: Mapping[str, Any], more: Sequence[tuple[str, Text]]) -> RenderableType:
     virtual = result.get("time_domain") == "virtual"
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    for label, text in (*_rows(result), *limit_rows(diagnosis), *_troubles(result)):
+    for label, text in (*_rows(result), *more, *_troubles(result)):
         table.add_row(label, text)
     if not virtual:
         return table

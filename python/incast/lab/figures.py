@@ -163,7 +163,8 @@ def over_time(run: Run, prefix: str) -> Drawing | None:
 
     rows = [_spread_row(one, window, factor) for one in series]
     title = f"Throughput over time per node: {run.name}"
-    headings = ["node", f"lowest, {unit}", f"mean, {unit}", f"highest, {unit}", "intervals in the window"]
+    figures = (f"{name}, {unit}" for name in ("lowest", "1 %", "5 %", "median", "mean", "highest"))
+    headings = ["node", *figures, "intervals in the window"]
     return Drawing(f"{prefix}-over-time", title, run.domain, run_conditions(run), draw, headings, rows)
 
 
@@ -174,9 +175,12 @@ def _spread_row(one: _Series, window: tuple[float, float] | None, factor: float)
         if window is None or window[0] < time <= window[1]
     ]
     if not inside:
-        return [one.name, units.ABSENT, units.ABSENT, units.ABSENT, "0"]
-    figures = (min(inside), statistics.fmean(inside), max(inside))
-    return [one.name, *(f"{figure:.4g}" for figure in figures), str(len(inside))]
+        return [one.name, *([units.ABSENT] * 6), "0"]
+    ordered = sorted(inside)
+    # Of n intervals the k-th lowest, k the smallest number that is at least n times the percentage.
+    low = (ordered[max(0, math.ceil(share * len(ordered)) - 1)] for share in (0.01, 0.05, 0.5))
+    values = (ordered[0], *low, statistics.fmean(ordered), ordered[-1])
+    return [one.name, *(f"{value:.4g}" for value in values), str(len(inside))]
 
 
 def _draw_band(axes: "Axes", series: Sequence[_Series], factor: float, theme: Theme) -> None:

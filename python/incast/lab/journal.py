@@ -16,13 +16,13 @@ import os
 import shutil
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 from incast.engine import EngineError, kill_group_of
 from incast.lab.plan import EXIT_BAD_SCAN, Plan, Point, Reading
+from incast.lab.processes import engines_writing_to
 from incast.lab.table import Row
 
 PLAN_NAME = "plan.json"
@@ -170,20 +170,7 @@ class Journal:
         return len(ended)
 
     def _leftovers(self) -> list[int]:
-        inside = os.fsencode(self.folder.resolve() / READINGS_NAME) + b"/"
-        found = []
-        for pid, words in _command_lines():
-            outputs = [words[k + 1] for k, word in enumerate(words[:-1]) if word == b"--output"]
-            if any(output.startswith(inside) for output in outputs):
-                found.append(pid)
-        return found
-
-
-def _command_lines() -> Iterable[tuple[int, list[bytes]]]:
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with suppress(OSError):
-                yield int(folder.name), (folder / "cmdline").read_bytes().split(b"\0")
+        return engines_writing_to(self.folder / READINGS_NAME, below=True)
 
 
 def directory_name(folder: Path, directory: Path) -> str:

@@ -17,6 +17,7 @@ from incast.console import open_console
 from incast.engine import EngineError
 from incast.lab import extra
 from incast.lab.datasets import MEASURED, SIMULATED, Dataset, Run, Scan, load, scan_conditions
+from incast.lab.dips import find_dips, read_log, read_machine
 from incast.lab.facts import number
 from incast.lab.figures import Drawing, domain_label, run_drawings, side_by_side
 from incast.lab.scan_figures import Choice, limits_table, scan_drawings
@@ -26,6 +27,7 @@ from incast.lab.table import Row
 PAGE_NAME = "index.html"
 FIGURES_NAME = "figures"
 _FAILED_MAX = 30
+_DIPS_MAX = 50
 _SOURCES_MAX = 200
 
 
@@ -67,6 +69,7 @@ def make_parts(datasets: Sequence[Dataset], choice: Choice) -> list[Part]:
         if runs:
             heading = "Runs side by side" if len(runs) > 1 else f"Run {runs[0].name}"
             part = Part(heading, domain, [_runs_table(runs)], side_by_side(runs, domain, slug(f"{domain}-runs")))
+            part.tables += [table for run in runs if (table := _dips_table(run)) is not None]
             parts.append(part)
             for index, run in enumerate(runs, 1):
                 drawings = run_drawings(run, slug(f"{domain}-{index}-{run.name}"))
@@ -103,6 +106,26 @@ def _runs_table(runs: Sequence[Run]) -> PageTable:
         )
     headings = ["run", "figure", "what", "status", "lost events", "verified", "limited by", "evidence", "to try"]
     return PageTable("Runs", headings, rows, (0, 2, 3, 5, 6, 7, 8))
+
+
+def _dips_table(run: Run) -> PageTable | None:
+    dips = find_dips(run.samples(), read_log(run.directory), read_machine(run.directory))
+    if not dips:
+        return None
+    rows = [
+        [
+            f"{dip.begin_s:.1f}",
+            f"{dip.end_s:.1f}",
+            units.rate(dip.lowest_bytes_per_s),
+            f"{100 * dip.lowest_bytes_per_s / dip.median_bytes_per_s:.0f} %",
+            "; ".join(dip.meanwhile) or "nothing else is known of that time",
+        ]
+        for dip in dips[:_DIPS_MAX]
+    ]
+    more = f", the first {_DIPS_MAX} of {len(dips)}" if len(dips) > _DIPS_MAX else ""
+    seconds = "virtual s" if run.domain == SIMULATED else "s"
+    headings = [f"from, {seconds}", f"to, {seconds}", "lowest", "of the median", "meanwhile"]
+    return PageTable(f"Dips below half of the median goodput: {run.name}{more}", headings, rows, (4,))
 
 
 def _scan_tables(scan: Scan, rows: Sequence[Row]) -> list[PageTable]:

@@ -1,0 +1,311 @@
+"""Runs without a terminal: `incast run --detach`, `incast status`, `incast stop` (docs/running.md, "Long runs").
+
+A detached run is a process in a session of its own, so closing the terminal does not reach it. Beside its result
+directory DIR lie
+
+    DIR.run.json    who runs it: process, command, when it began; at the end its exit status
+    DIR.log         what a person would have seen; begun anew at 1 MiB, of which the last four are kept (DIR.log.1, ...)
+"""
+
+import contextlib
+import io
+import json
+import logging.handlers
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from incast import units
+from incast.console import open_console
+from incast.engine import EngineError
+from incast.lab.processes import engines_writing_to
+from incast.run import RunRequest, execute
+
+_SUFFIX = ".run.json"
+_LOG_BYTES = 1 << 20
+_LOGS_KEPT = 4
+_BEGIN_DEADLINE_S = 60.0
+_POLL_S = 0.05
+_TAIL_BYTES = 1 << 18
+_SCHEMA = 1
+DIED = "died without a word"
+_EXIT_NO_RUN = 1
+_EXIT_BAD_USE = 2
+
+
+def _beside(output: Path, suffix: str) -> Path:
+    return output.with_name(output.name + suffix)
+
+
+def _start_time(pid: int) -> int | None:
+    """In ticks since the machine was started: with the process id it names a process for good. None: it has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = stat[stat.rindex(")") + 1 :].split()
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+@dataclass(frozen=True)
+class Detached:
+    """What is known of a detached run from the file beside its result directory."""
+
+    state: Path
+    content: dict[str, Any]
+
+    @property
+    def output(self) -> Path:
+        """The result directory."""
+        return self.state.with_name(self.state.name.removesuffix(_SUFFIX))
+
+    def is_alive(self) -> bool:
+        """Whether its process is there, and is the one that was started."""
+        pid = self.content.get("pid")
+        return isinstance(pid, int) and _start_time(pid) == self.content.get("start_ticks")
+
+    def words(self) -> str:
+        """running, ended with a status, or neither: killed, or the machine was started anew."""
+        if (status := self.content.get("exit_status")) is not None:
+            return self._result_status() if status == 0 else f"ended with status {status}"
+        if self.is_alive():
+            return "running"
+        left = self.engines()
+        return DIED + (f"; its engine goes on as process {left[0]}" if left else "")
+
+    def engines(self) -> list[int]:
+        """Engines that write to its directory."""
+        return engines_writing_to(self.output)
+
+    def _result_status(self) -> str:
+        """complete, or interrupted: as the result says."""
+        with contextlib.suppress(OSError, ValueError):
+            return str(json.loads((self.output / "result.json").read_text(encoding="utf-8"))["status"])
+        return "ended without a result"
+
+
+def _read(state: Path) -> Detached:
+    try:
+        content = json.loads(state.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or content.get("schema") != _SCHEMA:
+            raise ValueError("no state of a detached run")
+    except (OSError, ValueError) as error:
+        why = "no detached run" if isinstance(error, FileNotFoundError) else str(error)
+        raise EngineError(f"{state}: {why}; allowed: the --output of `incast run --detach`", _EXIT_NO_RUN) from error
+    return Detached(state, content)
+
+
+def _write(state: Path, content: dict[str, Any]) -> None:
+    new = state.with_name(state.name + ".new")
+    new.write_text(json.dumps({"schema": _SCHEMA, **content}, indent=2) + "\n", encoding="utf-8")
+    new.replace(state)
+
+
+# --- starting
+
+
+def start(request: RunRequest, *, as_json: bool) -> int:
+    """Starts it, waits until the engine is at work or has refused, and says how to look after it."""
+    state, log = _beside(request.output, _SUFFIX), _beside(request.output, ".log")
+    for path in (request.output, state):
+        if path.exists():
+            raise EngineError(f"--output: {path} is there already; allowed: a name that is not", _EXIT_BAD_USE)
+    state.parent.mkdir(parents=True, exist_ok=True)
+    asked = {
+        "config": None if request.config is None else str(request.config.resolve()),
+        "settings": list(request.settings),
+        "transport": request.transport,
+    }
+    _write(state, {"request": asked})
+    with log.open("ab") as file:
+        # It leaves its work to a child in a session of its own, and ends.
+        subprocess.run(
+            [sys.executable, "-m", "incast.lab.detached", str(state)],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            check=False,
+            timeout=_BEGIN_DEADLINE_S,
+        )
+    deadline = time.monotonic() + _BEGIN_DEADLINE_S
+    while (run := _read(state)).content.get("exit_status") is None and not (request.output / "samples.jsonl").exists():
+        if time.monotonic() > deadline:
+            raise EngineError(f"the run did not begin within {_BEGIN_DEADLINE_S:g} s; see {log}", _EXIT_NO_RUN)
+        time.sleep(_POLL_S)
+    if (status_ := run.content.get("exit_status")) and not request.output.is_dir():
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["it said nothing"]
+        for path in (state, log):
+            path.unlink(missing_ok=True)
+        raise EngineError(lines[-1].removeprefix("incast: ").removeprefix("incast-node: "), status_)
+    pid = run.content.get("pid")
+    if as_json:
+        sys.stdout.write(json.dumps({"output": str(request.output), "pid": pid, "log": str(log)}) + "\n")
+        return 0
+    screen = open_console()
+    for line in (
+        f"runs as process {pid}; results in {request.output}, log in {log}",
+        f"incast status {request.output}    says how it goes",
+        f"incast stop {request.output}      ends it early; what was measured is reported",
+    ):
+        screen.print(line, markup=False, soft_wrap=True)
+    return 0
+
+
+class _RotatingText(io.TextIOBase):
+    """A text stream into a log that is begun anew when it is long."""
+
+    def __init__(self, path: Path) -> None:
+        self._handler = logging.handlers.RotatingFileHandler(
+            path, maxBytes=_LOG_BYTES, backupCount=_LOGS_KEPT, encoding="utf-8"
+        )
+        self._handler.setFormatter(logging.Formatter("%(message)s"))
+        self._partial = ""
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def close(self) -> None:
+        """The log's file, too."""
+        self._handler.close()
+        super().close()
+
+    def write(self, text: str) -> int:
+        """Whole lines go to the log."""
+        *lines, self._partial = (self._partial + text).split("\n")
+        for line in lines:
+            self._handler.emit(logging.LogRecord("incast", logging.INFO, "", 0, line, (), None))
+        return len(text)
+
+
+def main(state: Path) -> int:
+    """What the detached process does."""
+    detached = _read(state)
+    content, asked = dict(detached.content), detached.content["request"]
+    content |= {
+        "pid": os.getpid(),
+        "start_ticks": _start_time(os.getpid()),
+        "started_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    _write(state, content)
+    # Absolute, so that its engine is found by it.
+    config, output = asked["config"], detached.output.resolve()
+    request = RunRequest(None if config is None else Path(config), tuple(asked["settings"]), output, asked["transport"])
+    stream = _RotatingText(_beside(detached.output, ".log"))
+    status = 1
+    try:
+        with contextlib.redirect_stderr(stream), contextlib.redirect_stdout(stream):
+            status = execute(request, as_json=False)
+    except EngineError as error:
+        stream.write(f"incast: {error}\n")
+        status = error.exit_status
+    finally:
+        stream.close()
+        ended = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        _write(state, {**content, "exit_status": status, "ended_utc": ended})
+    return status
+
+
+# --- looking after it
+
+
+def _last_samples(directory: Path) -> list[dict[str, Any]]:
+    """The last sample of each node, from the end of a file that may be long."""
+    latest: dict[int, dict[str, Any]] = {}
+    with contextlib.suppress(OSError), (directory / "samples.jsonl").open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        for line in file.read().split(b"\n"):
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                sample = json.loads(line)
+                latest[int(sample["node"])] = sample
+    return [latest[node] for node in sorted(latest)]
+
+
+def _report_of(run: Detached) -> dict[str, Any]:
+    samples = _last_samples(run.output)
+    return {
+        "output": str(run.output),
+        "state": run.words(),
+        "pid": run.content.get("pid"),
+        "started_utc": run.content.get("started_utc"),
+        "ended_utc": run.content.get("ended_utc"),
+        "exit_status": run.content.get("exit_status"),
+        "phase": samples[0]["phase"] if samples else None,
+        "seconds": max((sample["t"] for sample in samples), default=None),
+        "goodput_bytes_per_s": sum(sample["built_goodput_bytes_per_s"] for sample in samples) if samples else None,
+        "nodes": [{"node": sample["node"], "state": sample["state"], "seconds": sample["t"]} for sample in samples],
+    }
+
+
+def status(
+    directories: Annotated[
+        list[Path] | None, typer.Argument(metavar="[DIR...]", help="Result directories; else all of incast-results.")
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="In JSON.")] = False,
+) -> None:
+    """Say how detached runs go, and how those that ended did."""
+    if directories:
+        runs = [_read(_beside(directory, _SUFFIX)) for directory in directories]
+    else:
+        runs = [_read(path) for path in sorted(Path("incast-results").glob(f"*{_SUFFIX}"))]
+    reports = [_report_of(run) for run in runs]
+    if as_json:
+        sys.stdout.write(json.dumps(reports, indent=2) + "\n")
+        return
+    screen = open_console()
+    if not reports:
+        screen.print("no detached runs in incast-results")
+    for report in reports:
+        line = Text(f"{report['output']}: ").append(report["state"], style="bold")
+        if report["state"] == "running" and report["seconds"] is not None:
+            rate = units.rate(report["goodput_bytes_per_s"])
+            line.append(
+                f", {report['phase']}, {report['seconds']:.0f} s, last interval {rate}, process {report['pid']}"
+            )
+            late = [node for node in report["nodes"] if node["state"] != "running"]
+            line.append("".join(f"; node {node['node']}: {node['state']}" for node in late), style="yellow")
+        screen.print(line, soft_wrap=True)
+
+
+def stop(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Result directory of a detached run.")],
+    *,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Wait so long for it to drain and report.")] = 120,
+) -> None:
+    """End a detached run early: what was admitted is built, and what was measured is reported."""
+    run = _read(_beside(directory, _SUFFIX))
+    screen = open_console()
+    # Where whoever watched the engine was killed, the engine is asked itself.
+    asked = [run.content["pid"]] if run.is_alive() else run.engines()
+    if not asked:
+        screen.print(f"{run.output}: {run.words()}; nothing to stop", markup=False, soft_wrap=True)
+        return
+    for pid in asked:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGINT)
+    deadline = time.monotonic() + timeout
+    while run.is_alive() or run.engines():
+        if time.monotonic() > deadline:
+            raise EngineError(f"{run.output}: did not end within {timeout:g} s; it is still asked to", _EXIT_NO_RUN)
+        time.sleep(_POLL_S)
+    ended = _read(run.state)
+    screen.print(f"{ended.output}: {ended.words()}", markup=False, soft_wrap=True)
+    if ended.content.get("exit_status") != 0:
+        raise typer.Exit(_EXIT_NO_RUN)
+
+
+if __name__ == "__main__":
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,115 @@
+"""Runs without a terminal: started, looked after, ended early, killed."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from incast.lab.detached import _LOG_BYTES, DIED, Detached, _RotatingText
+
+from tests.conftest import DEADLINE_S
+from tests.lab.conftest import InProcess
+
+SMALL = ("--transport", "inproc", "--nodes", "2", "--warm-up", "0s", "--set", "source.prefill_bytes=256KiB")
+
+
+def state_of(real: InProcess, name: str) -> dict[str, Any]:
+    (report,) = json.loads(real("status", name, "--json").stdout)
+    found: dict[str, Any] = report
+    return found
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+
+
+@pytest.fixture
+def detached(real: InProcess) -> Iterator[int]:
+    """The process of a run of an hour, in `out`; ended at the end of the test whatever happens."""
+    done = real("run", "--detach", *SMALL, "--duration", "1h", "--output", "out", "--json")
+    assert done.returncode == 0, done.stderr
+    pid = json.loads(done.stdout)["pid"]
+    yield pid
+    run = Detached(real.folder / "out.run.json", json.loads((real.folder / "out.run.json").read_text()))
+    if run.is_alive():
+        os.killpg(pid, signal.SIGKILL)
+    for engine in run.engines():
+        os.killpg(engine, signal.SIGKILL)
+
+
+def test_it_runs_in_a_session_of_its_own_and_stops_when_asked(real: InProcess, detached: int) -> None:
+    assert os.getsid(detached) == detached != os.getsid(0), "a terminal that is closed does not reach it"
+    until(lambda: bool(state_of(real, "out")["goodput_bytes_per_s"]))
+    going = state_of(real, "out")
+    assert (going["state"], going["pid"], going["exit_status"]) == ("running", detached, None)
+    assert (going["phase"], len(going["nodes"])) == ("measuring", 2)
+    assert "running" in real("status", "out").stdout
+    stopped = real("stop", "out")
+    assert stopped.returncode == 0, stopped.stderr
+    assert "interrupted" in stopped.stdout
+    ended = state_of(real, "out")
+    assert (ended["state"], ended["exit_status"]) == ("interrupted", 0)
+    result = json.loads((real.folder / "out" / "result.json").read_text())
+    assert (result["status"], result["lost_events"]) == ("interrupted", 0)
+    assert "goodput" in (real.folder / "out.log").read_text()
+    again = real("stop", "out")
+    assert again.returncode == 0
+    assert "nothing to stop" in again.stdout
+
+
+def test_one_that_was_killed_is_not_running_and_its_engine_can_be_stopped(real: InProcess, detached: int) -> None:
+    os.kill(detached, signal.SIGKILL)
+    until(lambda: state_of(real, "out")["state"].startswith(DIED))
+    assert "its engine goes on" in state_of(real, "out")["state"]
+    real("stop", "out")
+    assert state_of(real, "out")["state"] == DIED
+    assert json.loads((real.folder / "out" / "result.json").read_text())["status"] == "interrupted"
+    assert "nothing to stop" in real("stop", "out").stdout
+
+
+def test_it_completes_by_itself_and_is_listed(real: InProcess) -> None:
+    (real.folder / "incast-results").mkdir()
+    options = (*SMALL, "--duration", "100ms", "--output", "incast-results/short")
+    assert real("run", "--detach", *options).returncode == 0
+    until(lambda: state_of(real, "incast-results/short")["exit_status"] is not None)
+    shown = real("status")
+    assert "incast-results/short: complete" in shown.stdout
+
+
+def test_a_bad_config_is_the_same_one_line(real: InProcess) -> None:
+    done = real("run", "--detach", "--nodes", "0", "--output", "out")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "run.nodes = 0" in done.stderr
+    assert not list(real.folder.iterdir()), "nothing is left behind"
+
+
+def test_what_is_there_is_not_overwritten_and_what_is_not_is_said(real: InProcess) -> None:
+    (real.folder / "out").mkdir()
+    taken = real("run", "--detach", *SMALL, "--output", "out")
+    assert taken.returncode == 2
+    assert "there already" in taken.stderr
+    for command in ("status", "stop"):
+        done = real(command, "absent")
+        assert done.returncode == 1
+        assert "no detached run" in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert "no detached runs" in real("status").stdout
+
+
+def test_logs_rotate(tmp_path: Path) -> None:
+    stream = _RotatingText(tmp_path / "x.log")
+    line = "100 % of a line that is neither short nor long " * 4
+    for number in range(7 * _LOG_BYTES // len(line)):
+        stream.write(f"{number} {line}\n")
+    stream.close()
+    logs = sorted(tmp_path.iterdir())
+    assert [path.name for path in logs] == ["x.log", *(f"x.log.{k}" for k in range(1, 5))]
+    assert all(path.stat().st_size <= _LOG_BYTES for path in logs)
+    assert "100 % of a line" in logs[0].read_text()

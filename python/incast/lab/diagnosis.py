@@ -148,7 +148,10 @@ def _sink_cpu(facts: Facts) -> Finding | None:
     kind = setting(facts.result, "sink", "kind")
     evidence = (f"{_percent(facts.sink_share)} of the CPU time that was work went into the sink ({kind})",)
     surely = "high" if facts.sink_share > 0.7 else "medium"
-    return Finding("sink", surely, evidence, "sink.verify = sampled, or a cheaper sink")
+    cheaper = {"verify": "sink.verify = sampled, or a sink that does less", "touch": "a sink that does less"}
+    return Finding(
+        "sink", surely, evidence, cheaper.get(str(kind), "a sink that does less for each event, or more cores")
+    )
 
 
 # --- the host

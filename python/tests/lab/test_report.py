@@ -4,6 +4,7 @@ import html.parser
 import json
 import re
 import statistics
+import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from incast.lab.scan_figures import Choice, scan_drawings
 from incast.lab.style import DARK, LIGHT, page_svg, themed
 from PIL import Image
 
-from tests.conftest import Incast, require_engine
+from tests.conftest import DEADLINE_S, Incast, require_engine
 from tests.lab.conftest import InProcess, WriteScan
 
 SIM = ("--transport", "sim", "--duration", "20ms", "--warm-up", "10ms", "--set", "run.sample_interval=10ms")
@@ -281,3 +282,10 @@ def test_names_and_scales() -> None:
     assert scale_of([], "fraction") == (1.0, "fraction")
     with pytest.raises(EngineError, match="needs nowhere: pip install"):
         extra.need("nowhere.at_all", "this")
+
+
+def test_libraries_of_the_extra_are_imported_where_they_are_used() -> None:
+    """Else every `incast run` would pay for them, and could not do without."""
+    look = "import sys, incast.cli; print(*sorted({'matplotlib', 'polars', 'jinja2'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    assert done.stdout.strip() == ""

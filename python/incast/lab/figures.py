@@ -13,6 +13,7 @@ from incast import units
 from incast.lab.datasets import SIMULATED, Run, run_conditions
 from incast.lab.facts import number
 from incast.lab.style import SCALE, Draw, Theme, finish, new_figure, series_style
+from incast.lab.table import at
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,8 +99,8 @@ def titled(axes: "Axes", drawing_title: str, domain: str, theme: Theme) -> None:
 
 
 def run_drawings(run: Run, prefix: str) -> list[Drawing]:
-    """Throughput over time and, of raw traffic, the matrix."""
-    found = [over_time(run, prefix), matrix(run, prefix) if run.is_net else None]
+    """Throughput over time; of raw traffic the matrix, of open loop what became of the triggers."""
+    found = [over_time(run, prefix), matrix(run, prefix) if run.is_net else triggers(run, prefix)]
     return [drawing for drawing in found if drawing is not None]
 
 
@@ -166,6 +167,58 @@ def over_time(run: Run, prefix: str) -> Drawing | None:
     figures = (f"{name}, {unit}" for name in ("lowest", "1 %", "5 %", "median", "mean", "highest"))
     headings = ["node", *figures, "intervals in the window"]
     return Drawing(f"{prefix}-over-time", title, run.domain, run_conditions(run), draw, headings, rows)
+
+
+def triggers(run: Run, prefix: str) -> Drawing | None:
+    """Open loop: triggers offered and taken, and how full the memory of the readout units was, by interval."""
+    intervals = at(run.result, ("triggers", "over_time"))
+    if not isinstance(intervals, list) or len(intervals) < 2:
+        return None
+    times = [float(each["t"]) for each in intervals]
+    rates = {
+        name: [float(each[key]) for each in intervals]
+        for name, key in (
+            ("offered", "offered_hz"),
+            ("taken", "accepted_hz"),
+            ("inhibited", "inhibited_hz"),
+            ("dropped", "dropped_hz"),
+        )
+    }
+    rates = {name: values for name, values in rates.items() if name in ("offered", "taken") or any(values)}
+    shares = {
+        name: [100 * float(each[key]) for each in intervals]
+        for name, key in (("memory in use", "occupancy"), ("dead time", "dead_time_fraction"))
+    }
+    factor, unit = scale_of([value for values in rates.values() for value in values], "hz")
+    seconds = "virtual seconds" if run.domain == SIMULATED else "seconds"
+
+    def draw(theme: Theme) -> "Figure":
+        figure = new_figure(8.0, 5.4)
+        upper, lower = figure.subplots(2, 1, sharex=True)
+        for axes, lines, scale in ((upper, rates, factor), (lower, shares, 1.0)):
+            for index, (name, values) in enumerate(lines.items()):
+                style = series_style(theme, index) | {"marker": ""}
+                axes.plot(times, [value / scale for value in values], label=name, **style)
+            axes.set_ylim(bottom=0)
+            finish(axes)
+            axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8.5)
+        upper.set_ylabel(f"triggers, {unit}")
+        lower.set_ylabel("readout units, %")
+        lower.set_xlabel(f"{seconds} since the start")
+        titled(upper, f"Triggers and readout memory: {run.name}", run.domain, theme)
+        return figure
+
+    headings = [seconds, *(f"{name}, {unit}" for name in rates), *(f"{name}, %" for name in shares)]
+    rows = [
+        [
+            f"{time:.4g}",
+            *(f"{values[k] / factor:.4g}" for values in rates.values()),
+            *(f"{values[k]:.3g}" for values in shares.values()),
+        ]
+        for k, time in enumerate(times)
+    ]
+    title = f"Triggers and readout memory over time: {run.name}"
+    return Drawing(f"{prefix}-triggers", title, run.domain, run_conditions(run), draw, headings, rows)
 
 
 def _spread_row(one: _Series, window: tuple[float, float] | None, factor: float) -> list[str]:

@@ -273,6 +273,29 @@ def test_a_result_of_a_run_that_was_cut_off(fake: InProcess, tmp_path: Path) -> 
     assert any("goodput" in name for name in names)
 
 
+def test_open_loop_shows_triggers_and_memory(real: InProcess) -> None:
+    rate = (
+        "--trigger-rate",
+        "10kHz,10MHz@30ms,10kHz@31ms",
+        "--policy",
+        "throttle",
+        "--set",
+        "transport.sim.rate=10Gb/s",
+    )
+    small = ("--credits", "2", "--set", "source.memory=2MiB", "--duration", "60ms")
+    done = real("run", *SIM, *rate, *small, "--output", "open")
+    assert done.returncode == 0, done.stderr
+    (drawing,) = [each for each in drawings_of(real.folder / "open") if each.name.endswith("triggers")]
+    columns = [heading.partition(",")[0] for heading in drawing.headings]
+    assert columns[1:4] == ["offered", "taken", "inhibited"]
+    assert columns[-2:] == ["memory in use", "dead time"]
+    result = json.loads((real.folder / "open" / "result.json").read_text())
+    assert len(drawing.rows) == len(result["triggers"]["over_time"])
+    fullest = max(float(row[-2]) for row in drawing.rows)
+    assert fullest == pytest.approx(100 * max(each["occupancy"] for each in result["triggers"]["over_time"]), rel=0.01)
+    assert "SIMULATED" in page_svg(drawing.draw, 1)
+
+
 def test_names_and_scales() -> None:
     assert slug("Run r1 (2)/x") == "run-r1-2-x"
     assert unit_of("goodput_without_self_bytes_per_s") == "bytes_per_s"

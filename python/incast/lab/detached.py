@@ -248,7 +248,7 @@ def _report_of(run: Detached) -> dict[str, Any]:
 
 def status(
     directories: Annotated[
-        list[Path] | None, typer.Argument(metavar="[DIR...]", help="Result directories; else all of incast-results.")
+        list[Path] | None, typer.Argument(metavar="DIR...", help="Result directories; else all of incast-results.")
     ] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="In JSON.")] = False,

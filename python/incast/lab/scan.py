@@ -308,7 +308,7 @@ def _check(file: str, plan: Plan, screen: Console) -> None:
 
 
 def scan(
-    file: Annotated[Path | None, typer.Argument(metavar="[SCAN.toml]", help="What to scan (docs/scanning.md).")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="SCAN.toml", help="What to scan (docs/scanning.md).")] = None,
     *,
     resume: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Continue the scan in that folder, where it was stopped.")
@@ -316,9 +316,7 @@ def scan(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="With --resume: take failed points again, too.")
     ] = False,
-    jobs: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Simulated points at a time; 0: one per core. (default: 0)")
-    ] = 0,
+    jobs: Annotated[int, typer.Option(metavar="N", min=0, help="Simulated points at a time; 0: one per core.")] = 0,
     check: Annotated[bool, typer.Option("--check", help="Only check the file, and say what would be done.")] = False,
     output: Annotated[
         Path | None,

@@ -22,7 +22,7 @@ from incast.engine import EXIT_PROTOCOL, EngineError, EngineRun, Outcome, Progre
 from incast.idle import Window
 from incast.lab.diagnosis import diagnose_directory
 from incast.lab.dips import MachineLog, dips_of_directory
-from incast.lab.facts import read_samples
+from incast.lab.facts import is_open_loop, read_samples
 from incast.live import make_view
 from incast.net_summary import print_net_summary
 from incast.summary import print_summary
@@ -175,7 +175,8 @@ def read_result(outcome: Outcome, path: Path) -> dict[str, Any]:
 def show_result(result: dict[str, Any], path: Path, window: Window | None, *, as_json: bool) -> None:
     """On standard output: what the file holds, or its figures for a person. What limited it is left beside the file."""
     diagnosis = diagnose_directory(path.parent, result, window)
-    dips = dips_of_directory(path.parent, read_samples(path.parent))
+    samples = read_samples(path.parent)
+    dips = dips_of_directory(path.parent, samples, open_loop=is_open_loop(result))
     if as_json:
         text = path.read_text()
         sys.stdout.write(text if text.endswith("\n") else text + "\n")

@@ -100,6 +100,8 @@ def find_dips(
     samples: Iterable[Mapping[str, Any]],
     log: Sequence[tuple[float, str]] = (),
     machine: Sequence[Mapping[str, float]] = (),
+    *,
+    open_loop: bool = False,
 ) -> list[Dip]:
     """In order of time. `log` is lines with seconds since the start, `machine` what others took, by look."""
     measured = [sample for sample in samples if sample.get("phase") == "measuring"]
@@ -120,6 +122,7 @@ def find_dips(
             last += 1
         begin, end = steps.time(step), steps.time(last + 1)
         meanwhile = [
+            *(_fewer_triggers(measured, begin, end, steps.width) if open_loop else ()),
             *_silent_nodes(measured, begin, end, steps.width),
             *_troubles(measured, begin, end, steps.width),
             *(line for at, line in log if begin - steps.width <= at <= end + steps.width),
@@ -150,6 +153,26 @@ def _silent_nodes(samples: Sequence[Mapping[str, Any]], begin: float, end: float
         if gone + _LATE * width < last_of_all and begin - width <= gone + width <= end + width:
             found.append(f"node {node} was not heard of again after {gone:.1f} s")
     return found
+
+
+def _fewer_triggers(samples: Sequence[Mapping[str, Any]], begin: float, end: float, width: float) -> list[str]:
+    """Open loop: less was asked for, by the samples that lie within the dip, give or take a tenth."""
+    slack = 0.1 * width
+    inside = [
+        sample
+        for sample in samples
+        if sample["t"] - sample["interval_s"] >= begin - slack and sample["t"] <= end + slack
+    ]
+    rates = [_offered(listed) for listed in (inside, samples)]
+    if not inside or rates[1] <= 0 or rates[0] > DIP * rates[1]:
+        return []
+    return [f"triggers came at {100 * rates[0] / rates[1]:.0f} % of their mean rate"]
+
+
+def _offered(samples: Sequence[Mapping[str, Any]]) -> float:
+    """Events per second and node."""
+    seconds = sum(float(sample["interval_s"]) for sample in samples)
+    return sum(int(sample["delta"].get("offered_events", 0)) for sample in samples) / seconds if seconds > 0 else 0.0
 
 
 def _troubles(samples: Sequence[Mapping[str, Any]], begin: float, end: float, width: float) -> list[str]:
@@ -233,9 +256,9 @@ def read_machine(directory: Path) -> list[dict[str, float]]:
     return looks
 
 
-def dips_of_directory(directory: Path, samples: Sequence[Mapping[str, Any]]) -> list[Dip]:
+def dips_of_directory(directory: Path, samples: Sequence[Mapping[str, Any]], *, open_loop: bool = False) -> list[Dip]:
     """Those of a result directory; also leaves them there as `dips.json`, if there are any."""
-    dips = find_dips(samples, read_log(directory), read_machine(directory))
+    dips = find_dips(samples, read_log(directory), read_machine(directory), open_loop=open_loop)
     if dips:
         text = json.dumps(
             {"schema": 1, "rule": f"below {DIP:g} of the median", "dips": [asdict(dip) for dip in dips]}, indent=2

@@ -36,6 +36,11 @@ def setting_number(result: Result, *path: str) -> float | None:
     return number_of(value) if isinstance(value, int | float | str) else None
 
 
+def is_open_loop(result: Result) -> bool:
+    """Whether triggers came at a rate of their own."""
+    return bool(at(result, ("triggers", "loop")) == "open")
+
+
 @dataclass(frozen=True)
 class NodeLoad:
     """What one node did in the measured phase. Shares are of the time of one core."""
@@ -134,7 +139,7 @@ class Facts:
     @property
     def open_loop(self) -> bool:
         """Whether triggers came at a rate of their own."""
-        return bool(at(self.result, ("triggers", "loop")) == "open")
+        return is_open_loop(self.result)
 
     @property
     def slots(self) -> float | None:

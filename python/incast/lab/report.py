@@ -18,7 +18,7 @@ from incast.engine import EngineError
 from incast.lab import extra
 from incast.lab.datasets import MEASURED, SIMULATED, Dataset, Run, Scan, load, scan_conditions
 from incast.lab.dips import find_dips, read_log, read_machine
-from incast.lab.facts import number
+from incast.lab.facts import is_open_loop, number
 from incast.lab.figures import Drawing, domain_label, run_drawings, side_by_side
 from incast.lab.scan_figures import Choice, limits_table, scan_drawings
 from incast.lab.style import DARK, LIGHT, page_svg, save
@@ -109,7 +109,8 @@ def _runs_table(runs: Sequence[Run]) -> PageTable:
 
 
 def _dips_table(run: Run) -> PageTable | None:
-    dips = find_dips(run.samples(), read_log(run.directory), read_machine(run.directory))
+    log, machine = read_log(run.directory), read_machine(run.directory)
+    dips = find_dips(run.samples(), log, machine, open_loop=is_open_loop(run.result))
     if not dips:
         return None
     rows = [

@@ -85,6 +85,18 @@ def test_counters_the_log_and_the_machine_are_told_where_they_belong() -> None:
     )
 
 
+def test_in_open_loop_fewer_triggers_are_a_reason() -> None:
+    counters = {step: {"offered_events": 10 if step in (10, 11) else 1000} for step in range(20)}
+    samples = samples_of([100.0] * 10 + [1.0, 1.0] + [100.0] * 8, counters=counters)
+    (dip,) = find_dips(samples, open_loop=True)
+    assert dip.meanwhile == ("triggers came at 1 % of their mean rate",)
+    (dip,) = find_dips(samples)
+    assert dip.meanwhile == (), "in closed loop events are offered because they are built"
+    even = {step: {"offered_events": 9} for step in range(20)}
+    steady = samples_of([100.0] * 10 + [1.0, 1.0] + [100.0] * 8, counters=even)
+    assert find_dips(steady, open_loop=True)[0].meanwhile == ()
+
+
 @settings(deadline=None)
 @given(st.lists(st.floats(0, 1e9), min_size=8, max_size=60), st.sampled_from([0.05, 0.5, 2.0]))
 def test_dips_are_apart_in_order_and_deep_enough(rates: list[float], width: float) -> None:

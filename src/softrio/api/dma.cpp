@@ -1,0 +1,170 @@
+#include <cerrno>
+
+#include <rapidio_mport_dma.h>
+#include <sys/mman.h>
+
+#include "softrio/api/handle.h"
+
+using namespace incast::softrio;
+using api::check;
+using api::Handle;
+using api::handle_of;
+
+namespace {
+
+bool is_plain(const rapidio_mport_interleave* interleave) {
+    return interleave == nullptr ||
+           (interleave->ssdist == 0 && interleave->sssize == 0 && interleave->dsdist == 0 && interleave->dssize == 0);
+}
+
+bool has_response(riomp_dma_directio_type type) {
+    return type == RIO_DIRECTIO_TYPE_NWRITE_R || type == RIO_DIRECTIO_TYPE_SWRITE_R ||
+           type == RIO_DIRECTIO_TYPE_NWRITE_R_ALL;
+}
+
+bool is_streaming(riomp_dma_directio_type type) {
+    return type == RIO_DIRECTIO_TYPE_SWRITE || type == RIO_DIRECTIO_TYPE_SWRITE_R;
+}
+
+int asynchronous(Handle& handle, const api::Transfer& transfer) {
+    auto outcome = std::make_shared<api::Outcome>();
+    api::WeakOrder* weak = handle.endpoint->weak.get();
+    if (weak == nullptr) {
+        outcome->set(api::deliver(handle.port(), transfer));
+    } else if (transfer.has_response) {
+        weak->hold(transfer, false, outcome);
+    } else {
+        // Complete when it has left.
+        weak->hold(transfer, true, nullptr);
+        outcome->set(0);
+    }
+    return handle.cookies.add(std::move(outcome));
+}
+
+int issue(Handle& handle, const api::Transfer& transfer, riomp_dma_directio_transfer_sync sync) {
+    if (sync == RIO_DIRECTIO_TRANSFER_ASYNC) return asynchronous(handle, transfer);
+    const bool forgets = sync == RIO_DIRECTIO_TRANSFER_FAF;
+    api::WeakOrder* weak = handle.endpoint->weak.get();
+    int status = 0;
+    if (weak == nullptr) {
+        status = api::deliver(handle.port(), transfer);
+    } else if (transfer.has_response && (!forgets || transfer.direction == shm::Direction::read)) {
+        status = weak->deliver_behind(transfer);
+    } else {
+        weak->hold(transfer, true, nullptr);
+    }
+    return forgets ? 0 : status;
+}
+
+int write(riomp_mport_t mport_handle, did_val_t destid, std::uint64_t address, std::span<std::byte> bytes,
+          riomp_dma_directio_type type, riomp_dma_directio_transfer_sync sync,
+          const rapidio_mport_interleave* interleave) {
+    if (bytes.empty() || !is_plain(interleave)) return -EINVAL;
+    if (is_streaming(type) && (bytes.size() % 8 != 0 || address % 8 != 0)) return -EINVAL;
+    Handle& handle = *handle_of(mport_handle);
+    const bool answered = has_response(type);
+    // Of several targets none can answer for all.
+    if (answered && handle.port().options().group(destid) != nullptr) return -EINVAL;
+    return issue(handle, {shm::Direction::write, answered, handle.channel(), destid, address, bytes}, sync);
+}
+
+int read(riomp_mport_t mport_handle, did_val_t destid, std::uint64_t address, std::span<std::byte> bytes,
+         riomp_dma_directio_transfer_sync sync, const rapidio_mport_interleave* interleave) {
+    if (bytes.empty() || !is_plain(interleave)) return -EINVAL;
+    Handle& handle = *handle_of(mport_handle);
+    if (handle.port().options().group(destid) != nullptr) return -EINVAL;
+    return issue(handle, {shm::Direction::read, true, handle.channel(), destid, address, bytes}, sync);
+}
+
+std::span<std::byte> bytes_at(void* buffer, std::uint32_t size) {
+    return {static_cast<std::byte*>(buffer), buffer == nullptr ? 0 : size};
+}
+
+}  // namespace
+
+int riomp_dma_write(riomp_mport_t mport_handle, did_val_t did_val, uint64_t tgt_addr, void* buf, uint32_t size,
+                    enum riomp_dma_directio_type wr_mode, enum riomp_dma_directio_transfer_sync sync,
+                    struct rapidio_mport_interleave* interleave) {
+    if (const int error = check(mport_handle)) return error;
+    return write(mport_handle, did_val, tgt_addr, bytes_at(buf, size), wr_mode, sync, interleave);
+}
+
+int riomp_dma_write_d(riomp_mport_t mport_handle, did_val_t did_val, uint64_t tgt_addr, uint64_t handle,
+                      uint32_t offset, uint32_t size, enum riomp_dma_directio_type wr_mode,
+                      enum riomp_dma_directio_transfer_sync sync, struct rapidio_mport_interleave* interleave) {
+    if (const int error = check(mport_handle)) return error;
+    std::shared_ptr<shm::Mapping> keep;
+    const auto bytes = handle_of(mport_handle)->port().local(handle + offset, size, keep);
+    return write(mport_handle, did_val, tgt_addr, bytes, wr_mode, sync, interleave);
+}
+
+int riomp_dma_read(riomp_mport_t mport_handle, did_val_t did_val, uint64_t tgt_addr, void* buf, uint32_t size,
+                   enum riomp_dma_directio_transfer_sync sync, struct rapidio_mport_interleave* interleave) {
+    if (const int error = check(mport_handle)) return error;
+    return read(mport_handle, did_val, tgt_addr, bytes_at(buf, size), sync, interleave);
+}
+
+int riomp_dma_read_d(riomp_mport_t mport_handle, did_val_t did_val, uint64_t tgt_addr, uint64_t handle, uint32_t offset,
+                     uint32_t size, enum riomp_dma_directio_transfer_sync sync,
+                     struct rapidio_mport_interleave* interleave) {
+    if (const int error = check(mport_handle)) return error;
+    std::shared_ptr<shm::Mapping> keep;
+    const auto bytes = handle_of(mport_handle)->port().local(handle + offset, size, keep);
+    return read(mport_handle, did_val, tgt_addr, bytes, sync, interleave);
+}
+
+int riomp_dma_wait_async(riomp_mport_t mport_handle, uint32_t cookie, uint32_t tmo) {
+    if (const int error = check(mport_handle)) return error;
+    return handle_of(mport_handle)->cookies.wait(cookie, tmo);
+}
+
+int riomp_dma_ibwin_map(riomp_mport_t mport_handle, uint64_t* rio_base, uint32_t size, uint64_t* handle) {
+    if (rio_base == nullptr || handle == nullptr) return -EINVAL;
+    if (const int error = check(mport_handle)) return error;
+    const Handle* port = handle_of(mport_handle);
+    return port->port().map_window(port->sink, *rio_base, size, *handle);
+}
+
+int riomp_dma_ibwin_free(riomp_mport_t mport_handle, uint64_t* handle) {
+    if (handle == nullptr) return -EINVAL;
+    if (const int error = check(mport_handle)) return error;
+    return handle_of(mport_handle)->port().free_window(*handle);
+}
+
+int riomp_dma_obwin_map(riomp_mport_t mport_handle, did_val_t did_val, uint64_t rio_base, uint32_t size,
+                        uint64_t* handle) {
+    if (handle == nullptr) return -EINVAL;
+    if (const int error = check(mport_handle)) return error;
+    const Handle* port = handle_of(mport_handle);
+    return port->port().map_outbound(port->sink, did_val, rio_base, size, *handle);
+}
+
+int riomp_dma_obwin_free(riomp_mport_t mport_handle, uint64_t* handle) {
+    if (handle == nullptr) return -EINVAL;
+    if (const int error = check(mport_handle)) return error;
+    return handle_of(mport_handle)->port().free_outbound(*handle);
+}
+
+int riomp_dma_dbuf_alloc(riomp_mport_t mport_handle, uint32_t size, uint64_t* handle) {
+    if (handle == nullptr) return -EINVAL;
+    if (const int error = check(mport_handle)) return error;
+    const Handle* port = handle_of(mport_handle);
+    return port->port().allocate(port->sink, size, *handle);
+}
+
+int riomp_dma_dbuf_free(riomp_mport_t mport_handle, uint64_t* handle) {
+    if (handle == nullptr) return -EINVAL;
+    if (const int error = check(mport_handle)) return error;
+    return handle_of(mport_handle)->port().free_allocation(*handle);
+}
+
+int riomp_dma_map_memory(riomp_mport_t mport_handle, size_t size, off_t paddr, void** vaddr) {
+    if (vaddr == nullptr) return -EINVAL;
+    if (const int error = check(mport_handle)) return error;
+    return handle_of(mport_handle)->port().map_memory(static_cast<std::uint64_t>(paddr), size, *vaddr);
+}
+
+int riomp_dma_unmap_memory(size_t size, void* vaddr) {
+    if (size == 0 || vaddr == nullptr) return -EINVAL;
+    return ::munmap(vaddr, size) == 0 ? 0 : -errno;
+}

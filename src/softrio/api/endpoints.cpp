@@ -1,0 +1,89 @@
+#include "softrio/api/endpoints.h"
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+#include <pthread.h>
+
+namespace incast::softrio::api {
+
+namespace {
+
+struct Known {
+    std::weak_ptr<Endpoint> open;
+    std::string fabric;  // of the last one
+    std::uint32_t destid = 0;
+};
+
+/// One for a process, as the ports are.
+struct Registry {
+    std::mutex mutex;
+    std::array<Known, max_mports> mports;
+};
+
+Registry& registry() {
+    static Registry instance;
+    return instance;
+}
+
+void before_fork() {
+    registry().mutex.lock();
+}
+
+void after_fork() {
+    registry().mutex.unlock();
+}
+
+/// The endpoints stay the parent's; the child opens its own.
+void in_child() {
+    for (Known& each : registry().mports) {
+        if (const auto endpoint = each.open.lock()) {
+            endpoint->port->abandon();
+            if (endpoint->weak != nullptr) endpoint->weak->abandon();
+        }
+        each = {};
+    }
+    registry().mutex.unlock();
+}
+
+Error complain(const Error& error) {
+    std::fprintf(stderr, "%s\n", error.message.c_str());
+    return error;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Endpoint>> open_endpoint(std::uint32_t mport) {
+    static const int hooked = ::pthread_atfork(before_fork, after_fork, in_child);
+    (void)hooked;  // without memory for it there is none for the rest either
+    Registry& known = registry();
+    const std::lock_guard lock(known.mutex);
+    if (mport >= max_mports) return Error{"SoftRIO: no master port " + std::to_string(mport)};
+    Known& entry = known.mports[mport];
+    if (auto endpoint = entry.open.lock()) return endpoint;
+    const auto options = options_of_environment();
+    if (!options) return complain(options.error());
+    if (mport >= options->mports) {
+        return complain(Error{"SoftRIO: no master port " + std::to_string(mport) +
+                              ": RIO_FABRIC says mports=" + std::to_string(options->mports)});
+    }
+    auto port = shm::Port::open(*options, mport, entry.fabric == options->fabric ? entry.destid : 0);
+    if (!port) return complain(port.error());
+    auto endpoint = std::make_shared<Endpoint>();
+    endpoint->port = *port;
+    if (options->order == Options::Order::weak) endpoint->weak = std::make_unique<WeakOrder>(*port);
+    entry = {endpoint, options->fabric, (*port)->destid()};
+    return endpoint;
+}
+
+std::uint32_t count_mports() {
+    const auto options = options_of_environment();
+    if (!options) {
+        (void)complain(options.error());
+        return 0;
+    }
+    return options->mports;
+}
+
+}  // namespace incast::softrio::api

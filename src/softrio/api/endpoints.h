@@ -1,0 +1,32 @@
+// The master ports that this process has open. A port is opened by its first handle or mailbox and closed with the
+// last; it then comes back with the destination id it had, if that is still free.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include <incast/result.h>
+
+#include "softrio/api/ordering.h"
+#include "softrio/shm/port.h"
+
+namespace incast::softrio::api {
+
+struct Endpoint {
+    std::shared_ptr<shm::Port> port;
+    /// With order=weak, else nullptr. Ends, and delivers what it held back, before the port does.
+    std::unique_ptr<WeakOrder> weak;
+    std::mutex devices_mutex;
+    std::set<std::uint32_t> devices;  // that were made known by riomp_mgmt_device_add
+};
+
+/// Opens master port `mport`, or joins in its use. An error is said on stderr too: a program that was written for real
+/// hardware prints no more than a number.
+Result<std::shared_ptr<Endpoint>> open_endpoint(std::uint32_t mport);
+/// How many master ports there are; 0: no fabric, which is said on stderr.
+std::uint32_t count_mports();
+
+}  // namespace incast::softrio::api

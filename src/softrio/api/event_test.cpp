@@ -1,0 +1,204 @@
+#include <atomic>
+#include <cerrno>
+#include <fstream>
+#include <thread>
+
+#include "test_support.h"
+
+namespace incast::softrio {
+namespace {
+
+TEST(Events, DoorbellsArriveInOrderWithTheirSource) {
+    const Fabric fabric;
+    Mport sender(0);
+    Mport receiver(1);
+    receiver.listen(10, 19);
+    EXPECT_EQ(receiver.hear(), -EAGAIN);
+    for (std::uint16_t payload = 10; payload < 20; ++payload)
+        EXPECT_EQ(sender.ring(receiver.destid, payload), 0);
+    for (int payload = 10; payload < 20; ++payload) {
+        std::uint32_t source = 0;
+        EXPECT_EQ(receiver.hear(&source), payload);
+        EXPECT_EQ(source, sender.destid);
+    }
+    EXPECT_EQ(receiver.hear(), -EAGAIN);
+    EXPECT_EQ(sender.ring(999, 10), -ENODEV);
+}
+
+TEST(Events, OnlyWhatWasEnabledIsQueued) {
+    const Fabric fabric;
+    Mport sender(0);
+    Mport stranger(2);
+    Mport receiver(1);
+    EXPECT_EQ(sender.ring(receiver.destid, 7), 0) << "lost, and the sender cannot know";
+    ASSERT_EQ(riomp_mgmt_dbrange_enable(receiver, sender.destid, 5, 9), 0);
+    EXPECT_EQ(sender.ring(receiver.destid, 7), 0) << "the mask is still empty";
+    unsigned mask = 99;
+    EXPECT_EQ(riomp_mgmt_get_event_mask(receiver, &mask), 0);
+    EXPECT_EQ(mask, 0U);
+    ASSERT_EQ(riomp_mgmt_set_event_mask(receiver, RIO_EVENT_DOORBELL), 0);
+    EXPECT_EQ(riomp_mgmt_get_event_mask(receiver, &mask), 0);
+    EXPECT_EQ(mask, static_cast<unsigned>(RIO_EVENT_DOORBELL));
+    EXPECT_EQ(riomp_mgmt_get_event_mask(receiver, nullptr), -EINVAL);
+    EXPECT_EQ(sender.ring(receiver.destid, 4), 0);
+    EXPECT_EQ(sender.ring(receiver.destid, 10), 0);
+    EXPECT_EQ(stranger.ring(receiver.destid, 7), 0);
+    EXPECT_EQ(receiver.hear(), -EAGAIN);
+    EXPECT_EQ(sender.ring(receiver.destid, 9), 0);
+    EXPECT_EQ(receiver.hear(), 9);
+    EXPECT_EQ(riomp_mgmt_dbrange_disable(receiver, sender.destid, 5, 8), -EINVAL) << "not what was enabled";
+    EXPECT_EQ(riomp_mgmt_dbrange_disable(receiver, sender.destid, 5, 9), 0);
+    EXPECT_EQ(sender.ring(receiver.destid, 9), 0);
+    EXPECT_EQ(receiver.hear(), -EAGAIN);
+}
+
+TEST(Events, RangesAreExclusive) {
+    const Fabric fabric;
+    Mport sender(0);
+    Mport first(1);
+    Mport second(1);
+    first.listen(0, 99);
+    EXPECT_EQ(riomp_mgmt_dbrange_enable(second, 0xFFFF, 99, 200), -EBUSY);
+    EXPECT_EQ(riomp_mgmt_dbrange_enable(second, 0xFFFF, 3, 2), -EINVAL);
+    second.listen(100, 200);
+    EXPECT_EQ(sender.ring(first.destid, 100), 0);
+    EXPECT_EQ(sender.ring(first.destid, 99), 0);
+    EXPECT_EQ(first.hear(), 99);
+    EXPECT_EQ(second.hear(), 100);
+    EXPECT_FALSE(first.polls());
+    Mport third(1);
+    for (std::uint16_t number = 0; number < 32; ++number)
+        EXPECT_EQ(riomp_mgmt_dbrange_enable(third, 0xFFFF, 300 + number, 300 + number), 0);
+    EXPECT_EQ(riomp_mgmt_dbrange_enable(third, 0xFFFF, 400, 400), -ENOMEM);
+}
+
+TEST(Events, TheDescriptorPolls) {
+    const Fabric fabric;
+    Mport sender(0);
+    Mport receiver(1);
+    receiver.listen(0, 100);
+    for (int round = 0; round < 3; ++round) {
+        EXPECT_FALSE(receiver.polls());
+        EXPECT_EQ(sender.ring(receiver.destid, 1), 0);
+        EXPECT_EQ(sender.ring(receiver.destid, 2), 0);
+        EXPECT_TRUE(receiver.polls(deadline_ms));
+        EXPECT_EQ(receiver.hear(), 1);
+        EXPECT_TRUE(receiver.polls(deadline_ms));
+        EXPECT_EQ(receiver.hear(), 2);
+        EXPECT_FALSE(receiver.polls());
+    }
+}
+
+TEST(Events, BlockingHandleWaits) {
+    const Fabric fabric;
+    Mport sender(0);
+    Mport receiver(1, 0);
+    receiver.listen(0, 65535);
+    constexpr int rounds = 200;
+    std::thread echo([&] {
+        Mport back(1, 0);
+        for (int round = 0; round < rounds; ++round) {
+            std::uint32_t source = 0;
+            EXPECT_EQ(receiver.hear(&source), round);
+            EXPECT_EQ(back.ring(source, static_cast<std::uint16_t>(round)), 0);
+        }
+    });
+    Mport waits(0, 0);
+    waits.listen(0, 65535);
+    for (int round = 0; round < rounds; ++round) {
+        EXPECT_EQ(sender.ring(receiver.destid, static_cast<std::uint16_t>(round)), 0);
+        EXPECT_EQ(waits.hear(), round);
+    }
+    echo.join();
+}
+
+TEST(Events, DestroyingAHandleEndsItsWaits) {
+    const Fabric fabric;
+    const Mport keeps_the_port(0);
+    riomp_mport_t handle = nullptr;
+    ASSERT_EQ(riomp_mgmt_mport_create_handle(0, 0, &handle), 0);
+    std::atomic<pid_t> thread = 0;
+    std::thread waiter([handle, &thread] {
+        thread = ::gettid();
+        riomp_mgmt_event event{};
+        EXPECT_EQ(riomp_mgmt_get_event(handle, &event), -EBADF);
+    });
+    EXPECT_TRUE(eventually([&] {
+        std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/wchan");
+        std::string function;
+        return (file >> function) && function.starts_with("futex");
+    }));
+    EXPECT_EQ(riomp_mgmt_mport_destroy_handle(&handle), 0);
+    EXPECT_EQ(handle, nullptr);
+    waiter.join();
+}
+
+TEST(Events, FullQueueMeansRetry) {
+    const Fabric fabric("retry_ms=50");
+    Mport hasty(0);
+    Mport patient(0, 0);
+    Mport receiver(1);
+    receiver.listen(0, 65535);
+    for (std::uint16_t payload = 0; payload < 512; ++payload)
+        ASSERT_EQ(hasty.ring(receiver.destid, payload), 0);
+    EXPECT_EQ(hasty.ring(receiver.destid, 512), -EAGAIN);
+    const std::int64_t before = now_ms();
+    EXPECT_EQ(patient.ring(receiver.destid, 512), -EAGAIN);
+    EXPECT_GE(now_ms() - before, 50);
+    EXPECT_EQ(receiver.hear(), 0);
+    EXPECT_EQ(patient.ring(receiver.destid, 512), 0);
+    for (int payload = 1; payload <= 512; ++payload)
+        EXPECT_EQ(receiver.hear(), payload) << "none is lost";
+    EXPECT_EQ(receiver.hear(), -EAGAIN);
+}
+
+TEST(Events, ManySendersLoseNothing) {
+    const Fabric fabric;
+    constexpr int senders = 4;
+    constexpr std::uint16_t each = 5000;
+    Mport receiver(0);
+    receiver.listen(0, each);
+    std::vector<std::unique_ptr<Child>> children;
+    for (int number = 0; number < senders; ++number) {
+        children.push_back(std::make_unique<Child>([&](const Child::Line& line) {
+            Mport own(0, 0);
+            line.say(own.destid);
+            for (std::uint16_t payload = 0; payload < each; ++payload)
+                EXPECT_TRUE(eventually([&] { return own.ring(receiver.destid, payload) == 0; }));
+        }));
+    }
+    std::vector<std::pair<std::uint32_t, int>> next;
+    for (const auto& child : children)
+        next.emplace_back(static_cast<std::uint32_t>(child->hear()), 0);
+    int received = 0;
+    while (received < senders * each && receiver.polls(deadline_ms)) {
+        std::uint32_t source = 0;
+        const int payload = receiver.hear(&source);
+        ASSERT_GE(payload, 0);
+        for (auto& [sender, expected] : next) {
+            if (sender != source) continue;
+            ASSERT_EQ(payload, expected++);
+        }
+        ++received;
+    }
+    EXPECT_EQ(received, senders * each);
+    for (const auto& child : children)
+        EXPECT_TRUE(child->finish());
+}
+
+TEST(Events, OtherKinds) {
+    const Fabric fabric;
+    const Mport mport(0);
+    riomp_mgmt_event event{};
+    event.header = RIO_EVENT_PORTWRITE;
+    EXPECT_EQ(riomp_mgmt_send_event(mport, &event), -EOPNOTSUPP);
+    EXPECT_EQ(riomp_mgmt_send_event(mport, nullptr), -EINVAL);
+    EXPECT_EQ(riomp_mgmt_get_event(mport, nullptr), -EINVAL);
+    EXPECT_EQ(riomp_mgmt_pwrange_enable(mport, 0xFFFF'FFFF, 1, 2), 0);
+    EXPECT_EQ(riomp_mgmt_pwrange_enable(mport, 0xFFFF'FFFF, 2, 1), -EINVAL);
+    EXPECT_EQ(riomp_mgmt_pwrange_disable(mport, 0xFFFF'FFFF, 1, 2), 0);
+    EXPECT_EQ(riomp_mgmt_pwrange_disable(mport, 0xFFFF'FFFF, 1, 2), -EINVAL);
+}
+
+}  // namespace
+}  // namespace incast::softrio

@@ -1,0 +1,291 @@
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+#include <fcntl.h>
+#include <rapidio_mport_mgmt.h>
+
+#include "softrio/api/handle.h"
+
+using namespace incast::softrio;
+using api::check;
+using api::Handle;
+using api::handle_of;
+
+namespace {
+
+constexpr std::uint32_t register_space = 16U << 20;
+constexpr std::uint32_t word = sizeof(std::uint32_t);
+constexpr std::uint32_t mode_transfer = 1 << 1;  // as opposed to memory-mapped
+constexpr hc_t first_switch = 0;
+
+template <class T>
+T* allocate(std::size_t count) {
+    return static_cast<T*>(std::calloc(count + 1, sizeof(T)));
+}
+
+bool is_register(std::uint32_t offset, std::uint32_t size) {
+    return offset % word == 0 && size != 0 && size % word == 0 && size <= register_space &&
+           offset <= register_space - size;
+}
+
+}  // namespace
+
+int riomp_mgmt_get_mport_list(mport_list_t** dev_ids, uint8_t* number_of_mports) {
+    if (dev_ids == nullptr || number_of_mports == nullptr) return -EINVAL;
+    const std::uint32_t count = std::min<std::uint32_t>(api::count_mports(), *number_of_mports);
+    if (count == 0) return -ENODEV;
+    auto* list = allocate<mport_list_t>(count);
+    if (list == nullptr) return -ENOMEM;
+    for (std::uint32_t mport = 0; mport < count; ++mport) {
+        const auto endpoint = api::open_endpoint(mport);
+        if (!endpoint) {
+            std::free(list);
+            return -ENODEV;
+        }
+        list[mport] = mport << 16 | (*endpoint)->port->destid();
+    }
+    *dev_ids = list;
+    *number_of_mports = static_cast<std::uint8_t>(count);
+    return 0;
+}
+
+int riomp_mgmt_free_mport_list(mport_list_t** dev_ids) {
+    if (dev_ids == nullptr) return -EINVAL;
+    std::free(*dev_ids);
+    *dev_ids = nullptr;
+    return 0;
+}
+
+int riomp_mgmt_get_ep_list(uint8_t mport_id, did_val_t** did_values, uint32_t* number_of_eps) {
+    if (did_values == nullptr || number_of_eps == nullptr) return -EINVAL;
+    const auto endpoint = api::open_endpoint(mport_id);
+    if (!endpoint) return -ENODEV;
+    const auto others = (*endpoint)->port->others();
+    auto* list = allocate<did_val_t>(others.size());
+    if (list == nullptr) return -ENOMEM;
+    std::ranges::copy(others, list);
+    *did_values = list;
+    *number_of_eps = static_cast<std::uint32_t>(others.size());
+    return 0;
+}
+
+int riomp_mgmt_free_ep_list(did_val_t** did_values) {
+    if (did_values == nullptr) return -EINVAL;
+    std::free(*did_values);
+    *did_values = nullptr;
+    return 0;
+}
+
+int riomp_mgmt_mport_create_handle(uint32_t mport_id, int flags, riomp_mport_t* mport_handle) {
+    if (mport_handle == nullptr || mport_id >= max_mports) return -EINVAL;
+    auto endpoint = api::open_endpoint(mport_id);
+    if (!endpoint) return -ENODEV;
+    auto handle = std::unique_ptr<Handle>(new (std::nothrow) Handle);
+    if (handle == nullptr) return -ENOMEM;
+    handle->endpoint = *endpoint;
+    if (const int error = handle->port().open_sink(handle->sink)) return error;
+    handle->fd = handle->port().bell(handle->sink);
+    handle->mport_id = static_cast<std::uint8_t>(mport_id);
+    handle->waits = (flags & O_NONBLOCK) == 0;
+    *mport_handle = handle.release();
+    return 0;
+}
+
+int riomp_mgmt_mport_destroy_handle(riomp_mport_t* mport_handle) {
+    if (mport_handle == nullptr || *mport_handle == nullptr) return -EINVAL;
+    const std::unique_ptr<Handle> handle(handle_of(*mport_handle));
+    *mport_handle = nullptr;
+    if (handle->port().is_abandoned()) return 0;
+    handle->port().close_sink(handle->sink);
+    // Woken, they return at once.
+    while (handle->waiting.load() != 0)
+        std::this_thread::yield();
+    handle->port().free_all(handle->sink);
+    return 0;
+}
+
+int riomp_mgmt_get_handle_id(riomp_mport_t mport_handle, int* id) {
+    if (mport_handle == nullptr || id == nullptr) return -EINVAL;
+    *id = mport_handle->fd;
+    return 0;
+}
+
+int riomp_mgmt_query(riomp_mport_t mport_handle, struct riomp_mgmt_mport_properties* qresp) {
+    if (qresp == nullptr) return -EINVAL;
+    if (const int error = check(mport_handle)) return error;
+    *qresp = {};
+    qresp->did_val = handle_of(mport_handle)->port().destid();
+    qresp->id = mport_handle->mport_id;
+    qresp->flags = qresp->cap_mport = RIO_MPORT_DMA | RIO_MPORT_DMA_SG | RIO_MPORT_IBSG;
+    qresp->sys_size = 1;
+    qresp->port_ok = 1;
+    qresp->link_speed = RIO_LINK_500;
+    qresp->link_width = RIO_LINK_4X;
+    qresp->dma_max_sge = 1;
+    qresp->dma_max_size = UINT32_MAX;
+    qresp->dma_align = 1;
+    qresp->transfer_mode = qresp->cap_transfer_mode = mode_transfer;
+    qresp->cap_sys_size = 3;
+    qresp->cap_addr_size = 5;
+    return 0;
+}
+
+void riomp_mgmt_display_info(struct riomp_mgmt_mport_properties* prop) {
+    if (prop == nullptr) return;
+    constexpr const char* speeds[] = {"down", "1.25", "2.5", "3.125", "5.0", "6.25"};
+    constexpr const char* widths[] = {"1x", "1xR", "4x", "2x", "8x", "16x"};
+    const char* speed = prop->link_speed < std::size(speeds) ? speeds[prop->link_speed] : "?";
+    const char* width = prop->link_width < std::size(widths) ? widths[prop->link_width] : "?";
+    std::printf("master port %u: destination id %u (%s bits), link %s, %s Gbaud %s\n", prop->id, prop->did_val,
+                prop->sys_size == 0 ? "8" : "16", prop->port_ok != 0 ? "ok" : "down", speed, width);
+    std::printf("  flags 0x%x, DMA: %u pieces of at most %u bytes, aligned to %u; transfer modes 0x%x of 0x%x\n",
+                prop->flags, prop->dma_max_sge, prop->dma_max_size, prop->dma_align, prop->transfer_mode,
+                prop->cap_transfer_mode);
+}
+
+int riomp_mgmt_destid_set(riomp_mport_t mport_handle, did_val_t did_val) {
+    if (const int error = check(mport_handle)) return error;
+    return handle_of(mport_handle)->port().set_destid(did_val);
+}
+
+int riomp_mgmt_lcfg_read(riomp_mport_t mport_handle, uint32_t offset, uint32_t size, uint32_t* data) {
+    if (const int error = check(mport_handle)) return error;
+    if (data == nullptr || !is_register(offset, size)) return -EINVAL;
+    const shm::Port& port = handle_of(mport_handle)->port();
+    for (std::uint32_t at = 0; at < size; at += word)
+        *data++ = shm::Port::read_register(port.block(), offset + at);
+    return 0;
+}
+
+int riomp_mgmt_lcfg_write(riomp_mport_t mport_handle, uint32_t offset, uint32_t size, uint32_t data) {
+    if (const int error = check(mport_handle)) return error;
+    if (size != word || !is_register(offset, size)) return -EINVAL;
+    shm::Port& port = handle_of(mport_handle)->port();
+    return port.write_register(port.block(), true, offset, data);
+}
+
+int riomp_mgmt_rcfg_read(riomp_mport_t mport_handle, did_val_t did_val, hc_t hc, uint32_t offset, uint32_t size,
+                         uint32_t* data) {
+    if (const int error = check(mport_handle)) return error;
+    if (data == nullptr || !is_register(offset, size)) return -EINVAL;
+    shm::Port& port = handle_of(mport_handle)->port();
+    if (hc == first_switch) {
+        for (std::uint32_t at = 0; at < size; at += word)
+            *data++ = shm::Port::read_switch_register(offset + at);
+        return 0;
+    }
+    if (hc != HC_MP) return -EIO;
+    const auto peer = port.peer(did_val);
+    if (peer == nullptr) return -ENODEV;
+    for (std::uint32_t at = 0; at < size; at += word)
+        *data++ = shm::Port::read_register(peer->block(), offset + at);
+    return 0;
+}
+
+int riomp_mgmt_rcfg_write(riomp_mport_t mport_handle, did_val_t did_val, hc_t hc, uint32_t offset, uint32_t size,
+                          uint32_t data) {
+    if (const int error = check(mport_handle)) return error;
+    if (size != word || !is_register(offset, size)) return -EINVAL;
+    if (hc == first_switch) return 0;  // it has none that can be written
+    if (hc != HC_MP) return -EIO;
+    shm::Port& port = handle_of(mport_handle)->port();
+    const auto peer = port.peer(did_val);
+    if (peer == nullptr) return -ENODEV;
+    return port.write_register(peer->block(), did_val == port.destid(), offset, data);
+}
+
+int riomp_mgmt_dbrange_enable(riomp_mport_t mport_handle, did_val_t did_val, uint16_t start, uint16_t end) {
+    if (const int error = check(mport_handle)) return error;
+    Handle* handle = handle_of(mport_handle);
+    return handle->port().enable_range(handle->sink, did_val, start, end);
+}
+
+int riomp_mgmt_dbrange_disable(riomp_mport_t mport_handle, did_val_t did_val, uint16_t start, uint16_t end) {
+    if (const int error = check(mport_handle)) return error;
+    Handle* handle = handle_of(mport_handle);
+    return handle->port().disable_range(handle->sink, did_val, start, end);
+}
+
+int riomp_mgmt_pwrange_enable(riomp_mport_t mport_handle, uint32_t mask, uint32_t low, uint32_t high) {
+    if (const int error = check(mport_handle)) return error;
+    if (low > high) return -EINVAL;
+    Handle* handle = handle_of(mport_handle);
+    const std::lock_guard lock(handle->portwrites_mutex);
+    if (handle->portwrites.size() == shm::max_filters) return -ENOMEM;
+    handle->portwrites.push_back({mask, low, high});
+    return 0;
+}
+
+int riomp_mgmt_pwrange_disable(riomp_mport_t mport_handle, uint32_t mask, uint32_t low, uint32_t high) {
+    if (const int error = check(mport_handle)) return error;
+    Handle* handle = handle_of(mport_handle);
+    const std::lock_guard lock(handle->portwrites_mutex);
+    const auto found = std::ranges::find(handle->portwrites, api::PortwriteRange{mask, low, high});
+    if (found == handle->portwrites.end()) return -EINVAL;
+    handle->portwrites.erase(found);
+    return 0;
+}
+
+int riomp_mgmt_set_event_mask(riomp_mport_t mport_handle, unsigned int mask) {
+    if (const int error = check(mport_handle)) return error;
+    const Handle* handle = handle_of(mport_handle);
+    handle->port().block().sinks[handle->sink].events.store(mask & (RIO_EVENT_DOORBELL | RIO_EVENT_PORTWRITE));
+    return 0;
+}
+
+int riomp_mgmt_get_event_mask(riomp_mport_t mport_handle, unsigned int* mask) {
+    if (mask == nullptr) return -EINVAL;
+    if (const int error = check(mport_handle)) return error;
+    const Handle* handle = handle_of(mport_handle);
+    *mask = handle->port().block().sinks[handle->sink].events.load();
+    return 0;
+}
+
+int riomp_mgmt_get_event(riomp_mport_t mport_handle, struct riomp_mgmt_event* evt) {
+    if (evt == nullptr) return -EINVAL;
+    if (const int error = check(mport_handle)) return error;
+    Handle* handle = handle_of(mport_handle);
+    shm::Doorbell doorbell;
+    handle->waiting.fetch_add(1);
+    const int error = handle->port().get_doorbell(handle->sink, handle->waits, doorbell);
+    handle->waiting.fetch_sub(1);
+    if (error != 0) return error;
+    evt->header = RIO_EVENT_DOORBELL;
+    evt->u.doorbell.did_val = doorbell.destid;
+    evt->u.doorbell.payload = doorbell.payload;
+    return 0;
+}
+
+int riomp_mgmt_send_event(riomp_mport_t mport_handle, struct riomp_mgmt_event* evt) {
+    if (evt == nullptr) return -EINVAL;
+    if (const int error = check(mport_handle)) return error;
+    if (evt->header != RIO_EVENT_DOORBELL) return -EOPNOTSUPP;
+    const Handle* handle = handle_of(mport_handle);
+    return handle->port().send_doorbell({evt->u.doorbell.did_val, evt->u.doorbell.payload}, handle->waits);
+}
+
+int riomp_mgmt_device_add(riomp_mport_t mport_handle, did_val_t did_val, hc_t hc, ct_t ct, const char* name) {
+    if (const int error = check(mport_handle)) return error;
+    (void)name;  // a name in /sys, which there is none of
+    if (hc != HC_MP) return hc == first_switch ? -EEXIST : -ENODEV;
+    api::Endpoint& endpoint = *handle_of(mport_handle)->endpoint;
+    const auto peer = endpoint.port->peer(did_val);
+    if (peer == nullptr) return -ENODEV;
+    const std::lock_guard lock(endpoint.devices_mutex);
+    if (!endpoint.devices.insert(did_val).second) return -EEXIST;
+    peer->block().registers.component_tag.store(ct);
+    return 0;
+}
+
+int riomp_mgmt_device_del(riomp_mport_t mport_handle, did_val_t did_val, hc_t hc, ct_t ct, const char* name) {
+    if (const int error = check(mport_handle)) return error;
+    (void)name;
+    (void)ct;
+    api::Endpoint& endpoint = *handle_of(mport_handle)->endpoint;
+    const std::lock_guard lock(endpoint.devices_mutex);
+    return hc == HC_MP && endpoint.devices.erase(did_val) == 1 ? 0 : -ENODEV;
+}

@@ -1,0 +1,257 @@
+#include <algorithm>
+#include <cerrno>
+
+#include "test_support.h"
+
+namespace incast::softrio {
+namespace {
+
+std::vector<did_val_t> endpoints(std::uint8_t mport = 0) {
+    did_val_t* list = nullptr;
+    std::uint32_t count = 0;
+    EXPECT_EQ(riomp_mgmt_get_ep_list(mport, &list, &count), 0);
+    std::vector<did_val_t> found(list, list + count);
+    EXPECT_EQ(riomp_mgmt_free_ep_list(&list), 0);
+    return found;
+}
+
+TEST(Mgmt, MportListHasNumberAndDestid) {
+    const Fabric fabric("destid=7", 2);
+    mport_list_t* list = nullptr;
+    std::uint8_t count = 8;
+    ASSERT_EQ(riomp_mgmt_get_mport_list(&list, &count), 0);
+    ASSERT_EQ(count, 2);
+    EXPECT_EQ(list[0], 7U);
+    EXPECT_EQ(list[1], 1U << 16 | 8U);
+    EXPECT_EQ(riomp_mgmt_free_mport_list(&list), 0);
+    EXPECT_EQ(list, nullptr);
+    EXPECT_EQ(riomp_mgmt_free_mport_list(nullptr), -EINVAL);
+    EXPECT_EQ(riomp_mgmt_free_ep_list(nullptr), -EINVAL);
+    count = 1;
+    ASSERT_EQ(riomp_mgmt_get_mport_list(&list, &count), 0);
+    EXPECT_EQ(count, 1);
+    EXPECT_EQ(riomp_mgmt_free_mport_list(&list), 0);
+}
+
+TEST(Mgmt, EndpointsComeAndGo) {
+    const Fabric fabric;
+    const Mport own(0);
+    EXPECT_TRUE(endpoints().empty());
+    Mport second(1);
+    const Mport third(2);
+    EXPECT_EQ(endpoints(), (std::vector<did_val_t>{second.destid, third.destid}));
+    EXPECT_EQ(endpoints(1), (std::vector<did_val_t>{own.destid, third.destid}));
+    second.close();
+    EXPECT_EQ(endpoints(), (std::vector<did_val_t>{third.destid}));
+}
+
+TEST(Mgmt, DestidsAreTakenOnce) {
+    const Fabric fabric("destid=9", 1);
+    const Mport own(0);
+    EXPECT_EQ(own.destid, 9U);
+    Child other([](const Child::Line&) {
+        riomp_mport_t handle = nullptr;
+        EXPECT_EQ(riomp_mgmt_mport_create_handle(0, 0, &handle), -ENODEV);
+    });
+    EXPECT_TRUE(other.finish());
+}
+
+TEST(Mgmt, ClosedPortComesBackWithItsDestid) {
+    const Fabric fabric;
+    const Mport first(0);
+    Mport second(1);
+    const std::uint32_t before = second.destid;
+    second.close();
+    EXPECT_EQ(Mport(1).destid, before);
+    EXPECT_NE(before, first.destid);
+}
+
+TEST(Mgmt, QueryAndHandle) {
+    const Fabric fabric;
+    const Mport mport(1);
+    riomp_mgmt_mport_properties properties{};
+    ASSERT_EQ(riomp_mgmt_query(mport, &properties), 0);
+    EXPECT_EQ(properties.did_val, mport.destid);
+    EXPECT_EQ(properties.id, 1);
+    EXPECT_EQ(properties.port_ok, 1);
+    EXPECT_NE(properties.link_speed, RIO_LINK_DOWN);
+    EXPECT_NE(properties.flags & RIO_MPORT_DMA, 0U);
+    EXPECT_EQ(riomp_mgmt_query(mport, nullptr), -EINVAL);
+    EXPECT_EQ(riomp_mgmt_query(nullptr, &properties), -EINVAL);
+    int fd = -1;
+    ASSERT_EQ(riomp_mgmt_get_handle_id(mport, &fd), 0);
+    EXPECT_EQ(fd, static_cast<riomp_mport_t>(mport)->fd);
+    EXPECT_FALSE(mport.polls());
+    testing::internal::CaptureStdout();
+    riomp_mgmt_display_info(&properties);
+    EXPECT_NE(testing::internal::GetCapturedStdout().find("destination id " + std::to_string(mport.destid)),
+              std::string::npos);
+}
+
+TEST(Mgmt, HandlesThatCannotBe) {
+    {
+        const Fabric fabric("", 2);
+        riomp_mport_t handle = nullptr;
+        EXPECT_EQ(riomp_mgmt_mport_create_handle(2, 0, &handle), -ENODEV);
+        EXPECT_EQ(riomp_mgmt_mport_create_handle(99, 0, &handle), -EINVAL);
+        EXPECT_EQ(riomp_mgmt_mport_create_handle(0, 0, nullptr), -EINVAL);
+        EXPECT_EQ(riomp_mgmt_mport_destroy_handle(nullptr), -EINVAL);
+        EXPECT_EQ(riomp_mgmt_mport_destroy_handle(&handle), -EINVAL);
+        std::vector<riomp_mport_t> handles(16);
+        for (riomp_mport_t& each : handles)
+            ASSERT_EQ(riomp_mgmt_mport_create_handle(0, 0, &each), 0);
+        EXPECT_EQ(riomp_mgmt_mport_create_handle(0, 0, &handle), -EBUSY);
+        for (riomp_mport_t& each : handles)
+            EXPECT_EQ(riomp_mgmt_mport_destroy_handle(&each), 0);
+    }
+    for (const char* url : {"", "udp:x", "linux", "nonsense"}) {
+        ::setenv("RIO_FABRIC", url, 1);
+        testing::internal::CaptureStderr();
+        riomp_mport_t handle = nullptr;
+        EXPECT_EQ(riomp_mgmt_mport_create_handle(0, 0, &handle), -ENODEV);
+        const std::string said = testing::internal::GetCapturedStderr();
+        EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
+        EXPECT_NE(said.find("RIO_FABRIC"), std::string::npos) << said;
+    }
+    ::unsetenv("RIO_FABRIC");
+}
+
+TEST(Mgmt, DestidCanBeChanged) {
+    const Fabric fabric;
+    const Mport mport(0);
+    const Mport other(1);
+    const std::uint32_t before = mport.destid;
+    EXPECT_EQ(riomp_mgmt_destid_set(mport, other.destid), -EBUSY);
+    EXPECT_EQ(riomp_mgmt_destid_set(mport, 0xFF), -EINVAL);
+    EXPECT_EQ(write_to(other, before, 0, {1, 2}), -EIO) << "there, without a window";
+    ASSERT_EQ(riomp_mgmt_destid_set(mport, 500), 0);
+    EXPECT_EQ(endpoints(1), (std::vector<did_val_t>{500}));
+    EXPECT_EQ(write_to(other, before, 0, {1, 2}), -ENODEV);
+    EXPECT_EQ(write_to(other, 500, 0, {1, 2}), -EIO);
+}
+
+TEST(Mgmt, LocalRegisters) {
+    const Fabric fabric;
+    const Mport mport(0);
+    std::uint32_t value = 0;
+    ASSERT_EQ(riomp_mgmt_lcfg_read(mport, 0x60, 4, &value), 0);
+    EXPECT_EQ(value & 0xFFFF, mport.destid);
+    EXPECT_EQ(riomp_mgmt_lcfg_write(mport, 0x6C, 4, 0xABCD), 0);
+    ASSERT_EQ(riomp_mgmt_lcfg_read(mport, 0x6C, 4, &value), 0);
+    EXPECT_EQ(value, 0xABCDU);
+    EXPECT_EQ(riomp_mgmt_lcfg_write(mport, 0x60, 4, 77), 0);
+    riomp_mgmt_mport_properties properties{};
+    EXPECT_EQ(riomp_mgmt_query(mport, &properties), 0);
+    EXPECT_EQ(properties.did_val, 77U);
+    EXPECT_EQ(riomp_mgmt_lcfg_read(mport, 0x9'0000, 4, &value), 0);
+    EXPECT_EQ(value, 0U) << "no such register";
+    std::uint32_t first[4] = {};
+    ASSERT_EQ(riomp_mgmt_lcfg_read(mport, 0x0, 16, first), 0);
+    EXPECT_EQ(first[3], 0x100U) << "where the extended features begin";
+    EXPECT_EQ(riomp_mgmt_lcfg_read(mport, 2, 4, &value), -EINVAL);
+    EXPECT_EQ(riomp_mgmt_lcfg_read(mport, 0, 3, &value), -EINVAL);
+    EXPECT_EQ(riomp_mgmt_lcfg_read(mport, 16U << 20, 4, &value), -EINVAL);
+    EXPECT_EQ(riomp_mgmt_lcfg_read(mport, 0, 4, nullptr), -EINVAL);
+    EXPECT_EQ(riomp_mgmt_lcfg_write(mport, 0x6C, 8, 0), -EINVAL);
+}
+
+TEST(Mgmt, RemoteRegisters) {
+    const Fabric fabric;
+    const Mport host(0);
+    const Mport device(1);
+    const Mport rival(2);
+    std::uint32_t value = 0;
+    ASSERT_EQ(riomp_mgmt_rcfg_read(host, device.destid, HC_MP, 0x60, 4, &value), 0);
+    EXPECT_EQ(value & 0xFFFF, device.destid);
+    EXPECT_EQ(riomp_mgmt_rcfg_write(host, device.destid, HC_MP, 0x6C, 4, 42), 0);
+    ASSERT_EQ(riomp_mgmt_lcfg_read(device, 0x6C, 4, &value), 0);
+    EXPECT_EQ(value, 42U);
+    EXPECT_EQ(riomp_mgmt_rcfg_write(host, device.destid, HC_MP, 0x60, 4, 5), -EPERM);
+    // The lock: the first host has it until it gives it back.
+    const auto lock = [&](const Mport& who) {
+        EXPECT_EQ(riomp_mgmt_rcfg_write(who, device.destid, HC_MP, 0x68, 4, who.destid), 0);
+        EXPECT_EQ(riomp_mgmt_rcfg_read(who, device.destid, HC_MP, 0x68, 4, &value), 0);
+        return value;
+    };
+    EXPECT_EQ(lock(host), host.destid);
+    EXPECT_EQ(lock(rival), host.destid);
+    EXPECT_EQ(lock(host), 0xFFFFU);
+    EXPECT_EQ(lock(rival), rival.destid);
+    ASSERT_EQ(riomp_mgmt_rcfg_read(host, device.destid, 0, 0x10, 4, &value), 0);
+    EXPECT_EQ(value & 0x1000'0000, 0x1000'0000U) << "a switch is between";
+    EXPECT_EQ(riomp_mgmt_rcfg_read(host, device.destid, 1, 0, 4, &value), -EIO);
+    EXPECT_EQ(riomp_mgmt_rcfg_write(host, device.destid, 1, 0x6C, 4, 1), -EIO);
+    EXPECT_EQ(riomp_mgmt_rcfg_read(host, 999, HC_MP, 0, 4, &value), -ENODEV);
+    EXPECT_EQ(riomp_mgmt_rcfg_write(host, 999, HC_MP, 0x6C, 4, 1), -ENODEV);
+}
+
+TEST(Mgmt, Devices) {
+    const Fabric fabric;
+    const Mport host(0);
+    const Mport device(1);
+    EXPECT_EQ(riomp_mgmt_device_add(host, 999, HC_MP, 1, "none"), -ENODEV);
+    EXPECT_EQ(riomp_mgmt_device_add(host, device.destid, HC_MP, 17, "one"), 0);
+    EXPECT_EQ(riomp_mgmt_device_add(host, device.destid, HC_MP, 17, nullptr), -EEXIST);
+    std::uint32_t value = 0;
+    EXPECT_EQ(riomp_mgmt_rcfg_read(host, device.destid, HC_MP, 0x6C, 4, &value), 0);
+    EXPECT_EQ(value, 17U);
+    EXPECT_EQ(riomp_mgmt_device_del(host, device.destid, HC_MP, 17, nullptr), 0);
+    EXPECT_EQ(riomp_mgmt_device_del(host, device.destid, HC_MP, 17, nullptr), -ENODEV);
+}
+
+TEST(Mgmt, ForkedChildHasItsOwnEndpoint) {
+    const Fabric fabric;
+    const Mport parent(0);
+    Child child([&](const Child::Line&) {
+        EXPECT_EQ(riomp_mgmt_destid_set(parent, 60), -EBADF);
+        const Mport own(0);
+        EXPECT_NE(own.destid, parent.destid);
+        EXPECT_EQ(endpoints(), (std::vector<did_val_t>{parent.destid}));
+    });
+    EXPECT_TRUE(child.finish());
+    EXPECT_TRUE(endpoints().empty());
+}
+
+TEST(Mgmt, SixtyFourEndpointsOfOneFabric) {
+    const Fabric fabric("", 1);
+    std::vector<std::unique_ptr<Child>> children;
+    constexpr std::size_t count = 63;
+    for (std::size_t number = 0; number < count; ++number) {
+        children.push_back(std::make_unique<Child>([](const Child::Line& line) {
+            Mport own(0);
+            own.listen(0, 100);
+            line.say(own.destid);
+            EXPECT_TRUE(own.polls(deadline_ms));
+            std::uint32_t source = 0;
+            EXPECT_EQ(own.hear(&source), 64);
+            EXPECT_EQ(own.ring(source, 64), 0);
+            EXPECT_EQ(line.hear(), 1U);
+        }));
+    }
+    std::vector<did_val_t> all;
+    for (const auto& child : children)
+        all.push_back(static_cast<did_val_t>(child->hear()));
+    std::ranges::sort(all);
+    Mport own(0);
+    own.listen(64, 64);
+    EXPECT_EQ(endpoints(), all);
+    EXPECT_EQ(std::ranges::adjacent_find(all), all.end());
+    for (const did_val_t each : all)
+        EXPECT_EQ(own.ring(each, 64), 0);
+    std::vector<did_val_t> answered;
+    EXPECT_TRUE(eventually([&] {
+        std::uint32_t source = 0;
+        while (own.hear(&source) == 64)
+            answered.push_back(source);
+        return answered.size() == count;
+    }));
+    std::ranges::sort(answered);
+    EXPECT_EQ(answered, all);
+    for (const auto& child : children)
+        child->say(1);
+    for (const auto& child : children)
+        EXPECT_TRUE(child->finish());
+}
+
+}  // namespace
+}  // namespace incast::softrio

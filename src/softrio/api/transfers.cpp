@@ -1,0 +1,61 @@
+#include "softrio/api/transfers.h"
+
+#include <cerrno>
+#include <chrono>
+
+namespace incast::softrio::api {
+
+namespace {
+
+constexpr std::size_t max_outcomes = 4096;
+constexpr std::uint32_t max_cookie = 0x7FFF'FFFF;
+
+}  // namespace
+
+int deliver(shm::Port& port, const Transfer& transfer) {
+    if (const MulticastGroup* group = port.options().group(transfer.destid)) {
+        for (const std::uint32_t member : group->members)
+            (void)port.transfer(transfer.direction, transfer.channel, member, transfer.address, transfer.bytes);
+        return 0;
+    }
+    const int status =
+        port.transfer(transfer.direction, transfer.channel, transfer.destid, transfer.address, transfer.bytes);
+    return status == -EIO && !transfer.has_response ? 0 : status;
+}
+
+void Outcome::set(int status) {
+    const std::lock_guard lock(mutex_);
+    status_ = status;
+    done_.notify_all();
+}
+
+std::optional<int> Outcome::wait(std::uint32_t timeout_ms) {
+    std::unique_lock lock(mutex_);
+    done_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [&] { return status_.has_value(); });
+    return status_;
+}
+
+int Cookies::add(std::shared_ptr<Outcome> outcome) {
+    const std::lock_guard lock(mutex_);
+    last_ = last_ == max_cookie ? 1 : last_ + 1;
+    outcomes_[last_] = std::move(outcome);
+    if (outcomes_.size() > max_outcomes) outcomes_.erase(outcomes_.begin());
+    return static_cast<int>(last_);
+}
+
+int Cookies::wait(std::uint32_t cookie, std::uint32_t timeout_ms) {
+    std::shared_ptr<Outcome> outcome;
+    {
+        const std::lock_guard lock(mutex_);
+        const auto found = outcomes_.find(cookie);
+        if (found == outcomes_.end()) return -EAGAIN;
+        outcome = found->second;
+    }
+    const auto status = outcome->wait(timeout_ms);
+    if (!status) return -ETIMEDOUT;
+    const std::lock_guard lock(mutex_);
+    outcomes_.erase(cookie);
+    return *status;
+}
+
+}  // namespace incast::softrio::api

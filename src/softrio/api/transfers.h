@@ -1,0 +1,55 @@
+// What becomes of one DMA request: where it goes, when it is complete, and what its issuer is told.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+
+#include "softrio/shm/port.h"
+
+namespace incast::softrio::api {
+
+struct Transfer {
+    shm::Direction direction = shm::Direction::write;
+    bool has_response = true;  // reads, and writes that are answered
+    std::uint32_t channel = 0;
+    std::uint32_t destid = 0;
+    std::uint64_t address = 0;
+    std::span<std::byte> bytes;
+};
+
+/// Moves it, to all members if it is for a multicast group, and returns what its issuer may know: without a response
+/// nobody tells that there was no window.
+int deliver(shm::Port& port, const Transfer& transfer);
+
+/// How an asynchronous transfer ended, once it has.
+class Outcome {
+public:
+    void set(int status);
+    /// Nothing: not within `timeout_ms`.
+    std::optional<int> wait(std::uint32_t timeout_ms);
+
+private:
+    std::mutex mutex_;
+    std::condition_variable done_;
+    std::optional<int> status_;
+};
+
+/// Asynchronous transfers of one handle, by cookie (above 0). Those nobody waits for are forgotten in the end.
+class Cookies {
+public:
+    int add(std::shared_ptr<Outcome> outcome);
+    /// Status, -ETIMEDOUT, or -EAGAIN: no such cookie.
+    int wait(std::uint32_t cookie, std::uint32_t timeout_ms);
+
+private:
+    std::mutex mutex_;
+    std::map<std::uint32_t, std::shared_ptr<Outcome>> outcomes_;
+    std::uint32_t last_ = 0;
+};
+
+}  // namespace incast::softrio::api

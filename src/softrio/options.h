@@ -1,0 +1,59 @@
+// Which fabric this process joins, and how: the variables RIO_FABRIC, RIO_DESTID and RIO_DEBUG.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <incast/result.h>
+
+namespace incast::softrio {
+
+inline constexpr std::uint32_t max_mports = 8;
+inline constexpr std::uint32_t max_destid = 0xFFFE;
+inline constexpr std::uint32_t any_destid = 0xFFFF;
+/// The "nobody" of systems with ids of 8 bits; programs also use it for "any".
+inline constexpr std::uint32_t small_any_destid = 0xFF;
+
+/// An address of many endpoints. It belongs to nobody; who sends to it has to know its members.
+struct MulticastGroup {
+    std::uint32_t destid = 0;
+    std::vector<std::uint32_t> members;
+};
+
+struct Options {
+    enum class Order : std::uint8_t { strict, weak };
+    enum class Limits : std::uint8_t { none, old };
+    std::string fabric;             // its name
+    std::uint32_t destid = 0;       // 0: the lowest that is free; master port n gets destid + n
+    std::uint32_t mports = 1;       // of this process
+    Order order = Order::strict;    // weak: see ordering.h
+    Limits limits = Limits::none;   // old: 8 allocations of 2 MB
+    std::uint32_t retry_ms = 1000;  // how long a doorbell is tried again at a full queue
+    std::uint32_t hold_us = 200;    // weak: how long at most a write without response is held back
+    std::uint64_t seed = 1;         // weak: of what is held back for how long
+    std::vector<MulticastGroup> groups;
+
+    [[nodiscard]] const MulticastGroup* group(std::uint32_t id) const {
+        for (const MulticastGroup& each : groups) {
+            if (each.destid == id) return &each;
+        }
+        return nullptr;
+    }
+};
+
+inline bool is_destid(std::uint32_t id) {
+    return id <= max_destid && id != small_any_destid;
+}
+
+/// `shm:NAME[?key=value&...]`. `destid` is what RIO_DESTID says, or empty.
+Result<Options> parse_fabric(std::string_view url, std::string_view destid);
+/// From the environment.
+Result<Options> options_of_environment();
+
+/// With RIO_DEBUG=1: one line on stderr, for whoever writes a first program.
+bool debugging();
+void debug(const std::string& line);
+
+}  // namespace incast::softrio

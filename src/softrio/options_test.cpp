@@ -1,0 +1,68 @@
+#include "softrio/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "softrio/reserved.h"
+
+namespace incast::softrio {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Options, AreReadFromTheUrl) {
+    const auto options = parse_fabric("shm:lab?destid=5&mports=2&order=weak&limits=old&multicast=0xF0:1+2,241:3", "");
+    ASSERT_TRUE(options.ok()) << options.error().message;
+    EXPECT_EQ((*options).fabric, "lab");
+    EXPECT_EQ((*options).destid, 5U);
+    EXPECT_EQ((*options).mports, 2U);
+    EXPECT_EQ((*options).order, Options::Order::weak);
+    EXPECT_EQ((*options).limits, Options::Limits::old);
+    ASSERT_NE((*options).group(0xF0), nullptr);
+    EXPECT_EQ((*options).group(0xF0)->members, (std::vector<std::uint32_t>{1, 2}));
+    EXPECT_EQ((*options).group(7), nullptr);
+}
+
+TEST(Options, DestidOfTheEnvironmentComesFirst) {
+    EXPECT_EQ((*parse_fabric("shm:lab?destid=5", "6")).destid, 6U);
+}
+
+TEST(Options, WrongOnesAreOneClearLine) {
+    const std::vector<std::pair<std::string, std::string>> wrong = {
+        {"", "RIO_FABRIC is not set"},
+        {"udp:config", "no udp fabric"},
+        {"linux", "no linux fabric"},
+        {"tcp:x", "unknown kind"},
+        {"shm", "unknown kind"},
+        {"shm:", "the name must be"},
+        {"shm:a/b", "the name must be"},
+        {"shm:lab?colour=red", "no option 'colour'"},
+        {"shm:lab?mports=9", "mports=9: must be 1..8"},
+        {"shm:lab?destid=255", "destid=255: must be a destination id"},
+        {"shm:lab?order=none", "strict or weak"},
+        {"shm:lab?multicast=1", "GROUP:MEMBER"},
+    };
+    for (const auto& [url, words] : wrong) {
+        const auto options = parse_fabric(url, "");
+        ASSERT_FALSE(options.ok()) << url;
+        EXPECT_THAT(options.error().message, HasSubstr(words));
+        EXPECT_EQ(options.error().message.find('\n'), std::string::npos);
+    }
+    EXPECT_THAT(parse_fabric("shm:lab", "nine").error().message, HasSubstr("RIO_DESTID=nine"));
+}
+
+TEST(Reserved, RegionsAreAlignedToTheirSize) {
+    const auto reserved = parse_reserved("A=4K,B=3M,C=1G");
+    ASSERT_TRUE(reserved.ok());
+    ASSERT_EQ((*reserved).size(), 3U);
+    EXPECT_EQ((*reserved)[0].bytes, 4096U);
+    EXPECT_EQ((*reserved)[1].start % (4 << 20), 0U);
+    EXPECT_EQ((*reserved)[2].start % (1 << 30), 0U);
+    EXPECT_GE((*reserved)[1].start, (*reserved)[0].start + (*reserved)[0].bytes);
+    EXPECT_TRUE((*parse_reserved("none")).empty());
+    for (const char* wrong : {"A", "A=", "A=5", "A=1T", "=4K", "A=4K,A=4K", "A=999999999G"})
+        EXPECT_FALSE(parse_reserved(wrong).ok()) << wrong;
+}
+
+}  // namespace
+}  // namespace incast::softrio

@@ -1,0 +1,57 @@
+#include "softrio/reserved.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cstdlib>
+
+namespace incast::softrio {
+
+namespace {
+
+constexpr std::uint64_t page_bytes = 4096;
+constexpr std::uint64_t max_bytes = std::uint64_t{1} << 38;
+constexpr std::string_view preset = "PHYS_MEM=256M,RSKTD=16M,RDMAD=16M,FXFR=16M,DMATUN=16M";
+
+/// 0: no size.
+std::uint64_t size_of(std::string_view text) {
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || value > max_bytes) return 0;
+    const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+    const int shift = unit == "G" ? 30 : unit == "M" ? 20 : unit == "K" ? 10 : unit.empty() ? 0 : -1;
+    if (shift < 0) return 0;
+    value <<= shift;
+    return value <= max_bytes && value % page_bytes == 0 ? value : 0;
+}
+
+}  // namespace
+
+Result<std::vector<Reserved>> parse_reserved(std::string_view text) {
+    std::vector<Reserved> all;
+    if (text == "none") return all;
+    std::uint64_t next = reserved_base;
+    while (!text.empty()) {
+        const std::string_view one = text.substr(0, text.find(','));
+        text.remove_prefix(std::min(text.size(), one.size() + 1));
+        const std::size_t equals = std::min(one.find('='), one.size());
+        const std::string name(one.substr(0, equals));
+        const std::uint64_t bytes = size_of(one.substr(std::min(one.size(), equals + 1)));
+        if (name.empty() || bytes == 0 || std::ranges::find(all, name, &Reserved::name) != all.end()) {
+            return Error{"RIO_RSVDMEM: '" + std::string(one) +
+                         "': must be NAME=SIZE with a size of whole pages, for example PHYS_MEM=64M; or none"};
+        }
+        const std::uint64_t alignment = std::bit_ceil(bytes);
+        next = (next + alignment - 1) / alignment * alignment;
+        all.push_back({name, next, bytes});
+        next += bytes;
+    }
+    return all;
+}
+
+Result<std::vector<Reserved>> reserved_of_environment() {
+    const char* value = std::getenv("RIO_RSVDMEM");
+    return parse_reserved(value == nullptr ? preset : std::string_view(value));
+}
+
+}  // namespace incast::softrio

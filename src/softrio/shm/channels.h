@@ -1,0 +1,75 @@
+// Channelised messages (CM): one socket, and the connection it may have.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "softrio/shm/port.h"
+
+namespace incast::softrio::shm {
+
+/// How long a call may take, and who may end it before.
+class Patience {
+public:
+    /// `timeout_ms` 0: no limit. `stop`: see rapidio_mport_sock.h; may be nullptr.
+    Patience(std::uint32_t timeout_ms, const volatile int* stop);
+    /// False: it is over.
+    bool wait(std::atomic<std::uint32_t>& word, std::uint32_t value, int at_most_ms);
+
+private:
+    std::int64_t until_ = 0;  // 0: no limit
+    const volatile int* stop_ = nullptr;
+};
+
+/// Two locks: one thread may send while another receives. Closing waits for neither: nobody may be in a call then.
+class Socket {
+public:
+    explicit Socket(std::shared_ptr<Port> port) : port_(std::move(port)) {}
+    ~Socket();
+    Socket(const Socket&) = delete;
+    Socket& operator=(const Socket&) = delete;
+
+    [[nodiscard]] bool is_usable() const { return !port_->is_abandoned(); }
+    [[nodiscard]] const std::shared_ptr<Port>& port() const { return port_; }
+
+    int bind(std::uint16_t channel);
+    int listen();
+    /// `into`: an unused socket of the same port, which becomes the connection.
+    int accept(Socket& into, std::uint32_t timeout_ms, const volatile int* stop);
+    int connect(std::uint32_t destid, std::uint16_t channel, const volatile int* stop);
+    /// The message begins with 20 bytes of header, written here into what is sent, not into the caller's bytes.
+    int send(std::span<const std::byte> message, const volatile int* stop);
+    /// `into`: 4096 bytes.
+    int receive(std::span<std::byte> into, std::uint32_t timeout_ms, const volatile int* stop);
+
+private:
+    int take_channel(std::uint16_t id);
+    void give_up_channel();
+    int make_ring();
+    bool find_request(std::uint64_t& request);
+    /// Accepts that request; false: whoever made it has given up.
+    bool answer(std::uint64_t request, Socket& into);
+    int join(std::shared_ptr<Peer> peer, const Channel& theirs);
+    int join_nobody();
+    int wait_for_answer(std::uint32_t destid, std::uint16_t channel, std::uint64_t mine, Patience& patience);
+    [[nodiscard]] bool is_lost() const;
+
+    std::shared_ptr<Port> port_;
+    Channel* channel_ = nullptr;  // in this port's block
+    std::uint16_t id_ = 0;        // its number
+    SharedMemory memory_;         // of the ring
+    std::shared_ptr<Mapping> mapping_;
+    Ring* ring_ = nullptr;  // what is sent here
+    std::shared_ptr<Peer> peer_;
+    std::shared_ptr<Mapping> peer_mapping_;
+    Ring* peer_ring_ = nullptr;  // what is sent from here
+    std::uint16_t remote_channel_ = 0;
+    std::mutex sending_;
+    std::mutex receiving_;
+    std::uint32_t written_ = 0;
+    std::uint32_t read_ = 0;
+};
+
+}  // namespace incast::softrio::shm

@@ -1,0 +1,259 @@
+// Local memory and windows.
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+
+#include <sys/mman.h>
+
+#include "softrio/shm/port.h"
+
+namespace incast::softrio::shm {
+
+namespace {
+
+constexpr std::uint64_t page_bytes = 4096;
+constexpr std::uint64_t any = ~std::uint64_t{0};
+constexpr std::uint64_t alignment = std::uint64_t{2} << 20;  // of local addresses
+constexpr std::uint64_t old_limit_bytes = std::uint64_t{2} << 20;
+constexpr std::uint32_t old_limit_count = 8;
+constexpr std::size_t max_allocations = 4096;
+constexpr std::uint64_t outbound_stride = std::uint64_t{1} << 32;  // above every size, which has 32 bits
+constexpr std::int64_t drain_ms = 1000;
+
+std::uint64_t whole_pages(std::uint64_t bytes) {
+    return (bytes + page_bytes - 1) / page_bytes * page_bytes;
+}
+
+}  // namespace
+
+Result<Ok> Port::reserve() {
+    auto reserved = reserved_of_environment();
+    if (!reserved) return reserved.error();
+    for (const Reserved& each : *reserved) {
+        Allocation allocation;
+        allocation.start = each.start;
+        allocation.bytes = each.bytes;
+        allocation.kind = Allocation::Kind::reserved;
+        allocation.owner = max_sinks;  // of no handle
+        allocations_.emplace(each.start, std::move(allocation));
+    }
+    return Ok{};
+}
+
+Allocation* Port::find(std::uint64_t address, std::uint64_t bytes) {
+    auto next = allocations_.upper_bound(address);
+    if (next == allocations_.begin()) return nullptr;
+    Allocation& found = std::prev(next)->second;
+    const std::uint64_t size = whole_pages(found.bytes);
+    if (address - found.start > size || bytes > size - (address - found.start)) return nullptr;
+    // Reserved memory is made when it is first used.
+    if (!found.memory.file.is_open()) {
+        auto memory = make_memory(found.bytes);
+        if (!memory) return nullptr;
+        found.memory = std::move(*memory);
+    }
+    return &found;
+}
+
+int Port::allocate(std::uint32_t owner, std::uint64_t bytes, std::uint64_t& local) {
+    if (bytes == 0) return -EINVAL;
+    const std::lock_guard lock(memory_mutex_);
+    if (local != any) return find(local, bytes) != nullptr ? 0 : -ENOMEM;
+    const auto made = std::ranges::count_if(
+        allocations_, [](const auto& each) { return each.second.kind != Allocation::Kind::reserved; });
+    if (options_.limits == Options::Limits::old && (bytes > old_limit_bytes || made >= old_limit_count)) return -ENOMEM;
+    if (static_cast<std::size_t>(made) >= max_allocations) return -ENOMEM;
+    auto memory = make_memory(bytes);
+    if (!memory) return -ENOMEM;
+    Allocation allocation;
+    allocation.start = next_local_;
+    allocation.bytes = bytes;
+    allocation.memory = std::move(*memory);
+    allocation.owner = owner;
+    local = next_local_;
+    next_local_ += (bytes + alignment - 1) / alignment * alignment;
+    allocations_.emplace(local, std::move(allocation));
+    return 0;
+}
+
+int Port::free_allocation(std::uint64_t local) {
+    const std::lock_guard lock(memory_mutex_);
+    const auto found = allocations_.find(local);
+    if (found != allocations_.end() && found->second.kind == Allocation::Kind::buffer) {
+        const bool shown = std::ranges::any_of(windows_, [&](const OwnWindow& each) {
+            return each.used && each.local >= local && each.local - local < found->second.bytes;
+        });
+        if (shown) return -EBUSY;
+        allocations_.erase(found);
+        return 0;
+    }
+    // A buffer in reserved memory takes nothing, and gives nothing back.
+    return find(local, 1) != nullptr ? 0 : -EINVAL;
+}
+
+int Port::map_window(std::uint32_t owner, std::uint64_t& base, std::uint64_t bytes, std::uint64_t& local) {
+    if (bytes == 0 || (base != any && base % page_bytes != 0) || (local != any && local % page_bytes != 0))
+        return -EINVAL;
+    const bool fresh = local == any;
+    if (const int error = allocate(owner, bytes, local)) return error;
+    const std::lock_guard lock(memory_mutex_);
+    const auto refuse = [&](int error) {
+        if (fresh) {
+            allocations_.erase(local);
+            local = any;
+        }
+        return error;
+    };
+    const std::uint64_t size = whole_pages(bytes);
+    const std::uint64_t at = base == any ? local : base;
+    if (at > any - size) return refuse(-EINVAL);
+    std::uint32_t number = max_windows;
+    for (std::uint32_t each = max_windows; each-- > 0;) {
+        const OwnWindow& window = windows_[each];
+        if (!window.used) {
+            number = each;
+        } else if (at < window.base + window.bytes && window.base < at + size) {
+            return refuse(-EBUSY);
+        }
+    }
+    if (number == max_windows) return refuse(-EBUSY);
+    Allocation* memory = find(local, size);
+    if (memory == nullptr) return refuse(-ENOMEM);
+    if (fresh) memory->kind = Allocation::Kind::window;
+    windows_[number] = {true, at, size, local, owner};
+    Window& window = block_->windows[number];
+    window.base.store(at);
+    window.bytes.store(size);
+    window.offset.store(local - memory->start);
+    window.file.number.store(static_cast<std::uint32_t>(memory->memory.file.fd()));
+    window.file.inode.store(memory->memory.inode);
+    window.file.bytes.store(memory->memory.bytes);
+    window.open.fetch_add(1, std::memory_order_seq_cst);
+    base = at;
+    return 0;
+}
+
+int Port::drain(std::uint32_t window) {
+    const std::int64_t until = now_ms() + drain_ms;
+    for (Writer& writer : block_->writers) {
+        const auto is_in = [&] {
+            return std::ranges::any_of(writer.busy, [&](auto& each) { return each.load() == window + 1; });
+        };
+        while (is_in()) {
+            const std::uint64_t process = writer.process.load();
+            if (process == 0 || process_is_gone(static_cast<std::uint32_t>(process))) {
+                for (auto& busy : writer.busy)
+                    busy.store(0);
+                break;
+            }
+            if (now_ms() >= until) return -EBUSY;
+            const timespec moment{0, 50'000};
+            ::nanosleep(&moment, nullptr);
+        }
+    }
+    return 0;
+}
+
+int Port::free_window(std::uint64_t local) {
+    const std::lock_guard lock(memory_mutex_);
+    const auto found =
+        std::ranges::find_if(windows_, [&](const OwnWindow& each) { return each.used && each.local == local; });
+    if (found == windows_.end()) return -EINVAL;
+    const auto number = static_cast<std::uint32_t>(found - windows_.begin());
+    auto& open = block_->windows[number].open;
+    if (open.load() % 2 == 1) open.fetch_add(1, std::memory_order_seq_cst);
+    if (const int error = drain(number)) return error;
+    *found = {};
+    const auto memory = allocations_.find(local);
+    if (memory != allocations_.end() && memory->second.kind == Allocation::Kind::window) allocations_.erase(memory);
+    return 0;
+}
+
+int Port::map_outbound(std::uint32_t owner, std::uint32_t destid, std::uint64_t base, std::uint64_t bytes,
+                       std::uint64_t& handle) {
+    if (bytes == 0 || base % page_bytes != 0) return -EINVAL;
+    const auto target = peer(destid);
+    if (target == nullptr) return -ENODEV;
+    if (!target->reach(base, bytes)) return -EIO;
+    const std::lock_guard lock(memory_mutex_);
+    for (std::uint32_t number = 0; number < outbound_.size(); ++number) {
+        if (outbound_[number].used) continue;
+        outbound_[number] = {true, destid, base, bytes, owner};
+        handle = outbound_base + number * outbound_stride;
+        return 0;
+    }
+    return -EBUSY;
+}
+
+int Port::free_outbound(std::uint64_t handle) {
+    const std::lock_guard lock(memory_mutex_);
+    const std::uint64_t number = (handle - outbound_base) / outbound_stride;
+    if (handle < outbound_base || handle % outbound_stride != 0 || number >= outbound_.size() ||
+        !outbound_[number].used) {
+        return -EINVAL;
+    }
+    outbound_[number] = {};
+    return 0;
+}
+
+int Port::map_memory(std::uint64_t local, std::uint64_t bytes, void*& at) {
+    if (bytes == 0 || local % page_bytes != 0) return -EINVAL;
+    if (local >= outbound_base) {
+        Outbound window;
+        {
+            const std::lock_guard lock(memory_mutex_);
+            const std::uint64_t number = (local - outbound_base) / outbound_stride;
+            if (number >= outbound_.size() || !outbound_[number].used) return -EINVAL;
+            window = outbound_[number];
+        }
+        const std::uint64_t offset = local % outbound_stride;
+        if (offset > window.bytes || bytes > window.bytes - offset) return -EINVAL;
+        const auto target = peer(window.destid);
+        if (target == nullptr) return -ENODEV;
+        const auto reached = target->reach(window.base + offset, bytes);
+        if (!reached) return -EIO;
+        const SharedFile& file = target->block().windows[reached->window].file;
+        const Descriptor memory = open_of(target->process(), file.number.load(), file.inode.load(), FileKind::memory);
+        if (!memory.is_open()) return -EIO;
+        at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd(),
+                    static_cast<off_t>(reached->file_offset));
+        return at == MAP_FAILED ? -errno : 0;
+    }
+    const std::lock_guard lock(memory_mutex_);
+    const Allocation* memory = find(local, bytes);
+    if (memory == nullptr) return -EINVAL;
+    at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory->memory.file.fd(),
+                static_cast<off_t>(local - memory->start));
+    return at == MAP_FAILED ? -errno : 0;
+}
+
+std::span<std::byte> Port::local(std::uint64_t address, std::uint64_t bytes, std::shared_ptr<Mapping>& keep) {
+    const std::lock_guard lock(memory_mutex_);
+    Allocation* memory = find(address, bytes);
+    if (memory == nullptr) return {};
+    if (memory->mapping == nullptr) memory->mapping = map(memory->memory.file, memory->memory.bytes);
+    keep = memory->mapping;
+    if (keep == nullptr) return {};
+    return keep->bytes().subspan(address - memory->start, bytes);
+}
+
+void Port::free_all(std::uint32_t owner) {
+    std::vector<std::uint64_t> shown;
+    {
+        const std::lock_guard lock(memory_mutex_);
+        for (const OwnWindow& each : windows_) {
+            if (each.used && each.owner == owner) shown.push_back(each.local);
+        }
+    }
+    for (const std::uint64_t local : shown)
+        (void)free_window(local);
+    const std::lock_guard lock(memory_mutex_);
+    for (Outbound& each : outbound_) {
+        if (each.used && each.owner == owner) each = {};
+    }
+    std::erase_if(allocations_, [&](const auto& each) {
+        return each.second.owner == owner && each.second.kind == Allocation::Kind::buffer;
+    });
+}
+
+}  // namespace incast::softrio::shm

@@ -1,0 +1,85 @@
+// The kernel's part: memory without a name, names without a file, and whether a process is there.
+//
+// Every endpoint binds two abstract Unix sockets: `softrio/FABRIC/DESTID`, which makes the id its own, and
+// `softrio/FABRIC/DESTID/PID/FD/INODE`, which says where its block is. The kernel drops both with the process, however
+// it ends, and lists them in /proc/net/unix. Peers then open /proc/PID/fd/FD: that needs nothing of the other process,
+// which may compute, or be stopped, as real DMA needs nothing of a CPU; hence no thread and no daemon.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "softrio/shm/layout.h"
+#include "transport/descriptor.h"
+
+namespace incast::softrio::shm {
+
+using transport::Descriptor;
+
+/// Bytes mapped for reading and writing; unmapped with the last owner.
+class Mapping {
+public:
+    Mapping(std::byte* at, std::size_t bytes) : bytes_(at, bytes) {}
+    Mapping(const Mapping&) = delete;
+    Mapping& operator=(const Mapping&) = delete;
+    ~Mapping();
+    [[nodiscard]] std::span<std::byte> bytes() const { return bytes_; }
+
+private:
+    std::span<std::byte> bytes_;
+};
+
+/// Memory of this process that others may map: zeroed, sealed against resizing, for this user alone.
+struct SharedMemory {
+    Descriptor file;
+    std::uint64_t inode = 0;
+    std::uint64_t bytes = 0;  // whole pages
+};
+/// Nothing: errno says why.
+std::optional<SharedMemory> make_memory(std::uint64_t bytes);
+std::shared_ptr<Mapping> map(const Descriptor& file, std::uint64_t bytes);
+
+/// The file of another process; not open: it is gone, another file by now, or not ours to open (errno).
+enum class FileKind : std::uint8_t { memory, pipe };
+Descriptor open_of(std::uint32_t process, std::uint32_t number, std::uint64_t inode, FileKind kind);
+/// Opens and maps memory of another process, if it is sealed and has exactly that size (in whole pages).
+std::shared_ptr<Mapping> map_of(std::uint32_t process, std::uint32_t number, std::uint64_t inode, std::uint64_t wanted);
+std::uint64_t inode_of(const Descriptor& file);
+
+/// Where an endpoint's block is.
+struct Place {
+    std::uint32_t destid = 0;
+    std::uint32_t process = 0;
+    std::uint32_t number = 0;
+    std::uint64_t inode = 0;
+};
+/// All endpoints of a fabric, by ascending destination id.
+std::vector<Place> places(const std::string& fabric);
+std::optional<Place> place_of(const std::string& fabric, std::uint32_t destid);
+
+/// Takes a name, as long as the descriptor is open. Not open: errno, EADDRINUSE if it is taken.
+Descriptor take_name(const std::string& name);
+std::string destid_name(const std::string& fabric, std::uint32_t destid);
+std::string place_name(const std::string& fabric, const Place& place);
+
+/// Polls readable once the process has ended. Not open: it has.
+Descriptor watch_process(std::uint32_t process);
+/// Has the watched process ended?
+bool has_ended(const Descriptor& watch);
+bool process_is_gone(std::uint32_t process);
+
+/// Waits while the word has that value, at most `timeout_ms` (< 0: no limit). Returns 0 or an errno: EAGAIN, EINTR,
+/// ETIMEDOUT.
+int futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, int timeout_ms);
+void futex_wake(std::atomic<std::uint32_t>& word);
+
+std::int64_t now_us();
+std::int64_t now_ms();
+
+}  // namespace incast::softrio::shm

@@ -1,0 +1,37 @@
+// Remote DMA: one copy between local memory and the memory of a peer, which was mapped when it was first used.
+#include <cerrno>
+#include <cstring>
+
+#include "softrio/shm/port.h"
+
+namespace incast::softrio::shm {
+
+int Port::transfer(Direction direction, std::uint32_t channel, std::uint32_t destid, std::uint64_t address,
+                   std::span<std::byte> bytes) {
+    const auto target = peer(destid);
+    if (target == nullptr) return -ENODEV;
+    const std::lock_guard lock(dma_mutex_[channel]);
+    Writer* const writer = target->writer(self_);
+    if (writer == nullptr) return -EBUSY;
+    auto& busy = writer->busy[channel];
+    while (const auto reached = target->reach(address, bytes.size())) {
+        // Announced, then looked at again; the owner closes the window, then looks who is in it (Dekker).
+        busy.store(reached->window + 1, std::memory_order_seq_cst);
+        const bool still =
+            target->block().windows[reached->window].open.load(std::memory_order_seq_cst) == reached->generation;
+        if (still && direction == Direction::write) {
+            std::memcpy(reached->at, bytes.data(), bytes.size());
+        } else if (still) {
+            std::memcpy(bytes.data(), reached->at, bytes.size());
+        }
+        busy.store(0, std::memory_order_release);
+        if (still) return 0;
+    }
+    target->block().dropped.fetch_add(1, std::memory_order_relaxed);
+    debug("endpoint " + std::to_string(this->destid()) + ": a transfer of " + std::to_string(bytes.size()) +
+          " bytes at address " + std::to_string(address) + " of endpoint " + std::to_string(destid) +
+          " is not inside one of its windows: nothing was moved");
+    return -EIO;
+}
+
+}  // namespace incast::softrio::shm

@@ -89,6 +89,29 @@ TEST(Events, TheDescriptorPolls) {
     }
 }
 
+TEST(Events, OnDemandTheDescriptorPollsOnceArmed) {
+    const Fabric fabric;
+    Mport sender(0);
+    Mport receiver(1, O_NONBLOCK | SOFTRIO_ON_DEMAND);
+    receiver.listen(0, 100);
+    EXPECT_EQ(softrio_arm(sender), -EINVAL);
+    for (int round = 0; round < 3; ++round) {
+        EXPECT_EQ(sender.ring(receiver.destid, 1), 0);
+        EXPECT_FALSE(receiver.polls());
+        EXPECT_EQ(softrio_arm(receiver), 1);
+        EXPECT_EQ(receiver.hear(), 1);
+        EXPECT_EQ(softrio_arm(receiver), 0);
+        EXPECT_FALSE(receiver.polls());
+        EXPECT_EQ(sender.ring(receiver.destid, 2), 0);
+        EXPECT_TRUE(receiver.polls(deadline_ms));
+        EXPECT_EQ(sender.ring(receiver.destid, 3), 0);
+        EXPECT_EQ(receiver.hear(), 2);
+        EXPECT_EQ(receiver.hear(), 3);
+        EXPECT_EQ(receiver.hear(), -EAGAIN);
+        EXPECT_EQ(softrio_arm(receiver), 0);
+    }
+}
+
 TEST(Events, BlockingHandleWaits) {
     const Fabric fabric;
     Mport sender(0);

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <rapidio_mport_mgmt.h>
+#include <softrio.h>
 
 #include "softrio/api/handle.h"
 
@@ -87,7 +88,7 @@ int riomp_mgmt_mport_create_handle(uint32_t mport_id, int flags, riomp_mport_t* 
     auto handle = std::unique_ptr<Handle>(new (std::nothrow) Handle);
     if (handle == nullptr) return -ENOMEM;
     handle->endpoint = *endpoint;
-    if (const int error = handle->port().open_sink(handle->sink)) return error;
+    if (const int error = handle->port().open_sink(handle->sink, (flags & SOFTRIO_ON_DEMAND) != 0)) return error;
     handle->fd = handle->port().bell(handle->sink);
     handle->mport_id = static_cast<std::uint8_t>(mport_id);
     handle->waits = (flags & O_NONBLOCK) == 0;
@@ -288,4 +289,10 @@ int riomp_mgmt_device_del(riomp_mport_t mport_handle, did_val_t did_val, hc_t hc
     api::Endpoint& endpoint = *handle_of(mport_handle)->endpoint;
     const std::lock_guard lock(endpoint.devices_mutex);
     return hc == HC_MP && endpoint.devices.erase(did_val) == 1 ? 0 : -ENODEV;
+}
+
+int softrio_arm(riomp_mport_t mport_handle) {
+    if (const int error = check(mport_handle)) return error;
+    const Handle* handle = handle_of(mport_handle);
+    return handle->port().arm(handle->sink);
 }

@@ -19,6 +19,7 @@
 #include <rapidio_mport_dma.h>
 #include <rapidio_mport_mgmt.h>
 #include <rapidio_mport_sock.h>
+#include <softrio.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -90,7 +90,7 @@ bool wants(const Sink& sink, const Doorbell& doorbell) {
 
 }  // namespace
 
-int Port::open_sink(std::uint32_t& sink) {
+int Port::open_sink(std::uint32_t& sink, bool on_demand) {
     const std::lock_guard lock(sinks_mutex_);
     for (sink = 0; sink < max_sinks; ++sink) {
         OwnSink& own = sinks_[sink];
@@ -100,9 +100,10 @@ int Port::open_sink(std::uint32_t& sink) {
         own.bell = Descriptor(ends[0]);
         own.bell_end = Descriptor(ends[1]);
         own.used = true;
+        own.on_demand = on_demand;
         Sink& shared = block_->sinks[sink];
         shared.events.store(0);
-        shared.rung.store(0);
+        shared.rung.store(on_demand ? 1 : 0);
         shared.sleepers.store(0);
         for (auto& each : shared.filters)
             each.store(0);
@@ -183,16 +184,31 @@ void Port::ring_own(std::uint32_t sink) {
     if (block_->sinks[sink].rung.exchange(1) == 0) (void)!::write(sinks_[sink].bell_end.fd(), &byte, 1);
 }
 
+void Port::empty_bell(std::uint32_t sink) {
+    char bytes[8];
+    while (::read(sinks_[sink].bell.fd(), bytes, sizeof bytes) == sizeof bytes) {
+    }
+}
+
+int Port::arm(std::uint32_t sink) {
+    const std::lock_guard lock(sinks_[sink].mutex);
+    if (!sinks_[sink].on_demand) return -EINVAL;
+    empty_bell(sink);
+    block_->sinks[sink].rung.store(0, std::memory_order_seq_cst);
+    if (is_empty(sink)) return 0;
+    block_->sinks[sink].rung.store(1);
+    return 1;
+}
+
 void Port::settle_bell(std::uint32_t sink) {
+    if (sinks_[sink].on_demand) return;
     Sink& shared = block_->sinks[sink];
     if (!is_empty(sink)) {
         ring_own(sink);
         return;
     }
     if (shared.rung.load(std::memory_order_relaxed) == 0) return;
-    char bytes[8];
-    while (::read(sinks_[sink].bell.fd(), bytes, sizeof bytes) == sizeof bytes) {
-    }
+    empty_bell(sink);
     shared.rung.store(0, std::memory_order_seq_cst);
     if (!is_empty(sink)) ring_own(sink);
 }

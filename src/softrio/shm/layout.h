@@ -62,7 +62,7 @@ using Filter = std::uint64_t;
 struct Sink {
     Atomic<std::uint64_t> open;      // generation
     Atomic<std::uint32_t> events;    // mask of event kinds
-    Atomic<std::uint32_t> rung;      // 1: there is, or will be at once, a byte in the bell
+    Atomic<std::uint32_t> rung;      // 1: there is, or will be at once, a byte in the bell, or nobody wants one
     Atomic<std::uint32_t> sleepers;  // threads that wait for an event
     Atomic<std::uint32_t> signal;    // their futex
     SharedFile bell;                 // a pipe

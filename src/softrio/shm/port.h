@@ -58,6 +58,7 @@ struct OwnSink {
     Descriptor bell_end;
     std::uint64_t head = 0;
     bool used = false;
+    bool on_demand = false;
 };
 
 class Port {
@@ -103,7 +104,10 @@ public:
                  std::span<std::byte> bytes);
 
     // events.cpp
-    int open_sink(std::uint32_t& sink);
+    /// `on_demand`: its bell rings once after each arm().
+    int open_sink(std::uint32_t& sink, bool on_demand);
+    /// 1: something is queued; 0: the bell will ring.
+    int arm(std::uint32_t sink);
     void close_sink(std::uint32_t sink);
     [[nodiscard]] int bell(std::uint32_t sink) const { return sinks_[sink].bell.fd(); }
     int enable_range(std::uint32_t sink, std::uint32_t destid, std::uint16_t first, std::uint16_t last);
@@ -123,6 +127,7 @@ private:
     bool take(std::uint32_t sink, Doorbell& doorbell);
     [[nodiscard]] bool is_empty(std::uint32_t sink) const;
     void settle_bell(std::uint32_t sink);
+    void empty_bell(std::uint32_t sink);
     void ring_own(std::uint32_t sink);
 
     Options options_;

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "test_support.h"
+#include "softrio/api/test_support.h"
 
 namespace incast::softrio {
 namespace {

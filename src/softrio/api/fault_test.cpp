@@ -4,7 +4,7 @@
 #include <fstream>
 #include <random>
 
-#include "test_support.h"
+#include "softrio/api/test_support.h"
 
 namespace incast::softrio {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "test_support.h"
+#include "softrio/api/test_support.h"
 
 namespace incast::softrio {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "test_support.h"
+#include "softrio/api/test_support.h"
 
 namespace incast::softrio {
 namespace {

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <thread>
 
-#include "test_support.h"
+#include "softrio/api/test_support.h"
 
 namespace incast::softrio {
 namespace {

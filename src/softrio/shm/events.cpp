@@ -194,6 +194,7 @@ int Port::arm(std::uint32_t sink) {
     const std::lock_guard lock(sinks_[sink].mutex);
     if (!sinks_[sink].on_demand) return -EINVAL;
     empty_bell(sink);
+    sinks_[sink].armed = true;
     block_->sinks[sink].rung.store(0, std::memory_order_seq_cst);
     if (is_empty(sink)) return 0;
     block_->sinks[sink].rung.store(1);
@@ -201,8 +202,15 @@ int Port::arm(std::uint32_t sink) {
 }
 
 void Port::settle_bell(std::uint32_t sink) {
-    if (sinks_[sink].on_demand) return;
+    OwnSink& own = sinks_[sink];
     Sink& shared = block_->sinks[sink];
+    if (own.on_demand) {
+        if (own.armed && shared.rung.load(std::memory_order_relaxed) != 0) {
+            empty_bell(sink);
+            own.armed = false;
+        }
+        return;
+    }
     if (!is_empty(sink)) {
         ring_own(sink);
         return;

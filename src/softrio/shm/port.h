@@ -59,6 +59,7 @@ struct OwnSink {
     std::uint64_t head = 0;
     bool used = false;
     bool on_demand = false;
+    bool armed = false;  // on demand: a byte may be in the bell
 };
 
 class Port {

@@ -39,7 +39,7 @@ constexpr did_val_t client = 2;
 void check(int error, const char* what) {
     if (error >= 0) return;
     std::fprintf(stderr, "%s: %s\n", what, std::strerror(-error));
-    std::exit(1);
+    std::exit(1);  // NOLINT(concurrency-mt-unsafe): it has one thread
 }
 
 double seconds_since(Clock::time_point start) {
@@ -74,7 +74,7 @@ void say(Word& word, std::uint32_t value, bool sleeps) {
 /// One side, with a window and two handles: one that spins and one that sleeps, with doorbells of their own.
 struct Side {
     explicit Side(did_val_t destid) {
-        ::setenv("RIO_DESTID", std::to_string(destid).c_str(), 1);
+        ::setenv("RIO_DESTID", std::to_string(destid).c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
         check(riomp_mgmt_mport_create_handle(0, O_NONBLOCK | SOFTRIO_ON_DEMAND, &spinning), "master port");
         check(riomp_mgmt_mport_create_handle(0, 0, &sleeping), "master port");
         check(riomp_mgmt_dbrange_enable(spinning, 0xFFFF, 0, 0), "doorbell");
@@ -182,7 +182,7 @@ void compare_copies(const Side& side, std::uint32_t size) {
 }  // namespace
 
 int main() {
-    ::setenv("RIO_FABRIC", ("shm:bench-" + std::to_string(::getpid())).c_str(), 1);
+    ::setenv("RIO_FABRIC", ("shm:bench-" + std::to_string(::getpid())).c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
     auto* words =
         static_cast<Words*>(::mmap(nullptr, sizeof(Words), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     const pid_t child = ::fork();

@@ -134,14 +134,17 @@ Result<Options> parse_fabric(std::string_view url, std::string_view destid) {
 }
 
 Result<Options> options_of_environment() {
-    const char* url = std::getenv("RIO_FABRIC");
-    const char* destid = std::getenv("RIO_DESTID");
+    const char* url = std::getenv("RIO_FABRIC");     // NOLINT(concurrency-mt-unsafe)
+    const char* destid = std::getenv("RIO_DESTID");  // NOLINT(concurrency-mt-unsafe)
     return parse_fabric(url == nullptr ? "" : url, destid == nullptr ? "" : destid);
 }
 
 bool debugging() {
-    const char* value = std::getenv("RIO_DEBUG");
-    return value != nullptr && std::string_view(value) == "1";
+    static const bool wanted = [] {
+        const char* value = std::getenv("RIO_DEBUG");  // NOLINT(concurrency-mt-unsafe)
+        return value != nullptr && std::string_view(value) == "1";
+    }();
+    return wanted;
 }
 
 void debug(const std::string& line) {

@@ -50,7 +50,7 @@ Result<std::vector<Reserved>> parse_reserved(std::string_view text) {
 }
 
 Result<std::vector<Reserved>> reserved_of_environment() {
-    const char* value = std::getenv("RIO_RSVDMEM");
+    const char* value = std::getenv("RIO_RSVDMEM");  // NOLINT(concurrency-mt-unsafe)
     return parse_reserved(value == nullptr ? preset : std::string_view(value));
 }
 

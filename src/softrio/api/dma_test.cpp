@@ -9,6 +9,8 @@ namespace incast::softrio {
 namespace {
 
 constexpr std::uint32_t page = 4096;
+constexpr std::size_t two_pages = 2 * std::size_t{page};
+constexpr std::uint64_t step = 0x10'0000;
 
 std::vector<std::uint8_t> pattern(std::size_t size, std::uint8_t first = 1) {
     std::vector<std::uint8_t> bytes(size);
@@ -68,7 +70,7 @@ TEST(Dma, NothingLandsOutsideAWindow) {
     void* mapped = nullptr;
     ASSERT_EQ(riomp_dma_map_memory(target, std::size_t{3} * page, static_cast<off_t>(buffer), &mapped), 0);
     const auto* data = static_cast<const std::uint8_t*>(mapped);
-    const OpenWindow window(target, page, 16 * page, buffer + page);
+    const OpenWindow window(target, page, std::uint64_t{16} * page, buffer + page);
     EXPECT_EQ(window.base, std::uint64_t{16} * page);
     EXPECT_EQ(write_to(source, target.destid, window.base, pattern(page)), 0);
     EXPECT_TRUE(holds(data + page, pattern(page)));
@@ -91,7 +93,7 @@ TEST(Dma, NothingLandsOutsideAWindow) {
     }
     EXPECT_TRUE(holds(data + page, pattern(page)));
     EXPECT_TRUE(std::all_of(data, data + page, [](auto each) { return each == 0; }));
-    EXPECT_TRUE(std::all_of(data + 2 * page, data + 3 * page, [](auto each) { return each == 0; }));
+    EXPECT_TRUE(std::all_of(data + two_pages, data + two_pages + page, [](auto each) { return each == 0; }));
     EXPECT_EQ(riomp_dma_dbuf_free(target, &buffer), -EBUSY) << "a window shows it";
     std::uint64_t handle = window.handle;
     EXPECT_EQ(riomp_dma_ibwin_free(target, &handle), 0);
@@ -105,20 +107,20 @@ TEST(Dma, EightWindows) {
     const Mport source(1);
     std::vector<std::uint64_t> handles;
     for (std::uint64_t number = 0; number < 8; ++number) {
-        std::uint64_t base = number * 0x10'0000;
+        std::uint64_t base = number * step;
         std::uint64_t handle = RIOMP_MAP_ANY_ADDR;
         ASSERT_EQ(riomp_dma_ibwin_map(target, &base, page, &handle), 0);
-        EXPECT_EQ(base, number * 0x10'0000);
+        EXPECT_EQ(base, number * step);
         handles.push_back(handle);
     }
     std::uint64_t base = RIOMP_MAP_ANY_ADDR;
     std::uint64_t handle = RIOMP_MAP_ANY_ADDR;
     EXPECT_EQ(riomp_dma_ibwin_map(target, &base, page, &handle), -EBUSY);
-    EXPECT_EQ(write_to(source, target.destid, 3 * 0x10'0000, {1}), 0);
+    EXPECT_EQ(write_to(source, target.destid, 3 * step, {1}), 0);
     EXPECT_EQ(riomp_dma_ibwin_free(target, &handles[3]), 0);
     EXPECT_EQ(riomp_dma_ibwin_free(target, &handles[3]), -EINVAL);
-    EXPECT_EQ(write_to(source, target.destid, 3 * 0x10'0000, {1}), -EIO);
-    base = 4 * 0x10'0000;
+    EXPECT_EQ(write_to(source, target.destid, 3 * step, {1}), -EIO);
+    base = 4 * step;
     EXPECT_EQ(riomp_dma_ibwin_map(target, &base, page, &handle), -EBUSY) << "one is there";
     base = 3;
     EXPECT_EQ(riomp_dma_ibwin_map(target, &base, page, &handle), -EINVAL);
@@ -143,7 +145,7 @@ TEST(Dma, WindowsGoWithTheirHandle) {
 
 TEST(Dma, ReservedMemory) {
     const Fabric fabric;
-    ::setenv("RIO_RSVDMEM", "PHYS_MEM=1M,RSKTD=64K", 1);
+    set_variable("RIO_RSVDMEM", "PHYS_MEM=1M,RSKTD=64K");
     std::uint64_t start = 0;
     std::uint64_t size = 0;
     EXPECT_EQ(get_rsvd_phys_mem(RSVD_PHYS_MEM_FXFR, &start, &size), -1);
@@ -169,9 +171,9 @@ TEST(Dma, ReservedMemory) {
         EXPECT_EQ(riomp_dma_dbuf_alloc(target, page, &buffer), -ENOMEM) << "behind all of it";
         EXPECT_EQ(riomp_dma_map_memory(target, size + page, static_cast<off_t>(start), &all), -EINVAL);
     }
-    ::setenv("RIO_RSVDMEM", "none", 1);
+    set_variable("RIO_RSVDMEM", "none");
     EXPECT_EQ(get_rsvd_phys_mem(RSVD_PHYS_MEM, &start, &size), -1);
-    ::unsetenv("RIO_RSVDMEM");
+    clear_variable("RIO_RSVDMEM");
 }
 
 TEST(Dma, OldLimits) {

@@ -181,7 +181,7 @@ TEST(Faults, WindowFreedUnderWriters) {
         // The memory is this process's again.
         std::memset(window.data, round & 1, window_bytes);
         for (int look = 0; look < 1000; ++look)
-            ASSERT_EQ(window.data[look * 1000], round & 1);
+            ASSERT_EQ(window.data[std::ptrdiff_t{1000} * look], round & 1);
     }
     writer.say(1);
     EXPECT_TRUE(writer.finish());

@@ -105,7 +105,7 @@ TEST(Mgmt, HandlesThatCannotBe) {
             EXPECT_EQ(riomp_mgmt_mport_destroy_handle(&each), 0);
     }
     for (const char* url : {"", "udp:x", "linux", "nonsense"}) {
-        ::setenv("RIO_FABRIC", url, 1);
+        set_variable("RIO_FABRIC", url);
         testing::internal::CaptureStderr();
         riomp_mport_t handle = nullptr;
         EXPECT_EQ(riomp_mgmt_mport_create_handle(0, 0, &handle), -ENODEV);
@@ -113,7 +113,7 @@ TEST(Mgmt, HandlesThatCannotBe) {
         EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
         EXPECT_NE(said.find("RIO_FABRIC"), std::string::npos) << said;
     }
-    ::unsetenv("RIO_FABRIC");
+    clear_variable("RIO_FABRIC");
 }
 
 TEST(Mgmt, DestidCanBeChanged) {

@@ -2,6 +2,7 @@
 // of the build's layout and nothing else. And the document's table of functions.
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <regex>
 #include <set>
@@ -75,14 +76,14 @@ public:
     }
     Folder(const Folder&) = delete;
     Folder& operator=(const Folder&) = delete;
-    ~Folder() { EXPECT_EQ(std::system(("rm -r '" + path + "'").c_str()), 0); }
+    ~Folder() { std::filesystem::remove_all(path); }
     std::string path;
 };
 
 int run(const std::string& script, const Folder& folder) {
     std::ofstream(folder.path + "/script") << script;
-    return std::system(
-        ("timeout 120 bash -eu '" + folder.path + "/script' > '" + folder.path + "/output' 2>&1").c_str());
+    const std::string command = "timeout 120 bash -eu '" + folder.path + "/script' > '" + folder.path + "/output' 2>&1";
+    return std::system(command.c_str());  // NOLINT(concurrency-mt-unsafe)
 }
 
 /// Sanitized libraries need programs linked by the same compiler with the same flags.

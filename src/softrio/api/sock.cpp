@@ -40,11 +40,11 @@ int make_socket(const std::shared_ptr<api::Endpoint>& endpoint, riomp_sock_t* so
 
 }  // namespace
 
-int riomp_sock_mbox_init(void) {
+int riomp_sock_mbox_init() {
     return api::count_mports() > 0 ? 0 : -ENODEV;
 }
 
-int riomp_sock_mbox_exit(void) {
+int riomp_sock_mbox_exit() {
     return 0;
 }
 

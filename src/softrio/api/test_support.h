@@ -41,6 +41,14 @@ inline bool eventually(const std::function<bool()>& condition) {
     return false;
 }
 
+// Before anything else in this process looks at its environment at the same time.
+inline void set_variable(const char* name, const std::string& value) {
+    ::setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+}
+inline void clear_variable(const char* name) {
+    ::unsetenv(name);  // NOLINT(concurrency-mt-unsafe)
+}
+
 /// This process joins a fabric that nobody else knows; its master ports are endpoints of it, as separate processes are.
 class Fabric {
 public:
@@ -49,13 +57,13 @@ public:
         name_ = "test-" + std::to_string(random()) + "-" + std::to_string(random());
         url_ = "shm:" + name_ + "?mports=" + std::to_string(mports);
         if (!options.empty()) url_.append("&").append(options);
-        ::setenv("RIO_FABRIC", url_.c_str(), 1);
-        ::unsetenv("RIO_DESTID");
-        ::unsetenv("RIO_RSVDMEM");
+        set_variable("RIO_FABRIC", url_);
+        clear_variable("RIO_DESTID");
+        clear_variable("RIO_RSVDMEM");
     }
     Fabric(const Fabric&) = delete;
     Fabric& operator=(const Fabric&) = delete;
-    ~Fabric() { ::unsetenv("RIO_FABRIC"); }
+    ~Fabric() { clear_variable("RIO_FABRIC"); }
     [[nodiscard]] const std::string& name() const { return name_; }
 
 private:

@@ -15,24 +15,24 @@ std::atomic<std::uint32_t> endpoints_made = 0;
 
 constexpr std::uint32_t highest_automatic = 0xFFF;
 
-Error system_error(const std::string& what) {
-    return Error{"SoftRIO: " + what + ": " + std::generic_category().message(errno)};
+Error system_error(const std::string& what, int error) {
+    return Error{"SoftRIO: " + what + ": " + std::generic_category().message(error)};
 }
 
 }  // namespace
 
-Result<Ok> Port::take_destid(std::uint32_t destid) {
+int Port::take_destid(std::uint32_t destid) {
     Descriptor name = take_name(destid_name(options_.fabric, destid));
-    if (!name.is_open()) return system_error("destination id " + std::to_string(destid));
+    if (!name.is_open()) return errno;
     const Place place{destid, static_cast<std::uint32_t>(::getpid()), static_cast<std::uint32_t>(memory_.file.fd()),
                       memory_.inode};
     // Peers that find the place look at the block: it has to say the same by then.
     block_->destid.store(destid);
     Descriptor where = take_name(place_name(options_.fabric, place));
-    if (!where.is_open()) return system_error("destination id " + std::to_string(destid));
+    if (!where.is_open()) return errno;
     destid_name_ = std::move(name);
     place_name_ = std::move(where);
-    return Ok{};
+    return 0;
 }
 
 Result<std::shared_ptr<Port>> Port::open(const Options& options, std::uint32_t mport, std::uint32_t wanted) {
@@ -40,10 +40,10 @@ Result<std::shared_ptr<Port>> Port::open(const Options& options, std::uint32_t m
     port->options_ = options;
     port->self_ = static_cast<std::uint64_t>(++endpoints_made) << 32 | static_cast<std::uint32_t>(::getpid());
     auto memory = make_memory(sizeof(Block));
-    if (!memory) return system_error("memory of an endpoint");
+    if (!memory) return system_error("memory of an endpoint", errno);
     port->memory_ = std::move(*memory);
     port->mapping_ = map(port->memory_.file, port->memory_.bytes);
-    if (port->mapping_ == nullptr) return system_error("memory of an endpoint");
+    if (port->mapping_ == nullptr) return system_error("memory of an endpoint", errno);
     port->block_ = reinterpret_cast<Block*>(port->mapping_->bytes().data());
     port->block_->registers.host_lock.store(0xFFFF);
     port->block_->magic.store(layout_magic);
@@ -54,18 +54,19 @@ Result<std::shared_ptr<Port>> Port::open(const Options& options, std::uint32_t m
             return Error{"SoftRIO: destination id " + std::to_string(destid) + " of master port " +
                          std::to_string(mport) + " is no destination id"};
         }
-        if (const auto taken = port->take_destid(destid); !taken) {
-            if (errno != EADDRINUSE) return taken.error();
+        if (const int error = port->take_destid(destid)) {
+            if (error != EADDRINUSE) return system_error("joining fabric " + options.fabric, error);
             return Error{"SoftRIO: destination id " + std::to_string(destid) + " of fabric " + options.fabric +
                          " is taken by another process"};
         }
         return port;
     }
-    if (wanted != 0 && port->take_destid(wanted)) return port;
+    if (wanted != 0 && port->take_destid(wanted) == 0) return port;
     for (std::uint32_t destid = 1; destid <= highest_automatic; ++destid) {
         if (!is_destid(destid) || options.group(destid) != nullptr) continue;
-        if (const auto taken = port->take_destid(destid)) return port;
-        if (errno != EADDRINUSE) return system_error("joining fabric " + options.fabric);
+        const int error = port->take_destid(destid);
+        if (error == 0) return port;
+        if (error != EADDRINUSE) return system_error("joining fabric " + options.fabric, error);
     }
     return Error{"SoftRIO: fabric " + options.fabric + " has no free destination id up to " +
                  std::to_string(highest_automatic)};
@@ -96,8 +97,8 @@ int Port::set_destid(std::uint32_t destid) {
     if (!is_destid(destid) || options_.group(destid) != nullptr) return -EINVAL;
     if (destid == this->destid()) return 0;
     const std::uint32_t before = this->destid();
-    if (take_destid(destid)) return 0;
-    const int error = errno;
+    const int error = take_destid(destid);
+    if (error == 0) return 0;
     block_->destid.store(before);
     return error == EADDRINUSE ? -EBUSY : -error;
 }

@@ -121,7 +121,8 @@ public:
 
 private:
     Port() = default;
-    Result<Ok> take_destid(std::uint32_t destid);
+    /// 0 or an errno: EADDRINUSE if another endpoint has it.
+    int take_destid(std::uint32_t destid);
     Allocation* find(std::uint64_t address, std::uint64_t bytes);
     Result<Ok> reserve();
     int drain(std::uint32_t window);

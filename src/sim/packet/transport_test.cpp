@@ -165,14 +165,14 @@ TEST(Datagrams, WhatIsLostIsReported) {
     // The last few may still be waited for.
     EXPECT_GE(reported, messages - 65);
     EXPECT_NEAR(whole, 0.9 * 0.9 * 0.9 * 0.9 * messages, 80);
-    EXPECT_LE(bytes + network->totals().lost * payload, messages * 4 * payload);
+    EXPECT_LE(bytes + network->totals().lost * payload, 4 * payload * messages);
 }
 
 TEST(Spray, AnyOrderMessagesUseAllPathsOfALosslessTree) {
     NetworkSettings settings;
     settings.routing = Routing::spray;
     settings.switches[0].kind = SwitchKind::credit;
-    settings.switches[0].input_buffer_bytes = 128 * 1024;
+    settings.switches[0].input_buffer_bytes = 128ULL * 1024;
     const auto network = make(leaf_spine({.leaves = 2,
                                           .hosts_per_leaf = 4,
                                           .spines = 4,
@@ -210,7 +210,7 @@ TEST(Host, RatesAreThoseOfItsLimits) {
     EXPECT_NEAR(rate(transmit, 4 * payload, {}), 50, 0.5);
     HostSettings receive;
     receive.receive_limit = gbit_per_s(60);
-    receive.receive_buffer_bytes = 64 * 1024;
+    receive.receive_buffer_bytes = 64ULL * 1024;
     EXPECT_NEAR(rate(receive, 4 * payload, {}), 60, 0.6);
     // A cost per message stands before its bytes: 16 KiB then take 1 us more than the 1.337 us on the cable.
     HostSettings costly;
@@ -242,7 +242,7 @@ TEST(Host, ReadsAreLimitedByWhatMayBeOutstanding) {
         }
         const Time round_trip = 4 * propagation + 2 * BytePace(gbit100).of(98) + 5 * packet_time;
         const double expected =
-            std::min(100.0 * payload / wire, gbit_per_second(outstanding * 4 * payload, round_trip));
+            std::min(100.0 * payload / wire, gbit_per_second(4 * payload * outstanding, round_trip));
         EXPECT_NEAR(gbit_per_second(bytes, end), expected, 0.02 * expected) << outstanding;
     }
 }
@@ -253,7 +253,7 @@ TEST(Host, TrainsCarryTheSameBytesInFewerEvents) {
         NetworkSettings settings;
         settings.hosts[0].train_packets = train;
         settings.switches[0].kind = SwitchKind::credit;
-        settings.switches[0].input_buffer_bytes = 256 * 1024;
+        settings.switches[0].input_buffer_bytes = 256ULL * 1024;
         const auto network = make(single_switch(3, gbit100, 0), settings);
         for (HostIndex host = 1; host < 3; ++host)
             network->post(datagrams(*network, host, 0), 1000 * payload, host);

@@ -76,7 +76,7 @@ double fifo_throughput(std::uint32_t ports, unsigned slots) {
     SwitchSettings& middle = settings.switches[0];
     middle.kind = SwitchKind::input_fifo;
     middle.random_choice = true;
-    middle.input_buffer_bytes = 8 * 4160;
+    middle.input_buffer_bytes = 8ULL * 4160;
     const auto network = make(single_switch(2 * ports, gbit100, 0), settings);
     base::Prng prng(2);
     std::vector<FlowIndex> flows(std::size_t{ports} * ports, nil);
@@ -121,7 +121,7 @@ TEST(Validation, Case3BarrelShifterFillsEveryLinkOfOneSwitch) {
         settings.hosts[0].order = HostSettings::Order::message_order;
         settings.switches[0].kind = kind;
         settings.switches[0].latency = 300 * ps_per_ns;
-        settings.switches[0].input_buffer_bytes = 64 * 1024;
+        settings.switches[0].input_buffer_bytes = 64ULL * 1024;
         const Time propagation = 50 * ps_per_ns;
         const auto network = make(single_switch(hosts, gbit100, propagation), settings);
         for (HostIndex phase = 1; phase < hosts; ++phase)
@@ -155,7 +155,7 @@ Shifted shift_by_half(Routing routing) {
     NetworkSettings settings;
     settings.routing = routing;
     settings.switches[0].kind = SwitchKind::credit;
-    settings.switches[0].input_buffer_bytes = 128 * 1024;
+    settings.switches[0].input_buffer_bytes = 128ULL * 1024;
     const Topology topology = leaf_spine({.leaves = leaves,
                                           .hosts_per_leaf = per_leaf,
                                           .spines = 8,
@@ -227,7 +227,7 @@ TEST(Validation, Case4LosslessIncastEndsAtTheWireBound) {
     EXPECT_EQ(network->hops(), packets * (3 * 2 + 12 * 4 + 112 * 6));
     EXPECT_EQ(network->hops(), 710'028U);
     const Time first_at_edge = packet_time + propagation + settings.switches[0].latency;
-    EXPECT_EQ(last, first_at_edge + (hosts - 1) * packets * packet_time + propagation);
+    EXPECT_EQ(last, first_at_edge + Time{hosts - 1} * packets * packet_time + propagation);
 }
 
 TEST(Validation, Case5DropTailIncastDropsExactlyWhatDoesNotFit) {
@@ -262,7 +262,7 @@ TEST(Validation, Case6CreditLoop) {
     for (const unsigned credits : {1U, 2U, 7U, 20U, 31U, 32U, 40U, 100U}) {
         NetworkSettings settings;
         settings.switches[0].kind = SwitchKind::credit;
-        settings.switches[0].input_buffer_bytes = credits * 4160;  // 65 units of 64 B hold the 4158 B of a packet
+        settings.switches[0].input_buffer_bytes = 4160ULL * credits;  // 65 units of 64 B hold the 4158 B of a packet
         Topology topology = single_switch(2, gbit100, 0);
         topology.cables[0].propagation = propagation;
         const auto network = make(topology, settings);
@@ -341,7 +341,7 @@ TEST(Validation, Case10DeepBufferIsLimitedByItsMemory) {
         middle.buffer_bytes = 4ULL << 30;
         middle.spill_bytes = 0;  // all traffic is buffered off chip
         middle.memory_bandwidth = gbit_per_s(bandwidth);
-        middle.pfc = {.classes = 1, .xoff_bytes = 256 * 1024};
+        middle.pfc = {.classes = 1, .xoff_bytes = 256ULL * 1024};
         const auto network = make(single_switch(2 * pairs, gbit100, 20 * ps_per_ns), settings);
         std::vector<FlowIndex> flows;
         for (HostIndex host = 0; host < pairs; ++host)
@@ -364,7 +364,7 @@ TEST(Validation, Case11VirtualLanesShareByWeight) {
         SwitchSettings& middle = settings.switches[0];
         middle.kind = kind;
         middle.service.weight = {3, 1, 4, 2, 1, 1, 1, 1};
-        middle.pfc = {.classes = 0xff, .xoff_bytes = 64 * 1024, .headroom_bytes = 64 * 1024};
+        middle.pfc = {.classes = 0xff, .xoff_bytes = 64ULL * 1024, .headroom_bytes = 64ULL * 1024};
         const auto network = make(single_switch(5, gbit100, 0), settings);
         std::vector<FlowIndex> flows;
         for (std::uint8_t lane = 0; lane < 4; ++lane)
@@ -372,7 +372,7 @@ TEST(Validation, Case11VirtualLanesShareByWeight) {
         const Time warm = 100 * packet_time;
         constexpr unsigned rounds = 1000;
         const std::vector<std::uint64_t> bytes =
-            saturate(*network, flows, payload, warm, warm + 10 * rounds * packet_time, 64);
+            saturate(*network, flows, payload, warm, warm + 10 * packet_time * rounds, 64);
         const std::array<unsigned, 4> shares = {3, 1, 4, 2};
         for (std::size_t lane = 0; lane < 4; ++lane)
             // The window may cut a round: at its two ends a packet more or less for each unit of weight.

@@ -54,7 +54,9 @@ def test_real_source_rate(real: InProcess) -> None:
 
 def test_real_sink(real: InProcess) -> None:
     command = shlex.join([sys.executable, "-c", f"import sys, time\n{SLOW_COMMAND}"])
-    named(real, "sink", *SMALL, "--sink", f"command:{command}", "--mfp-size", "16KiB", "--credits", "4")
+    # The command has to be there, and what lies before it full, before it can be what limits the run.
+    settled = ("--warm-up", "2s", "--duration", "1s")
+    named(real, "sink", *SMALL, *settled, "--sink", f"command:{command}", "--mfp-size", "16KiB", "--credits", "4")
 
 
 def test_real_credits(real: InProcess) -> None:

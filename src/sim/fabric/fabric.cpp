@@ -1,8 +1,10 @@
 #include "sim/fabric/fabric.h"
 
+#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 #include "sim/fabric/section.h"
 #include "sim/fabric/topology_section.h"
@@ -64,6 +66,13 @@ HostSettings read_host(Section& section) {
     return host;
 }
 
+/// 0 if it is anything else than a number.
+double number_in(std::string_view text) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc{} && end == text.data() + text.size() ? value : 0;
+}
+
 std::uint32_t alpha_q8(Section& section, std::string_view key, std::uint32_t otherwise) {
     if (!section.has(key)) {
         (void)section.text(key, "");
@@ -72,8 +81,9 @@ std::uint32_t alpha_q8(Section& section, std::string_view key, std::uint32_t oth
     const std::string text = section.text(key, "");
     // A fraction or a whole number: thresholds are set as powers of two, and 1/3 is not a number that one can write.
     const std::size_t slash = text.find('/');
-    const double over = slash == std::string::npos ? 1 : std::atof(text.c_str() + slash + 1);
-    const double value = over > 0 ? std::atof(text.c_str()) / over : 0;
+    const double under = number_in(std::string_view(text).substr(0, slash));
+    const double over = slash == std::string::npos ? 1 : number_in(std::string_view(text).substr(slash + 1));
+    const double value = over > 0 ? under / over : 0;
     if (!(value >= 1.0 / 256) || !(value <= 256)) {
         section.fail(key, "must be in 1/256..256, such as \"1/8\" or \"2\"");
         return otherwise;

@@ -158,6 +158,8 @@ INSTANTIATE_TEST_SUITE_P(
             ":9: ", "allowed: shared-buffer, credit, input-fifo, deep-buffer"},
         Bad{"alpha_egress = \"2\"", "alpha_egress = \"0\"",
             ":13: ", "switches.leaf.alpha_egress: must be in 1/256..256"},
+        Bad{"alpha_ingress = \"1/8\"", "alpha_ingress = \"1/8x\"", ":12: ", "alpha_ingress: must be in 1/256..256"},
+        Bad{"alpha_ingress = \"1/8\"", "alpha_ingress = \"one/8\"", ":12: ", "alpha_ingress: must be in 1/256..256"},
         Bad{"classes = [0, 3]", "classes = [0, 8]", ":15: ", "switches.leaf.ecn.classes = (a list): not allowed"},
         Bad{"kmax = \"400KiB\"", "kmax = \"1KiB\"", ":17: ", "switches.leaf.ecn.kmax: is less than kmin"},
         Bad{"hosts = 4", "hosts = 0", ":27: ", "topology.hosts = 0: not allowed; allowed: a whole number in 1.."},

@@ -313,21 +313,34 @@ Result<Ok> check_buffers(const Plan& plan) {
     return Ok{};
 }
 
+/// Whether slots past the cache cost nothing: nobody reads the bodies in them, and the transport stores past it too.
+bool slots_may_leave_the_cache(const RunConfig& config) {
+    const bool unread =
+        config.sink_kind == SinkKind::null || (config.sink_kind == SinkKind::verify && config.verify == Verify::header);
+    return unread && config.transport == "shm";
+}
+
 void count_credits(Plan& plan, const Machine& machine) {
     RunConfig& config = plan.config;
     const std::uint64_t cache = base::usable_cache_bytes(machine.last_level_cache_bytes, machine.cores);
     plan.slot_bytes = protocol::slot_layout(plan.protocol).slot_bytes;
     if (config.credits == 0) {
-        // All slots in service within half of the cache: the rest is for sources and for everybody else.
+        // All slots in service within half of the cache: the rest is for sources and for everybody else. Where they may
+        // leave it, four times as many, so that nodes that share cores find more to do in their turn.
         constexpr std::uint64_t fewest = 2;
         constexpr std::uint64_t most = 64;
-        const std::uint64_t that_fit = cache / 2 / std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus);
+        const bool leave = slots_may_leave_the_cache(config);
+        const std::uint64_t room = leave ? 2 * cache : cache / 2;
+        const std::uint64_t that_fit = room / std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus);
         config.credits = std::clamp(that_fit, fewest, most);
         std::string why = that_fit < fewest ? "the fewest that keep a builder unit busy"
-                          : that_fit > most
-                              ? "the most that are chosen"
-                              : fmt::format("whose slots, of {} builder units, fit into half of {} of cache",
-                                            plan.n_bus, bytes_text(cache));
+                          : that_fit > most ? "the most that are chosen"
+                          : leave           ? fmt::format(
+                                        "whose slots, of {} builder units, take at most twice {} of cache: "
+                                                  "nothing reads their bodies",
+                                        plan.n_bus, bytes_text(cache))
+                                  : fmt::format("whose slots, of {} builder units, fit into half of {} of cache",
+                                                plan.n_bus, bytes_text(cache));
         const std::uint64_t slots = config.max_buffers / buffers_per_slot(plan);
         const std::uint64_t buffered = slots - std::min(slots, further_slots(plan));
         if (config.max_buffers > 0 && buffered < config.credits) {

@@ -143,6 +143,21 @@ TEST(Resolve, CreditsKeepTheSlotsInTheCache) {
     EXPECT_EQ(plan_of({"protocol.credits=5"}).protocol.credits, 5U);
 }
 
+TEST(Resolve, SlotsLeaveTheCacheWhereNothingReadsTheirBodies) {
+    const auto slots_bytes = [](std::initializer_list<const char*> assignments) {
+        const Plan plan = plan_of(assignments, 32 * mib);
+        return plan.config.credits * plan.slot_bytes * plan.n_bus;
+    };
+    const char* const size = "protocol.mfp_size=256KiB";
+    const std::uint64_t unread = slots_bytes({size, "transport.name=shm", "sink.kind=null"});
+    EXPECT_GT(unread, 32 * mib) << "so that the transport streams";
+    EXPECT_LE(unread, 64 * mib);
+    EXPECT_EQ(slots_bytes({size, "transport.name=shm", "sink.kind=verify", "sink.verify=header"}), unread);
+    EXPECT_LE(slots_bytes({size, "transport.name=shm", "sink.kind=verify", "sink.verify=sampled"}), 16 * mib);
+    EXPECT_LE(slots_bytes({size, "transport.name=shm", "sink.kind=touch"}), 16 * mib);
+    EXPECT_LE(slots_bytes({size, "transport.name=tcp", "sink.kind=null"}), 16 * mib) << "the kernel never streams";
+}
+
 TEST(Resolve, CreditsKeepWithinTheBuffersOfTheFabric) {
     // The limits of the old RapidIO libraries: 8 buffers of 2 MiB, 2 of them for quarantine.
     const std::initializer_list<const char*> whole{"protocol.mfp_size=64KiB", "protocol.layout=per-mep",

@@ -11,10 +11,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <sys/resource.h>
 
 #include "base/stream_copy.h"
@@ -92,7 +94,7 @@ struct Options {
     std::size_t destination = std::size_t{64} << 20;  // of all threads
     double seconds = 5;
     double warm_up = 1;
-    std::string_view stores = "streaming";
+    std::string stores = "streaming";
 };
 
 struct Free {
@@ -181,47 +183,38 @@ Kind fastest_streaming(const std::vector<Worker>& workers, double seconds) {
     return candidates[static_cast<std::size_t>(std::ranges::max_element(copied) - copied.begin())];
 }
 
-[[noreturn]] void refuse(const char* problem) {
-    std::fprintf(stderr,
-                 "streaming_copy: %s\nusage: streaming_copy [--threads N] [--piece BYTES] [--source BYTES]"
-                 " [--destination BYTES] [--seconds S] [--warm-up S]\n"
-                 "       [--stores streaming|memcpy|interleaved|sse2|avx2|avx512]\n"
-                 "       streaming: the fastest of sse2, avx2 and avx512; interleaved: as the shm transport does;"
-                 " BYTES of sources and destinations are those of all threads\n",
-                 problem);
-    std::exit(2);
+/// What `--stores` may name on this processor.
+std::vector<std::string> names_of_stores() {
+    std::vector<std::string> names{"streaming"};
+    for (const Kind& kind : kinds()) {
+        if (kind.here) names.emplace_back(kind.name);
+    }
+    return names;
 }
 
 Options read_options(int argc, char** argv) {
     Options options;
-    for (int i = 1; i < argc; i += 2) {
-        const std::string_view name = argv[i];
-        if (i + 1 == argc) refuse("an option lacks its value");
-        const auto count = static_cast<std::size_t>(std::strtoull(argv[i + 1], nullptr, 10));
-        if (name == "--threads") {
-            options.threads = count;
-        } else if (name == "--piece") {
-            options.piece = count;
-        } else if (name == "--source") {
-            options.source = count;
-        } else if (name == "--destination") {
-            options.destination = count;
-        } else if (name == "--seconds") {
-            options.seconds = std::strtod(argv[i + 1], nullptr);
-        } else if (name == "--warm-up") {
-            options.warm_up = std::strtod(argv[i + 1], nullptr);
-        } else if (name == "--stores") {
-            options.stores = argv[i + 1];
-        } else {
-            refuse("no such option");
-        }
+    CLI::App app{"What memory alone allows: threads that copy pieces.", "streaming_copy"};
+    app.option_defaults()->always_capture_default();
+    app.add_option("--threads", options.threads)->check(CLI::Range(1, 1024));
+    app.add_option("--piece", options.piece, "bytes, a multiple of 64")->check(CLI::PositiveNumber);
+    app.add_option("--source", options.source, "bytes of all threads");
+    app.add_option("--destination", options.destination, "bytes of all threads");
+    app.add_option("--seconds", options.seconds)->check(CLI::PositiveNumber);
+    app.add_option("--warm-up", options.warm_up)->check(CLI::PositiveNumber);
+    app.add_option("--stores", options.stores,
+                   "streaming: the fastest of sse2, avx2 and avx512; interleaved: as the shm transport does")
+        ->check(CLI::IsMember(names_of_stores()));
+    app.callback([&options] {
+        if (options.piece % line_bytes != 0) throw CLI::ValidationError("--piece", "a multiple of 64 bytes");
+        if (std::min(options.source, options.destination) / options.threads < options.piece)
+            throw CLI::ValidationError("--source and --destination", "at least a piece per thread");
+    });
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        std::exit(app.exit(error));
     }
-    if (options.threads == 0 || options.threads > 1024) refuse("--threads: 1..1024");
-    if (options.piece == 0 || options.piece % line_bytes != 0) refuse("--piece: a multiple of 64 bytes");
-    if (options.source / options.threads < options.piece || options.destination / options.threads < options.piece) {
-        refuse("--source and --destination: at least a piece per thread");
-    }
-    if (!(options.seconds > 0) || !(options.warm_up > 0)) refuse("--seconds and --warm-up: more than 0");
     return options;
 }
 
@@ -232,9 +225,7 @@ int main(int argc, char** argv) {
     Kind kind = kinds().front();
     if (options.stores != "streaming") {
         const std::vector<Kind> all = kinds();
-        const auto found = std::ranges::find(all, options.stores, &Kind::name);
-        if (found == all.end() || !found->here) refuse("--stores: not known, or not on this processor");
-        kind = *found;
+        kind = *std::ranges::find(all, options.stores, &Kind::name);
     }
     std::vector<Worker> workers(options.threads);
     for (Worker& worker : workers) {

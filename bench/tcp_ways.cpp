@@ -18,10 +18,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/errqueue.h>
@@ -56,7 +58,7 @@ struct Options {
     int socket_buffer = 0;
     double seconds = 5;
     double warm_up = 1;
-    std::string_view way = "epoll";
+    std::string way = "epoll";
 };
 
 struct Shared {
@@ -344,52 +346,32 @@ std::vector<std::vector<int>> connect_all(const Options& options) {
     return sockets;
 }
 
-[[noreturn]] void refuse(const char* problem) {
-    std::fprintf(stderr,
-                 "tcp_ways: %s\nusage: tcp_ways [--way epoll|zerocopy|uring] [--nodes N] [--piece BYTES] [--batch N]"
-                 " [--streams N]\n       [--source BYTES] [--slots BYTES] [--socket-buffer BYTES] [--seconds S]"
-                 " [--warm-up S]\n       --batch: pieces per call; --source: of a node; --slots: of a connection\n",
-                 problem);
-    std::exit(2);
-}
-
 Options read_options(int argc, char** argv) {
     Options options;
-    for (int i = 1; i < argc; i += 2) {
-        const std::string_view name = argv[i];
-        if (i + 1 == argc) refuse("an option lacks its value");
-        const auto count = static_cast<std::size_t>(std::strtoull(argv[i + 1], nullptr, 10));
-        if (name == "--way") {
-            options.way = argv[i + 1];
-        } else if (name == "--nodes") {
-            options.nodes = count;
-        } else if (name == "--piece") {
-            options.piece = count;
-        } else if (name == "--batch") {
-            options.batch = count;
-        } else if (name == "--streams") {
-            options.streams = count;
-        } else if (name == "--source") {
-            options.source = count;
-        } else if (name == "--slots") {
-            options.slots = count;
-        } else if (name == "--socket-buffer") {
-            options.socket_buffer = static_cast<int>(count);
-        } else if (name == "--seconds") {
-            options.seconds = std::strtod(argv[i + 1], nullptr);
-        } else if (name == "--warm-up") {
-            options.warm_up = std::strtod(argv[i + 1], nullptr);
-        } else {
-            refuse("no such option");
-        }
+    CLI::App app{"Ways to move bytes between processes over TCP on loopback, without any protocol.", "tcp_ways"};
+    app.option_defaults()->always_capture_default();
+    app.add_option("--way", options.way)->check(CLI::IsMember({"epoll", "zerocopy", "uring"}));
+    app.add_option("--nodes", options.nodes)->check(CLI::Range(2, 16));
+    app.add_option("--piece", options.piece, "bytes")->check(CLI::PositiveNumber);
+    app.add_option("--batch", options.batch, "pieces per call")
+        ->check(CLI::Range(std::size_t{1}, most_pieces_per_call));
+    app.add_option("--streams", options.streams, "connections of a pair")->check(CLI::PositiveNumber);
+    app.add_option("--source", options.source, "bytes of a node");
+    app.add_option("--slots", options.slots, "bytes of a connection");
+    app.add_option("--socket-buffer", options.socket_buffer, "bytes; 0: the kernel's choice");
+    app.add_option("--seconds", options.seconds)->check(CLI::PositiveNumber);
+    app.add_option("--warm-up", options.warm_up)->check(CLI::PositiveNumber);
+    app.callback([&options] {
+        if (options.streams * options.nodes > 64) throw CLI::ValidationError("--streams", "at most 64 of a node");
+        if (options.source < options.batch * options.piece) throw CLI::ValidationError("--source", "at least a batch");
+        if (options.slots < options.piece + header_bytes)
+            throw CLI::ValidationError("--slots", "at least a piece and its header");
+    });
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        std::exit(app.exit(error));
     }
-    if (options.way != "epoll" && options.way != "zerocopy" && options.way != "uring") refuse("--way: not known");
-    if (options.nodes < 2 || options.nodes > 16) refuse("--nodes: 2..16");
-    if (options.streams < 1 || options.streams * options.nodes > 64) refuse("--streams: at most 64 of a node");
-    if (options.batch < 1 || options.batch > most_pieces_per_call) refuse("--batch: 1..16");
-    if (options.piece == 0 || options.source < options.batch * options.piece) refuse("--source: at least a batch");
-    if (options.slots < options.piece + header_bytes) refuse("--slots: at least a piece and its header");
-    if (!(options.seconds > 0) || !(options.warm_up > 0)) refuse("--seconds and --warm-up: more than 0");
     return options;
 }
 

@@ -26,7 +26,7 @@ bool is_streaming(riomp_dma_directio_type type) {
     return type == RIO_DIRECTIO_TYPE_SWRITE || type == RIO_DIRECTIO_TYPE_SWRITE_R;
 }
 
-int asynchronous(Handle& handle, const api::Transfer& transfer) {
+int asynchronous(Handle& handle, const Transfer& transfer) {
     auto outcome = std::make_shared<api::Outcome>();
     api::WeakOrder* weak = handle.endpoint->weak.get();
     if (weak == nullptr) {
@@ -41,14 +41,14 @@ int asynchronous(Handle& handle, const api::Transfer& transfer) {
     return handle.cookies.add(std::move(outcome));
 }
 
-int issue(Handle& handle, const api::Transfer& transfer, riomp_dma_directio_transfer_sync sync) {
+int issue(Handle& handle, const Transfer& transfer, riomp_dma_directio_transfer_sync sync) {
     if (sync == RIO_DIRECTIO_TRANSFER_ASYNC) return asynchronous(handle, transfer);
     const bool forgets = sync == RIO_DIRECTIO_TRANSFER_FAF;
     api::WeakOrder* weak = handle.endpoint->weak.get();
     int status = 0;
     if (weak == nullptr) {
         status = api::deliver(handle.port(), transfer);
-    } else if (transfer.has_response && (!forgets || transfer.direction == shm::Direction::read)) {
+    } else if (transfer.has_response && (!forgets || transfer.direction == Direction::read)) {
         status = weak->deliver_behind(transfer);
     } else {
         weak->hold(transfer, true, nullptr);
@@ -65,7 +65,10 @@ int write(riomp_mport_t mport_handle, did_val_t destid, std::uint64_t address, s
     const bool answered = has_response(type);
     // Of several targets none can answer for all.
     if (answered && handle.port().options().group(destid) != nullptr) return -EINVAL;
-    return issue(handle, {shm::Direction::write, answered, handle.channel(), destid, address, bytes}, sync);
+    return issue(handle,
+                 {Direction::write, answered, handle.channel(), destid, address, bytes, is_streaming(type),
+                  type == RIO_DIRECTIO_TYPE_NWRITE_R_ALL},
+                 sync);
 }
 
 int read(riomp_mport_t mport_handle, did_val_t destid, std::uint64_t address, std::span<std::byte> bytes,
@@ -73,7 +76,7 @@ int read(riomp_mport_t mport_handle, did_val_t destid, std::uint64_t address, st
     if (bytes.empty() || !is_plain(interleave)) return -EINVAL;
     Handle& handle = *handle_of(mport_handle);
     if (handle.port().options().group(destid) != nullptr) return -EINVAL;
-    return issue(handle, {shm::Direction::read, true, handle.channel(), destid, address, bytes}, sync);
+    return issue(handle, {Direction::read, true, handle.channel(), destid, address, bytes}, sync);
 }
 
 std::span<std::byte> bytes_at(void* buffer, std::uint32_t size) {
@@ -93,7 +96,7 @@ int riomp_dma_write_d(riomp_mport_t mport_handle, did_val_t did_val, uint64_t tg
                       uint32_t offset, uint32_t size, enum riomp_dma_directio_type wr_mode,
                       enum riomp_dma_directio_transfer_sync sync, struct rapidio_mport_interleave* interleave) {
     if (const int error = check(mport_handle)) return error;
-    std::shared_ptr<shm::Mapping> keep;
+    Keep keep;
     const auto bytes = handle_of(mport_handle)->port().local(handle + offset, size, keep);
     return write(mport_handle, did_val, tgt_addr, bytes, wr_mode, sync, interleave);
 }
@@ -108,7 +111,7 @@ int riomp_dma_read_d(riomp_mport_t mport_handle, did_val_t did_val, uint64_t tgt
                      uint32_t size, enum riomp_dma_directio_transfer_sync sync,
                      struct rapidio_mport_interleave* interleave) {
     if (const int error = check(mport_handle)) return error;
-    std::shared_ptr<shm::Mapping> keep;
+    Keep keep;
     const auto bytes = handle_of(mport_handle)->port().local(handle + offset, size, keep);
     return read(mport_handle, did_val, tgt_addr, bytes, sync, interleave);
 }

@@ -6,6 +6,8 @@
 
 #include <pthread.h>
 
+#include "softrio/shm/port.h"
+
 namespace incast::softrio::api {
 
 namespace {
@@ -47,6 +49,12 @@ void in_child() {
     registry().mutex.unlock();
 }
 
+Result<std::shared_ptr<Port>> open_port(const Options& options, std::uint32_t mport, std::uint32_t wanted) {
+    auto port = shm::Port::open(options, mport, wanted);
+    if (!port) return port.error();
+    return std::shared_ptr<Port>(*port);
+}
+
 Error complain(const Error& error) {
     std::fprintf(stderr, "%s\n", error.message.c_str());
     return error;
@@ -68,7 +76,7 @@ Result<std::shared_ptr<Endpoint>> open_endpoint(std::uint32_t mport) {
         return complain(Error{"SoftRIO: no master port " + std::to_string(mport) +
                               ": RIO_FABRIC says mports=" + std::to_string(options->mports)});
     }
-    auto port = shm::Port::open(*options, mport, entry.fabric == options->fabric ? entry.destid : 0);
+    auto port = open_port(*options, mport, entry.fabric == options->fabric ? entry.destid : 0);
     if (!port) return complain(port.error());
     auto endpoint = std::make_shared<Endpoint>();
     endpoint->port = *port;

@@ -11,12 +11,12 @@
 #include <incast/result.h>
 
 #include "softrio/api/ordering.h"
-#include "softrio/shm/port.h"
+#include "softrio/port.h"
 
 namespace incast::softrio::api {
 
 struct Endpoint {
-    std::shared_ptr<shm::Port> port;
+    std::shared_ptr<Port> port;
     /// With order=weak, else nullptr. Ends, and delivers what it held back, before the port does.
     std::unique_ptr<WeakOrder> weak;
     std::mutex devices_mutex;

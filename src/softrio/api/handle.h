@@ -29,8 +29,8 @@ struct Handle : rapidio_mport_handle {
     std::vector<PortwriteRange> portwrites;
     Cookies cookies;
 
-    [[nodiscard]] shm::Port& port() const { return *endpoint->port; }
-    [[nodiscard]] std::uint32_t channel() const { return sink % shm::dma_channels; }
+    [[nodiscard]] Port& port() const { return *endpoint->port; }
+    [[nodiscard]] std::uint32_t channel() const { return sink % dma_channels; }
 };
 
 inline Handle* handle_of(riomp_mport_t handle) {

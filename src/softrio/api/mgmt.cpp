@@ -10,6 +10,7 @@
 #include <softrio.h>
 
 #include "softrio/api/handle.h"
+#include "softrio/registers.h"
 
 using namespace incast::softrio;
 using api::check;
@@ -156,35 +157,28 @@ int riomp_mgmt_destid_set(riomp_mport_t mport_handle, did_val_t did_val) {
 int riomp_mgmt_lcfg_read(riomp_mport_t mport_handle, uint32_t offset, uint32_t size, uint32_t* data) {
     if (const int error = check(mport_handle)) return error;
     if (data == nullptr || !is_register(offset, size)) return -EINVAL;
-    const shm::Port& port = handle_of(mport_handle)->port();
-    for (std::uint32_t at = 0; at < size; at += word)
-        *data++ = shm::Port::read_register(port.block(), offset + at);
-    return 0;
+    Port& port = handle_of(mport_handle)->port();
+    return port.read_registers(port.destid(), offset, {data, size / word});
 }
 
 int riomp_mgmt_lcfg_write(riomp_mport_t mport_handle, uint32_t offset, uint32_t size, uint32_t data) {
     if (const int error = check(mport_handle)) return error;
     if (size != word || !is_register(offset, size)) return -EINVAL;
-    shm::Port& port = handle_of(mport_handle)->port();
-    return port.write_register(port.block(), true, offset, data);
+    Port& port = handle_of(mport_handle)->port();
+    return port.write_register(port.destid(), offset, data);
 }
 
 int riomp_mgmt_rcfg_read(riomp_mport_t mport_handle, did_val_t did_val, hc_t hc, uint32_t offset, uint32_t size,
                          uint32_t* data) {
     if (const int error = check(mport_handle)) return error;
     if (data == nullptr || !is_register(offset, size)) return -EINVAL;
-    shm::Port& port = handle_of(mport_handle)->port();
     if (hc == first_switch) {
         for (std::uint32_t at = 0; at < size; at += word)
-            *data++ = shm::Port::read_switch_register(offset + at);
+            *data++ = read_switch_register(offset + at);
         return 0;
     }
     if (hc != HC_MP) return -EIO;
-    const auto peer = port.peer(did_val);
-    if (peer == nullptr) return -ENODEV;
-    for (std::uint32_t at = 0; at < size; at += word)
-        *data++ = shm::Port::read_register(peer->block(), offset + at);
-    return 0;
+    return handle_of(mport_handle)->port().read_registers(did_val, offset, {data, size / word});
 }
 
 int riomp_mgmt_rcfg_write(riomp_mport_t mport_handle, did_val_t did_val, hc_t hc, uint32_t offset, uint32_t size,
@@ -193,10 +187,7 @@ int riomp_mgmt_rcfg_write(riomp_mport_t mport_handle, did_val_t did_val, hc_t hc
     if (size != word || !is_register(offset, size)) return -EINVAL;
     if (hc == first_switch) return 0;  // it has none that can be written
     if (hc != HC_MP) return -EIO;
-    shm::Port& port = handle_of(mport_handle)->port();
-    const auto peer = port.peer(did_val);
-    if (peer == nullptr) return -ENODEV;
-    return port.write_register(peer->block(), did_val == port.destid(), offset, data);
+    return handle_of(mport_handle)->port().write_register(did_val, offset, data);
 }
 
 int riomp_mgmt_dbrange_enable(riomp_mport_t mport_handle, did_val_t did_val, uint16_t start, uint16_t end) {
@@ -216,7 +207,7 @@ int riomp_mgmt_pwrange_enable(riomp_mport_t mport_handle, uint32_t mask, uint32_
     if (low > high) return -EINVAL;
     Handle* handle = handle_of(mport_handle);
     const std::lock_guard lock(handle->portwrites_mutex);
-    if (handle->portwrites.size() == shm::max_filters) return -ENOMEM;
+    if (handle->portwrites.size() == max_filters) return -ENOMEM;
     handle->portwrites.push_back({mask, low, high});
     return 0;
 }
@@ -234,7 +225,7 @@ int riomp_mgmt_pwrange_disable(riomp_mport_t mport_handle, uint32_t mask, uint32
 int riomp_mgmt_set_event_mask(riomp_mport_t mport_handle, unsigned int mask) {
     if (const int error = check(mport_handle)) return error;
     const Handle* handle = handle_of(mport_handle);
-    handle->port().block().sinks[handle->sink].events.store(mask & (RIO_EVENT_DOORBELL | RIO_EVENT_PORTWRITE));
+    handle->port().set_event_mask(handle->sink, mask & (RIO_EVENT_DOORBELL | RIO_EVENT_PORTWRITE));
     return 0;
 }
 
@@ -242,7 +233,7 @@ int riomp_mgmt_get_event_mask(riomp_mport_t mport_handle, unsigned int* mask) {
     if (mask == nullptr) return -EINVAL;
     if (const int error = check(mport_handle)) return error;
     const Handle* handle = handle_of(mport_handle);
-    *mask = handle->port().block().sinks[handle->sink].events.load();
+    *mask = handle->port().event_mask(handle->sink);
     return 0;
 }
 
@@ -250,7 +241,7 @@ int riomp_mgmt_get_event(riomp_mport_t mport_handle, struct riomp_mgmt_event* ev
     if (evt == nullptr) return -EINVAL;
     if (const int error = check(mport_handle)) return error;
     Handle* handle = handle_of(mport_handle);
-    shm::Doorbell doorbell;
+    Doorbell doorbell;
     handle->waiting.fetch_add(1);
     const int error = handle->port().get_doorbell(handle->sink, handle->waits, doorbell);
     handle->waiting.fetch_sub(1);
@@ -274,12 +265,11 @@ int riomp_mgmt_device_add(riomp_mport_t mport_handle, did_val_t did_val, hc_t hc
     (void)name;  // a name in /sys, which there is none of
     if (hc != HC_MP) return hc == first_switch ? -EEXIST : -ENODEV;
     api::Endpoint& endpoint = *handle_of(mport_handle)->endpoint;
-    const auto peer = endpoint.port->peer(did_val);
-    if (peer == nullptr) return -ENODEV;
+    std::uint32_t identity = 0;
+    if (const int error = endpoint.port->read_registers(did_val, 0, {&identity, 1})) return error;
     const std::lock_guard lock(endpoint.devices_mutex);
     if (!endpoint.devices.insert(did_val).second) return -EEXIST;
-    peer->block().registers.component_tag.store(ct);
-    return 0;
+    return endpoint.port->write_register(did_val, component_tag_register, ct);
 }
 
 int riomp_mgmt_device_del(riomp_mport_t mport_handle, did_val_t did_val, hc_t hc, ct_t ct, const char* name) {

@@ -4,7 +4,7 @@
 
 namespace incast::softrio::api {
 
-WeakOrder::WeakOrder(std::shared_ptr<shm::Port> port)
+WeakOrder::WeakOrder(std::shared_ptr<Port> port)
     : port_(std::move(port)), random_(port_->options().seed), thread_([this] { run(); }) {}
 
 WeakOrder::~WeakOrder() {
@@ -71,7 +71,7 @@ void WeakOrder::run() {
     while (!ending_) {
         const Clock::time_point now = Clock::now();
         Clock::time_point next = Clock::time_point::max();
-        std::uint32_t due = shm::dma_channels;
+        std::uint32_t due = dma_channels;
         for (std::uint32_t channel = 0; channel < channels_.size(); ++channel) {
             if (channels_[channel].held.empty()) continue;
             const Clock::time_point until = channels_[channel].held.front().until;
@@ -80,7 +80,7 @@ void WeakOrder::run() {
                 due = channel;
             }
         }
-        if (due == shm::dma_channels) {
+        if (due == dma_channels) {
             changed_.wait(lock);
         } else if (now < next) {
             changed_.wait_until(lock, next);

@@ -23,7 +23,7 @@ namespace incast::softrio::api {
 
 class WeakOrder {
 public:
-    explicit WeakOrder(std::shared_ptr<shm::Port> port);
+    explicit WeakOrder(std::shared_ptr<Port> port);
     /// Delivers what is held back.
     ~WeakOrder();
     WeakOrder(const WeakOrder&) = delete;
@@ -52,11 +52,11 @@ private:
     void run();
     void deliver_first(std::uint32_t channel);
 
-    std::shared_ptr<shm::Port> port_;
+    std::shared_ptr<Port> port_;
     std::mutex mutex_;
     std::condition_variable changed_;
     bool ending_ = false;
-    std::array<Channel, shm::dma_channels> channels_;
+    std::array<Channel, dma_channels> channels_;
     std::mt19937_64 random_;
     std::thread thread_;
 };

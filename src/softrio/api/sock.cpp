@@ -5,7 +5,6 @@
 #include <rapidio_mport_sock.h>
 
 #include "softrio/api/endpoints.h"
-#include "softrio/shm/channels.h"
 
 using namespace incast::softrio;
 
@@ -15,16 +14,16 @@ struct rapidio_mport_mailbox {
 
 struct rapidio_mport_socket {
     explicit rapidio_mport_socket(std::shared_ptr<api::Endpoint> of)
-        : endpoint(std::move(of)), socket(endpoint->port) {}
+        : endpoint(std::move(of)), socket(endpoint->port->make_socket()) {}
     std::shared_ptr<api::Endpoint> endpoint;
-    shm::Socket socket;
+    std::unique_ptr<Socket> socket;
 };
 
 namespace {
 
 int check(riomp_sock_t socket) {
     if (socket == nullptr) return -EINVAL;
-    return socket->socket.is_usable() ? 0 : -EBADF;
+    return socket->socket->is_usable() ? 0 : -EBADF;
 }
 
 rapidio_mport_socket_msg* make_buffer() {
@@ -75,7 +74,7 @@ int riomp_sock_send(riomp_sock_t socket_handle, rapidio_mport_socket_msg* skt_ms
                     volatile int* stop_req) {
     if (skt_msg == nullptr) return -EINVAL;
     if (const int error = check(socket_handle)) return error;
-    return socket_handle->socket.send({reinterpret_cast<const std::byte*>(skt_msg), size}, stop_req);
+    return socket_handle->socket->send({reinterpret_cast<const std::byte*>(skt_msg), size}, stop_req);
 }
 
 int riomp_sock_receive(riomp_sock_t socket_handle, rapidio_mport_socket_msg** skt_msg, uint32_t timeout,
@@ -85,7 +84,7 @@ int riomp_sock_receive(riomp_sock_t socket_handle, rapidio_mport_socket_msg** sk
     rapidio_mport_socket_msg* into = *skt_msg != nullptr ? *skt_msg : make_buffer();
     if (into == nullptr) return -ENOMEM;
     const int error =
-        socket_handle->socket.receive({reinterpret_cast<std::byte*>(into), sizeof *into}, timeout, stop_req);
+        socket_handle->socket->receive({reinterpret_cast<std::byte*>(into), sizeof *into}, timeout, stop_req);
     if (error != 0 && *skt_msg == nullptr) {
         std::free(into);
     } else {
@@ -109,12 +108,12 @@ int riomp_sock_close(riomp_sock_t* socket_handle) {
 
 int riomp_sock_bind(riomp_sock_t socket_handle, uint16_t local_channel) {
     if (const int error = check(socket_handle)) return error;
-    return socket_handle->socket.bind(local_channel);
+    return socket_handle->socket->bind(local_channel);
 }
 
 int riomp_sock_listen(riomp_sock_t socket_handle) {
     if (const int error = check(socket_handle)) return error;
-    return socket_handle->socket.listen();
+    return socket_handle->socket->listen();
 }
 
 int riomp_sock_accept(riomp_sock_t socket_handle, riomp_sock_t* conn, uint32_t timeout, volatile int* stop_req) {
@@ -124,7 +123,7 @@ int riomp_sock_accept(riomp_sock_t socket_handle, riomp_sock_t* conn, uint32_t t
     if (into == nullptr) {
         if (const int error = make_socket(socket_handle->endpoint, &into)) return error;
     }
-    const int error = socket_handle->socket.accept(into->socket, timeout, stop_req);
+    const int error = socket_handle->socket->accept(*into->socket, timeout, stop_req);
     if (error != 0 && *conn == nullptr) {
         delete into;
     } else {
@@ -135,7 +134,7 @@ int riomp_sock_accept(riomp_sock_t socket_handle, riomp_sock_t* conn, uint32_t t
 
 int riomp_sock_connect(riomp_sock_t socket_handle, did_val_t did_val, uint16_t channel, volatile int* stop_req) {
     if (const int error = check(socket_handle)) return error;
-    return socket_handle->socket.connect(did_val, channel, stop_req);
+    return socket_handle->socket->connect(did_val, channel, stop_req);
 }
 
 int riomp_sock_request_send_buffer(riomp_sock_t socket_handle, rapidio_mport_socket_msg** skt_msg) {

@@ -12,14 +12,16 @@ constexpr std::uint32_t max_cookie = 0x7FFF'FFFF;
 
 }  // namespace
 
-int deliver(shm::Port& port, const Transfer& transfer) {
+int deliver(Port& port, const Transfer& transfer) {
     if (const MulticastGroup* group = port.options().group(transfer.destid)) {
-        for (const std::uint32_t member : group->members)
-            (void)port.transfer(transfer.direction, transfer.channel, member, transfer.address, transfer.bytes);
+        Transfer one = transfer;
+        for (const std::uint32_t member : group->members) {
+            one.destid = member;
+            (void)port.transfer(one);
+        }
         return 0;
     }
-    const int status =
-        port.transfer(transfer.direction, transfer.channel, transfer.destid, transfer.address, transfer.bytes);
+    const int status = port.transfer(transfer);
     return status == -EIO && !transfer.has_response ? 0 : status;
 }
 

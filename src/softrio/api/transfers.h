@@ -7,24 +7,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 
-#include "softrio/shm/port.h"
+#include "softrio/port.h"
 
 namespace incast::softrio::api {
 
-struct Transfer {
-    shm::Direction direction = shm::Direction::write;
-    bool has_response = true;  // reads, and writes that are answered
-    std::uint32_t channel = 0;
-    std::uint32_t destid = 0;
-    std::uint64_t address = 0;
-    std::span<std::byte> bytes;
-};
-
 /// Moves it, to all members if it is for a multicast group, and returns what its issuer may know: without a response
 /// nobody tells that there was no window.
-int deliver(shm::Port& port, const Transfer& transfer);
+int deliver(Port& port, const Transfer& transfer);
 
 /// How an asynchronous transfer ended, once it has.
 class Outcome {

@@ -9,11 +9,8 @@ namespace incast::softrio::shm {
 
 namespace {
 
-constexpr std::uint32_t connect_ms = 3000;
-constexpr std::uint32_t send_ms = 3000;
 /// A wait looks this often whether the other side still lives and the caller still wants it.
 constexpr int slice_ms = 50;
-constexpr std::uint32_t first_dynamic = 256;
 constexpr std::uint64_t serial_mask = 0xFFFFFF;
 
 constexpr std::uint64_t state_of(Channel::Kind kind, std::uint32_t channel, std::uint32_t destid,
@@ -122,7 +119,7 @@ int Socket::take_channel(std::uint16_t id) {
         const auto is_free = [&](std::uint32_t each) {
             return find_channel(block, static_cast<std::uint16_t>(each)) == nullptr;
         };
-        std::uint32_t candidate = first_dynamic;
+        std::uint32_t candidate = first_dynamic_channel;
         while (candidate <= UINT16_MAX && !is_free(candidate))
             ++candidate;
         if (candidate > UINT16_MAX) return -EBUSY;
@@ -216,7 +213,12 @@ bool Socket::answer(std::uint64_t request, Socket& into) {
     return false;
 }
 
-int Socket::accept(Socket& into, std::uint32_t timeout_ms, const volatile int* stop) {
+std::unique_ptr<softrio::Socket> Port::make_socket() {
+    return std::make_unique<Socket>(shared_from_this());
+}
+
+int Socket::accept(softrio::Socket& connection, std::uint32_t timeout_ms, const volatile int* stop) {
+    auto& into = static_cast<Socket&>(connection);  // of the same port
     if (channel_ == nullptr || kind_of(channel_->state.load()) != Channel::listening || into.channel_ != nullptr)
         return -EINVAL;
     Patience patience(timeout_ms, stop);

@@ -23,26 +23,22 @@ private:
     const volatile int* stop_ = nullptr;
 };
 
-/// Two locks: one thread may send while another receives. Closing waits for neither: nobody may be in a call then.
-class Socket {
+/// Two locks: one thread may send while another receives.
+class Socket final : public softrio::Socket {
 public:
     explicit Socket(std::shared_ptr<Port> port) : port_(std::move(port)) {}
-    ~Socket();
+    ~Socket() override;
     Socket(const Socket&) = delete;
     Socket& operator=(const Socket&) = delete;
 
-    [[nodiscard]] bool is_usable() const { return !port_->is_abandoned(); }
-    [[nodiscard]] const std::shared_ptr<Port>& port() const { return port_; }
+    [[nodiscard]] bool is_usable() const override { return !port_->is_abandoned(); }
 
-    int bind(std::uint16_t channel);
-    int listen();
-    /// `into`: an unused socket of the same port, which becomes the connection.
-    int accept(Socket& into, std::uint32_t timeout_ms, const volatile int* stop);
-    int connect(std::uint32_t destid, std::uint16_t channel, const volatile int* stop);
-    /// The message begins with 20 bytes of header, written here into what is sent, not into the caller's bytes.
-    int send(std::span<const std::byte> message, const volatile int* stop);
-    /// `into`: 4096 bytes.
-    int receive(std::span<std::byte> into, std::uint32_t timeout_ms, const volatile int* stop);
+    int bind(std::uint16_t channel) override;
+    int listen() override;
+    int accept(softrio::Socket& into, std::uint32_t timeout_ms, const volatile int* stop) override;
+    int connect(std::uint32_t destid, std::uint16_t channel, const volatile int* stop) override;
+    int send(std::span<const std::byte> message, const volatile int* stop) override;
+    int receive(std::span<std::byte> into, std::uint32_t timeout_ms, const volatile int* stop) override;
 
 private:
     int take_channel(std::uint16_t id);

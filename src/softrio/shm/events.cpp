@@ -71,6 +71,14 @@ Queued queue(Sink& sink, const Doorbell& doorbell) {
     }
 }
 
+/// False: nobody waits for its futex.
+bool wakes_sleeper(Sink& sink) {
+    if (sink.sleepers.load(std::memory_order_seq_cst) == 0) return false;
+    sink.signal.fetch_add(1);
+    futex_wake(sink.signal);
+    return true;
+}
+
 bool wants(const Sink& sink, const Doorbell& doorbell) {
     if (sink.open.load(std::memory_order_acquire) % 2 == 0 ||
         (sink.events.load(std::memory_order_relaxed) & doorbell_event) == 0) {
@@ -243,6 +251,17 @@ int Port::get_doorbell(std::uint32_t sink, bool wait, Doorbell& doorbell) {
     }
 }
 
+int Port::queue_doorbell(const Doorbell& doorbell) {
+    auto& sinks = block_->sinks;
+    const auto found = std::ranges::find_if(sinks, [&](const Sink& each) { return wants(each, doorbell); });
+    if (found == sinks.end()) return -ENOENT;
+    if (queue(*found, doorbell) != Queued::yes) return -EAGAIN;
+    if (wakes_sleeper(*found)) return 0;
+    const std::lock_guard lock(sinks_mutex_);
+    ring_own(static_cast<std::uint32_t>(found - sinks.begin()));
+    return 0;
+}
+
 int Port::send_doorbell(const Doorbell& doorbell, bool wait) {
     const Doorbell sent{destid(), doorbell.payload};
     const std::int64_t until = wait ? now_ms() + options_.retry_ms : 0;
@@ -257,10 +276,8 @@ int Port::send_doorbell(const Doorbell& doorbell, bool wait) {
             return 0;
         }
         if (queue(*found, sent) == Queued::yes) {
-            if (found->sleepers.load(std::memory_order_seq_cst) > 0) {
-                found->signal.fetch_add(1);
-                futex_wake(found->signal);
-            } else if (found->rung.load(std::memory_order_seq_cst) == 0 && found->rung.exchange(1) == 0) {
+            if (!wakes_sleeper(*found) && found->rung.load(std::memory_order_seq_cst) == 0 &&
+                found->rung.exchange(1) == 0) {
                 target->ring(static_cast<std::uint32_t>(found - sinks.begin()));
             }
             return 0;

@@ -12,20 +12,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "softrio/limits.h"
+
 namespace incast::softrio::shm {
 
 inline constexpr std::uint64_t layout_magic = 0x314F495254464F53;  // "SOFTRIO1"
-inline constexpr std::uint32_t max_windows = 8;
-inline constexpr std::uint32_t max_sinks = 16;    // handles of one master port
-inline constexpr std::uint32_t max_filters = 32;  // doorbell ranges of one handle
-inline constexpr std::uint32_t doorbell_depth = 512;
-inline constexpr std::uint32_t max_writers = 256;  // processes that write to one endpoint
-inline constexpr std::uint32_t dma_channels = 8;
-inline constexpr std::uint32_t max_channels = 1024;  // CM channels of one endpoint
-inline constexpr std::uint32_t accept_depth = 64;    // connections that wait to be accepted by one socket
-inline constexpr std::uint32_t ring_depth = 128;     // messages that lie unread in one channel
-inline constexpr std::uint32_t min_message = 20;     // the header
-inline constexpr std::uint32_t max_message = 4096;
+inline constexpr std::uint32_t max_writers = 256;                  // processes that write to one endpoint
 
 template <class T>
 using Atomic = std::atomic<T>;

@@ -227,14 +227,34 @@ int Port::map_memory(std::uint64_t local, std::uint64_t bytes, void*& at) {
     return at == MAP_FAILED ? -errno : 0;
 }
 
-std::span<std::byte> Port::local(std::uint64_t address, std::uint64_t bytes, std::shared_ptr<Mapping>& keep) {
+std::span<std::byte> Port::local(std::uint64_t address, std::uint64_t bytes, Keep& keep) {
     const std::lock_guard lock(memory_mutex_);
     Allocation* memory = find(address, bytes);
     if (memory == nullptr) return {};
     if (memory->mapping == nullptr) memory->mapping = map(memory->memory.file, memory->memory.bytes);
     keep = memory->mapping;
     if (keep == nullptr) return {};
-    return keep->bytes().subspan(address - memory->start, bytes);
+    return memory->mapping->bytes().subspan(address - memory->start, bytes);
+}
+
+std::span<std::byte> Inbound::at(std::uint64_t address, std::uint64_t bytes) {
+    const auto found = [&]() -> std::span<std::byte> {
+        if (address < base_ || address - base_ > memory_.size() || bytes > memory_.size() - (address - base_))
+            return {};
+        return memory_.subspan(address - base_, bytes);
+    };
+    if (const auto at = found(); !at.empty()) return at;
+    for (const OwnWindow& each : port_->windows_) {
+        if (!each.used || address < each.base || address - each.base >= each.bytes) continue;
+        Allocation* memory = port_->find(each.local, each.bytes);
+        if (memory == nullptr) return {};
+        if (memory->mapping == nullptr) memory->mapping = map(memory->memory.file, memory->memory.bytes);
+        if (memory->mapping == nullptr) return {};
+        base_ = each.base;
+        memory_ = memory->mapping->bytes().subspan(each.local - memory->start, each.bytes);
+        return found();
+    }
+    return {};
 }
 
 void Port::free_all(std::uint32_t owner) {

@@ -35,19 +35,30 @@ int Port::take_destid(std::uint32_t destid) {
     return 0;
 }
 
-Result<std::shared_ptr<Port>> Port::open(const Options& options, std::uint32_t mport, std::uint32_t wanted) {
-    std::shared_ptr<Port> port(new Port);
-    port->options_ = options;
-    port->self_ = static_cast<std::uint64_t>(++endpoints_made) << 32 | static_cast<std::uint32_t>(::getpid());
+Result<Ok> Port::prepare(const Options& options) {
+    options_ = options;
+    self_ = static_cast<std::uint64_t>(++endpoints_made) << 32 | static_cast<std::uint32_t>(::getpid());
     auto memory = make_memory(sizeof(Block));
     if (!memory) return system_error("memory of an endpoint", errno);
-    port->memory_ = std::move(*memory);
-    port->mapping_ = map(port->memory_.file, port->memory_.bytes);
-    if (port->mapping_ == nullptr) return system_error("memory of an endpoint", errno);
-    port->block_ = reinterpret_cast<Block*>(port->mapping_->bytes().data());
-    port->block_->registers.host_lock.store(0xFFFF);
-    port->block_->magic.store(layout_magic);
-    if (const auto reserved = port->reserve(); !reserved) return reserved.error();
+    memory_ = std::move(*memory);
+    mapping_ = map(memory_.file, memory_.bytes);
+    if (mapping_ == nullptr) return system_error("memory of an endpoint", errno);
+    block_ = reinterpret_cast<Block*>(mapping_->bytes().data());
+    block_->registers.host_lock.store(no_host);
+    block_->magic.store(layout_magic);
+    return reserve();
+}
+
+Result<std::shared_ptr<Port>> Port::open_alone(const Options& options, std::uint32_t destid) {
+    std::shared_ptr<Port> port(new Port);
+    if (const auto done = port->prepare(options); !done) return done.error();
+    port->block_->destid.store(destid);
+    return port;
+}
+
+Result<std::shared_ptr<Port>> Port::open(const Options& options, std::uint32_t mport, std::uint32_t wanted) {
+    std::shared_ptr<Port> port(new Port);
+    if (const auto done = port->prepare(options); !done) return done.error();
     if (options.destid != 0) {
         const std::uint32_t destid = options.destid + mport;
         if (!is_destid(destid)) {
@@ -103,7 +114,7 @@ int Port::set_destid(std::uint32_t destid) {
     return error == EADDRINUSE ? -EBUSY : -error;
 }
 
-std::vector<std::uint32_t> Port::others() const {
+std::vector<std::uint32_t> Port::others() {
     std::vector<std::uint32_t> found;
     for (const Place& place : places(options_.fabric)) {
         if (place.destid != destid() && (found.empty() || found.back() != place.destid)) found.push_back(place.destid);
@@ -127,6 +138,36 @@ std::shared_ptr<Peer> Port::peer(std::uint32_t destid, bool now) {
     auto peer = Peer::open(*place);
     if (peer != nullptr) peers_.emplace(destid, peer);
     return peer;
+}
+
+int Port::read_registers(std::uint32_t destid, std::uint32_t offset, std::span<std::uint32_t> values) {
+    const bool own = destid == this->destid();
+    const auto target = own ? nullptr : peer(destid);
+    if (!own && target == nullptr) return -ENODEV;
+    const Block& of = own ? *block_ : target->block();
+    const RegisterState state{of.destid.load(), of.registers.host_lock.load(), of.registers.component_tag.load()};
+    for (std::uint32_t& value : values) {
+        value = read_register(state, offset);
+        offset += sizeof value;
+    }
+    return 0;
+}
+
+int Port::write_register(std::uint32_t destid, std::uint32_t offset, std::uint32_t value) {
+    const bool own = destid == this->destid();
+    const auto target = own ? nullptr : peer(destid);
+    if (!own && target == nullptr) return -ENODEV;
+    if (offset == base_device_id_register) return own ? set_destid(value & 0xFFFF) : -EPERM;
+    Registers& registers = own ? block_->registers : target->block().registers;
+    if (offset == component_tag_register) registers.component_tag.store(value);
+    if (offset == host_lock_register) {
+        // The first host that writes its id has it; the same host writing again gives it back.
+        std::uint32_t holder = no_host;
+        const std::uint32_t id = value & 0xFFFF;
+        if (!registers.host_lock.compare_exchange_strong(holder, id) && holder == id)
+            registers.host_lock.compare_exchange_strong(holder, no_host);
+    }
+    return 0;
 }
 
 }  // namespace incast::softrio::shm

@@ -1,5 +1,4 @@
-// One master port of this process: an endpoint of a fabric on this host. Every call may come from any thread. Functions
-// return 0 (or more, where said) or a negative errno value, as the C API does; rapidio_mport_*.h say which and when.
+// One master port of this process: an endpoint of a fabric on this host.
 #pragma once
 
 #include <array>
@@ -13,13 +12,12 @@
 
 #include <incast/result.h>
 
-#include "softrio/options.h"
+#include "softrio/port.h"
+#include "softrio/registers.h"
 #include "softrio/reserved.h"
 #include "softrio/shm/peer.h"
 
 namespace incast::softrio::shm {
-
-enum class Direction : std::uint8_t { write, read };
 
 /// Local memory, by its local ("physical") address.
 struct Allocation {
@@ -47,11 +45,6 @@ struct Outbound {
     std::uint32_t owner = 0;
 };
 
-struct Doorbell {
-    std::uint32_t destid = 0;
-    std::uint16_t payload = 0;
-};
-
 struct OwnSink {
     std::mutex mutex;  // one thread at a time takes from the queue
     Descriptor bell;
@@ -62,65 +55,70 @@ struct OwnSink {
     bool armed = false;  // on demand: a byte may be in the bell
 };
 
-class Port {
+class Port final : public softrio::Port, public std::enable_shared_from_this<Port> {
 public:
     /// `wanted`: the destination id it had before, if that is free; 0: none.
     static Result<std::shared_ptr<Port>> open(const Options& options, std::uint32_t mport, std::uint32_t wanted);
-    ~Port();
+    /// In no fabric: the own half of an endpoint, for fabrics that bring it what peers send (Inbound, queue_doorbell).
+    static Result<std::shared_ptr<Port>> open_alone(const Options& options, std::uint32_t destid);
+    ~Port() override;
     Port(const Port&) = delete;
     Port& operator=(const Port&) = delete;
 
-    [[nodiscard]] const Options& options() const { return options_; }
-    [[nodiscard]] std::uint32_t destid() const { return block_->destid.load(std::memory_order_relaxed); }
+    [[nodiscard]] const Options& options() const override { return options_; }
+    [[nodiscard]] std::uint32_t destid() const override { return block_->destid.load(std::memory_order_relaxed); }
     [[nodiscard]] Block& block() const { return *block_; }
-    /// In a child process after a fork: the endpoint stays the parent's.
-    void abandon();
-    [[nodiscard]] bool is_abandoned() const { return abandoned_; }
+    void abandon() override;
+    [[nodiscard]] bool is_abandoned() const override { return abandoned_; }
 
-    int set_destid(std::uint32_t destid);
-    [[nodiscard]] std::vector<std::uint32_t> others() const;
+    int set_destid(std::uint32_t destid) override;
+    [[nodiscard]] std::vector<std::uint32_t> others() override;
     /// nullptr: no such endpoint. `now`: see Peer::is_there_now.
     std::shared_ptr<Peer> peer(std::uint32_t destid, bool now = false);
 
-    // registers.cpp
-    static std::uint32_t read_register(const Block& of, std::uint32_t offset);
-    int write_register(Block& of, bool own, std::uint32_t offset, std::uint32_t value);
-    static std::uint32_t read_switch_register(std::uint32_t offset);
+    int read_registers(std::uint32_t destid, std::uint32_t offset, std::span<std::uint32_t> values) override;
+    int write_register(std::uint32_t destid, std::uint32_t offset, std::uint32_t value) override;
 
-    // memory.cpp: local memory and windows. `owner`: the handle that frees what it made.
-    int allocate(std::uint32_t owner, std::uint64_t bytes, std::uint64_t& local);
-    int free_allocation(std::uint64_t local);
-    int map_window(std::uint32_t owner, std::uint64_t& base, std::uint64_t bytes, std::uint64_t& local);
-    int free_window(std::uint64_t local);
+    // memory.cpp
+    int allocate(std::uint32_t owner, std::uint64_t bytes, std::uint64_t& local) override;
+    int free_allocation(std::uint64_t local) override;
+    int map_window(std::uint32_t owner, std::uint64_t& base, std::uint64_t bytes, std::uint64_t& local) override;
+    int free_window(std::uint64_t local) override;
     int map_outbound(std::uint32_t owner, std::uint32_t destid, std::uint64_t base, std::uint64_t bytes,
-                     std::uint64_t& handle);
-    int free_outbound(std::uint64_t handle);
-    int map_memory(std::uint64_t local, std::uint64_t bytes, void*& at);
-    /// Empty: not all of it is local memory.
-    std::span<std::byte> local(std::uint64_t address, std::uint64_t bytes, std::shared_ptr<Mapping>& keep);
-    void free_all(std::uint32_t owner);
+                     std::uint64_t& handle) override;
+    int free_outbound(std::uint64_t handle) override;
+    int map_memory(std::uint64_t local, std::uint64_t bytes, void*& at) override;
+    std::span<std::byte> local(std::uint64_t address, std::uint64_t bytes, Keep& keep) override;
+    void free_all(std::uint32_t owner) override;
 
-    // transfer.cpp. -ENODEV: no such endpoint; -EIO: outside its windows, nothing was moved.
-    int transfer(Direction direction, std::uint32_t channel, std::uint32_t destid, std::uint64_t address,
-                 std::span<std::byte> bytes);
+    // transfer.cpp. -EIO: nothing was moved.
+    int transfer(const Transfer& transfer) override;
 
     // events.cpp
-    /// `on_demand`: its bell rings once after each arm().
-    int open_sink(std::uint32_t& sink, bool on_demand);
-    /// 1: something is queued; 0: the bell will ring.
-    int arm(std::uint32_t sink);
-    void close_sink(std::uint32_t sink);
-    [[nodiscard]] int bell(std::uint32_t sink) const { return sinks_[sink].bell.fd(); }
-    int enable_range(std::uint32_t sink, std::uint32_t destid, std::uint16_t first, std::uint16_t last);
-    int disable_range(std::uint32_t sink, std::uint32_t destid, std::uint16_t first, std::uint16_t last);
-    int get_doorbell(std::uint32_t sink, bool wait, Doorbell& doorbell);
-    int send_doorbell(const Doorbell& doorbell, bool wait);
+    int open_sink(std::uint32_t& sink, bool on_demand) override;
+    void close_sink(std::uint32_t sink) override;
+    int arm(std::uint32_t sink) override;
+    [[nodiscard]] int bell(std::uint32_t sink) const override { return sinks_[sink].bell.fd(); }
+    void set_event_mask(std::uint32_t sink, std::uint32_t mask) override { block_->sinks[sink].events.store(mask); }
+    [[nodiscard]] std::uint32_t event_mask(std::uint32_t sink) const override {
+        return block_->sinks[sink].events.load();
+    }
+    int enable_range(std::uint32_t sink, std::uint32_t destid, std::uint16_t first, std::uint16_t last) override;
+    int disable_range(std::uint32_t sink, std::uint32_t destid, std::uint16_t first, std::uint16_t last) override;
+    int get_doorbell(std::uint32_t sink, bool wait, Doorbell& doorbell) override;
+    int send_doorbell(const Doorbell& doorbell, bool wait) override;
+    /// Rings here. `doorbell.destid`: of the sender. -EAGAIN: the queue is full; -ENOENT: nobody has enabled it.
+    int queue_doorbell(const Doorbell& doorbell);
+
+    std::unique_ptr<softrio::Socket> make_socket() override;
 
     /// Taken while a CM channel number is chosen.
     std::mutex& channels_mutex() { return channels_mutex_; }
 
 private:
+    friend class Inbound;
     Port() = default;
+    Result<Ok> prepare(const Options& options);
     /// 0 or an errno: EADDRINUSE if another endpoint has it.
     int take_destid(std::uint32_t destid);
     Allocation* find(std::uint64_t address, std::uint64_t bytes);
@@ -155,6 +153,21 @@ private:
 
     std::mutex channels_mutex_;
     std::array<std::mutex, dma_channels> dma_mutex_;  // a channel does one transfer at a time
+};
+
+/// The inbound windows of a port, none of which changes while this is there.
+class Inbound {
+public:
+    explicit Inbound(Port& port) : port_(&port), lock_(port.memory_mutex_) {}
+    /// Empty: not all of it is in one window.
+    std::span<std::byte> at(std::uint64_t address, std::uint64_t bytes);
+
+private:
+    Port* port_;
+    std::lock_guard<std::mutex> lock_;
+    // What was found last.
+    std::uint64_t base_ = 0;
+    std::span<std::byte> memory_;
 };
 
 }  // namespace incast::softrio::shm

@@ -6,8 +6,8 @@
 
 namespace incast::softrio::shm {
 
-int Port::transfer(Direction direction, std::uint32_t channel, std::uint32_t destid, std::uint64_t address,
-                   std::span<std::byte> bytes) {
+int Port::transfer(const Transfer& transfer) {
+    const auto& [direction, has_response, channel, destid, address, bytes, is_streaming, answers_each] = transfer;
     const auto target = peer(destid);
     if (target == nullptr) return -ENODEV;
     const std::lock_guard lock(dma_mutex_[channel]);

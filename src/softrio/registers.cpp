@@ -1,10 +1,6 @@
-// Configuration registers: the architectural ones of the RapidIO specification, part 1 (3.4: capability and command and
-// status registers) and part 6 (LP-Serial register block). Those of an endpoint's peers are read from its memory.
-#include <cerrno>
+#include "softrio/registers.h"
 
-#include "softrio/shm/port.h"
-
-namespace incast::softrio::shm {
+namespace incast::softrio {
 
 namespace {
 
@@ -16,9 +12,6 @@ constexpr std::uint32_t switch_ports = 0x14;
 constexpr std::uint32_t source_operations = 0x18;
 constexpr std::uint32_t target_operations = 0x1C;
 constexpr std::uint32_t addressing = 0x4C;
-constexpr std::uint32_t base_device_id = 0x60;
-constexpr std::uint32_t host_lock = 0x68;
-constexpr std::uint32_t component_tag = 0x6C;
 constexpr std::uint32_t serial_block = 0x100;
 constexpr std::uint32_t port_general = serial_block + 0x3C;
 constexpr std::uint32_t port_status = serial_block + 0x58;
@@ -38,11 +31,10 @@ constexpr std::uint32_t serial_block_header = 0x0000'0001;  // the last block; e
 constexpr std::uint32_t port_is_ok = 0x2;
 constexpr std::uint32_t port_enabled_4x = 0x5060'0001;
 constexpr std::uint32_t discovered_and_master = 0x6000'0000;
-constexpr std::uint32_t nobody = 0xFFFF;
 
 }  // namespace
 
-std::uint32_t Port::read_register(const Block& of, std::uint32_t offset) {
+std::uint32_t read_register(const RegisterState& state, std::uint32_t offset) {
     switch (offset) {
         case device_identity:
             return endpoint_identity;
@@ -56,12 +48,12 @@ std::uint32_t Port::read_register(const Block& of, std::uint32_t offset) {
             return operations;
         case addressing:
             return 4;  // 66-bit addresses
-        case base_device_id:
-            return (of.destid.load() & 0xFF) << 16 | of.destid.load();
-        case host_lock:
-            return of.registers.host_lock.load();
-        case component_tag:
-            return of.registers.component_tag.load();
+        case base_device_id_register:
+            return (state.destid & 0xFF) << 16 | state.destid;
+        case host_lock_register:
+            return state.host_lock;
+        case component_tag_register:
+            return state.component_tag;
         case serial_block:
             return serial_block_header;
         case port_general:
@@ -75,20 +67,7 @@ std::uint32_t Port::read_register(const Block& of, std::uint32_t offset) {
     }
 }
 
-int Port::write_register(Block& of, bool own, std::uint32_t offset, std::uint32_t value) {
-    if (offset == base_device_id) return own ? set_destid(value & 0xFFFF) : -EPERM;
-    if (offset == component_tag) of.registers.component_tag.store(value);
-    if (offset == host_lock) {
-        // The first host that writes its id has it; the same host writing again gives it back.
-        std::uint32_t holder = nobody;
-        const std::uint32_t id = value & 0xFFFF;
-        if (!of.registers.host_lock.compare_exchange_strong(holder, id) && holder == id)
-            of.registers.host_lock.compare_exchange_strong(holder, nobody);
-    }
-    return 0;
-}
-
-std::uint32_t Port::read_switch_register(std::uint32_t offset) {
+std::uint32_t read_switch_register(std::uint32_t offset) {
     switch (offset) {
         case device_identity:
             return switch_identity;
@@ -96,11 +75,11 @@ std::uint32_t Port::read_switch_register(std::uint32_t offset) {
             return feature_switch | feature_large_ids;
         case switch_ports:
             return 0xFF00;  // as many as the register can say; the port asked through does not matter
-        case host_lock:
-            return nobody;
+        case host_lock_register:
+            return no_host;
         default:
             return 0;
     }
 }
 
-}  // namespace incast::softrio::shm
+}  // namespace incast::softrio

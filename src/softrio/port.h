@@ -1,0 +1,107 @@
+// What the C API needs of a fabric: one master port of this process, an endpoint. Each fabric implements it (shm/,
+// udp/). Every call may come from any thread. Functions return 0 (or more, where said) or a negative errno value, as
+// the C API does; rapidio_mport_*.h say which and when. Without the destination there is -ENODEV.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "softrio/limits.h"
+#include "softrio/options.h"
+
+namespace incast::softrio {
+
+enum class Direction : std::uint8_t { write, read };
+
+/// One DMA request. `bytes` is the caller's until the call returns.
+struct Transfer {
+    Direction direction = Direction::write;
+    bool has_response = true;  // reads, and writes that are answered
+    std::uint32_t channel = 0;
+    std::uint32_t destid = 0;
+    std::uint64_t address = 0;
+    std::span<std::byte> bytes;
+    bool is_streaming = false;  // SWRITE packets, where nothing is answered
+    bool answers_each = false;  // every packet is answered, not only the last
+};
+
+struct Doorbell {
+    std::uint32_t destid = 0;
+    std::uint16_t payload = 0;
+};
+
+/// Owns local memory while it is used.
+using Keep = std::shared_ptr<void>;
+
+/// Channelised messages (CM): one socket, and the connection it may have. One thread may send while another receives;
+/// closing (its end) waits for neither: nobody may be in a call then.
+class Socket {
+public:
+    virtual ~Socket() = default;
+    [[nodiscard]] virtual bool is_usable() const = 0;
+    virtual int bind(std::uint16_t channel) = 0;
+    virtual int listen() = 0;
+    /// `into`: an unused socket of the same port, which becomes the connection.
+    virtual int accept(Socket& into, std::uint32_t timeout_ms, const volatile int* stop) = 0;
+    virtual int connect(std::uint32_t destid, std::uint16_t channel, const volatile int* stop) = 0;
+    /// The message begins with 20 bytes of header, written here into what is sent, not into the caller's bytes.
+    virtual int send(std::span<const std::byte> message, const volatile int* stop) = 0;
+    /// `into`: 4096 bytes.
+    virtual int receive(std::span<std::byte> into, std::uint32_t timeout_ms, const volatile int* stop) = 0;
+};
+
+class Port {
+public:
+    virtual ~Port() = default;
+
+    [[nodiscard]] virtual const Options& options() const = 0;
+    [[nodiscard]] virtual std::uint32_t destid() const = 0;
+    /// In a child process after a fork: the endpoint stays the parent's.
+    virtual void abandon() = 0;
+    [[nodiscard]] virtual bool is_abandoned() const = 0;
+
+    virtual int set_destid(std::uint32_t destid) = 0;
+    /// The other endpoints there are now, by ascending destination id.
+    [[nodiscard]] virtual std::vector<std::uint32_t> others() = 0;
+
+    /// Consecutive registers of an endpoint, which may be this one.
+    virtual int read_registers(std::uint32_t destid, std::uint32_t offset, std::span<std::uint32_t> values) = 0;
+    virtual int write_register(std::uint32_t destid, std::uint32_t offset, std::uint32_t value) = 0;
+
+    // Local memory and windows. `owner`: the handle that frees what it made.
+    virtual int allocate(std::uint32_t owner, std::uint64_t bytes, std::uint64_t& local) = 0;
+    virtual int free_allocation(std::uint64_t local) = 0;
+    virtual int map_window(std::uint32_t owner, std::uint64_t& base, std::uint64_t bytes, std::uint64_t& local) = 0;
+    virtual int free_window(std::uint64_t local) = 0;
+    virtual int map_outbound(std::uint32_t owner, std::uint32_t destid, std::uint64_t base, std::uint64_t bytes,
+                             std::uint64_t& handle) = 0;
+    virtual int free_outbound(std::uint64_t handle) = 0;
+    virtual int map_memory(std::uint64_t local, std::uint64_t bytes, void*& at) = 0;
+    /// Empty: not all of it is local memory.
+    virtual std::span<std::byte> local(std::uint64_t address, std::uint64_t bytes, Keep& keep) = 0;
+    virtual void free_all(std::uint32_t owner) = 0;
+
+    /// To one endpoint. -EIO: outside its windows. It is complete when this returns, as far as it is ever answered.
+    virtual int transfer(const Transfer& transfer) = 0;
+
+    /// `on_demand`: its bell rings once after each arm().
+    virtual int open_sink(std::uint32_t& sink, bool on_demand) = 0;
+    virtual void close_sink(std::uint32_t sink) = 0;
+    /// 1: something is queued; 0: the bell will ring.
+    virtual int arm(std::uint32_t sink) = 0;
+    /// The descriptor that polls.
+    [[nodiscard]] virtual int bell(std::uint32_t sink) const = 0;
+    virtual void set_event_mask(std::uint32_t sink, std::uint32_t mask) = 0;
+    [[nodiscard]] virtual std::uint32_t event_mask(std::uint32_t sink) const = 0;
+    virtual int enable_range(std::uint32_t sink, std::uint32_t destid, std::uint16_t first, std::uint16_t last) = 0;
+    virtual int disable_range(std::uint32_t sink, std::uint32_t destid, std::uint16_t first, std::uint16_t last) = 0;
+    virtual int get_doorbell(std::uint32_t sink, bool wait, Doorbell& doorbell) = 0;
+    virtual int send_doorbell(const Doorbell& doorbell, bool wait) = 0;
+
+    virtual std::unique_ptr<Socket> make_socket() = 0;
+};
+
+}  // namespace incast::softrio

@@ -10,7 +10,7 @@ namespace incast::softrio {
 
 namespace {
 
-constexpr std::string_view example = "RIO_FABRIC=shm:NAME, for example shm:lab";
+constexpr std::string_view example = "RIO_FABRIC=shm:NAME or udp:ENDPOINTS, for example shm:lab or udp:loopback:7000";
 constexpr std::size_t max_name = 40;
 
 std::optional<std::uint64_t> number(std::string_view text, std::uint64_t low, std::uint64_t high) {
@@ -70,6 +70,15 @@ Result<Ok> set(Options& options, std::string_view key, std::string_view value) {
     if (key == "retry_ms") return take(options.retry_ms, 0, 600'000);
     if (key == "hold_us") return take(options.hold_us, 1, 600'000'000);
     if (key == "seed") return take(options.seed, 0, UINT64_MAX);
+    if (options.kind == Options::Kind::udp) {
+        if (key == "mtu") return take(options.udp.mtu, 576, 9216);
+        if (key == "deadline_ms") return take(options.udp.deadline_ms, 50, 600'000);
+        if (key == "drop") return take(options.udp.drop, 0, 500'000);
+        if (key == "ids") {
+            if (value != "8" && value != "16") return wrong(key, value, "8 or 16");
+            return take(options.udp.ids, 8, 16);
+        }
+    }
     if (key == "destid") {
         const auto id = destid_of(value);
         if (!id) return wrong(key, value, "a destination id, 1..65534 and not 255");
@@ -86,9 +95,17 @@ Result<Ok> set(Options& options, std::string_view key, std::string_view value) {
         }
     } else {
         return Error{"RIO_FABRIC: no option '" + std::string(key) +
-                     "': there are destid, mports, order, limits, multicast, retry_ms, hold_us, seed"};
+                     "': there are destid, mports, order, limits, multicast, retry_ms, hold_us, seed" +
+                     (options.kind == Options::Kind::udp ? ", mtu, ids, deadline_ms, drop" : "")};
     }
     return Ok{};
+}
+
+bool is_name(std::string_view text) {
+    return !text.empty() && text.size() <= max_name && std::ranges::all_of(text, [](char each) {
+        return (each >= 'a' && each <= 'z') || (each >= 'A' && each <= 'Z') || (each >= '0' && each <= '9') ||
+               each == '-' || each == '_' || each == '.';
+    });
 }
 
 }  // namespace
@@ -97,22 +114,18 @@ Result<Options> parse_fabric(std::string_view url, std::string_view destid) {
     const std::size_t colon = url.find(':');
     const std::string_view kind = url.substr(0, colon);
     if (url.empty()) return Error{"RIO_FABRIC is not set: it names the fabric to join: " + std::string(example)};
-    if (kind == "udp" || kind == "linux") {
-        return Error{"RIO_FABRIC=" + std::string(url) + ": this SoftRIO has no " + std::string(kind) +
-                     " fabric, only shm: " + std::string(example)};
+    if (kind == "linux") {
+        return Error{"RIO_FABRIC=" + std::string(url) + ": this SoftRIO has no linux fabric: " + std::string(example)};
     }
-    if (kind != "shm" || colon == std::string_view::npos) {
+    if ((kind != "shm" && kind != "udp") || colon == std::string_view::npos) {
         return Error{"RIO_FABRIC=" + std::string(url) + ": unknown kind of fabric: " + std::string(example)};
     }
     std::string_view rest = url.substr(colon + 1);
     Options options;
+    options.kind = kind == "udp" ? Options::Kind::udp : Options::Kind::shm;
     options.fabric = rest.substr(0, rest.find('?'));
     rest.remove_prefix(std::min(rest.size(), options.fabric.size() + 1));
-    const bool plain = std::ranges::all_of(options.fabric, [](char each) {
-        return (each >= 'a' && each <= 'z') || (each >= 'A' && each <= 'Z') || (each >= '0' && each <= '9') ||
-               each == '-' || each == '_' || each == '.';
-    });
-    if (options.fabric.empty() || options.fabric.size() > max_name || !plain) {
+    if (options.kind == Options::Kind::shm && !is_name(options.fabric)) {
         return Error{"RIO_FABRIC=" + std::string(url) + ": the name must be 1.." + std::to_string(max_name) +
                      " letters, digits, '-', '_' or '.': " + std::string(example)};
     }

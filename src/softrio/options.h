@@ -25,7 +25,9 @@ struct MulticastGroup {
 struct Options {
     enum class Order : std::uint8_t { strict, weak };
     enum class Limits : std::uint8_t { none, old };
-    std::string fabric;             // its name
+    enum class Kind : std::uint8_t { shm, udp };
+    Kind kind = Kind::shm;
+    std::string fabric;             // its name; udp: what says where endpoints are
     std::uint32_t destid = 0;       // 0: the lowest that is free; master port n gets destid + n
     std::uint32_t mports = 1;       // of this process
     Order order = Order::strict;    // weak: see ordering.h
@@ -34,6 +36,12 @@ struct Options {
     std::uint32_t hold_us = 200;    // weak: how long at most a write without response is held back
     std::uint64_t seed = 1;         // weak: of what is held back for how long
     std::vector<MulticastGroup> groups;
+    struct Udp {
+        std::uint32_t mtu = 1500;          // bytes of an IP packet
+        std::uint32_t ids = 16;            // bits of destination ids in packets
+        std::uint32_t deadline_ms = 3000;  // a peer that is silent for so long is gone
+        std::uint32_t drop = 0;            // of a million datagrams, so many are not sent, for tests
+    } udp;
 
     [[nodiscard]] const MulticastGroup* group(std::uint32_t id) const {
         for (const MulticastGroup& each : groups) {
@@ -47,7 +55,7 @@ inline bool is_destid(std::uint32_t id) {
     return id <= max_destid && id != small_any_destid;
 }
 
-/// `shm:NAME[?key=value&...]`. `destid` is what RIO_DESTID says, or empty.
+/// `shm:NAME[?key=value&...]`, `udp:ENDPOINTS[?...]` (udp/address.h). `destid` is what RIO_DESTID says, or empty.
 Result<Options> parse_fabric(std::string_view url, std::string_view destid);
 /// From the environment.
 Result<Options> options_of_environment();

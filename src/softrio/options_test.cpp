@@ -30,7 +30,10 @@ TEST(Options, DestidOfTheEnvironmentComesFirst) {
 TEST(Options, WrongOnesAreOneClearLine) {
     const std::vector<std::pair<std::string, std::string>> wrong = {
         {"", "RIO_FABRIC is not set"},
-        {"udp:config", "no udp fabric"},
+        {"udp", "unknown kind"},
+        {"udp:loopback:7000?mtu=100", "mtu=100: must be 576..9216"},
+        {"udp:loopback:7000?ids=12", "ids=12: must be 8 or 16"},
+        {"shm:lab?mtu=1500", "no option 'mtu'"},
         {"linux", "no linux fabric"},
         {"tcp:x", "unknown kind"},
         {"shm", "unknown kind"},

@@ -32,7 +32,7 @@ TEST(Dma, WritesOfAllKindsLand) {
                             RIO_DIRECTIO_TYPE_SWRITE_R, RIO_DIRECTIO_TYPE_NWRITE_R_ALL}) {
         const auto bytes = pattern(page, first++);
         EXPECT_EQ(write_to(source, target.destid, window.base + 64, bytes, type), 0);
-        EXPECT_TRUE(holds(window.data + 64, bytes));
+        EXPECT_TRUE(arrives([&] { return holds(window.data + 64, bytes); }));
     }
     EXPECT_EQ(write_to(source, target.destid, window.base, pattern(12), RIO_DIRECTIO_TYPE_SWRITE), -EINVAL);
     EXPECT_EQ(write_to(source, target.destid, window.base + 4, pattern(8), RIO_DIRECTIO_TYPE_SWRITE), -EINVAL);
@@ -90,7 +90,12 @@ TEST(Dma, NothingLandsOutsideAWindow) {
         EXPECT_EQ(write_to(source, target.destid, address, pattern(size, 77)), -EIO) << address << " " << size;
         EXPECT_EQ(write_to(source, target.destid, address, pattern(size, 77), RIO_DIRECTIO_TYPE_NWRITE), 0)
             << "nobody answers";
+        // udp judges packet by packet: what is inside lands.
+        if (!is_udp()) {
+            EXPECT_TRUE(holds(data + page, pattern(page)));
+        }
     }
+    EXPECT_EQ(write_to(source, target.destid, window.base, pattern(page)), 0) << "what failed before is forgotten";
     EXPECT_TRUE(holds(data + page, pattern(page)));
     EXPECT_TRUE(std::all_of(data, data + page, [](auto each) { return each == 0; }));
     EXPECT_TRUE(std::all_of(data + two_pages, data + two_pages + page, [](auto each) { return each == 0; }));
@@ -223,6 +228,12 @@ TEST(Dma, BuffersAsSourceAndTarget) {
 
 TEST(Dma, OutboundWindows) {
     const Fabric fabric;
+    if (is_udp()) {
+        const Mport source(0);
+        std::uint64_t handle = 0;
+        EXPECT_EQ(riomp_dma_obwin_map(source, 2, 0, page, &handle), -EOPNOTSUPP);
+        GTEST_SKIP() << "memory of another host is not mapped";
+    }
     const Mport source(0);
     const Mport target(1);
     const OpenWindow window(target, 4 * page);
@@ -306,8 +317,8 @@ TEST(Dma, MulticastReachesAllMembers) {
     const OpenWindow at_third(third, page, 0x1000);
     const OpenWindow at_outsider(outsider, page, 0x1000);
     EXPECT_EQ(write_to(source, 0x80, 0x1000, pattern(32), RIO_DIRECTIO_TYPE_NWRITE), 0);
-    EXPECT_TRUE(holds(at_second.data, pattern(32)));
-    EXPECT_TRUE(holds(at_third.data, pattern(32)));
+    EXPECT_TRUE(arrives([&] { return holds(at_second.data, pattern(32)); }));
+    EXPECT_TRUE(arrives([&] { return holds(at_third.data, pattern(32)); }));
     EXPECT_TRUE(holds(at_outsider.data, std::vector<std::uint8_t>(32)));
     EXPECT_EQ(write_to(source, 0x80, 0x1000, pattern(32), RIO_DIRECTIO_TYPE_NWRITE_R), -EINVAL);
     std::uint8_t byte = 0;

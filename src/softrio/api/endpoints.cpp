@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "softrio/shm/port.h"
+#include "softrio/udp/port.h"
 
 namespace incast::softrio::api {
 
@@ -50,9 +51,12 @@ void in_child() {
 }
 
 Result<std::shared_ptr<Port>> open_port(const Options& options, std::uint32_t mport, std::uint32_t wanted) {
-    auto port = shm::Port::open(options, mport, wanted);
-    if (!port) return port.error();
-    return std::shared_ptr<Port>(*port);
+    const auto as_port = [](auto&& opened) -> Result<std::shared_ptr<Port>> {
+        if (!opened) return opened.error();
+        return std::shared_ptr<Port>(*opened);
+    };
+    if (options.kind == Options::Kind::udp) return as_port(udp::Port::open(options, mport, wanted));
+    return as_port(shm::Port::open(options, mport, wanted));
 }
 
 Error complain(const Error& error) {

@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <librsvdmem.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <rapidio_mport_dma.h>
 #include <rapidio_mport_mgmt.h>
@@ -49,13 +50,34 @@ inline void clear_variable(const char* name) {
     ::unsetenv(name);  // NOLINT(concurrency-mt-unsafe)
 }
 
+/// The tests run once for each fabric.
+inline bool is_udp() {
+    static const bool wanted = [] {
+        const char* kind = std::getenv("SOFTRIO_TEST_FABRIC");  // NOLINT(concurrency-mt-unsafe)
+        return kind != nullptr && std::string_view(kind) == "udp";
+    }();
+    return wanted;
+}
+/// What needs no response is in place at once on shm, and soon on udp.
+inline bool arrives(const std::function<bool()>& condition) {
+    return is_udp() ? eventually(condition) : condition();
+}
+#define SKIP_ON_UDP(reason) \
+    if (is_udp()) GTEST_SKIP() << reason
+
 /// This process joins a fabric that nobody else knows; its master ports are endpoints of it, as separate processes are.
+/// udp: addresses of loopback, all with a port that this keeps for the test.
 class Fabric {
 public:
     explicit Fabric(std::string_view options = "", int mports = 4) {
-        std::random_device random;  // a name, which decides nothing
-        name_ = "test-" + std::to_string(random()) + "-" + std::to_string(random());
-        url_ = "shm:" + name_ + "?mports=" + std::to_string(mports);
+        if (is_udp()) {
+            name_ = "udp:loopback:" + std::to_string(take_port());
+            url_ = name_ + "?deadline_ms=1000&mports=" + std::to_string(mports);
+        } else {
+            std::random_device random;  // a name, which decides nothing
+            name_ = "test-" + std::to_string(random()) + "-" + std::to_string(random());
+            url_ = "shm:" + name_ + "?mports=" + std::to_string(mports);
+        }
         if (!options.empty()) url_.append("&").append(options);
         set_variable("RIO_FABRIC", url_);
         clear_variable("RIO_DESTID");
@@ -63,12 +85,27 @@ public:
     }
     Fabric(const Fabric&) = delete;
     Fabric& operator=(const Fabric&) = delete;
-    ~Fabric() { clear_variable("RIO_FABRIC"); }
+    ~Fabric() {
+        clear_variable("RIO_FABRIC");
+        if (keeps_port_ >= 0) ::close(keeps_port_);
+    }
     [[nodiscard]] const std::string& name() const { return name_; }
 
 private:
+    std::uint16_t take_port() {
+        keeps_port_ = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t bytes = sizeof address;
+        EXPECT_EQ(::bind(keeps_port_, reinterpret_cast<sockaddr*>(&address), bytes), 0);
+        EXPECT_EQ(::getsockname(keeps_port_, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+        return ntohs(address.sin_port);
+    }
+
     std::string name_;
     std::string url_;
+    int keeps_port_ = -1;
 };
 
 class Mport {

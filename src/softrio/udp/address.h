@@ -1,0 +1,51 @@
+// Where an endpoint is: an IP address and a UDP port; and which destination id has which.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <incast/result.h>
+
+namespace incast::softrio::udp {
+
+struct Address {
+    std::array<std::uint8_t, 16> ip{};  // IPv4: the first four
+    std::uint16_t port = 0;
+    bool is_v6 = false;
+    auto operator<=>(const Address&) const = default;
+};
+std::string to_string(const Address& address);
+/// 10.0.0.1:7000, [::1]:7000, or a name of the host's resolver.
+Result<Address> parse_address(std::string_view text);
+
+/// Every destination id and its address. Either a list, or a network, in which an id is the number of a host.
+class Directory {
+public:
+    /// What follows `udp:` in RIO_FABRIC: NETWORK/BITS:PORT, loopback:PORT, ID=ADDRESS,..., or a TOML file with
+    /// [endpoints].
+    static Result<Directory> parse(std::string_view text);
+
+    [[nodiscard]] std::optional<Address> find(std::uint32_t destid) const;
+    /// All that can be, by ascending id.
+    [[nodiscard]] std::vector<std::uint32_t> all() const;
+    [[nodiscard]] bool has_v6() const;
+
+private:
+    Result<Ok> add(std::string_view destid, std::string_view address);
+    Result<Ok> parse_list(std::string_view text);
+    Result<Ok> parse_network(std::string_view text, std::size_t slash);
+    Result<Ok> read_file(const std::string& path);
+
+    std::map<std::uint32_t, Address> list_;
+    std::uint32_t network_ = 0;  // IPv4
+    std::uint32_t hosts_ = 0;    // 0: a list
+    std::uint16_t port_ = 0;
+};
+
+}  // namespace incast::softrio::udp

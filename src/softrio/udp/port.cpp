@@ -1,0 +1,492 @@
+#include "softrio/udp/port.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <system_error>
+#include <utility>
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+namespace incast::softrio::udp {
+
+namespace {
+
+using wire::Operation;
+using wire::Packet;
+using wire::Status;
+
+constexpr std::uint8_t ordered_lane = 1;
+constexpr std::uint8_t first_dma_lane = 2;
+constexpr int slice_ms = 50;
+constexpr std::size_t burst_bytes = 48 * 1024;  // filled before it is sent
+constexpr std::uint32_t ip_and_udp_bytes = 28;
+constexpr std::uint32_t ipv6_and_udp_bytes = 48;
+constexpr std::uint32_t max_window = 1024;
+
+constexpr std::int64_t linger_ms = 1000;   // for what is still on its way when a port closes
+constexpr int probe_rounds = 3;
+constexpr std::int64_t probe_round_ms = 40;
+
+std::int64_t now_ns() {
+    timespec time{};
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+std::uint64_t random_number() {
+    std::uint64_t number = 0;
+    while (::getrandom(&number, sizeof number, 0) != sizeof number) {
+    }
+    return number;
+}
+
+Error system_error(const std::string& what, int error) {
+    return Error{"SoftRIO: " + what + ": " + std::generic_category().message(error)};
+}
+
+}  // namespace
+
+Port::Port(const Options& options, Directory directory)
+    : options_(options),
+      directory_(std::move(directory)),
+      socket_(options.udp.drop, options.seed ^ random_number()),
+      engine_(std::make_unique<Engine>(
+          Engine::Settings{.destid = 0,
+                           .has_small_ids = options.udp.ids == 8,
+                           .session = {.datagram_bytes = options.udp.mtu -
+                                                         (directory_.has_v6() ? ipv6_and_udp_bytes : ip_and_udp_bytes),
+                                       .window_packets = max_window,
+                                       .deadline_ns = options.udp.deadline_ms * reliable::ms_ns}},
+          directory_, static_cast<Target&>(*this), random_number)),
+      channels_(*engine_) {}
+
+int Port::bind(std::uint32_t destid) {
+    const auto address = directory_.find(destid);
+    return address ? socket_.bind(*address) : EADDRNOTAVAIL;
+}
+
+Result<std::uint32_t> Port::choose(std::uint32_t mport, std::uint32_t wanted) {
+    const auto place = [&](std::uint32_t destid) {
+        const auto address = directory_.find(destid);
+        return "destination id " + std::to_string(destid) + (address ? " (" + to_string(*address) + ")" : "");
+    };
+    if (options_.destid != 0) {
+        const std::uint32_t destid = options_.destid + mport;
+        const int error = bind(destid);
+        if (error == 0) return destid;
+        if (error == EADDRINUSE)
+            return Error{"SoftRIO: " + place(destid) + " of fabric " + options_.fabric +
+                         " is taken by another process"};
+        return system_error(place(destid) + " of fabric " + options_.fabric, error);
+    }
+    if (wanted != 0 && bind(wanted) == 0) return wanted;
+    for (const std::uint32_t destid : directory_.all()) {
+        if (options_.group(destid) == nullptr && bind(destid) == 0) return destid;
+    }
+    return Error{"SoftRIO: fabric " + options_.fabric + " has no address that this host has and nobody uses"};
+}
+
+Result<std::shared_ptr<Port>> Port::open(const Options& options, std::uint32_t mport, std::uint32_t wanted) {
+    auto directory = Directory::parse(options.fabric);
+    if (!directory) return directory.error();
+    std::shared_ptr<Port> port(new Port(options, std::move(*directory)));
+    const auto destid = port->choose(mport, wanted);
+    if (!destid) return destid.error();
+    if (options.udp.ids == 8 && *destid >= small_any_destid)
+        return Error{"SoftRIO: destination id " + std::to_string(*destid) + " does not fit ids=8"};
+    auto own = shm::Port::open_alone(options, *destid);
+    if (!own) return own.error();
+    port->own_ = std::move(*own);
+    port->wake_ = transport::Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!port->wake_.is_open()) return system_error("a master port", errno);
+    port->engine_->restart(*destid);
+    port->thread_ = std::thread([raw = port.get()] { raw->run(); });
+    return port;
+}
+
+Port::~Port() {
+    if (abandoned_) {
+        // Its memory holds a lock that a thread of the parent may have had, and sessions that are the parent's.
+        (void)engine_.release();
+        return;
+    }
+    if (thread_.joinable()) {
+        auto held = lock();
+        for (const std::uint32_t destid : directory_.all())
+            settle(held, destid, linger_ms);
+        engine_->close_all();
+        pump();
+        ending_ = true;
+        wake_thread();
+        held.unlock();
+        thread_.join();
+    }
+}
+
+void Port::abandon() {
+    abandoned_ = true;
+    own_->abandon();
+    socket_.close();
+    wake_.close();
+    thread_.detach();
+}
+
+// The thread
+
+void Port::run() {
+    while (!ending_) {
+        timespec timeout{};
+        {
+            const auto held = lock();
+            const std::int64_t now = now_ns();
+            const std::int64_t next = engine_->next_deadline_ns();
+            sleeps_until_ns_ = next;
+            const std::int64_t wait_ns = std::clamp<std::int64_t>(next - now, 0, 3'600'000'000'000);
+            timeout = {wait_ns / 1'000'000'000, static_cast<long>(wait_ns % 1'000'000'000)};
+        }
+        pollfd both[] = {{socket_.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
+        (void)::ppoll(both, 2, &timeout, nullptr);
+        if (both[1].revents != 0) {
+            std::uint64_t count = 0;
+            (void)!::read(wake_.fd(), &count, sizeof count);
+        }
+        thread_wants_ = true;
+        const auto held = lock();
+        thread_wants_ = false;
+        sleeps_until_ns_ = 0;  // awake: nobody needs to wake it
+        take_in();
+        pump();
+        notify();
+    }
+}
+
+void Port::take_in() {
+    std::uint64_t outside = 0;
+    {
+        inbound_.emplace(*own_);
+        const std::int64_t now = now_ns();
+        socket_.take_refused([&](const Address& at, std::span<const std::byte> bytes) { engine_->refuse(at, bytes); });
+        (void)socket_.receive(
+            [&](const Address& from, std::span<const std::byte> bytes) { engine_->receive(now, from, bytes); });
+        engine_->advance(now);
+        inbound_.reset();
+        outside = engine_->counters().outside;
+    }
+    if (outside != outside_) {
+        debug("endpoint " + std::to_string(destid()) + ": " + std::to_string(outside - outside_) +
+              " packets were for addresses that are not inside one of its windows: nothing was moved");
+        outside_ = outside;
+    }
+}
+
+void Port::pump() {
+    engine_->collect(now_ns(),
+                     [&](const Engine::Output& output) { socket_.add(output.to, output.bytes, output.is_stable); });
+    socket_.send();
+    if (sleeps_until_ns_ != 0 && engine_->next_deadline_ns() < sleeps_until_ns_) wake_thread();
+}
+
+void Port::wake_thread() {
+    const std::uint64_t one = 1;
+    (void)!::write(wake_.fd(), &one, sizeof one);
+}
+
+void Port::notify() {
+    changes_.fetch_add(1);
+    if (waiters_.load() > 0) shm::futex_wake(changes_);
+}
+
+void Port::wait(Lock& lock) {
+    pump();
+    waiters_.fetch_add(1);
+    const std::uint32_t before = changes_.load();
+    lock.unlock();
+    (void)shm::futex_wait(changes_, before, slice_ms);
+    lock.lock();
+    waiters_.fetch_sub(1);
+}
+
+bool Port::wait(Lock& lock, shm::Patience& patience) {
+    pump();
+    waiters_.fetch_add(1);
+    const std::uint32_t before = changes_.load();
+    lock.unlock();
+    const bool goes_on = patience.wait(changes_, before, slice_ms);
+    lock.lock();
+    waiters_.fetch_sub(1);
+    return goes_on;
+}
+
+void Port::breathe(Lock& lock) {
+    if (!thread_wants_) return;
+    lock.unlock();
+    while (thread_wants_)
+        std::this_thread::yield();
+    lock.lock();
+}
+
+// Sessions
+
+int Port::connect(Lock& lock, std::uint32_t destid) {
+    if (!engine_->open(now_ns(), destid)) return -ENODEV;
+    const std::uint32_t losses = engine_->losses(destid);
+    while (!engine_->is_established(destid)) {
+        if (engine_->losses(destid) != losses) return -ENODEV;
+        wait(lock);
+    }
+    return 0;
+}
+
+void Port::settle(Lock& lock, std::uint32_t destid, std::int64_t at_most_ms) {
+    const std::int64_t until = shm::now_ms() + at_most_ms;
+    while (!engine_->is_settled(destid) && shm::now_ms() < until)
+        wait(lock);
+}
+
+int Port::set_destid(std::uint32_t destid) {
+    if (!is_destid(destid) || options_.group(destid) != nullptr) return -EINVAL;
+    auto held = lock();
+    if (destid == this->destid()) return 0;
+    for (const std::uint32_t each : directory_.all())
+        settle(held, each, linger_ms);
+    Socket next(0, 0);
+    const auto address = directory_.find(destid);
+    if (!address) return -EINVAL;
+    // Said from the old address, once the new one is sure.
+    if (const int error = next.bind(*address)) return error == EADDRINUSE ? -EBUSY : -EINVAL;
+    next.close();
+    engine_->close_all();
+    pump();
+    if (const int error = bind(destid)) return -error;
+    engine_->restart(destid);
+    own_->block().destid.store(destid);
+    wake_thread();
+    return 0;
+}
+
+std::vector<std::uint32_t> Port::others() {
+    const std::lock_guard probing(probing_);
+    auto held = lock();
+    auto candidates = directory_.all();
+    std::erase(candidates, destid());
+    engine_->begin_probes(random_number(), std::move(candidates));
+    for (int round = 0; round < probe_rounds && !engine_->unanswered().empty(); ++round) {
+        for (const std::uint32_t each : engine_->unanswered()) {
+            const Engine::Output probe = engine_->probe(each);
+            socket_.add(probe.to, probe.bytes, false);
+        }
+        socket_.send();
+        const std::int64_t until = shm::now_ms() + probe_round_ms;
+        while (!engine_->unanswered().empty() && shm::now_ms() < until)
+            wait(held);
+    }
+    return engine_->alive();
+}
+
+// Transfers
+
+template <class Attempt>
+bool Port::persist(Lock& lock, std::uint32_t destid, std::uint32_t losses, Attempt&& attempt) {
+    while (engine_->losses(destid) == losses) {
+        if (attempt()) return true;
+        wait(lock);
+    }
+    return false;
+}
+
+int Port::finish(Lock& lock, const Request& request) {
+    while (!request.is_done())
+        wait(lock);
+    return request.error;
+}
+
+int Port::transfer(const Transfer& transfer) {
+    auto held = lock();
+    if (const int error = connect(held, transfer.destid)) return error;
+    const std::uint32_t losses = engine_->losses(transfer.destid);
+    return transfer.direction == Direction::write ? write(held, transfer, losses) : read(held, transfer, losses);
+}
+
+int Port::write(Lock& lock, const Transfer& transfer, std::uint32_t losses) {
+    const bool is_strict = options_.order == Options::Order::strict;
+    const auto lane = static_cast<std::uint8_t>(is_strict ? ordered_lane : first_dma_lane + transfer.channel);
+    Request request;
+    Packet packet;
+    const auto begin = [&] { return engine_->begin(transfer.destid, request, {}, packet.transaction); };
+    // All packets of a transfer carry the transaction of its response: that one says if any of them fell outside.
+    if (transfer.has_response && !transfer.answers_each && !persist(lock, transfer.destid, losses, begin))
+        return -ENODEV;
+    packet.address = transfer.address;
+    auto left = std::span<const std::byte>(transfer.bytes);
+    bool is_lost = false;
+    for (std::size_t filled = 0; !left.empty() && !is_lost;) {
+        const std::size_t bytes = wire::piece(packet.address, left.size(), false);
+        const bool is_answered = transfer.has_response && (transfer.answers_each || bytes == left.size());
+        packet.operation = is_answered                                       ? Operation::nwrite_r
+                           : transfer.is_streaming && !transfer.has_response ? Operation::swrite
+                                                                             : Operation::nwrite;
+        packet.bytes = static_cast<std::uint16_t>(bytes);
+        packet.data = left.first(bytes);
+        if (transfer.answers_each) is_lost = !persist(lock, transfer.destid, losses, begin);
+        const auto send = [&] { return engine_->send(transfer.destid, lane, packet); };
+        is_lost = is_lost || !persist(lock, transfer.destid, losses, send);
+        left = left.subspan(bytes);
+        packet.address += bytes;
+        filled += bytes;
+        if (filled < burst_bytes) continue;
+        filled = 0;
+        pump();
+        breathe(lock);
+    }
+    pump();
+    const int error = finish(lock, request);
+    return is_lost ? -ENODEV : error;
+}
+
+int Port::read(Lock& lock, const Transfer& transfer, std::uint32_t losses) {
+    const bool is_strict = options_.order == Options::Order::strict;
+    const auto lane = static_cast<std::uint8_t>(is_strict ? ordered_lane : first_dma_lane + transfer.channel);
+    Request request;
+    Packet packet;
+    packet.operation = Operation::nread;
+    packet.address = transfer.address;
+    bool is_lost = false;
+    for (auto left = transfer.bytes; !left.empty() && !is_lost && request.error == 0;) {
+        const std::size_t bytes = wire::piece(packet.address, left.size(), true);
+        packet.bytes = static_cast<std::uint16_t>(bytes);
+        is_lost = !persist(lock, transfer.destid, losses, [&] {
+            return engine_->begin(transfer.destid, request, {left.data(), packet.address, packet.bytes},
+                                  packet.transaction);
+        }) || !persist(lock, transfer.destid, losses, [&] { return engine_->send(transfer.destid, lane, packet); });
+        left = left.subspan(bytes);
+        packet.address += bytes;
+    }
+    pump();
+    const int error = finish(lock, request);
+    return is_lost ? -ENODEV : error;
+}
+
+int Port::map_outbound(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t, std::uint64_t&) {
+    return -EOPNOTSUPP;
+}
+
+int Port::send_doorbell(const Doorbell& doorbell, bool wait) {
+    const std::int64_t until = shm::now_ms() + options_.retry_ms;
+    while (true) {
+        auto held = lock();
+        if (const int error = connect(held, doorbell.destid)) return error;
+        const std::uint32_t losses = engine_->losses(doorbell.destid);
+        Request request;
+        Packet packet;
+        packet.operation = Operation::doorbell;
+        packet.info = doorbell.payload;
+        const bool is_sent =
+            persist(held, doorbell.destid, losses,
+                    [&] { return engine_->begin(doorbell.destid, request, {}, packet.transaction); }) &&
+            persist(held, doorbell.destid, losses,
+                    [&] { return engine_->send(doorbell.destid, ordered_lane, packet); });
+        pump();
+        const int error = finish(held, request);
+        if (!is_sent) return -ENODEV;
+        // The answer is RETRY: the sender tries again.
+        if (error != -EAGAIN || !wait || shm::now_ms() >= until) return error;
+        held.unlock();
+        const timespec moment{0, 200'000};
+        ::nanosleep(&moment, nullptr);
+    }
+}
+
+int Port::read_registers(std::uint32_t destid, std::uint32_t offset, std::span<std::uint32_t> values) {
+    if (destid == this->destid()) return own_->read_registers(destid, offset, values);
+    auto held = lock();
+    if (const int error = connect(held, destid)) return error;
+    const std::uint32_t losses = engine_->losses(destid);
+    Request request;
+    Packet packet;
+    packet.operation = Operation::maintenance_read;
+    packet.hop_count = 0xFF;
+    packet.bytes = sizeof(std::uint32_t);
+    bool is_lost = false;
+    for (std::size_t index = 0; index < values.size() && !is_lost; ++index) {
+        packet.address = offset + index * sizeof(std::uint32_t);
+        is_lost = !persist(held, destid, losses, [&] {
+            return engine_->begin(destid, request,
+                                  {reinterpret_cast<std::byte*>(&values[index]), packet.address, sizeof(std::uint32_t)},
+                                  packet.transaction);
+        }) || !persist(held, destid, losses, [&] { return engine_->send(destid, ordered_lane, packet); });
+    }
+    pump();
+    const int error = finish(held, request);
+    for (std::uint32_t& value : values)
+        value = __builtin_bswap32(value);
+    return is_lost ? -ENODEV : error;
+}
+
+int Port::write_register(std::uint32_t destid, std::uint32_t offset, std::uint32_t value) {
+    if (destid == this->destid()) {
+        return offset == base_device_id_register ? set_destid(value & 0xFFFF)
+                                                 : own_->write_register(destid, offset, value);
+    }
+    auto held = lock();
+    if (const int error = connect(held, destid)) return error;
+    const std::uint32_t losses = engine_->losses(destid);
+    Request request;
+    Packet packet;
+    packet.operation = Operation::maintenance_write;
+    packet.hop_count = 0xFF;
+    packet.bytes = sizeof value;
+    packet.address = offset;
+    const std::uint32_t big_endian = __builtin_bswap32(value);
+    packet.data = std::as_bytes(std::span(&big_endian, 1));
+    const bool is_sent =
+        persist(held, destid, losses, [&] { return engine_->begin(destid, request, {}, packet.transaction); }) &&
+        persist(held, destid, losses, [&] { return engine_->send(destid, ordered_lane, packet); });
+    pump();
+    const int error = finish(held, request);
+    if (!is_sent) return -ENODEV;
+    return error == -EIO ? -EPERM : error;
+}
+
+std::unique_ptr<softrio::Socket> Port::make_socket() {
+    return std::make_unique<CmSocket>(shared_from_this());
+}
+
+// What peers ask for
+
+std::span<std::byte> Port::window(std::uint64_t address, std::size_t bytes) {
+    return inbound_->at(address, bytes);
+}
+
+Status Port::ring(std::uint32_t source, std::uint16_t info) {
+    const int error = own_->queue_doorbell({source, info});
+    if (error == -ENOENT) {
+        debug("endpoint " + std::to_string(destid()) + ": doorbell " + std::to_string(info) + " from endpoint " +
+              std::to_string(source) + ", which nobody has enabled: lost");
+    }
+    return error == -EAGAIN ? Status::retry : Status::done;
+}
+
+std::uint32_t Port::read_register(std::uint32_t offset) {
+    std::uint32_t value = 0;
+    (void)own_->read_registers(destid(), offset, {&value, 1});
+    return value;
+}
+
+Status Port::write_register(std::uint32_t offset, std::uint32_t value) {
+    if (offset == base_device_id_register) return Status::error;  // its owner's alone
+    return own_->write_register(destid(), offset, value) == 0 ? Status::done : Status::error;
+}
+
+void Port::take_message(std::uint32_t source, std::span<const std::byte> message) {
+    channels_.take_message(source, message);
+}
+
+void Port::lose_peer(std::uint32_t destid) {
+    channels_.lose_peer(destid);
+}
+
+}  // namespace incast::softrio::udp

@@ -1,0 +1,148 @@
+// One master port of this process on a udp fabric. Its own half (memory, windows, doorbell queues) is that of shm, in
+// no fabric; Engine is what peers see of it. One thread takes in what arrives; callers send, and wait for answers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include <incast/result.h>
+
+#include "softrio/port.h"
+#include "softrio/registers.h"
+#include "softrio/shm/channels.h"
+#include "softrio/shm/port.h"
+#include "softrio/udp/channels.h"
+#include "softrio/udp/engine.h"
+#include "softrio/udp/socket.h"
+
+namespace incast::softrio::udp {
+
+class Port final : public softrio::Port, private Target, public std::enable_shared_from_this<Port> {
+public:
+    /// `wanted`: the destination id it had before, if that is free; 0: none.
+    static Result<std::shared_ptr<Port>> open(const Options& options, std::uint32_t mport, std::uint32_t wanted);
+    ~Port() override;
+    Port(const Port&) = delete;
+    Port& operator=(const Port&) = delete;
+
+    [[nodiscard]] const Options& options() const override { return options_; }
+    [[nodiscard]] std::uint32_t destid() const override { return own_->destid(); }
+    void abandon() override;
+    [[nodiscard]] bool is_abandoned() const override { return abandoned_; }
+
+    int set_destid(std::uint32_t destid) override;
+    [[nodiscard]] std::vector<std::uint32_t> others() override;
+
+    int read_registers(std::uint32_t destid, std::uint32_t offset, std::span<std::uint32_t> values) override;
+    int write_register(std::uint32_t destid, std::uint32_t offset, std::uint32_t value) override;
+
+    int allocate(std::uint32_t owner, std::uint64_t bytes, std::uint64_t& local) override {
+        return own_->allocate(owner, bytes, local);
+    }
+    int free_allocation(std::uint64_t local) override { return own_->free_allocation(local); }
+    int map_window(std::uint32_t owner, std::uint64_t& base, std::uint64_t bytes, std::uint64_t& local) override {
+        return own_->map_window(owner, base, bytes, local);
+    }
+    int free_window(std::uint64_t local) override { return own_->free_window(local); }
+    /// -EOPNOTSUPP: memory of another host is not mapped.
+    int map_outbound(std::uint32_t owner, std::uint32_t destid, std::uint64_t base, std::uint64_t bytes,
+                     std::uint64_t& handle) override;
+    int free_outbound(std::uint64_t handle) override { return own_->free_outbound(handle); }
+    int map_memory(std::uint64_t local, std::uint64_t bytes, void*& at) override {
+        return own_->map_memory(local, bytes, at);
+    }
+    std::span<std::byte> local(std::uint64_t address, std::uint64_t bytes, Keep& keep) override {
+        return own_->local(address, bytes, keep);
+    }
+    void free_all(std::uint32_t owner) override { own_->free_all(owner); }
+
+    /// Packets are judged one by one: of a transfer that is partly outside of all windows the rest lands.
+    int transfer(const Transfer& transfer) override;
+
+    int open_sink(std::uint32_t& sink, bool on_demand) override { return own_->open_sink(sink, on_demand); }
+    void close_sink(std::uint32_t sink) override { own_->close_sink(sink); }
+    int arm(std::uint32_t sink) override { return own_->arm(sink); }
+    [[nodiscard]] int bell(std::uint32_t sink) const override { return own_->bell(sink); }
+    void set_event_mask(std::uint32_t sink, std::uint32_t mask) override { own_->set_event_mask(sink, mask); }
+    [[nodiscard]] std::uint32_t event_mask(std::uint32_t sink) const override { return own_->event_mask(sink); }
+    int enable_range(std::uint32_t sink, std::uint32_t destid, std::uint16_t first, std::uint16_t last) override {
+        return own_->enable_range(sink, destid, first, last);
+    }
+    int disable_range(std::uint32_t sink, std::uint32_t destid, std::uint16_t first, std::uint16_t last) override {
+        return own_->disable_range(sink, destid, first, last);
+    }
+    int get_doorbell(std::uint32_t sink, bool wait, Doorbell& doorbell) override {
+        return own_->get_doorbell(sink, wait, doorbell);
+    }
+    int send_doorbell(const Doorbell& doorbell, bool wait) override;
+
+    std::unique_ptr<softrio::Socket> make_socket() override;
+
+    // For its sockets, and to be called with the lock, which waiting gives up meanwhile.
+    using Lock = std::unique_lock<std::mutex>;
+    [[nodiscard]] Lock lock() { return Lock(mutex_); }
+    Channels& channels() { return channels_; }
+    std::uint32_t next_serial() { return ++serial_; }
+    /// 0: there is a session with that endpoint; -ENODEV.
+    int connect(Lock& lock, std::uint32_t destid);
+    /// Sends what can be sent.
+    void pump();
+    /// Until something may have changed, at most 50 ms; false: the caller's patience is over.
+    bool wait(Lock& lock, shm::Patience& patience);
+    /// Until all that was sent to that endpoint has arrived.
+    void settle(Lock& lock, std::uint32_t destid, std::int64_t at_most_ms);
+
+private:
+    Port(const Options& options, Directory directory);
+    int bind(std::uint32_t destid);
+    Result<std::uint32_t> choose(std::uint32_t mport, std::uint32_t wanted);
+    void run();
+    void wait(Lock& lock);
+    void notify();
+    void wake_thread();
+    void take_in();
+    int write(Lock& lock, const Transfer& transfer, std::uint32_t losses);
+    int read(Lock& lock, const Transfer& transfer, std::uint32_t losses);
+    int finish(Lock& lock, const Request& request);
+    /// Makes `attempt` until it succeeds; false: the session has been lost.
+    template <class Attempt>
+    bool persist(Lock& lock, std::uint32_t destid, std::uint32_t losses, Attempt&& attempt);
+    /// Lets the thread take in what has arrived in the middle of a long transfer.
+    void breathe(Lock& lock);
+
+    // Target
+    std::span<std::byte> window(std::uint64_t address, std::size_t bytes) override;
+    wire::Status ring(std::uint32_t source, std::uint16_t info) override;
+    std::uint32_t read_register(std::uint32_t offset) override;
+    wire::Status write_register(std::uint32_t offset, std::uint32_t value) override;
+    void take_message(std::uint32_t source, std::span<const std::byte> message) override;
+    void lose_peer(std::uint32_t destid) override;
+
+    Options options_;
+    bool abandoned_ = false;
+    std::shared_ptr<shm::Port> own_;
+    std::mutex mutex_;
+    std::mutex probing_;
+    Directory directory_;
+    Socket socket_;
+    std::unique_ptr<Engine> engine_;
+    Channels channels_;
+    transport::Descriptor wake_;
+    std::thread thread_;
+    std::optional<shm::Inbound> inbound_;  // while something is taken in
+    std::int64_t sleeps_until_ns_ = 0;
+    std::uint64_t outside_ = 0;  // of which something was said
+    std::uint32_t serial_ = 0;
+    std::atomic<bool> ending_ = false;
+    std::atomic<bool> thread_wants_ = false;
+    std::atomic<std::uint32_t> waiters_ = 0;
+    std::atomic<std::uint32_t> changes_ = 0;  // futex
+};
+
+}  // namespace incast::softrio::udp

@@ -1,0 +1,236 @@
+#include "softrio/udp/socket.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <linux/errqueue.h>
+#include <netinet/udp.h>
+#include <unistd.h>
+
+namespace incast::softrio::udp {
+
+namespace {
+
+constexpr std::size_t buffer_bytes = 65'536;
+constexpr int wanted_buffer_bytes = 8 << 20;
+constexpr int max_tries = 64;
+
+socklen_t fill(const Address& address, sockaddr_storage& into) {
+    into = {};
+    if (address.is_v6) {
+        auto& v6 = reinterpret_cast<sockaddr_in6&>(into);
+        v6.sin6_family = AF_INET6;
+        v6.sin6_port = htons(address.port);
+        std::memcpy(&v6.sin6_addr, address.ip.data(), 16);
+        return sizeof v6;
+    }
+    auto& v4 = reinterpret_cast<sockaddr_in&>(into);
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(address.port);
+    std::memcpy(&v4.sin_addr, address.ip.data(), 4);
+    return sizeof v4;
+}
+
+Address address_of(const sockaddr_storage& from) {
+    Address address;
+    address.is_v6 = from.ss_family == AF_INET6;
+    if (address.is_v6) {
+        const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
+        address.port = ntohs(v6.sin6_port);
+        std::memcpy(address.ip.data(), &v6.sin6_addr, 16);
+    } else {
+        const auto& v4 = reinterpret_cast<const sockaddr_in&>(from);
+        address.port = ntohs(v4.sin_port);
+        std::memcpy(address.ip.data(), &v4.sin_addr, 4);
+    }
+    return address;
+}
+
+void set(const transport::Descriptor& socket, int level, int option, int value) {
+    (void)::setsockopt(socket.fd(), level, option, &value, sizeof value);
+}
+
+}  // namespace
+
+Socket::Socket(std::uint32_t drop, std::uint64_t seed)
+    : drop_(drop),
+      random_(seed),
+      arena_(std::make_unique_for_overwrite<std::byte[]>(arena_bytes)),
+      buffers_(std::make_unique_for_overwrite<std::byte[]>(batch * buffer_bytes)) {
+    pieces_.reserve(max_pieces);
+    vectors_.reserve(max_pieces * max_segments);
+    headers_.reserve(max_pieces);
+    controls_.resize(max_pieces);
+    for (std::size_t index = 0; index < batch; ++index) {
+        in_vectors_[index] = {buffers_.get() + index * buffer_bytes, buffer_bytes};
+        in_headers_[index].msg_hdr.msg_name = &in_from_[index];
+        in_headers_[index].msg_hdr.msg_iov = &in_vectors_[index];
+        in_headers_[index].msg_hdr.msg_iovlen = 1;
+        in_headers_[index].msg_hdr.msg_control = in_controls_[index].bytes.data();
+    }
+}
+
+int Socket::bind(const Address& address) {
+    transport::Descriptor made(::socket(address.is_v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!made.is_open()) return errno;
+    set(made, SOL_UDP, UDP_GRO, 1);
+    set(made, address.is_v6 ? SOL_IPV6 : SOL_IP, address.is_v6 ? IPV6_RECVERR : IP_RECVERR, 1);
+    set(made, SOL_SOCKET, SO_SNDBUF, wanted_buffer_bytes);
+    set(made, SOL_SOCKET, SO_RCVBUF, wanted_buffer_bytes);
+    set(made, SOL_SOCKET, SO_SNDBUFFORCE, wanted_buffer_bytes);
+    set(made, SOL_SOCKET, SO_RCVBUFFORCE, wanted_buffer_bytes);
+    sockaddr_storage at;
+    const socklen_t bytes = fill(address, at);
+    if (::bind(made.fd(), reinterpret_cast<const sockaddr*>(&at), bytes) != 0) return errno;
+    int got = 0;
+    socklen_t got_bytes = sizeof got;
+    if (::getsockopt(made.fd(), SOL_SOCKET, SO_RCVBUF, &got, &got_bytes) == 0)
+        receive_buffer_bytes_ = static_cast<std::uint32_t>(got);
+    if (!socket_.is_open()) {
+        socket_ = std::move(made);
+        return 0;
+    }
+    // Whoever waits for it goes on with the same number.
+    return ::dup3(made.fd(), socket_.fd(), O_CLOEXEC) < 0 ? errno : 0;
+}
+
+void Socket::add(const Address& to, std::span<const std::byte> bytes, bool is_stable) {
+    if (drop_ != 0 && random_.chance(drop_)) return;
+    if (!is_stable && arena_used_ + bytes.size() > arena_bytes) send();
+    const auto fits = [&](const Piece& last) {
+        return last.address == to && !last.is_complete && bytes.size() <= last.segment && last.count < max_segments &&
+               last.bytes + bytes.size() <= max_piece;
+    };
+    if (pieces_.empty() || !fits(pieces_.back())) {
+        if (pieces_.size() == max_pieces) send();
+        Piece& made = pieces_.emplace_back();
+        made.to_bytes = fill(to, made.to);
+        made.address = to;
+        made.first = vectors_.size();
+        made.count = 0;
+        made.segment = bytes.size();
+        made.bytes = 0;
+    }
+    if (!is_stable) {
+        std::memcpy(arena_.get() + arena_used_, bytes.data(), bytes.size());
+        bytes = {arena_.get() + arena_used_, bytes.size()};
+        arena_used_ += bytes.size();
+    }
+    Piece& piece = pieces_.back();
+    vectors_.push_back({const_cast<std::byte*>(bytes.data()), bytes.size()});
+    ++piece.count;
+    piece.bytes += bytes.size();
+    piece.is_complete = bytes.size() < piece.segment;
+}
+
+void Socket::send_single(const Piece& piece) {
+    for (std::size_t index = 0; index < piece.count; ++index) {
+        const iovec& one = vectors_[piece.first + index];
+        for (int tries = 0; tries < max_tries; ++tries) {
+            if (::sendto(socket_.fd(), one.iov_base, one.iov_len, 0, reinterpret_cast<const sockaddr*>(&piece.to),
+                         piece.to_bytes) >= 0 ||
+                (errno != ECONNREFUSED && errno != EINTR)) {
+                break;
+            }
+        }
+    }
+}
+
+void Socket::send() {
+    headers_.clear();
+    for (std::size_t index = 0; index < pieces_.size(); ++index) {
+        Piece& piece = pieces_[index];
+        mmsghdr& header = headers_.emplace_back();
+        header = {};
+        header.msg_hdr.msg_name = &piece.to;
+        header.msg_hdr.msg_namelen = piece.to_bytes;
+        header.msg_hdr.msg_iov = vectors_.data() + piece.first;
+        header.msg_hdr.msg_iovlen = piece.count;
+        if (piece.count == 1) continue;
+        header.msg_hdr.msg_control = controls_[index].bytes.data();
+        header.msg_hdr.msg_controllen = controls_[index].bytes.size();
+        cmsghdr* control = CMSG_FIRSTHDR(&header.msg_hdr);
+        control->cmsg_level = SOL_UDP;
+        control->cmsg_type = UDP_SEGMENT;
+        control->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
+        const auto segment = static_cast<std::uint16_t>(piece.segment);
+        std::memcpy(CMSG_DATA(control), &segment, sizeof segment);
+    }
+    int tries = 0;
+    for (std::size_t done = 0; done < headers_.size();) {
+        if (!segments_) {
+            send_single(pieces_[done++]);
+            continue;
+        }
+        const int sent =
+            ::sendmmsg(socket_.fd(), headers_.data() + done, static_cast<unsigned>(headers_.size() - done), 0);
+        if (sent > 0) {
+            done += static_cast<std::size_t>(sent);
+            tries = 0;
+        } else if ((errno != ECONNREFUSED && errno != EINTR) || ++tries == max_tries) {
+            // EIO: the device computes no checksums, so that the kernel will not cut.
+            if (errno == EIO) {
+                segments_ = false;
+            } else {
+                ++done;
+            }
+        }
+    }
+    pieces_.clear();
+    vectors_.clear();
+    arena_used_ = 0;
+}
+
+int Socket::receive_batch() {
+    for (std::size_t index = 0; index < batch; ++index) {
+        in_headers_[index].msg_hdr.msg_namelen = sizeof(sockaddr_storage);
+        in_headers_[index].msg_hdr.msg_controllen = in_controls_[index].bytes.size();
+    }
+    return ::recvmmsg(socket_.fd(), in_headers_.data(), batch, MSG_DONTWAIT, nullptr);
+}
+
+std::span<const std::byte> Socket::received_piece(int index, Address& from, std::size_t& segment) {
+    const auto at = static_cast<std::size_t>(index);
+    msghdr& header = in_headers_[at].msg_hdr;
+    from = address_of(in_from_[at]);
+    const std::size_t bytes = in_headers_[at].msg_len;
+    segment = std::max<std::size_t>(bytes, 1);
+    for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr; control = CMSG_NXTHDR(&header, control)) {
+        if (control->cmsg_level != SOL_UDP || control->cmsg_type != UDP_GRO) continue;
+        int size = 0;
+        std::memcpy(&size, CMSG_DATA(control), sizeof size);
+        if (size > 0) segment = static_cast<std::size_t>(size);
+    }
+    return {buffers_.get() + at * buffer_bytes, bytes};
+}
+
+std::size_t Socket::next_refused(Address& at, std::span<std::byte> bytes) {
+    while (true) {
+        sockaddr_storage to{};
+        iovec vector{bytes.data(), bytes.size()};
+        msghdr header{};
+        header.msg_name = &to;
+        header.msg_namelen = sizeof to;
+        header.msg_iov = &vector;
+        header.msg_iovlen = 1;
+        alignas(cmsghdr) std::array<char, 256> space;
+        header.msg_control = space.data();
+        header.msg_controllen = space.size();
+        const ssize_t size = ::recvmsg(socket_.fd(), &header, MSG_ERRQUEUE | MSG_DONTWAIT);
+        if (size < 0) return 0;
+        for (cmsghdr* one = CMSG_FIRSTHDR(&header); one != nullptr; one = CMSG_NXTHDR(&header, one)) {
+            const bool is_ours = (one->cmsg_level == SOL_IP && one->cmsg_type == IP_RECVERR) ||
+                                 (one->cmsg_level == SOL_IPV6 && one->cmsg_type == IPV6_RECVERR);
+            sock_extended_err error{};
+            if (!is_ours) continue;
+            std::memcpy(&error, CMSG_DATA(one), sizeof error);
+            if (error.ee_errno != ECONNREFUSED || size == 0) continue;
+            at = address_of(to);
+            return static_cast<std::size_t>(size);
+        }
+    }
+}
+
+}  // namespace incast::softrio::udp

@@ -1,0 +1,112 @@
+// A UDP socket that sends and receives many datagrams with one system call: runs of equal size to one address as one
+// piece that the kernel or the NIC cuts up (UDP_SEGMENT), and the same in the other direction (UDP_GRO), several such
+// pieces per call (sendmmsg, recvmmsg).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "base/prng.h"
+#include "softrio/udp/address.h"
+#include "transport/descriptor.h"
+
+namespace incast::softrio::udp {
+
+class Socket {
+public:
+    /// `drop`: of a million datagrams, that many are not sent, for tests: by chance, from `seed`.
+    Socket(std::uint32_t drop, std::uint64_t seed);
+    Socket(const Socket&) = delete;
+    Socket& operator=(const Socket&) = delete;
+
+    /// 0 or an errno. Again: takes the other address instead, under the same descriptor.
+    int bind(const Address& address);
+    [[nodiscard]] int fd() const { return socket_.fd(); }
+    [[nodiscard]] std::uint32_t receive_buffer_bytes() const { return receive_buffer_bytes_; }
+    void close() { socket_.close(); }
+
+    /// Adds a datagram to what send() sends. `is_stable`: the bytes stay until then; else they are copied.
+    void add(const Address& to, std::span<const std::byte> bytes, bool is_stable);
+    /// What cannot be sent counts as lost on its way.
+    void send();
+
+    /// Receives what is there, without waiting, at most one batch: true if there may be more. use(from, bytes).
+    template <class Use>
+    bool receive(Use&& use) {
+        const int received = receive_batch();
+        for (int index = 0; index < received; ++index) {
+            Address from;
+            std::size_t segment = 0;
+            auto bytes = received_piece(index, from, segment);
+            while (!bytes.empty()) {
+                const auto one = bytes.first(std::min(segment, bytes.size()));
+                use(from, one);
+                bytes = bytes.subspan(one.size());
+            }
+        }
+        return received == batch;
+    }
+    /// Datagrams that have come back because nobody is at their address: use(address, begin of the datagram).
+    template <class Use>
+    void take_refused(Use&& use) {
+        Address at;
+        std::array<std::byte, 64> bytes;
+        while (const std::size_t size = next_refused(at, bytes))
+            use(at, std::span<const std::byte>(bytes).first(size));
+    }
+
+private:
+    static constexpr int batch = 8;
+    static constexpr std::size_t max_segments = 64;
+    static constexpr std::size_t max_piece = 65'000;
+    static constexpr std::size_t max_pieces = 64;
+    static constexpr std::size_t arena_bytes = 64 * 1024;
+
+    struct Control {
+        alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(std::uint16_t))> bytes;
+    };
+    struct Piece {
+        sockaddr_storage to;
+        socklen_t to_bytes;
+        Address address;
+        std::size_t first;  // of the vectors
+        std::size_t count;
+        std::size_t segment;
+        std::size_t bytes;
+        bool is_complete;  // its last segment is a shorter one
+    };
+
+    int receive_batch();
+    std::span<const std::byte> received_piece(int index, Address& from, std::size_t& segment);
+    std::size_t next_refused(Address& at, std::span<std::byte> bytes);
+    void send_single(const Piece& piece);
+
+    transport::Descriptor socket_;
+    std::uint32_t receive_buffer_bytes_ = 0;
+    bool segments_ = true;
+    std::uint32_t drop_;
+    base::Prng random_;
+    std::vector<Piece> pieces_;
+    std::vector<iovec> vectors_;
+    std::vector<mmsghdr> headers_;
+    std::vector<Control> controls_;
+    std::unique_ptr<std::byte[]> arena_;
+    std::size_t arena_used_ = 0;
+    std::unique_ptr<std::byte[]> buffers_;
+    std::array<mmsghdr, batch> in_headers_{};
+    std::array<iovec, batch> in_vectors_{};
+    std::array<sockaddr_storage, batch> in_from_{};
+    struct InControl {
+        alignas(cmsghdr) std::array<char, 64> bytes;
+    };
+    std::array<InControl, batch> in_controls_{};
+};
+
+}  // namespace incast::softrio::udp

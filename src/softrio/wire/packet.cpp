@@ -1,0 +1,342 @@
+#include "softrio/wire/packet.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "softrio/wire/crc16.h"
+
+namespace incast::softrio::wire {
+
+namespace {
+
+// Format types, and transaction types within them.
+constexpr unsigned type_request = 2;
+constexpr unsigned type_write = 5;
+constexpr unsigned type_streaming = 6;
+constexpr unsigned type_maintenance = 8;
+constexpr unsigned type_doorbell = 10;
+constexpr unsigned type_message = 11;
+constexpr unsigned type_response = 13;
+constexpr unsigned nread = 4;
+constexpr unsigned nwrite = 4;
+constexpr unsigned nwrite_r = 5;
+constexpr unsigned response_done = 0;
+constexpr unsigned response_data = 8;
+
+constexpr std::size_t crc_bytes = 2;
+constexpr unsigned segment_of_256 = 14;
+constexpr unsigned word_size_code = 8;
+
+/// Part 1, tables 4-3 and 4-4: size code and word pointer of what lies within one double word.
+struct Lanes {
+    std::uint8_t offset;
+    std::uint8_t bytes;
+};
+constexpr std::array<Lanes, 22> lanes = {{{0, 1}, {4, 1}, {1, 1}, {5, 1}, {2, 1}, {6, 1}, {3, 1}, {7, 1},
+                                          {0, 2}, {4, 2}, {0, 3}, {5, 3}, {2, 2}, {6, 2}, {0, 5}, {3, 5},
+                                          {0, 4}, {4, 4}, {0, 6}, {2, 6}, {0, 7}, {1, 7}}};
+/// Whole double words, from code 11 on: what a read gets, or the most a write has.
+constexpr std::array<std::uint16_t, 10> sizes = {8, 16, 32, 64, 96, 128, 160, 192, 224, 256};
+constexpr std::array<bool, 10> is_for_writes = {true, true, true, true, false, true, false, false, false, true};
+
+/// Code and word pointer as one number: code * 2 + pointer.
+unsigned size_code(std::uint64_t address, std::size_t bytes, bool is_read) {
+    const auto offset = static_cast<std::uint8_t>(address % double_word);
+    if (bytes < double_word) {
+        for (unsigned code = 0; code < lanes.size(); ++code) {
+            if (lanes[code].offset == offset && lanes[code].bytes == bytes) return code;
+        }
+    }
+    for (unsigned index = 0; index < sizes.size(); ++index) {
+        if (sizes[index] >= bytes && (is_read || is_for_writes[index]))
+            return static_cast<unsigned>(lanes.size()) + index;
+    }
+    return 0;  // never: callers ask for what piece() allows
+}
+
+class Writer {
+public:
+    explicit Writer(std::byte* at) : begin_(at), at_(at) {}
+    void put(std::uint64_t value, int bytes) {
+        for (int shift = (bytes - 1) * 8; shift >= 0; shift -= 8)
+            *at_++ = static_cast<std::byte>(value >> shift);
+    }
+    void put(std::span<const std::byte> data) {
+        if (!data.empty()) std::memcpy(at_, data.data(), data.size());
+        at_ += data.size();
+    }
+    void zero(std::size_t bytes) {
+        std::memset(at_, 0, bytes);
+        at_ += bytes;
+    }
+    [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(at_ - begin_); }
+
+private:
+    std::byte* begin_;
+    std::byte* at_;
+};
+
+class Reader {
+public:
+    explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+    /// 0 behind the end, which is_good() tells.
+    std::uint64_t get(std::size_t bytes) {
+        std::uint64_t value = 0;
+        if (bytes > bytes_.size()) {
+            good_ = false;
+            return 0;
+        }
+        for (std::size_t index = 0; index < bytes; ++index)
+            value = value << 8 | static_cast<std::uint64_t>(bytes_[index]);
+        bytes_ = bytes_.subspan(bytes);
+        return value;
+    }
+    [[nodiscard]] bool is_good() const { return good_; }
+    [[nodiscard]] std::span<const std::byte> rest() const { return bytes_; }
+
+private:
+    std::span<const std::byte> bytes_;
+    bool good_ = true;
+};
+
+unsigned format_of(Operation operation) {
+    switch (operation) {
+        case Operation::nread:
+            return type_request;
+        case Operation::nwrite:
+        case Operation::nwrite_r:
+            return type_write;
+        case Operation::swrite:
+            return type_streaming;
+        case Operation::doorbell:
+            return type_doorbell;
+        case Operation::message:
+            return type_message;
+        case Operation::response:
+        case Operation::response_with_data:
+            return type_response;
+        default:
+            return type_maintenance;
+    }
+}
+
+/// Data of fewer than 8 bytes goes into its lanes of a double word.
+void put_data(Writer& writer, std::uint64_t address, std::span<const std::byte> data) {
+    const std::size_t before = address % double_word;
+    const std::size_t used = before + data.size();
+    writer.zero(before);
+    writer.put(data);
+    writer.zero((used + double_word - 1) / double_word * double_word - used);
+}
+
+void put_address(Writer& writer, std::uint64_t address, unsigned word_pointer) {
+    writer.put(address >> 32, 4);
+    writer.put((address & 0xFFFF'FFF8) | word_pointer << 2, 4);
+}
+
+/// Address, bytes and data of a request to memory; false: it makes no sense.
+bool get_memory(Reader& reader, unsigned code, bool is_read, Packet& packet) {
+    const std::uint64_t high = reader.get(4);
+    const std::uint64_t low = reader.get(4);
+    if ((low & 3) != 0) return false;
+    packet.address = high << 32 | (low & 0xFFFF'FFF8);
+    code = code * 2 + static_cast<unsigned>(low >> 2 & 1);
+    const auto rest = reader.rest();
+    if (code < lanes.size()) {
+        packet.address += lanes[code].offset;
+        packet.bytes = lanes[code].bytes;
+        if (is_read) return rest.empty();
+        if (rest.size() != double_word) return false;
+        packet.data = rest.subspan(lanes[code].offset, lanes[code].bytes);
+        return true;
+    }
+    const std::size_t most = sizes[code - lanes.size()];
+    packet.bytes = static_cast<std::uint16_t>(is_read ? most : rest.size());
+    packet.data = rest;
+    if (is_read) return rest.empty();
+    return is_for_writes[code - lanes.size()] && !rest.empty() && rest.size() % double_word == 0 && rest.size() <= most;
+}
+
+bool get_maintenance(Reader& reader, Packet& packet) {
+    const auto head = static_cast<unsigned>(reader.get(1));
+    packet.transaction = static_cast<std::uint8_t>(reader.get(1));
+    packet.hop_count = static_cast<std::uint8_t>(reader.get(1));
+    const std::uint64_t offset = reader.get(3);
+    const unsigned type = head >> 4;
+    if (type > 3) return false;  // port-writes among them, which nobody here sends
+    packet.operation = static_cast<Operation>(static_cast<unsigned>(Operation::maintenance_read) + type);
+    const bool has_data =
+        packet.operation == Operation::maintenance_write || packet.operation == Operation::maintenance_read_response;
+    const auto rest = reader.rest();
+    if (rest.size() != (has_data ? double_word : 0)) return false;
+    if (type <= 1) {
+        if ((head & 15) != word_size_code || (offset & 3) != 0) return false;
+        packet.address = offset;
+        packet.bytes = 4;
+    } else {
+        packet.status = static_cast<Status>(head & 15);
+    }
+    if (has_data) packet.data = type == 1 ? rest.subspan(packet.address % double_word, 4) : rest;
+    return true;
+}
+
+bool get_message(Reader& reader, Packet& packet) {
+    const auto head = static_cast<unsigned>(reader.get(1));
+    const auto place = static_cast<unsigned>(reader.get(1));
+    packet.operation = Operation::message;
+    packet.last_segment = static_cast<std::uint8_t>(head >> 4);
+    packet.segment = place & 15;
+    packet.data = reader.rest();
+    const bool is_last = packet.segment == packet.last_segment;
+    return (head & 15) == segment_of_256 && place >> 4 == 0 && packet.segment <= packet.last_segment &&
+           packet.data.size() % double_word == 0 && !packet.data.empty() && packet.data.size() <= max_payload &&
+           (is_last || packet.data.size() == max_payload);
+}
+
+bool get_response(Reader& reader, Packet& packet) {
+    const auto head = static_cast<unsigned>(reader.get(1));
+    packet.transaction = static_cast<std::uint8_t>(reader.get(1));
+    packet.status = static_cast<Status>(head & 15);
+    packet.data = reader.rest();
+    const unsigned type = head >> 4;
+    packet.operation = type == response_done ? Operation::response : Operation::response_with_data;
+    if (type == response_done) return packet.data.empty();
+    return type == response_data && !packet.data.empty() && packet.data.size() % double_word == 0 &&
+           packet.data.size() <= max_payload;
+}
+
+bool get_body(unsigned format, Reader& reader, Packet& packet) {
+    switch (format) {
+        case type_request:
+        case type_write: {
+            const auto head = static_cast<unsigned>(reader.get(1));
+            packet.transaction = static_cast<std::uint8_t>(reader.get(1));
+            const unsigned type = head >> 4;
+            if (format == type_request) {
+                packet.operation = Operation::nread;
+                return type == nread && get_memory(reader, head & 15, true, packet);
+            }
+            packet.operation = type == nwrite_r ? Operation::nwrite_r : Operation::nwrite;
+            return (type == nwrite || type == nwrite_r) && get_memory(reader, head & 15, false, packet);
+        }
+        case type_streaming: {
+            packet.operation = Operation::swrite;
+            const std::uint64_t high = reader.get(4);
+            const std::uint64_t low = reader.get(4);
+            packet.address = high << 32 | low;
+            packet.data = reader.rest();
+            packet.bytes = static_cast<std::uint16_t>(packet.data.size());
+            return low % double_word == 0 && !packet.data.empty() && packet.data.size() % double_word == 0 &&
+                   packet.data.size() <= max_payload;
+        }
+        case type_maintenance:
+            return get_maintenance(reader, packet);
+        case type_doorbell:
+            packet.operation = Operation::doorbell;
+            if (reader.get(1) != 0) return false;
+            packet.transaction = static_cast<std::uint8_t>(reader.get(1));
+            packet.info = static_cast<std::uint16_t>(reader.get(2));
+            return reader.rest().empty();
+        case type_message:
+            return get_message(reader, packet);
+        case type_response:
+            return get_response(reader, packet);
+        default:
+            return false;
+    }
+}
+
+}  // namespace
+
+std::size_t piece(std::uint64_t address, std::size_t bytes, bool is_read) {
+    const std::size_t offset = address % double_word;
+    if (offset == 0 && bytes >= double_word) {
+        if (!is_read) return std::min(bytes / double_word * double_word, max_payload);
+        return *std::prev(std::ranges::upper_bound(sizes, std::min(bytes, max_payload)));
+    }
+    const std::size_t most = std::min(bytes, double_word - offset);
+    std::size_t best = 1;
+    for (const Lanes& each : lanes) {
+        if (each.offset == offset && each.bytes <= most) best = std::max<std::size_t>(best, each.bytes);
+    }
+    return best;
+}
+
+std::size_t encode(const Packet& packet, std::byte* into) {
+    Writer writer(into);
+    const unsigned format = format_of(packet.operation);
+    const int id_bytes = packet.has_small_ids ? 1 : 2;
+    writer.put((packet.has_small_ids ? 0U : 1U) << 4 | format, 2);
+    writer.put(packet.destination, id_bytes);
+    writer.put(packet.source, id_bytes);
+    const auto size = [&] { return size_code(packet.address, packet.bytes, packet.operation == Operation::nread); };
+    switch (packet.operation) {
+        case Operation::nread:
+        case Operation::nwrite:
+        case Operation::nwrite_r: {
+            const unsigned code = size();
+            writer.put((packet.operation == Operation::nwrite_r ? nwrite_r : nwrite) << 4 | code / 2, 1);
+            writer.put(packet.transaction, 1);
+            put_address(writer, packet.address, code % 2);
+            if (packet.operation != Operation::nread) put_data(writer, packet.address, packet.data);
+            break;
+        }
+        case Operation::swrite:
+            put_address(writer, packet.address, 0);
+            writer.put(packet.data);
+            break;
+        case Operation::maintenance_read:
+        case Operation::maintenance_write:
+        case Operation::maintenance_read_response:
+        case Operation::maintenance_write_response: {
+            const unsigned type =
+                static_cast<unsigned>(packet.operation) - static_cast<unsigned>(Operation::maintenance_read);
+            writer.put(type << 4 | (type <= 1 ? word_size_code : static_cast<unsigned>(packet.status)), 1);
+            writer.put(packet.transaction, 1);
+            writer.put(packet.hop_count, 1);
+            writer.put(type <= 1 ? packet.address : 0, 3);
+            if (!packet.data.empty()) put_data(writer, packet.address, packet.data);
+            break;
+        }
+        case Operation::doorbell:
+            writer.put(packet.transaction, 2);
+            writer.put(packet.info, 2);
+            break;
+        case Operation::message:
+            writer.put(static_cast<unsigned>(packet.last_segment) << 4 | segment_of_256, 1);
+            writer.put(packet.segment, 1);
+            put_data(writer, 0, packet.data);
+            break;
+        case Operation::response:
+        case Operation::response_with_data:
+            writer.put((packet.operation == Operation::response ? response_done : response_data) << 4 |
+                           static_cast<unsigned>(packet.status),
+                       1);
+            writer.put(packet.transaction, 1);
+            writer.put(packet.data);
+            break;
+    }
+    writer.put(crc16({into, writer.size()}), crc_bytes);
+    return writer.size();
+}
+
+std::optional<Packet> decode(std::span<const std::byte> bytes) {
+    if (bytes.size() < crc_bytes || bytes.size() > max_packet) return std::nullopt;
+    const auto content = bytes.first(bytes.size() - crc_bytes);
+    Reader crc(bytes.last(crc_bytes));
+    if (crc.get(crc_bytes) != crc16(content)) return std::nullopt;
+    Reader reader(content);
+    Packet packet;
+    const bool is_for_no_link = reader.get(1) == 0;
+    const auto head = static_cast<unsigned>(reader.get(1));
+    const unsigned id_size = head >> 4 & 3;
+    packet.has_small_ids = id_size == 0;
+    packet.destination = static_cast<std::uint16_t>(reader.get(packet.has_small_ids ? 1 : 2));
+    packet.source = static_cast<std::uint16_t>(reader.get(packet.has_small_ids ? 1 : 2));
+    if (!is_for_no_link || id_size > 1 || !get_body(head & 15, reader, packet) || !reader.is_good())
+        return std::nullopt;
+    return packet;
+}
+
+}  // namespace incast::softrio::wire

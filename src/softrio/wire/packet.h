@@ -1,0 +1,66 @@
+// RapidIO packets: the logical layer of parts 1 (input and output) and 2 (messages) of the specification, the transport
+// layer of part 3 (destination and source ids of 8 or 16 bits), and of the physical layer of part 6 what every packet
+// begins and ends with: 16 bits with priority and format, and one CRC of 16 bits. What belongs to one link is not here:
+// acknowledgement ids are 0, and there is no second CRC behind the first 80 bytes.
+//
+//   byte 0  0 | 1  priority (2 bits), size of ids (2), format type (4) | ids: destination, source | format | data | CRC
+//
+// All fields are big-endian. Addresses have 66 bits, of which the upper two are 0. Data is whole double words; of fewer
+// than 8 bytes the lanes that their address says count.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace incast::softrio::wire {
+
+inline constexpr std::size_t max_payload = 256;
+inline constexpr std::size_t max_packet = 18 + max_payload;  // with ids of 16 bits, an address, and the CRC
+inline constexpr std::size_t double_word = 8;
+
+enum class Operation : std::uint8_t {
+    nread,
+    nwrite,
+    nwrite_r,
+    swrite,
+    maintenance_read,
+    maintenance_write,
+    maintenance_read_response,
+    maintenance_write_response,
+    doorbell,
+    message,
+    response,
+    response_with_data,
+};
+
+enum class Status : std::uint8_t { done = 0, retry = 3, error = 7 };
+
+struct Packet {
+    Operation operation = Operation::nwrite;
+    bool has_small_ids = false;
+    std::uint16_t destination = 0;
+    std::uint16_t source = 0;
+    std::uint8_t transaction = 0;  // of requests with a response, and of their responses
+    Status status = Status::done;  // responses
+    std::uint64_t address = 0;     // of the first byte; maintenance: offset of a register
+    std::uint16_t bytes = 0;       // to read, or to write: of data
+    std::uint16_t info = 0;        // doorbell
+    std::uint8_t hop_count = 0;    // maintenance
+    std::uint8_t segment = 0;      // message
+    std::uint8_t last_segment = 0;
+    /// Decoded: the bytes that count, in the packet. Responses to reads of fewer than 8 bytes carry a whole double
+    /// word.
+    std::span<const std::byte> data;
+};
+
+/// How many of the bytes at `address` one request moves: at most 256, as the sizes of the specification allow.
+std::size_t piece(std::uint64_t address, std::size_t bytes, bool is_read);
+
+/// Writes a packet, whose data is copied; `into` has room for max_packet. Returns its bytes.
+std::size_t encode(const Packet& packet, std::byte* into);
+/// Nothing: it is no packet, or its CRC is wrong.
+std::optional<Packet> decode(std::span<const std::byte> bytes);
+
+}  // namespace incast::softrio::wire

@@ -1,0 +1,253 @@
+// What single packets do to a session. The behaviour of whole sessions under faults is in simulation_test.cpp.
+#include "transport/reliable/connection.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace incast::transport::reliable {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr Settings settings = {.datagram_bytes = 200, .window_packets = 16};
+
+/// Both ends in one place; what they send is moved by hand.
+struct Ends {
+    Ends() : a(settings, 1, {}), b(settings, 2, {}) {}
+
+    std::vector<Bytes> out(Connection& from) {
+        std::vector<Bytes> all;
+        while (true) {
+            const Datagram datagram = from.next_datagram(now_ns);
+            if (datagram.bytes.empty()) return all;
+            all.emplace_back(datagram.bytes.begin(), datagram.bytes.end());
+        }
+    }
+    bool give(Connection& to, const Bytes& datagram, bool takes_data = true) {
+        const auto packet = parse(datagram);
+        EXPECT_TRUE(packet.has_value());
+        const bool taken = packet && to.receive(now_ns, next_random += 0x10001, *packet, takes_data);
+        while (const auto delivery = to.next_delivery())
+            got.emplace_back(reinterpret_cast<const char*>(delivery->body.data()), delivery->body.size());
+        return taken;
+    }
+    /// Until both have nothing more to say.
+    void settle() {
+        for (bool is_moving = true; is_moving;) {
+            is_moving = false;
+            for (auto [from, to] : {std::pair{&a, &b}, {&b, &a}}) {
+                for (const Bytes& each : out(*from)) {
+                    is_moving = true;
+                    (void)give(*to, each);
+                }
+            }
+        }
+    }
+    void add(Connection& to, const std::string& text, std::uint8_t lane = 1) {
+        ASSERT_GT(to.room(), 0U);
+        std::memcpy(to.body().data(), text.data(), text.size());
+        to.add(lane, text.size());
+    }
+    void connect() {
+        a.open(now_ns, 0x1234'0000);
+        settle();
+        ASSERT_TRUE(a.is_established());
+        ASSERT_TRUE(b.is_established());
+    }
+
+    std::int64_t now_ns = 1'000'000'000;
+    std::uint64_t next_random = 0x5555'0000;
+    Connection a;
+    Connection b;
+    std::vector<std::string> got;
+};
+
+TEST(Connection, PacketsPastFutureAndTwice) {
+    Ends ends;
+    ends.connect();
+    for (const char* text : {"one", "two", "three"})
+        ends.add(ends.a, text);
+    const auto sent = ends.out(ends.a);
+    ASSERT_EQ(sent.size(), 3U);
+    EXPECT_TRUE(ends.give(ends.b, sent[2]));
+    EXPECT_TRUE(ends.got.empty()) << "it waits for those before it";
+    EXPECT_TRUE(ends.give(ends.b, sent[0]));
+    EXPECT_TRUE(ends.give(ends.b, sent[0])) << "a replay";
+    EXPECT_TRUE(ends.give(ends.b, sent[1], false)) << "there was no room";
+    EXPECT_EQ(ends.got, (std::vector<std::string>{"one"}));
+    EXPECT_TRUE(ends.give(ends.b, sent[1]));
+    EXPECT_EQ(ends.got, (std::vector<std::string>{"one", "two", "three"}));
+    EXPECT_EQ(ends.b.receive_counters().duplicates, 1U);
+    EXPECT_EQ(ends.b.receive_counters().delivered, 3U);
+}
+
+TEST(Connection, LanesDoNotWaitForEachOther) {
+    Ends ends;
+    ends.connect();
+    ends.add(ends.a, "slow", 1);
+    ends.add(ends.a, "fast", 2);
+    ends.add(ends.a, "free", 0);
+    const auto sent = ends.out(ends.a);
+    for (const std::size_t index : {2U, 1U, 0U})
+        (void)ends.give(ends.b, sent[index]);
+    EXPECT_EQ(ends.got, (std::vector<std::string>{"free", "fast", "slow"}));
+}
+
+TEST(Connection, OnlyWhatIsMissingIsSentAgain) {
+    Ends ends;
+    ends.connect();
+    for (int number = 0; number < 8; ++number)
+        ends.add(ends.a, std::to_string(number));
+    const auto sent = ends.out(ends.a);
+    for (std::size_t index = 0; index < sent.size(); ++index) {
+        if (index != 2) (void)ends.give(ends.b, sent[index]);
+    }
+    for (const Bytes& each : ends.out(ends.b))
+        (void)ends.give(ends.a, each);
+    const auto again = ends.out(ends.a);
+    ASSERT_EQ(again.size(), 1U);
+    EXPECT_EQ(parse(again[0])->sequence, 2U);
+    (void)ends.give(ends.b, again[0]);
+    EXPECT_EQ(ends.got.size(), 8U);
+    ends.settle();
+    EXPECT_TRUE(ends.a.is_settled());
+    EXPECT_EQ(ends.a.send_counters().repeated, 1U);
+}
+
+TEST(Connection, TheWindowIsTheLimit) {
+    Ends ends;
+    ends.connect();
+    for (std::uint32_t number = 0; number < settings.window_packets; ++number)
+        ends.add(ends.a, "x");
+    EXPECT_EQ(ends.a.room(), 0U);
+    ends.settle();
+    EXPECT_EQ(ends.a.room(), settings.window_packets);
+}
+
+TEST(Connection, PacketsOfAFormerLifeAreDropped) {
+    Ends ends;
+    ends.connect();
+    ends.add(ends.a, "old");
+    const auto old = ends.out(ends.a);
+    // b begins anew, and calls.
+    ends.b = Connection(settings, 2, {});
+    ends.b.open(ends.now_ns, 0x9999'0000);
+    ends.settle();
+    EXPECT_EQ(ends.a.take_loss(), Loss::restarted);
+    ASSERT_TRUE(ends.a.is_established());
+    EXPECT_FALSE(ends.give(ends.b, old[0]));
+    EXPECT_EQ(ends.b.strangers(), 1U);
+    ends.add(ends.a, "new");
+    ends.settle();
+    EXPECT_EQ(ends.got, (std::vector<std::string>{"new"}));
+}
+
+TEST(Connection, AReplayedHelloEndsNothing) {
+    Ends ends;
+    ends.a.open(ends.now_ns, 0x1234'0000);
+    const auto hello = ends.out(ends.a);
+    ends.a.close();
+    ends.a.open(ends.now_ns, 0x7777'0000);
+    ends.settle();
+    ASSERT_TRUE(ends.b.is_established());
+    (void)ends.give(ends.b, hello[0]);
+    ends.settle();
+    EXPECT_FALSE(ends.b.take_loss().has_value());
+    ends.add(ends.a, "still here");
+    ends.settle();
+    EXPECT_EQ(ends.got, (std::vector<std::string>{"still here"}));
+}
+
+TEST(Connection, WhoKnowsNoSuchSessionSaysSo) {
+    Ends ends;
+    ends.connect();
+    ends.add(ends.a, "x");
+    const auto sent = ends.out(ends.a);
+    std::array<std::byte, header_bytes> answer{};
+    ASSERT_EQ(Connection::answer_unknown(*parse(sent[0]), answer), header_bytes);
+    Bytes forged(answer.begin(), answer.end());
+    forged[8] ^= std::byte{1};
+    EXPECT_FALSE(ends.give(ends.a, forged)) << "of another token";
+    EXPECT_FALSE(ends.a.take_loss().has_value());
+    EXPECT_TRUE(ends.give(ends.a, Bytes(answer.begin(), answer.end())));
+    EXPECT_EQ(ends.a.take_loss(), Loss::restarted);
+    EXPECT_TRUE(ends.a.is_idle());
+}
+
+TEST(Connection, SilenceIsDeathAtTheDeadline) {
+    Ends ends;
+    ends.connect();
+    const std::int64_t until = ends.now_ns + settings.deadline_ns;
+    int pings = 0;
+    while (ends.a.is_established()) {
+        ends.now_ns = ends.a.next_deadline_ns();
+        ASSERT_LE(ends.now_ns, until);
+        ends.a.advance(ends.now_ns);
+        pings += static_cast<int>(ends.out(ends.a).size());
+    }
+    EXPECT_EQ(ends.now_ns, until);
+    EXPECT_EQ(ends.a.take_loss(), Loss::silent);
+    EXPECT_GE(pings, 3);
+    EXPECT_FALSE(ends.a.take_loss().has_value()) << "said once";
+}
+
+TEST(Connection, NobodyAnswers) {
+    Ends ends;
+    ends.a.open(ends.now_ns, 0x1234'0000);
+    while (!ends.a.is_idle()) {
+        (void)ends.out(ends.a);
+        ends.now_ns = ends.a.next_deadline_ns();
+        ends.a.advance(ends.now_ns);
+    }
+    EXPECT_EQ(ends.a.take_loss(), Loss::unreachable);
+}
+
+TEST(Connection, GoodbyeIsHeard) {
+    Ends ends;
+    ends.connect();
+    ends.b.close();
+    ends.settle();
+    EXPECT_EQ(ends.a.take_loss(), Loss::closed);
+}
+
+TEST(Connection, AcknowledgingTheFutureIsRefused) {
+    Ends ends;
+    ends.connect();
+    ends.add(ends.b, "x");
+    const std::uint64_t token = parse(ends.out(ends.b)[0])->token;
+    Bytes lie(header_bytes);
+    write_header(
+        {.kind = Kind::ack, .lane = 0, .time_us = 0, .token = token, .sequence = 5, .lane_sequence = 0, .body = {}},
+        lie.data());
+    EXPECT_FALSE(ends.give(ends.a, lie));
+}
+
+TEST(Connection, ThePaceIsKept) {
+    Settings paced = settings;
+    paced.pace_bytes_per_s = 1'000'000;
+    Ends ends;
+    ends.a = Connection(paced, 1, {});
+    ends.connect();
+    const std::int64_t begin = ends.now_ns;
+    constexpr int count = 200;
+    const std::string text(100, 'x');
+    for (int sent = 0; sent < count;) {
+        for (; sent < count && ends.a.room() > 0; ++sent)
+            ends.add(ends.a, text);
+        ends.settle();
+        ends.now_ns = std::max(ends.now_ns, std::min(ends.a.next_deadline_ns(), ends.b.next_deadline_ns()));
+        ends.a.advance(ends.now_ns);
+        ends.b.advance(ends.now_ns);
+    }
+    const double bytes = count * static_cast<double>(header_bytes + text.size());
+    const double seconds = static_cast<double>(ends.now_ns - begin) * 1e-9;
+    EXPECT_NEAR(bytes / seconds, 1e6, 1.5e5);
+}
+
+}  // namespace
+}  // namespace incast::transport::reliable

@@ -25,9 +25,10 @@ constexpr int slice_ms = 50;
 constexpr std::size_t burst_bytes = 48 * 1024;  // filled before it is sent
 constexpr std::uint32_t ip_and_udp_bytes = 28;
 constexpr std::uint32_t ipv6_and_udp_bytes = 48;
-constexpr std::uint32_t max_window = 1024;
+constexpr std::uint32_t window_packets = 512;    // of which 260 are for responses
+constexpr std::size_t driven_bytes = 64 * 1024;  // a transfer of that size is worth it
 
-constexpr std::int64_t linger_ms = 1000;   // for what is still on its way when a port closes
+constexpr std::int64_t linger_ms = 1000;  // for what is still on its way when a port closes
 constexpr int probe_rounds = 3;
 constexpr std::int64_t probe_round_ms = 40;
 
@@ -42,6 +43,11 @@ std::uint64_t random_number() {
     while (::getrandom(&number, sizeof number, 0) != sizeof number) {
     }
     return number;
+}
+
+timespec time_until(std::int64_t at_ns) {
+    const std::int64_t wait_ns = std::clamp<std::int64_t>(at_ns - now_ns(), 0, 3'600'000'000'000);
+    return {wait_ns / 1'000'000'000, static_cast<long>(wait_ns % 1'000'000'000)};
 }
 
 Error system_error(const std::string& what, int error) {
@@ -59,7 +65,7 @@ Port::Port(const Options& options, Directory directory)
                            .has_small_ids = options.udp.ids == 8,
                            .session = {.datagram_bytes = options.udp.mtu -
                                                          (directory_.has_v6() ? ipv6_and_udp_bytes : ip_and_udp_bytes),
-                                       .window_packets = max_window,
+                                       .window_packets = window_packets,
                                        .deadline_ns = options.udp.deadline_ms * reliable::ms_ns}},
           directory_, static_cast<Target&>(*this), random_number)),
       channels_(*engine_) {}
@@ -140,16 +146,16 @@ void Port::abandon() {
 void Port::run() {
     while (!ending_) {
         timespec timeout{};
+        bool is_driven = false;
         {
             const auto held = lock();
-            const std::int64_t now = now_ns();
-            const std::int64_t next = engine_->next_deadline_ns();
-            sleeps_until_ns_ = next;
-            const std::int64_t wait_ns = std::clamp<std::int64_t>(next - now, 0, 3'600'000'000'000);
-            timeout = {wait_ns / 1'000'000'000, static_cast<long>(wait_ns % 1'000'000'000)};
+            is_driven = driver_ != std::thread::id();
+            sleeps_until_ns_ = is_driven ? 0 : engine_->next_deadline_ns();
+            timeout = time_until(sleeps_until_ns_);
         }
-        pollfd both[] = {{socket_.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
-        (void)::ppoll(both, 2, &timeout, nullptr);
+        // Negative descriptors are not looked at.
+        pollfd both[] = {{is_driven ? -1 : socket_.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
+        (void)::ppoll(both, 2, is_driven ? nullptr : &timeout, nullptr);
         if (both[1].revents != 0) {
             std::uint64_t count = 0;
             (void)!::read(wake_.fd(), &count, sizeof count);
@@ -158,6 +164,7 @@ void Port::run() {
         const auto held = lock();
         thread_wants_ = false;
         sleeps_until_ns_ = 0;  // awake: nobody needs to wake it
+        if (driver_ != std::thread::id()) continue;
         take_in();
         pump();
         notify();
@@ -200,8 +207,22 @@ void Port::notify() {
     if (waiters_.load() > 0) shm::futex_wake(changes_);
 }
 
+void Port::wait_for_packets(Lock& lock) {
+    const timespec timeout = time_until(std::min(engine_->next_deadline_ns(), now_ns() + slice_ms * reliable::ms_ns));
+    lock.unlock();
+    pollfd one{socket_.fd(), POLLIN, 0};
+    (void)::ppoll(&one, 1, &timeout, nullptr);
+    lock.lock();
+    take_in();
+    notify();
+}
+
 void Port::wait(Lock& lock) {
     pump();
+    if (drives()) {
+        wait_for_packets(lock);
+        return;
+    }
     waiters_.fetch_add(1);
     const std::uint32_t before = changes_.load();
     lock.unlock();
@@ -222,6 +243,10 @@ bool Port::wait(Lock& lock, shm::Patience& patience) {
 }
 
 void Port::breathe(Lock& lock) {
+    if (drives()) {
+        take_in();
+        return;
+    }
     if (!thread_wants_) return;
     lock.unlock();
     while (thread_wants_)
@@ -308,7 +333,15 @@ int Port::transfer(const Transfer& transfer) {
     auto held = lock();
     if (const int error = connect(held, transfer.destid)) return error;
     const std::uint32_t losses = engine_->losses(transfer.destid);
-    return transfer.direction == Direction::write ? write(held, transfer, losses) : read(held, transfer, losses);
+    const bool becomes_driver = transfer.bytes.size() >= driven_bytes && driver_ == std::thread::id();
+    if (becomes_driver) driver_ = std::this_thread::get_id();
+    const int error =
+        transfer.direction == Direction::write ? write(held, transfer, losses) : read(held, transfer, losses);
+    if (becomes_driver) {
+        driver_ = {};
+        wake_thread();
+    }
+    return error;
 }
 
 int Port::write(Lock& lock, const Transfer& transfer, std::uint32_t losses) {

@@ -106,6 +106,7 @@ private:
     void wait(Lock& lock);
     void notify();
     void wake_thread();
+    /// What has arrived, without waiting, and what the time says.
     void take_in();
     int write(Lock& lock, const Transfer& transfer, std::uint32_t losses);
     int read(Lock& lock, const Transfer& transfer, std::uint32_t losses);
@@ -113,8 +114,11 @@ private:
     /// Makes `attempt` until it succeeds; false: the session has been lost.
     template <class Attempt>
     bool persist(Lock& lock, std::uint32_t destid, std::uint32_t losses, Attempt&& attempt);
-    /// Lets the thread take in what has arrived in the middle of a long transfer.
+    /// Takes in what has arrived in the middle of a long transfer, or lets somebody else do so.
     void breathe(Lock& lock);
+    /// Waits for packets instead of the thread, where the caller drives.
+    void wait_for_packets(Lock& lock);
+    [[nodiscard]] bool drives() const { return driver_ == std::this_thread::get_id(); }
 
     // Target
     std::span<std::byte> window(std::uint64_t address, std::size_t bytes) override;
@@ -136,6 +140,9 @@ private:
     transport::Descriptor wake_;
     std::thread thread_;
     std::optional<shm::Inbound> inbound_;  // while something is taken in
+    /// A caller with much to move takes in what arrives itself, meanwhile the thread sleeps: it would only be in the
+    /// way.
+    std::thread::id driver_;
     std::int64_t sleeps_until_ns_ = 0;
     std::uint64_t outside_ = 0;  // of which something was said
     std::uint32_t serial_ = 0;

@@ -63,7 +63,7 @@ public:
     }
 
 private:
-    static constexpr int batch = 8;
+    static constexpr int batch = 4;
     static constexpr std::size_t max_segments = 64;
     static constexpr std::size_t max_piece = 65'000;
     static constexpr std::size_t max_pieces = 64;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "softrio/wire/crc16.h"
@@ -55,13 +56,21 @@ unsigned size_code(std::uint64_t address, std::size_t bytes, bool is_read) {
     return 0;  // never: callers ask for what piece() allows
 }
 
+static_assert(std::endian::native == std::endian::little);
+
+std::uint16_t big_endian(std::uint16_t value) {
+    return __builtin_bswap16(value);
+}
+std::uint32_t big_endian(std::uint32_t value) {
+    return __builtin_bswap32(value);
+}
+
 class Writer {
 public:
     explicit Writer(std::byte* at) : begin_(at), at_(at) {}
-    void put(std::uint64_t value, int bytes) {
-        for (int shift = (bytes - 1) * 8; shift >= 0; shift -= 8)
-            *at_++ = static_cast<std::byte>(value >> shift);
-    }
+    void put8(unsigned value) { *at_++ = static_cast<std::byte>(value); }
+    void put16(unsigned value) { put(big_endian(static_cast<std::uint16_t>(value))); }
+    void put32(std::uint64_t value) { put(big_endian(static_cast<std::uint32_t>(value))); }
     void put(std::span<const std::byte> data) {
         if (!data.empty()) std::memcpy(at_, data.data(), data.size());
         at_ += data.size();
@@ -73,6 +82,12 @@ public:
     [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(at_ - begin_); }
 
 private:
+    template <class T>
+    void put(T value) {
+        std::memcpy(at_, &value, sizeof value);
+        at_ += sizeof value;
+    }
+
     std::byte* begin_;
     std::byte* at_;
 };
@@ -80,22 +95,26 @@ private:
 class Reader {
 public:
     explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
-    /// 0 behind the end, which is_good() tells.
-    std::uint64_t get(std::size_t bytes) {
-        std::uint64_t value = 0;
-        if (bytes > bytes_.size()) {
-            good_ = false;
-            return 0;
-        }
-        for (std::size_t index = 0; index < bytes; ++index)
-            value = value << 8 | static_cast<std::uint64_t>(bytes_[index]);
-        bytes_ = bytes_.subspan(bytes);
-        return value;
-    }
+    // 0 behind the end, which is_good() tells.
+    std::uint8_t get8() { return get<std::uint8_t>(); }
+    std::uint16_t get16() { return big_endian(get<std::uint16_t>()); }
+    std::uint32_t get32() { return big_endian(get<std::uint32_t>()); }
     [[nodiscard]] bool is_good() const { return good_; }
     [[nodiscard]] std::span<const std::byte> rest() const { return bytes_; }
 
 private:
+    template <class T>
+    T get() {
+        T value = 0;
+        if (sizeof value > bytes_.size()) {
+            good_ = false;
+            return value;
+        }
+        std::memcpy(&value, bytes_.data(), sizeof value);
+        bytes_ = bytes_.subspan(sizeof value);
+        return value;
+    }
+
     std::span<const std::byte> bytes_;
     bool good_ = true;
 };
@@ -125,20 +144,20 @@ unsigned format_of(Operation operation) {
 void put_data(Writer& writer, std::uint64_t address, std::span<const std::byte> data) {
     const std::size_t before = address % double_word;
     const std::size_t used = before + data.size();
-    writer.zero(before);
+    if (before != 0) writer.zero(before);
     writer.put(data);
-    writer.zero((used + double_word - 1) / double_word * double_word - used);
+    if (used % double_word != 0) writer.zero(double_word - used % double_word);
 }
 
 void put_address(Writer& writer, std::uint64_t address, unsigned word_pointer) {
-    writer.put(address >> 32, 4);
-    writer.put((address & 0xFFFF'FFF8) | word_pointer << 2, 4);
+    writer.put32(address >> 32);
+    writer.put32((address & 0xFFFF'FFF8) | word_pointer << 2);
 }
 
 /// Address, bytes and data of a request to memory; false: it makes no sense.
 bool get_memory(Reader& reader, unsigned code, bool is_read, Packet& packet) {
-    const std::uint64_t high = reader.get(4);
-    const std::uint64_t low = reader.get(4);
+    const std::uint64_t high = reader.get32();
+    const std::uint64_t low = reader.get32();
     if ((low & 3) != 0) return false;
     packet.address = high << 32 | (low & 0xFFFF'FFF8);
     code = code * 2 + static_cast<unsigned>(low >> 2 & 1);
@@ -159,10 +178,11 @@ bool get_memory(Reader& reader, unsigned code, bool is_read, Packet& packet) {
 }
 
 bool get_maintenance(Reader& reader, Packet& packet) {
-    const auto head = static_cast<unsigned>(reader.get(1));
-    packet.transaction = static_cast<std::uint8_t>(reader.get(1));
-    packet.hop_count = static_cast<std::uint8_t>(reader.get(1));
-    const std::uint64_t offset = reader.get(3);
+    const auto head = unsigned{reader.get8()};
+    packet.transaction = reader.get8();
+    packet.hop_count = reader.get8();
+    const std::uint32_t upper = reader.get8();
+    const std::uint32_t offset = upper << 16 | reader.get16();
     const unsigned type = head >> 4;
     if (type > 3) return false;  // port-writes among them, which nobody here sends
     packet.operation = static_cast<Operation>(static_cast<unsigned>(Operation::maintenance_read) + type);
@@ -182,8 +202,8 @@ bool get_maintenance(Reader& reader, Packet& packet) {
 }
 
 bool get_message(Reader& reader, Packet& packet) {
-    const auto head = static_cast<unsigned>(reader.get(1));
-    const auto place = static_cast<unsigned>(reader.get(1));
+    const auto head = unsigned{reader.get8()};
+    const auto place = unsigned{reader.get8()};
     packet.operation = Operation::message;
     packet.last_segment = static_cast<std::uint8_t>(head >> 4);
     packet.segment = place & 15;
@@ -195,8 +215,8 @@ bool get_message(Reader& reader, Packet& packet) {
 }
 
 bool get_response(Reader& reader, Packet& packet) {
-    const auto head = static_cast<unsigned>(reader.get(1));
-    packet.transaction = static_cast<std::uint8_t>(reader.get(1));
+    const auto head = unsigned{reader.get8()};
+    packet.transaction = reader.get8();
     packet.status = static_cast<Status>(head & 15);
     packet.data = reader.rest();
     const unsigned type = head >> 4;
@@ -210,8 +230,8 @@ bool get_body(unsigned format, Reader& reader, Packet& packet) {
     switch (format) {
         case type_request:
         case type_write: {
-            const auto head = static_cast<unsigned>(reader.get(1));
-            packet.transaction = static_cast<std::uint8_t>(reader.get(1));
+            const auto head = unsigned{reader.get8()};
+            packet.transaction = reader.get8();
             const unsigned type = head >> 4;
             if (format == type_request) {
                 packet.operation = Operation::nread;
@@ -222,8 +242,8 @@ bool get_body(unsigned format, Reader& reader, Packet& packet) {
         }
         case type_streaming: {
             packet.operation = Operation::swrite;
-            const std::uint64_t high = reader.get(4);
-            const std::uint64_t low = reader.get(4);
+            const std::uint64_t high = reader.get32();
+            const std::uint64_t low = reader.get32();
             packet.address = high << 32 | low;
             packet.data = reader.rest();
             packet.bytes = static_cast<std::uint16_t>(packet.data.size());
@@ -234,9 +254,9 @@ bool get_body(unsigned format, Reader& reader, Packet& packet) {
             return get_maintenance(reader, packet);
         case type_doorbell:
             packet.operation = Operation::doorbell;
-            if (reader.get(1) != 0) return false;
-            packet.transaction = static_cast<std::uint8_t>(reader.get(1));
-            packet.info = static_cast<std::uint16_t>(reader.get(2));
+            if (reader.get8() != 0) return false;
+            packet.transaction = reader.get8();
+            packet.info = reader.get16();
             return reader.rest().empty();
         case type_message:
             return get_message(reader, packet);
@@ -266,18 +286,22 @@ std::size_t piece(std::uint64_t address, std::size_t bytes, bool is_read) {
 std::size_t encode(const Packet& packet, std::byte* into) {
     Writer writer(into);
     const unsigned format = format_of(packet.operation);
-    const int id_bytes = packet.has_small_ids ? 1 : 2;
-    writer.put((packet.has_small_ids ? 0U : 1U) << 4 | format, 2);
-    writer.put(packet.destination, id_bytes);
-    writer.put(packet.source, id_bytes);
+    writer.put16((packet.has_small_ids ? 0U : 1U) << 4 | format);
+    if (packet.has_small_ids) {
+        writer.put8(packet.destination);
+        writer.put8(packet.source);
+    } else {
+        writer.put16(packet.destination);
+        writer.put16(packet.source);
+    }
     const auto size = [&] { return size_code(packet.address, packet.bytes, packet.operation == Operation::nread); };
     switch (packet.operation) {
         case Operation::nread:
         case Operation::nwrite:
         case Operation::nwrite_r: {
             const unsigned code = size();
-            writer.put((packet.operation == Operation::nwrite_r ? nwrite_r : nwrite) << 4 | code / 2, 1);
-            writer.put(packet.transaction, 1);
+            writer.put8((packet.operation == Operation::nwrite_r ? nwrite_r : nwrite) << 4 | code / 2);
+            writer.put8(packet.transaction);
             put_address(writer, packet.address, code % 2);
             if (packet.operation != Operation::nread) put_data(writer, packet.address, packet.data);
             break;
@@ -292,32 +316,32 @@ std::size_t encode(const Packet& packet, std::byte* into) {
         case Operation::maintenance_write_response: {
             const unsigned type =
                 static_cast<unsigned>(packet.operation) - static_cast<unsigned>(Operation::maintenance_read);
-            writer.put(type << 4 | (type <= 1 ? word_size_code : static_cast<unsigned>(packet.status)), 1);
-            writer.put(packet.transaction, 1);
-            writer.put(packet.hop_count, 1);
-            writer.put(type <= 1 ? packet.address : 0, 3);
+            writer.put8(type << 4 | (type <= 1 ? word_size_code : static_cast<unsigned>(packet.status)));
+            writer.put8(packet.transaction);
+            writer.put8(packet.hop_count);
+            writer.put8(static_cast<unsigned>(type <= 1 ? packet.address >> 16 : 0));
+            writer.put16(static_cast<unsigned>(type <= 1 ? packet.address : 0));
             if (!packet.data.empty()) put_data(writer, packet.address, packet.data);
             break;
         }
         case Operation::doorbell:
-            writer.put(packet.transaction, 2);
-            writer.put(packet.info, 2);
+            writer.put16(packet.transaction);
+            writer.put16(packet.info);
             break;
         case Operation::message:
-            writer.put(static_cast<unsigned>(packet.last_segment) << 4 | segment_of_256, 1);
-            writer.put(packet.segment, 1);
+            writer.put8(static_cast<unsigned>(packet.last_segment) << 4 | segment_of_256);
+            writer.put8(packet.segment);
             put_data(writer, 0, packet.data);
             break;
         case Operation::response:
         case Operation::response_with_data:
-            writer.put((packet.operation == Operation::response ? response_done : response_data) << 4 |
-                           static_cast<unsigned>(packet.status),
-                       1);
-            writer.put(packet.transaction, 1);
+            writer.put8((packet.operation == Operation::response ? response_done : response_data) << 4 |
+                        static_cast<unsigned>(packet.status));
+            writer.put8(packet.transaction);
             writer.put(packet.data);
             break;
     }
-    writer.put(crc16({into, writer.size()}), crc_bytes);
+    writer.put16(crc16({into, writer.size()}));
     return writer.size();
 }
 
@@ -325,15 +349,15 @@ std::optional<Packet> decode(std::span<const std::byte> bytes) {
     if (bytes.size() < crc_bytes || bytes.size() > max_packet) return std::nullopt;
     const auto content = bytes.first(bytes.size() - crc_bytes);
     Reader crc(bytes.last(crc_bytes));
-    if (crc.get(crc_bytes) != crc16(content)) return std::nullopt;
+    if (crc.get16() != crc16(content)) return std::nullopt;
     Reader reader(content);
     Packet packet;
-    const bool is_for_no_link = reader.get(1) == 0;
-    const auto head = static_cast<unsigned>(reader.get(1));
+    const bool is_for_no_link = reader.get8() == 0;
+    const auto head = unsigned{reader.get8()};
     const unsigned id_size = head >> 4 & 3;
     packet.has_small_ids = id_size == 0;
-    packet.destination = static_cast<std::uint16_t>(reader.get(packet.has_small_ids ? 1 : 2));
-    packet.source = static_cast<std::uint16_t>(reader.get(packet.has_small_ids ? 1 : 2));
+    packet.destination = packet.has_small_ids ? reader.get8() : reader.get16();
+    packet.source = packet.has_small_ids ? reader.get8() : reader.get16();
     if (!is_for_no_link || id_size > 1 || !get_body(head & 15, reader, packet) || !reader.is_good())
         return std::nullopt;
     return packet;

@@ -79,6 +79,8 @@ public:
     virtual int map_outbound(std::uint32_t owner, std::uint32_t destid, std::uint64_t base, std::uint64_t bytes,
                              std::uint64_t& handle) = 0;
     virtual int free_outbound(std::uint64_t handle) = 0;
+    /// A descriptor for reading, of the allocation that starts there; the caller closes it.
+    virtual int share_memory(std::uint64_t local) = 0;
     virtual int map_memory(std::uint64_t local, std::uint64_t bytes, void*& at) = 0;
     /// Empty: not all of it is local memory.
     virtual std::span<std::byte> local(std::uint64_t address, std::uint64_t bytes, Keep& keep) = 0;

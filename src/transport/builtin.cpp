@@ -4,6 +4,7 @@
 #include "sim/sim_medium.h"
 #include "transport/inproc/inproc.h"
 #include "transport/medium.h"
+#include "transport/rio/rio.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
 
@@ -14,6 +15,7 @@ std::span<const Builtin> builtin_transports() {
         Builtin{"inproc", "all nodes in one thread: memory copies, no network", inproc::parameters(), inproc::make},
         Builtin{"shm", "shared memory between processes of one host", shm::parameters(), shm::make},
         Builtin{"tcp", "TCP connections between processes, IPv4 or IPv6", tcp::parameters(), tcp::make},
+        Builtin{"rio", "RapidIO: rDMA, doorbells and messages, over SoftRIO", rio::parameters(), rio::make},
         Builtin{"sim", "a simulated network in virtual time: the ideal model", sim::parameters(), sim::make_sim_medium},
     };
     return list;

@@ -88,6 +88,11 @@ std::vector<Case> all_cases() {
           {"send_buffer_bytes", "16384"},
           {"socket_buffer_bytes", "4608"},
           {"copy_below_bytes", "64"}}},
+        // Everything the notices may be carried by, on the order that RapidIO promises; and pieces everywhere.
+        {"rio", "weak", {{"order", "weak"}, {"dma_channels", "4"}}},
+        {"rio", "memory", {{"notice", "memory"}, {"order", "weak"}}},
+        {"rio", "cm", {{"notice", "cm"}, {"order", "weak"}}},
+        {"rio", "segments", {{"layout", "segments"}, {"notice", "memory"}}},
         {"sim", "packets", {{"fabric", "fabrics/ib-edr-36.toml"}}},
     };
     std::vector<Case> cases;

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <numeric>
 
+#include <sys/mman.h>
+
 #include "softrio/api/test_support.h"
 
 namespace incast::softrio {
@@ -357,6 +359,22 @@ TEST(Dma, WeakOrderDeliversInTheEnd) {
     EXPECT_EQ(write_to(source, target.destid, window.base, {43}, RIO_DIRECTIO_TYPE_NWRITE), 0);
     source.close();
     EXPECT_EQ(window.data[0], 43) << "at the latest when it leaves";
+}
+
+TEST(Dma, MemoryMayBeSharedForReading) {
+    const Fabric fabric;
+    const Mport mport;
+    const OpenWindow window(mport, 8192);
+    window.data[4096] = 42;
+    const int file = softrio_share_memory(mport, window.handle);
+    ASSERT_GE(file, 0);
+    void* shown = ::mmap(nullptr, 8192, PROT_READ, MAP_SHARED, file, 0);
+    ASSERT_NE(shown, MAP_FAILED);
+    EXPECT_EQ(static_cast<const std::uint8_t*>(shown)[4096], 42);
+    EXPECT_EQ(::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0), MAP_FAILED);
+    EXPECT_EQ(softrio_share_memory(mport, window.handle + 4096), -EINVAL);
+    EXPECT_EQ(::munmap(shown, 8192), 0);
+    EXPECT_EQ(::close(file), 0);
 }
 
 }  // namespace

@@ -64,11 +64,26 @@ Error complain(const Error& error) {
     return error;
 }
 
+void hook_forks() {
+    static const int hooked = ::pthread_atfork(before_fork, after_fork, in_child);
+    (void)hooked;  // without memory for it there is none for the rest either
+}
+
+Result<std::shared_ptr<Endpoint>> open_as(Known& entry, const Options& options, std::uint32_t mport,
+                                          std::uint32_t wanted) {
+    auto port = open_port(options, mport, wanted);
+    if (!port) return complain(port.error());
+    auto endpoint = std::make_shared<Endpoint>();
+    endpoint->port = *port;
+    if (options.order == Options::Order::weak) endpoint->weak = std::make_unique<WeakOrder>(*port);
+    entry = {endpoint, options.fabric, (*port)->destid()};
+    return endpoint;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Endpoint>> open_endpoint(std::uint32_t mport) {
-    static const int hooked = ::pthread_atfork(before_fork, after_fork, in_child);
-    (void)hooked;  // without memory for it there is none for the rest either
+    hook_forks();
     Registry& known = registry();
     const std::lock_guard lock(known.mutex);
     if (mport >= max_mports) return Error{"SoftRIO: no master port " + std::to_string(mport)};
@@ -80,13 +95,22 @@ Result<std::shared_ptr<Endpoint>> open_endpoint(std::uint32_t mport) {
         return complain(Error{"SoftRIO: no master port " + std::to_string(mport) +
                               ": RIO_FABRIC says mports=" + std::to_string(options->mports)});
     }
-    auto port = open_port(*options, mport, entry.fabric == options->fabric ? entry.destid : 0);
-    if (!port) return complain(port.error());
-    auto endpoint = std::make_shared<Endpoint>();
-    endpoint->port = *port;
-    if (options->order == Options::Order::weak) endpoint->weak = std::make_unique<WeakOrder>(*port);
-    entry = {endpoint, options->fabric, (*port)->destid()};
-    return endpoint;
+    return open_as(entry, *options, mport, entry.fabric == options->fabric ? entry.destid : 0);
+}
+
+Result<OpenedEndpoint> open_free_endpoint(std::string_view fabric) {
+    hook_forks();
+    Registry& known = registry();
+    const std::lock_guard lock(known.mutex);
+    const auto options = parse_fabric(fabric, "");
+    if (!options) return complain(options.error());
+    for (std::uint32_t mport = 0; mport < max_mports; ++mport) {
+        if (!known.mports[mport].open.expired()) continue;
+        auto endpoint = open_as(known.mports[mport], *options, mport, 0);
+        if (!endpoint) return endpoint.error();
+        return OpenedEndpoint{*endpoint, mport};
+    }
+    return OpenedEndpoint{};
 }
 
 std::uint32_t count_mports() {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include <incast/result.h>
@@ -26,6 +27,12 @@ struct Endpoint {
 /// Opens master port `mport`, or joins in its use. An error is said on stderr too: a program that was written for real
 /// hardware prints no more than a number.
 Result<std::shared_ptr<Endpoint>> open_endpoint(std::uint32_t mport);
+struct OpenedEndpoint {
+    std::shared_ptr<Endpoint> endpoint;
+    std::uint32_t mport = 0;
+};
+/// Opens a master port that is not in use, in that fabric; no endpoint: all are. An error is said on stderr too.
+Result<OpenedEndpoint> open_free_endpoint(std::string_view fabric);
 /// How many master ports there are; 0: no fabric, which is said on stderr.
 std::uint32_t count_mports();
 

@@ -34,6 +34,19 @@ bool is_register(std::uint32_t offset, std::uint32_t size) {
            offset <= register_space - size;
 }
 
+int make_handle(std::shared_ptr<api::Endpoint> endpoint, std::uint32_t mport_id, int flags,
+                riomp_mport_t* mport_handle) {
+    auto handle = std::unique_ptr<Handle>(new (std::nothrow) Handle);
+    if (handle == nullptr) return -ENOMEM;
+    handle->endpoint = std::move(endpoint);
+    if (const int error = handle->port().open_sink(handle->sink, (flags & SOFTRIO_ON_DEMAND) != 0)) return error;
+    handle->fd = handle->port().bell(handle->sink);
+    handle->mport_id = static_cast<std::uint8_t>(mport_id);
+    handle->waits = (flags & O_NONBLOCK) == 0;
+    *mport_handle = handle.release();
+    return 0;
+}
+
 }  // namespace
 
 int riomp_mgmt_get_mport_list(mport_list_t** dev_ids, uint8_t* number_of_mports) {
@@ -86,15 +99,7 @@ int riomp_mgmt_mport_create_handle(uint32_t mport_id, int flags, riomp_mport_t* 
     if (mport_handle == nullptr || mport_id >= max_mports) return -EINVAL;
     auto endpoint = api::open_endpoint(mport_id);
     if (!endpoint) return -ENODEV;
-    auto handle = std::unique_ptr<Handle>(new (std::nothrow) Handle);
-    if (handle == nullptr) return -ENOMEM;
-    handle->endpoint = *endpoint;
-    if (const int error = handle->port().open_sink(handle->sink, (flags & SOFTRIO_ON_DEMAND) != 0)) return error;
-    handle->fd = handle->port().bell(handle->sink);
-    handle->mport_id = static_cast<std::uint8_t>(mport_id);
-    handle->waits = (flags & O_NONBLOCK) == 0;
-    *mport_handle = handle.release();
-    return 0;
+    return make_handle(std::move(*endpoint), mport_id, flags, mport_handle);
 }
 
 int riomp_mgmt_mport_destroy_handle(riomp_mport_t* mport_handle) {
@@ -285,4 +290,17 @@ int softrio_arm(riomp_mport_t mport_handle) {
     if (const int error = check(mport_handle)) return error;
     const Handle* handle = handle_of(mport_handle);
     return handle->port().arm(handle->sink);
+}
+
+int softrio_open_port(const char* fabric, int flags, riomp_mport_t* mport_handle) {
+    if (fabric == nullptr || mport_handle == nullptr) return -EINVAL;
+    auto opened = api::open_free_endpoint(fabric);
+    if (!opened) return -ENODEV;
+    if (opened->endpoint == nullptr) return -EBUSY;
+    return make_handle(std::move(opened->endpoint), opened->mport, flags, mport_handle);
+}
+
+int softrio_share_memory(riomp_mport_t mport_handle, uint64_t handle) {
+    if (const int error = check(mport_handle)) return error;
+    return handle_of(mport_handle)->port().share_memory(handle);
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cerrno>
+#include <set>
 
 #include "softrio/api/test_support.h"
 
@@ -251,6 +252,32 @@ TEST(Mgmt, SixtyFourEndpointsOfOneFabric) {
         child->say(1);
     for (const auto& child : children)
         EXPECT_TRUE(child->finish());
+}
+
+TEST(Mgmt, PortsOfNamedFabrics) {
+    const Fabric fabric("", 1);
+    const std::string url = "shm:" + fabric.name();
+    riomp_mport_t handles[9] = {};
+    std::set<std::uint32_t> destids;
+    for (int number = 0; number < 8; ++number) {
+        ASSERT_EQ(softrio_open_port(url.c_str(), O_NONBLOCK, &handles[number]), 0);
+        riomp_mgmt_mport_properties properties{};
+        ASSERT_EQ(riomp_mgmt_query(handles[number], &properties), 0);
+        EXPECT_TRUE(destids.insert(properties.did_val).second);
+        EXPECT_EQ(handles[number]->mport_id, number);
+    }
+    EXPECT_EQ(softrio_open_port(url.c_str(), 0, &handles[8]), -EBUSY);
+    EXPECT_EQ(riomp_mgmt_mport_destroy_handle(&handles[3]), 0);
+    EXPECT_EQ(softrio_open_port("no fabric", 0, &handles[3]), -ENODEV);
+    EXPECT_EQ(softrio_open_port(nullptr, 0, &handles[3]), -EINVAL);
+    ASSERT_EQ(softrio_open_port(("shm:" + fabric.name() + "-2").c_str(), 0, &handles[3]), 0);
+    did_val_t* others = nullptr;
+    std::uint32_t count = 1;
+    ASSERT_EQ(riomp_mgmt_get_ep_list(3, &others, &count), 0);
+    EXPECT_EQ(count, 0U) << "alone in another fabric";
+    EXPECT_EQ(riomp_mgmt_free_ep_list(&others), 0);
+    for (int number = 0; number < 8; ++number)
+        EXPECT_EQ(riomp_mgmt_mport_destroy_handle(&handles[number]), 0);
 }
 
 }  // namespace

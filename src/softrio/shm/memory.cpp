@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <string>
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include "softrio/shm/port.h"
@@ -225,6 +227,15 @@ int Port::map_memory(std::uint64_t local, std::uint64_t bytes, void*& at) {
     at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory->memory.file.fd(),
                 static_cast<off_t>(local - memory->start));
     return at == MAP_FAILED ? -errno : 0;
+}
+
+int Port::share_memory(std::uint64_t local) {
+    const std::lock_guard lock(memory_mutex_);
+    const Allocation* memory = find(local, 1);
+    if (memory == nullptr || memory->start != local) return -EINVAL;
+    const std::string path = "/proc/self/fd/" + std::to_string(memory->memory.file.fd());
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    return file >= 0 ? file : -errno;
 }
 
 std::span<std::byte> Port::local(std::uint64_t address, std::uint64_t bytes, Keep& keep) {

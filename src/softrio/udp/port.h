@@ -54,6 +54,7 @@ public:
     int map_outbound(std::uint32_t owner, std::uint32_t destid, std::uint64_t base, std::uint64_t bytes,
                      std::uint64_t& handle) override;
     int free_outbound(std::uint64_t handle) override { return own_->free_outbound(handle); }
+    int share_memory(std::uint64_t local) override { return own_->share_memory(local); }
     int map_memory(std::uint64_t local, std::uint64_t bytes, void*& at) override {
         return own_->map_memory(local, bytes, at);
     }

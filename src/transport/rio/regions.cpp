@@ -1,0 +1,128 @@
+#include "transport/rio/regions.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <system_error>
+
+#include <sys/mman.h>
+
+namespace incast::transport::rio {
+
+namespace {
+
+using api::page_bytes;
+
+/// Windows begin at multiples of this: what runs past the end of one meets no other.
+constexpr std::uint64_t window_gap = std::uint64_t{1} << 32;
+
+std::string name_of(std::size_t bytes) {
+    return "region of " + std::to_string(bytes) + " bytes: ";
+}
+
+}  // namespace
+
+Regions::~Regions() {
+    for (const Region& region : regions_)
+        ::munmap(region.bytes.data(), api::whole_pages(region.bytes.size()));
+}
+
+Result<Local> Regions::allocate(std::size_t bytes) {
+    if (bytes == 0) return Error{"region of 0 bytes: at least 1 is needed"};
+    if (regions_.size() == max_regions)
+        return Error{name_of(bytes) + "all " + std::to_string(max_regions) + " regions of this endpoint are in use"};
+    const std::size_t size = api::whole_pages(bytes);
+    void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return Error{name_of(bytes) + "out of memory"};
+    (void)::madvise(memory, size, MADV_HUGEPAGE);  // a wish
+    regions_.push_back({.bytes = {static_cast<std::byte*>(memory), bytes}, .segments = {}, .place = {}});
+    return Local{static_cast<std::uint16_t>(regions_.size() - 1)};
+}
+
+/// The bytes stay where they are in this process, and become part of that memory.
+Result<Ok> Regions::move_into(std::span<std::byte> bytes, const api::Memory& memory, std::uint64_t offset) const {
+    const std::uint64_t size = api::whole_pages(bytes.size());
+    auto mapping = api::Mapping::of(port_, memory, offset, size);
+    if (!mapping) return mapping.error();
+    // What was never written is not touched, so that it goes on taking no memory.
+    static constexpr std::array<std::byte, page_bytes> zeros{};
+    for (std::size_t at = 0; at < bytes.size(); at += page_bytes) {
+        const auto page = bytes.subspan(at, std::min(page_bytes, bytes.size() - at));
+        if (std::memcmp(page.data(), zeros.data(), page.size()) != 0)
+            std::memcpy(mapping->bytes().data() + at, page.data(), page.size());
+    }
+    if (::mremap(mapping->bytes().data(), size, size, MREMAP_MAYMOVE | MREMAP_FIXED, bytes.data()) == MAP_FAILED)
+        return Error{"mremap: " + std::generic_category().message(errno)};
+    mapping->release();
+    return Ok{};
+}
+
+Result<Regions::Segment> Regions::make_segment(std::uint64_t bytes, std::uint64_t address) {
+    auto memory = api::Memory::allocate(port_, bytes);
+    if (!memory) return memory.error();
+    auto window = api::Window::open(port_, *memory, 0, bytes, address);
+    if (!window) return window.error();
+    return Segment{std::move(*memory), std::move(*window)};
+}
+
+Result<Place> Regions::place_in_pool(Region& region) {
+    const std::uint64_t size = api::whole_pages(region.bytes.size());
+    std::optional<std::uint64_t> offset;
+    if (!pools_.empty()) offset = pools_.back().pool.take(size);
+    if (!offset) {
+        auto segment = make_segment(layout_.pool_bytes, next_address_);
+        if (!segment) return segment.error();
+        next_address_ += window_gap;
+        pools_.push_back({std::move(*segment), api::Pool(layout_.pool_bytes)});
+        offset = pools_.back().pool.take(size);
+    }
+    const Segment& segment = pools_.back().segment;
+    if (auto moved = move_into(region.bytes, segment.memory, *offset); !moved) return moved.error();
+    return Place{segment.window.address() + *offset, layout_.segment_bytes};
+}
+
+Result<Place> Regions::place_alone(Region& region) {
+    const Place place{next_address_, layout_.segment_bytes};
+    std::vector<Segment> segments;
+    for (std::uint64_t at = 0; at < region.bytes.size(); at += layout_.segment_bytes) {
+        const auto part =
+            region.bytes.subspan(at, std::min<std::uint64_t>(layout_.segment_bytes, region.bytes.size() - at));
+        auto segment = make_segment(api::whole_pages(part.size()), place.address + at);
+        if (!segment) return segment.error();
+        segments.push_back(std::move(*segment));
+    }
+    for (std::size_t number = 0; number < segments.size(); ++number) {
+        const std::uint64_t at = number * layout_.segment_bytes;
+        const auto part =
+            region.bytes.subspan(at, std::min<std::uint64_t>(layout_.segment_bytes, region.bytes.size() - at));
+        if (auto moved = move_into(part, segments[number].memory, 0); !moved) return moved.error();
+    }
+    next_address_ = (place.address + region.bytes.size() + window_gap - 1) / window_gap * window_gap;
+    region.segments = std::move(segments);
+    return place;
+}
+
+Result<Place> Regions::expose(Local number) {
+    if (static_cast<std::size_t>(number) >= regions_.size())
+        return Error{"expose: there is no region " + std::to_string(static_cast<unsigned>(number))};
+    Region& region = regions_[static_cast<std::size_t>(number)];
+    if (region.place) return *region.place;
+    const bool pooled = api::whole_pages(region.bytes.size()) <= layout_.pool_bytes;
+    auto place = pooled ? place_in_pool(region) : place_alone(region);
+    if (!place) return Error{name_of(region.bytes.size()) + place.error().message};
+    region.place = *place;
+    return place;
+}
+
+Result<int> Regions::share(Local number) {
+    if (static_cast<std::size_t>(number) >= regions_.size())
+        return Error{"share: there is no region " + std::to_string(static_cast<unsigned>(number))};
+    Region& region = regions_[static_cast<std::size_t>(number)];
+    if (auto placed = expose(number); !placed) return placed.error();
+    if (region.segments.size() != 1) return Error{"share: the region is not one piece of memory of its own"};
+    return region.segments.front().memory.share();
+}
+
+}  // namespace incast::transport::rio

@@ -1,0 +1,87 @@
+// The regions of one endpoint. A region is memory of this process alone, on huge pages where the kernel has them, until
+// peers may access it: then its bytes move into memory that an inbound window shows, at the same place in this process.
+//
+// An endpoint has 8 windows and hundreds of regions: with the layout `contiguous` regions share windows, as pieces of a
+// pool. With `segments` a region is pieces of a fixed size, each allocated for itself and shown by a window of its own,
+// as with the original library's old limits; their windows lie side by side in RapidIO addresses, so that a peer needs
+// no more than the first address and the size of a segment: no transfer may cross from one into the next.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <incast/transport.h>
+
+#include "softrio/cpp/memory.h"
+#include "softrio/cpp/pool.h"
+
+namespace incast::transport::rio {
+
+namespace api = incast::rio;
+
+inline constexpr std::uint32_t max_regions = 1024;
+
+struct Layout {
+    /// Of a pool, and so of the window that shows it: a larger region gets a window for itself. 0: no pools.
+    std::uint64_t pool_bytes = 0;
+    std::uint64_t segment_bytes = 0;
+};
+
+/// Where peers find a region.
+struct Place {
+    std::uint64_t address = 0;        // RapidIO
+    std::uint64_t segment_bytes = 0;  // a transfer ends at multiples of this, counted from the address
+};
+
+class Regions {
+public:
+    /// `first_address`: of the windows. The port outlives it.
+    Regions(const api::Port& port, const Layout& layout, std::uint64_t first_address)
+        : port_(port), layout_(layout), next_address_(first_address) {}
+    Regions(const Regions&) = delete;
+    Regions& operator=(const Regions&) = delete;
+    ~Regions();
+
+    Result<Local> allocate(std::size_t bytes);
+    /// Empty: no such region.
+    [[nodiscard]] std::span<std::byte> memory(Local region) const {
+        const auto number = static_cast<std::size_t>(region);
+        return number < regions_.size() ? regions_[number].bytes : std::span<std::byte>{};
+    }
+    Result<Place> expose(Local region);
+    /// As Transport::share; the region must not be a piece of a pool.
+    Result<int> share(Local region);
+
+private:
+    struct Segment {
+        api::Memory memory;
+        api::Window window;
+    };
+    struct Pooled {
+        Segment segment;
+        api::Pool pool;
+    };
+    struct Region {
+        std::span<std::byte> bytes;
+        std::vector<Segment> segments;  // unless it is in a pool
+        std::optional<Place> place;     // exposed
+    };
+
+    Result<Segment> make_segment(std::uint64_t bytes, std::uint64_t address);
+    Result<Place> place_in_pool(Region& region);
+    Result<Place> place_alone(Region& region);
+    Result<Ok> move_into(std::span<std::byte> bytes, const api::Memory& memory, std::uint64_t offset) const;
+
+    const api::Port& port_;
+    Layout layout_;
+    std::uint64_t next_address_;
+    std::deque<Pooled> pools_;
+    std::vector<Region> regions_;
+};
+
+}  // namespace incast::transport::rio

@@ -156,14 +156,7 @@ void Endpoint::hear(Peer peer) {
     if (heard.from_incarnation < state.incarnation && heard.magic == Hello::expected_magic) return;  // left behind
     if (verdict != Verdict::accepted) {
         if (state.state != PeerState::State::calling || heard.kind != Hello::Kind::call) return;
-        log("refused node " + std::to_string(index(peer)) + ": " + to_string(verdict));
-        Hello refusal = hello(Hello::Kind::refusal, peer);
-        refusal.verdict = verdict;
-        refusal.token = 0;  // it may be anybody
-        refusal.seen = heard.attempt;
-        refusal.check = refusal.sum();
-        state.next_hello = refusal;
-        return put_hello(peer);
+        return refuse(peer, heard.attempt, verdict);
     }
     if (heard.kind == Hello::Kind::bye) {
         if (of_this || heard.seen == state.attempt) ended(peer, false);
@@ -174,6 +167,20 @@ void Endpoint::hear(Peer peer) {
             ended(peer, false);  // it has begun anew, which it does only when it has stopped
         }
     }
+}
+
+/// Nor can this side's own attempt come to anything; the refusal is its bye.
+void Endpoint::refuse(Peer peer, std::uint64_t attempt, Verdict verdict) {
+    PeerState& state = peers_[index(peer)];
+    Hello refusal = hello(Hello::Kind::refusal, peer);
+    refusal.verdict = verdict;
+    refusal.token = 0;  // it may be anybody
+    refusal.seen = attempt;
+    refusal.check = refusal.sum();
+    state.next_hello = refusal;
+    put_hello(peer);
+    state.said_bye = state.heard_bye = true;
+    fail(peer, std::string("refused it: ") + to_string(verdict));
 }
 
 void Endpoint::hear_call(Peer peer, const Hello& hello) {

@@ -161,6 +161,7 @@ private:
     [[nodiscard]] Hello hello(Hello::Kind kind, Peer to) const;
     [[nodiscard]] Verdict judge(const Hello& hello, std::uint32_t from) const;
     void hear(Peer peer);
+    void refuse(Peer peer, std::uint64_t attempt, Verdict verdict);
     void hear_call(Peer peer, const Hello& hello);
     void matched(Peer peer);
     void go_up(Peer peer);

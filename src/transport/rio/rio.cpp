@@ -27,7 +27,7 @@ constexpr std::array list{
     Parameter{"pool_bytes", "67108864", "bytes", "65536..2147483648, a multiple of 4096",
               "layout contiguous: regions of at most this size share windows as large as this"},
     Parameter{"dma_channels", "1", "", "1..8", "DMA channels that large bodies take in turn"},
-    Parameter{"ring_bytes", "16384", "bytes", "16384..16777216, a power of two",
+    Parameter{"ring_bytes", "32768", "bytes", "16384..16777216, a power of two",
               "ring per ordered pair of nodes for messages and notices"},
     Parameter{"poll_every_us", "200", "us", "1..1000000",
               "notice memory: how often an endpoint that sleeps looks into its memory"},

@@ -24,7 +24,6 @@ constexpr std::size_t rotate_bytes = 16384;       // smaller bodies stay on one 
 constexpr std::uint32_t max_transfers = 3000;     // asynchronous ones of all peers that are remembered
 constexpr std::size_t letters_at_a_time = 100;    // CM waits at 128 unread ones
 constexpr std::uint32_t report_letters = 32;
-constexpr Time look_every = 50 * ps_per_ms;    // whether everybody is there, and whether a doorbell was lost
 constexpr Time settle_every = 50 * ps_per_us;  // whether something under way has ended
 constexpr std::uint64_t window_gap = std::uint64_t{1} << 32;
 
@@ -456,7 +455,7 @@ std::size_t Endpoint::poll(Time now, std::span<Event> events) {
     for (std::size_t peer = busy_.next(0); peer != base::Bitmap::none; peer = busy_.next(peer + 1))
         work(Peer{static_cast<std::uint32_t>(peer)});
     if (now >= next_look_) {
-        next_look_ = now + look_every;
+        next_look_ = now + settings_.look_every;
         look_at_all_ = true;
         for (std::size_t peer = known_.next(0); peer != base::Bitmap::none; peer = known_.next(peer + 1)) {
             PeerState& state = peers_[peer];

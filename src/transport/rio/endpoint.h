@@ -32,6 +32,7 @@ struct EndpointSettings {
     std::uint32_t dma_channels = 1;
     std::uint32_t ring_bytes = 0;  // a power of two
     Time poll_every = 0;
+    Time look_every = 0;
     Time connect_timeout = 0;
 };
 

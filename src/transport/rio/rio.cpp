@@ -31,6 +31,8 @@ constexpr std::array list{
               "ring per ordered pair of nodes for messages and notices"},
     Parameter{"poll_every_us", "200", "us", "1..1000000",
               "notice memory: how often an endpoint that sleeps looks into its memory"},
+    Parameter{"look_every_ms", "50", "ms", "1..10000",
+              "how often an endpoint sees whether its peers are there, and looks whatever it was told"},
     Parameter{"connect_timeout_ms", "10000", "ms", "1..3600000", "connecting takes longer than this: peer_down"},
 };
 
@@ -90,6 +92,7 @@ Result<std::unique_ptr<Medium>> make(const Settings& settings) {
     made.dma_channels = static_cast<std::uint32_t>(number("dma_channels", 1, 8));
     made.ring_bytes = static_cast<std::uint32_t>(number("ring_bytes", 16384, std::uint64_t{1} << 24));
     made.poll_every = static_cast<Time>(number("poll_every_us", 1, 1'000'000)) * ps_per_us;
+    made.look_every = static_cast<Time>(number("look_every_ms", 1, 10'000)) * ps_per_ms;
     made.connect_timeout = static_cast<Time>(number("connect_timeout_ms", 1, 3'600'000)) * ps_per_ms;
     if (!error.message.empty()) return error;
     if (!std::has_single_bit(made.ring_bytes)) {

@@ -32,7 +32,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("attempt", range(int(os.environ.get("INCAST_KILL_TIMES", "1"))))
 
 
-@pytest.fixture(params=["tcp", "shm"])
+# Over rio once in test_rio.py, and here when it is done often.
+@pytest.fixture(params=["tcp", "shm", *(["rio"] if "INCAST_KILL_TIMES" in os.environ else [])])
 def settings(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Of a run over each transport between processes."""
     return {**SETTINGS, "transport.name": request.param}

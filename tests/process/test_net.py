@@ -18,7 +18,7 @@ NET: dict[str, Any] = {
     "net.working_set": "1MiB",
     "net.verify": "true",
 }
-TRANSPORTS = ["inproc", "shm", "tcp", "sim"]
+TRANSPORTS = ["inproc", "shm", "rio", "tcp", "sim"]
 PATTERNS: dict[str, tuple[dict[str, Any], set[tuple[int, int]]]] = {
     "one-to-one": ({}, {(0, 1)}),
     "many-to-one": ({"run.nodes": 4}, {(1, 0), (2, 0), (3, 0)}),

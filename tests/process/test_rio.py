@@ -28,8 +28,9 @@ CHOSEN = [
 
 
 def settings(scheme: str, notice: str, order: str, layout: str) -> dict[str, Any]:
-    """Four processes for a moment; segments smaller than the slots of a builder unit."""
+    """Four processes for a moment; segments smaller than what is shown."""
     two_stages = scheme in ("push-pull", "pull-pull")
+    segment = 524_288 if scheme == "pull-read" else 131_072  # there sources have windows, too, and there are 8
     return {
         "run.nodes": 4,
         "run.warm_up": "20ms",
@@ -43,7 +44,7 @@ def settings(scheme: str, notice: str, order: str, layout: str) -> dict[str, Any
         "protocol.credits": 4,
         "source.prefill_bytes": "1MiB",
         "sink.kind": "verify",
-        **({"transport.rio.segment_bytes": 131072} if layout == "segments" else {}),
+        **({"transport.rio.segment_bytes": segment} if layout == "segments" else {}),
         **({"filter.accept": 0.7} if two_stages else {}),
     }
 

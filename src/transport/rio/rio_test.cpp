@@ -1,1 +1,349 @@
+// What is rio's own: records that lie, neighbours in its fabric that are killed, stopped or strangers, a doorbell queue
+// that is full. The contract is tested by tests/conformance.
+#include "transport/rio/rio.h"
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "softrio/cpp/memory.h"
+#include "transport/rio/lane.h"
+
+namespace incast::transport::rio {
+namespace {
+
+using testing::HasSubstr;
+
+namespace api = incast::rio;
+
+constexpr std::size_t capacity = 16384;
+
+Time now() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+               .count() *
+           ps_per_ns;
+}
+
+std::string error_of(const Settings& settings) {
+    const auto made = make(settings);
+    return made ? "" : made.error().message;
+}
+
+/// A fabric that no other test is in.
+std::string fresh_fabric() {
+    std::random_device random;  // a name, which decides nothing
+    return "shm:test-" + std::to_string(random()) + "-" + std::to_string(random());
+}
+
+struct Node {
+    Node(std::uint32_t index, Settings settings, std::string fabric) {
+        settings["fabric"] = std::move(fabric);
+        auto medium = make(settings);
+        EXPECT_TRUE(medium) << medium.error().message;
+        EndpointOptions options{.self = Peer{index}, .max_peers = 8, .log = {}};
+        options.log = [this](std::string_view line) { said.emplace_back(line); };
+        auto made = (*medium)->endpoint(options);
+        EXPECT_TRUE(made) << made.error().message;
+        endpoint = std::move(*made);
+    }
+    std::vector<Event> poll() {
+        std::array<Event, 64> events;
+        const std::size_t count = endpoint->poll(now(), events);
+        return {events.begin(), events.begin() + static_cast<std::ptrdiff_t>(count)};
+    }
+    std::vector<std::string> said;
+    std::unique_ptr<Transport> endpoint;
+};
+
+/// Polls the nodes until one of that kind comes to the first; false after 20 s.
+bool comes(std::initializer_list<Node*> nodes, Event::Kind kind) {
+    for (const Time until = now() + 20 * ps_per_s; now() < until;) {
+        bool seen = false;
+        for (Node* node : nodes) {
+            for (const Event& event : node->poll())
+                seen = seen || (node == *nodes.begin() && event.kind == kind);
+        }
+        if (seen) return true;
+    }
+    return false;
+}
+
+void join(Node& a, std::uint32_t a_index, Node& b, std::uint32_t b_index) {
+    ASSERT_EQ(a.endpoint->connect(Peer{b_index}, b.endpoint->address(), 1), Post::pending);
+    ASSERT_EQ(b.endpoint->connect(Peer{a_index}, a.endpoint->address(), 1), Post::pending);
+    ASSERT_TRUE(comes({&a, &b}, Event::Kind::peer_up));
+}
+
+TEST(Lane, RecordsComeInOrderAcrossTheEnd) {
+    LaneWriter writer(capacity);
+    LaneReader reader;
+    std::vector<std::byte> ring(capacity);
+    const std::vector<std::byte> message(3000, std::byte{7});
+    for (std::uint16_t number = 0; number < 50; ++number) {
+        ASSERT_TRUE(writer.has_room(message.size(), reader.read()));
+        writer.push({Record::Kind::message, 0, 3000}, message);
+        writer.push({Record::Kind::notice, number, 0});
+        while (writer.sent() != writer.written()) {
+            const Bytes bytes = writer.bytes(writer.written());
+            std::memcpy(ring.data() + writer.sent() % capacity, bytes.data(), bytes.size());
+            writer.sent(writer.sent() + bytes.size());
+        }
+        Record record;
+        Bytes got;
+        ASSERT_EQ(reader.next(ring.data(), capacity, writer.written(), record, got), LaneReader::Got::record);
+        EXPECT_EQ(got.size(), 3000U);
+        EXPECT_EQ(got.back(), std::byte{7});
+        ASSERT_EQ(reader.next(ring.data(), capacity, writer.written(), record, got), LaneReader::Got::record);
+        EXPECT_EQ(record.value, number);
+        EXPECT_EQ(reader.next(ring.data(), capacity, writer.written(), record, got), LaneReader::Got::nothing);
+    }
+    EXPECT_FALSE(writer.has_room(capacity - 7, writer.written())) << "larger than the ring";
+}
+
+TEST(Lane, LettersHoldWholeRecordsAndNoSkips) {
+    LaneWriter writer(capacity);
+    LaneReader reader;
+    const std::vector<std::byte> message(1500, std::byte{9});
+    std::uint64_t records = 0;
+    std::uint64_t pushed = 0;
+    for (int round = 0; round < 40; ++round) {
+        while (writer.has_room(message.size(), reader.read())) {
+            writer.push({Record::Kind::message, 0, 1500}, message);
+            ++pushed;
+        }
+        while (writer.sent() != writer.written()) {
+            std::uint64_t start = 0;
+            const Bytes letter = writer.records(writer.written(), 4000, start);
+            ASSERT_LE(letter.size(), 4000U);
+            writer.sent(start + letter.size());
+            ASSERT_TRUE(reader.take(start, letter, capacity));
+            Record record;
+            Bytes got;
+            while (reader.next_taken(record, got) == LaneReader::Got::record) {
+                EXPECT_EQ(got.size(), 1500U);
+                ++records;
+            }
+        }
+        EXPECT_EQ(reader.read(), writer.written());
+    }
+    EXPECT_EQ(records, pushed);
+    EXPECT_GT(pushed, 100U);
+}
+
+TEST(Lane, LiesAreNonsense) {
+    std::vector<std::byte> ring(capacity);
+    const auto read = [&](const Record& lie, std::uint64_t written) {
+        std::memcpy(ring.data(), &lie, sizeof lie);
+        LaneReader reader;
+        Record record;
+        Bytes message;
+        return reader.next(ring.data(), capacity, written, record, message);
+    };
+    using Kind = Record::Kind;
+    using Got = LaneReader::Got;
+    EXPECT_EQ(read({Kind::notice, 1, 0}, 8), Got::record);
+    EXPECT_EQ(read({Kind::notice, 1, 0}, capacity + 8), Got::nonsense) << "more than the ring holds";
+    EXPECT_EQ(read({Kind::notice, 1, 0}, 7), Got::nonsense);
+    EXPECT_EQ(read({Kind::message, 0, 100}, 104), Got::nonsense) << "beyond what is written";
+    EXPECT_EQ(read({Kind::message, 0, 0}, 8), Got::nonsense);
+    EXPECT_EQ(read({Kind::message, 0, 5000}, capacity), Got::nonsense);
+    EXPECT_EQ(read({Kind::message, 0, 0xFFFFFFF0}, capacity), Got::nonsense);
+    EXPECT_EQ(read({Kind::skip, 0, 16}, capacity), Got::nonsense);
+    EXPECT_EQ(read({static_cast<Kind>(9), 0, 0}, 8), Got::nonsense);
+    LaneReader reader;
+    EXPECT_FALSE(reader.take(8, Bytes(ring).first(8), capacity)) << "something is missing";
+    EXPECT_FALSE(reader.take(capacity, Bytes(ring).first(8), capacity)) << "more than a ring is";
+    EXPECT_FALSE(reader.take(0, {}, capacity));
+}
+
+TEST(Rio, BadSettingsAreOneLine) {
+    EXPECT_THAT(error_of({{"order", "loose"}}), HasSubstr("order = 'loose': expected strict or weak"));
+    EXPECT_THAT(error_of({{"notice", "x"}}), HasSubstr("expected doorbell, memory or cm"));
+    EXPECT_THAT(error_of({{"ring_bytes", "20000"}}), HasSubstr("power of two"));
+    EXPECT_THAT(error_of({{"pool_bytes", "70000"}}), HasSubstr("multiple of 4096"));
+    EXPECT_THAT(error_of({{"windows", "9"}}), HasSubstr("no parameter 'windows'"));
+}
+
+TEST(Rio, OldLimitsAreTold) {
+    const std::string fabric = fresh_fabric();
+    {
+        Node node(0, {{"limits", "old"}}, fabric);
+        const auto region = node.endpoint->allocate(4096);
+        ASSERT_TRUE(region);
+        const auto key = node.endpoint->expose(*region);
+        ASSERT_FALSE(key) << "the pool is larger than the limit";
+        EXPECT_THAT(key.error().message, HasSubstr("67108864 bytes"));
+    }
+    Node node(0, {{"limits", "old"}, {"layout", "segments"}}, fabric);
+    const auto region = node.endpoint->allocate(7 * 2097152);
+    ASSERT_TRUE(region);
+    node.endpoint->memory(*region)[5'000'000] = std::byte{42};
+    ASSERT_TRUE(node.endpoint->expose(*region)) << "7 windows beside that of the slots";
+    EXPECT_EQ(node.endpoint->memory(*region)[5'000'000], std::byte{42}) << "the bytes stay";
+    const auto more = node.endpoint->allocate(4096);
+    ASSERT_TRUE(more);
+    EXPECT_FALSE(node.endpoint->expose(*more)) << "8 are all there are";
+}
+
+TEST(Rio, AFullDoorbellQueueLosesNothing) {
+    const std::string fabric = fresh_fabric();
+    Node a(0, {}, fabric);
+    Node b(1, {}, fabric);
+    join(a, 0, b, 1);
+    // Every poll rings. b is silent until its queue of 512 has been full for long.
+    constexpr std::uint32_t sent = 2000;
+    for (std::uint32_t number = 0; number < sent; ++number) {
+        ASSERT_EQ(a.endpoint->send(Peer{1}, std::as_bytes(std::span(&number, 1))), Post::done);
+        (void)a.poll();
+    }
+    std::uint32_t received = 0;
+    for (const Time until = now() + 20 * ps_per_s; received < sent && now() < until;) {
+        (void)a.poll();
+        for (const Event& event : b.poll()) {
+            if (event.kind != Event::Kind::message) continue;
+            std::uint32_t number = 0;
+            std::memcpy(&number, event.data, sizeof number);
+            ASSERT_EQ(number, received++);
+        }
+    }
+    EXPECT_EQ(received, sent);
+}
+
+TEST(Rio, NonsenseInASlotCostsItsPeerAndNobodyElse) {
+    const std::string fabric = fresh_fabric();
+    Node a(0, {}, fabric);
+    Node b(1, {}, fabric);
+    Node c(2, {}, fabric);
+    join(a, 0, b, 1);
+    join(a, 0, c, 2);
+    // Somebody else of this fabric writes into the slot of node 1: its position, far beyond its ring.
+    auto stranger = api::Port::join(fabric, O_NONBLOCK);
+    ASSERT_TRUE(stranger);
+    struct {
+        std::uint32_t words[6];
+        std::uint64_t slots;
+    } address{};
+    std::memcpy(&address, a.endpoint->address().bytes, sizeof address);
+    constexpr std::uint64_t slot = 320 + 32768;
+    const std::uint64_t lie = std::uint64_t{1} << 40;
+    ASSERT_FALSE(stranger->write(address.words[2], address.slots + slot + 128, std::as_bytes(std::span(&lie, 1)),
+                                 api::Completion::placed));
+    ASSERT_FALSE(stranger->ring(address.words[2], 0));
+    ASSERT_TRUE(comes({&a, &b, &c}, Event::Kind::peer_down));
+    EXPECT_THAT(a.said, testing::Contains(HasSubstr("node 1 wrote nonsense")));
+    const std::byte byte{1};
+    EXPECT_EQ(a.endpoint->send(Peer{2}, {&byte, 1}), Post::done);
+    EXPECT_TRUE(comes({&c, &a}, Event::Kind::message));
+}
+
+/// A peer in a process of its own, that says its address and then lives by itself.
+class Neighbour {
+public:
+    Neighbour(const Settings& settings, const std::string& fabric, const Blob& to) {
+        std::array<int, 2> ends{};
+        EXPECT_EQ(::pipe(ends.data()), 0);
+        process_ = ::fork();
+        if (process_ == 0) {
+            Node node(1, settings, fabric);
+            const Blob own = node.endpoint->address();
+            (void)!::write(ends[1], &own, sizeof own);
+            (void)node.endpoint->connect(Peer{0}, to, 1);
+            const std::byte byte{1};
+            while (true) {
+                (void)node.poll();
+                (void)node.endpoint->send(Peer{0}, {&byte, 1});
+            }
+        }
+        EXPECT_EQ(::read(ends[0], &address, sizeof address), ssize_t{sizeof address});
+        ::close(ends[0]);
+        ::close(ends[1]);
+    }
+    Neighbour(const Neighbour&) = delete;
+    Neighbour& operator=(const Neighbour&) = delete;
+    ~Neighbour() {
+        ::kill(process_, SIGKILL);
+        ::waitpid(process_, nullptr, 0);
+    }
+    void send(int signal) const { ::kill(process_, signal); }
+    Blob address;
+
+private:
+    pid_t process_ = -1;
+};
+
+int kills() {
+    const char* times = std::getenv("INCAST_KILL_TIMES");  // NOLINT(concurrency-mt-unsafe)
+    return times == nullptr ? 3 : std::atoi(times);
+}
+
+void kill_at_any_moment(const Settings& settings) {
+    const std::string fabric = fresh_fabric();
+    std::mt19937 random(5);
+    for (int round = 0; round < kills(); ++round) {
+        // One after another: each gets the destination id of the one before.
+        Node own(0, settings, fabric);
+        const Neighbour neighbour(settings, fabric, own.endpoint->address());
+        ASSERT_EQ(own.endpoint->connect(Peer{1}, neighbour.address, 1), Post::pending);
+        const Time until = now() + static_cast<Time>(random() % 5000) * ps_per_us;
+        while (now() < until)
+            (void)own.poll();
+        neighbour.send(SIGKILL);
+        EXPECT_TRUE(comes({&own}, Event::Kind::peer_down)) << "round " << round;
+    }
+}
+
+TEST(RioFaults, KilledWhileConnectingOrSending) {
+    kill_at_any_moment({});
+    kill_at_any_moment({{"notice", "memory"}, {"order", "weak"}});
+}
+
+TEST(RioFaults, KilledWhileConnectingByCm) {
+    kill_at_any_moment({{"notice", "cm"}});
+}
+
+TEST(RioFaults, StoppedWhileConnectingByCmAndContinued) {
+    const std::string fabric = fresh_fabric();
+    const Settings settings{{"notice", "cm"}, {"connect_timeout_ms", "300"}};
+    Node own(0, settings, fabric);
+    const Neighbour neighbour(settings, fabric, own.endpoint->address());
+    neighbour.send(SIGSTOP);
+    ASSERT_EQ(own.endpoint->connect(Peer{1}, neighbour.address, 1), Post::pending);
+    Node other(2, settings, fabric);
+    join(own, 0, other, 2);
+    for (const Time until = now() + 20 * ps_per_s; own.said.empty() && now() < until;)
+        (void)own.poll();
+    EXPECT_THAT(own.said, testing::ElementsAre(HasSubstr("in time")));
+    // It may still write here, so its consent is waited for; nobody else is.
+    const std::byte byte{1};
+    EXPECT_EQ(other.endpoint->send(Peer{0}, {&byte, 1}), Post::done);
+    EXPECT_TRUE(comes({&own, &other}, Event::Kind::message));
+    neighbour.send(SIGCONT);
+    EXPECT_TRUE(comes({&own, &other}, Event::Kind::peer_down));
+}
+
+TEST(RioFaults, AnUnknownDestinationIdIsDown) {
+    const std::string fabric = fresh_fabric();
+    Node a(0, {}, fabric);
+    Blob address = a.endpoint->address();
+    const std::uint32_t node = 1;
+    const std::uint32_t nobody = 3000;
+    std::memcpy(address.bytes + 4, &node, sizeof node);
+    std::memcpy(address.bytes + 8, &nobody, sizeof nobody);
+    ASSERT_EQ(a.endpoint->connect(Peer{1}, address, 1), Post::pending);
+    EXPECT_TRUE(comes({&a}, Event::Kind::peer_down));
+    EXPECT_THAT(a.said, testing::ElementsAre(HasSubstr("nobody is there")));
+}
+
+}  // namespace
+}  // namespace incast::transport::rio

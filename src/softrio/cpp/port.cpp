@@ -97,9 +97,10 @@ std::error_code Port::read(Destid target, std::uint64_t address, std::span<std::
 }
 
 std::error_code Port::start_write(Destid target, std::uint64_t address, std::span<const std::byte> bytes,
-                                  Cookie& cookie) const {
-    return take_cookie(riomp_dma_write(get(), target, address, untyped(bytes), size_of(bytes),
-                                       RIO_DIRECTIO_TYPE_NWRITE_R, RIO_DIRECTIO_TRANSFER_ASYNC, nullptr),
+                                  Cookie& cookie, Stores stores) const {
+    const auto type = stores == Stores::streaming ? RIO_DIRECTIO_TYPE_SWRITE_R : RIO_DIRECTIO_TYPE_NWRITE_R;
+    return take_cookie(riomp_dma_write(get(), target, address, untyped(bytes), size_of(bytes), type,
+                                       RIO_DIRECTIO_TRANSFER_ASYNC, nullptr),
                        cookie);
 }
 

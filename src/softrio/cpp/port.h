@@ -39,6 +39,9 @@ struct Doorbell {
 /// Whether a write is complete when it has left (NWRITE) or when it is in the target's memory (NWRITE_R).
 enum class Completion : std::uint8_t { left, placed };
 
+/// `streaming`: SWRITE, for data that does not fit into the target's caches. Address and size are multiples of 8.
+enum class Stores : std::uint8_t { plain, streaming };
+
 /// An asynchronous transfer: its buffer is lent until it has ended.
 using Cookie = std::uint32_t;
 
@@ -78,7 +81,7 @@ public:
     [[nodiscard]] std::error_code read(Destid target, std::uint64_t address, std::span<std::byte> bytes) const;
     /// Does not wait: `bytes` are lent until ended() says so. `cookie` is set unless there is an error.
     [[nodiscard]] std::error_code start_write(Destid target, std::uint64_t address, std::span<const std::byte> bytes,
-                                              Cookie& cookie) const;
+                                              Cookie& cookie, Stores stores = Stores::plain) const;
     [[nodiscard]] std::error_code start_read(Destid target, std::uint64_t address, std::span<std::byte> bytes,
                                              Cookie& cookie) const;
     /// How it ended, told once; nothing: it has not, within that time.

@@ -18,7 +18,7 @@ extern "C" {
 
 enum riomp_dma_directio_type {
     RIO_DIRECTIO_TYPE_NWRITE,      /* no response: complete when the data has left */
-    RIO_DIRECTIO_TYPE_SWRITE,      /* as NWRITE, with less overhead; multiples of 8 bytes */
+    RIO_DIRECTIO_TYPE_SWRITE,      /* as NWRITE, with less overhead; multiples of 8 bytes. On a host past its caches */
     RIO_DIRECTIO_TYPE_NWRITE_R,    /* a response to the last packet: complete when the data is in the target's memory */
     RIO_DIRECTIO_TYPE_SWRITE_R,    /* SWRITE, and a response to the last packet */
     RIO_DIRECTIO_TYPE_NWRITE_R_ALL /* a response to every packet */

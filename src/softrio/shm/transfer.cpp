@@ -2,9 +2,16 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/stream_copy.h"
 #include "softrio/shm/port.h"
 
 namespace incast::softrio::shm {
+
+namespace {
+
+constexpr std::size_t stream_from_bytes = 4096;  // less is not worth the fence
+
+}  // namespace
 
 int Port::transfer(const Transfer& transfer) {
     const auto& [direction, has_response, channel, destid, address, bytes, is_streaming, answers_each] = transfer;
@@ -19,7 +26,11 @@ int Port::transfer(const Transfer& transfer) {
         busy.store(reached->window + 1, std::memory_order_seq_cst);
         const bool still =
             target->block().windows[reached->window].open.load(std::memory_order_seq_cst) == reached->generation;
-        if (still && direction == Direction::write) {
+        // What the caller calls a stream does not fit into the caches: it leaves them as they are.
+        if (still && direction == Direction::write && is_streaming && bytes.size() >= stream_from_bytes) {
+            base::copy_streaming(reached->at, bytes.data(), bytes.size());
+            base::fence_streams();
+        } else if (still && direction == Direction::write) {
             std::memcpy(reached->at, bytes.data(), bytes.size());
         } else if (still) {
             std::memcpy(bytes.data(), reached->at, bytes.size());

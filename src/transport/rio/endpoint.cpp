@@ -21,8 +21,9 @@ constexpr std::uint32_t max_peers_limit = 256;    // processes that may write to
 constexpr std::uint16_t look_doorbell = 0;        // the only one: look into my slot
 constexpr std::size_t doorbells_per_poll = 1024;  // twice a queue
 constexpr std::size_t rotate_bytes = 16384;       // smaller bodies stay on one DMA channel
-constexpr std::uint32_t max_transfers = 3000;     // asynchronous ones of all peers that are remembered
-constexpr std::size_t letters_at_a_time = 100;    // CM waits at 128 unread ones
+constexpr std::size_t stream_unit = 8;
+constexpr std::uint32_t max_transfers = 3000;   // asynchronous ones of all peers that are remembered
+constexpr std::size_t letters_at_a_time = 100;  // CM waits at 128 unread ones
 constexpr std::uint32_t report_letters = 32;
 constexpr Time settle_every = 50 * ps_per_us;  // whether something under way has ended
 constexpr std::uint64_t window_gap = std::uint64_t{1} << 32;
@@ -263,9 +264,32 @@ Post Endpoint::transfer(Peer peer, const Place& place, std::uint64_t offset, std
     return Post::pending;
 }
 
+void Endpoint::note_written(Import& import) {
+    if (std::exchange(import.written, true)) return;
+    written_bytes_ += import.key.bytes;
+    using Stores = EndpointSettings::Stores;
+    streams_ = settings_.stores == Stores::streaming ||
+               (settings_.stores == Stores::automatic && written_bytes_ > settings_.cache_bytes);
+}
+
+std::error_code Endpoint::start_body(Peer peer, std::uint32_t number, std::uint64_t address, Bytes bytes,
+                                     api::Cookie& cookie) {
+    const api::Destid destid = peers_[index(peer)].destid;
+    const std::size_t odd = bytes.size() % stream_unit;
+    if (!streams_ || bytes.size() < rotate_bytes || address % stream_unit != 0)
+        return port(number).start_write(destid, address, bytes, cookie);
+    const std::size_t even = bytes.size() - odd;
+    if (odd != 0) {
+        if (const auto error = port(number).write(destid, address + even, bytes.subspan(even), api::Completion::left)) {
+            return error;
+        }
+    }
+    return port(number).start_write(destid, address, bytes.first(even), cookie, api::Stores::streaming);
+}
+
 Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) {
     const std::span<std::byte> from = regions_.memory(body.region);
-    const Import* const to = is_up(peer) ? imported(target.region, peer) : nullptr;
+    Import* const to = is_up(peer) ? imported(target.region, peer) : nullptr;
     if (to == nullptr || head.size() > max_head_bytes || body.length > max_write_bytes ||
         (body.length > 0 && !inside(from.size(), body.offset, body.length))) {
         return Post::refused;
@@ -278,12 +302,13 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
     const std::uint64_t pieces = body.length / place.segment_bytes + 2;
     if (!has_dma_room(state, pieces) || (notice.has_value() && !has_room(peer, 0))) return back_pressure(peer);
     const std::uint32_t number = next_port(body.length);
+    note_written(*to);
     if (!write_head(peer, place, target.offset, head, body.length == 0, number)) return lost_with(peer, token);
-    const Post post = transfer(peer, place, target.offset + head.size(), body.length, token, number,
-                               [&](std::uint64_t address, std::size_t at, std::size_t bytes, api::Cookie& cookie) {
-                                   return port(number).start_write(state.destid, address,
-                                                                   from.subspan(body.offset + at, bytes), cookie);
-                               });
+    const Post post =
+        transfer(peer, place, target.offset + head.size(), body.length, token, number,
+                 [&](std::uint64_t address, std::size_t at, std::size_t bytes, api::Cookie& cookie) {
+                     return start_body(peer, number, address, from.subspan(body.offset + at, bytes), cookie);
+                 });
     if (notice.has_value() && is_up(peer)) push(peer, {Record::Kind::notice, *notice, 0});
     return post;
 }

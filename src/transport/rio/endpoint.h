@@ -28,6 +28,9 @@ struct EndpointSettings {
     std::string fabric;  // empty: one of the run's own
     std::string fabric_options;
     NoticeKind notice = NoticeKind::doorbell;
+    enum class Stores : std::uint8_t { automatic, plain, streaming };
+    Stores stores = Stores::automatic;
+    std::uint64_t cache_bytes = 0;  // what slots may take before writes stream
     Layout layout;
     std::uint32_t dma_channels = 1;
     std::uint32_t ring_bytes = 0;  // a power of two
@@ -54,6 +57,7 @@ struct Key : RegionKey<0x4B4F4952> {  // "RIOK"
 struct Import {
     Peer peer{};
     Key key;
+    bool written = false;
 };
 
 class Endpoint final : public Transport {
@@ -92,7 +96,7 @@ private:
     [[nodiscard]] bool is_up(Peer peer) const {
         return index(peer) < peers_.size() && peers_[index(peer)].state == PeerState::State::up;
     }
-    [[nodiscard]] const Import* imported(Remote remote, Peer peer) const {
+    [[nodiscard]] Import* imported(Remote remote, Peer peer) {
         const auto number = static_cast<std::size_t>(remote);
         return number < imports_.size() && imports_[number].peer == peer ? &imports_[number] : nullptr;
     }
@@ -118,6 +122,9 @@ private:
     Post transfer(Peer peer, const Place& place, std::uint64_t offset, std::size_t bytes, Token token,
                   std::uint32_t number, Start start);
     bool write_head(Peer peer, const Place& place, std::uint64_t offset, Bytes head, bool alone, std::uint32_t number);
+    void note_written(Import& import);
+    std::error_code start_body(Peer peer, std::uint32_t number, std::uint64_t address, Bytes bytes,
+                               api::Cookie& cookie);
     Post lost_with(Peer peer, Token token);
 
     // --- what is under way to a peer
@@ -203,6 +210,8 @@ private:
     std::uint32_t port_turn_ = 0;
     std::uint64_t attempts_;
     std::uint64_t copied_bytes_ = 0;
+    std::uint64_t written_bytes_ = 0;  // of peers' regions that this endpoint writes to
+    bool streams_ = false;
     bool look_at_all_ = false;
     bool unsent_ = false;  // posted since the last poll
     bool unset_deadlines_ = false;

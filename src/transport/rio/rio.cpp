@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 
+#include "transport/cache_of_host.h"
 #include "transport/rio/endpoint.h"
 #include "transport/settings.h"
 
@@ -26,6 +27,9 @@ constexpr std::array list{
     Parameter{"segment_bytes", "2097152", "bytes", "65536..2147483648, a multiple of 4096", "layout segments: of one"},
     Parameter{"pool_bytes", "67108864", "bytes", "65536..2147483648, a multiple of 4096",
               "layout contiguous: regions of at most this size share windows as large as this"},
+    Parameter{"stores", "auto", "", "auto, plain or streaming",
+              "NWRITE_R or SWRITE_R for large bodies; auto: SWRITE_R, which goes past the caches of this host, if the "
+              "slots do not fit into them"},
     Parameter{"dma_channels", "1", "", "1..8", "DMA channels that large bodies take in turn"},
     Parameter{"ring_bytes", "32768", "bytes", "16384..16777216, a power of two",
               "ring per ordered pair of nodes for messages and notices"},
@@ -78,12 +82,15 @@ Result<std::unique_ptr<Medium>> make(const Settings& settings) {
     constexpr std::array<std::string_view, 2> orders{"strict", "weak"};
     constexpr std::array<std::string_view, 2> limits{"none", "old"};
     constexpr std::array<std::string_view, 3> notices{"doorbell", "memory", "cm"};
+    constexpr std::array<std::string_view, 3> stores{"auto", "plain", "streaming"};
     constexpr std::array<std::string_view, 2> layouts{"contiguous", "segments"};
     constexpr std::uint64_t max_window_bytes = std::uint64_t{1} << 31;
     made.fabric = std::string(value_of(list, settings, "fabric"));
     made.fabric_options = keep(choice(settings, "order", orders)) == 0 ? "" : "order=weak";
     if (keep(choice(settings, "limits", limits)) != 0)
         made.fabric_options += made.fabric_options.empty() ? "limits=old" : "&limits=old";
+    made.stores = static_cast<EndpointSettings::Stores>(keep(choice(settings, "stores", stores)));
+    made.cache_bytes = usable_cache_bytes();
     made.notice = static_cast<NoticeKind>(keep(choice(settings, "notice", notices)));
     const bool segments = keep(choice(settings, "layout", layouts)) != 0;
     const std::uint64_t segment_bytes = number("segment_bytes", 65536, max_window_bytes);

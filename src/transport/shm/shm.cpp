@@ -1,12 +1,9 @@
 #include "transport/shm/shm.h"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 
-#include <unistd.h>
-
-#include "base/cache.h"
+#include "transport/cache_of_host.h"
 #include "transport/settings.h"
 #include "transport/shm/endpoint.h"
 
@@ -25,13 +22,6 @@ constexpr std::array list{
     Parameter{"hello_timeout_ms", "2000", "ms", "1..3600000",
               "an incoming connection that says no proper hello by then is refused"},
 };
-
-std::uint64_t usable_cache_bytes() {
-    const long reported = std::max(::sysconf(_SC_LEVEL3_CACHE_SIZE), ::sysconf(_SC_LEVEL2_CACHE_SIZE));
-    const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
-    return base::usable_cache_bytes(static_cast<std::uint64_t>(std::max(0L, reported)),
-                                    static_cast<std::uint64_t>(std::max(1L, cores)));
-}
 
 class Shm final : public Medium {
 public:

@@ -6,7 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
+
+#include "base/slab.h"
 
 namespace incast::base {
 
@@ -99,35 +100,37 @@ private:
     std::unique_ptr<std::uint64_t[]> more_;
 };
 
-/// A first-in first-out queue with a capacity fixed at construction.
+/// A first-in first-out queue with a capacity fixed at construction; memory that it never needs is never touched.
 template <class T>
 class Ring {
 public:
-    explicit Ring(std::size_t capacity = 0) : items_(std::bit_ceil(capacity == 0 ? std::size_t{1} : capacity)) {}
+    explicit Ring(std::size_t capacity = 0)
+        : capacity_(std::bit_ceil(std::max<std::size_t>(capacity, 1))), items_(capacity_) {}
 
     [[nodiscard]] bool empty() const { return head_ == tail_; }
-    [[nodiscard]] bool full() const { return tail_ - head_ == items_.size(); }
+    [[nodiscard]] bool full() const { return tail_ - head_ == capacity_; }
     [[nodiscard]] std::size_t size() const { return tail_ - head_; }
-    [[nodiscard]] std::size_t capacity() const { return items_.size(); }
+    [[nodiscard]] std::size_t capacity() const { return capacity_; }
 
     /// False if full: nothing happened.
     bool push(const T& item) {
         if (full()) {
             return false;
         }
-        items_[tail_++ & (items_.size() - 1)] = item;
+        items_[tail_++ & (capacity_ - 1)] = item;
         return true;
     }
-    [[nodiscard]] T& front() { return items_[head_ & (items_.size() - 1)]; }
+    [[nodiscard]] T& front() { return items_[head_ & (capacity_ - 1)]; }
     void pop() { ++head_; }
     void pop(std::size_t many) { head_ += many; }
     /// Counted from the front.
-    [[nodiscard]] T& operator[](std::size_t index) { return items_[(head_ + index) & (items_.size() - 1)]; }
-    [[nodiscard]] const T& operator[](std::size_t index) const { return items_[(head_ + index) & (items_.size() - 1)]; }
+    [[nodiscard]] T& operator[](std::size_t index) { return items_[(head_ + index) & (capacity_ - 1)]; }
+    [[nodiscard]] const T& operator[](std::size_t index) const { return items_[(head_ + index) & (capacity_ - 1)]; }
     void clear() { head_ = tail_; }
 
 private:
-    std::vector<T> items_;
+    std::size_t capacity_;
+    Raw<T> items_;
     std::size_t head_ = 0;
     std::size_t tail_ = 0;
 };

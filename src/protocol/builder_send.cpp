@@ -64,7 +64,7 @@ void BuilderUnit::request_from_all() {
         for (std::size_t index = 0; index < asked; ++index) {
             const std::uint16_t slot = assigned_order_[index];
             if (slots_[slot].state == SlotState::assigned && slots_[slot].awaited.test(ru)) {
-                link.requests.push(entry_of(slot));
+                attempts_.push(link.requests, entry_of(slot));
                 ru_work_.set(ru);
             }
         }
@@ -97,7 +97,7 @@ void BuilderUnit::make_requests() {
             }
             owe(slot, ru);
             ++outstanding_requests_;
-            link.requests.push(entry_of(slot));
+            attempts_.push(link.requests, entry_of(slot));
             ru_work_.set(ru);
         }
         each.queued = false;
@@ -179,15 +179,14 @@ void BuilderUnit::grant_credit(wire::CreditEntry entry) {
     }
     open_.push(entry.slot);
     for (std::uint32_t ru = 0; ru < shape_.pushing_rus; ++ru) {
-        RuLink& link = rus_[ru];
-        if (!link.up) {
+        if (!rus_[ru].up) {
             continue;
         }
         wire::CreditEntry told = entry;
         if (port_.config().plant == Plant::uneven_grant && ru == 0 && entry.credit % 16 == 5) {
             told.slot = static_cast<std::uint16_t>((told.slot + 1) % shape_.slots);
         }
-        if (!link.grants.push(told)) {
+        if (!told_[ru].push(told)) {
             repeat_credits(ru);
         }
         ru_work_.set(ru);
@@ -196,12 +195,14 @@ void BuilderUnit::grant_credit(wire::CreditEntry entry) {
 
 /// Credits are absolute: those in service now are all that an RU must know (C1).
 void BuilderUnit::repeat_credits(std::uint32_t ru) {
-    RuLink& link = rus_[ru];
-    link.grants.clear();
-    for (std::uint32_t slot = 0; ahead_ && shape_.pushes(ru) && slot < slots_.size(); ++slot) {
+    if (!ahead_) {
+        return;
+    }
+    told_[ru].clear();
+    for (std::uint32_t slot = 0; shape_.pushes(ru) && slot < slots_.size(); ++slot) {
         const Slot& each = slots_[slot];
         if (each.state == SlotState::granted || each.state == SlotState::assigned) {
-            link.grants.push({each.credit, static_cast<std::uint16_t>(slot), 0});
+            told_[ru].push({each.credit, static_cast<std::uint16_t>(slot), 0});
         }
     }
 }
@@ -270,9 +271,9 @@ void BuilderUnit::flush_to_rus() {
         if (!link.knows_regions && !tell_regions(static_cast<std::uint32_t>(ru), link)) {
             continue;
         }
-        if (!port_.send_all<ControlKind::request>(peer, link.requests) ||
-            !port_.send_all<ControlKind::abort>(peer, link.aborts) ||
-            !port_.send_all<ControlKind::grant>(peer, link.grants)) {
+        if (!port_.send_all<ControlKind::request>(peer, attempts_, link.requests) ||
+            !port_.send_all<ControlKind::abort>(peer, attempts_, link.aborts) ||
+            (ahead_ && !port_.send_all<ControlKind::grant>(peer, told_[ru]))) {
             continue;
         }
         if (link.placed > 0) {

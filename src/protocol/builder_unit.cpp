@@ -42,10 +42,9 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* fil
         free_.push_back(static_cast<std::uint16_t>(slot));
     }
     rus_.resize(rus);
-    for (RuLink& ru : rus_) {
-        ru.requests = base::Ring<AttemptEntry>(pull_ ? slots : 0);
-        ru.aborts = base::Ring<AttemptEntry>(pull_ ? slots : 0);
-        ru.grants = base::Ring<wire::CreditEntry>(ahead_ ? 2 * slots : 0);
+    attempts_ = Attempts(pull_ ? 2 * slots * rus : 0);  // a slot is asked for once, and aborted once
+    for (std::size_t ru = 0; ahead_ && ru < rus; ++ru) {
+        told_.emplace_back(2 * slots);
     }
     grants_ = base::Ring<wire::CreditEntry>(2 * slots);
     booked_ = base::Ring<AttemptEntry>(ahead_ ? shape.window : 0);
@@ -73,7 +72,6 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* fil
         rus_[own_ru_].knows_regions = true;
         rus_[own_ru_].incarnation = port.incarnation();
     }
-    learn_usual();
 }
 
 Result<Ok> BuilderUnit::start(Time now) {
@@ -108,11 +106,11 @@ void BuilderUnit::on_connection_up(Peer peer, std::uint32_t incarnation) {
     link.knows_regions = false;
     link.regions_told = 0;
     link.placed = 0;
-    link.requests.clear();
-    link.aborts.clear();
+    attempts_.clear(link.requests);
+    attempts_.clear(link.aborts);
     repeat_credits(ru);
     ru_work_.set(ru);
-    learn_usual();
+    usual_.stale = true;
 }
 
 /// Fenced: nothing of it lands any more. Whether its contributions are missing is the EM's to say.
@@ -120,13 +118,13 @@ void BuilderUnit::on_connection_lost(Time now, Peer peer) {
     const std::uint32_t ru = ru_of(peer);
     RuLink& link = rus_[ru];
     link.up = false;
-    link.requests.clear();
-    link.aborts.clear();
+    attempts_.clear(link.requests);
+    attempts_.clear(link.aborts);
     ru_work_.reset(ru);
     if (reads_) {
         reader_->on_connection_lost(ru);
     }
-    learn_usual();
+    usual_.stale = true;
     for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
         slots_[slot].early.reset(ru);
         if (slots_[slot].owed.test(ru)) {
@@ -144,14 +142,13 @@ void BuilderUnit::on_view(Time now, const wire::ViewEntry& entry) {
         return;
     }
     RuLink& link = rus_[ru];
+    usual_.stale = true;
     if (entry.change == wire::Change::up) {
         link.in_view = true;
         link.view_incarnation = entry.incarnation;
         link.from_mep = entry.from_mep;
-        learn_usual();
     } else {
         link.in_view = false;
-        learn_usual();
         link.missing_as =
             entry.change == wire::Change::dead ? SourceFlag::missing_dead : SourceFlag::missing_unreachable;
         lose(now, ru);
@@ -236,6 +233,9 @@ void BuilderUnit::begin(Time now, std::uint32_t slot, const AttemptEntry& entry)
     each.assigned = now;
     each.late_at = now + patience(entry.attempt);
     next_late_ = std::min(next_late_, each.late_at);
+    if (usual_.stale) {
+        learn_usual();
+    }
     if (each.mep >= usual_.from_mep) {
         each.expected = usual_.expected;
         each.owed = usual_.owed;
@@ -281,8 +281,10 @@ void BuilderUnit::expect(std::uint32_t slot) {
     }
 }
 
-/// After every change of a connection or the view.
+/// What changes of connections and of the view have made of it. Only when it is asked for: a thousand RUs come up one by
+/// one.
 void BuilderUnit::learn_usual() {
+    usual_.stale = false;
     usual_.expected.clear();
     usual_.owed.clear();
     usual_.missing_sources = 0;
@@ -468,7 +470,7 @@ void BuilderUnit::abort_requests(std::uint32_t slot) {
     for (std::size_t ru = each.owed.next(0); ru != base::Bitmap::none; ru = each.owed.next(ru + 1)) {
         // One that has offered has nothing to forget; its reads are awaited.
         if (!shape_.pushes(ru) && !(reads_ && reader_->reading(slot, static_cast<std::uint32_t>(ru)))) {
-            rus_[ru].aborts.push(entry_of(slot));
+            attempts_.push(rus_[ru].aborts, entry_of(slot));
             ru_work_.set(ru);
         }
     }

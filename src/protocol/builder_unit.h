@@ -15,6 +15,7 @@
 
 #include "base/bitmap.h"
 #include "base/prng.h"
+#include "base/slab.h"
 #include "protocol/interfaces.h"
 #include "protocol/port.h"
 #include "protocol/reader.h"
@@ -89,20 +90,21 @@ private:
         Time late_at = time_never;
         std::vector<std::uint16_t> order;  // pull: in which order RUs are asked
     };
-    struct alignas(64) RuLink {
+    using Attempts = base::Queues<wire::AttemptEntry>;
+    struct alignas(64) RuLink {  // one cache line: there are as many as pairs of nodes
         bool up = false;
         bool in_view = false;
         bool knows_regions = false;  // all keys that it needs
+        wire::SourceFlag missing_as = wire::SourceFlag::missing_dead;
         std::uint16_t regions_told = 0;
         std::uint32_t incarnation = 0;
         std::uint32_t view_incarnation = 0;
         MepId from_mep = 0;
-        wire::SourceFlag missing_as = wire::SourceFlag::missing_dead;
         std::uint64_t placed = 0;
-        base::Ring<wire::AttemptEntry> requests;
-        base::Ring<wire::AttemptEntry> aborts;
-        base::Ring<wire::CreditEntry> grants;  // source-credits
+        Attempts::Queue requests;
+        Attempts::Queue aborts;
     };
+    static_assert(sizeof(RuLink) == 64);
 
     [[nodiscard]] std::uint32_t ru_of(Peer peer) const { return shape_.ru_of_node[static_cast<std::size_t>(peer)]; }
     [[nodiscard]] const wire::Head* head_of(std::uint32_t slot, std::uint32_t ru, std::uint32_t source) const;
@@ -179,12 +181,15 @@ private:
 
     std::vector<Slot> slots_;
     std::vector<RuLink> rus_;
+    Attempts attempts_;                                // what is in the queues of rus_
+    std::vector<base::Ring<wire::CreditEntry>> told_;  // source-credits: by RU, credits that it is to be told
     /// What a new attempt starts with, unless its MEP is older than an RU that came in meanwhile.
     struct Usual {
         base::Bitmap expected;
         base::Bitmap owed;
         std::uint32_t missing_sources = 0;
         MepId from_mep = 0;  // all RUs take part from here on
+        bool stale = true;   // a connection or the view changed since
     } usual_;
     std::uint32_t granted_ = 0;  // credits ever granted
     std::uint32_t serving_ = 0;  // slots granted, assigned, complete or taking

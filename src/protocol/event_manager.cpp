@@ -15,7 +15,8 @@ EventManager::EventManager(Port& port, const Shape& shape, Ledger* ledger)
       ledger_(ledger),
       bus_with_credit_(shape.bus.size()),
       barrier_(shape.rus.size(), std::max(shape.rus.size(), shape.bus.size())),
-      clock_asks_(port.config().nodes.size()) {
+      clock_asks_(port.config().nodes.size()),
+      due_(port.config().nodes.size()) {
     const Config& config = port.config();
     members_.resize(config.nodes.size());
     builders_.resize(shape.bus.size());
@@ -67,6 +68,7 @@ bool EventManager::on_message(Time now, Peer from, const ControlView& message) {
                 return false;
             }
             sender.available_below = std::max(sender.available_below, message.body<ControlKind::available>().below);
+            held_known_ = false;
             return true;
         case ControlKind::grant:
             on_grant(from, message);
@@ -157,6 +159,7 @@ void EventManager::verdict(std::uint32_t bu, const AttemptEntry& entry, std::uin
     if (!builders_[bu].verdicts.push(answer)) {
         ++port_.counters().bad_messages;
     }
+    due_.set(static_cast<std::size_t>(shape_.bus[bu]));
 }
 
 void EventManager::on_committed(Peer from, const ControlView& message) {
@@ -268,26 +271,31 @@ void EventManager::assign(MepId id, std::uint32_t bu) {
     if (!builder.assigns.push(entry)) {
         ++port_.counters().bad_messages;
     }
+    due_.set(static_cast<std::size_t>(shape_.bus[bu]));
     if (shape_.pushing_rus > 0) {
         log_[log_head_++ & (log_.size() - 1)] = {entry, member(shape_.bus[bu]).incarnation, false};
     }
 }
 
-MepId EventManager::admission_limit() const {
-    MepId limit = watermark_ + window_.size();
+MepId EventManager::admission_limit() {
+    if (!held_known_) {
+        held_known_ = true;
+        any_ru_ = false;
+        held_below_ = ~MepId{0};
+        for (const Shape::Ru& ru : shape_.rus) {
+            const Member& holder = members_[static_cast<std::size_t>(ru.node)];
+            if (holder.standing == Standing::in_view) {
+                any_ru_ = true;
+                const MepId ahead = port_.config().plant == Plant::admit_unretained ? 2 : 0;
+                held_below_ = std::min(held_below_, holder.available_below + ahead);
+            }
+        }
+    }
+    MepId limit = std::min(watermark_ + window_.size(), held_below_);
     if (total_ > 0) {
         limit = std::min(limit, total_);
     }
-    bool any = false;
-    for (const Shape::Ru& ru : shape_.rus) {
-        const Member& holder = members_[static_cast<std::size_t>(ru.node)];
-        if (holder.standing == Standing::in_view) {
-            any = true;
-            const MepId ahead = port_.config().plant == Plant::admit_unretained ? 2 : 0;
-            limit = std::min(limit, holder.available_below + ahead);
-        }
-    }
-    return any ? limit : next_;
+    return any_ru_ ? limit : next_;
 }
 
 /// Room for one more record. The oldest cursor is looked up only when the log seems full: O(1) amortised.
@@ -394,8 +402,42 @@ void EventManager::tick(Time now) {
     }
 }
 
+/// What RUs need not keep any longer.
+MepId EventManager::released_below() {
+    MepId released = watermark_;
+    if (port_.config().plant == Plant::early_release) {
+        while (released < next_ && mep(released).state >= MepState::granted) {
+            ++released;
+        }
+    }
+    return released;
+}
+
+/// Who may have something to be told, besides those that have it already. Most steps change nothing for most members.
+void EventManager::find_due(Time now, bool idle, bool beat) {
+    released_ = released_below();
+    const bool much = released_ - release_looked_ >= std::max(1U, port_.config().retention_meps / lazy_share);
+    const bool at_leisure = idle && released_ > release_told_ && now >= release_at_;
+    if (at_leisure) {
+        release_told_ = released_;
+        release_at_ = now + shape_.lazy_interval();
+    }
+    if (much || at_leisure) {
+        release_looked_ = released_;
+    }
+    lazy_ = released_ > release_told_;
+    if (much || at_leisure || beat || ended() || views_.size() != views_looked_ || log_head_ != log_looked_ ||
+        barrier_.phase() != phase_looked_) {
+        views_looked_ = views_.size();
+        log_looked_ = log_head_;
+        phase_looked_ = barrier_.phase();
+        for (std::uint32_t node = 0; node < members_.size(); ++node) {
+            due_.set(node);
+        }
+    }
+}
+
 void EventManager::flush(Time now, bool idle) {
-    lazy_ = false;
     if (membership_changed_) {
         membership_changed_ = false;
         if (formed_) {
@@ -412,28 +454,35 @@ void EventManager::flush(Time now, bool idle) {
         next_beat_ = now + port_.config().heartbeat;
         next_check_ = std::min(next_check_, next_beat_);
     }
+    find_due(now, idle, beat);
     const bool end = ended();
-    for (std::uint32_t node = 0; node < members_.size(); ++node) {
+    for (std::size_t node = due_.next(0); node != base::Bitmap::none; node = due_.next(node + 1)) {
         Member& to = members_[node];
         if (to.standing == Standing::absent) {
+            due_.reset(node);
             continue;
         }
-        const Peer peer{node};
+        const Peer peer{static_cast<std::uint32_t>(node)};
         if (to.view_cursor < views_.size()) {
             flush_views(peer, to);
         }
-        if (to.standing == Standing::in_view && to.view_cursor == views_.size()) {
+        bool told = to.view_cursor == views_.size();
+        if (to.standing == Standing::in_view && told) {
             if (shape_.bu_of_node[node] != no_index) {
-                flush_bu(peer, builders_[shape_.bu_of_node[node]]);
+                told = flush_bu(peer, builders_[shape_.bu_of_node[node]]);
             }
             if (shape_.ru_of_node[node] != no_index) {
-                flush_ru(peer, to, idle);
+                told = flush_ru(peer, to) && told;
             }
         }
         if (end && !to.told_end) {
             auto message = port_.message<ControlKind::end>();
             message.set_body({next_});
             to.told_end = port_.send(peer, message);
+            told = told && to.told_end;
+        }
+        if (told) {
+            due_.reset(node);
         }
         if (beat && peer != port_.self()) {
             auto message = port_.message<ControlKind::beat>();
@@ -461,33 +510,27 @@ bool EventManager::is_void(const LogRecord& record) const {
            port_.config().plant != Plant::stale_incarnation;
 }
 
-void EventManager::flush_ru(Peer peer, Member& to, bool idle) {
-    MepId released = watermark_;
-    if (port_.config().plant == Plant::early_release) {
-        while (released < next_ && mep(released).state >= MepState::granted) {
-            ++released;
-        }
-    }
+/// False: something is left to be told, once there is room.
+bool EventManager::flush_ru(Peer peer, Member& to) {
     if (!shape_.pushes(shape_.ru_of_node[static_cast<std::size_t>(peer)])) {
         to.log_cursor = log_head_;
     }
-    if (to.told_phase < barrier_.phase() && !flush_phase(peer, to, released)) {
-        return;
+    if (to.told_phase < barrier_.phase() && !flush_phase(peer, to, released_)) {
+        return false;
     }
-    if (!flush_log(peer, to, log_head_, released)) {
-        return;
+    if (!flush_log(peer, to, log_head_, released_)) {
+        return false;
     }
-    if (released > to.told_released) {
-        if (!idle && released - to.told_released < std::max(1U, port_.config().retention_meps / lazy_share)) {
-            lazy_ = true;
-            return;
-        }
+    const bool much = released_ >= to.told_released + std::max(1U, port_.config().retention_meps / lazy_share);
+    if (much || to.told_released < release_told_) {
         auto message = port_.message<ControlKind::announce>();
-        message.set_body({released, 0, 0, 0});
-        if (port_.send(peer, message)) {
-            to.told_released = released;
+        message.set_body({released_, 0, 0, 0});
+        if (!port_.send(peer, message)) {
+            return false;
         }
+        to.told_released = released_;
     }
+    return true;
 }
 
 /// Tells an RU of the log's records before `end`. False: not all of them.
@@ -528,9 +571,9 @@ bool EventManager::flush_log(Peer peer, Member& to, std::uint64_t end, MepId rel
     return true;
 }
 
-void EventManager::flush_bu(Peer peer, Builder& builder) {
-    port_.send_all<ControlKind::assign>(peer, builder.assigns);
-    port_.send_all<ControlKind::commit_verdict>(peer, builder.verdicts);
+bool EventManager::flush_bu(Peer peer, Builder& builder) {
+    const bool assigned = port_.send_all<ControlKind::assign>(peer, builder.assigns);
+    return port_.send_all<ControlKind::commit_verdict>(peer, builder.verdicts) && assigned;
 }
 
 }  // namespace incast::protocol

@@ -31,7 +31,6 @@ public:
     void flush(Time now, bool idle);
 
     [[nodiscard]] Time next_deadline() const;
-    [[nodiscard]] bool lazy() const { return lazy_; }
     [[nodiscard]] bool formed() const { return formed_; }
     void stop_admission() { stopped_ = true; }
 
@@ -134,16 +133,18 @@ private:
     void turn_phase(Time now);
     void answer_clocks(Time now);
     void verdict(std::uint32_t bu, const wire::AttemptEntry& entry, std::uint16_t flags);
-    [[nodiscard]] MepId admission_limit() const;
+    [[nodiscard]] MepId admission_limit();
     [[nodiscard]] bool log_room();
     [[nodiscard]] bool is_void(const LogRecord& record) const;
     [[nodiscard]] bool ended() const;
 
+    [[nodiscard]] MepId released_below();
+    void find_due(Time now, bool idle, bool beat);
     void flush_views(Peer peer, Member& to);
-    void flush_ru(Peer peer, Member& to, bool idle);
+    bool flush_ru(Peer peer, Member& to);
     [[nodiscard]] bool flush_log(Peer peer, Member& to, std::uint64_t end, MepId released);
     [[nodiscard]] bool flush_phase(Peer peer, Member& to, MepId released);
-    void flush_bu(Peer peer, Builder& builder);
+    bool flush_bu(Peer peer, Builder& builder);
 
     Port& port_;
     const Shape& shape_;
@@ -174,11 +175,24 @@ private:
     std::uint64_t log_head_ = 0;
     std::uint64_t log_tail_ = 0;  // at most the oldest cursor
 
+    // What was last looked at by find_due(): members are visited only if something changed for them.
+    base::Bitmap due_;  // members that may have something to be told
+    std::size_t views_looked_ = 0;
+    std::uint64_t log_looked_ = 0;
+    std::uint64_t phase_looked_ = 0;
+    MepId released_ = 0;       // what RUs may be told
+    MepId release_looked_ = 0;
+    MepId release_told_ = 0;   // of that, to every RU, whether much or little
+    Time release_at_ = 0;      // little is told no earlier
+    MepId held_below_ = 0;     // MEPs below are held by all RUs in the view
+    bool held_known_ = false;  // and still are
+    bool any_ru_ = false;      // in the view
+
     MepId total_ = 0;  // 0: not known
     bool stopped_ = false;
     bool formed_ = false;
     bool membership_changed_ = false;
-    bool lazy_ = false;
+    bool lazy_ = false;  // something waits for company
     bool forgot_ = false;  // Plant::forgotten_reassign happens once
     Time last_step_ = 0;
     Time next_check_ = 0;

@@ -1,6 +1,7 @@
 #include "protocol/links.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace incast::protocol {
 
@@ -37,7 +38,7 @@ void Links::update_peer(Time now, Peer peer, std::uint32_t incarnation, const Bl
         port_.transport().disconnect(peer);  // its down event comes first, then this is tried
     }
     link.incarnation = incarnation;
-    link.address = address;
+    link.address.assign(reinterpret_cast<const char*>(address.bytes), address.size);
     // While the earlier one is not fenced, connect() answers `again`, and is retried.
     if (link.state != State::up) {
         want(link, peer, now);
@@ -95,7 +96,10 @@ void Links::connect_due(Time now) {
     for (std::size_t peer = wanted_.next(0); peer != base::Bitmap::none; peer = wanted_.next(peer + 1)) {
         Link& link = links_[peer];
         if (link.retry_at <= now) {
-            if (port_.transport().connect(Peer{static_cast<std::uint32_t>(peer)}, link.address, link.incarnation) ==
+            Blob address;
+            address.size = static_cast<std::uint8_t>(link.address.size());
+            std::memcpy(address.bytes, link.address.data(), link.address.size());
+            if (port_.transport().connect(Peer{static_cast<std::uint32_t>(peer)}, address, link.incarnation) ==
                 Post::pending) {
                 link.state = State::connecting;
                 wanted_.reset(peer);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/bitmap.h"
@@ -44,7 +45,7 @@ private:
         std::uint32_t incarnation = 0;  // newest known; that of the connection while connecting, up or lost
         std::uint32_t report_incarnation = 0;
         Time retry_at = 0;
-        Blob address;
+        std::string address;  // its bytes: short ones, as those of a simulation, lie here
     };
 
     [[nodiscard]] bool needed(Peer peer) const;

@@ -30,6 +30,7 @@ void EventManager::on_hello(Time now, Peer from, const ControlView& message) {
     joiner.incarnation = message.header().incarnation;
     joiner.last_heard = now;
     joiner.total_meps = hello.total_meps;
+    due_.set(node);
     // What this node reported in an earlier incarnation is void; what others report of the new one counts from when
     // they do.
     if (const std::uint32_t bu = shape_.bu_of_node[node]; bu != no_index) {
@@ -235,6 +236,7 @@ void EventManager::enter_view(Time now, Peer peer) {
     entering.told_released = next_;
     entering.log_cursor = log_head_;
     entering.told_phase = barrier_.phase();  // it is in the next one
+    held_known_ = false;
     ++port_.view;
     ++port_.counters().views;
     views_.push_back({static_cast<std::uint32_t>(node), entering.incarnation, port_.config().nodes[node].roles,
@@ -254,6 +256,7 @@ void EventManager::evict(Time now, Peer peer, wire::Change change) {
     const bool was_in_view = leaving.standing == Standing::in_view;
     leaving.standing = Standing::absent;  // its incarnation stays known: it is never taken again
     evicted_.push_back(peer);
+    held_known_ = false;
     membership_changed_ = true;  // someone may have waited for a connection with it
     if (!was_in_view) {
         return;

@@ -70,7 +70,6 @@ private:
     [[nodiscard]] bool is_self_em() const { return port.self() == port.config().em; }
 
     bool said_hello_ = false;
-    bool idle_ = true;
     Time last_step_ = 0;
     Time em_heard_ = 0;
     Time next_beat_ = 0;
@@ -361,8 +360,7 @@ bool Node::Impl::step(Time now) {
         state = NodeState::em_silent;
         return false;
     }
-    idle_ = !any && !own;
-    flush(now, idle_);
+    flush(now, !any && !own);
     return any || own || port.self_pending();
 }
 
@@ -370,8 +368,7 @@ Time Node::Impl::next_deadline() const {
     if (state == NodeState::evicted || state == NodeState::em_silent) {
         return time_never;
     }
-    const bool lazy = (em && em->lazy()) || (ru && ru->lazy());
-    if (port.self_pending() || (lazy && !idle_)) {
+    if (port.self_pending()) {
         return 0;
     }
     Time deadline = std::min(links.next_deadline(), port.transport().next_deadline());

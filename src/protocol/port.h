@@ -6,8 +6,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
-#include <vector>
 
 #include "base/bitmap.h"
 #include "protocol/node.h"
@@ -18,7 +18,7 @@ namespace incast::protocol {
 class Port {
 public:
     Port(const Config& config, Peer self, std::uint32_t incarnation, Transport& transport)
-        : config_(config), transport_(transport), self_(self), incarnation_(incarnation), ring_(ring_bytes) {}
+        : config_(config), transport_(transport), self_(self), incarnation_(incarnation) {}
 
     [[nodiscard]] const Config& config() const { return config_; }
     Transport& transport() { return transport_; }
@@ -63,6 +63,23 @@ public:
         return true;
     }
 
+    /// The same, of a queue that shares its memory with others.
+    template <wire::ControlKind kind>
+    bool send_all(Peer peer, base::Queues<typename wire::Traits<kind>::Entry>& queues,
+                  typename base::Queues<typename wire::Traits<kind>::Entry>::Queue& entries) {
+        while (!entries.empty()) {
+            auto next = message<kind>();
+            queues.each(entries, [&](const auto& entry) { return next.add(entry); });
+            if (!send(peer, next)) {
+                return false;
+            }
+            for (std::uint32_t sent = next.count(); sent > 0; --sent) {
+                queues.pop(entries);
+            }
+        }
+        return true;
+    }
+
     /// Only for peers other than self.
     Post write(Peer peer, const wire::HeadWords& head, Slice body, Target target, Notice notice, Token token) {
         const Post post = transport_.write(peer, std::as_bytes(std::span(head)), body, target, notice, token);
@@ -90,16 +107,19 @@ public:
         const bool any = left > 0;
         while (left > 0) {
             Record record;
-            std::memcpy(&record, ring_.data() + head_, sizeof record);
+            std::memcpy(&record, ring_.get() + head_, sizeof record);
             const std::size_t size = record_bytes(record.size);
             if (record.kind == Kind::message) {
-                on_message(Bytes{ring_.data() + head_ + sizeof record, record.size});
+                on_message(Bytes{ring_.get() + head_ + sizeof record, record.size});
             } else if (record.kind == Kind::notice) {
                 on_notice(record.value);
             }
             head_ = (head_ + size) % ring_bytes;
             used_ -= size;
             left -= size;
+        }
+        if (used_ == 0) {
+            head_ = 0;  // what was touched before is used again: of most nodes' rings that is a page
         }
         return any;
     }
@@ -124,7 +144,7 @@ private:
                 return false;
             }
             const Record skip{Kind::skip, 0, static_cast<std::uint32_t>(to_end - sizeof(Record))};
-            std::memcpy(ring_.data() + tail, &skip, sizeof skip);
+            std::memcpy(ring_.get() + tail, &skip, sizeof skip);
             used_ += to_end;
             tail = 0;
         }
@@ -132,9 +152,9 @@ private:
             return false;
         }
         const Record record{kind, value, static_cast<std::uint32_t>(payload.size())};
-        std::memcpy(ring_.data() + tail, &record, sizeof record);
+        std::memcpy(ring_.get() + tail, &record, sizeof record);
         if (!payload.empty()) {
-            std::memcpy(ring_.data() + tail + sizeof record, payload.data(), payload.size());
+            std::memcpy(ring_.get() + tail + sizeof record, payload.data(), payload.size());
         }
         used_ += size;
         return true;
@@ -145,7 +165,7 @@ private:
     Peer self_;
     std::uint32_t incarnation_;
     Counters counters_;
-    std::vector<std::byte> ring_;
+    std::unique_ptr<std::byte[]> ring_ = std::make_unique_for_overwrite<std::byte[]>(ring_bytes);
     std::size_t head_ = 0;
     std::size_t used_ = 0;
 };

@@ -43,12 +43,8 @@ void ReadoutUnit::tell_phase_done() {
     if (phase == 0) {
         return;
     }
-    std::uint32_t queued = 0;
-    for (const BuilderLink& link : links_) {
-        queued += link.queue.first != no_index ? 1 : 0;
-    }
     auto message = port_.message<ControlKind::phase_done>();
-    message.set_body({phase, queued, schedule_.sent_since_told()});
+    message.set_body({phase, queues_filled_, schedule_.sent_since_told()});
     if (port_.send(port_.config().em, message)) {
         schedule_.told_done();
     }

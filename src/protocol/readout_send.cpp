@@ -91,11 +91,11 @@ bool ReadoutUnit::send_offer(std::uint32_t queue_index) {
         }
         counters.mfps_sent += next - work.next_source;
         counters.sent_goodput_bytes += goodput_bytes;
-        work.next_source = next;
+        work.next_source = static_cast<std::uint16_t>(next);
     }
     ++counters.contributions_sent;
-    if (work.acknowledge && acks_[work.bu].push({work.credit, work.slot, 0})) {
-        acks_due_.set(work.bu);
+    if (work.acknowledge) {
+        acknowledge_abort(work.bu, work.credit, work.slot);
     }
     remove(queue_index, no_index, index);
     return true;
@@ -131,7 +131,7 @@ Post ReadoutUnit::write_piece(Assignment& work, const wire::HeadWords& head, con
     BuilderLink& link = links_[work.bu];
     const Peer peer = shape_.bus[work.bu];
     const std::uint32_t most = port_.config().message_size == 0 ? piece.body.length : port_.config().message_size;
-    const bool last_source = work.next_source + 1 == sources_;
+    const bool last_source = work.next_source + 1U == sources_;
     const Target place = target_of(work.bu, work.slot, source);
     while (true) {
         const std::uint32_t limit = acks_writes_ ? port_.config().parallel_sends : 0;
@@ -188,7 +188,7 @@ bool ReadoutUnit::send_contribution(std::uint32_t queue_index) {
         describe(head, source, piece);
         const wire::HeadWords words = wire::to_words(head);
         if (self) {
-            if (!write_self(words, source, piece.body, work.slot, work.next_source + 1 == sources_)) {
+            if (!write_self(words, source, piece.body, work.slot, work.next_source + 1U == sources_)) {
                 break;  // the node's own ring is full: it is drained before the next flush
             }
             counters.sent_self_bytes += piece.goodput_bytes;
@@ -212,8 +212,8 @@ bool ReadoutUnit::send_contribution(std::uint32_t queue_index) {
         return false;
     }
     ++counters.contributions_sent;
-    if (work.acknowledge && acks_[work.bu].push({work.credit, work.slot, 0})) {
-        acks_due_.set(work.bu);
+    if (work.acknowledge) {
+        acknowledge_abort(work.bu, work.credit, work.slot);
     }
     if (work.begun) {
         remove(queue_index, no_index, index);

@@ -44,17 +44,11 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
     pending_writes_.assign(std::bit_ceil(std::size_t{port.config().retention_meps}), 0);
     // Every credit of every BU may be assigned at once; those of a dead incarnation are dropped before those of its
     // successor come. Where the EM is ahead of credits, every MEP in its window may be.
-    pool_.resize(bus * shape.slots + 1 + (keeps_credits_ ? shape.window : 0));
-    for (std::uint32_t index = 0; index < pool_.size(); ++index) {
-        pool_[index].next = index + 1 < pool_.size() ? index + 1 : no_index;
-    }
-    free_ = 0;
+    pool_ = base::Slab<Assignment>(bus * shape.slots + 1 + (keeps_credits_ ? shape.window : 0));
     links_.resize(bus);
     runnable_ = base::Bitmap(schedule_.queues());
-    acks_.resize(bus);
-    for (base::Ring<wire::CreditEntry>& acks : acks_) {
-        acks = base::Ring<wire::CreditEntry>(2 * std::size_t{shape.slots});
-    }
+    acks_ = Acks(bus * 2 * shape.slots);
+    acks_of_.resize(bus);
     regions_per_bu_ = shape.layout.regions_of_ru(shape.slots, sources_);
     if (regions_per_bu_ > 1) {
         further_regions_.resize(bus * std::size_t{regions_per_bu_});
@@ -112,7 +106,7 @@ void ReadoutUnit::on_connection_lost(Time now, Peer peer) {
     unplaced_ -= link.sent - link.placed;
     link.sent = 0;
     link.placed = 0;
-    acks_[bu].clear();
+    acks_.clear(acks_of_[bu]);
     acks_due_.reset(bu);
     regions_due_.reset(bu);
     drop_assignments(bu);
@@ -231,18 +225,22 @@ void ReadoutUnit::enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std
     if (!in_view_ || mep < released_below_) {
         return;  // released or never held: another attempt was committed, or this RU came in later
     }
-    if (free_ == no_index || mep >= produced_below_ + 2 * std::uint64_t{port_.config().retention_meps}) {
+    const bool far_off = mep >= produced_below_ + 2 * std::uint64_t{port_.config().retention_meps};
+    const std::uint32_t index = far_off ? no_index : pool_.take();
+    if (index == no_index) {
         ++port_.counters().bad_messages;  // more assignments than credits, or a MEP far off: a lying peer
         return;
     }
-    const std::uint32_t index = free_;
-    Assignment& added = pool_[index];
-    free_ = added.next;
-    added = {mep, bu, credit, slot, attempt, 0, 0, false, false, no_index};
+    pool_[index] = {.mep = mep,
+                    .credit = credit,
+                    .bu = static_cast<std::uint16_t>(bu),
+                    .slot = slot,
+                    .attempt = attempt};
     Queue& behind = queue(queue_of(bu));
     if (behind.first == no_index) {
         behind.first = index;
         behind.last = index;
+        ++queues_filled_;
         update_runnable(queue_of(bu));
     } else {
         pool_[behind.last].next = index;
@@ -267,10 +265,10 @@ void ReadoutUnit::unlink(std::uint32_t queue_index, std::uint32_t previous, std:
     if (from.last == index) {
         from.last = previous;
     }
-    pool_[index].next = free_;
-    free_ = index;
+    pool_.give_back(index);
     if (previous == no_index) {
         from.first = after;
+        queues_filled_ -= after == no_index ? 1 : 0;
         update_runnable(queue_index);
     } else {
         pool_[previous].next = after;
@@ -313,7 +311,14 @@ void ReadoutUnit::void_attempt(std::uint32_t bu, const wire::AttemptEntry& entry
         }
         break;
     }
-    if (acknowledge && acks_[bu].push({entry.credit, entry.slot, 0})) {
+    if (acknowledge) {
+        acknowledge_abort(bu, entry.credit, entry.slot);
+    }
+}
+
+void ReadoutUnit::acknowledge_abort(std::uint32_t bu, std::uint32_t credit, std::uint16_t slot) {
+    const bool room = acks_of_[bu].size < 2 * shape_.slots;  // a lying BU fills its own places only
+    if (room && acks_.push(acks_of_[bu], {credit, slot, 0})) {
         acks_due_.set(bu);
     }
 }
@@ -437,11 +442,12 @@ void ReadoutUnit::produce(Time now) {
     }
 }
 
-void ReadoutUnit::flush_available(bool idle) {
+void ReadoutUnit::flush_available(Time now, bool idle) {
     if (produced_below_ == reported_below_) {
         return;
     }
-    if (!idle && produced_below_ - reported_below_ < std::max(1U, port_.config().retention_meps / lazy_share)) {
+    const bool at_leisure = idle && now >= report_at_;
+    if (!at_leisure && produced_below_ - reported_below_ < std::max(1U, port_.config().retention_meps / lazy_share)) {
         lazy_ = true;
         return;
     }
@@ -449,23 +455,17 @@ void ReadoutUnit::flush_available(bool idle) {
     message.set_body({produced_below_});
     if (port_.send(port_.config().em, message)) {
         reported_below_ = produced_below_;
+        report_at_ = now + shape_.lazy_interval();
     }
 }
 
 void ReadoutUnit::flush_acks() {
     for (std::size_t bu = acks_due_.next(0); bu != base::Bitmap::none; bu = acks_due_.next(bu + 1)) {
-        auto message = port_.message<ControlKind::abort_ack>();
-        std::size_t taken = 0;
-        while (taken < acks_[bu].size() && message.add(acks_[bu][taken])) {
-            ++taken;
+        const std::uint32_t due = acks_of_[bu].size;
+        if (port_.send_all<ControlKind::abort_ack>(shape_.bus[bu], acks_, acks_of_[bu])) {
+            acks_due_.reset(bu);
         }
-        if (port_.send(shape_.bus[bu], message)) {
-            acks_[bu].pop(taken);
-            port_.counters().aborts_acknowledged += taken;
-            if (acks_[bu].empty()) {
-                acks_due_.reset(bu);
-            }
-        }
+        port_.counters().aborts_acknowledged += due - acks_of_[bu].size;
     }
 }
 
@@ -473,7 +473,7 @@ void ReadoutUnit::flush(Time now, bool idle) {
     lazy_ = false;
     tell_regions();
     produce(now);
-    flush_available(idle);
+    flush_available(now, idle);
     ask_clock(now);
     serve(now);
     tell_phase_done();
@@ -485,6 +485,9 @@ Time ReadoutUnit::next_deadline() const {
         return 0;
     }
     Time deadline = std::min(next_ready_, turn_at_);
+    if (lazy_) {
+        deadline = std::min(deadline, report_at_);
+    }
     if (em_time_.heard >= 0) {
         deadline = std::min(deadline, em_time_.heard + 1);
     } else if (em_time_.next_ask > 0 && em_time_.asked < 0) {

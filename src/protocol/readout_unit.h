@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/bitmap.h"
+#include "base/slab.h"
 #include "protocol/credit_book.h"
 #include "protocol/interfaces.h"
 #include "protocol/port.h"
@@ -45,23 +46,25 @@ public:
 
     void flush(Time now, bool idle);
     [[nodiscard]] Time next_deadline() const;
-    [[nodiscard]] bool lazy() const { return lazy_; }
     [[nodiscard]] bool keeps_credits() const { return keeps_credits_; }
     [[nodiscard]] std::uint64_t total_meps() const { return source_.total_meps(); }
 
 private:
+    /// Half a cache line: at worst there are as many as BUs times slots.
     struct Assignment {
         MepId mep = 0;
-        std::uint32_t bu = 0;  // index in shape.bus
         std::uint32_t credit = 0;
+        std::uint32_t next = no_index;  // in its queue
+        std::uint32_t next_byte = 0;    // of its body
+        std::uint16_t next_source = 0;
+        std::uint16_t bu = 0;  // index in shape.bus
         std::uint16_t slot = 0;
         std::uint16_t attempt = 0;
-        std::uint32_t next_source = 0;
-        std::uint32_t next_byte = 0;    // of its body
-        bool begun = false;             // it is finished, whatever happens to the attempt
-        bool acknowledge = false;       // aborted after it was begun: acknowledge when finished
-        std::uint32_t next = no_index;  // in its queue
+        bool begun = false;        // it is finished, whatever happens to the attempt
+        bool acknowledge = false;  // aborted after it was begun: acknowledge when finished
     };
+    static_assert(sizeof(Assignment) == 32);
+    using Acks = base::Queues<wire::CreditEntry>;
     struct Queue {
         std::uint32_t first = no_index;
         std::uint32_t last = no_index;
@@ -95,6 +98,7 @@ private:
     [[nodiscard]] Remote further_region(std::uint32_t bu, std::uint32_t slot, std::uint32_t source) const;
     void void_attempt(std::uint32_t bu, const wire::AttemptEntry& entry);
     void drop_assignments(std::uint32_t bu);
+    void acknowledge_abort(std::uint32_t bu, std::uint32_t credit, std::uint16_t slot);
     void update_runnable(std::uint32_t queue);
     bool find_credit(Assignment& work);
     void serve(Time now);
@@ -104,7 +108,7 @@ private:
     bool write_self(const wire::HeadWords& head, std::uint32_t source, Slice body, std::uint16_t slot, bool last);
     void produce(Time now);
     void release();
-    void flush_available(bool idle);
+    void flush_available(Time now, bool idle);
     void flush_acks();
     [[nodiscard]] bool is_full(const BuilderLink& link) const;
     Post write_piece(Assignment& work, const wire::HeadWords& head, const Piece& piece, std::uint32_t source);
@@ -132,13 +136,14 @@ private:
     bool await_production_ = false;  // an assignment came before its MEP
     Time next_ready_ = time_never;
 
-    std::vector<Assignment> pool_;
-    std::uint32_t free_ = no_index;
+    base::Slab<Assignment> pool_;
     base::Bitmap runnable_;  // queues whose first assignment can be sent now
     bool keeps_credits_;     // source-credits: an assignment waits for its credit here
     CreditBook credits_;
     std::vector<BuilderLink> links_;
-    std::vector<base::Ring<wire::CreditEntry>> acks_;  // per BU, apart: they are rarely needed
+    std::uint32_t queues_filled_ = 0;
+    Acks acks_;
+    std::vector<Acks::Queue> acks_of_;  // per BU, apart: they are rarely needed
     base::Bitmap acks_due_;
     std::uint32_t regions_per_bu_ = 1;
     std::vector<Remote> further_regions_;  // of all BUs, where each has several
@@ -150,7 +155,8 @@ private:
     bool acks_writes_;               // ... or every write
     SendSchedule schedule_;
     Time turn_at_ = time_never;  // when the schedule must be asked again
-    bool lazy_ = false;
+    bool lazy_ = false;   // something waits for company
+    Time report_at_ = 0;  // what waits for company is told no earlier
 
     // Time slots: what the EM's clock shows.
     struct {

@@ -13,7 +13,7 @@ namespace incast::protocol {
 inline constexpr std::uint32_t no_index = ~std::uint32_t{0};
 
 /// An RU is told of releases, and the EM of productions, in steps of this share of the retention, or when there is
-/// nothing else to do.
+/// nothing else to do, and then no more often than Shape::lazy_interval().
 inline constexpr std::uint32_t lazy_share = 8;
 
 struct Shape {
@@ -33,6 +33,8 @@ struct Shape {
     std::size_t window = 0;             // MEPs that may be admitted and not released: see EventManager
 
     [[nodiscard]] bool pushes(std::size_t ru) const { return ru < pushing_rus; }
+    /// With many RUs telling each of them, and hearing from each, would be all that the EM does.
+    [[nodiscard]] Time lazy_interval() const { return static_cast<Time>(rus.size()) * 500 * ps_per_ns; }
 
     explicit Shape(const Config& config)
         : ru_of_node(config.nodes.size(), no_index),

@@ -37,10 +37,9 @@ Endpoint::~Endpoint() {
     if (world_ == nullptr) return;
     world_->removed(*this);
     release_polled();
-    while (!inbox_.empty()) {
-        const Arrival arrival = inbox_.pop();
-        if (arrival.message.bytes != nullptr) world_->buffers().give_back(arrival.message);
-    }
+    while (inbox_head_ != nil)
+        pop_arrival();
+    release_polled();
 }
 
 Blob Endpoint::address() const {
@@ -204,12 +203,21 @@ std::size_t Endpoint::poll(Time now, std::span<Event> events) {
     if (actor_ == nil && now >= world_->now()) world_->run_until(now);
     release_polled();
     std::size_t count = 0;
-    while (count < events.size() && !inbox_.empty()) {
-        const Arrival arrival = inbox_.pop();
-        if (arrival.message.bytes != nullptr) polled_.push_back(arrival.message);
-        events[count++] = arrival.event;
-    }
+    while (count < events.size() && inbox_head_ != nil)
+        events[count++] = pop_arrival().event;
     return count;
+}
+
+/// The oldest; a message's buffer is given back with those of this poll.
+Arrival Endpoint::pop_arrival() {
+    Pool<Arrival>& arrivals = world_->arrivals();
+    const Arrival arrival = arrivals[inbox_head_];
+    arrivals.give_back(inbox_head_);
+    inbox_head_ = arrival.next;
+    if (arrival.message_class != Arrival::no_message)
+        polled_.push_back(
+            {const_cast<std::byte*>(arrival.event.data), arrival.event.size_or_value, arrival.message_class});
+    return arrival;
 }
 
 Time Endpoint::next_deadline() const {
@@ -217,11 +225,15 @@ Time Endpoint::next_deadline() const {
 }
 
 bool Endpoint::prepare_wait() {
-    return inbox_.empty();
+    return inbox_head_ == nil;
 }
 
-void Endpoint::put(const Event& event, const BufferPool::Buffer& message) {
-    inbox_.push({event, message});
+void Endpoint::put(const Event& event, std::uint8_t message_class) {
+    Pool<Arrival>& arrivals = world_->arrivals();
+    const std::uint32_t index = arrivals.take();
+    arrivals[index] = {event, nil, message_class};
+    (inbox_head_ == nil ? inbox_head_ : arrivals[inbox_tail_].next) = index;
+    inbox_tail_ = index;
     world_->mark_ready(actor_);
 }
 

@@ -63,10 +63,6 @@ private:
         std::uint8_t side = 0;
         std::uint32_t attempt = 0;  // counts connects: an old give-up must not end a new attempt
     };
-    struct Arrival {
-        Event event;
-        BufferPool::Buffer message;
-    };
     struct Region {
         std::uint64_t bytes = 0;
         AreaMap areas;
@@ -85,7 +81,8 @@ private:
     /// False: a key of an earlier incarnation, or bytes beyond the region's end.
     [[nodiscard]] static bool reaches(const Contact& contact, const RemoteRegion& there, std::uint64_t offset,
                                       std::uint64_t bytes);
-    void put(const Event& event, const BufferPool::Buffer& message = {});
+    void put(const Event& event, std::uint8_t message_class = Arrival::no_message);
+    Arrival pop_arrival();
     void put_simple(Event::Kind kind, Peer peer, Status status, std::uint32_t incarnation, Token token = 0);
     void release_polled();
 
@@ -98,7 +95,8 @@ private:
     std::vector<Contact> contacts_;
     std::deque<Region> regions_;
     std::vector<RemoteRegion> remotes_;
-    Fifo<Arrival> inbox_;
+    std::uint32_t inbox_head_ = nil;  // Arrivals, the oldest first
+    std::uint32_t inbox_tail_ = nil;
     std::vector<BufferPool::Buffer> polled_;  // messages of the last poll
 };
 

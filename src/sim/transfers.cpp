@@ -15,11 +15,11 @@ using Side = Connection::Side;
 }  // namespace
 
 EndpointId World::sender(const Transfer& transfer) const {
-    return connections_[transfer.connection]->endpoint[transfer.direction];
+    return connections_[transfer.connection].endpoint[transfer.direction];
 }
 
 EndpointId World::receiver(const Transfer& transfer) const {
-    return connections_[transfer.connection]->endpoint[1 - transfer.direction];
+    return connections_[transfer.connection].endpoint[1 - transfer.direction];
 }
 
 TransferId World::new_transfer() {
@@ -109,7 +109,7 @@ Post World::post(TransferId id) {
 bool World::body_in_use(EndpointId id, const Slice& bytes) const {
     for (const Endpoint::Contact& contact : endpoints_[id].endpoint->contacts_) {
         if (!contact.known || contact.connection == nil) continue;
-        const Channel& channel = connections_[contact.connection]->channel[contact.side];
+        const Channel& channel = connections_[contact.connection].channel[contact.side];
         for (TransferId at = channel.pending.head; at != nil; at = transfers_[at].pending.next) {
             const Transfer& item = transfers_[at];
             if ((item.is_write || item.is_read) && !item.bytes_free && item.body.region == bytes.region &&
@@ -166,7 +166,7 @@ void World::finish_pending(TransferId id, Status status) {
 
 bool World::can_take(TransferId id) const {
     const Transfer& item = transfers_[id];
-    return item.pending.linked && !connections_[item.connection]->channel[item.direction].fenced;
+    return item.pending.linked && !connections_[item.connection].channel[item.direction].fenced;
 }
 
 void World::take(TransferId id, std::uint8_t parts) {
@@ -267,7 +267,7 @@ void World::deliver(TransferId id) {
     }
     // Who left wants to hear nothing more, though what was written landed.
     if (link.side[to_side] == Side::up) {
-        endpoint.put(event, item.message);
+        endpoint.put(event, item.is_write ? Arrival::no_message : item.message.size_class);
         item.message_owned = false;
     }
     recycle_if_over(first);

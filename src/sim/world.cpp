@@ -246,12 +246,11 @@ void World::match(Endpoint& one, Peer peer) {
         return;
     }
     const auto id = static_cast<ConnectionId>(connections_.size());
-    connections_.push_back(std::make_unique<Connection>());
-    connections_.back()->endpoint = {two.id(), one.id()};
+    connections_.emplace_back().endpoint = {two.id(), one.id()};
     theirs.connection = id;
     theirs.side = 0;
     ours.connection = id;
-    ours.side = connections_.back()->loopback() ? 0 : 1;
+    ours.side = connections_.back().loopback() ? 0 : 1;
     model_->connecting(*this, id);
 }
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -98,7 +99,7 @@ public:
     // --- for models
     // ------------------------------------------------------------------------------------------------------
     [[nodiscard]] Transfer& transfer(TransferId id) { return transfers_[id]; }
-    [[nodiscard]] Connection& connection(ConnectionId id) { return *connections_[id]; }
+    [[nodiscard]] Connection& connection(ConnectionId id) { return connections_[id]; }
     [[nodiscard]] std::size_t connection_count() const { return connections_.size(); }
     [[nodiscard]] EndpointId sender(const Transfer& transfer) const;
     [[nodiscard]] EndpointId receiver(const Transfer& transfer) const;
@@ -139,6 +140,7 @@ public:
     void removed(Endpoint& endpoint);
     void mark_ready(ActorId actor);
     BufferPool& buffers() { return buffers_; }
+    Pool<Arrival>& arrivals() { return arrivals_; }
 
 private:
     enum class Kind : std::uint16_t { wake, step, up, down, give_up, room };
@@ -190,7 +192,8 @@ private:
     Fifo<ActorId> runnable_;
     Pool<Transfer> transfers_;
     BufferPool buffers_;
-    std::vector<std::unique_ptr<Connection>> connections_;
+    Pool<Arrival> arrivals_;
+    std::deque<Connection> connections_;
     std::uint64_t transfer_number_ = 0;
     std::uint64_t trace_hash_ = 0;
     Statistics statistics_;

@@ -17,6 +17,7 @@ void Core::run(Time until, bool to_outcome) {
     while (wheel_.pop(until, id)) {
         now_ = wheel_.now();
         ++events_;
+        if (const EventId next = wheel_.upcoming(); next < first_special_) look_ahead(next);
         // One multiplication per event; any difference in time or order shows in all that follows.
         trace_ = (std::rotl(trace_, 5) ^ (static_cast<std::uint64_t>(now_) + (std::uint64_t{id} << 40))) *
                  0x9e3779b97f4a7c15ULL;

@@ -53,6 +53,10 @@ struct alignas(64) Port {
 
     enum Condition : std::uint8_t { is_down = 1, corrupts = 2, hands_on_early = 4 };
     [[nodiscard]] bool down() const { return (condition & is_down) != 0; }
+    /// Nothing waits for it, not even a pause frame, and it can send now.
+    [[nodiscard]] bool idle(Time now) const {
+        return now >= free_at && waiting == 0 && !armed && pause_wanted == pause_told && !down();
+    }
 };
 static_assert(sizeof(Port) == 64);
 
@@ -169,15 +173,15 @@ struct Receiver {
     bool any_order = false;
 };
 
-/// What only some flows need, and seldom.
+/// What only some flows need, and seldom. Small, because there may be one per ordered pair of hosts.
 struct FlowExtra {
-    RateControl control;
     Rate limit;
     Time timeout = 0;
-    Time progress = 0;          // when the oldest packet not acknowledged became the oldest
-    std::uint32_t highest = 0;  // all below has been sent at least once
-    std::uint64_t repeated = 0;
+    Time progress = 0;            // when the oldest packet not acknowledged became the oldest
+    std::uint32_t highest = 0;    // all below has been sent at least once
+    std::uint32_t control = nil;  // into controls_, from the first notification on
     std::uint32_t tcp = nil;
+    std::uint64_t repeated = 0;
 };
 
 /// A simple TCP: slow start, additive increase, halving on three duplicates, time-outs (RFC 5681, in packets).
@@ -299,6 +303,7 @@ class Core {
     EventId fault_event_ = nil;
     EventId sample_event_ = nil;
     bool spray_ = false;
+    std::uint8_t input_classes_ = 0;  // that switches with input memories have queues for
 
     // What moves.
     Wheel wheel_;
@@ -325,6 +330,7 @@ class Core {
     std::vector<Sender> senders_;
     std::vector<Receiver> receivers_;
     std::vector<FlowExtra> extras_;
+    std::vector<RateControl> controls_;
     std::vector<TcpState> tcp_;
     Ring<Outcome> outcomes_;
     std::vector<std::vector<Sample>> samples_;
@@ -429,6 +435,11 @@ public:
     void flow_timer(FlowIndex flow);
     void schedule_flow_timer(FlowIndex flow);
     void set_pace(FlowIndex flow);
+    void notify(FlowIndex flow);
+    /// nullptr: congestion control holds nothing back.
+    [[nodiscard]] RateControl* active_control(const FlowExtra& extra) {
+        return extra.control != nil && controls_[extra.control].active() ? &controls_[extra.control] : nullptr;
+    }
 
     // tcp.cpp
     void receive_tcp(HostIndex host, const Packet& packet);
@@ -456,9 +467,21 @@ public:
         return packets;
     }
 
+    [[nodiscard]] Rate line_rate(FlowIndex flow) const {
+        return topology_.cables[hosts_[senders_[flow].source].port / 2].rate;
+    }
     [[nodiscard]] PortIndex route(NodeIndex node, const Packet& packet) {
         const std::uint32_t entry = routes_.entry(node, packet.destination);
         return entry < RouteTable::first_group ? entry : choose_port(node, routes_.group(entry), packet.entropy);
+    }
+    /// That event of a port is the next one: what it will touch is on its way from memory meanwhile.
+    void look_ahead(EventId id) const {
+        if ((id & 1) == 0) {
+            packets_.prefetch(ports_[id >> 1].cable.head);
+        } else {
+            __builtin_prefetch(&queues_[id >> 1]);
+            __builtin_prefetch(&ports_[id >> 1]);
+        }
     }
     PortIndex choose_port(NodeIndex node, const PortGroup& group, std::uint32_t entropy);
 

@@ -20,10 +20,11 @@ constexpr std::uint32_t in_units(std::uint32_t bytes) {
 }  // namespace
 
 void Core::open_input_class(std::uint8_t traffic_class) {
+    if ((input_classes_ & bit_of(traffic_class)) != 0) return;
+    input_classes_ |= bit_of(traffic_class);
     for (const Node& node : nodes_) {
         if (node.kind != NodeKind::credit && node.kind != NodeKind::input_fifo) continue;
         InputSwitch& inputs = inputs_[node.state];
-        if (inputs.first[traffic_class] != nil) continue;
         inputs.first[traffic_class] = static_cast<std::uint32_t>(input_queues_.size());
         const std::size_t per_input = node.kind == NodeKind::credit ? inputs.ports : 1;
         input_queues_.resize(input_queues_.size() + inputs.ports * per_input);
@@ -83,6 +84,16 @@ void Core::arrive_credit(PortIndex cable_index, PacketIndex packet_index) {
     const PortIndex out_index = route(cable.peer, packet);
     Port& out = ports_[out_index];
     const std::uint8_t traffic_class = packet.traffic_class;
+    // Nothing in front of it, and a place at the other end: it goes on in the instant in which it came.
+    if (out.idle(now_) && (!out.credited || has_credit(out_index, traffic_class, packet.wire_bytes))) [[likely]] {
+        const std::uint32_t wire_bytes = packet.wire_bytes;
+        Queue& passed = this->queue(out_index, traffic_class);
+        passed.peak = std::max<std::uint64_t>(passed.peak, stored(wire_bytes));
+        if (out.credited) credits_[slot_of(out_index, traffic_class)].available -= in_units(stored(wire_bytes));
+        start(out_index, out, packet_index);
+        give_credit(cable_index, traffic_class, wire_bytes, out.free_at);
+        return;
+    }
     const InputSwitch& inputs = inputs_[cable.peer_state];
     const std::uint32_t input = inputs.first[traffic_class] + cable.peer_local * inputs.ports + out.local;
     InputQueue& input_queue = input_queues_[input];

@@ -73,11 +73,7 @@ void Core::receive(HostIndex host, PacketIndex index) {
             receive_ack(packet.flow, packet.psn, true);
             break;
         case PacketKind::cnp:
-            if (senders_[packet.flow].controlled) {
-                extras_[packet.flow].control.on_notification(now_, settings_.dcqcn);
-                set_pace(packet.flow);
-                schedule_flow_timer(packet.flow);
-            }
+            if (senders_[packet.flow].controlled) notify(packet.flow);
             break;
         case PacketKind::read_request:
             append(packet.flow, packet.psn);
@@ -229,7 +225,9 @@ void Core::rewind(FlowIndex flow) {
 void Core::flow_timer(FlowIndex flow) {
     FlowExtra& extra = extras_[flow];
     Sender& sender = senders_[flow];
-    if (extra.control.on_time(now_, settings_.dcqcn)) set_pace(flow);
+    if (RateControl* control = active_control(extra);
+        control != nullptr && control->on_time(now_, settings_.dcqcn))
+        set_pace(flow);
     if (extra.timeout != 0 && sender.acked != sender.end_psn && sender.next_psn != sender.acked &&
         now_ >= extra.progress + extra.timeout) {
         if (sender.transport == Transport::tcp) tcp_timeout(flow);
@@ -242,18 +240,32 @@ void Core::flow_timer(FlowIndex flow) {
 void Core::schedule_flow_timer(FlowIndex flow) {
     const FlowExtra& extra = extras_[flow];
     const Sender& sender = senders_[flow];
-    Time at = extra.control.next_deadline();
+    const RateControl* control = active_control(extra);
+    Time at = control != nullptr ? control->next_deadline() : time_never;
     // Acknowledgements move only `progress`; the timer finds out when it goes off.
     if (extra.timeout != 0 && sender.next_psn != sender.acked) at = std::min(at, extra.progress + extra.timeout);
     if (at != time_never) wheel_.schedule_by(first_flow_event_ + flow, std::max(at, now_));
+}
+
+/// A CNP came.
+void Core::notify(FlowIndex flow) {
+    FlowExtra& extra = extras_[flow];
+    if (extra.control == nil) {
+        extra.control = static_cast<std::uint32_t>(controls_.size());
+        controls_.emplace_back(line_rate(flow));
+    }
+    controls_[extra.control].on_notification(now_, settings_.dcqcn);
+    set_pace(flow);
+    schedule_flow_timer(flow);
 }
 
 /// The pace follows from the fixed limit and from congestion control.
 void Core::set_pace(FlowIndex flow) {
     const FlowExtra& extra = extras_[flow];
     std::uint64_t rate = extra.limit.bits_per_s;
-    if (extra.control.active() && (rate == 0 || extra.control.rate().bits_per_s < rate))
-        rate = extra.control.rate().bits_per_s;
+    if (const RateControl* control = active_control(extra);
+        control != nullptr && (rate == 0 || control->rate().bits_per_s < rate))
+        rate = control->rate().bits_per_s;
     senders_[flow].pace = rate == 0 ? BytePace() : BytePace(Rate{rate});
 }
 

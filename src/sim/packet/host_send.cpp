@@ -234,8 +234,8 @@ void Core::sent_data(Host& host, const Port& port, FlowIndex flow, std::uint32_t
         }
     }
     if (sender.controlled) {
-        FlowExtra& extra = extras_[flow];
-        if (extra.control.active() && extra.control.on_bytes(wire_bytes, settings_.dcqcn)) set_pace(flow);
+        RateControl* control = active_control(extras_[flow]);
+        if (control != nullptr && control->on_bytes(wire_bytes, settings_.dcqcn)) set_pace(flow);
     }
     if (!sender.pace.unlimited()) {
         sender.next_time = std::max(sender.next_time, now_) + sender.pace.of(wire_bytes);

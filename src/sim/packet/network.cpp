@@ -38,7 +38,6 @@ Result<FlowIndex> Network::open(const FlowSettings& settings) {
     if (core.spray_ && settings.transport == Transport::reliable && !settings.any_order)
         return Error{"flow: packets are sprayed, so a reliable flow has to take any_order"};
     const auto flow = static_cast<FlowIndex>(core.senders_.size());
-    const Host& host = core.hosts_[settings.source];
     Sender& sender = core.senders_.emplace_back();
     sender.window = settings.window_packets;
     sender.entropy = settings.entropy == nil ? flow : settings.entropy;
@@ -53,7 +52,6 @@ Result<FlowIndex> Network::open(const FlowSettings& settings) {
     FlowExtra& extra = core.extras_.emplace_back();
     extra.limit = settings.rate_limit;
     extra.timeout = settings.retransmit_timeout;
-    extra.control = RateControl(core.topology_.cables[host.port / 2].rate);
     if (settings.transport == Transport::tcp) {
         extra.tcp = static_cast<std::uint32_t>(core.tcp_.size());
         core.tcp_.emplace_back();
@@ -169,7 +167,8 @@ std::uint64_t Network::repeated(FlowIndex flow) const {
     return core_->extras_[flow].repeated;
 }
 Rate Network::allowed_rate(FlowIndex flow) const {
-    return core_->extras_[flow].control.rate();
+    const RateControl* control = core_->active_control(core_->extras_[flow]);
+    return control != nullptr ? control->rate() : core_->line_rate(flow);
 }
 std::uint64_t Network::packets_in_flight() const {
     return core_->packets_.in_use();

@@ -26,6 +26,10 @@ public:
         --in_use_;
     }
     [[nodiscard]] std::uint64_t in_use() const { return in_use_; }
+    /// Also of nil: nothing.
+    void prefetch(std::uint32_t index) const {
+        if (index < records_.size()) __builtin_prefetch(&records_[index]);
+    }
     T& operator[](std::uint32_t index) { return records_[index]; }
     const T& operator[](std::uint32_t index) const { return records_[index]; }
 

@@ -17,6 +17,16 @@ std::uint64_t pause_threshold(const SharedBuffer& buffer) {
     return buffer.used >= buffer.size ? 0 : (buffer.alpha_ingress_q8 * (buffer.size - buffer.used)) >> 8;
 }
 
+/// A packet of that class may be stored, and whether it is or not has no consequences.
+bool passes(const SharedBuffer& buffer, const Ingress& ingress, std::uint8_t bit, std::uint32_t bytes) {
+    const std::uint64_t free = buffer.size - buffer.used;
+    if (bytes > free) return false;
+    if ((buffer.lossless & bit) == 0)
+        return bytes <= (buffer.egress_limit != 0 ? buffer.egress_limit : (buffer.alpha_egress_q8 * free) >> 8);
+    // What is in the reserve is not counted: beyond the threshold there is nothing of this packet if nothing is.
+    return (ingress.headroom | ingress.asked) == 0 && std::uint64_t{ingress.bytes} + bytes <= pause_threshold(buffer);
+}
+
 }  // namespace
 
 SharedBuffer Core::make_thresholds(const SwitchSettings& settings) {
@@ -56,6 +66,13 @@ void Core::arrive_shared(PortIndex cable_index, PacketIndex packet_index) {
     Queue& queue = this->queue(out_index, traffic_class);
 
     Ingress& ingress = ingress_[slot_of(own, traffic_class)];
+    // Most packets find nothing in front of them, and leave in the instant in which they come. What is done below would
+    // end as it began but for the peak.
+    if (out.idle(now_) && (out.paused & bit) == 0 && passes(buffer, ingress, bit, bytes)) [[likely]] {
+        queue.peak = std::max<std::uint64_t>(queue.peak, bytes);
+        start(out_index, out, packet_index);
+        return;
+    }
     if ((buffer.lossless & bit) != 0) {
         // Up to the packet that crosses the threshold it is shared memory, from there on headroom. So the headroom has
         // to hold what comes after the pause was asked for, and nothing else: pfc_headroom().

@@ -1,4 +1,6 @@
-// The order of a packet network: a timing wheel with a bitmap of its filled slots, and a heap for what is further away.
+// The order of a packet network: a timing wheel with a bitmap of its filled slots; for what is further away lists, one
+// for each revolution of the wheel to come; and a heap for what is further away than these. Timers of flows are in the
+// lists: there may be a million.
 //
 // An event has a fixed identity, which is pending at most once: (port, what happens there), a timer of a flow, and so
 // on. Events happen in the order (time, identity), which is total; how wide the slots are does not change it. An event
@@ -27,14 +29,17 @@ public:
     /// Slots of 2^slot_shift picoseconds, 2^slot_bits of them. slot_shift <= 31; 12 <= slot_bits <= 22.
     Wheel(unsigned slot_shift, unsigned slot_bits)
         : shift_(slot_shift),
+          bits_(slot_bits),
           slots_(std::int64_t{1} << slot_bits),
           mask_(static_cast<std::uint32_t>(slots_ - 1)),
           heads_(static_cast<std::size_t>(slots_), nil),
           filled_(static_cast<std::size_t>(slots_ / 64)),
-          summary_(static_cast<std::size_t>(slots_ / 4096)) {}
+          summary_(static_cast<std::size_t>(slots_ / 4096)),
+          turns_(most_turns, nil),
+          turns_filled_(most_turns / 64) {}
 
-    /// Makes the identities [0, events) usable. Allocates; schedule() and pop() do not, but for a new peak of the heap
-    /// or of one slot.
+    /// Makes the identities [0, events) usable. Allocates; schedule() and pop() do not, but for a new peak of what is
+    /// far away or of one slot.
     void grow_to(std::size_t events) {
         if (events > nodes_.size()) nodes_.resize(events);
     }
@@ -69,7 +74,7 @@ public:
             --count_;
         } else if (node.place == Place::slot) {
             take_out_of_slot(id, node);
-        }  // an entry of the heap is recognised as stale when it surfaces
+        }  // an entry of a list or of the heap is recognised as stale when it surfaces
         node.place = Place::nowhere;
     }
 
@@ -90,18 +95,25 @@ public:
     [[nodiscard]] Time next_time() {
         if (count_ > 0) return base_ + static_cast<Time>(current_[static_cast<std::size_t>(count_ - 1)] >> 32);
         drop_stale();
+        Time earliest = heap_.empty() ? time_never : heap_.front().time;
+        for (std::int64_t turn = next_turn(); turn >= 0 && (turn << bits_ << shift_) < earliest; turn = next_turn(turn))
+            for (std::uint32_t index = turns_[turn & (most_turns - 1)]; index != nil; index = far_[index].next)
+                if (is_valid(far_[index])) earliest = std::min(earliest, far_[index].time);
         const std::int64_t slot = next_filled();
-        if (slot < 0) return heap_.empty() ? time_never : heap_.front().time;
-        Time earliest = time_never;
+        if (slot < 0) return earliest;
         for (EventId id = heads_[static_cast<std::uint32_t>(slot) & mask_]; id != nil; id = nodes_[id].next)
             earliest = std::min(earliest, nodes_[id].time);
         return earliest;
+    }
+    /// The event after the one that pop() gave, where that is known already: for looking ahead. Else nil.
+    [[nodiscard]] EventId upcoming() const {
+        return count_ > 0 ? static_cast<EventId>(current_[static_cast<std::size_t>(count_ - 1)]) : nil;
     }
     /// Nothing may be due before: see next_time().
     void move_to(Time now) { now_ = std::max(now, now_); }
 
 private:
-    enum class Place : std::uint32_t { nowhere, slot, current, heap };
+    enum class Place : std::uint32_t { nowhere, slot, current, far };
     struct Node {
         Time time = 0;
         EventId next = nil;  // in its slot
@@ -110,6 +122,7 @@ private:
     struct Far {
         Time time;
         EventId id;
+        std::uint32_t next = nil;  // in its list; or of the free ones
     };
     static bool later(const Far& one, const Far& two) {
         return one.time != two.time ? one.time > two.time : one.id > two.id;
@@ -149,14 +162,63 @@ private:
         } else if (slot - cursor_ < slots_) {
             put_into_slot(id, node, static_cast<std::uint32_t>(slot) & mask_);
         } else {
-            put_into_heap(id, node);
+            put_far_away(id, node, slot >> bits_);
         }
     }
-    void put_into_heap(EventId id, Node& node) {
-        node.place = Place::heap;
-        heap_.push_back({node.time, id});
-        std::push_heap(heap_.begin(), heap_.end(), later);
-        near_slot_ = heap_.front().time >> shift_;
+    /// Turn n of the wheel is that of the slots [n, n + 1) x slots_.
+    void put_far_away(EventId id, Node& node, std::int64_t turn) {
+        node.place = Place::far;
+        if (turn - (cursor_ >> bits_) >= most_turns) {
+            heap_.push_back({.time = node.time, .id = id});
+            std::push_heap(heap_.begin(), heap_.end(), later);
+            near_slot_ = heap_.front().time >> shift_;
+            return;
+        }
+        if (free_far_ == nil) {
+            free_far_ = static_cast<std::uint32_t>(far_.size());
+            far_.push_back({});
+        }
+        const std::uint32_t index = free_far_;
+        free_far_ = far_[index].next;
+        const auto place = static_cast<std::uint32_t>(turn) & (most_turns - 1);
+        far_[index] = {node.time, id, turns_[place]};
+        turns_[place] = index;
+        turns_filled_[place >> 6] |= std::uint64_t{1} << (place & 63);
+        next_turn_ = std::min(next_turn_, turn);
+    }
+    [[nodiscard]] bool is_valid(const Far& far) const {
+        return nodes_[far.id].place == Place::far && nodes_[far.id].time == far.time;
+    }
+    /// The next turn after `after` that has a list; the turn of the cursor has none. -1: none.
+    [[nodiscard]] std::int64_t next_turn(std::int64_t after = -1) const {
+        const std::int64_t now = cursor_ >> bits_;
+        const std::int64_t from = std::max(after, now) + 1;
+        const std::int64_t end = now + most_turns;
+        for (std::int64_t turn = from; turn < end;) {
+            const auto place = static_cast<std::uint32_t>(turn) & (most_turns - 1);
+            const std::uint64_t bits = turns_filled_[place >> 6] >> (place & 63);
+            if (bits != 0) {
+                const std::int64_t found = turn + std::countr_zero(bits);
+                return found < end ? found : -1;
+            }
+            turn += 64 - (place & 63);
+        }
+        return -1;
+    }
+    /// The wheel has come to that turn: its events are near. The cursor is at the end of the turn before.
+    [[gnu::noinline]] void spread(std::int64_t turn) {
+        const auto place = static_cast<std::uint32_t>(turn) & (most_turns - 1);
+        std::uint32_t index = turns_[place];
+        turns_[place] = nil;
+        turns_filled_[place >> 6] &= ~(std::uint64_t{1} << (place & 63));
+        while (index != nil) {
+            const Far far = far_[index];
+            far_[index].next = free_far_;
+            free_far_ = index;
+            index = far.next;
+            if (is_valid(far))
+                put_into_slot(far.id, nodes_[far.id], static_cast<std::uint32_t>(far.time >> shift_) & mask_);
+        }
     }
     void empty_slot(std::uint32_t slot) {
         heads_[slot] = nil;
@@ -202,9 +264,10 @@ private:
         std::int64_t slot = next_filled();
         if (slot < 0) {
             drop_stale();
-            if (heap_.empty()) return false;
             slot = near_slot_;
         }
+        if (next_turn_ <= slot >> bits_ && next_turn_ != never_slot) return begin_turn(limit);
+        if (slot == never_slot) return false;
         // Whoever scheduled up to `limit` may still schedule before this slot: then the cursor must not have passed.
         if ((slot << shift_) > limit) return false;
         cursor_ = slot;
@@ -227,6 +290,20 @@ private:
         if (id != nil) load_many(id);
         return true;
     }
+    /// The cursor comes to the end of the turn before the next one that has a list, and its events into the wheel. False:
+    /// see load_next().
+    [[gnu::noinline]] bool begin_turn(Time limit) {
+        const std::int64_t turn = next_turn_;
+        if ((turn << bits_ << shift_) > limit) return false;
+        cursor_ = (turn << bits_) - 1;
+        base_ = cursor_ << shift_;
+        while (near_slot_ - cursor_ < slots_)
+            take_near();
+        spread(turn);
+        const std::int64_t next = next_turn();
+        next_turn_ = next < 0 ? never_slot : next;
+        return true;
+    }
     [[gnu::noinline]] void load_many(EventId id) {
         for (; id != nil; id = nodes_[id].next) {
             nodes_[id].place = Place::current;
@@ -246,7 +323,7 @@ private:
         const Far far = heap_.front();
         drop_first();
         Node& node = nodes_[far.id];
-        if (node.place != Place::heap || node.time != far.time) return;
+        if (!is_valid(far)) return;
         const std::int64_t slot = far.time >> shift_;
         if (slot == cursor_) {
             put_into_current(far.id, node);
@@ -256,14 +333,15 @@ private:
     }
     void drop_stale() {
         while (!heap_.empty()) {
-            const Node& node = nodes_[heap_.front().id];
-            if (node.place == Place::heap && node.time == heap_.front().time) return;
+            if (is_valid(heap_.front())) return;
             drop_first();
         }
     }
 
-    static constexpr std::int64_t never_slot = time_never;
+    static constexpr std::int64_t never_slot = time_never;  // also of turns
+    static constexpr std::int64_t most_turns = 4096;         // that have lists
     unsigned shift_;
+    unsigned bits_;
     std::int64_t slots_;
     std::uint32_t mask_;
     Time now_ = 0;
@@ -271,11 +349,16 @@ private:
     Time base_ = 0;                        // its beginning
     std::ptrdiff_t count_ = 0;             // of current_ in use
     std::int64_t near_slot_ = never_slot;  // of the earliest in the heap, stale or not
+    std::int64_t next_turn_ = never_slot;  // the first that has a list
     std::vector<std::uint64_t> current_ = std::vector<std::uint64_t>(64);
     std::vector<Node> nodes_;
     std::vector<EventId> heads_;          // per slot, a list of events
     std::vector<std::uint64_t> filled_;   // one bit per slot
     std::vector<std::uint64_t> summary_;  // one bit per word of filled_
+    std::vector<std::uint32_t> turns_;         // per turn, by its number modulo most_turns: a list in far_
+    std::vector<std::uint64_t> turns_filled_;  // one bit per list
+    std::vector<Far> far_;
+    std::uint32_t free_far_ = nil;
     std::vector<Far> heap_;
 };
 

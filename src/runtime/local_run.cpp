@@ -206,11 +206,11 @@ class LocalRun::Crew::HostActor final : public sim::Actor {
 public:
     HostActor(Host& host, sim::World& world, sim::ActorId look) : host_(host), world_(world), look_(look) {}
     bool step(Time now) override {
-        const bool worked = host_.step(now);
+        host_.step(now);
         if (host_.news_pending()) {
             world_.wake(look_);
         }
-        return worked;
+        return !host_.transport().prepare_wait();  // something is still to be polled; all else has its deadline
     }
     [[nodiscard]] Time next_deadline() const override { return host_.next_deadline(); }
 

@@ -36,10 +36,10 @@ public:
     /// A step scheduled with World::schedule is due.
     virtual void due(World& world, TransferId transfer, std::uint16_t step) = 0;
 
-    /// A model with a network that has a clock of its own lets it go on up to `until`, or up to the first instant at
-    /// which something reached an endpoint, and answers that; time_never: nothing did. The world's clock follows, and
-    /// arrivals() is called.
-    virtual Time run_network(Time /*until*/) { return time_never; }
+    /// A model with a network that has a clock of its own lets it go on up to `until`, or, with `to_arrival`, up to the
+    /// first instant at which something reached an endpoint, and answers that; time_never: up to `until`. The world's
+    /// clock follows, and arrivals() is called.
+    virtual Time run_network(Time /*until*/, bool /*to_arrival*/) { return time_never; }
     /// When its network does something next: no earlier than what run_network() can answer.
     virtual Time network_time() { return time_never; }
     /// What has reached endpoints by now.

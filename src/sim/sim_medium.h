@@ -14,7 +14,9 @@ namespace incast::sim {
 /// clock.
 class SimMedium final : public transport::Medium {
 public:
-    explicit SimMedium(std::unique_ptr<Model> model) : world_(std::move(model)) {}
+    explicit SimMedium(std::unique_ptr<Model> model, Time poll_interval = 0) : world_(std::move(model)) {
+        world_.poll_every(poll_interval);
+    }
     Result<std::unique_ptr<Transport>> endpoint(const transport::EndpointOptions& options) override {
         return world_.endpoint(options);
     }
@@ -24,7 +26,7 @@ private:
     World world_;
 };
 
-/// rate, latency: the ideal model's; fabric: the packet model's, instead of these.
+/// rate, latency: the ideal model's; fabric: the packet model's, instead of these; poll_interval: of the world.
 std::span<const transport::Parameter> parameters();
 /// A SimMedium on the ideal model, or on the packet model if a fabric is given. An unknown parameter or a bad value is
 /// an error of one line.

@@ -58,16 +58,18 @@ void World::mark_ready(ActorId actor) {
 }
 
 bool World::advance_until(Time limit) {
-    if (runnable_.empty()) {
-        const Time scheduled = queue_.next_time();
-        const Time arrived = model_->run_network(std::min(scheduled, limit));
+    const Time look = runnable_.empty() ? time_never : next_look(now_);
+    if (look > now_) {
+        const Time scheduled = std::min(queue_.next_time(), look);
+        // While somebody waits for the next look, what arrives before that is for then, too.
+        const Time arrived = model_->run_network(std::min(scheduled, limit), look == time_never);
         if (arrived == time_never && (scheduled == time_never || scheduled > limit)) return false;
         now_ = std::max(now_, std::min(arrived, scheduled));
     }
     model_->arrivals(*this);
     while (queue_.next_time() <= now_ && !queue_.empty())
         happen(queue_.pop());
-    run_actors();
+    if (next_look(now_) == now_) run_actors();
     return true;
 }
 
@@ -110,6 +112,7 @@ void World::run_actor(ActorId id) {
 }
 
 void World::schedule_wake(ActorId id, Time time) {
+    time = next_look(time);
     // An earlier wake-up that is already scheduled asks for the deadline again.
     if (time >= actors_[id].wake_at) return;
     actors_[id].wake_at = time;

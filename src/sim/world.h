@@ -76,8 +76,12 @@ public:
     void run_until(Time limit);
     /// When something happens next; now() if an actor is waiting to be called, time_never if nothing will.
     [[nodiscard]] Time next_time() const {
-        return runnable_.empty() ? std::min(queue_.next_time(), model_->network_time()) : now_;
+        return std::min(queue_.next_time(), runnable_.empty() ? model_->network_time() : next_look(now_));
     }
+    /// Actors are called only at whole multiples of this time, as software that polls, or hardware that gathers
+    /// interrupts: with many nodes most of the work of a simulation is to call them. 0, and at first: in the instant in
+    /// which something arrived.
+    void poll_every(Time interval) { poll_interval_ = interval; }
 
     void observe(Observer* observer) { observer_ = observer; }
     /// Over every post, arrival and change of a connection so far.
@@ -167,6 +171,10 @@ private:
         std::uint32_t steps = 0;  // at stepped_at
     };
 
+    /// The first time from `time` on at which actors may be called.
+    [[nodiscard]] Time next_look(Time time) const {
+        return poll_interval_ == 0 ? time : (time + poll_interval_ - 1) / poll_interval_ * poll_interval_;
+    }
     /// One instant, unless it is later than `limit`.
     bool advance_until(Time limit);
     void happen(const Scheduled& event);
@@ -186,6 +194,7 @@ private:
 
     std::unique_ptr<Model> model_;
     Time now_ = 0;
+    Time poll_interval_ = 0;
     EventQueue queue_;
     std::vector<EndpointRecord> endpoints_;
     std::vector<ActorRecord> actors_;

@@ -108,9 +108,9 @@ Time PacketModel::network_time() {
     return travelling_ == 0 ? time_never : network_->next_time();
 }
 
-Time PacketModel::run_network(Time until) {
+Time PacketModel::run_network(Time until, bool to_arrival) {
     // What the network does while nothing travels, such as taking samples, nobody waits for.
-    if (travelling_ == 0) {
+    if (travelling_ == 0 || !to_arrival) {
         if (until != time_never) network_->advance(until);
         return time_never;
     }

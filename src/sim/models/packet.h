@@ -31,7 +31,7 @@ public:
     void endpoint_added(World& world, EndpointId id) override;
     Post posted(World& world, TransferId transfer) override;
     void due(World& world, TransferId transfer, std::uint16_t step) override;
-    Time run_network(Time until) override;
+    Time run_network(Time until, bool to_arrival) override;
     Time network_time() override;
     void arrivals(World& world) override;
     void connecting(World& world, ConnectionId connection) override;

@@ -211,6 +211,7 @@ void Core::add_ports() {
     }
     port_count_ = static_cast<std::uint32_t>(ports_.size());
     queues_.resize(ports_.size() * max_classes);
+    counts_.resize(ports_.size());
     ingress_.resize(ports_.size() * max_classes);
     egresses_.resize(ports_.size());
     samples_.resize(ports_.size());

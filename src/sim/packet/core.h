@@ -68,13 +68,22 @@ struct PortDetail {
     bool ignores_pause = false;
     std::uint8_t turn = 0;     // deficit round robin
     std::uint64_t random = 0;  // state of its own random numbers: traffic elsewhere does not change them
-    std::uint64_t control_packets = 0;
     Time paused_since = 0;
     PortCounters counters;             // without packets and bytes
     std::uint64_t packets_before = 0;  // when counting began
+    std::uint64_t control_before = 0;
     std::uint64_t bytes_before = 0;
 
     std::uint64_t draw() { return base::mix64(random++); }
+};
+
+/// What is counted for every packet that is put on a cable, apart, so that the counts of many ports lie close together.
+struct PortCount {
+    std::uint64_t packets = 0;
+    std::uint64_t control_packets = 0;
+    // The longest that found nothing in front of it and is in its queue's peak; of one class at a time.
+    std::uint32_t passed_bytes = 0;
+    std::uint32_t passed_class = 0;
 };
 
 /// What waits in front of one port, of one class. At hosts: control packets.
@@ -85,7 +94,6 @@ struct alignas(64) Queue {
     std::uint64_t peak = 0;
     Time changed = 0;
     std::int64_t deficit = 0;
-    std::uint64_t sent = 0;  // packets
     Wide area = 0;           // bytes x ps until `changed`
 
     void change(Time now, std::int64_t by) {
@@ -313,6 +321,7 @@ class Core {
     std::uint64_t hops_ = 0;
     std::vector<Port> ports_;
     std::vector<PortDetail> details_;
+    std::vector<PortCount> counts_;  // by port
     std::vector<Queue> queues_;              // by slot_of(port, class)
     std::vector<std::uint32_t> spray_turn_;  // by node
     IndexPool<Packet> packets_;
@@ -460,11 +469,14 @@ public:
         return queues_[slot_of(port, traffic_class)];
     }
 
-    [[nodiscard]] std::uint64_t sent_packets(PortIndex port) const {
-        std::uint64_t packets = 0;
-        for (unsigned traffic_class = 0; traffic_class < max_classes; ++traffic_class)
-            packets += queue(port, traffic_class).sent;
-        return packets;
+    /// A packet that found nothing in front of it was as much of a queue as one that did.
+    void note_passing(PortIndex index, unsigned traffic_class, std::uint32_t bytes) {
+        PortCount& count = counts_[index];
+        if (bytes <= count.passed_bytes && traffic_class == count.passed_class) return;
+        count.passed_bytes = bytes;
+        count.passed_class = traffic_class;
+        Queue& queue = this->queue(index, traffic_class);
+        queue.peak = queue.peak < bytes ? bytes : queue.peak;
     }
 
     [[nodiscard]] Rate line_rate(FlowIndex flow) const {
@@ -507,9 +519,9 @@ public:
         if (packet.kind == PacketKind::data) {
             ++hops_;
         } else {
-            ++details_[index].control_packets;
+            ++counts_[index].control_packets;
         }
-        ++queue(index, packet.traffic_class).sent;
+        ++counts_[index].packets;
     }
     void start_pause(PortIndex index, Port& port);
     /// ECN, of a packet that finds `queued` bytes, more than kmin, in front of `out`.

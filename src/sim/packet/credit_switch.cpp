@@ -87,8 +87,7 @@ void Core::arrive_credit(PortIndex cable_index, PacketIndex packet_index) {
     // Nothing in front of it, and a place at the other end: it goes on in the instant in which it came.
     if (out.idle(now_) && (!out.credited || has_credit(out_index, traffic_class, packet.wire_bytes))) [[likely]] {
         const std::uint32_t wire_bytes = packet.wire_bytes;
-        Queue& passed = this->queue(out_index, traffic_class);
-        passed.peak = std::max<std::uint64_t>(passed.peak, stored(wire_bytes));
+        note_passing(out_index, traffic_class, stored(wire_bytes));
         if (out.credited) credits_[slot_of(out_index, traffic_class)].available -= in_units(stored(wire_bytes));
         start(out_index, out, packet_index);
         give_credit(cable_index, traffic_class, wire_bytes, out.free_at);

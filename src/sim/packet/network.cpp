@@ -130,9 +130,10 @@ PortCounters Network::counters(PortIndex index) const {
     const Port& port = core_->ports_[index];
     const PortDetail& detail = core_->details_[index];
     PortCounters counters = detail.counters;
-    counters.packets = core_->sent_packets(index) - detail.packets_before;
+    const PortCount& count = core_->counts_[index];
+    counters.packets = count.packets - detail.packets_before;
     counters.bytes = port.sent_bytes - detail.bytes_before;
-    counters.data_packets = counters.packets - detail.control_packets;
+    counters.data_packets = counters.packets - (count.control_packets - detail.control_before);
     if (port.paused != 0) counters.paused_time += core_->now_ - detail.paused_since;
     return counters;
 }
@@ -182,8 +183,10 @@ void Network::reset_counters() {
     for (PortIndex index = 0; index < core.ports_.size(); ++index) {
         PortDetail& detail = core.details_[index];
         detail.counters = PortCounters{};
-        detail.control_packets = 0;
-        detail.packets_before = core.sent_packets(index);
+        PortCount& count = core.counts_[index];
+        count.passed_bytes = 0;
+        detail.packets_before = count.packets;
+        detail.control_before = count.control_packets;
         detail.bytes_before = core.ports_[index].sent_bytes;
         detail.paused_since = core.now_;
     }

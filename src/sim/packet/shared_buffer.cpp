@@ -63,16 +63,16 @@ void Core::arrive_shared(PortIndex cable_index, PacketIndex packet_index) {
     const std::uint32_t bytes = stored(packet.wire_bytes);
     const PortIndex out_index = route(cable.peer, packet);
     Port& out = ports_[out_index];
-    Queue& queue = this->queue(out_index, traffic_class);
 
     Ingress& ingress = ingress_[slot_of(own, traffic_class)];
     // Most packets find nothing in front of them, and leave in the instant in which they come. What is done below would
     // end as it began but for the peak.
     if (out.idle(now_) && (out.paused & bit) == 0 && passes(buffer, ingress, bit, bytes)) [[likely]] {
-        queue.peak = std::max<std::uint64_t>(queue.peak, bytes);
+        note_passing(out_index, traffic_class, bytes);
         start(out_index, out, packet_index);
         return;
     }
+    Queue& queue = this->queue(out_index, traffic_class);
     if ((buffer.lossless & bit) != 0) {
         // Up to the packet that crosses the threshold it is shared memory, from there on headroom. So the headroom has
         // to hold what comes after the pause was asked for, and nothing else: pfc_headroom().

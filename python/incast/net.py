@@ -154,6 +154,10 @@ def net(
     fabric: Annotated[
         str | None, typer.Option(metavar="FILE", help="Network to simulate (docs/fabrics.md); means --transport sim.")
     ] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Simulations: every message as a line of a CSV file (docs/simulation.md)."),
+    ] = None,
     mode: Annotated[
         str | None, typer.Option(metavar="MODE", help="bandwidth, or latency: ping-pong. (default: bandwidth)")
     ] = None,
@@ -208,6 +212,7 @@ def net(
                 "net.consumers": consumers,
                 "transport.name": transport or ("sim" if fabric is not None else None),
                 "transport.sim.fabric": fabric,
+                "transport.sim.trace": trace,
                 "net.measure": mode,
                 "net.duplex": "true" if duplex else None,
                 "net.message_size": sizes[0] if len(sizes) == 1 else None,

@@ -198,6 +198,10 @@ def run(
     fabric: Annotated[
         str | None, typer.Option(metavar="FILE", help="Network to simulate (docs/fabrics.md); means --transport sim.")
     ] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Simulations: every message as a line of a CSV file (docs/simulation.md)."),
+    ] = None,
     roles: Annotated[
         str | None, typer.Option(metavar="ROLES", help="folded (RU and BU on every node) or split.")
     ] = None,
@@ -349,6 +353,7 @@ def run(
         "run.nodes": nodes,
         "transport.name": transport or ("sim" if fabric is not None else None),
         "transport.sim.fabric": fabric,
+        "transport.sim.trace": trace,
         "run.roles": roles,
         "run.em": em,
         "run.duration": duration,

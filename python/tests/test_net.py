@@ -19,8 +19,10 @@ QUICK = ("--transport", "inproc", "--messages", "50", "--working-set", "1MiB")
 
 
 def validate(result: Any) -> None:
-    config, net = (json.loads((SCHEMAS / f"{name}.schema.json").read_text()) for name in ("config", "net_result"))
-    registry: Registry[Any] = Registry().with_resource("config.schema.json", Resource.from_contents(config))
+    names = [f"{name}.schema.json" for name in ("config", "network", "net_result")]
+    config, network, net = (json.loads((SCHEMAS / name).read_text()) for name in names)
+    parts = [Resource.from_contents(part) for part in (config, network)]
+    registry: Registry[Any] = Registry().with_resources(zip(names, parts, strict=False))
     jsonschema.Draft202012Validator(net, registry=registry).validate(result)
 
 

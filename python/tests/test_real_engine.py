@@ -31,8 +31,8 @@ def schema(name: str) -> Any:
 
 
 def result_validator() -> Any:
-    config = Resource.from_contents(schema("config.schema.json"))
-    registry: Registry[Any] = Registry().with_resource("config.schema.json", config)
+    parts = [(part, Resource.from_contents(schema(part))) for part in ("config.schema.json", "network.schema.json")]
+    registry: Registry[Any] = Registry().with_resources(parts)
     return jsonschema.Draft202012Validator(schema("result.schema.json"), registry=registry)
 
 

@@ -10,6 +10,7 @@
 #include "runtime/host.h"
 #include "runtime/machine.h"
 #include "runtime/signals.h"
+#include "sim/models/packet.h"
 #include "sim/sim_medium.h"
 
 namespace incast::runtime {
@@ -31,7 +32,14 @@ void sleep_for(Time time) {
 class LocalRun::Crew final : public runtime::Crew {
 public:
     Crew(const Plan& plan, transport::Medium& medium, Reporter& reporter)
-        : plan_(plan), world_(dynamic_cast<sim::SimMedium*>(&medium)), reporter_(reporter), addresses_(plan.n_nodes) {
+        : plan_(plan),
+          world_(dynamic_cast<sim::SimMedium*>(&medium)),
+          network_(world_ != nullptr ? dynamic_cast<sim::PacketModel*>(&world_->world().model()) : nullptr),
+          reporter_(reporter),
+          addresses_(plan.n_nodes) {
+        if (network_ != nullptr && network_->recorder() == nullptr) {
+            network_ = nullptr;
+        }
         for (std::uint32_t node = 0; node < plan.n_nodes; ++node) {
             const auto log = [this, node](std::string_view line) {
                 reporter_.notice(Level::warning,
@@ -41,7 +49,14 @@ public:
         }
     }
 
-    void take_samples(Mark mark) override { wanted_.push_back(mark); }
+    void take_samples(Mark mark) override {
+        wanted_.push_back(mark);
+        if (network_ != nullptr && mark == Mark::window_begin) {
+            network_->begin_window(now());
+        } else if (network_ != nullptr && mark == Mark::window_end) {
+            network_->end_window(now());
+        }
+    }
     void stop_admission() override {
         for (std::uint32_t node = 0; node < hosts_.size(); ++node) {
             if (plan_.is_vital(node)) {
@@ -112,6 +127,7 @@ public:
     [[nodiscard]] bool done() const { return conductor_->phase() == Phase::done; }
     [[nodiscard]] const Conductor& conductor() const { return *conductor_; }
     [[nodiscard]] std::vector<std::unique_ptr<Host>>& hosts() { return hosts_; }
+    [[nodiscard]] sim::PacketModel* network() const { return network_; }
     [[nodiscard]] sim::World* world() const { return world_ != nullptr ? &world_->world() : nullptr; }
 
     LocalOutcome run_in_real_time();
@@ -166,6 +182,7 @@ private:
 
     const Plan& plan_;
     sim::SimMedium* world_;
+    sim::PacketModel* network_;  // if it records
     Reporter& reporter_;
     std::vector<Blob> addresses_;
     std::vector<std::unique_ptr<Host>> hosts_;
@@ -265,6 +282,13 @@ bool LocalRun::virtual_time() const {
 
 const Conductor& LocalRun::conductor() const {
     return crew_->conductor();
+}
+
+sim::PacketModel* LocalRun::recorded_network() {
+    if (crew_->network() != nullptr) {
+        crew_->network()->end_window(crew_->now());
+    }
+    return crew_->network();
 }
 
 Result<LocalOutcome> LocalRun::run() {

@@ -13,6 +13,10 @@
 #include "runtime/resolve.h"
 #include "transport/medium.h"
 
+namespace incast::sim {
+class PacketModel;
+}  // namespace incast::sim
+
 namespace incast::runtime {
 
 struct LocalOutcome {
@@ -31,6 +35,8 @@ public:
     /// Until the conductor is done, or interrupted twice. Error: a node could not be set up.
     Result<LocalOutcome> run();
     [[nodiscard]] const Conductor& conductor() const;
+    /// The packet model, if the run is on it and it records; the measured window has ended. nullptr: it is not.
+    [[nodiscard]] sim::PacketModel* recorded_network();
 
 private:
     class Crew;

@@ -288,6 +288,9 @@ Json Tally::json() const {
     if (facts_.trace_hash) {
         json["trace_hash"] = fmt::format("{:016x}", *facts_.trace_hash);
     }
+    if (facts_.network != nullptr) {
+        json["network"] = *facts_.network;
+    }
     json["nodes"] = nodes_json();
     json["config"] = config_json(plan_.values);
     json["machine"] = machine_json(facts_.machine);

@@ -428,6 +428,9 @@ Json Tally::json() const {
     if (config.sink_kind == SinkKind::consumer) {
         json["consumers"] = consumers_json();
     }
+    if (facts_.network != nullptr) {
+        json["network"] = *facts_.network;
+    }
     json["nodes"] = Json::array();
     for (std::size_t index = 0; index < nodes_.size(); ++index) {
         json["nodes"].push_back(node_json(index));

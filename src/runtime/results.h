@@ -25,6 +25,7 @@ struct RunFacts {
     std::optional<std::uint64_t> trace_hash;  // simulated runs: the same seed gives the same
     std::optional<LedgerSummary> ledger;      // nothing if it could not be read
     std::string ledger_error;
+    const nlohmann::ordered_json* network = nullptr;  // of the packet model, if it records
 };
 
 struct RunResult {

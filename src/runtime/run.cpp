@@ -6,12 +6,14 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "base/units.h"
 #include "runtime/coordinator.h"
 #include "runtime/exit_status.h"
 #include "runtime/local_run.h"
 #include "runtime/machine.h"
+#include "runtime/network_report.h"
 #include "runtime/resolve.h"
 #include "runtime/results.h"
 #include "runtime/signals.h"
@@ -155,8 +157,18 @@ int run(const ConfigText& config, const RunOptions& options) {
             (*reporter)->notice(Level::error, "aborted: no result was written");
             return exit_aborted;
         }
-        return finish({*plan, machine, local.conductor(), local.virtual_time(), 1, outcome->trace_hash, {}, {}},
-                      **reporter);
+        RunFacts facts{*plan, machine, local.conductor(), local.virtual_time(), 1, outcome->trace_hash, {}, {}, {}};
+        nlohmann::ordered_json network;
+        if (sim::PacketModel* const model = local.recorded_network(); model != nullptr) {
+            Result<nlohmann::ordered_json> reported = report_network(*model, (*reporter)->directory());
+            if (!reported) {
+                (*reporter)->notice(Level::error, reported.error().message);
+                return exit_failed;
+            }
+            network = std::move(*reported);
+            facts.network = &network;
+        }
+        return finish(facts, **reporter);
     }
     Coordinator coordinator(*plan, options, **reporter);
     const Result<bool> ended = coordinator.run();
@@ -168,7 +180,7 @@ int run(const ConfigText& config, const RunOptions& options) {
         (*reporter)->notice(Level::error, "aborted: no result was written");
         return exit_aborted;
     }
-    return finish({*plan, machine, coordinator.conductor(), false, plan->n_nodes, {}, {}, {}}, **reporter);
+    return finish({*plan, machine, coordinator.conductor(), false, plan->n_nodes, {}, {}, {}, {}}, **reporter);
 }
 
 }  // namespace incast::runtime

@@ -1,5 +1,6 @@
 #include "sim/sim_medium.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -23,13 +24,57 @@ constexpr std::array parameter_list{
                          "network of the packet model (docs/fabrics.md); rate and latency are then the file's"},
     transport::Parameter{"poll_interval", "0s", "time", "0..1s",
                          "nodes look at what has arrived, and at the time, at whole multiples of it; 0: at once"},
+    transport::Parameter{"sample_interval", "10us", "time", "0..1s",
+                         "packet model: of the time series of queues and links, which grows when the series is full; "
+                         "0: none"},
+    transport::Parameter{"trace", "", "", "a file, or empty",
+                         "every message, write and read as a line (docs/simulation.md)"},
+    transport::Parameter{"trace_lines", "1000000", "", "1..1000000000", "then the trace ends"},
 };
 
 Error out_of_range(std::string_view name, std::string_view text, std::string_view range) {
     return Error{std::string(name) + " = '" + std::string(text) + "': expected " + std::string(range)};
 }
 
+Result<Time> time_of(const transport::Settings& settings, std::string_view name, Time least, Time most) {
+    const std::string_view text = transport::value_of(parameter_list, settings, name);
+    const auto time = base::parse_duration(text);
+    if (time && *time >= least && *time <= most) return *time;
+    const auto* const parameter = std::ranges::find(parameter_list, name, &transport::Parameter::name);
+    return out_of_range(name, text, parameter->range);
+}
+
+Result<std::unique_ptr<Model>> make_model(const transport::Settings& settings) {
+    const Result<Time> interval = time_of(settings, "sample_interval", 0, ps_per_s);
+    if (!interval) return interval.error();
+    if (const std::string_view file = transport::value_of(parameter_list, settings, "fabric"); !file.empty()) {
+        const Result<fabric::Fabric> read = fabric::read(std::filesystem::path(file));
+        if (!read) return read.error();
+        Result<std::unique_ptr<PacketModel>> model = PacketModel::make(*read);
+        if (!model) return model.error();
+        if (*interval != 0) (*model)->record({.interval = *interval, .seed = read->settings.seed});
+        return std::unique_ptr<Model>(std::move(*model));
+    }
+    const std::string_view rate_text = transport::value_of(parameter_list, settings, "rate");
+    const auto rate = base::parse_bytes_per_s(rate_text);
+    if (!rate || !(*rate >= 1e3) || !(*rate <= 1e14)) return out_of_range("rate", rate_text, "1kB/s..100TB/s");
+    const Result<Time> latency = time_of(settings, "latency", 0, 10 * ps_per_s);
+    if (!latency) return latency.error();
+    const IdealSettings ideal{.rate_bytes_per_s = static_cast<std::uint64_t>(std::llround(*rate)), .latency = *latency};
+    return std::unique_ptr<Model>(std::make_unique<IdealModel>(ideal));
+}
+
 }  // namespace
+
+Result<std::unique_ptr<Transport>> SimMedium::endpoint(const transport::EndpointOptions& options) {
+    if (trace_ == nullptr && !trace_file_.empty()) {
+        Result<std::unique_ptr<MessageTrace>> trace = MessageTrace::open(trace_file_, trace_lines_);
+        if (!trace) return Error{"transport.sim.trace = " + trace.error().message};
+        trace_ = std::move(*trace);
+        trace_->watch(world_);
+    }
+    return world_.endpoint(options);
+}
 
 std::span<const transport::Parameter> parameters() {
     return parameter_list;
@@ -37,24 +82,15 @@ std::span<const transport::Parameter> parameters() {
 
 Result<std::unique_ptr<transport::Medium>> make_sim_medium(const transport::Settings& settings) {
     if (auto known = transport::check_names("sim", parameter_list, settings); !known) return known.error();
-    const std::string_view poll_text = transport::value_of(parameter_list, settings, "poll_interval");
-    const auto poll = base::parse_duration(poll_text);
-    if (!poll || *poll < 0 || *poll > ps_per_s) return out_of_range("poll_interval", poll_text, "0..1s");
-    if (const std::string_view file = transport::value_of(parameter_list, settings, "fabric"); !file.empty()) {
-        const Result<fabric::Fabric> read = fabric::read(std::filesystem::path(file));
-        if (!read) return read.error();
-        Result<std::unique_ptr<PacketModel>> model = PacketModel::make(*read);
-        if (!model) return model.error();
-        return std::unique_ptr<transport::Medium>(std::make_unique<SimMedium>(std::move(*model), *poll));
-    }
-    const std::string_view rate_text = transport::value_of(parameter_list, settings, "rate");
-    const auto rate = base::parse_bytes_per_s(rate_text);
-    if (!rate || !(*rate >= 1e3) || !(*rate <= 1e14)) return out_of_range("rate", rate_text, "1kB/s..100TB/s");
-    const std::string_view latency_text = transport::value_of(parameter_list, settings, "latency");
-    const auto latency = base::parse_duration(latency_text);
-    if (!latency || *latency < 0 || *latency > 10 * ps_per_s) return out_of_range("latency", latency_text, "0..10s");
-    const IdealSettings ideal{.rate_bytes_per_s = static_cast<std::uint64_t>(std::llround(*rate)), .latency = *latency};
-    return std::unique_ptr<transport::Medium>(std::make_unique<SimMedium>(std::make_unique<IdealModel>(ideal), *poll));
+    Result<std::unique_ptr<Model>> model = make_model(settings);
+    if (!model) return model.error();
+    const Result<std::uint64_t> lines = transport::number_of(parameter_list, settings, "trace_lines", 1, 1'000'000'000);
+    if (!lines) return lines.error();
+    const Result<Time> poll = time_of(settings, "poll_interval", 0, ps_per_s);
+    if (!poll) return poll.error();
+    auto medium = std::make_unique<SimMedium>(std::move(*model), *poll);
+    medium->trace_into(std::filesystem::path(transport::value_of(parameter_list, settings, "trace")), *lines);
+    return std::unique_ptr<transport::Medium>(std::move(medium));
 }
 
 }  // namespace incast::sim

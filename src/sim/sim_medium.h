@@ -1,9 +1,12 @@
 // The simulated network as a transport of the built-in list.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 
+#include "sim/message_trace.h"
 #include "sim/world.h"
 #include "transport/medium.h"
 
@@ -17,16 +20,24 @@ public:
     explicit SimMedium(std::unique_ptr<Model> model, Time poll_interval = 0) : world_(std::move(model)) {
         world_.poll_every(poll_interval);
     }
-    Result<std::unique_ptr<Transport>> endpoint(const transport::EndpointOptions& options) override {
-        return world_.endpoint(options);
-    }
+    Result<std::unique_ptr<Transport>> endpoint(const transport::EndpointOptions& options) override;
     [[nodiscard]] World& world() { return world_; }
+    /// Everything that is posted and arrives, from the first endpoint on; that fails if the file cannot be written. An
+    /// empty path: nothing.
+    void trace_into(std::filesystem::path file, std::uint64_t most_lines) {
+        trace_file_ = std::move(file);
+        trace_lines_ = most_lines;
+    }
 
 private:
     World world_;
+    std::filesystem::path trace_file_;
+    std::uint64_t trace_lines_ = 0;
+    std::unique_ptr<MessageTrace> trace_;
 };
 
-/// rate, latency: the ideal model's; fabric: the packet model's, instead of these; poll_interval: of the world.
+/// rate, latency: the ideal model's; fabric, sample_interval: the packet model's, instead of these; poll_interval and
+/// trace: of the world.
 std::span<const transport::Parameter> parameters();
 /// A SimMedium on the ideal model, or on the packet model if a fabric is given. An unknown parameter or a bad value is
 /// an error of one line.

@@ -31,8 +31,8 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def validate(instance: Any, name: str) -> None:
-    config = Resource.from_contents(schema("config.schema.json"))
-    registry: Registry[Any] = Registry().with_resource("config.schema.json", config)
+    parts = [(part, Resource.from_contents(schema(part))) for part in ("config.schema.json", "network.schema.json")]
+    registry: Registry[Any] = Registry().with_resources(parts)
     jsonschema.Draft202012Validator(schema(name), registry=registry).validate(instance)
 
 

@@ -1,5 +1,6 @@
 #include "sim/fabric/fabric.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <fstream>
@@ -105,6 +106,8 @@ void read_pfc(Section section, packet::PfcSettings& pfc) {
     pfc.xoff_bytes = section.bytes("xoff", pfc.xoff_bytes, 0, 64 * gib);
     pfc.xon_gap_bytes = section.bytes("xon_gap", pfc.xon_gap_bytes, 0, 64 * gib);
     pfc.headroom_bytes = section.bytes("headroom", pfc.headroom_bytes, 0, 64 * gib);
+    pfc.quanta = static_cast<std::uint32_t>(section.count("quanta", pfc.quanta, 0, 65535));
+    pfc.refresh = section.flag("refresh", pfc.refresh);
     section.finish();
 }
 
@@ -127,6 +130,8 @@ SwitchSettings read_switch(Section& section) {
     } else {
         found.input_buffer_bytes = section.bytes("input_buffer", found.input_buffer_bytes, 64, gib);
     }
+    if (found.kind == SwitchKind::credit)
+        found.receiver_controlled = section.flag("receiver_controlled", found.receiver_controlled);
     if (found.kind == SwitchKind::input_fifo) found.random_choice = section.flag("random_choice", found.random_choice);
     if (found.kind == SwitchKind::deep_buffer) {
         found.ports_per_asic =
@@ -145,6 +150,9 @@ Link read_link(Section& section) {
     Link link;
     if (!section.has("rate")) section.fail("rate", "missing; a rate with its unit, such as \"100Gb/s\"");
     link.rate = section.rate("rate", packet::gbit_per_s(1));
+    // Each of these cables is one lane of a port of that rate.
+    link.rate.bits_per_s /= section.count("breakout", 1, 1, 16);
+    link.repeats = section.flag("repeats", false);
     if (section.has("delay") && section.has("length_m")) section.fail("length_m", "not beside delay");
     link.propagation = section.time("delay", 0);
     const std::uint64_t metres = section.count("length_m", 0, 0, 100'000);
@@ -189,21 +197,44 @@ FlowSettings read_flow(Section section) {
     return flow;
 }
 
+/// A cable that goes down for so long, so many times, at a distance.
+void add_flapping(Section& section, packet::Fault fault, std::vector<packet::Fault>& faults) {
+    const Time down_for = section.time("down_for", ps_per_ms);
+    const Time period = section.time("period", 2 * down_for);
+    const std::uint64_t times = section.count("times", 1, 1, 1'000'000);
+    if (down_for == 0 || period <= down_for)
+        section.fail("period", "must be longer than down_for, and that more than 0");
+    for (std::uint64_t turn = 0; turn < times; ++turn) {
+        fault.what = packet::Fault::What::down;
+        faults.push_back(fault);
+        fault.at += down_for;
+        fault.what = packet::Fault::What::up;
+        faults.push_back(fault);
+        fault.at += period - down_for;
+    }
+}
+
 void read_faults(Section& root, NetworkSettings& settings, std::size_t cables) {
     Time before = 0;
     for (Section& each : root.sections("faults")) {
         packet::Fault fault;
         fault.at = each.time("at", 0);
         fault.cable = static_cast<std::uint32_t>(each.count("cable", 0, 0, cables == 0 ? 0 : cables - 1));
-        constexpr packet::Fault::What whats[]{packet::Fault::What::down, packet::Fault::What::up,
-                                              packet::Fault::What::corrupt};
-        fault.what = whats[each.choice("what", 0, {"down", "up", "corrupt"})];
-        fault.per_million = each.per_million("share", 0);
+        const std::size_t what = each.choice("what", 0, {"down", "up", "corrupt", "flap"});
         if (fault.at < before) each.fail("at", "is before the fault above; faults stand in the order of their times");
         before = fault.at;
+        if (what == 3) {
+            add_flapping(each, fault, settings.faults);
+        } else {
+            constexpr packet::Fault::What whats[]{packet::Fault::What::down, packet::Fault::What::up,
+                                                  packet::Fault::What::corrupt};
+            fault.what = whats[what];
+            fault.per_million = each.per_million("share", 0);
+            settings.faults.push_back(fault);
+        }
         each.finish();
-        settings.faults.push_back(fault);
     }
+    std::ranges::stable_sort(settings.faults, {}, &packet::Fault::at);  // flapping goes on while others happen
 }
 
 void read_network(Section section, NetworkSettings& settings) {
@@ -212,7 +243,6 @@ void read_network(Section section, NetworkSettings& settings) {
     settings.routing = routings[section.choice("routing", 0, {"ecmp", "spray", "shift-aware"})];
     settings.unstored_bytes = static_cast<std::uint32_t>(section.bytes("unstored", settings.unstored_bytes, 0, 1024));
     settings.pause_bytes = static_cast<std::uint32_t>(section.bytes("pause_frame", settings.pause_bytes, 1, 1024));
-    settings.sample_interval = section.time("sample_interval", settings.sample_interval);
     section.finish();
 }
 

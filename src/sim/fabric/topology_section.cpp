@@ -65,6 +65,13 @@ private:
         return topology;
     }
 
+    /// What shapes do not know of their cables.
+    static Topology with_links(Topology topology, const Link& at_hosts, const Link& between) {
+        for (Topology::Cable& cable : topology.cables)
+            cable.repeats = (topology.nodes[cable.one].is_host ? at_hosts : between).repeats;
+        return topology;
+    }
+
     Topology single() {
         const std::uint32_t hosts = number("hosts", 1, most_hosts);
         const Link cable = link(section_, "link");
@@ -73,7 +80,7 @@ private:
         for (Topology::Node& node : topology.nodes) {
             if (!node.is_host) node.settings = kind;
         }
-        return with_hosts(std::move(topology));
+        return with_links(with_hosts(std::move(topology)), cable, cable);
     }
 
     Topology tree() {
@@ -90,7 +97,7 @@ private:
         shape.uplink_propagation = up.propagation;
         shape.leaf_settings = switch_kind(section_, "leaf");
         shape.spine_settings = switch_kind(section_, "spine");
-        return with_hosts(packet::leaf_spine(shape));
+        return with_links(with_hosts(packet::leaf_spine(shape)), down, up);
     }
 
     Topology fat() {
@@ -102,7 +109,7 @@ private:
         for (Topology::Node& node : topology.nodes) {
             if (!node.is_host) node.settings = kind;
         }
-        return with_hosts(std::move(topology));
+        return with_links(with_hosts(std::move(topology)), cable, cable);
     }
 
     Topology box() {
@@ -118,7 +125,7 @@ private:
         shape.internal_propagation = internal.propagation;
         shape.card_settings = switch_kind(section_, "card");
         shape.fabric_settings = switch_kind(section_, "fabric");
-        return with_hosts(packet::chassis(shape));
+        return with_links(with_hosts(packet::chassis(shape)), port, internal);
     }
 
     /// Groups of nodes by name; a cable goes from each node of one group to each of the other.
@@ -156,6 +163,7 @@ private:
                 for (const NodeIndex two : *to) {
                     for (std::uint64_t i = 0; i < count; ++i) {
                         const std::uint32_t index = topology.add_cable(one, two, cable.rate, cable.propagation);
+                        topology.cables[index].repeats = cable.repeats;
                         topology.cables[index].one_ignores_pause = from_ignores;
                         topology.cables[index].two_ignores_pause = to_ignores;
                     }

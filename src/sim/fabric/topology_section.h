@@ -14,6 +14,7 @@ namespace incast::sim::fabric {
 struct Link {
     packet::Rate rate;
     Time propagation = 0;
+    bool repeats = false;  // what is not accepted, by itself
 };
 
 /// The kinds that a file names; a kind's number is its index in NetworkSettings.

@@ -87,7 +87,7 @@ Post PacketModel::posted(World& world, TransferId id) {
         world.schedule(world.now(), world.receiver(transfer), id, loopback_step);
         return Post::pending;
     }
-    network_->advance(world.now());
+    advance(world.now());
     world.hold(id);
     if (transfer.is_read) {
         travelling_ += 1;
@@ -111,10 +111,49 @@ Time PacketModel::network_time() {
 Time PacketModel::run_network(Time until, bool to_arrival) {
     // What the network does while nothing travels, such as taking samples, nobody waits for.
     if (travelling_ == 0 || !to_arrival) {
-        if (until != time_never) network_->advance(until);
+        if (until != time_never) advance(until);
         return time_never;
     }
+    while (recorder_ != nullptr && recorder_->next_time() <= until && network_->next_time() != time_never) {
+        if (network_->advance_to_outcome(recorder_->next_time())) return network_->now();
+        recorder_->look();
+    }
     return network_->advance_to_outcome(until) ? network_->now() : time_never;
+}
+
+void PacketModel::advance(Time until) {
+    while (recorder_ != nullptr && recorder_->next_time() <= until) {
+        network_->advance(recorder_->next_time());
+        recorder_->look();
+    }
+    network_->advance(until);
+}
+
+void PacketModel::record(const packet::RecorderSettings& settings) {
+    recorder_ = std::make_unique<packet::Recorder>(*network_, settings);
+    repeated_before_ = all_repeated();
+}
+
+void PacketModel::begin_window(Time now) {
+    advance(now);
+    recorder_->begin_window();
+    repeated_before_ = all_repeated();
+}
+
+void PacketModel::end_window(Time now) {
+    if (recorder_->window_ended()) return;
+    advance(now);
+    recorder_->end_window();
+    repeated_ = all_repeated();
+    for (std::size_t host = 0; host < repeated_.size(); ++host)
+        repeated_[host] -= repeated_before_[host];
+}
+
+std::vector<std::uint64_t> PacketModel::all_repeated() const {
+    std::vector<std::uint64_t> packets(hosts_);
+    for (std::size_t pair = 0; pair < flows_.size(); ++pair)
+        if (flows_[pair] != packet::nil) packets[pair / hosts_] += network_->repeated(flows_[pair]);
+    return packets;
 }
 
 void PacketModel::arrivals(World& world) {

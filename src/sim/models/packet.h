@@ -16,6 +16,7 @@
 #include "sim/fabric/fabric.h"
 #include "sim/model.h"
 #include "sim/packet/network.h"
+#include "sim/packet/recorder.h"
 
 namespace incast::sim {
 
@@ -39,6 +40,16 @@ public:
     void ended(World& world, ConnectionId connection, std::uint8_t side) override;
     [[nodiscard]] Time give_up_after(World& world) override;
 
+    /// Records from now on.
+    void record(const packet::RecorderSettings& settings);
+    /// Of a model that records; `now` is the world's.
+    void begin_window(Time now);
+    void end_window(Time now);
+    /// nullptr: nothing is recorded.
+    [[nodiscard]] const packet::Recorder* recorder() const { return recorder_.get(); }
+    /// Packets sent again in the window, by host that sent them.
+    [[nodiscard]] const std::vector<std::uint64_t>& repeated() const { return repeated_; }
+
     [[nodiscard]] packet::Network& network() { return *network_; }
     [[nodiscard]] const fabric::Fabric& fabric() const { return fabric_; }
 
@@ -46,9 +57,14 @@ private:
     PacketModel(const fabric::Fabric& fabric, std::unique_ptr<packet::Network> network, bool lossless);
     packet::FlowIndex flow(packet::HostIndex from, packet::HostIndex to);
     void arrived(World& world, TransferId id);
+    void advance(Time until);
+    [[nodiscard]] std::vector<std::uint64_t> all_repeated() const;
 
     fabric::Fabric fabric_;
     std::unique_ptr<packet::Network> network_;
+    std::unique_ptr<packet::Recorder> recorder_;
+    std::vector<std::uint64_t> repeated_before_;  // by host, when the window began
+    std::vector<std::uint64_t> repeated_;         // in the window, once it has ended
     std::uint32_t hosts_ = 0;
     bool lossless_ = false;
     std::vector<packet::HostIndex> host_of_;  // by endpoint

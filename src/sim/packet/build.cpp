@@ -24,6 +24,10 @@ Result<Ok> check_switch(const SwitchSettings& settings, const std::string& name)
     if (settings.ecn.classes != 0 && settings.ecn.kmin_bytes > settings.ecn.kmax_bytes)
         return bad(name + ": kmin_bytes " + std::to_string(settings.ecn.kmin_bytes) + " exceeds kmax_bytes " +
                    std::to_string(settings.ecn.kmax_bytes));
+    if (settings.pfc.quanta > 65535)
+        return bad(name + ": pfc.quanta " + std::to_string(settings.pfc.quanta) + "; 0 to 65535");
+    if (settings.receiver_controlled && settings.kind != SwitchKind::credit)
+        return bad(name + ": receiver_controlled on a switch without link credits");
     if (settings.ecn.pmax_per_million > 1'000'000)
         return bad(name + ": pmax_per_million " + std::to_string(settings.ecn.pmax_per_million) + "; at most 1000000");
     if (settings.kind == SwitchKind::deep_buffer && settings.pfc.classes != 0 && settings.pfc.xoff_bytes == 0)
@@ -80,7 +84,11 @@ Result<Checked> check_settings(const Topology& topology, const NetworkSettings& 
         }
     }
     if (overrun && !credited) checked.droppable = 0xff;
-    if (!settings.faults.empty()) checked.droppable = 0xff;
+    for (const Fault& fault : settings.faults)
+        if (fault.what == Fault::What::down ||
+            (fault.what == Fault::What::corrupt && fault.cable < topology.cables.size() &&
+             !topology.cables[fault.cable].repeats))
+            checked.droppable = 0xff;
     if (!std::is_sorted(settings.faults.begin(), settings.faults.end(),
                         [](const Fault& one, const Fault& two) { return one.at < two.at; }))
         return bad("faults are not in order of time");
@@ -111,6 +119,14 @@ Result<Ok> check_cables(const Topology& topology, const NetworkSettings& setting
         }
         const Topology::Node& one = topology.nodes[cable.one];
         const Topology::Node& two = topology.nodes[cable.two];
+        for (const Topology::Node* const node : {&one, &two}) {
+            if (node->is_host) continue;
+            const SwitchSettings& node_settings = settings.switches[node->settings];
+            if (cable.repeats && node_settings.kind != SwitchKind::credit)
+                return bad(name + ": a link that repeats, at '" + node->name + "', a switch without link credits");
+            if (node_settings.receiver_controlled && !cable.repeats)
+                return bad(name + ": '" + node->name + "' is receiver-controlled, so the link has to repeat");
+        }
         if (!one.is_host && !two.is_host &&
             takes_credit(settings.switches[one.settings].kind) != takes_credit(settings.switches[two.settings].kind))
             return bad(name + ": joins a switch with link credits and one without");
@@ -196,6 +212,7 @@ void Core::add_ports() {
             detail.node = forward ? ends.one : ends.two;
             port.peer = forward ? ends.two : ends.one;
             detail.ignores_pause = forward ? ends.one_ignores_pause : ends.two_ignores_pause;
+            if (ends.repeats) port.condition |= Port::repeats;
             port.pace = BytePace(ends.rate);
             port.kind = nodes_[detail.node].kind;
             port.peer_kind = nodes_[port.peer].kind;
@@ -214,7 +231,6 @@ void Core::add_ports() {
     counts_.resize(ports_.size());
     ingress_.resize(ports_.size() * max_classes);
     egresses_.resize(ports_.size());
-    samples_.resize(ports_.size());
     spray_turn_.resize(nodes_.size());
     spray_ = settings_.routing == Routing::spray;
 }
@@ -258,6 +274,12 @@ void Core::add_switches() {
         port.peer_state = nodes_[port.peer].state;
         port.peer_local = ports_[reverse_of(index)].local;
     }
+    for (PortIndex index = 0; index < ports_.size(); ++index) {
+        const Node& peer = nodes_[ports_[index].peer];
+        if (peer.kind != NodeKind::shared_buffer && peer.kind != NodeKind::deep_buffer) continue;
+        const PfcSettings& pfc = settings_.switches[peer.settings].pfc;
+        if (pfc.classes != 0 && pfc.quanta != 0) add_pause_timer(index, pfc);
+    }
     if (inputs_.empty()) return;
     credits_.resize(ports_.size() * max_classes);
     for (PortIndex index = 0; index < ports_.size(); ++index) {
@@ -265,6 +287,8 @@ void Core::add_switches() {
         const auto credit_node = [](NodeKind kind) { return kind == NodeKind::credit || kind == NodeKind::input_fifo; };
         port.credited = credit_node(port.kind) || credit_node(port.peer_kind);
         const Node& peer = nodes_[port.peer];
+        details_[index].receiver_decides =
+            port.peer_kind == NodeKind::credit && settings_.switches[peer.settings].receiver_controlled;
         const std::uint64_t bytes = port.peer_kind == NodeKind::host
                                         ? settings_.hosts[peer.settings].receive_buffer_bytes
                                         : settings_.switches[peer.settings].input_buffer_bytes;
@@ -272,6 +296,11 @@ void Core::add_switches() {
             credits_[slot_of(index, traffic_class)].available = static_cast<std::int64_t>(bytes & ~63ULL);
         for (unsigned traffic_class = 0; traffic_class < max_classes; ++traffic_class)
             credits_[slot_of(index, traffic_class)].delay = ports_[reverse_of(index)].delay;
+        if (!details_[index].receiver_decides) continue;
+        // What it has room for only the receiver knows, but that at once.
+        port.credited = false;
+        for (unsigned traffic_class = 0; traffic_class < max_classes; ++traffic_class)
+            credits_[slot_of(index, traffic_class)].delay = 0;
     }
 }
 
@@ -303,11 +332,9 @@ Result<std::unique_ptr<Core>> Core::make(const Topology& topology, const Network
     }
     core->add_switches();
     core->fault_event_ = core->add_special(Special::fault, 0);
-    core->sample_event_ = core->add_special(Special::sample, 0);
     core->first_flow_event_ = core->first_special_ + static_cast<EventId>(core->special_.size());
     core->wheel_.grow_to(core->first_flow_event_);
     if (!settings.faults.empty()) core->wheel_.schedule(core->fault_event_, settings.faults.front().at);
-    if (settings.sample_interval > 0) core->wheel_.schedule(core->sample_event_, settings.sample_interval);
     return core;
 }
 

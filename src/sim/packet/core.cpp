@@ -66,8 +66,11 @@ void Core::handle_special(const SpecialEvent& event) {
         case Special::fault:
             apply_faults();
             break;
-        case Special::sample:
-            take_samples();
+        case Special::pause_expiry:
+            expire_pauses(event.subject);
+            break;
+        case Special::pause_refresh:
+            refresh_pause(event.subject);
             break;
     }
 }
@@ -101,7 +104,8 @@ void Core::arrive(PortIndex index) {
         const std::uint32_t ahead = packet.next_arrival_or_ingress - static_cast<std::uint32_t>(now_);
         wheel_.schedule(arrival_event(index), now_ + ahead);
     }
-    if ((port.condition & (Port::is_down | Port::corrupts)) != 0 && lost_on_cable(index, packet_index)) return;
+    if ((port.condition & (Port::is_down | Port::corrupts | Port::repeats)) != 0 && lost_on_cable(index, packet_index))
+        return;
     const PortIndex own = reverse_of(index);
     if (packet.kind == PacketKind::pause) {
         const std::uint32_t classes = packet.psn;
@@ -163,6 +167,8 @@ void Core::start_pause(PortIndex index, Port& port) {
     packet.psn = port.pause_wanted;
     if ((port.pause_wanted & ~port.pause_told) != 0) ++details_[index].counters.pauses_sent;
     port.pause_told = port.pause_wanted;
+    if (const std::uint32_t timer = details_[reverse_of(index)].pause_timer; timer != nil)
+        plan_refresh(timer, port.pause_told);
     start(index, port, packet_index);
 }
 
@@ -172,6 +178,13 @@ void Core::hear_pause(PortIndex index, std::uint32_t classes) {
     PortDetail& detail = details_[index];
     if ((wanted & ~port.paused) != 0) ++detail.counters.pauses_heard;
     if (detail.ignores_pause) return;
+    if (detail.pause_timer != nil) restart_pause(detail.pause_timer, wanted);
+    set_paused(index, wanted);
+}
+
+void Core::set_paused(PortIndex index, std::uint8_t wanted) {
+    Port& port = ports_[index];
+    PortDetail& detail = details_[index];
     const std::uint8_t before = port.paused;
     port.paused = wanted;
     if (before == 0 && wanted != 0) detail.paused_since = now_;

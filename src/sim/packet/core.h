@@ -4,12 +4,14 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/prng.h"
 #include "sim/packet/network.h"
 #include "sim/packet/pool.h"
+#include "sim/packet/tcp.h"
 #include "sim/packet/wheel.h"
 
 namespace incast::sim::packet {
@@ -51,7 +53,7 @@ struct alignas(64) Port {
     bool credited = false;          // sends only what the receiver has given credit for
     bool starved = false;           // waits for credit that is not even on its way
 
-    enum Condition : std::uint8_t { is_down = 1, corrupts = 2, hands_on_early = 4 };
+    enum Condition : std::uint8_t { is_down = 1, corrupts = 2, hands_on_early = 4, repeats = 8 };
     [[nodiscard]] bool down() const { return (condition & is_down) != 0; }
     /// Nothing waits for it, not even a pause frame, and it can send now.
     [[nodiscard]] bool idle(Time now) const {
@@ -66,6 +68,8 @@ struct PortDetail {
     std::uint32_t corrupt_per_million = 0;
     std::uint32_t serving = nil;  // input_fifo: the input queue that is being read for it
     bool ignores_pause = false;
+    bool receiver_decides = false;  // the receiver has memory for a packet, or asks for it again: link_retry.cpp
+    std::uint32_t pause_timer = nil;
     std::uint8_t turn = 0;     // deficit round robin
     std::uint64_t random = 0;  // state of its own random numbers: traffic elsewhere does not change them
     Time paused_since = 0;
@@ -102,6 +106,16 @@ struct alignas(64) Queue {
         bytes += static_cast<std::uint64_t>(by);
         peak = peak < bytes ? bytes : peak;
     }
+};
+
+/// Of the pauses that a port hears, where they expire.
+struct PauseTimer {
+    PortIndex quiet = nil;
+    Time holds = 0;
+    bool refreshes = false;  // who asks does so again in time
+    std::array<Time, max_classes> until{};
+    EventId expiry = nil;
+    EventId refresh = nil;
 };
 
 struct Credit {
@@ -192,17 +206,6 @@ struct FlowExtra {
     std::uint64_t repeated = 0;
 };
 
-/// A simple TCP: slow start, additive increase, halving on three duplicates, time-outs (RFC 5681, in packets).
-struct TcpState {
-    static constexpr std::uint32_t most = 256;  // packets in flight
-    std::uint32_t window_q8 = 10 << 8;          // RFC 6928
-    std::uint32_t threshold = most;
-    std::uint32_t duplicates = 0;
-    std::uint32_t recover = 0;
-    bool recovering = false;
-    std::array<std::uint64_t, most / 64> arrived{};  // at the receiver: bit psn % 256, beyond `expected`
-};
-
 struct Host {
     struct Paced {
         Time time;
@@ -243,7 +246,16 @@ struct InputSwitch {
     bool random_choice = false;
 };
 
-enum class Special : std::uint8_t { host_wake, host_receive, arbitrate, memory, egress_arrival, fault, sample };
+enum class Special : std::uint8_t {
+    host_wake,
+    host_receive,
+    arbitrate,
+    memory,
+    egress_arrival,
+    fault,
+    pause_expiry,
+    pause_refresh
+};
 struct SpecialEvent {
     Special what;
     std::uint32_t subject;
@@ -309,7 +321,6 @@ class Core {
     std::uint32_t largest_wire_bytes_ = 0;
     std::uint32_t port_count_ = 0;
     EventId fault_event_ = nil;
-    EventId sample_event_ = nil;
     bool spray_ = false;
     std::uint8_t input_classes_ = 0;  // that switches with input memories have queues for
 
@@ -329,6 +340,7 @@ class Core {
     std::vector<SharedBuffer> shared_;
     std::vector<Ingress> ingress_;  // by slot_of(own port, class)
     std::vector<Credit> credits_;   // by slot_of(port, class)
+    std::vector<PauseTimer> pause_timers_;
     std::vector<InputSwitch> inputs_;
     std::vector<InputQueue> input_queues_;
     std::vector<DeepSwitch> deep_;
@@ -342,7 +354,6 @@ class Core {
     std::vector<RateControl> controls_;
     std::vector<TcpState> tcp_;
     Ring<Outcome> outcomes_;
-    std::vector<std::vector<Sample>> samples_;
     std::size_t next_fault_ = 0;
     Time counting_since_ = 0;
 
@@ -367,11 +378,27 @@ public:
     void serve(PortIndex port);
     void arrive(PortIndex port);
     void hear_pause(PortIndex port, std::uint32_t classes);
+    void set_paused(PortIndex port, std::uint8_t classes);
 
     // faults.cpp
     void apply_faults();
     bool lost_on_cable(PortIndex port, PacketIndex packet);
-    void take_samples();
+
+    // link_retry.cpp
+    void repeat_on_link(PortIndex port, PacketIndex refused, unsigned times_over_cable);
+    bool refused_on_link(PortIndex port, PacketIndex packet);
+
+    // pause_timer.cpp
+    void add_pause_timer(PortIndex port, const PfcSettings& settings);
+    void restart_pause(std::uint32_t timer, std::uint8_t classes);
+    void expire_pauses(std::uint32_t timer);
+    void plan_refresh(std::uint32_t timer, std::uint8_t classes);
+    void refresh_pause(std::uint32_t timer);
+
+    // deadlock.cpp
+    bool waits(PortIndex port, std::uint8_t traffic_class, std::uint64_t& resume_bytes) const;
+    void add_held(PortIndex holder, std::uint8_t traffic_class,
+                  const std::function<void(PortIndex, std::uint64_t)>& add) const;
 
     // shared_buffer.cpp
     static SharedBuffer make_thresholds(const SwitchSettings& settings);
@@ -388,6 +415,7 @@ public:
     void plan_credit(PortIndex port);
     std::uint32_t next_wire_bytes(PortIndex port, std::uint8_t traffic_class);
     bool has_credit(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes);
+    void take_credit(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes);
     Time credit_time(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes);
     /// The receiver of `port` has room for a packet again from `left_at` on, and lets the sender know.
     void give_credit(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes, Time left_at);
@@ -452,9 +480,12 @@ public:
 
     // tcp.cpp
     void receive_tcp(HostIndex host, const Packet& packet);
-    void tcp_ack(FlowIndex flow, std::uint32_t psn, bool advanced);
-    void tcp_timeout(FlowIndex flow);
-    void repeat_one(FlowIndex flow);
+    void receive_tcp_ack(FlowIndex flow, std::uint32_t acknowledged);
+    void tcp_ack(FlowIndex flow, std::uint32_t psn);
+    void fill_tcp_window(FlowIndex flow);
+    bool tcp_timeout(FlowIndex flow);
+    [[nodiscard]] Time tcp_deadline(FlowIndex flow) const;
+    void repeat(FlowIndex flow, std::uint32_t psn);
 
     // Short, and on every packet's way.
     [[nodiscard]] static EventId arrival_event(PortIndex port) { return 2 * port; }

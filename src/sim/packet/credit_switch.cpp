@@ -41,6 +41,10 @@ bool Core::has_credit(PortIndex index, std::uint8_t traffic_class, std::uint32_t
     return credit.available >= needed;
 }
 
+void Core::take_credit(PortIndex index, std::uint8_t traffic_class, std::uint32_t wire_bytes) {
+    credits_[slot_of(index, traffic_class)].available -= in_units(stored(wire_bytes));
+}
+
 Time Core::credit_time(PortIndex index, std::uint8_t traffic_class, std::uint32_t wire_bytes) {
     if (has_credit(index, traffic_class, wire_bytes)) return now_;
     Credit& credit = credits_[slot_of(index, traffic_class)];

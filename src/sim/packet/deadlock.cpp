@@ -1,8 +1,9 @@
 // Cyclic waiting among lossless queues (the condition of E. Coffman et al., Computing Surveys 3(2), 1971, for buffers).
 //
-// A queue is stuck if its receiver has asked it to be quiet and will never ask it to go on. Start from all paused
-// queues, and let go of each whose receiver gets back below its resume threshold when everything it holds for queues
-// that still move has left; what remains when none can be let go is stuck for ever.
+// A queue is stuck if its receiver has asked it to be quiet, or has given it too little credit, and that will never
+// change. Start from all queues that wait so, and let go of each whose receiver gets back below the threshold at which
+// it goes on when everything it holds for queues that still move has left; what remains when none can be let go is
+// stuck for ever. Packets on cables count as moving.
 #include <algorithm>
 
 #include "sim/packet/core.h"
@@ -13,11 +14,60 @@ namespace {
 struct Wait {
     PortIndex port = nil;
     bool stuck = true;
-    std::uint64_t resume_bytes = 0;
+    std::uint64_t resume_bytes = 0;   // it goes on when its receiver holds no more than this of it
     std::vector<std::uint64_t> held;  // of the receiver's bytes from this port: waiting in the queue of that Wait
 };
 
+constexpr std::uint64_t in_units(std::uint64_t bytes) {
+    return (bytes + 63) & ~std::uint64_t{63};
+}
+
 }  // namespace
+
+/// What holds `port` up in this class, if it is a pause or missing credit: bytes of it at the receiver above which it
+/// stays so. False: nothing of that kind.
+bool Core::waits(PortIndex index, std::uint8_t traffic_class, std::uint64_t& resume_bytes) const {
+    const Port& sender = ports_[index];
+    if (sender.peer_kind == NodeKind::shared_buffer) {
+        if ((sender.paused >> traffic_class & 1) == 0) return false;
+        const PfcSettings& pfc = settings_.switches[nodes_[sender.peer].settings].pfc;
+        if (pfc.quanta != 0 && !pfc.refresh) return false;  // its pauses end
+        const SharedBuffer& buffer = shared_[sender.peer_state];
+        // At best nobody else uses the memory.
+        const std::uint64_t threshold = buffer.xoff != 0 ? buffer.xoff : (buffer.alpha_ingress_q8 * buffer.size) >> 8;
+        resume_bytes = buffer.reserve + (threshold > buffer.xon_gap ? threshold - buffer.xon_gap : 0);
+        return true;
+    }
+    if (sender.kind != NodeKind::credit || sender.peer_kind != NodeKind::credit || !sender.credited) return false;
+    if ((sender.waiting >> traffic_class & 1) == 0) return false;
+    const Credit& credit = credits_[slot_of(index, traffic_class)];
+    const InputQueue& first = input_queues_[queue(index, traffic_class).chain.head];
+    const std::uint64_t needed = in_units(stored(packets_[first.packets.head].wire_bytes));
+    if (!credit.on_its_way.empty() || credit.available >= static_cast<std::int64_t>(needed)) return false;
+    const std::uint64_t memory =
+        settings_.switches[nodes_[sender.peer].settings].input_buffer_bytes & ~std::uint64_t{63};
+    resume_bytes = memory - std::min(memory, needed);
+    return true;
+}
+
+/// Of what waits in front of `holder`: bytes by the port through which they came.
+void Core::add_held(PortIndex holder, std::uint8_t traffic_class,
+                    const std::function<void(PortIndex, std::uint64_t)>& add) const {
+    const Port& port = ports_[holder];
+    if (port.kind == NodeKind::shared_buffer) {
+        for (PacketIndex packet = queue(holder, traffic_class).chain.head; packet != nil;
+             packet = packets_[packet].next)
+            add(reverse_of(packets_[packet].next_arrival_or_ingress), stored(packets_[packet].wire_bytes));
+    } else if (port.kind == NodeKind::credit) {
+        const Node& node = nodes_[details_[holder].node];
+        const InputSwitch& inputs = inputs_[port.state];
+        for (std::uint32_t local = 0; local < inputs.ports; ++local) {
+            const InputQueue& input = input_queues_[inputs.first[traffic_class] + local * inputs.ports + port.local];
+            for (PacketIndex packet = input.packets.head; packet != nil; packet = packets_[packet].next)
+                add(reverse_of(node.ports[local]), in_units(stored(packets_[packet].wire_bytes)));
+        }
+    }
+}
 
 std::vector<Deadlock> Network::find_deadlocks() const {
     const Core& core = *core_;
@@ -26,28 +76,17 @@ std::vector<Deadlock> Network::find_deadlocks() const {
         std::vector<Wait> waits;
         std::vector<std::uint32_t> wait_of(core.ports_.size(), nil);
         for (PortIndex port = 0; port < core.ports_.size(); ++port) {
-            const Port& sender = core.ports_[port];
-            if (sender.peer_kind != NodeKind::shared_buffer || (sender.paused >> traffic_class & 1) == 0) continue;
-            const SharedBuffer& buffer = core.shared_[sender.peer_state];
-            // At best nobody else uses the memory.
-            const std::uint64_t threshold =
-                buffer.xoff != 0 ? buffer.xoff : (buffer.alpha_ingress_q8 * buffer.size) >> 8;
+            std::uint64_t resume_bytes = 0;
+            if (!core.waits(port, traffic_class, resume_bytes)) continue;
             wait_of[port] = static_cast<std::uint32_t>(waits.size());
-            Wait& wait = waits.emplace_back();
-            wait.port = port;
-            wait.resume_bytes = buffer.reserve + (threshold > buffer.xon_gap ? threshold - buffer.xon_gap : 0);
+            waits.push_back({.port = port, .resume_bytes = resume_bytes, .held = {}});
         }
         for (Wait& wait : waits)
             wait.held.resize(waits.size());
-        for (std::uint32_t holder = 0; holder < waits.size(); ++holder) {
-            const PortIndex port = waits[holder].port;
-            if (core.ports_[port].kind != NodeKind::shared_buffer) continue;
-            for (PacketIndex packet = core.queue(port, traffic_class).chain.head; packet != nil;
-                 packet = core.packets_[packet].next) {
-                const std::uint32_t upstream = wait_of[reverse_of(core.packets_[packet].next_arrival_or_ingress)];
-                if (upstream != nil) waits[upstream].held[holder] += core.stored(core.packets_[packet].wire_bytes);
-            }
-        }
+        for (std::uint32_t holder = 0; holder < waits.size(); ++holder)
+            core.add_held(waits[holder].port, traffic_class, [&](PortIndex from, std::uint64_t bytes) {
+                if (wait_of[from] != nil) waits[wait_of[from]].held[holder] += bytes;
+            });
         const auto held_by_stuck = [&waits](const Wait& wait) {
             std::uint64_t bytes = 0;
             for (std::size_t other = 0; other < waits.size(); ++other)

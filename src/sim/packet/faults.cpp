@@ -1,4 +1,4 @@
-// What happens to cables, and the time series.
+// What happens to cables.
 #include "sim/packet/core.h"
 
 namespace incast::sim::packet {
@@ -41,6 +41,8 @@ void Core::apply_faults() {
 /// as it would have arrived; credit for it comes back when the link retrains, which is taken to be at once.
 bool Core::lost_on_cable(PortIndex index, PacketIndex packet_index) {
     const Port& port = ports_[index];
+    if ((port.condition & (Port::repeats | Port::is_down)) == Port::repeats)
+        return refused_on_link(index, packet_index);
     PortDetail& detail = details_[index];
     const bool corrupted =
         (port.condition & Port::corrupts) != 0 && detail.draw() % 1'000'000 < detail.corrupt_per_million;
@@ -51,16 +53,6 @@ bool Core::lost_on_cable(PortIndex index, PacketIndex packet_index) {
     if (port.credited && packet.kind != PacketKind::pause)
         give_credit(index, packet.traffic_class, packet.wire_bytes, now_);
     return true;
-}
-
-void Core::take_samples() {
-    for (PortIndex port = 0; port < ports_.size(); ++port) {
-        std::uint64_t queued = 0;
-        for (unsigned traffic_class = 0; traffic_class < max_classes; ++traffic_class)
-            queued += queue(port, traffic_class).bytes;
-        samples_[port].push_back({.time = now_, .sent_bytes = ports_[port].sent_bytes, .queued_bytes = queued});
-    }
-    wheel_.schedule(sample_event_, now_ + settings_.sample_interval);
 }
 
 }  // namespace incast::sim::packet

@@ -67,7 +67,11 @@ void Core::receive(HostIndex host, PacketIndex index) {
             receive_data(host, packet);
             break;
         case PacketKind::ack:
-            receive_ack(packet.flow, packet.psn, false);
+            if (senders_[packet.flow].transport == Transport::tcp) {
+                receive_tcp_ack(packet.flow, packet.psn);
+            } else {
+                receive_ack(packet.flow, packet.psn, false);
+            }
             break;
         case PacketKind::nak:
             receive_ack(packet.flow, packet.psn, true);
@@ -207,7 +211,7 @@ void Core::receive_ack(FlowIndex flow, std::uint32_t psn, bool missing) {
         }
     }
     if (sender.transport == Transport::tcp) {
-        tcp_ack(flow, psn, advanced);
+        tcp_ack(flow, psn);
     } else if (missing && psn == sender.acked) {
         rewind(flow);
     }
@@ -229,9 +233,8 @@ void Core::flow_timer(FlowIndex flow) {
         control != nullptr && control->on_time(now_, settings_.dcqcn))
         set_pace(flow);
     if (extra.timeout != 0 && sender.acked != sender.end_psn && sender.next_psn != sender.acked &&
-        now_ >= extra.progress + extra.timeout) {
-        if (sender.transport == Transport::tcp) tcp_timeout(flow);
-        rewind(flow);
+        (sender.transport == Transport::tcp ? tcp_timeout(flow) : now_ >= extra.progress + extra.timeout)) {
+        if (sender.transport != Transport::tcp) rewind(flow);
         refresh(flow);
     }
     schedule_flow_timer(flow);
@@ -243,7 +246,8 @@ void Core::schedule_flow_timer(FlowIndex flow) {
     const RateControl* control = active_control(extra);
     Time at = control != nullptr ? control->next_deadline() : time_never;
     // Acknowledgements move only `progress`; the timer finds out when it goes off.
-    if (extra.timeout != 0 && sender.next_psn != sender.acked) at = std::min(at, extra.progress + extra.timeout);
+    if (extra.timeout != 0 && sender.next_psn != sender.acked)
+        at = std::min(at, sender.transport == Transport::tcp ? tcp_deadline(flow) : extra.progress + extra.timeout);
     if (at != time_never) wheel_.schedule_by(first_flow_event_ + flow, std::max(at, now_));
 }
 

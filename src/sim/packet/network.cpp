@@ -54,7 +54,7 @@ Result<FlowIndex> Network::open(const FlowSettings& settings) {
     extra.timeout = settings.retransmit_timeout;
     if (settings.transport == Transport::tcp) {
         extra.tcp = static_cast<std::uint32_t>(core.tcp_.size());
-        core.tcp_.emplace_back();
+        core.tcp_.emplace_back().limit = std::min(settings.window_packets, TcpState::most);
         sender.window = std::min<std::uint32_t>(settings.window_packets, 10);
         receiver.ack_packets = std::max<std::uint32_t>(1, settings.ack_packets);
     }
@@ -148,6 +148,7 @@ PortCounters Network::totals() const {
         sum.marked += one.marked;
         sum.dropped += one.dropped;
         sum.lost += one.lost;
+        sum.repeated += one.repeated;
         sum.pauses_sent += one.pauses_sent;
         sum.pauses_heard += one.pauses_heard;
         sum.paused_time += one.paused_time;
@@ -161,7 +162,8 @@ QueueCounters Network::queue(PortIndex port, std::uint8_t traffic_class) const {
     const Time measured = core_->now_ - core_->counting_since_;
     return {.bytes = queue.bytes,
             .peak_bytes = queue.peak,
-            .mean_bytes = measured > 0 ? static_cast<double>(queue.area) / static_cast<double>(measured) : 0.0};
+            .mean_bytes = measured > 0 ? static_cast<double>(queue.area) / static_cast<double>(measured) : 0.0,
+            .byte_ps = static_cast<double>(queue.area)};
 }
 
 std::uint64_t Network::repeated(FlowIndex flow) const {
@@ -174,8 +176,13 @@ Rate Network::allowed_rate(FlowIndex flow) const {
 std::uint64_t Network::packets_in_flight() const {
     return core_->packets_.in_use();
 }
-const std::vector<Sample>& Network::samples(PortIndex port) const {
-    return core_->samples_[port];
+std::uint64_t Network::queued_bytes(PortIndex port, std::uint8_t traffic_class) const {
+    return core_->queue(port, traffic_class).bytes;
+}
+std::uint64_t Network::take_peak(PortIndex port, std::uint8_t traffic_class) {
+    Queue& queue = core_->queue(port, traffic_class);
+    core_->counts_[port].passed_bytes = 0;
+    return std::exchange(queue.peak, queue.bytes);
 }
 
 void Network::reset_counters() {

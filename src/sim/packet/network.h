@@ -41,11 +41,13 @@ struct PortCounters {
     std::uint64_t packets = 0;  // put on the cable, of all kinds
     std::uint64_t bytes = 0;
     std::uint64_t data_packets = 0;
-    std::uint64_t marked = 0;        // congestion experienced, set in front of this port
-    std::uint64_t dropped = 0;       // for want of memory in front of this port, or at its receiver's input
-    std::uint64_t lost = 0;          // on the cable: down or corrupted
-    std::uint64_t pauses_sent = 0;   // PFC frames that asked for at least one class more to be quiet
-    std::uint64_t pauses_heard = 0;  // the same, as they reached this port
+    std::uint64_t marked = 0;    // congestion experienced, set in front of this port
+    std::uint64_t dropped = 0;   // for want of memory in front of this port, or at its receiver's input
+    std::uint64_t lost = 0;      // on the cable: down or corrupted
+    std::uint64_t repeated = 0;  // put on it again by a link that repeats
+    // PFC frames that asked for at least one class more to be quiet, or again before it expired.
+    std::uint64_t pauses_sent = 0;
+    std::uint64_t pauses_heard = 0;  // that asked for one class more, as they reached this port
     Time paused_time = 0;            // any class quiet because of them
 };
 
@@ -55,13 +57,7 @@ struct QueueCounters {
     std::uint64_t bytes = 0;  // now
     std::uint64_t peak_bytes = 0;
     double mean_bytes = 0;  // over time
-};
-
-/// One point of the time series: every sample_interval.
-struct Sample {
-    Time time = 0;
-    std::uint64_t sent_bytes = 0;    // by this port, since the start
-    std::uint64_t queued_bytes = 0;  // in front of it, all classes
+    double byte_ps = 0;     // its integral over time
 };
 
 /// Ports of which each waits for the next one, and the last for the first, and none will ever move.
@@ -112,7 +108,9 @@ public:
     [[nodiscard]] Rate allowed_rate(FlowIndex flow) const;
     /// Packets somewhere between source and destination, of all kinds.
     [[nodiscard]] std::uint64_t packets_in_flight() const;
-    [[nodiscard]] const std::vector<Sample>& samples(PortIndex port) const;
+    /// For a Recorder: bytes now; and their peak since the last call, which then begins anew.
+    [[nodiscard]] std::uint64_t queued_bytes(PortIndex port, std::uint8_t traffic_class) const;
+    std::uint64_t take_peak(PortIndex port, std::uint8_t traffic_class);
     void reset_counters();
 
     /// Queues that wait for each other in a circle at this moment: see docs/packet-model.md for what is decided how.

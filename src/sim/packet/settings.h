@@ -75,6 +75,9 @@ struct PfcSettings {
     /// For what arrives after the pause was asked for, per port and class, beside the shared memory. No loss if it is
     /// at least rate x round trip and two packets (pfc_headroom()).
     std::uint64_t headroom_bytes = 0;
+    /// A pause frame holds for so many times 512 bit times of its cable, at most 65,535; 0: until it is taken back.
+    std::uint32_t quanta = 0;
+    bool refresh = true;  // it is repeated in time, as long as quiet is wanted
 };
 
 struct SwitchSettings {
@@ -96,6 +99,9 @@ struct SwitchSettings {
 
     /// credit and input_fifo: input memory per port and class, given out as credits in units of 64 B.
     std::uint64_t input_buffer_bytes = 32ULL * 1024;
+    /// credit: neighbours send without asking, and what finds no memory is asked for again (RapidIO's
+    /// receiver-controlled flow control). Needs links that repeat.
+    bool receiver_controlled = false;
     bool random_choice = false;  // input_fifo: outputs choose a waiting input at random, not in turn
 
     /// deep_buffer: consecutive ports form one ASIC with memory of its own.
@@ -149,7 +155,6 @@ struct NetworkSettings {
     /// What of a packet stands on the cable but in no memory: Ethernet's preamble and gap.
     std::uint32_t unstored_bytes = 20;
     std::uint32_t pause_bytes = 84;  // 64 and the same 20 (IEEE 802.1Qbb, 802.3 annex 31B)
-    Time sample_interval = 0;        // of the time series; 0: none
 };
 
 /// What a port and class must be able to hold after it asked for a pause, so that nothing is lost (compare IEEE 802.1Q

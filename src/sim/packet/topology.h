@@ -23,6 +23,7 @@ struct Topology {
         Time propagation = 0;            // 5 ns/m in fibre
         bool one_ignores_pause = false;  // what `one` sends on this cable never pauses (seed 003: the QFX10000)
         bool two_ignores_pause = false;
+        bool repeats = false;  // by itself, what is not accepted: RapidIO (link_retry.cpp); at switches with credits
     };
     std::vector<Node> nodes;
     std::vector<Cable> cables;  // cable c has the egress ports 2c (one to two) and 2c + 1 (two to one)

@@ -1,4 +1,5 @@
 // The cases of docs/packet-model.md with an analytic answer: exact where the answer is exact, within 1 % otherwise.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
@@ -200,6 +201,90 @@ TEST(Validation, Case3bShiftOverStaticEcmpGetsTheMaxMinShareOfItsHash) {
     const Shifted aware = shift_by_half(Routing::shift_aware);
     for (const double rate : aware.simulated)
         EXPECT_NEAR(rate, 100.0 * payload / wire, 0.01 * 98);
+}
+
+/// Max-min fair rates by water-filling, in units of a link: `uses[flow]` are the links of that flow.
+std::vector<double> water_filling(const std::vector<std::vector<PortIndex>>& uses, std::size_t links) {
+    std::vector<double> rate(uses.size(), -1);
+    for (std::size_t left = uses.size(); left > 0;) {
+        std::vector<double> room(links, 1);
+        std::vector<unsigned> open(links);
+        for (std::size_t flow = 0; flow < uses.size(); ++flow) {
+            for (const PortIndex link : uses[flow]) {
+                if (rate[flow] < 0) {
+                    ++open[link];
+                } else {
+                    room[link] -= rate[flow];
+                }
+            }
+        }
+        double lowest = 2;
+        for (std::size_t link = 0; link < links; ++link)
+            if (open[link] > 0) lowest = std::min(lowest, room[link] / open[link]);
+        std::vector<bool> full(links);
+        for (std::size_t link = 0; link < links; ++link)
+            full[link] = open[link] > 0 && room[link] / open[link] < lowest * (1 + 1e-9);
+        for (std::size_t flow = 0; flow < uses.size(); ++flow) {
+            if (rate[flow] >= 0) continue;
+            if (std::ranges::none_of(uses[flow], [&](PortIndex link) { return full[link]; })) continue;
+            rate[flow] = lowest;
+            --left;
+        }
+    }
+    return rate;
+}
+
+/// The links of a flow between two hosts by static ECMP.
+std::vector<PortIndex> path_of(const Topology& topology, const RouteTable& routes, HostIndex from, HostIndex to,
+                               std::uint32_t entropy) {
+    std::vector<PortIndex> path{port_from_one(from)};
+    for (NodeIndex at = topology.cables[from].two; at != to;) {
+        const std::uint32_t entry = routes.entry(at, to);
+        PortIndex port = entry;
+        if (entry >= RouteTable::first_group) {
+            const PortGroup& group = routes.group(entry);
+            port = routes.ports[group.first + ecmp_choice(entropy, at, group.count)];
+        }
+        path.push_back(port);
+        at = port % 2 == 0 ? topology.cables[port / 2].two : topology.cables[port / 2].one;
+    }
+    return path;
+}
+
+TEST(Validation, Case3bOnThreeTiersTheNetworkCarriesTheMaxMinShareOfItsHash) {
+    // Switches that serve their inputs in turn are fair to inputs, not to flows, so here every flow is paced at its
+    // max-min share: each must get it, which fails if a packet takes any other way than the hash says.
+    const Topology topology = fat_tree(8, gbit100, 100 * ps_per_ns);
+    constexpr HostIndex hosts = 128;
+    const Result<RouteTable> routes = make_routes(topology, Routing::ecmp);
+    ASSERT_TRUE(routes.ok());
+    std::vector<std::vector<PortIndex>> uses;
+    for (HostIndex host = 0; host < hosts; ++host)
+        uses.push_back(path_of(topology, *routes, host, (host + hosts / 2) % hosts, host));
+    const std::vector<double> share = water_filling(uses, 2 * topology.cables.size());
+    EXPECT_LT(*std::ranges::min_element(share), 0.26);
+    EXPECT_EQ(*std::ranges::max_element(share), 1.0);
+    NetworkSettings settings;
+    settings.switches[0].kind = SwitchKind::credit;
+    settings.switches[0].input_buffer_bytes = 128ULL * 1024;
+    const auto network = make(topology, settings);
+    std::vector<FlowIndex> flows;
+    for (HostIndex host = 0; host < hosts; ++host)
+        flows.push_back(open(*network, {.source = host,
+                                        .destination = (host + hosts / 2) % hosts,
+                                        .transport = Transport::datagram,
+                                        .entropy = host,
+                                        .rate_limit = Rate{static_cast<std::uint64_t>(share[host] * 100e9)}}));
+    const Time warm = ps_per_ms / 2;
+    const Time measured = 2 * ps_per_ms;
+    const std::vector<std::uint64_t> bytes = saturate(*network, flows, 16 * payload, warm, warm + measured, 8);
+    for (HostIndex host = 0; host < hosts; ++host) {
+        const double fair = share[host] * 100.0 * payload / wire;
+        // A message is counted when it is whole: the window may cut one.
+        EXPECT_NEAR(gbit_per_second(bytes[flows[host]], measured), fair, 0.01 * fair + 0.5) << "host " << host;
+        for (const PortIndex link : uses[host])
+            EXPECT_GT(network->counters(link).packets, 0U) << network->name(link);
+    }
 }
 
 TEST(Validation, Case4LosslessIncastEndsAtTheWireBound) {

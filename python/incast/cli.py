@@ -16,7 +16,9 @@ from incast.file_commands import JsonOption, import_root, mep_app
 from incast.lab.compare import compare
 from incast.lab.detached import status, stop
 from incast.lab.report import report
+from incast.lab.reproduce.command import reproduce
 from incast.lab.scan import scan
+from incast.lab.sweep import sim
 from incast.net import net
 from incast.run import run
 
@@ -32,9 +34,11 @@ app.command()(run)
 app.command()(status)
 app.command()(stop)
 app.command()(net)
+app.command()(sim)
 app.command()(scan)
 app.command()(report)
 app.command()(compare)
+app.command()(reproduce)
 app.command()(import_root)
 app.add_typer(mep_app, name="mep")
 app.add_typer(fabric_app, name="fabric")

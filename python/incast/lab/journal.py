@@ -47,7 +47,10 @@ def load_plan(folder: Path) -> Plan:
             raise ValueError(f"schema {content['schema']}, and this version reads {_SCHEMA}")
         fields = content["plan"]
         points = tuple(
-            Point(each["number"], each["axes"], tuple(each["settings"]), each["simulated"]) for each in fields["points"]
+            Point(
+                each["number"], each["axes"], tuple(each["settings"]), each["simulated"], each.get("fabric", "")
+            )
+            for each in fields["points"]
         )
         return Plan(**{**fields, "axes": tuple(fields["axes"]), "points": points})
     except (OSError, ValueError, KeyError, TypeError) as error:

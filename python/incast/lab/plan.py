@@ -10,6 +10,8 @@
     [[points]]                      # or points one by one; with a grid, each of them with every combination
     run.nodes = 4
 
+A key that begins with `fabric.` is a value of the simulated network's file: `fabric.switches.deep.spill`.
+
 What a setting may be is for the engine to say. Here is checked what the engine cannot know: the shape of the file.
 """
 
@@ -24,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from incast.engine import EngineError
+from incast.lab import fabric_text
 from incast.lab.quantity import Scalar, setting_text
 
 EXIT_BAD_SCAN = 2
@@ -51,6 +54,7 @@ class Point:
     axes: dict[str, Scalar]
     settings: tuple[str, ...]  # for --set, in order
     simulated: bool
+    fabric: str = ""  # the text of the network, where the scan changes values in it
 
     def words(self) -> str:
         """For a line of progress."""
@@ -120,6 +124,11 @@ def parse_plan(file: Path, text: str) -> Plan:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise EngineError(f"{file}: no TOML: {error}", EXIT_BAD_SCAN) from error
+    return make_plan(file, content)
+
+
+def make_plan(file: Path, content: Mapping[str, Any]) -> Plan:
+    """The same of what such a text holds."""
     for key, value in content.items():
         if key not in _KEYS:
             shown = None if isinstance(value, dict | list) else value
@@ -143,6 +152,7 @@ def parse_plan(file: Path, text: str) -> Plan:
     points = _combined(file, _listed(file, content.get("points", [])), _grid(file, content.get("grid", {})), fixed)
     if len(points) * repeats > _READINGS_MAX:
         raise ScanError(file, "grid", None, f"{_READINGS_MAX} points and repeats; these are {len(points) * repeats}")
+    fabrics: dict[Path, str] = {}
     own = (
         f"run.task={'net' if kind == 'net' else 'build'}",
         f"run.duration={_seconds_text(seconds)}",
@@ -158,7 +168,13 @@ def parse_plan(file: Path, text: str) -> Plan:
         axes=tuple(dict.fromkeys(key for point in points for key in point)),
         base=base,
         points=tuple(
-            Point(number, axes, (*_texts(fixed), *_texts(axes), *own), _simulated(base, {**fixed, **axes}))
+            Point(
+                number,
+                axes,
+                (*_texts(fixed), *_texts(axes), *own),
+                _simulated(base, {**fixed, **axes}),
+                _fabric(file, base, {**fixed, **axes}, fabrics),
+            )
             for number, axes in enumerate(points, 1)
         ),
     )
@@ -272,13 +288,42 @@ def _combined(
 
 
 def _texts(settings: Mapping[str, Scalar]) -> tuple[str, ...]:
-    return tuple(f"{key}={setting_text(value)}" for key, value in settings.items())
+    """Those that are the engine's."""
+    return tuple(
+        f"{key}={setting_text(value)}" for key, value in settings.items() if not key.startswith(fabric_text.PREFIX)
+    )
+
+
+def _fabric(file: Path, base: str, settings: Mapping[str, Scalar], known: dict[Path, str]) -> str:
+    """The text of the point's network if it changes values in it, else nothing. `known`: texts that were read."""
+    changes = {
+        key.removeprefix(fabric_text.PREFIX): value
+        for key, value in settings.items()
+        if key.startswith(fabric_text.PREFIX)
+    }
+    if not changes:
+        return ""
+    named = _transport(base, settings, "sim", "fabric")
+    if not isinstance(named, str):
+        wanted = f'{fabric_text.FILE_KEY} = "FILE", the network that is to be changed'
+        raise ScanError(file, f"{fabric_text.PREFIX}{next(iter(changes))}", None, wanted)
+    path = Path(named)
+    if path not in known:
+        known[path] = fabric_text.read_fabric_text(path)
+    return fabric_text.changed(known[path], changes)
 
 
 def _simulated(base: str, settings: Mapping[str, Scalar]) -> bool:
     """Whether the point runs in virtual time; only decides what runs beside what, the result says what it was."""
-    named = settings.get("transport.name")
-    if named is None:
-        section = tomllib.loads(base).get("transport")
-        named = section.get("name") if isinstance(section, dict) else None
-    return named == _SIMULATED
+    return _transport(base, settings, "name") == _SIMULATED
+
+
+def _transport(base: str, settings: Mapping[str, Scalar], *way: str) -> object:
+    """What the settings, or else the configuration file below them, say of the transport."""
+    named = settings.get(".".join(("transport", *way)))
+    if named is not None:
+        return named
+    found: object = tomllib.loads(base).get("transport")
+    for name in way:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found

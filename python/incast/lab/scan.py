@@ -25,6 +25,7 @@ from incast.engine import EXIT_NO_ENGINE, EngineError, find_engine, stop_signals
 from incast.idle import usable_cores
 from incast.lab import extra
 from incast.lab.diagnosis import diagnose_directory
+from incast.lab.fabric_text import fabric_setting
 from incast.lab.journal import Journal, directory_name, load_plan, summary_of
 from incast.lab.plan import EXIT_BAD_SCAN, Plan, Point, Reading, read_plan
 from incast.lab.quantity import setting_text
@@ -43,16 +44,17 @@ _REDRAW_S = 0.2
 # --- what the engine says of the points before anything is measured
 
 
-def refusals(plan: Plan, base: Path | None) -> dict[int, str]:
-    """The engine's line for each point that it refuses, by number."""
-    engine = find_engine()
+def refusals(plan: Plan, folder: Path) -> dict[int, str]:
+    """The engine's line for each point that it refuses, by number; files that it needs are written to that folder."""
+    engine, base = find_engine(), write_base(folder, plan)
+    networks = [fabric_setting(folder, point.fabric) for point in plan.points]
     with ThreadPoolExecutor(max_workers=usable_cores()) as pool:
-        lines = pool.map(lambda point: _refusal(engine, base, point), plan.points)
+        lines = pool.map(lambda point, network: _refusal(engine, base, point, network), plan.points, networks)
         return {point.number: line for point, line in zip(plan.points, lines, strict=True) if line is not None}
 
 
-def _refusal(engine: Path, base: Path | None, point: Point) -> str | None:
-    command = [*engine_command(engine, base, point.settings), "--check"]
+def _refusal(engine: Path, base: Path | None, point: Point, network: tuple[str, ...]) -> str | None:
+    command = [*engine_command(engine, base, (*point.settings, *network)), "--check"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -249,7 +251,8 @@ def run_scan(journal: Journal, jobs: int, console: Console, *, retry_failed: boo
 
     def command(reading: Reading) -> tuple[list[str], Path]:
         directory = journal.clear(reading)
-        words = engine_command(engine, base, reading.settings())
+        network = fabric_setting(folder, reading.point.fabric)
+        words = engine_command(engine, base, (*reading.settings(), *network))
         return [*words, "--output", str(directory.resolve()), "--progress", "json"], directory
 
     with stop_signals() as asked, ScanView(console, plan, left, jobs) as view:
@@ -277,24 +280,30 @@ def _folder_of(file: Path | None, resume: Path | None, output: Path | None) -> t
     if file is None:
         raise EngineError("nothing to scan; allowed: a scan file, or --resume DIR", EXIT_BAD_SCAN)
     plan = read_plan(file)
-    folder = output or _new_folder(file)
+    return plan, empty_folder(output, file.stem)
+
+
+def empty_folder(output: Path | None, name: str) -> Path:
+    """Where a new scan of that name goes; EngineError if something is there."""
+    folder = output or new_folder(name)
     if folder.exists() and any(folder.iterdir()):
         raise EngineError(f"{folder} is not empty; allowed: another --output, or --resume {folder}", EXIT_BAD_SCAN)
-    return plan, folder
+    return folder
 
 
-def _new_folder(file: Path) -> Path:
-    base = f"scan-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{file.stem}"
+def new_folder(name: str) -> Path:
+    """A folder for the results of a scan of that name, which is not there yet."""
+    base = f"scan-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{name}"
     candidate, number = _RESULTS_FOLDER / base, 2
     while candidate.exists():
         candidate, number = _RESULTS_FOLDER / f"{base}-{number}", number + 1
     return candidate
 
 
-def _check(file: str, plan: Plan, screen: Console) -> None:
+def check_points(file: str, plan: Plan, screen: Console) -> None:
     """Refuses a scan with a wrong value; says which points the engine will refuse."""
     with tempfile.TemporaryDirectory() as place:
-        refused = refusals(plan, write_base(Path(place), plan))
+        refused = refusals(plan, Path(place))
     if (line := wrong_value(plan, refused)) is not None:
         raise EngineError(f"{file}: {line}", EXIT_BAD_SCAN)
     if refused:
@@ -331,10 +340,20 @@ def scan(
     screen = open_console(stderr=True)
     plan, folder = _folder_of(file, resume, output)
     if resume is None or check:
-        _check(str(file or resume), plan, screen)
+        check_points(str(file or resume), plan, screen)
     if check:
         _announce(screen, plan, None, plan.readings())
         return
+    _, status = carry_out(plan, folder, jobs, retry_failed=retry_failed, as_json=as_json)
+    if status:
+        raise typer.Exit(status)
+
+
+def carry_out(
+    plan: Plan, folder: Path, jobs: int, *, retry_failed: bool = False, as_json: bool = False
+) -> tuple[list[Row], int]:
+    """Takes what is left of a scan that was checked, and says what came of it; its rows, and the exit status."""
+    screen = open_console(stderr=True)
     with Journal(folder, plan) as journal:
         journal.end_leftovers()
         left = journal.left(retry_failed=retry_failed)
@@ -342,10 +361,8 @@ def scan(
         finished = run_scan(journal, jobs or usable_cores(), screen, retry_failed=retry_failed)
         rows = journal.rows
     _report(screen, folder, plan, rows, finished=finished, as_json=as_json)
-    if not finished:
-        raise typer.Exit(_EXIT_INTERRUPTED)
-    if any(row["status"] != COMPLETE for row in rows):
-        raise typer.Exit(_EXIT_FAILED_POINTS)
+    failed = any(row["status"] != COMPLETE for row in rows)
+    return rows, 0 if finished and not failed else _EXIT_FAILED_POINTS if finished else _EXIT_INTERRUPTED
 
 
 def _announce(screen: Console, plan: Plan, folder: Path | None, left: Sequence[Reading]) -> None:

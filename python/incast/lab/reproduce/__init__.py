@@ -1,0 +1,1 @@
+"""`incast reproduce`: published results beside ours, by a program (docs/reproduction.md)."""

@@ -1,0 +1,76 @@
+"""What systems ask for: scenarios on the shipped networks, to see whether the model of such a network carries them."""
+
+from incast.lab.reproduce.model import OFF, OK, Fabrics, Figures, Finding, Row, event_building, needs
+
+_HOSTS = 1000
+_DEMAND = event_building(
+    "1000 hosts", "ethernet-1000", nodes=_HOSTS, message="16KiB", ms=2, warm_up_ms=3, credits=4, sends=2,
+    schedule="linear-shift",
+)  # fmt: skip
+
+_RUN_3 = event_building(
+    "Run 3", "lhcb-run3", nodes=170, message="64KiB", ms=4, warm_up_ms=4, credits=4, sends=2, schedule="linear-shift"
+)
+
+# 1 MB events at 100 kHz over 64 readout units, on the two-tier tree at FDR's rate.
+_CMS_UNITS = 64
+_CMS = event_building(
+    "CMS",
+    "edr-fat-tree-504",
+    {"links.host.rate": "54.545Gb/s", "links.trunk.rate": "54.545Gb/s"},
+    nodes=2 * _CMS_UNITS,
+    message="64KiB",
+    ms=10,
+    warm_up_ms=10,
+    credits=8,
+    more={
+        "run.roles": "split",
+        "source.trigger_rate": "100kHz",
+        "source.fragment_size": str(1_000_000 // _CMS_UNITS),
+        "source.policy": "throttle",
+    },
+)
+
+
+def _demand(figures: Figures, _fabrics: Fabrics) -> Finding:
+    link = figures.per_node("1000 hosts")
+    total = figures.gbit("1000 hosts", "goodput_without_self_bytes_per_s") / 1000
+    return Finding(
+        link, OK if link >= 80 else OFF, None, None, (f"In all {total:.1f} Tb/s of 32 asked for, {_HOSTS} streams.",)
+    )
+
+
+def _run_3(figures: Figures, _fabrics: Fabrics) -> Finding:
+    total = figures.gbit("Run 3", "goodput_without_self_bytes_per_s") / 1000
+    return Finding(
+        total,
+        OK if total >= 32 else OFF,
+        None,
+        None,
+        (f"{figures.per_node('Run 3'):.0f} of 200 Gb/s a server; 32 Tb/s are 188.",),
+    )
+
+
+def _cms(figures: Figures, _fabrics: Fabrics) -> Finding:
+    total = figures.number("CMS", "goodput_without_self_bytes_per_s") / 1e9
+    accepted = figures.number("CMS", "accepted_hz") / 1000
+    return Finding(
+        total,
+        OK if accepted >= 99 else OFF,
+        None,
+        None,
+        (f"{accepted:.1f} of 100 kHz accepted. {_CMS_UNITS} readout and as many builder units are assumed.",),
+    )
+
+
+ROWS = [
+    Row("17", "S3", "1000 streams, 32 Tb/s: mean of each 100 Gb/s link at least; Gb/s", 80.0, "requirement", _demand,
+        [_DEMAND], note="Lossless leaf-spine of 1000 hosts (fabrics/ethernet-1000.toml), pull, 16 KiB, shift-aware."),
+    Row("28", "LHCb Run 1 and 2", "350 sources to 1500 nodes, Gb Ethernet, credit token: above; Gb/s", 60.0,
+        "requirement", needs("fabric of that network")),
+    Row("29", "CMS Run 2", "FDR Clos, 100 kHz: built; GB/s", 100.0, "requirement", _cms, [_CMS]),
+    Row("30", "ESRF, FPGA RDMA", "100 Gb/s, messages above 1 KB and above 32 KB; Gb/s", [90.0, 95.0], "requirement",
+        needs("model of that FPGA")),
+    Row("31", "LHCb Run 3", "about 170 servers, 200 Gb/s: built; Tb/s", 32.0, "requirement", _run_3, [_RUN_3],
+        note="fabrics/lhcb-run3.toml, whose topology is assumed."),
+]  # fmt: skip

@@ -1,10 +1,10 @@
-"""The procedure of the RoCE study (EPJ Web Conf. 245 01011) on simulated switches: scan, pick the optimum, long run, ports.
+"""The RoCE study's procedure (EPJ Web Conf. 245 01011) on simulated switches: scan, optimum, long run, ports.
 
     python scans/roce_procedure.py OUTPUT        # from the folder of a checkout; about ten minutes on two cores
 
-Everything is done by `incast`; this program only says in which order, and picks the optimum from the scan's table. What is
-coarser than in the study: tens of milliseconds of virtual time for 15 s, and 0.1 s to 0.2 s for 3 h; figures over time every
-10 ms for every 2 s.
+Everything is done by `incast`; this program only says in which order, and picks the optimum from the scan's table.
+Coarser than in the study: tens of milliseconds of virtual time for 15 s, and 0.1 s to 0.2 s for 3 h; figures over time
+every 10 ms for every 2 s.
 """
 
 import csv
@@ -69,7 +69,10 @@ def main(output: Path) -> None:
     """All steps; results, summary and report go below that folder."""
     scan, ports, runs = output / "scan", output / "ports", []
     incast("scan", str(_HERE / "roce-scan.toml"), "--output", str(scan))
-    lines = ["| switch | ports | message | sends | scan Gb/s | long run | lowest 10 ms |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| switch | ports | message | sends | scan Gb/s | long run | lowest 10 ms |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for fabric, row in optima(scan / "table.csv").items():
         runs.append(output / f"long-{Path(fabric).stem}")
         lines.append(long_run(row, runs[-1]))

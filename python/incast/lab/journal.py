@@ -47,9 +47,7 @@ def load_plan(folder: Path) -> Plan:
             raise ValueError(f"schema {content['schema']}, and this version reads {_SCHEMA}")
         fields = content["plan"]
         points = tuple(
-            Point(
-                each["number"], each["axes"], tuple(each["settings"]), each["simulated"], each.get("fabric", "")
-            )
+            Point(each["number"], each["axes"], tuple(each["settings"]), each["simulated"], each.get("fabric", ""))
             for each in fields["points"]
         )
         return Plan(**{**fields, "axes": tuple(fields["axes"]), "points": points})

@@ -74,7 +74,7 @@ def sim(
         list[str] | None,
         typer.Option(
             metavar="KEY=A,B,...",
-            help="Values of a setting of docs/config.md, or of the network (fabric.KEY); all combinations are simulated.",
+            help="Values of a setting of docs/config.md, or of the network (fabric.KEY); every combination.",
         ),
     ] = None,
     fabric: Annotated[

@@ -70,9 +70,7 @@ def test_values_of_a_network_need_one(write_scan: WriteScan) -> None:
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "scans").glob("*.toml")), ids=lambda file: file.stem)
-def test_shipped_scans_are_accepted_by_the_engine(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shipped_scans_are_accepted_by_the_engine(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     plan = read_plan(file)
     engine = require_engine()

@@ -35,8 +35,10 @@ def test_a_grid_of_a_setting_and_a_value_of_the_network(real: InProcess) -> None
 
 
 def test_json_says_what_was_done(real: InProcess) -> None:
-    said = real("sim", "--sweep", "protocol.credits=1,2", "--set", "run.nodes=2", "--duration", "1ms", "--warm-up", "0s",
-                "--output", "out", "--json")  # fmt: skip
+    said = real(
+        "sim", "--sweep", "protocol.credits=1,2", "--set", "run.nodes=2", "--duration", "1ms", "--warm-up", "0s",
+        "--output", "out", "--json",
+    )  # fmt: skip
     assert said.returncode == 0, said.stderr
     answer = json.loads(said.stdout)
     assert (answer["complete"], answer["wanted"], answer["directory"]) == (2, 2, "out")

@@ -9,10 +9,11 @@ from incast.lab.reproduce.model import Value
 
 _HEAD = """# Published results, and ours
 
-Made by `incast reproduce --all --write-docs docs/reproduction.md`; not to be edited. **Everything in the column "ours" is simulated**, in
-virtual time, by the engine on the files in `fabrics/`, or computed by a formula. `incast reproduce ROW` runs one row, `--json` prints rows as a list of
-objects, and `incast reproduce --all` takes about ten minutes of one core, once: figures are kept in `incast-results/reproduce`, and with every call
-one kept row is run again and must give the same to the last bit.
+Made by `incast reproduce --all --write-docs docs/reproduction.md`; not to be edited. **Everything in the column
+"ours" is simulated**, in virtual time, by the engine on the files in `fabrics/`, or computed by a formula. `incast
+reproduce ROW` runs one row, `--json` prints rows as a list of objects, and `incast reproduce --all` takes about ten
+minutes of one core, once: figures are kept in `incast-results/reproduce`, and with every call one kept row is run
+again and must give the same to the last bit.
 
 What a row claims depends on its class, which is laid down with the row and is not improved by the outcome:
 
@@ -21,15 +22,17 @@ What a row claims depends on its class, which is laid down with the row and is n
 | arithmetic | follows from stated rates | within 5 % |
 | input | a parameter of the model | within 5 %, which only shows that it arrives |
 | fitted | a parameter was chosen to match it | within 5 %, which shows nothing more |
-| predicted | the model must give it without having been fitted to it | within 5 %, *and* with less than half of the error of the null model (link rate less headers) |
+| predicted | the model must give it without being fitted to it | within 5 %, and under half of the null model's error |
 | shape | an inequality or an order | it holds over the whole range of what is unknown |
 | bound | what the network allows at most | what was published is below it |
 | requirement | what a system asks for: a scenario | the simulated network meets it |
 
-Status: **ok**; **off**; **range**: what is not published (buffer sizes, thresholds, rates inside a switch) decides, and the published value lies within what
-plausible values give; **needs ...**: a part of Incast that is not there yet, or a value that was never published. The unit stands at the end of the
-conditions. Sources: S1 J. Phys. Conf. Ser. 898 082007 (2017). S2 RapidIO in a DAQ system, IEEE-NPSS Real Time 2016. S3 EPJ Web Conf. 245 01011
-(2020). S4 RIOZMQ, slides (2017). S5 J. Phys. Conf. Ser. 331 022008 (2011).
+The null model is an idle network: link rate less headers. It takes no simulation, so a prediction must do better.
+Status: **ok**; **off**; **range**: what is not published (buffer sizes, thresholds, rates inside a switch) decides,
+and the published value lies within what plausible values give; **needs ...**: a part of Incast that is not there yet,
+or a value that was never published. The unit stands at the end of the conditions. Sources: S1 J. Phys. Conf. Ser. 898
+082007 (2017). S2 RapidIO in a DAQ system, IEEE-NPSS Real Time 2016. S3 EPJ Web Conf. 245 01011 (2020). S4 RIOZMQ,
+slides (2017). S5 J. Phys. Conf. Ser. 331 022008 (2011).
 
 | row | class | source | conditions | published | ours | error | null model | status |
 |---|---|---|---|---|---|---|---|---|

@@ -76,10 +76,7 @@ def _break(figures: Figures, _fabrics: Fabrics) -> Finding:
         shown = ", ".join(f"{ports} {rate:.1f}" for ports, rate in rates.items())
         remarks.append(f"Six ports {reading} ({_READINGS[reading]} Gb/s), Gb/s by ports a side: {shown}.")
     good = last["per side"] == 6 and last["in total"] == 3
-    return Finding(
-        float(last["per side"]), OK if good else OFF, abs(last["per side"] - 6) / 6, None, tuple(remarks)
-    )
-
+    return Finding(float(last["per side"]), OK if good else OFF, abs(last["per side"] - 6) / 6, None, tuple(remarks))
 
 
 # --- event building over all ports of one device: rows 11 to 13
@@ -134,8 +131,7 @@ _ARISTA_128 = [
 def _map_text(figures: Figures, cells: Mapping[tuple[str, int], Experiment]) -> str:
     """A line per message size."""
     return "; ".join(
-        f"{size} "
-        + " ".join(f"{figures.per_node(run.name):.1f}" for (other, _), run in cells.items() if other == size)
+        f"{size} " + " ".join(f"{figures.per_node(run.name):.1f}" for (other, _), run in cells.items() if other == size)
         for size in _ROUND_SIZES
     )
 
@@ -345,7 +341,9 @@ def _through(*switches: tuple[str, str], heeded: bool = False) -> dict[str, Any]
 
 
 _PAIR_RUNS = [
-    raw_traffic(name, _PAIR, changes, pattern="one-to-one", nodes=2, message="1MiB", outstanding=40, ms=40, warm_up_ms=10)
+    raw_traffic(
+        name, _PAIR, changes, pattern="one-to-one", nodes=2, message="1MiB", outstanding=40, ms=40, warm_up_ms=10
+    )
     for name, changes in {
         "QFX5200 alone": _through(("shallow", "qfx5200")),
         "QFX10000 alone": _through(("deep", "qfx10000")),

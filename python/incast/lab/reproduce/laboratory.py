@@ -1,7 +1,7 @@
 """Runs what rows need, and keeps what came out: the same engine, networks and definitions give the same figures.
 
-A row's figures are kept in `rows/ID.json` of the results' folder, under a hash over the engine, the fabric files as the row
-changes them, and the row's definition. How figures are judged is not kept. Each time one of the kept rows, the one
+A row's figures are kept in `rows/ID.json` of the results' folder, under a hash over the engine, the fabric files as the
+row changes them, and the row's definition. How figures are judged is not kept. Each time one of the kept rows, the one
 whose last check is longest ago, is run again, and must give the same figures to the last bit.
 """
 
@@ -54,7 +54,7 @@ class Laboratory:
         self._engine_hash = hashlib.sha256(self._engine.read_bytes()).hexdigest()
 
     def outcomes(self, rows: Sequence[Row], *, fresh: bool, say: Callable[[str], None]) -> list[Outcome]:
-        """Every row with its finding. EngineError if a run fails, or the spot check finds other figures than are kept."""
+        """Every row with its finding. EngineError if a run fails, or the spot check finds other figures than kept."""
         kept = {row.id: figures for row in rows if not fresh and (figures := self._kept(row)) is not None}
         checked = self._row_to_check(rows, kept)
         wanted = [row for row in rows if row.experiments and (row.id not in kept or row is checked)]
@@ -136,9 +136,7 @@ class Laboratory:
                     points.append(replace(point, axes={"row": f"{row.id}: {experiment.name}"}))
                 wanted[row.id][experiment.name] = number
         taken = self._take(points, say)
-        return {
-            row_id: {name: taken[number] for name, number in runs.items()} for row_id, runs in wanted.items()
-        }
+        return {row_id: {name: taken[number] for name, number in runs.items()} for row_id, runs in wanted.items()}
 
     def _take(self, points: Sequence[Point], say: Callable[[str], None]) -> dict[int, dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {}

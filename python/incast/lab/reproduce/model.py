@@ -236,9 +236,7 @@ def compare(ours: float, published: float, *remarks: str) -> Finding:
     return Finding(ours, OK if error <= _ERROR_MAX else OFF, error, None, remarks)
 
 
-def predict(
-    ours: float, published: float, null: float, plausible: Sequence[float] = (), *remarks: str
-) -> Finding:
+def predict(ours: float, published: float, null: float, plausible: Sequence[float] = (), *remarks: str) -> Finding:
     """Predicted rows. `plausible`: outcomes over the range of what is unknown; they decide between off and range."""
     error, null_error = error_of(ours, published), error_of(null, published)
     if error <= _ERROR_MAX and error < _NULL_SHARE_MAX * null_error:

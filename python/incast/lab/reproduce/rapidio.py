@@ -1,4 +1,4 @@
-"""The RapidIO cluster: J. Phys. Conf. Ser. 898 082007 [S1], its predecessor (RT2016) [S2], RIOZMQ [S4], IDT's samples."""
+"""The RapidIO cluster: J. Phys. Conf. Ser. 898 082007 [S1], before it RT2016 [S2], RIOZMQ [S4], IDT's samples."""
 
 import statistics
 
@@ -80,9 +80,7 @@ _CLIENTS = [
 ]
 _TABLE_1 = [14.47, 14.47, 13.27, 14.81, 14.85, 14.70, 12.89, 14.95, 14.91, 14.95, 13.08, 13.85, 14.43, 13.40]
 _DIPS = (4, 8, 12, 13, 15)
-_ONE_PAIR = raw_traffic(
-    "one pair", _FABRIC, pattern="one-to-one", nodes=2, message="1MiB", outstanding=4, messages=100
-)
+_ONE_PAIR = raw_traffic("one pair", _FABRIC, pattern="one-to-one", nodes=2, message="1MiB", outstanding=4, messages=100)
 
 
 def _pair_rate(figures: Figures, _fabrics: Fabrics) -> Finding:
@@ -102,7 +100,7 @@ def _independence(figures: Figures, _fabrics: Fabrics) -> Finding:
 def _plateau(figures: Figures, fabrics: Fabrics) -> Finding:
     ours = [figures.gbit(each.name) for each in _CLIENTS]
     near = sum(error_of(one, other) <= 0.05 for one, other in zip(ours, _TABLE_1, strict=True))
-    found = predict(
+    return predict(
         statistics.median(ours),
         statistics.median(_TABLE_1),
         null_model(fabrics, _FABRIC, "tsi721", 16.0),
@@ -111,7 +109,6 @@ def _plateau(figures: Figures, fabrics: Fabrics) -> Finding:
         "the formula for an idle network says, and cannot be told from it.",
         f"The dips at {', '.join(map(str, _DIPS))} clients are unexplained and no parameter aims at them.",
     )
-    return found
 
 
 def _stack_cost(figures: Figures, _fabrics: Fabrics) -> Finding:

@@ -9,6 +9,4 @@ def _order(row: Row) -> tuple[int, str]:
     return (16, row.id) if not row.number.isdigit() else (int(row.number), row.id)
 
 
-ROWS: tuple[Row, ...] = tuple(
-    sorted([*rapidio.ROWS, *infiniband.ROWS, *ethernet.ROWS, *requirements.ROWS], key=_order)
-)
+ROWS: tuple[Row, ...] = tuple(sorted([*rapidio.ROWS, *infiniband.ROWS, *ethernet.ROWS, *requirements.ROWS], key=_order))

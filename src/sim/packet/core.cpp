@@ -189,7 +189,8 @@ void Core::set_paused(PortIndex index, std::uint8_t wanted) {
     port.paused = wanted;
     if (before == 0 && wanted != 0) detail.paused_since = now_;
     if (before != 0 && wanted == 0) detail.counters.paused_time += now_ - detail.paused_since;
-    if ((before & ~wanted & port.waiting) != 0) serve(index);
+    // What a deep buffer holds for this port waits to be asked for, not at the port.
+    if ((before & ~wanted & (port.waiting | egresses_[index].waiting)) != 0) serve(index);
 }
 
 }  // namespace incast::sim::packet

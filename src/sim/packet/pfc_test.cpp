@@ -87,6 +87,24 @@ TEST(Pfc, PausesSpreadToTheSource) {
     EXPECT_TRUE(network->find_deadlocks().empty());
 }
 
+TEST(Pfc, ADeepBufferGoesOnWhenAPauseEnds) {
+    // What waits in virtual output queues is not at the port that was paused, and is to be asked for again.
+    Topology topology = dumbbell();
+    topology.nodes[4].settings = 1;
+    NetworkSettings settings = lossless();
+    settings.switches.resize(2);
+    settings.switches[1].kind = SwitchKind::deep_buffer;
+    const auto network = make(topology, settings);
+    const FlowIndex flow = datagrams(*network, 0, 2);
+    network->post(flow, 1000 * payload, 0);
+    testing::run_out(*network);
+    Outcome outcome;
+    ASSERT_TRUE(network->take_outcome(outcome));
+    EXPECT_EQ(outcome.what, Outcome::What::delivered);
+    EXPECT_GT(network->counters(port_from_one(4)).pauses_heard, 1U);
+    EXPECT_EQ(network->totals().dropped, 0U);
+}
+
 TEST(Pfc, AVictimSuffersInTheSameClassOnly) {
     const Time warm = ps_per_ms;
     const Time end = 3 * ps_per_ms;

@@ -66,7 +66,7 @@ def draw(rates: dict[Cell, float], target: Path) -> None:
                 one.set_ylabel(f"{network}\ncredits", fontsize=8)
             if row == len(networks) - 1:
                 one.set_xlabel("parallel sends", fontsize=8)
-    figure.suptitle("Gb/s a node of 100, 64 nodes, push, 64 KiB MFPs. SIMULATED, virtual time", fontsize=10)
+    figure.suptitle("Gb/s a node of 100, 64 nodes, push, 32 KiB MFPs. SIMULATED, virtual time", fontsize=10)
     figure.savefig(target, dpi=110, metadata={"Software": None})
 
 

@@ -120,6 +120,7 @@ def _verbs(figures: Figures, _fabrics: Fabrics) -> Finding:
 
 # --- the EDR reference: row 10
 
+
 def _tuned(size: str, sends: int, memory: str) -> Experiment:
     return event_building(
         f"{size}, {sends} sends, {memory}",

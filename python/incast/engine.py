@@ -64,12 +64,21 @@ class NodeSample:
 
 @dataclass(frozen=True)
 class Sample:
-    """Rates since the sample before. `t_s` counts from the start of the run, in virtual seconds in a simulation."""
+    """Rates since the sample before. `t_s` counts from the start of the run, in virtual seconds in a simulation.
+
+    The latency is the mean of the MEPs built since then; what went wrong is counted since the start of the run.
+    """
 
     t_s: float
     goodput_bytes_per_s: float
     events_per_s: float
     nodes: tuple[NodeSample, ...]
+    latency_mean_ns: float | None = None  # None: nothing was built
+    incomplete_events: int = 0
+    dropped_events: int = 0
+    reassignments: int = 0
+    evictions: int = 0
+    verify_errors: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,8 @@ class ResultWritten:
 
     path: Path
 
+
+_TROUBLES = ("incomplete_events", "dropped_events", "reassignments", "evictions", "verify_errors")
 
 Progress = Phase | Sample | Notice | ResultWritten
 
@@ -135,6 +146,8 @@ def parse_progress(line: str) -> Progress | None:
                     goodput_bytes_per_s=float(report["goodput_bytes_per_s"]),
                     events_per_s=float(report["events_per_s"]),
                     nodes=tuple(_parse_node(node) for node in report["nodes"]),
+                    latency_mean_ns=None if (mean := report.get("latency_mean_ns")) is None else float(mean),
+                    **{key: int(report.get(key, 0)) for key in _TROUBLES},
                 )
             case "notice":
                 return Notice(str(report.get("level", "info")), str(report["text"]))

@@ -110,48 +110,99 @@ def _style() -> str:
     )
 
 
-def draw(fabric: Fabric) -> str:
-    """The topology as SVG: hosts below, switches in tiers above; the wider a line, the higher the rate."""
+@dataclass(frozen=True)
+class Box:
+    """A host, many hosts of one switch, or a switch; its middle, in pixels, with y downwards."""
+
+    name: str
+    label: str
+    kind: str  # host or switch
+    x: float
+    y: float
+    half_width: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """All cables between two boxes. A curve from one end to the other, drawn towards `bend` (quadratic Bezier)."""
+
+    boxes: tuple[str, str]
+    cables: tuple[Cable, ...]
+    begin: tuple[float, float]
+    bend: tuple[float, float]
+    end: tuple[float, float]
+
+    @property
+    def bits_per_s(self) -> int:
+        """Of all of them together."""
+        return sum(cable.bits_per_s for cable in self.cables)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Hosts below, switches in tiers above."""
+
+    boxes: list[Box]
+    lines: list[Line]
+    width: float
+    top: float
+    height: float
+
+    def thickness(self, line: Line) -> float:
+        """The wider, the higher the rate; in pixels."""
+        return 0.6 + 3.4 * line.bits_per_s / max(each.bits_per_s for each in self.lines)
+
+
+def lay_out(fabric: Fabric) -> Layout:
+    """Where everything is drawn."""
     groups = _grouped_hosts(fabric)
     rows = [[(name, label, "host") for name, label in dict.fromkeys(groups.values())]]
     rows += [[(name, name, "switch") for name in tier] for tier in fabric.tiers()]
     width = max(640, 96 * max(len(row) for row in rows))
     height = 110 * len(rows) + 40
-    place: dict[str, tuple[float, float]] = {}
-    boxes: list[str] = []
+    boxes: list[Box] = []
     for level, row in enumerate(rows):
-        y = height - 60 - 110 * level
-        for index, (name, label, kind) in enumerate(row):
-            x = width * (index + 0.5) / len(row)
-            place[name] = (x, y)
-            half = min(44.0, width / len(row) / 2 - 2)
-            boxes.append(
-                f'<g><title>{escape(name)}</title><rect class="{kind}" x="{x - half:.1f}" y="{y - 16}" rx="4"'
-                f' width="{2 * half:.1f}" height="32"/><text x="{x:.1f}" y="{y + 4}" text-anchor="middle">'
-                f"{escape(label)}</text></g>"
-            )
-    drawn: Counter[tuple[str, str]] = Counter()
+        half = min(44.0, width / len(row) / 2 - 2)
+        boxes += [
+            Box(name, label, kind, width * (index + 0.5) / len(row), height - 60 - 110 * level, half)
+            for index, (name, label, kind) in enumerate(row)
+        ]
+    place = {box.name: (box.x, box.y) for box in boxes}
+    between: dict[tuple[str, str], list[Cable]] = {}
     for cable in fabric.cables:
         one, two = (groups[end][0] if end in groups else end for end in cable.ends)
-        drawn[(one, two)] += cable.bits_per_s
-    fastest = max(drawn.values(), default=1)
+        between.setdefault((one, two), []).append(cable)
     lines = []
     top = 24.0
-    for (one, two), rate in drawn.items():
+    for (one, two), cables in between.items():
         (x1, y1), (x2, y2) = place[one], place[two]
         # Within a tier a cable goes over what stands between, the higher the more that is.
         bend = y1 - 16 - abs(x2 - x1) / 4 if y1 == y2 else (y1 + y2) / 2
         top = min(top, (bend + y1) / 2 - 10)
-        lines.append(
-            f'<path class="cable" d="M{x1:.1f} {y1}Q{(x1 + x2) / 2:.1f} {bend:.1f} {x2:.1f} {y2}"'
-            f' stroke-width="{0.6 + 3.4 * rate / fastest:.2f}"><title>{escape(one)} - {escape(two)}:'
-            f" {rate / _GBIT:g} Gb/s</title></path>"
-        )
+        lines.append(Line((one, two), tuple(cables), (x1, y1), ((x1 + x2) / 2, bend), (x2, y2)))
+    return Layout(boxes, lines, width, top, height)
+
+
+def draw(fabric: Fabric) -> str:
+    """The topology as SVG."""
+    layout = lay_out(fabric)
+    boxes = [
+        f'<g><title>{escape(box.name)}</title><rect class="{box.kind}" x="{box.x - box.half_width:.1f}"'
+        f' y="{box.y - 16}" rx="4" width="{2 * box.half_width:.1f}" height="32"/><text x="{box.x:.1f}"'
+        f' y="{box.y + 4}" text-anchor="middle">{escape(box.label)}</text></g>'
+        for box in layout.boxes
+    ]
+    lines = [
+        f'<path class="cable" d="M{line.begin[0]:.1f} {line.begin[1]}Q{line.bend[0]:.1f} {line.bend[1]:.1f}'
+        f' {line.end[0]:.1f} {line.end[1]}" stroke-width="{layout.thickness(line):.2f}">'
+        f"<title>{' - '.join(map(escape, line.boxes))}: {line.bits_per_s / _GBIT:g} Gb/s</title></path>"
+        for line in layout.lines
+    ]
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" role="img"'
-        f' viewBox="0 {top - 24:.0f} {width} {height - top + 24:.0f}">'
+        f' viewBox="0 {layout.top - 24:.0f} {layout.width} {layout.height - layout.top + 24:.0f}">'
         f"<title>{escape(fabric.name)}</title><style>{_style()}</style>"
-        f'<text x="12" y="{top - 4:.0f}">{escape(fabric.name)}: {escape(fabric.description)}</text>'
+        f'<text x="12" y="{layout.top - 4:.0f}">{escape(fabric.name)}: {escape(fabric.description)}</text>'
         + "".join(lines)
         + "".join(boxes)
         + "</svg>\n"

@@ -4,28 +4,33 @@ Nothing is validated here. Every option is text that goes to the engine as `--se
 says about it is shown, and its exit status is the command's. So there is one place that knows what is allowed.
 """
 
+import contextlib
 import json
 import re
 import shlex
 import sys
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from incast import units
 from incast.console import open_console
-from incast.engine import EXIT_PROTOCOL, EngineError, EngineRun, Outcome, Progress, find_engine
+from incast.engine import EXIT_PROTOCOL, EngineError, EngineRun, Notice, Outcome, Progress, find_engine
 from incast.idle import Window
 from incast.lab.diagnosis import diagnose_directory
 from incast.lab.dips import MachineLog, dips_of_directory
-from incast.lab.facts import is_open_loop, read_samples
-from incast.live import make_view
+from incast.lab.facts import is_open_loop, number, read_samples
+from incast.live import VIRTUAL_TIME, RunView, make_view
 from incast.net_summary import print_net_summary
 from incast.summary import print_summary
+
+if TYPE_CHECKING:
+    from incast.lab.live_page import LivePage
 
 # Only names the folder of the results and the title; what runs is the engine's decision.
 _DEFAULT_TRANSPORT = "shm"
@@ -40,6 +45,7 @@ class RunRequest:
     settings: tuple[str, ...]
     output: Path
     transport: str
+    web: str | None = None  # HOST:PORT of the live page
 
     def command(self, engine: Path) -> list[str]:
         """The engine's command line."""
@@ -143,22 +149,48 @@ def watch(request: RunRequest, title: str, unit: str = "events") -> Outcome:
     """Runs the engine to its end, with a view of its progress."""
     engine = find_engine()
     screen = open_console(stderr=True)
+    virtual = request.transport == "sim"
     try:
-        virtual = request.transport == "sim"
-        with make_view(screen, title, virtual=virtual, unit=unit) as view:
+        with contextlib.ExitStack() as stack:
+            view = stack.enter_context(make_view(screen, title, virtual=virtual, unit=unit))
+            page = stack.enter_context(_open_page(request.web, title, virtual, view)) if request.web else None
             machine = MachineLog(request.output)
 
             def on_progress(progress: Progress) -> None:
                 view.on_progress(progress)
+                if page is not None:
+                    page.feed.on_progress(progress)
                 if not virtual:
                     machine.on_progress(progress, engine_run.pid)
 
             engine_run = EngineRun(request.command(engine), on_progress, view.on_tick)
-            return engine_run.watch()
+            outcome = engine_run.watch()
+            if page is not None:
+                page.feed.end(_last_words(outcome))
+            return outcome
     except EngineError as error:
         if not request.output.is_dir():
             raise
         raise EngineError(f"{error}; what there is lies in {request.output}", error.exit_status) from error
+
+
+def _open_page(address: str, title: str, virtual: bool, view: RunView) -> "LivePage":
+    from incast.lab.live_page import LivePage
+
+    page = LivePage(address, title, virtual=virtual)
+    view.on_progress(Notice("info", f"live page: {page.url}"))
+    return page
+
+
+def _last_words(outcome: Outcome) -> str:
+    """For the live page, which stays as it is when the run is over."""
+    if outcome.result_path is None:
+        return f"the run has ended with status {outcome.exit_status}, without a result"
+    result = read_result(outcome, outcome.result_path)
+    goodput = number(result, "goodput_bytes_per_s", "total_without_self")
+    virtual = f" {VIRTUAL_TIME}" if result.get("time_domain") == "virtual" else ""
+    words = f"ended: {result.get('status')}; goodput without self {units.line_rate(goodput)}{virtual}"
+    return f"{words}; {outcome.result_path}"
 
 
 def read_result(outcome: Outcome, path: Path) -> dict[str, Any]:
@@ -341,6 +373,10 @@ def run(
     detach: Annotated[
         bool, typer.Option("--detach", help="Run on without this terminal; see incast status, incast stop.")
     ] = False,
+    web: Annotated[bool, typer.Option("--web", help="Live plots for a browser of this host.")] = False,
+    web_listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where they are served; means --web. (default: 127.0.0.1:0)")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result, and nothing else, on standard output.")
     ] = False,
@@ -385,6 +421,10 @@ def run(
         "sink.verify": verify,
     }
     request = make_request(config, options, settings or [], output, datetime.now(UTC))
+    if web or web_listen is not None:
+        from incast.lab.live_page import DEFAULT_ADDRESS
+
+        request = replace(request, web=web_listen or DEFAULT_ADDRESS)
     if detach:
         from incast.lab.detached import start
 

@@ -25,6 +25,12 @@ double per_second(std::uint64_t count, Time time) {
     return time > 0 ? static_cast<double>(count) / seconds(time) : 0.0;
 }
 
+/// null: no MEP was built.
+nlohmann::ordered_json mean_latency_ns(const NodeTotals& delta) {
+    return delta.meps_built > 0 ? nlohmann::ordered_json(delta.delay_ns / delta.meps_built)
+                                : nlohmann::ordered_json(nullptr);
+}
+
 }  // namespace
 
 std::uint64_t waiting_events(const NodeTotals& totals) {
@@ -44,8 +50,7 @@ nlohmann::ordered_json trigger_json(const Plan& plan, const Interval& interval) 
                                 {"dead_time_fraction", std::min(part(delta.dead_time_ns), 1.0)},
                                 {"occupancy", part(delta.held_mep_ns) / std::max(plan.memory_meps, 1U)},
                                 {"waiting_events", interval.waiting_events}};
-    json["latency_mean_ns"] = delta.meps_built > 0 ? nlohmann::ordered_json(delta.delay_ns / delta.meps_built)
-                                                   : nlohmann::ordered_json(nullptr);
+    json["latency_mean_ns"] = mean_latency_ns(delta);
     return json;
 }
 
@@ -53,7 +58,7 @@ std::string_view to_text(Outcome outcome) {
     return outcome_names[static_cast<std::size_t>(outcome)];
 }
 
-std::string node_name(std::uint32_t node, std::uint32_t roles) {
+std::string role_names(std::uint32_t roles) {
     std::string names;
     for (const auto& [role, name] : {std::pair<std::uint32_t, std::string_view>{protocol::role_em, "EM"},
                                      {protocol::role_ru, "RU"},
@@ -64,7 +69,11 @@ std::string node_name(std::uint32_t node, std::uint32_t roles) {
             names += (names.empty() ? "" : "+") + std::string(name);
         }
     }
-    return fmt::format("{} ({})", node, names);
+    return names;
+}
+
+std::string node_name(std::uint32_t node, std::uint32_t roles) {
+    return fmt::format("{} ({})", node, role_names(roles));
 }
 
 Conductor::Conductor(const Plan& plan, Crew& crew, Reporter& reporter, Time now)
@@ -389,6 +398,10 @@ void Conductor::report_interval(Time now) {
                                   {"events", sum.events_built},
                                   {"incomplete_events", sum.incomplete_events},
                                   {"verify_errors", sum.verify_errors},
+                                  {"dropped_events", sum.dropped_events},
+                                  {"reassignments", sum.reassignments},
+                                  {"evictions", sum.evictions},
+                                  {"latency_mean_ns", mean_latency_ns(delta)},
                                   {"nodes", std::move(nodes)}};
     if (plan_.config.trigger_rate > 0) {
         sample["triggers"] = trigger_json(plan_, interval);

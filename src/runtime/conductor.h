@@ -67,6 +67,8 @@ struct Interval {
     std::uint64_t waiting_events = 0;  // at its end: due and not read out, in the readout unit that has most of them
 };
 
+/// "EM+RU+BU"
+std::string role_names(std::uint32_t roles);
 /// "3 (BU)"
 std::string node_name(std::uint32_t node, std::uint32_t roles);
 

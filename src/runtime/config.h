@@ -50,6 +50,7 @@ struct RunConfig {
     Time warm_up{};
     std::uint64_t seed{};
     Time sample_interval{};
+    std::string metrics;
     OnLoss on_loss{};
     bool respawn{};
     std::uint64_t yields{};

@@ -97,6 +97,9 @@ constexpr std::array table{
            "of everything random: sizes, content, arrivals, schedules, simulation"),
     number(Kind::duration, "run.sample_interval", &RunConfig::sample_interval, "auto", 10 * ps_ms, 36e2 * ps_s,
            "between samples; auto: 500ms, 2s for runs longer than two minutes"),
+    text("run.metrics", &RunConfig::metrics, "off",
+         "off, or HOST:PORT: every node serves /metrics to Prometheus there, node n on PORT + n; port 0: any "
+         "(docs/metrics.md)"),
     choice<&RunConfig::on_loss>("run.on_loss", "continue", loss_words,
                                 "what to do when a node is lost: go on without it, or end the run"),
     KeySpec{"run.respawn",

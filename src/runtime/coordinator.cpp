@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "runtime/lobby.h"
 #include "runtime/machine.h"
+#include "runtime/metrics_server.h"
 #include "runtime/signals.h"
 #include "runtime/spawner.h"
 
@@ -63,6 +64,7 @@ private:
         bool present = false;
         bool silent = false;
         std::string address;  // of the present incarnation; empty: not yet known
+        std::string metrics;  // HOST:PORT; empty: none
         Time last_heard = 0;
     };
 
@@ -75,6 +77,7 @@ private:
     /// False: the message makes no sense.
     bool handle(std::uint32_t node, const Json& message, Time now);
     void learn_address(std::uint32_t node, std::string address);
+    void learn_metrics(std::uint32_t node, std::string address);
     [[nodiscard]] Json peer_entry(std::uint32_t node) const {
         return {node, members_[node].incarnation, members_[node].address};
     }
@@ -249,10 +252,12 @@ bool Coordinator::Members::handle(std::uint32_t node, const Json& message, Time 
     }
     if (type == "address") {
         const std::optional<std::string> address = text_in(message, "address");
-        if (!address || !blob_from_hex(*address)) {
+        const std::string metrics = text_in(message, "metrics").value_or("");
+        if (!address || !blob_from_hex(*address) || (!metrics.empty() && !parse_host_port(metrics))) {
             return false;
         }
         if (number_in(message, "incarnation") == members_[node].incarnation) {
+            learn_metrics(node, metrics);
             learn_address(node, *address);
         }
         return true;
@@ -276,6 +281,18 @@ bool Coordinator::Members::handle(std::uint32_t node, const Json& message, Time 
         return true;
     }
     return false;
+}
+
+void Coordinator::Members::learn_metrics(std::uint32_t node, std::string address) {
+    if (members_[node].metrics == address) {
+        return;
+    }
+    members_[node].metrics = std::move(address);
+    std::vector<std::string> all;
+    for (const Member& member : members_) {
+        all.push_back(member.metrics);
+    }
+    announce_metrics(reporter_, node_name(node, plan_.protocol.nodes[node].roles), members_[node].metrics, all);
 }
 
 void Coordinator::Members::learn_address(std::uint32_t node, std::string address) {

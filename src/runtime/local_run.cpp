@@ -9,6 +9,7 @@
 
 #include "runtime/host.h"
 #include "runtime/machine.h"
+#include "runtime/metrics_server.h"
 #include "runtime/signals.h"
 #include "sim/models/packet.h"
 #include "sim/sim_medium.h"
@@ -81,6 +82,15 @@ public:
     [[nodiscard]] Time now() const { return world_ != nullptr ? world_->world().now() : monotonic_now(); }
 
     Result<Ok> begin() {
+        Result<std::unique_ptr<MetricsServer>> opened = MetricsServer::open_for(plan_, 0);
+        if (!opened) {
+            return opened.error();
+        }
+        metrics_ = std::move(*opened);
+        if (metrics_) {
+            const std::string address = reachable_address(metrics_->address(), read_machine().host);
+            announce_metrics(reporter_, fmt::format("0 to {}", hosts_.size() - 1), address, {&address, 1});
+        }
         conductor_ = std::make_unique<Conductor>(plan_, *this, reporter_, now());
         for (std::uint32_t node = 0; node < hosts_.size(); ++node) {
             if (Result<Ok> begun = begin(node, 1); !begun) {
@@ -98,7 +108,7 @@ public:
         for (std::uint32_t node = 0; node < hosts_.size(); ++node) {
             Host& host = *hosts_[node];
             if (host.news()) {
-                conductor_->sample(now, host.sample(Mark::interval, now));
+                take(now, host.sample(Mark::interval, now));
             }
             if (host.needs_new_incarnation() && conductor_->phase() < Phase::closing) {
                 renew(now, node);
@@ -176,8 +186,14 @@ private:
     }
     void sample_all(Mark mark, Time now) {
         for (const std::unique_ptr<Host>& host : hosts_) {
-            conductor_->sample(now, host->sample(mark, now));
+            take(now, host->sample(mark, now));
         }
+    }
+    void take(Time now, NodeSample sample) {
+        if (metrics_) {
+            metrics_->publish(sample, role_names(plan_.protocol.nodes[sample.node].roles));
+        }
+        conductor_->sample(now, std::move(sample));
     }
 
     const Plan& plan_;
@@ -186,6 +202,7 @@ private:
     Reporter& reporter_;
     std::vector<Blob> addresses_;
     std::vector<std::unique_ptr<Host>> hosts_;
+    std::unique_ptr<MetricsServer> metrics_;  // null: run.metrics = off
     std::unique_ptr<Conductor> conductor_;
     std::vector<sim::ActorId> actor_ids_;  // by node, in virtual time
     std::vector<Mark> wanted_;

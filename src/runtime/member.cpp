@@ -8,10 +8,12 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "runtime/conductor.h"
 #include "runtime/driver.h"
 #include "runtime/exit_status.h"
 #include "runtime/host.h"
 #include "runtime/machine.h"
+#include "runtime/metrics_server.h"
 #include "runtime/rendezvous.h"
 #include "runtime/resolve.h"
 #include "runtime/signals.h"
@@ -37,6 +39,7 @@ private:
     /// Waits for the next message, at most until `deadline`.
     Result<Json> wait_for_message(Time deadline);
     Result<Ok> set_up(const Json& welcome);
+    Result<Ok> open_metrics(std::uint32_t node);
     Result<Ok> begin(std::uint32_t incarnation);
     Result<Ok> handle(const Json& message);
     Result<Ok> update_peers(const Json& message);
@@ -51,6 +54,8 @@ private:
     Plan plan_;
     std::unique_ptr<transport::Medium> medium_;
     std::unique_ptr<Host> host_;
+    std::unique_ptr<MetricsServer> metrics_;  // null: run.metrics = off
+    std::string metrics_address_;             // as others reach it
     Time next_sample_ = 0;
     std::uint32_t remarks_ = 0;
     bool introduced_ = false;  // the peers of this incarnation are known
@@ -147,12 +152,25 @@ Result<Ok> Member::set_up(const Json& welcome) {
         return medium.error();
     }
     medium_ = std::move(*medium);
+    if (Result<Ok> opened = open_metrics(static_cast<std::uint32_t>(*node)); !opened) {
+        return opened;
+    }
     const bool beside_coordinator = options_.watched_by != 0;
     const std::string folder = beside_coordinator ? *directory : options_.output.empty() ? "." : options_.output;
     host_ = make_host(
         plan_, *medium_,
         {static_cast<std::uint32_t>(*node), *run_token, folder, true, [this](std::string_view line) { remark(line); }});
     return begin(static_cast<std::uint32_t>(*incarnation));
+}
+
+Result<Ok> Member::open_metrics(std::uint32_t node) {
+    Result<std::unique_ptr<MetricsServer>> opened = MetricsServer::open_for(plan_, node);
+    if (!opened) {
+        return opened.error();
+    }
+    metrics_ = std::move(*opened);
+    metrics_address_ = metrics_ ? reachable_address(metrics_->address(), local_host(channel_.fd())) : "";
+    return Ok{};
 }
 
 Result<Ok> Member::begin(std::uint32_t incarnation) {
@@ -162,7 +180,10 @@ Result<Ok> Member::begin(std::uint32_t incarnation) {
     }
     introduced_ = false;
     renewing_ = false;
-    channel_.send({{"type", "address"}, {"incarnation", incarnation}, {"address", to_hex(address->view())}});
+    channel_.send({{"type", "address"},
+                   {"incarnation", incarnation},
+                   {"address", to_hex(address->view())},
+                   {"metrics", metrics_address_}});
     return Ok{};
 }
 
@@ -251,8 +272,12 @@ Result<Ok> Member::receive_all() {
 
 void Member::tell(Mark mark, Time now) {
     Json message{{"type", "sample"}};
-    message["sample"] = to_json(host_->sample(mark, now));
+    const NodeSample sample = host_->sample(mark, now);
+    message["sample"] = to_json(sample);
     channel_.send(message);
+    if (metrics_) {
+        metrics_->publish(sample, role_names(plan_.protocol.nodes[sample.node].roles));
+    }
 }
 
 void Member::remark(std::string_view line) {

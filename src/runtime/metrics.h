@@ -2,6 +2,7 @@
 // window.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -59,6 +60,7 @@ struct NodeTotals : protocol::Counters {
 struct TotalsField {
     std::string_view name;
     std::uint64_t NodeTotals::* member;
+    std::string_view help;  // for whoever scrapes it, see exposition.h
 };
 /// Every number of NodeTotals by its name.
 std::span<const TotalsField> totals_fields();
@@ -104,6 +106,9 @@ struct NodeSample {
     std::string note;                           // of the sink: the first event that did not verify
 };
 
+inline constexpr std::array all_states{protocol::NodeState::joining, protocol::NodeState::running,
+                                       protocol::NodeState::finished, protocol::NodeState::evicted,
+                                       protocol::NodeState::em_silent};
 std::string_view to_text(protocol::NodeState state);
 
 nlohmann::ordered_json to_json(const NodeTotals& totals);

@@ -2,7 +2,8 @@
 //
 // A stream of frames over TCP: u32 length (little-endian), then that many bytes of JSON, one object with a string
 // "type". Until the other side has shown the run's token, frames are at most 4 KiB.
-//   node -> coordinator   hello {magic, protocol, token, node or null, pid, version}   address {incarnation, address}
+//   node -> coordinator   hello {magic, protocol, token, node or null, pid, version}   address {incarnation, address,
+//                         metrics: HOST:PORT or ""}
 //                         sample {sample}   rejoin {}   failed {text}
 //   coordinator -> node   refused {reason}   welcome {node, incarnation, run_token, directory, config}
 //                         peers {peers: [[node, incarnation, address], ...]}   incarnation {incarnation}

@@ -13,6 +13,7 @@
 #include "runtime/exit_status.h"
 #include "runtime/local_run.h"
 #include "runtime/machine.h"
+#include "runtime/metrics_server.h"
 #include "runtime/network_report.h"
 #include "runtime/resolve.h"
 #include "runtime/results.h"
@@ -54,6 +55,15 @@ Result<Ok> check(const Plan& plan, const RunOptions& options) {
     }
     if (const Result<HostPort> listen = parse_host_port(options.listen); !listen) {
         return Error{"--listen: " + listen.error().message};
+    }
+    if (plan.config.metrics != "off") {
+        if (plan.config.transport == "sim") {
+            return Error{
+                fmt::format("run.metrics = {}: nobody can scrape virtual time; allowed: off", plan.config.metrics)};
+        }
+        if (const Result<std::string> last = metrics_address(plan.config.metrics, plan.n_nodes - 1); !last) {
+            return last.error();
+        }
     }
     return Ok{};
 }

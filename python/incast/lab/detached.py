@@ -124,6 +124,7 @@ def start(request: RunRequest, *, as_json: bool) -> int:
         "config": None if request.config is None else str(request.config.resolve()),
         "settings": list(request.settings),
         "transport": request.transport,
+        "web": request.web,
     }
     _write(state, {"request": asked})
     with log.open("ab") as file:
@@ -199,7 +200,9 @@ def main(state: Path) -> int:
     _write(state, content)
     # Absolute, so that its engine is found by it.
     config, output = asked["config"], detached.output.resolve()
-    request = RunRequest(None if config is None else Path(config), tuple(asked["settings"]), output, asked["transport"])
+    request = RunRequest(
+        None if config is None else Path(config), tuple(asked["settings"]), output, asked["transport"], asked.get("web")
+    )
     stream = _RotatingText(_beside(detached.output, ".log"))
     status = 1
     try:
@@ -230,6 +233,13 @@ def _last_samples(directory: Path) -> list[dict[str, Any]]:
     return [latest[node] for node in sorted(latest)]
 
 
+def _metrics_of(directory: Path) -> list[str]:
+    """Where its nodes can be scraped (docs/metrics.md)."""
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        return list(json.loads((directory / "metrics.json").read_text(encoding="utf-8"))[0]["targets"])
+    return []
+
+
 def _report_of(run: Detached) -> dict[str, Any]:
     samples = _last_samples(run.output)
     return {
@@ -242,6 +252,7 @@ def _report_of(run: Detached) -> dict[str, Any]:
         "phase": samples[0]["phase"] if samples else None,
         "seconds": max((sample["t"] for sample in samples), default=None),
         "goodput_bytes_per_s": sum(sample["built_goodput_bytes_per_s"] for sample in samples) if samples else None,
+        "metrics": _metrics_of(run.output),
         "nodes": [{"node": sample["node"], "state": sample["state"], "seconds": sample["t"]} for sample in samples],
     }
 

@@ -20,6 +20,7 @@ from incast.lab.datasets import MEASURED, SIMULATED, Dataset, Run, Scan, load, s
 from incast.lab.dips import find_dips, read_log, read_machine
 from incast.lab.facts import is_open_loop, number
 from incast.lab.figures import Drawing, domain_label, run_drawings, side_by_side
+from incast.lab.network_figures import network_drawings
 from incast.lab.scan_figures import Choice, limits_table, scan_drawings
 from incast.lab.style import DARK, LIGHT, page_svg, save
 from incast.lab.table import Row
@@ -72,7 +73,8 @@ def make_parts(datasets: Sequence[Dataset], choice: Choice) -> list[Part]:
             part.tables += [table for run in runs if (table := _dips_table(run)) is not None]
             parts.append(part)
             for index, run in enumerate(runs, 1):
-                drawings = run_drawings(run, slug(f"{domain}-{index}-{run.name}"))
+                name = slug(f"{domain}-{index}-{run.name}")
+                drawings = run_drawings(run, name) + network_drawings(run, name)
                 if len(runs) == 1:
                     part.drawings += drawings
                 elif drawings:

@@ -188,6 +188,7 @@ public:
         framed::EventWriter events(span);
         ++poll_number_;
         last_now_ = now;
+        lost_links_.clear();
         handle_readiness(now);
         if (now >= next_deadline_ || untimed_ > 0) handle_deadlines(now);
         announce(events);
@@ -455,7 +456,8 @@ private:
             if (events.room() == 0) return false;
             events.push(control_event(Event::Kind::peer_down, peer));
             if (state.link != nullptr) copied_for_lost_ += state.link->copied_bytes();
-            state.link.reset();
+            // Messages of this poll may lie in its memory, and are valid until the next.
+            lost_links_.push_back(std::move(state.link));
             state.state = PeerState::State::idle;
             return true;
         });
@@ -530,10 +532,11 @@ private:
     std::vector<epoll_event> epoll_events_;
     SocketAddress address_;
     Acceptor acceptor_;
-    std::vector<Peer> active_;   // have something to move
-    std::vector<Peer> working_;  // those of the poll in progress
-    std::vector<Peer> raised_;   // up, peer_up to be polled
-    std::vector<Peer> down_;     // lost, the rest to be polled
+    std::vector<Peer> active_;                       // have something to move
+    std::vector<Peer> working_;                      // those of the poll in progress
+    std::vector<Peer> raised_;                       // up, peer_up to be polled
+    std::vector<Peer> down_;                         // lost, the rest to be polled
+    std::vector<std::unique_ptr<Link>> lost_links_;  // since the last poll
     std::uint64_t serials_ = 0;
     std::uint64_t poll_number_ = 0;
     std::uint32_t untimed_ = 0;  // peers whose deadline is unset

@@ -377,6 +377,39 @@ TEST_F(TcpTest, WhatIsPostedLeavesEvenIfTheEndpointIsDestroyedNext) {
     EXPECT_THAT(one.kinds, ElementsAre(Event::Kind::message, Event::Kind::peer_down));
 }
 
+TEST_F(TcpTest, MessagesOfALostPeerStayWhereTheyAreUntilTheNextPoll) {
+    Node a(0);
+    nodes_.push_back(&a);
+    {
+        Node b(1);
+        nodes_.push_back(&b);
+        join(a, 0, b, 1);
+        nodes_.pop_back();
+        const std::array<std::byte, max_message_bytes> message{std::byte{1}};
+        for (int count = 0; count < 5; ++count)
+            EXPECT_EQ(b.transport->send(Peer{0}, message), Post::done);
+    }
+    // What was sent and the end of the connection come in one poll, or in few.
+    bool down = false;
+    std::size_t messages = 0;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!down) {
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+        std::array<Event, 16> batch;
+        const std::size_t count = a.transport->poll(now(), batch);
+        for (const Event& event : std::span(batch).first(count)) {
+            down = down || event.kind == Event::Kind::peer_down;
+            if (event.kind != Event::Kind::message) continue;
+            ++messages;
+            const std::span bytes(event.data, event.size_or_value);
+            ASSERT_EQ(bytes.size(), max_message_bytes);
+            EXPECT_EQ(bytes.front(), std::byte{1});
+            EXPECT_TRUE(std::ranges::all_of(bytes.subspan(1), [](std::byte byte) { return byte == std::byte{0}; }));
+        }
+    }
+    EXPECT_EQ(messages, 5U);
+}
+
 TEST_F(TcpTest, NobodySleepsOnWhatIsPostedButNotSent) {
     Node zero{0};
     Node one{1};

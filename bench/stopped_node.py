@@ -128,6 +128,7 @@ def judge(output: Path, stops: Sequence[float], seconds: float) -> list[str]:
     print(f"{len(dips)} dips in all; {figures}")
     if result["status"] != "complete" or result["lost_events"] or result["verify_errors"]:
         wrong.append("the run did not end well")
+    wrong += [f"node {each['node']} was lost: {each.get('why_lost')}" for each in result["nodes"] if each["losses"]]
     return wrong
 
 
@@ -151,7 +152,8 @@ def main() -> int:
         )
     )
     wait_for(lambda: status_of(output)["phase"] == "measuring", "the measured phase", _START_S)
-    begin = time.monotonic() - status_of(output)["seconds"]
+    running_s = status_of(output)["seconds"]
+    begin = time.monotonic() - running_s
     print(f"{output}: the terminal is closed, the run is {status_of(output)['state']}", flush=True)
     stops = []
     for part in (1 / 3, 2 / 3):

@@ -56,8 +56,10 @@ function ticks(low, high, about) {
 
 class Plot {
   // `series_of` makes [{name, values}] of samples; values that are null are gaps.
-  constructor(id, steps, series_of) {
+  // `nothing`: what to say where there is no value, or none but 0.
+  constructor(id, steps, nothing, series_of) {
     this.section = byId(id);
+    this.nothing = nothing;
     this.steps = steps;
     this.series_of = series_of;
     this.cursor = null; // the sample that is read
@@ -99,8 +101,8 @@ class Plot {
       `${virtual ? "virtual seconds" : "seconds"} since the start`);
     svg("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: this.y(0), y2: this.y(0) }, image);
     this.series.forEach((one, index) => this.line(image, one, index));
-    if (!this.series.some((one) => one.values.some((value) => value !== null))) {
-      svg("text", { class: "nothing", x: (LEFT + WIDTH) / 2, y: HEIGHT / 2 }, image, "nothing yet");
+    if (this.top === 0) {
+      svg("text", { class: "nothing", x: (LEFT + WIDTH) / 2, y: HEIGHT / 2 }, image, this.nothing);
     }
     this.mark = svg("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" }, image);
     this.frame.replaceChildren(image);
@@ -267,9 +269,11 @@ function take_all(state) {
 }
 
 const plots = [
-  new Plot("throughput", RATES, node_rates),
-  new Plot("latencies", TIMES, (shown) => [{ name: "mean over all MEPs built", values: shown.map((one) => one.latency_mean_ns) }]),
-  new Plot("troubles", PLAIN, trouble_lines),
+  new Plot("throughput", RATES, "nothing yet", node_rates),
+  new Plot("latencies", TIMES, "nothing yet", (shown) => [
+    { name: "mean over all MEPs built", values: shown.map((one) => one.latency_mean_ns) },
+  ]),
+  new Plot("troubles", PLAIN, "none so far", trouble_lines),
 ];
 
 byId("pause").addEventListener("click", () => {

@@ -19,9 +19,9 @@ NOT_KNOWN = "not known"
 DIAGNOSIS_NAME = "diagnosis.json"
 CONFIDENCES = ("high", "medium", "low", "none")
 
-# Causes that no rule can name yet, since no counter of the engine shows them.
+# What rules cannot see, since no counter of the engine shows it.
 MISSING = {
-    "switch buffer or pauses": "no model and no transport reports occupancy of switches, pauses or drops",
+    "switch buffer or pauses": "no transport reports what switches do (known: simulated networks)",
     "host memory bandwidth": "no counter of memory traffic; time that waits for memory is in the CPU time",
     "sender link": "the rate of a real network card is not in the result (known: simulated and paced links)",
     "CPU": "the time that a node slept is not counted, only how often",
@@ -30,6 +30,8 @@ MISSING = {
 _FULL = 0.93  # of a link, headers included
 _BUSY = 0.85  # of a core, or of all
 _READY = 0.7  # of the time, running or waiting for a core: nodes that wait for each other in turn are below it
+_LOST = 0.001  # of all packets, dropped for want of memory
+_QUIET = 0.05  # of the time, over all cables
 _SHORT_S = 0.2
 _TAKEN = 0.97  # of the triggers
 
@@ -252,6 +254,39 @@ def _links(facts: Facts) -> Finding | None:
     return Finding(name, "high", tuple(evidence), "faster links, or more nodes on that side")
 
 
+def _switch(facts: Facts) -> Finding | None:
+    """Simulated networks: packets that found no room, or senders that were told to be quiet."""
+    dropped, packets, repeated, paused, used, begin, end = (
+        number(facts.result, "network", *path)
+        for path in (
+            ("totals", "dropped"),
+            ("totals", "packets"),
+            ("totals", "repeated"),
+            ("totals", "paused_s"),
+            ("links", "used"),
+            ("window", "begin_s"),
+            ("window", "end_s"),
+        )
+    )
+    if dropped is None or not packets or paused is None or not used or begin is None or end is None or end <= begin:
+        return None
+    lost, quiet = dropped / packets, paused / (used * (end - begin))
+    if lost < _LOST and quiet < _QUIET:
+        return None
+    evidence = []
+    if dropped:
+        evidence.append(f"{dropped:.0f} packets found no room in a switch, {repeated or 0:.0f} were sent again")
+    if paused:
+        evidence.append(f"cables were paused {100 * quiet:.2g} % of the time, in the mean over all that were used")
+    surely = "high" if lost >= 10 * _LOST or quiet >= 4 * _QUIET else "medium"
+    return Finding(
+        "switch buffer or pauses",
+        surely,
+        tuple(evidence),
+        "less in flight: fewer protocol.credits or smaller MFPs, or another schedule; or a switch with more memory",
+    )
+
+
 def _gap(facts: Facts) -> Finding | None:
     gap = setting_number(facts.result, "protocol", "inter_send_gap") or 0.0
     key = "protocol.inter_send_gap"
@@ -270,6 +305,12 @@ def _gap(facts: Facts) -> Finding | None:
 def _used_by_elimination(facts: Facts) -> tuple[str, str] | None:
     """How sure it is that nothing but a window of the protocol was used up, and the line that says so."""
     known = facts.link_rate()
+    if facts.virtual and facts.fullest_link is not None:
+        if facts.fullest_link >= _FULL:
+            return None
+        return (
+            "high" if facts.fullest_link < 0.7 else "medium"
+        ), f"no cable was fuller than {_percent(facts.fullest_link)}"
     if facts.virtual:
         if known is None or not facts.loads:
             return None
@@ -338,6 +379,7 @@ _RULES: tuple[Callable[[Facts], Finding | None], ...] = (
     _external_sink,
     _sink_cpu,
     _cpu,
+    _switch,
     _links,
     _gap,
     _parallel_sends,

@@ -207,9 +207,16 @@ class Facts:
         sink = number(self.result, "cpu", "sink_seconds") or 0.0
         return sink / (seconds - polling) if seconds > polling else 0.0
 
+    @property
+    def fullest_link(self) -> float | None:
+        """Simulated networks: the share of its rate that the busiest direction of a cable carried."""
+        return number(self.result, "network", "links", "utilisation_max")
+
     def link_rate(self) -> tuple[float, str] | None:
         """Bytes per second that a node can send, and receive, and who says so; None where nothing says it."""
         name = setting(self.result, "transport", "name")
+        if name == "sim" and setting(self.result, "transport", "sim", "fabric"):
+            return None  # each host has its own; what the cables carried is in `network`
         if name == "sim":
             rate = setting_number(self.result, "transport", "sim", "rate")
             return (rate, "transport.sim.rate") if rate else (100e9 / 8, "transport.sim.rate, its default")

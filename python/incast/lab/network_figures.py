@@ -14,9 +14,10 @@ from incast import units
 from incast.engine import EngineError
 from incast.fabric import Fabric, Layout, Line, lay_out
 from incast.lab.datasets import Run, run_conditions
-from incast.lab.facts import setting
+from incast.lab.facts import number, setting
 from incast.lab.figures import Drawing, scale_of, titled
 from incast.lab.style import SCALE, Theme, finish, new_figure, series_style
+from incast.lab.table import at
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 PORTS_NAME = "network_ports.csv"
 SERIES_NAME = "network_series.csv"
 _QUEUES_MAX = 6  # drawn one by one: as many as there are colours
+_TRIFLE = 0.01
 _INCH = 90.0  # pixels of a layout
 _EVENTS = (("marked", "packets marked"), ("dropped", "packets dropped"), ("pauses_heard", "pauses heard"))
 
@@ -108,7 +110,7 @@ def _draw_line(axes: "Axes", line: Line, layout: Layout, colour: object) -> None
     from matplotlib.path import Path as Curve
 
     curve = Curve([line.begin, line.bend, line.end], [Curve.MOVETO, Curve.CURVE3, Curve.CURVE3])
-    axes.add_patch(PathPatch(curve, fill=False, edgecolor=colour, linewidth=1.2 * layout.thickness(line)))
+    axes.add_patch(PathPatch(curve, fill=False, edgecolor=colour, linewidth=0.7 * layout.thickness(line)))
 
 
 def _draw_boxes(axes: "Axes", layout: Layout, theme: Theme) -> None:
@@ -139,9 +141,7 @@ class _Queue:
 def queues(run: Run, prefix: str) -> Drawing | None:
     """The fullest queues by interval, and below them what they led to."""
     rows = _rows(run.directory / SERIES_NAME)
-    if not rows:
-        return None
-    fullest = _fullest(rows)
+    fullest = _fullest(run, rows)
     if not fullest:
         return None
     times = sorted({float(row["t_s"]) for row in rows})
@@ -149,6 +149,7 @@ def queues(run: Run, prefix: str) -> Drawing | None:
     events = {words: values for words, values in events.items() if any(values)}
     factor, unit = scale_of([queue.most_bytes for queue in fullest], "bytes")
     time_factor, time_unit = scale_of(times, "s")
+    window = [number(run.result, "network", "window", key) for key in ("begin_s", "end_s")]
 
     def draw(theme: Theme) -> "Figure":
         figure = new_figure(8.0, 5.4 if events else 4.2)
@@ -163,6 +164,9 @@ def queues(run: Run, prefix: str) -> Drawing | None:
             panels[1].plot([time / time_factor for time in times], values, label=words, **style)
             panels[1].set_ylabel("in each interval, all ports")
         for axes in panels:
+            if window[0] is not None and window[1] is not None:
+                ends = (window[0] / time_factor, window[1] / time_factor)
+                axes.axvspan(*ends, color=theme.muted, alpha=0.15, lw=0, label="measured window")
             axes.set_ylim(bottom=0)
             finish(axes)
             axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8.5)
@@ -182,26 +186,37 @@ def queues(run: Run, prefix: str) -> Drawing | None:
     table += [
         [words, f"{sum(values):.0f} in all", f"{max(values):.0f}", units.ABSENT] for words, values in events.items()
     ]
-    headings = ["port", f"mean over time, {unit}", f"highest mean of an interval, {unit}", f"most, {unit}"]
+    headings = [
+        "port",
+        f"mean over time, {unit}",
+        f"highest mean of an interval, {unit}",
+        f"most in the measured window, {unit}",
+    ]
     title = f"Queue occupancy over time: {run.name}"
     return Drawing(f"{prefix}-queues", title, run.domain, run_conditions(run), draw, headings, table)
 
 
-def _fullest(rows: Sequence[dict[str, str]]) -> list[_Queue]:
+def _fullest(run: Run, rows: Sequence[dict[str, str]]) -> list[_Queue]:
+    """Of switches, by what the result says of them; what a hundredth of the fullest never held is left out."""
+    listed = at(run.result, ("network", "fullest_queues"))
+    known = listed if isinstance(listed, list) else []
+    most: dict[str, float] = {}
+    for queue in known:
+        most[queue["port"]] = max(most.get(queue["port"], 0.0), float(queue["max_bytes"]))
+    least = max(most.values(), default=0.0) * _TRIFLE
     by_port: dict[str, list[dict[str, str]]] = {}
     for row in rows:
-        by_port.setdefault(f"{row['from']} to {row['to']}", []).append(row)
-    found = [
+        by_port.setdefault(f"{row['from']} to {row['to']} (cable {int(row['port']) // 2})", []).append(row)
+    return [
         _Queue(
-            name,
-            [float(row["t_s"]) for row in listed],
-            [float(row["queue_mean_bytes"]) for row in listed],
-            max(float(row["queue_max_bytes"]) for row in listed),
+            port.rpartition(" (")[0],
+            [float(row["t_s"]) for row in by_port[port]],
+            [float(row["queue_mean_bytes"]) for row in by_port[port]],
+            bytes_,
         )
-        for name, listed in by_port.items()
-    ]
-    found.sort(key=lambda queue: (-queue.most_bytes, queue.name))
-    return [queue for queue in found[:_QUEUES_MAX] if queue.most_bytes > 0]
+        for port, bytes_ in most.items()
+        if port in by_port and bytes_ > least
+    ][:_QUEUES_MAX]
 
 
 def _sums(rows: Sequence[dict[str, str]], times: Sequence[float], key: str) -> list[float]:

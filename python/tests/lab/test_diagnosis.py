@@ -231,3 +231,32 @@ def test_any_result_gets_an_answer(changes: dict[str, Any]) -> None:
     found = diagnose(result_with(**changes))
     assert found.confidence in CONFIDENCES
     assert (found.limited_by == NOT_KNOWN) == (found.confidence == "none")
+
+
+def simulated_network(dropped: int = 0, paused_s: float = 0.0, fullest: float = 0.5) -> dict[str, Any]:
+    """A run of the packet model as it says of its network."""
+    return RESULT | {
+        "time_domain": "virtual",
+        "config": {"transport": {"name": "sim", "sim": {"fabric": "some.toml"}}, "protocol": {"scheme": "push"}},
+        "network": {
+            "window": {"begin_s": 1.0, "end_s": 1.01},
+            "totals": {"packets": 100_000, "dropped": dropped, "repeated": 3 * dropped, "paused_s": paused_s},
+            "links": {"used": 10, "utilisation_max": fullest},
+        },
+    }
+
+
+def test_a_switch_that_drops_is_named() -> None:
+    found = diagnose(simulated_network(dropped=5000))
+    assert (found.limited_by, found.confidence) == ("switch buffer or pauses", "high")
+    assert "5000 packets found no room in a switch, 15000 were sent again" in found.evidence
+    assert "fewer protocol.credits" in found.suggestion
+    assert diagnose(simulated_network(dropped=200)).confidence == "medium"
+    assert diagnose(simulated_network(dropped=20)).limited_by == NOT_KNOWN
+
+
+def test_pauses_are_named() -> None:
+    found = diagnose(simulated_network(paused_s=0.03))
+    assert found.limited_by == "switch buffer or pauses"
+    assert "cables were paused 30 % of the time" in found.evidence[0]
+    assert diagnose(simulated_network(paused_s=0.001)).limited_by == NOT_KNOWN

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import signal
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,8 @@ def until(condition: Callable[[], bool]) -> None:
 @pytest.fixture
 def detached(real: InProcess) -> Iterator[int]:
     """The process of a run of an hour, in `out`; ended at the end of the test whatever happens."""
-    done = real("run", "--detach", *SMALL, "--duration", "1h", "--output", "out", "--json")
+    watched = ("--web", "--set", "run.metrics=127.0.0.1:0")
+    done = real("run", "--detach", *SMALL, *watched, "--duration", "1h", "--output", "out", "--json")
     assert done.returncode == 0, done.stderr
     pid = json.loads(done.stdout)["pid"]
     yield pid
@@ -50,6 +53,11 @@ def test_it_runs_in_a_session_of_its_own_and_stops_when_asked(real: InProcess, d
     assert (going["state"], going["pid"], going["exit_status"]) == ("running", detached, None)
     assert (going["phase"], len(going["nodes"])) == ("measuring", 2)
     assert "running" in real("status", "out").stdout
+    page = re.search(r"live page: (\S+)", (real.folder / "out.log").read_text())
+    assert page is not None
+    for url in (page[1], *(f"http://{address}/metrics" for address in going["metrics"])):
+        with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
+            assert b"incast" in answer.read()
     stopped = real("stop", "out")
     assert stopped.returncode == 0, stopped.stderr
     assert "interrupted" in stopped.stdout

@@ -30,6 +30,7 @@ const TIMES = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 const PLAIN = [[1, ""]];
 function words(value, steps) {
   if (value === null || value === undefined) return "—";
+  if (value === 0) return `0 ${steps[steps.length - 1][1]}`.trim();
   const [factor, unit] = scaled(value, steps);
   const number = value / factor;
   const digits = Math.max(0, 2 - Math.floor(Math.log10(Math.max(Math.abs(number), 1))));
@@ -81,7 +82,8 @@ class Plot {
   draw(shown) {
     this.shown = shown;
     this.series = this.series_of(shown);
-    this.top = Math.max(0, ...this.series.flatMap((one) => one.values.filter((value) => value !== null)));
+    const seen = (one) => [...one.values, ...(one.band ?? []).map(([, high]) => high)];
+    this.top = this.series.flatMap(seen).reduce((most, value) => Math.max(most, value ?? 0), 0);
     const [factor, unit] = scaled(this.top, this.steps);
     this.first = shown[0]?.t ?? 0;
     this.last = Math.max(shown[shown.length - 1]?.t ?? 1, this.first + 1e-9);
@@ -199,7 +201,7 @@ function node_rates(shown) {
   const columns = shown.map((_, k) => all.map((one) => one.values[k]).filter((value) => value !== null));
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / Math.max(values.length, 1);
   const slowest = all.reduce((a, b) => (mean(a.values) <= mean(b.values) ? a : b));
-  const band = columns.map((column) => [Math.min(...column), Math.max(...column)]);
+  const band = columns.map((column) => [Math.min(...column, mean(column)), Math.max(...column, 0)]);
   return [
     { name: `mean of ${all.length} nodes, and the range of all`, values: columns.map(mean), band },
     { name: `slowest: ${slowest.name}`, values: slowest.values },

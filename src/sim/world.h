@@ -105,6 +105,17 @@ public:
     [[nodiscard]] Transfer& transfer(TransferId id) { return transfers_[id]; }
     [[nodiscard]] Connection& connection(ConnectionId id) { return connections_[id]; }
     [[nodiscard]] std::size_t connection_count() const { return connections_.size(); }
+    /// Hints that they are needed soon; the second one looks at the transfer.
+    void prefetch_transfer(TransferId id) const {
+        const auto* const record = reinterpret_cast<const std::byte*>(&transfers_[id]);
+        for (std::size_t offset = 0; offset < sizeof(Transfer); offset += 64)
+            __builtin_prefetch(record + offset);
+    }
+    void prefetch_connection(TransferId id) const {
+        const auto* const record = reinterpret_cast<const std::byte*>(&connections_[transfers_[id].connection]);
+        __builtin_prefetch(record);
+        __builtin_prefetch(record + 64);
+    }
     [[nodiscard]] EndpointId sender(const Transfer& transfer) const;
     [[nodiscard]] EndpointId receiver(const Transfer& transfer) const;
     /// Model::due(transfer, step) will be called at `time`, at the port of endpoint `port`.

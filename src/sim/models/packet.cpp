@@ -157,8 +157,15 @@ std::vector<std::uint64_t> PacketModel::all_repeated() const {
 }
 
 void PacketModel::arrivals(World& world) {
+    // What an outcome is about was last touched long ago: it comes from memory while others are handled.
+    constexpr std::uint32_t far_ahead = 8;
+    constexpr std::uint32_t ahead = 4;
     Outcome outcome;
     while (network_->take_outcome(outcome)) {
+        if (const Outcome* later = network_->peek_outcome(far_ahead); later != nullptr)
+            world.prefetch_transfer(static_cast<TransferId>(later->token));
+        if (const Outcome* next = network_->peek_outcome(ahead); next != nullptr)
+            world.prefetch_connection(static_cast<TransferId>(next->token));
         --travelling_;
         const auto id = static_cast<TransferId>(outcome.token);
         if (world.transfer(id).is_read) {

@@ -526,6 +526,16 @@ public:
             __builtin_prefetch(&ports_[id >> 1]);
         }
     }
+    /// The last cable of a packet's way: its flow, of which there may be a million, comes from memory meanwhile.
+    void await_flow(const Packet& packet) const {
+        if (packet.flow >= senders_.size()) return;  // a pause
+        __builtin_prefetch(&senders_[packet.flow]);
+        if (packet.kind == PacketKind::data) {
+            __builtin_prefetch(&receivers_[packet.flow]);
+        } else {
+            __builtin_prefetch(&extras_[packet.flow]);
+        }
+    }
     PortIndex choose_port(NodeIndex node, const PortGroup& group, std::uint32_t entropy);
 
     void arm(PortIndex index, Port& port) {
@@ -547,6 +557,7 @@ public:
         }
         port.cable.push(packets_, packet_index);
         port.sent_bytes += packet.wire_bytes;
+        if (port.peer_kind == NodeKind::host) await_flow(packet);
         if (packet.kind == PacketKind::data) {
             ++hops_;
         } else {

@@ -113,6 +113,10 @@ bool Network::take_outcome(Outcome& outcome) {
     return true;
 }
 
+const Outcome* Network::peek_outcome(std::uint32_t distance) const {
+    return distance < core_->outcomes_.size() ? &core_->outcomes_[distance] : nullptr;
+}
+
 std::uint64_t Network::hops() const {
     return core_->hops_;
 }

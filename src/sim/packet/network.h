@@ -93,6 +93,8 @@ public:
     bool advance_to_outcome(Time until);
     /// The oldest outcome not yet taken; false without one.
     bool take_outcome(Outcome& outcome);
+    /// One of those behind it, for looking ahead: `distance` 0 is the oldest. nullptr: there are not so many.
+    [[nodiscard]] const Outcome* peek_outcome(std::uint32_t distance) const;
 
     [[nodiscard]] std::uint64_t hops() const;    // data packets put on a cable
     [[nodiscard]] std::uint64_t events() const;  // that the engine has handled

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <random>
 #include <span>
@@ -12,6 +13,7 @@
 #include "base/crc.h"
 #include "base/histogram.h"
 #include "base/prng.h"
+#include "base/slab.h"
 #include "base/stream_copy.h"
 #include "base/units.h"
 
@@ -152,6 +154,59 @@ void check_copy(const StreamingStores& stores, std::span<const std::byte> from, 
     ASSERT_EQ(to[offset + bytes], std::byte{0xAA}) << stores.name << ", " << bytes << " bytes at " << offset;
     ASSERT_TRUE(std::all_of(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(offset),
                             [](std::byte each) { return each == std::byte{0xAA}; }));
+}
+
+TEST(Slab, GivesEveryRecordOnceAndTakesThemBack) {
+    Slab<std::uint64_t> slab(3);
+    std::vector<std::uint32_t> taken{slab.take(), slab.take(), slab.take()};
+    EXPECT_EQ(slab.take(), Slab<std::uint64_t>::none);
+    for (const std::uint32_t index : taken)
+        slab[index] = 100 + index;
+    slab.give_back(taken[1]);
+    EXPECT_EQ(slab.take(), taken[1]);
+    EXPECT_EQ(slab.take(), Slab<std::uint64_t>::none);
+    EXPECT_EQ(slab[taken[0]], 100 + taken[0]);
+    EXPECT_EQ(slab[taken[2]], 100 + taken[2]);
+}
+
+TEST(Queues, KeepTheOrderOfEachInTheMemoryOfAll) {
+    constexpr std::size_t capacity = 40;
+    Queues<std::uint32_t> queues(capacity);
+    std::array<Queues<std::uint32_t>::Queue, 5> of;
+    std::array<std::vector<std::uint32_t>, 5> expected;
+    std::mt19937 random(1);
+    std::size_t used = 0;
+    for (std::uint32_t step = 0; step < 5000; ++step) {
+        const std::size_t each = random() % of.size();
+        if (random() % 2 == 0) {
+            ASSERT_EQ(queues.push(of[each], step), used < capacity);
+            if (used == capacity) continue;
+            expected[each].push_back(step);
+            ++used;
+        } else if (random() % 50 == 0) {
+            queues.clear(of[each]);
+            used -= expected[each].size();
+            expected[each].clear();
+        } else if (!of[each].empty()) {
+            ASSERT_EQ(queues.front(of[each]), expected[each].front());
+            queues.pop(of[each]);
+            expected[each].erase(expected[each].begin());
+            --used;
+        }
+        std::vector<std::uint32_t> seen;
+        queues.each(of[each], [&](std::uint32_t item) {
+            seen.push_back(item);
+            return true;
+        });
+        ASSERT_EQ(seen, expected[each]);
+        ASSERT_EQ(of[each].size, expected[each].size());
+    }
+    queues.clear(of[0]);
+    for (const std::uint32_t item : {7U, 8U, 9U})
+        ASSERT_TRUE(queues.push(of[0], item));
+    std::uint32_t looked_at = 0;
+    queues.each(of[0], [&](std::uint32_t item) { return ++looked_at, item != 8; });
+    EXPECT_EQ(looked_at, 2U);
 }
 
 TEST(StreamingCopy, CopiesEveryLengthAtEveryOffset) {

@@ -281,8 +281,8 @@ void BuilderUnit::expect(std::uint32_t slot) {
     }
 }
 
-/// What changes of connections and of the view have made of it. Only when it is asked for: a thousand RUs come up one by
-/// one.
+/// What changes of connections and of the view have made of it. Only when it is asked for: a thousand RUs come up one
+/// by one.
 void BuilderUnit::learn_usual() {
     usual_.stale = false;
     usual_.expected.clear();

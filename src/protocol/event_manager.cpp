@@ -426,7 +426,11 @@ void EventManager::find_due(Time now, bool idle, bool beat) {
         release_looked_ = released_;
     }
     lazy_ = released_ > release_told_;
-    if (much || at_leisure || beat || ended() || views_.size() != views_looked_ || log_head_ != log_looked_ ||
+    const bool announce = log_head_ != log_looked_ && now >= announce_at_;
+    if (announce) {
+        announce_at_ = now + shape_.announce_interval();
+    }
+    if (much || at_leisure || beat || announce || ended() || views_.size() != views_looked_ ||
         barrier_.phase() != phase_looked_) {
         views_looked_ = views_.size();
         log_looked_ = log_head_;

@@ -180,10 +180,11 @@ private:
     std::size_t views_looked_ = 0;
     std::uint64_t log_looked_ = 0;
     std::uint64_t phase_looked_ = 0;
-    MepId released_ = 0;       // what RUs may be told
+    MepId released_ = 0;  // what RUs may be told
     MepId release_looked_ = 0;
     MepId release_told_ = 0;   // of that, to every RU, whether much or little
     Time release_at_ = 0;      // little is told no earlier
+    Time announce_at_ = 0;     // what is new in the log is told no earlier
     MepId held_below_ = 0;     // MEPs below are held by all RUs in the view
     bool held_known_ = false;  // and still are
     bool any_ru_ = false;      // in the view
@@ -192,7 +193,7 @@ private:
     bool stopped_ = false;
     bool formed_ = false;
     bool membership_changed_ = false;
-    bool lazy_ = false;  // something waits for company
+    bool lazy_ = false;    // something waits for company
     bool forgot_ = false;  // Plant::forgotten_reassign happens once
     Time last_step_ = 0;
     Time next_check_ = 0;

@@ -76,7 +76,8 @@ void EventManager::answer_clocks(Time now) {
 
 Time EventManager::next_deadline() const {
     const Time release_at = lazy_ ? release_at_ : time_never;
-    return std::min({next_check_, barrier_.next_deadline(), clock_next_, release_at});
+    const Time announce_at = log_head_ != log_looked_ ? announce_at_ : time_never;
+    return std::min({next_check_, barrier_.next_deadline(), clock_next_, release_at, announce_at});
 }
 
 /// Behind what was assigned before the phase began, and before the rest: all RUs serve the same in it.

@@ -231,11 +231,8 @@ void ReadoutUnit::enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std
         ++port_.counters().bad_messages;  // more assignments than credits, or a MEP far off: a lying peer
         return;
     }
-    pool_[index] = {.mep = mep,
-                    .credit = credit,
-                    .bu = static_cast<std::uint16_t>(bu),
-                    .slot = slot,
-                    .attempt = attempt};
+    pool_[index] = {
+        .mep = mep, .credit = credit, .bu = static_cast<std::uint16_t>(bu), .slot = slot, .attempt = attempt};
     Queue& behind = queue(queue_of(bu));
     if (behind.first == no_index) {
         behind.first = index;

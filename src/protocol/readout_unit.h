@@ -155,8 +155,8 @@ private:
     bool acks_writes_;               // ... or every write
     SendSchedule schedule_;
     Time turn_at_ = time_never;  // when the schedule must be asked again
-    bool lazy_ = false;   // something waits for company
-    Time report_at_ = 0;  // what waits for company is told no earlier
+    bool lazy_ = false;          // something waits for company
+    Time report_at_ = 0;         // what waits for company is told no earlier
 
     // Time slots: what the EM's clock shows.
     struct {

@@ -35,6 +35,8 @@ struct Shape {
     [[nodiscard]] bool pushes(std::size_t ru) const { return ru < pushing_rus; }
     /// With many RUs telling each of them, and hearing from each, would be all that the EM does.
     [[nodiscard]] Time lazy_interval() const { return static_cast<Time>(rus.size()) * 500 * ps_per_ns; }
+    /// Between announcements: what was assigned meanwhile goes out in one message.
+    [[nodiscard]] Time announce_interval() const { return static_cast<Time>(rus.size()) * 100 * ps_per_ns; }
 
     explicit Shape(const Config& config)
         : ru_of_node(config.nodes.size(), no_index),

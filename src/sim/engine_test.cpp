@@ -55,6 +55,30 @@ TEST(AreaMap, KeepsAddressesWhileItGrows) {
     EXPECT_EQ(map.find(63), nullptr);
 }
 
+TEST(World, PollsInIntervals) {
+    constexpr Time interval = 7 * ps_per_us;
+    World world(ideal());
+    world.poll_every(interval);
+    Listener one(world, 0);
+    Listener two(world, 1);
+    join(world, one, 0, two, 1);
+    // More than one arrives before the next look, and all are seen in it, in order.
+    const Time before = world.now();
+    ASSERT_EQ(one.send(1, "first"), Post::done);
+    ASSERT_EQ(one.send(1, "second"), Post::done);
+    world.run_until(before + interval / 2);
+    EXPECT_EQ(two.count(Event::Kind::message), 0U);  // it is there, and nobody has looked
+    EXPECT_EQ(world.next_time(), before + interval);
+    world.run_until(before + interval);
+    const auto messages = two.of(Event::Kind::message);
+    ASSERT_EQ(messages.size(), 2U);
+    EXPECT_EQ(messages[0].message, "first");
+    EXPECT_EQ(messages[1].message, "second");
+    for (const Listener* each : {&one, &two})
+        for (const Listener::Seen& seen : each->seen)
+            EXPECT_EQ(seen.time % interval, 0);
+}
+
 TEST(World, ConnectsOnlyWhenBothSidesDoAndIdentitiesAgree) {
     World world(ideal());
     Listener one(world, 0);

@@ -103,6 +103,25 @@ TEST(PacketModel, AWriteTakesItsPacketsThroughTheSwitch) {
     EXPECT_EQ(completed[0].time - hosts.start, arrival + 2 * cable + switch_latency + 2 * ps_per_byte);
 }
 
+TEST(PacketModel, WhatArrivesWaitsForTheNextLook) {
+    constexpr Time interval = 5 * ps_per_us;
+    FourHosts hosts;
+    hosts.world.poll_every(interval);
+    hosts.write(0, 1, 10'000, 7, 42);
+    hosts.write(2, 1, 100, 8);
+    hosts.finish();
+    const auto look_after = [&](Time time) { return (hosts.start + time + interval - 1) / interval * interval; };
+    const Time long_one = 11 * 1000 * ps_per_byte + 2 * cable + switch_latency;
+    const auto notices = hosts.nodes[1]->of(Event::Kind::notice);
+    ASSERT_EQ(notices.size(), 2U);
+    EXPECT_EQ(notices[0].event.size_or_value, 8);
+    EXPECT_EQ(notices[1].event.size_or_value, 7);
+    EXPECT_EQ(notices[1].time, look_after(long_one));
+    EXPECT_EQ(notices[0].time % interval, 0);
+    ASSERT_EQ(hosts.nodes[0]->count(Event::Kind::completed), 1U);
+    EXPECT_EQ(hosts.nodes[0]->of(Event::Kind::completed)[0].time % interval, 0);
+}
+
 TEST(PacketModel, SendersToOneHostShareItsCable) {
     FourHosts hosts;
     constexpr std::uint32_t bytes = 1'000'000;

@@ -60,8 +60,8 @@ struct Transfer {
     [[nodiscard]] bool is_message() const { return !is_write && !is_read; }
 };
 
-/// What an endpoint has not polled yet. In a pool of the world: when a thousand nodes connect, a million of these come in
-/// one instant, and few at any other time.
+/// What an endpoint has not polled yet. In a pool of the world: when a thousand nodes connect, a million of these come
+/// in one instant, and few at any other time.
 struct Arrival {
     static constexpr std::uint8_t no_message = 255;
     Event event{};

@@ -98,7 +98,7 @@ struct alignas(64) Queue {
     std::uint64_t peak = 0;
     Time changed = 0;
     std::int64_t deficit = 0;
-    Wide area = 0;           // bytes x ps until `changed`
+    Wide area = 0;  // bytes x ps until `changed`
 
     void change(Time now, std::int64_t by) {
         area += static_cast<Wide>(bytes) * static_cast<std::uint64_t>(now - changed);
@@ -332,7 +332,7 @@ class Core {
     std::uint64_t hops_ = 0;
     std::vector<Port> ports_;
     std::vector<PortDetail> details_;
-    std::vector<PortCount> counts_;  // by port
+    std::vector<PortCount> counts_;          // by port
     std::vector<Queue> queues_;              // by slot_of(port, class)
     std::vector<std::uint32_t> spray_turn_;  // by node
     IndexPool<Packet> packets_;

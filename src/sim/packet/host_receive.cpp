@@ -229,8 +229,7 @@ void Core::rewind(FlowIndex flow) {
 void Core::flow_timer(FlowIndex flow) {
     FlowExtra& extra = extras_[flow];
     Sender& sender = senders_[flow];
-    if (RateControl* control = active_control(extra);
-        control != nullptr && control->on_time(now_, settings_.dcqcn))
+    if (RateControl* control = active_control(extra); control != nullptr && control->on_time(now_, settings_.dcqcn))
         set_pace(flow);
     if (extra.timeout != 0 && sender.acked != sender.end_psn && sender.next_psn != sender.acked &&
         (sender.transport == Transport::tcp ? tcp_timeout(flow) : now_ >= extra.progress + extra.timeout)) {

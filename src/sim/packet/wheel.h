@@ -290,8 +290,8 @@ private:
         if (id != nil) load_many(id);
         return true;
     }
-    /// The cursor comes to the end of the turn before the next one that has a list, and its events into the wheel. False:
-    /// see load_next().
+    /// The cursor comes to the end of the turn before the next one that has a list, and its events into the wheel.
+    /// False: see load_next().
     [[gnu::noinline]] bool begin_turn(Time limit) {
         const std::int64_t turn = next_turn_;
         if ((turn << bits_ << shift_) > limit) return false;
@@ -339,7 +339,7 @@ private:
     }
 
     static constexpr std::int64_t never_slot = time_never;  // also of turns
-    static constexpr std::int64_t most_turns = 4096;         // that have lists
+    static constexpr std::int64_t most_turns = 4096;        // that have lists
     unsigned shift_;
     unsigned bits_;
     std::int64_t slots_;
@@ -352,9 +352,9 @@ private:
     std::int64_t next_turn_ = never_slot;  // the first that has a list
     std::vector<std::uint64_t> current_ = std::vector<std::uint64_t>(64);
     std::vector<Node> nodes_;
-    std::vector<EventId> heads_;          // per slot, a list of events
-    std::vector<std::uint64_t> filled_;   // one bit per slot
-    std::vector<std::uint64_t> summary_;  // one bit per word of filled_
+    std::vector<EventId> heads_;               // per slot, a list of events
+    std::vector<std::uint64_t> filled_;        // one bit per slot
+    std::vector<std::uint64_t> summary_;       // one bit per word of filled_
     std::vector<std::uint32_t> turns_;         // per turn, by its number modulo most_turns: a list in far_
     std::vector<std::uint64_t> turns_filled_;  // one bit per list
     std::vector<Far> far_;

@@ -24,7 +24,20 @@ class Cable:
     def __enter__(self) -> "Cable":
         for name in self.names:
             ip("netns", "add", name)
-        ip("link", "add", "cable0", "netns", self.names[0], "type", "veth", "peer", "name", "cable1", "netns", self.names[1])
+        ip(
+            "link",
+            "add",
+            "cable0",
+            "netns",
+            self.names[0],
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "cable1",
+            "netns",
+            self.names[1],
+        )
         for index, name in enumerate(self.names):
             ip("-n", name, "address", "add", f"10.0.0.{index + 1}/24", "dev", f"cable{index}")
             ip("-n", name, "link", "set", f"cable{index}", "up")

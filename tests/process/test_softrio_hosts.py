@@ -1,0 +1,154 @@
+"""SoftRIO between hosts: endpoints in network namespaces around one switch, with and without loss of datagrams."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+CHILD = Path(__file__).with_name("softrio_child.py")
+PORT = 7000
+
+
+def said_by(*words: str) -> str:
+    """Nothing if the command succeeds; else why not."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return f"there is no {words[0]}"
+    return "" if done.returncode == 0 else f"{' '.join(words)}: {done.stderr.strip() or done.returncode}"
+
+
+def must(*words: str) -> None:
+    """A command that has to succeed."""
+    assert said_by(*words) == ""
+
+
+Network = Callable[[int], list[str]]
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    """Makes a number of hosts around a switch, with addresses 10.0.0.1, 2, ...: the names of their namespaces, and of the
+    switch's.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    names: list[str] = []
+
+    def make(hosts: int) -> list[str]:
+        names.extend(f"incast-rio-{os.getpid()}-{index}" for index in range(hosts + 1))
+        if why := said_by("ip", "netns", "add", names[-1]):
+            pytest.skip(f"this host gives no network namespace: {why}")
+        switch = names[-1]
+        if why := said_by("ip", "-n", switch, "link", "add", "switch", "type", "bridge"):
+            pytest.skip(f"this host has no bridges: {why}")
+        must("ip", "-n", switch, "link", "set", "switch", "up")
+        for index, name in enumerate(names[:-1]):
+            must("ip", "netns", "add", name)
+            peer = ("type", "veth", "peer", "name", "cable", "netns", name)
+            must("ip", "link", "add", f"port{index}", "netns", switch, *peer)
+            must("ip", "-n", switch, "link", "set", f"port{index}", "master", "switch", "up")
+            must("ip", "-n", name, "address", "add", f"10.0.0.{index + 1}/24", "dev", "cable")
+            must("ip", "-n", name, "link", "set", "cable", "up")
+        return names
+
+    yield make
+    for name in names:
+        subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+
+
+def all_to_all(library: Path, names: list[str], rounds: int, options: str = "") -> None:
+    """Every endpoint writes to, reads from and rings every other one, which checks each byte."""
+    hosts = names[:-1]
+    environment = os.environ | {"RIO_FABRIC": f"udp:10.0.0.0/24:{PORT}{options}", "RIO_RSVDMEM": "none"}
+    children = [
+        subprocess.Popen(
+            [
+                "ip",
+                "netns",
+                "exec",
+                name,
+                sys.executable,
+                str(CHILD),
+                str(library),
+                *map(str, (index, len(hosts), rounds)),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for index, name in enumerate(hosts, start=1)
+    ]
+    try:
+        results = []
+        for child in children:
+            assert child.stdout is not None and child.stderr is not None
+            line = child.stdout.readline()
+            assert line, child.stderr.read()
+            results.append(json.loads(line))
+        for child in children:
+            _, errors = child.communicate(timeout=60)
+            assert child.returncode == 0, errors
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    for result in results:
+        assert result["doorbells"] == rounds * (len(hosts) - 1)
+        assert result["most"] == 1, "a doorbell came twice"
+
+
+@pytest.fixture
+def library(engine: Path) -> Path:
+    """SoftRIO of the same build."""
+    path = engine.parent.parent / "softrio" / "lib" / "libmport.so"
+    assert path.exists(), f"{path} is not there: build it"
+    return path
+
+
+def test_sixteen_hosts(network: Network, library: Path) -> None:
+    all_to_all(library, network(16), rounds=1)
+
+
+@pytest.mark.parametrize("percent", [1, 10])
+def test_losses_of_the_sender(network: Network, library: Path, percent: int) -> None:
+    """Datagrams that are not sent, by SoftRIO's own option: on every host."""
+    all_to_all(library, network(3), rounds=4, options=f"?drop={percent * 10_000}")
+
+
+def without_offloads(names: list[str]) -> None:
+    """Datagrams travel one by one, so that they are lost one by one."""
+    for name in names[:-1]:
+        features = ("tx", "off", "gso", "off", "gro", "off", "tso", "off")
+        if why := said_by("ip", "netns", "exec", name, "ethtool", "-K", "cable", *features):
+            pytest.skip(f"offloads cannot be turned off: {why}")
+
+
+@pytest.mark.parametrize("percent", [1, 10])
+def test_losses_of_the_switch(network: Network, library: Path, percent: int) -> None:
+    names = network(3)
+    without_offloads(names)
+    hook = "type filter hook forward priority 0; policy accept;"
+    lines = ["table bridge lossy {", "chain losses {", hook]
+    lines += [f"ip protocol udp numgen random mod 100 < {percent} drop", "}", "}"]
+    rules = "\n".join(lines)
+    if why := said_by("ip", "netns", "exec", names[-1], "nft", rules):
+        pytest.skip(f"nftables cannot drop here: {why}")
+    all_to_all(library, names, rounds=4)
+
+
+@pytest.mark.parametrize("percent", [1, 10])
+def test_losses_of_netem(network: Network, library: Path, percent: int) -> None:
+    names = network(3)
+    without_offloads(names)
+    for index in range(3):
+        faults = ("loss", f"{percent}%", "delay", "200us", "100us", "duplicate", "1%")
+        if why := said_by("tc", "-n", names[-1], "qdisc", "add", "dev", f"port{index}", "root", "netem", *faults):
+            pytest.skip(f"this host has no netem: {why}")
+    all_to_all(library, names, rounds=4)

@@ -178,8 +178,56 @@ def rendezvous_sample() -> dict[str, object]:
     return sample | {"totals": dict.fromkeys(totals, 7), "latency_ns": {"max": 9, "buckets": [[3, 4], [9, 1]]}}
 
 
+def reliable_seeds() -> dict[str, bytes]:
+    """fuzz_reliable.cpp: one byte a step: which end (bit 0), what (bits 1..3), lost on its way (bit 7)."""
+    send, add, later, again, change, make_up, refuse = (kind << 1 for kind in (0, 2, 3, 4, 5, 6, 7))
+    lost = 0x80
+    both_call = bytes([send, send | 1, send, send | 1])
+    header = struct.pack("<HBBIQQIBBH", 0x5244, 1, 3, 0, 5, 0, 0, 1, 0, 0)
+    return {
+        "in-order": both_call + bytes([add, send, send | 1] * 10),
+        "lost": both_call + bytes([add, send | lost, add, send, send | 1, later, send, send | 1] * 5),
+        "replayed": both_call + bytes([add, send, again, again, add | 1, send | 1, again]),
+        "changed": both_call + bytes([add, send, change, 16, 200, change, 24, 7, change, 8, 1]),
+        "made-up": both_call + bytes([make_up]) + header,
+        "refused": bytes([send, refuse]),
+    }
+
+
+def softrio_udp_seeds() -> dict[str, bytes]:
+    """fuzz_softrio_udp.cpp: steps of a script, which begin with what to do."""
+    packet_step, exchange, ask, message_step, wait = 2, 8, 5, 7, 4
+    edge = 16 + 4096  # of the window, as the script counts
+
+    def packet(operation: int, at: int = 16, size: int = 255, ids: tuple[int, int] = (1, 1), info: int = 0) -> bytes:
+        head = bytes([packet_step, operation, 1, *ids, 9, 0, 1])
+        return head + struct.pack(">HHHBB", at, size, info, 0, 0)
+
+    nread, nwrite, nwrite_r, swrite, read_register, write_register = range(6)
+    doorbell, message, response, data_response = 8, 9, 10, 11
+    done = bytes([exchange])
+    request = b"".join((struct.pack(">II", 2, 1), bytes([0, 0, 0x55, 0]), struct.pack(">HHHH", 70, 300, 20, 1)))
+    return {
+        "writes": b"".join(packet(kind) for kind in (nwrite, nwrite_r, swrite)) + done,
+        "reads": packet(nread) + packet(nread, size=3) + done,
+        "edges": b"".join(packet(nwrite_r, at) for at in (0, 8, 15, edge - 255, edge - 8, edge - 1, edge)) + done,
+        "forged-source": packet(nwrite_r, ids=(1, 0)) + bytes([3]) + done,
+        "misrouted": packet(doorbell, ids=(0, 1)) + bytes([7]) + done,
+        "registers": packet(read_register) + packet(write_register) + done,
+        "doorbells": packet(doorbell, info=1) + packet(doorbell, info=3) + done,
+        "answers": bytes([ask, 16, 8]) + packet(response) + packet(data_response) + done,
+        "message": packet(message) + done,
+        "request": bytes([message_step]) + request.ljust(32, b"\0") + done + done,
+        "replay": packet(nwrite_r) + done + bytes([3, 0, 1, 3, 2, 9, 5, 1, 3, 1, 8, 0, 1]) + done,
+        "anything": bytes([0, 1, 40]) + bytes(40) + bytes([1, 6]) + b"\x00\x04abcd" + bytes([1]) + done,
+        "silence": bytes([wait, 0xFF, 0xFF]) * 9 + done,
+    }
+
+
 def main() -> None:
     seeds = {
+        "fuzz_reliable": reliable_seeds(),
+        "fuzz_softrio_udp": softrio_udp_seeds(),
         "fuzz_framed": framed_seeds(),
         "fuzz_consumer": consumer_seeds(),
         "fuzz_control": {f"story-{scheme}": control_story(scheme) for scheme in (*range(32), 32, 33, 64, 65)},

@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support import ROOT, wait_until
 
 CHILD = Path(__file__).with_name("softrio_child.py")
 PORT = 7000
@@ -32,9 +34,7 @@ Network = Callable[[int], list[str]]
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    """Makes a number of hosts around a switch, with addresses 10.0.0.1, 2, ...: the names of their namespaces, and of the
-    switch's.
-    """
+    """Makes hosts with addresses 10.0.0.1, 2, ... around a switch: the names of their namespaces, then the switch's."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
     names: list[str] = []
@@ -152,3 +152,42 @@ def test_losses_of_netem(network: Network, library: Path, percent: int) -> None:
         if why := said_by("tc", "-n", names[-1], "qdisc", "add", "dev", f"port{index}", "root", "netem", *faults):
             pytest.skip(f"this host has no netem: {why}")
     all_to_all(library, names, rounds=4)
+
+
+def test_wireshark_understands_the_packets(network: Network, library: Path, tmp_path: Path) -> None:
+    script = ROOT / "tools" / "wireshark" / "incast_rio.lua"
+    if shutil.which("tshark") is None:
+        if shutil.which("luac5.4") is not None:
+            must("luac5.4", "-p", "-o", str(tmp_path / "luac.out"), str(script))
+        pytest.skip("no tshark on this host: the dissector's syntax at most was checked")
+    names = network(2)
+    without_offloads(names)
+    tmp_path.chmod(0o777)  # it captures as another user
+    capture = tmp_path / "rio.pcap"
+    command = ["ip", "netns", "exec", names[-1], "tshark", "-q", "-F", "pcap", "-i", "port0", "-w", str(capture)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as sniffer:
+        assert sniffer.stderr is not None
+        while line := sniffer.stderr.readline():
+            if line.startswith("Capturing on"):
+                break
+        wait_until(capture.exists, "the capture")
+        all_to_all(library, names, rounds=1)
+        sniffer.terminate()
+    dissect = ["tshark", "-X", f"lua_script:{script}", "-r", str(capture)]
+    shown = subprocess.run([*dissect, "-V"], capture_output=True, text=True, check=True)
+    assert "Lua Error" not in shown.stdout + shown.stderr
+    for words in (
+        "NWRITE_R",
+        "NWRITE",
+        "NREAD",
+        "RESPONSE DONE",
+        "DOORBELL 0x0000",
+        "MAINTENANCE read",
+        "hello",
+        "bye",
+    ):
+        assert words in shown.stdout, words
+    assert "The CRC is wrong" not in shown.stdout
+    assert "too short" not in shown.stdout
+    one = [*dissect, "-Y", "rio.address == 0x10010000 && rio.destination == 2", "-T", "fields", "-e", "rio.source"]
+    assert "1" in subprocess.run(one, capture_output=True, text=True, check=True).stdout.replace(",", "\n").split("\n")

@@ -1,6 +1,7 @@
 """One endpoint of a test of SoftRIO's udp fabric: writes to, reads from and rings all others, checks what they wrote.
 
-usage: softrio_child.py LIBRARY DESTID ENDPOINTS ROUNDS. RIO_FABRIC is set. Prints what it has done as one line of JSON.
+usage: softrio_child.py LIBRARY DESTID ENDPOINTS ROUNDS LARGEST_WRITE, with RIO_FABRIC set. What it has done is printed
+as one line of JSON.
 """
 
 import ctypes
@@ -11,7 +12,6 @@ import time
 from random import Random
 
 PAGE = 4096
-SLOT = 64 << 10  # of a writer and a round in each window
 WINDOW_AT = 0x1000_0000
 NWRITE, NWRITE_R, SYNC, HC_ENDPOINT = 0, 2, 0, 0xFF
 DEADLINE_S = 60
@@ -28,15 +28,15 @@ class Event(ctypes.Structure):
     )
 
 
-def pattern(writer: int, reader: int, round_: int) -> bytes:
+def pattern(writer: int, reader: int, round_: int, largest: int) -> bytes:
     """Of a size that no packet size divides, and different for each pair and round."""
     random = Random((writer << 16 | reader) << 16 | round_)
-    return random.randbytes(random.randrange(1, SLOT - 8))
+    return random.randbytes(random.randrange(1, largest + 1))
 
 
 def main() -> int:
     """The endpoint's life."""
-    own, endpoints, rounds = (int(word) for word in sys.argv[2:])
+    own, endpoints, rounds, largest = (int(word) for word in sys.argv[2:])
     others = [destid for destid in range(1, endpoints + 1) if destid != own]
     rio = ctypes.CDLL(sys.argv[1])
     mport = ctypes.c_void_p()
@@ -57,10 +57,11 @@ def main() -> int:
     check(rio.riomp_mgmt_dbrange_enable(mport, 0xFFFF, 0, 0xFFFF), "doorbells")
     check(rio.riomp_mgmt_set_event_mask(mport, 1), "event mask")
     base, handle = ctypes.c_uint64(WINDOW_AT), ctypes.c_uint64(0xFFFF_FFFF_FFFF_FFFF)
-    size = SLOT * (endpoints + 1) * rounds
+    slot_bytes = (largest + PAGE - 1) // PAGE * PAGE
+    size = slot_bytes * (endpoints + 1) * rounds
 
     def slot(writer: int, round_: int) -> int:
-        return (round_ * (endpoints + 1) + writer) * SLOT
+        return (round_ * (endpoints + 1) + writer) * slot_bytes
 
     check(rio.riomp_dma_ibwin_map(mport, ctypes.byref(base), size, ctypes.byref(handle)), "window")
     memory = ctypes.c_void_p()
@@ -72,7 +73,7 @@ def main() -> int:
     written = 0
     for round_ in range(rounds):
         for other in others:
-            data = pattern(own, other, round_)
+            data = pattern(own, other, round_, largest)
             at = ctypes.c_uint64(WINDOW_AT + slot(own, round_))
             persist("write", rio.riomp_dma_write, other, at, data, len(data), NWRITE_R, SYNC, None)
             back = ctypes.create_string_buffer(len(data))
@@ -86,7 +87,7 @@ def main() -> int:
             check(rio.riomp_mgmt_get_event(mport, ctypes.byref(event)), "event")
             key = (event.destid, event.payload)
             heard[key] = heard.get(key, 0) + 1
-            expected = pattern(event.destid, own, event.payload)
+            expected = pattern(event.destid, own, event.payload, largest)
             if ctypes.string_at(memory.value + slot(event.destid, event.payload), len(expected)) != expected:
                 sys.exit(f"endpoint {own}: what {event.destid} has written is damaged")
     value = ctypes.c_uint32()

@@ -61,7 +61,7 @@ def network() -> Iterator[Network]:
         subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
 
 
-def all_to_all(library: Path, names: list[str], rounds: int, options: str = "") -> None:
+def all_to_all(library: Path, names: list[str], rounds: int, options: str = "", largest: int = 64 << 10) -> None:
     """Every endpoint writes to, reads from and rings every other one, which checks each byte."""
     hosts = names[:-1]
     environment = os.environ | {"RIO_FABRIC": f"udp:10.0.0.0/24:{PORT}{options}", "RIO_RSVDMEM": "none"}
@@ -75,7 +75,7 @@ def all_to_all(library: Path, names: list[str], rounds: int, options: str = "") 
                 sys.executable,
                 str(CHILD),
                 str(library),
-                *map(str, (index, len(hosts), rounds)),
+                *map(str, (index, len(hosts), rounds, largest)),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -171,7 +171,7 @@ def test_wireshark_understands_the_packets(network: Network, library: Path, tmp_
             if line.startswith("Capturing on"):
                 break
         wait_until(capture.exists, "the capture")
-        all_to_all(library, names, rounds=1)
+        all_to_all(library, names, rounds=1, largest=4096)
         sniffer.terminate()
     dissect = ["tshark", "-X", f"lua_script:{script}", "-r", str(capture)]
     shown = subprocess.run([*dissect, "-V"], capture_output=True, text=True, check=True)
@@ -189,5 +189,5 @@ def test_wireshark_understands_the_packets(network: Network, library: Path, tmp_
         assert words in shown.stdout, words
     assert "The CRC is wrong" not in shown.stdout
     assert "too short" not in shown.stdout
-    one = [*dissect, "-Y", "rio.address == 0x10010000 && rio.destination == 2", "-T", "fields", "-e", "rio.source"]
+    one = [*dissect, "-Y", "rio.address == 0x10001000 && rio.destination == 2", "-T", "fields", "-e", "rio.source"]
     assert "1" in subprocess.run(one, capture_output=True, text=True, check=True).stdout.replace(",", "\n").split("\n")

@@ -206,6 +206,7 @@ TEST(Programs, FirstProgramOfTheDocument) {
     EXPECT_EQ(run(compiler + commands, folder), 0) << contents(folder.path + "/output");
     const std::string output = contents(folder.path + "/output");
     EXPECT_NE(output.find("endpoint 6 says: hello, fabric\n"), std::string::npos) << output;
+    EXPECT_NE(output.find("endpoint 6 says: over UDP\n"), std::string::npos) << output;
     EXPECT_NE(output.find("endpoint 6 says: again\n"), std::string::npos) << output;
 }
 

@@ -142,11 +142,15 @@ int plain_send(const sockaddr_in& address, double seconds, std::size_t datagram_
     const std::vector<char> data(window_bytes, 'x');
     const std::size_t piece = std::min<std::size_t>(64, max_piece / datagram_bytes) * datagram_bytes;
     std::size_t at = 0;
-    for (const auto begin = Clock::now(); seconds_since(begin) < seconds;) {
+    std::uint64_t sent = 0;
+    const auto begin = Clock::now();
+    while (seconds_since(begin) < seconds) {
         if (at + piece > data.size()) at = 0;
         (void)!::send(fd, data.data() + at, piece, 0);  // what the receiver has no room for is lost
         at += piece;
+        sent += piece;
     }
+    std::printf("%.0f\n", static_cast<double>(sent) / seconds_since(begin));
     return 0;
 }
 

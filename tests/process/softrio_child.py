@@ -9,6 +9,7 @@ import errno
 import json
 import sys
 import time
+from collections.abc import Callable
 from random import Random
 
 PAGE = 4096
@@ -46,7 +47,7 @@ def main() -> int:
         if error != 0:
             sys.exit(f"endpoint {own}: {what}: {errno.errorcode.get(-error, error)}")
 
-    def persist(what: str, call: ctypes._CFuncPtr, *words: object) -> None:
+    def persist(what: str, call: Callable[..., int], *words: object) -> None:
         """While the other end is not there yet, its window is not open, or its queue is full."""
         while (error := call(mport, *words)) in (-errno.ENODEV, -errno.EIO, -errno.EAGAIN) and time.monotonic() < until:
             pass

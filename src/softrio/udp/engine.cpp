@@ -171,7 +171,7 @@ bool Engine::begin(std::uint32_t destid, Request& request, const Landing& landin
     return false;
 }
 
-bool Engine::send(std::uint32_t destid, std::uint8_t lane, Packet packet) {
+bool Engine::send(std::uint32_t destid, std::uint8_t lane, Packet& packet) {
     Peer* peer = find(destid);
     std::byte* at = peer == nullptr ? nullptr : room_for(*peer, lane, reserve_for_responses);
     if (at == nullptr) return false;
@@ -199,7 +199,7 @@ bool Engine::send_message(std::uint32_t destid, std::uint8_t lane, std::span<con
     return true;
 }
 
-void Engine::respond(Peer& peer, std::uint8_t lane, Packet packet) {
+void Engine::respond(Peer& peer, std::uint8_t lane, Packet& packet) {
     packet.has_small_ids = settings_.has_small_ids;
     packet.destination = static_cast<std::uint16_t>(peer.destid);
     packet.source = static_cast<std::uint16_t>(settings_.destid);
@@ -285,19 +285,20 @@ void Engine::unpack(Peer& peer, const reliable::Delivery& delivery) {
         const std::size_t bytes = static_cast<std::size_t>(body[0]) << 8 | static_cast<std::size_t>(body[1]);
         body = body.subspan(length_bytes);
         if (bytes > body.size()) break;
-        const auto packet = wire::decode(body.first(bytes));
+        Packet packet;
+        const bool is_packet = wire::decode(body.first(bytes), packet);
         body = body.subspan(bytes);
-        if (!packet) {
+        if (!is_packet) {
             ++counters_.bad_packets;
             continue;
         }
-        const std::uint32_t mask = packet->has_small_ids ? 0xFF : 0xFFFF;
-        if (packet->source != (peer.destid & mask) || (packet->has_small_ids && peer.destid > mask)) {
+        const std::uint32_t mask = packet.has_small_ids ? 0xFF : 0xFFFF;
+        if (packet.source != (peer.destid & mask) || (packet.has_small_ids && peer.destid > mask)) {
             ++counters_.forged;
-        } else if (packet->destination != (settings_.destid & mask)) {
+        } else if (packet.destination != (settings_.destid & mask)) {
             ++counters_.bad_packets;
         } else {
-            apply(peer, delivery.lane, *packet);
+            apply(peer, delivery.lane, packet);
         }
     }
     if (!body.empty()) ++counters_.bad_packets;

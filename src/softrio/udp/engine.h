@@ -94,7 +94,7 @@ public:
     /// Takes a transaction id of that peer, for a Request that is then outstanding.
     bool begin(std::uint32_t destid, Request& request, const Landing& landing, std::uint8_t& transaction);
     /// Packs one request packet. The ids are filled in.
-    bool send(std::uint32_t destid, std::uint8_t lane, wire::Packet packet);
+    bool send(std::uint32_t destid, std::uint8_t lane, wire::Packet& packet);
     bool send_message(std::uint32_t destid, std::uint8_t lane, std::span<const std::byte> message);
 
     /// Who is there? First begin_probes() with a random number, then what probe() gives to each that is unanswered().
@@ -160,7 +160,7 @@ private:
     static void close_datagram(Peer& peer);
     std::byte* room_for(Peer& peer, std::uint8_t lane, std::size_t reserve);
     void pack(Peer& peer, const wire::Packet& packet, std::byte* at);
-    void respond(Peer& peer, std::uint8_t lane, wire::Packet packet);
+    void respond(Peer& peer, std::uint8_t lane, wire::Packet& packet);
     void deliver(Peer& peer);
     void unpack(Peer& peer, const reliable::Delivery& delivery);
     void apply(Peer& peer, std::uint8_t lane, const wire::Packet& packet);

@@ -345,22 +345,20 @@ std::size_t encode(const Packet& packet, std::byte* into) {
     return writer.size();
 }
 
-std::optional<Packet> decode(std::span<const std::byte> bytes) {
-    if (bytes.size() < crc_bytes || bytes.size() > max_packet) return std::nullopt;
+bool decode(std::span<const std::byte> bytes, Packet& packet) {
+    if (bytes.size() < crc_bytes || bytes.size() > max_packet) return false;
     const auto content = bytes.first(bytes.size() - crc_bytes);
     Reader crc(bytes.last(crc_bytes));
-    if (crc.get16() != crc16(content)) return std::nullopt;
+    if (crc.get16() != crc16(content)) return false;
     Reader reader(content);
-    Packet packet;
+    packet = {};
     const bool is_for_no_link = reader.get8() == 0;
     const auto head = unsigned{reader.get8()};
     const unsigned id_size = head >> 4 & 3;
     packet.has_small_ids = id_size == 0;
     packet.destination = packet.has_small_ids ? reader.get8() : reader.get16();
     packet.source = packet.has_small_ids ? reader.get8() : reader.get16();
-    if (!is_for_no_link || id_size > 1 || !get_body(head & 15, reader, packet) || !reader.is_good())
-        return std::nullopt;
-    return packet;
+    return is_for_no_link && id_size <= 1 && get_body(head & 15, reader, packet) && reader.is_good();
 }
 
 }  // namespace incast::softrio::wire

@@ -11,7 +11,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 
 namespace incast::softrio::wire {
@@ -60,7 +59,8 @@ std::size_t piece(std::uint64_t address, std::size_t bytes, bool is_read);
 
 /// Writes a packet, whose data is copied; `into` has room for max_packet. Returns its bytes.
 std::size_t encode(const Packet& packet, std::byte* into);
-/// Nothing: it is no packet, or its CRC is wrong.
-std::optional<Packet> decode(std::span<const std::byte> bytes);
+/// False: it is no packet, or its CRC is wrong; then `packet` means nothing. (Not returned: copying what was just
+/// written field by field makes the CPU wait.)
+bool decode(std::span<const std::byte> bytes, Packet& packet);
 
 }  // namespace incast::softrio::wire

@@ -150,6 +150,7 @@ std::optional<Address> Directory::find(std::uint32_t destid) const {
 
 std::vector<std::uint32_t> Directory::all() const {
     std::vector<std::uint32_t> ids;
+    ids.reserve(list_.size() + hosts_);
     for (const auto& [destid, address] : list_)
         ids.push_back(destid);
     for (std::uint32_t destid = 1; destid <= hosts_; ++destid) {

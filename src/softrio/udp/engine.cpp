@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "softrio/limits.h"
+#include "softrio/options.h"
 
 namespace incast::softrio::udp {
 
@@ -46,7 +47,8 @@ Engine::Peer* Engine::find(std::uint32_t destid) const {
 Engine::Peer* Engine::find_or_make(std::uint32_t destid) {
     if (Peer* known = find(destid)) return known;
     const auto address = directory_->find(destid);
-    if (!address || by_index_.size() > UINT16_MAX) return nullptr;
+    const bool fits = !settings_.has_small_ids || destid < small_any_destid;
+    if (!address || !fits || by_index_.size() > UINT16_MAX) return nullptr;
     std::array<std::byte, 2 * sizeof(std::uint16_t)> greeting;
     const std::array<std::uint16_t, 2> ids = {static_cast<std::uint16_t>(settings_.destid),
                                               static_cast<std::uint16_t>(destid)};

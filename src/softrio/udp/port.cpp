@@ -22,11 +22,11 @@ using wire::Status;
 constexpr std::uint8_t ordered_lane = 1;
 constexpr std::uint8_t first_dma_lane = 2;
 constexpr int slice_ms = 50;
-constexpr std::size_t burst_bytes = 48 * 1024;  // filled before it is sent
+constexpr std::size_t burst_bytes = 49'152;  // filled before it is sent
 constexpr std::uint32_t ip_and_udp_bytes = 28;
 constexpr std::uint32_t ipv6_and_udp_bytes = 48;
-constexpr std::uint32_t window_packets = 512;    // of which 260 are for responses
-constexpr std::size_t driven_bytes = 64 * 1024;  // a transfer of that size is worth it
+constexpr std::uint32_t window_packets = 512;  // of which 260 are for responses
+constexpr std::size_t driven_bytes = 65'536;   // a transfer of that size is worth it
 
 constexpr std::int64_t linger_ms = 1000;  // for what is still on its way when a port closes
 constexpr int probe_rounds = 3;
@@ -117,7 +117,7 @@ Result<std::shared_ptr<Port>> Port::open(const Options& options, std::uint32_t m
 Port::~Port() {
     if (abandoned_) {
         // Its memory holds a lock that a thread of the parent may have had, and sessions that are the parent's.
-        (void)engine_.release();
+        [[maybe_unused]] const Engine* leaked = engine_.release();
         return;
     }
     if (thread_.joinable()) {
@@ -491,7 +491,7 @@ std::unique_ptr<softrio::Socket> Port::make_socket() {
 // What peers ask for
 
 std::span<std::byte> Port::window(std::uint64_t address, std::size_t bytes) {
-    return inbound_->at(address, bytes);
+    return inbound_ ? inbound_->at(address, bytes) : std::span<std::byte>();
 }
 
 Status Port::ring(std::uint32_t source, std::uint16_t info) {

@@ -67,7 +67,7 @@ private:
     static constexpr std::size_t max_segments = 64;
     static constexpr std::size_t max_piece = 65'000;
     static constexpr std::size_t max_pieces = 64;
-    static constexpr std::size_t arena_bytes = 64 * 1024;
+    static constexpr std::size_t arena_bytes = 65'536;
 
     struct Control {
         alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(std::uint16_t))> bytes;

@@ -70,7 +70,7 @@ __attribute__((target("pclmul,ssse3"))) std::uint16_t by_multiplication(const st
         _mm_set_epi64x(static_cast<long long>(power_of_x(128 + 64)), static_cast<long long>(power_of_x(128)));
     const __m128i by_four =
         _mm_set_epi64x(static_cast<long long>(power_of_x(512 + 64)), static_cast<long long>(power_of_x(512)));
-    __m128i value = _mm_xor_si128(load(0), _mm_set_epi64x(static_cast<long long>(std::uint64_t{crc} << 48), 0));
+    __m128i value = _mm_xor_si128(load(0), _mm_set_epi64x(static_cast<long long>(crc) << 48, 0));
     std::size_t index = 1;
     if (blocks >= 8) {
         __m128i second = load(1);

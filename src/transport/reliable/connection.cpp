@@ -87,7 +87,7 @@ std::uint32_t Connection::limit_of(const Packet& packet) const {
 
 bool Connection::take_hello(std::int64_t now_ns, std::uint64_t random, const Packet& packet) {
     const auto greeting = parse_greeting(packet);
-    if (!greeting || greeting->token == 0) return false;
+    if (!greeting || greeting->token == 0 || packet.sequence != settings_.datagram_bytes) return false;
     if (is_idle()) {
         begin(now_ns, {fresh_token(random), greeting->token});
         state_ = State::opening;
@@ -110,7 +110,7 @@ bool Connection::take_hello(std::int64_t now_ns, std::uint64_t random, const Pac
 
 bool Connection::take_welcome(std::int64_t now_ns, const Packet& packet) {
     const auto greeting = parse_greeting(packet);
-    if (!greeting || greeting->token == 0) return false;
+    if (!greeting || greeting->token == 0 || packet.sequence != settings_.datagram_bytes) return false;
     if (tokens_.remote != 0 && tokens_.remote != greeting->token) return false;
     tokens_.remote = greeting->token;
     send_.set_limit(limit_of(packet));
@@ -165,7 +165,7 @@ Datagram Connection::control(std::int64_t now_ns, Kind kind, std::uint64_t token
                   .lane = 0,
                   .time_us = kind == Kind::ack ? echo_us_ : static_cast<std::uint32_t>(now_ns / 1000),
                   .token = token,
-                  .sequence = kind == Kind::ack ? receive_.complete_below() : 0,
+                  .sequence = kind == Kind::ack ? receive_.complete_below() : settings_.datagram_bytes,
                   .lane_sequence = settings_.window_packets,
                   .body = body},
                  control_.data());

@@ -207,6 +207,17 @@ TEST(Connection, NobodyAnswers) {
     EXPECT_EQ(ends.a.take_loss(), Loss::unreachable);
 }
 
+TEST(Connection, DatagramsOfTwoSizesAreNoSession) {
+    Settings other = settings;
+    other.datagram_bytes = 300;
+    Ends ends;
+    ends.b = Connection(other, 2, {});
+    ends.a.open(ends.now_ns, 0x1234'0000);
+    ends.settle();
+    EXPECT_FALSE(ends.a.is_established());
+    EXPECT_TRUE(ends.b.is_idle());
+}
+
 TEST(Connection, GoodbyeIsHeard) {
     Ends ends;
     ends.connect();

@@ -1,11 +1,15 @@
 // What travels: one header of 32 bytes, little-endian, and what its kind says.
 //
-//   0  u16  magic 0x5244          16  u64  sequence: of data; acknowledgement: all below are here
-//   2  u8   version 1             24  u32  data: number within its lane; hello, welcome: packets that may be on their
-//   way 3  u8   kind                  28  u8   lane of data 4  u32  time (us) of the      29  u8   0
-//           sender; echoed in     30  u16  bytes that follow
-//           acknowledgements
-//   8  u64  token: the random number that the addressee chose for this session; hello: 0
+//    0  u16  magic 0x5244
+//    2  u8   version 1
+//    3  u8   kind
+//    4  u32  time of the sender, in us; an acknowledgement echoes it
+//    8  u64  token: the random number that the addressee chose for this session; hello: 0
+//   16  u64  data: sequence; acknowledgement: all below are here; hello, welcome: bytes of the largest datagram
+//   24  u32  data: number within its lane; hello, welcome: packets that may be on their way
+//   28  u8   lane of data
+//   29  u8   0
+//   30  u16  bytes that follow
 //
 // An acknowledgement goes on with a bitmap: bit i says that packet sequence + 1 + i is here. Hello and welcome go on
 // with the sender's own token (u64) and a greeting of the user's.

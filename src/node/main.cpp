@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "node/rio_tool.h"
 #include "runtime/config.h"
 #include "runtime/exit_status.h"
 #include "runtime/info.h"
@@ -130,6 +131,7 @@ int run(const Options& options, const std::string& token) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    if (argc > 1 && std::string_view(argv[1]) == "rio") return incast::node::rio_tool({argv + 2, argv + argc});
     CLI::App app{"Builds events over any interconnect, real or simulated.", "incast-node"};
     Options options;
     declare(app, options);

@@ -1,0 +1,59 @@
+// `incast-node rio ...`: the endpoints of a RapidIO fabric by hand (docs/rapidio.md, "Tools").
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "softrio/cpp/channel.h"
+#include "softrio/cpp/memory.h"
+
+namespace incast::node {
+
+namespace api = incast::rio;
+
+/// `arguments` begin behind the word rio. Returns the status to exit with.
+int rio_tool(std::vector<std::string> arguments);
+
+inline constexpr std::uint16_t service_channel = 1000;
+inline constexpr std::uint64_t ping_bytes = 64;  // at the end of a served window: the place of Ping
+
+/// Written last word first by who wants a word back; `serve` looks for it.
+struct Ping {
+    std::uint64_t sequence = 0;
+    std::uint64_t destid = 0;  // where `sequence` is to be written
+    std::uint64_t address = 0;
+};
+
+/// What a message to `serve` begins with.
+struct Note {
+    enum class Kind : std::uint32_t { info, echo, sink };  // answered by Info, by itself, or not
+    Kind kind = Kind::info;
+    std::uint32_t zero = 0;
+};
+struct Info {
+    std::uint64_t address = 0;
+    std::uint64_t bytes = 0;
+};
+
+struct PerfOptions {
+    api::Destid target = 0;
+    std::uint64_t up_to_bytes = 0;
+    double seconds = 0.2;  // for each figure
+    bool json = false;
+};
+int perf(const PerfOptions& options);
+
+struct ServeOptions {
+    std::uint64_t address = 0;
+    std::uint64_t bytes = 0;
+    double seconds = 0;  // 0: until interrupted
+};
+int serve(const ServeOptions& options);
+
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace incast::node

@@ -20,6 +20,8 @@ from incast.lab.reproduce.command import reproduce
 from incast.lab.scan import scan
 from incast.lab.sweep import sim
 from incast.net import net
+from incast.rio import CONTEXT as RIO_CONTEXT
+from incast.rio import rio
 from incast.run import run
 
 app = typer.Typer(
@@ -35,6 +37,7 @@ app.command()(status)
 app.command()(stop)
 app.command()(net)
 app.command()(sim)
+app.command(context_settings=RIO_CONTEXT, add_help_option=False)(rio)
 app.command()(scan)
 app.command()(report)
 app.command()(compare)

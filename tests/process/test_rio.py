@@ -1,19 +1,25 @@
 """Event building and raw traffic over RapidIO in software: every notice, both layouts, both orders, verified."""
 
 import itertools
+import json
 import os
+import re
 import signal
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Run, Start, check_accounting
+from support import ROOT, Run, Start, check_accounting
 
 NOTICES = ["doorbell", "memory", "cm"]
 ORDERS = ["strict", "weak"]
 LAYOUTS = ["contiguous", "segments"]
 SCHEMES = ["push", "pull", "pull-read", "push-pull", "pull-pull"]
 EVERYTHING = list(itertools.product(SCHEMES, NOTICES, ORDERS, LAYOUTS))
-# Each pair of a notice and an order, with every scheme and both layouts somewhere; all of it with INCAST_ALL_COMBINATIONS.
+# Each notice with each order, every scheme and both layouts somewhere; all of it with INCAST_ALL_COMBINATIONS.
 CHOSEN = [
     ("push", "doorbell", "strict", "contiguous"),
     ("pull", "doorbell", "weak", "segments"),
@@ -115,3 +121,97 @@ def test_a_bad_parameter_is_one_line(start: Start, key: str, value: str, why: st
     run = start({"transport.name": "rio", "run.nodes": 2, f"transport.rio.{key}": value})
     assert run.finish() != 0
     assert why in run.story()
+
+
+class Tools:
+    """`incast-node rio` in a fabric of its own, with an endpoint 5 that serves."""
+
+    def __init__(self, engine: Path) -> None:
+        self.command = [str(engine), "rio"]
+        self.environment = {**os.environ, "RIO_FABRIC": f"shm:tools-{uuid.uuid4().hex[:20]}"}
+        self.environment.pop("RIO_DESTID", None)
+        self.server = subprocess.Popen(
+            [*self.command, "--destid", "5", "serve"], stdout=subprocess.PIPE, text=True, env=self.environment
+        )
+        assert self.server.stdout is not None
+        self.said = self.server.stdout.readline()
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*self.command, *arguments], capture_output=True, text=True, timeout=60, env=self.environment, check=False
+        )
+
+    def end(self) -> int:
+        """By an interrupt; its status."""
+        assert self.server.stdout is not None
+        self.server.send_signal(signal.SIGINT)
+        self.server.stdout.close()
+        return self.server.wait(20)
+
+
+@pytest.fixture
+def tools(engine: Path) -> Iterator[Tools]:
+    """They end with the test."""
+    made = Tools(engine)
+    yield made
+    made.end()
+
+
+def test_tools_do_what_the_document_shows(tools: Tools) -> None:
+    text = (ROOT / "docs" / "rapidio.md").read_text()
+    shown = re.search(r"```console\n(.*?)```", text, re.DOTALL)
+    assert shown is not None
+    steps = [step.split("\n", 1) for step in shown[1].split("$ ")[1:]]
+    commands = {command: output for command, output in steps if command.startswith("incast rio")}
+    assert len(commands) == 8
+    for command, output in commands.items():
+        if command.endswith("serve &"):
+            assert tools.said == output
+            continue
+        done = subprocess.run(
+            ["bash", "-c", command.replace("incast rio", " ".join(tools.command))],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=tools.environment,
+            check=False,
+        )
+        assert done.returncode == 0, (command, done.stderr)
+        if "ping" in command:
+            assert re.fullmatch(r"endpoint 5: device 0x5f01ffff, [0-9.]+ us\n", done.stdout)
+        elif "perf" not in command:
+            assert done.stdout == output, command
+    assert tools.end() == 0
+
+
+def test_perf_measures_everything(tools: Tools) -> None:
+    done = tools("perf", "5", "--up-to", "16384", "--seconds", "0.005", "--json")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    ways = ("CM", "memory", "doorbell")
+    assert {line["test"] for line in lines} == {
+        "write",
+        "read",
+        "messages by CM",
+        *(f"round trip by {way}" for way in ways),
+        *(f"write, acknowledged by {way}" for way in ways),
+    }
+    for line in lines:
+        assert line["count"] > 0
+        assert line.get("bytes_per_s", line.get("p50_us", 0)) > 0
+    assert {line["bytes"] for line in lines if line["test"] == "write"} == {64, 256, 1024, 4096, 16384}
+
+
+def test_tools_say_what_is_wrong(tools: Tools) -> None:
+    for arguments, status, why in [
+        (("ping", "9"), 1, "endpoint 9: No such device"),
+        (("write", "5", "text", "--at", "4096"), 1, "writing 4 bytes at 0x1000 of endpoint 5: Input/output error"),
+        (("doorbell", "9", "1"), 1, "No such device"),
+        (("doorbell", "5", "70000"), 2, "payload"),
+        (("--fabric", "pigeons", "list"), 1, "unknown kind of fabric"),
+        (("sing",), 2, "sub"),
+    ]:
+        done = tools(*arguments)
+        assert done.returncode == status, arguments
+        assert why in done.stderr
+        assert done.stdout == ""

@@ -1,0 +1,21 @@
+"""`incast rio`: the endpoints of a RapidIO fabric by hand (docs/rapidio.md). The engine does it all."""
+
+import subprocess
+from typing import Annotated
+
+import typer
+
+from incast.engine import find_engine
+
+CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+def rio(context: typer.Context, command: Annotated[str, typer.Argument()] = "--help") -> None:
+    """Talk to RapidIO endpoints: list, ping, write, read, doorbell, cm, serve, perf."""
+    # An interrupt is the engine's, too: it ends in order, and this after it.
+    with subprocess.Popen([str(find_engine()), "rio", command, *context.args]) as engine:
+        try:
+            status = engine.wait()
+        except KeyboardInterrupt:
+            status = engine.wait()
+    raise typer.Exit(status)

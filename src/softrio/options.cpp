@@ -89,6 +89,9 @@ Result<Ok> set(Options& options, std::string_view key, std::string_view value) {
     } else if (key == "limits") {
         if (value != "none" && value != "old") return wrong(key, value, "none or old");
         options.limits = value == "old" ? Options::Limits::old : Options::Limits::none;
+    } else if (key == "link" && options.kind == Options::Kind::shm) {
+        if (value != "none" && value != "tsi721") return wrong(key, value, "none or tsi721");
+        options.link = value == "tsi721" ? Options::Link::tsi721 : Options::Link::none;
     } else if (key == "multicast") {
         if (!parse_groups(value, options.groups)) {
             return wrong(key, value, "GROUP:MEMBER+MEMBER..., several separated by commas, each a destination id");
@@ -96,7 +99,7 @@ Result<Ok> set(Options& options, std::string_view key, std::string_view value) {
     } else {
         return Error{"RIO_FABRIC: no option '" + std::string(key) +
                      "': there are destid, mports, order, limits, multicast, retry_ms, hold_us, seed" +
-                     (options.kind == Options::Kind::udp ? ", mtu, ids, deadline_ms, drop" : "")};
+                     (options.kind == Options::Kind::udp ? ", mtu, ids, deadline_ms, drop" : ", link")};
     }
     return Ok{};
 }

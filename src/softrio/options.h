@@ -25,6 +25,7 @@ struct MulticastGroup {
 struct Options {
     enum class Order : std::uint8_t { strict, weak };
     enum class Limits : std::uint8_t { none, old };
+    enum class Link : std::uint8_t { none, tsi721 };
     enum class Kind : std::uint8_t { shm, udp };
     Kind kind = Kind::shm;
     std::string fabric;             // its name; udp: what says where endpoints are
@@ -32,6 +33,7 @@ struct Options {
     std::uint32_t mports = 1;       // of this process
     Order order = Order::strict;    // weak: see ordering.h
     Limits limits = Limits::none;   // old: 8 allocations of 2 MB
+    Link link = Link::none;         // tsi721: transfers take the time they would over that adapter (link.h)
     std::uint32_t retry_ms = 1000;  // how long a doorbell is tried again at a full queue
     std::uint32_t hold_us = 200;    // weak: how long at most a write without response is held back
     std::uint64_t seed = 1;         // weak: of what is held back for how long

@@ -49,6 +49,8 @@ public:
     virtual int connect(std::uint32_t destid, std::uint16_t channel, const volatile int* stop) = 0;
     /// The message begins with 20 bytes of header, written here into what is sent, not into the caller's bytes.
     virtual int send(std::span<const std::byte> message, const volatile int* stop) = 0;
+    /// When a message that is sent now has arrived on an emulated link, on the monotonic clock; 0: at once.
+    virtual std::int64_t arrival_ns(std::uint64_t /*bytes*/) { return 0; }
     /// `into`: 4096 bytes.
     virtual int receive(std::span<std::byte> into, std::uint32_t timeout_ms, const volatile int* stop) = 0;
 };
@@ -86,6 +88,10 @@ public:
     virtual std::span<std::byte> local(std::uint64_t address, std::uint64_t bytes, Keep& keep) = 0;
     virtual void free_all(std::uint32_t owner) = 0;
 
+    /// When a transfer that begins now has arrived on an emulated link, on the monotonic clock; 0: at once.
+    virtual std::int64_t arrival_ns(Direction /*direction*/, std::uint32_t /*destid*/, std::uint64_t /*bytes*/) {
+        return 0;
+    }
     /// To one endpoint. -EIO: outside its windows. It is complete when this returns, as far as it is ever answered.
     virtual int transfer(const Transfer& transfer) = 0;
 

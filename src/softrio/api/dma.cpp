@@ -29,8 +29,10 @@ bool is_streaming(riomp_dma_directio_type type) {
 int asynchronous(Handle& handle, const Transfer& transfer) {
     auto outcome = std::make_shared<api::Outcome>();
     api::WeakOrder* weak = handle.endpoint->weak.get();
+    const std::int64_t arrival_ns =
+        handle.port().arrival_ns(transfer.direction, transfer.destid, transfer.bytes.size());
     if (weak == nullptr) {
-        outcome->set(api::deliver(handle.port(), transfer));
+        outcome->set(api::deliver(handle.port(), transfer), arrival_ns);
     } else if (transfer.has_response) {
         weak->hold(transfer, false, outcome);
     } else {
@@ -46,6 +48,8 @@ int issue(Handle& handle, const Transfer& transfer, riomp_dma_directio_transfer_
     const bool forgets = sync == RIO_DIRECTIO_TRANSFER_FAF;
     api::WeakOrder* weak = handle.endpoint->weak.get();
     int status = 0;
+    const std::int64_t arrival_ns =
+        handle.port().arrival_ns(transfer.direction, transfer.destid, transfer.bytes.size());
     if (weak == nullptr) {
         status = api::deliver(handle.port(), transfer);
     } else if (transfer.has_response && (!forgets || transfer.direction == Direction::read)) {
@@ -53,6 +57,7 @@ int issue(Handle& handle, const Transfer& transfer, riomp_dma_directio_transfer_
     } else {
         weak->hold(transfer, true, nullptr);
     }
+    if (!forgets) api::wait_until(arrival_ns);
     return forgets ? 0 : status;
 }
 

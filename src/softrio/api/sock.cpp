@@ -74,7 +74,10 @@ int riomp_sock_send(riomp_sock_t socket_handle, rapidio_mport_socket_msg* skt_ms
                     volatile int* stop_req) {
     if (skt_msg == nullptr) return -EINVAL;
     if (const int error = check(socket_handle)) return error;
-    return socket_handle->socket->send({reinterpret_cast<const std::byte*>(skt_msg), size}, stop_req);
+    Socket& socket = *socket_handle->socket;
+    const int error = socket.send({reinterpret_cast<const std::byte*>(skt_msg), size}, stop_req);
+    if (error == 0) api::wait_until(socket.arrival_ns(size));
+    return error;
 }
 
 int riomp_sock_receive(riomp_sock_t socket_handle, rapidio_mport_socket_msg** skt_msg, uint32_t timeout,

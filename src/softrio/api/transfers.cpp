@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <thread>
 
 namespace incast::softrio::api {
 
@@ -25,16 +26,29 @@ int deliver(Port& port, const Transfer& transfer) {
     return status == -EIO && !transfer.has_response ? 0 : status;
 }
 
-void Outcome::set(int status) {
+void Outcome::set(int status, std::int64_t not_before_ns) {
     const std::lock_guard lock(mutex_);
     status_ = status;
+    not_before_ns_ = not_before_ns;
     done_.notify_all();
 }
 
 std::optional<int> Outcome::wait(std::uint32_t timeout_ms) {
     std::unique_lock lock(mutex_);
     done_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [&] { return status_.has_value(); });
+    if (status_ && not_before_ns_ > shm::now_ns()) {
+        if (not_before_ns_ > shm::now_ns() + std::int64_t{timeout_ms} * 1'000'000) return std::nullopt;
+        wait_until(not_before_ns_);
+    }
     return status_;
+}
+
+void wait_until(std::int64_t time_ns) {
+    // Sleeping ends late by about this much; the rest is spun.
+    constexpr std::int64_t late_ns = 60'000;
+    for (std::int64_t left = time_ns - shm::now_ns(); left > 0; left = time_ns - shm::now_ns()) {
+        if (left > late_ns) std::this_thread::sleep_for(std::chrono::nanoseconds(left - late_ns));
+    }
 }
 
 int Cookies::add(std::shared_ptr<Outcome> outcome) {

@@ -19,7 +19,8 @@ int deliver(Port& port, const Transfer& transfer);
 /// How an asynchronous transfer ended, once it has.
 class Outcome {
 public:
-    void set(int status);
+    /// It is told from `not_before_ns` on (monotonic clock; emulated links).
+    void set(int status, std::int64_t not_before_ns = 0);
     /// Nothing: not within `timeout_ms`.
     std::optional<int> wait(std::uint32_t timeout_ms);
 
@@ -27,7 +28,11 @@ private:
     std::mutex mutex_;
     std::condition_variable done_;
     std::optional<int> status_;
+    std::int64_t not_before_ns_ = 0;
 };
+
+/// Until that time on the monotonic clock, as exactly as the host can; at once for one that is past.
+void wait_until(std::int64_t time_ns);
 
 /// Asynchronous transfers of one handle, by cookie (above 0). Those nobody waits for are forgotten in the end.
 class Cookies {

@@ -32,6 +32,9 @@ public:
     Socket& operator=(const Socket&) = delete;
 
     [[nodiscard]] bool is_usable() const override { return !port_->is_abandoned(); }
+    std::int64_t arrival_ns(std::uint64_t bytes) override {
+        return peer_ == nullptr ? 0 : port_->arrival_ns(Direction::write, peer_->destid(), bytes);
+    }
 
     int bind(std::uint16_t channel) override;
     int listen() override;

@@ -83,6 +83,9 @@ struct Block {
     Atomic<std::uint32_t> destid;
     Atomic<std::uint32_t> gone;     // 1: closed in order
     Atomic<std::uint64_t> dropped;  // writes that fell outside all windows
+    // With an emulated link: until when each direction is taken, on the host's monotonic clock.
+    Atomic<std::int64_t> sends_until_ns;
+    Atomic<std::int64_t> receives_until_ns;
     Registers registers;
     std::array<Window, max_windows> windows;
     std::array<Writer, max_writers> writers;

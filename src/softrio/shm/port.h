@@ -95,6 +95,8 @@ public:
     // transfer.cpp. -EIO: nothing was moved.
     int transfer(const Transfer& transfer) override;
 
+    std::int64_t arrival_ns(Direction direction, std::uint32_t destid, std::uint64_t bytes) override;
+
     // events.cpp
     int open_sink(std::uint32_t& sink, bool on_demand) override;
     void close_sink(std::uint32_t sink) override;

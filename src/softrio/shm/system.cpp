@@ -178,10 +178,14 @@ void futex_wake(std::atomic<std::uint32_t>& word) {
     ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-std::int64_t now_us() {
+std::int64_t now_ns() {
     timespec time{};
     ::clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<std::int64_t>(time.tv_sec) * 1'000'000 + time.tv_nsec / 1000;
+    return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+std::int64_t now_us() {
+    return now_ns() / 1000;
 }
 
 std::int64_t now_ms() {

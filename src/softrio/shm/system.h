@@ -79,6 +79,7 @@ bool process_is_gone(std::uint32_t process);
 int futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, int timeout_ms);
 void futex_wake(std::atomic<std::uint32_t>& word);
 
+std::int64_t now_ns();
 std::int64_t now_us();
 std::int64_t now_ms();
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/stream_copy.h"
+#include "softrio/shm/link.h"
 #include "softrio/shm/port.h"
 
 namespace incast::softrio::shm {
@@ -43,6 +44,17 @@ int Port::transfer(const Transfer& transfer) {
           " bytes at address " + std::to_string(address) + " of endpoint " + std::to_string(destid) +
           " is not inside one of its windows: nothing was moved");
     return -EIO;
+}
+
+std::int64_t Port::arrival_ns(Direction direction, std::uint32_t destid, std::uint64_t bytes) {
+    if (options_.link == Options::Link::none) return 0;
+    const auto target = peer(destid);
+    if (target == nullptr) return 0;
+    constexpr LinkModel model;
+    Block& theirs = target->block();
+    if (direction == Direction::write)
+        return reserve_path(model, block_->sends_until_ns, theirs.receives_until_ns, now_ns(), bytes);
+    return reserve_path(model, theirs.sends_until_ns, block_->receives_until_ns, now_ns(), bytes) + model.round_trip_ns;
 }
 
 }  // namespace incast::softrio::shm

@@ -19,6 +19,8 @@ constexpr std::array list{
               "overtake them"},
     Parameter{"limits", "none", "", "none or old",
               "old: 8 allocations of at most 2 MiB, as in early versions of the library"},
+    Parameter{"link", "none", "", "none or tsi721",
+              "an emulated link: transfers take the time they would over that adapter, as far as the host can"},
     Parameter{"notice", "doorbell", "", "doorbell, memory or cm",
               "what carries notices and messages: a ring in the peer's memory and a doorbell, that ring polled for, or "
               "CM and a doorbell"},
@@ -81,14 +83,23 @@ Result<std::unique_ptr<Medium>> make(const Settings& settings) {
     };
     constexpr std::array<std::string_view, 2> orders{"strict", "weak"};
     constexpr std::array<std::string_view, 2> limits{"none", "old"};
+    constexpr std::array<std::string_view, 2> links{"none", "tsi721"};
     constexpr std::array<std::string_view, 3> notices{"doorbell", "memory", "cm"};
     constexpr std::array<std::string_view, 3> stores{"auto", "plain", "streaming"};
     constexpr std::array<std::string_view, 2> layouts{"contiguous", "segments"};
     constexpr std::uint64_t max_window_bytes = std::uint64_t{1} << 31;
     made.fabric = std::string(value_of(list, settings, "fabric"));
-    made.fabric_options = keep(choice(settings, "order", orders)) == 0 ? "" : "order=weak";
-    if (keep(choice(settings, "limits", limits)) != 0)
-        made.fabric_options += made.fabric_options.empty() ? "limits=old" : "&limits=old";
+    const auto option = [&](std::string_view name, std::span<const std::string_view> words) {
+        const std::size_t chosen = keep(choice(settings, name, words));
+        if (chosen == 0) return;
+        made.fabric_options.append(made.fabric_options.empty() ? "" : "&")
+            .append(name)
+            .append("=")
+            .append(words[chosen]);
+    };
+    option("order", orders);
+    option("limits", limits);
+    option("link", links);
     made.stores = static_cast<EndpointSettings::Stores>(keep(choice(settings, "stores", stores)));
     made.cache_bytes = usable_cache_bytes();
     made.notice = static_cast<NoticeKind>(keep(choice(settings, "notice", notices)));

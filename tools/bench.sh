@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$INCAST_ROOT"
 
 # long_run takes an hour, and variants has to be told of what.
-comparisons=(shm_vs_copy shm_vs_mpi tcp_vs_iperf3 tcp_vs_mpi)
+comparisons=(shm_vs_copy shm_vs_mpi rio_vs_shm tcp_vs_iperf3 tcp_vs_mpi)
 
 run_one() {
     local name="$1"

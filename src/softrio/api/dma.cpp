@@ -27,12 +27,11 @@ bool is_streaming(riomp_dma_directio_type type) {
 }
 
 int asynchronous(Handle& handle, const Transfer& transfer) {
-    auto outcome = std::make_shared<api::Outcome>();
+    auto outcome = std::make_shared<api::Outcome>(
+        handle.port().arrival_ns(transfer.direction, transfer.destid, transfer.bytes.size()));
     api::WeakOrder* weak = handle.endpoint->weak.get();
-    const std::int64_t arrival_ns =
-        handle.port().arrival_ns(transfer.direction, transfer.destid, transfer.bytes.size());
     if (weak == nullptr) {
-        outcome->set(api::deliver(handle.port(), transfer), arrival_ns);
+        outcome->set(api::deliver(handle.port(), transfer));
     } else if (transfer.has_response) {
         weak->hold(transfer, false, outcome);
     } else {

@@ -26,10 +26,9 @@ int deliver(Port& port, const Transfer& transfer) {
     return status == -EIO && !transfer.has_response ? 0 : status;
 }
 
-void Outcome::set(int status, std::int64_t not_before_ns) {
+void Outcome::set(int status) {
     const std::lock_guard lock(mutex_);
     status_ = status;
-    not_before_ns_ = not_before_ns;
     done_.notify_all();
 }
 

@@ -20,7 +20,8 @@ int deliver(Port& port, const Transfer& transfer);
 class Outcome {
 public:
     /// It is told from `not_before_ns` on (monotonic clock; emulated links).
-    void set(int status, std::int64_t not_before_ns = 0);
+    explicit Outcome(std::int64_t not_before_ns) : not_before_ns_(not_before_ns) {}
+    void set(int status);
     /// Nothing: not within `timeout_ms`.
     std::optional<int> wait(std::uint32_t timeout_ms);
 
@@ -28,7 +29,7 @@ private:
     std::mutex mutex_;
     std::condition_variable done_;
     std::optional<int> status_;
-    std::int64_t not_before_ns_ = 0;
+    std::int64_t not_before_ns_;
 };
 
 /// Until that time on the monotonic clock, as exactly as the host can; at once for one that is past.

@@ -96,6 +96,11 @@ std::error_code Port::read(Destid target, std::uint64_t address, std::span<std::
         riomp_dma_read(get(), target, address, bytes.data(), size_of(bytes), RIO_DIRECTIO_TRANSFER_SYNC, nullptr));
 }
 
+std::error_code Port::post(Destid target, std::uint64_t address, std::span<const std::byte> bytes) const {
+    return error_of(riomp_dma_write(get(), target, address, untyped(bytes), size_of(bytes), RIO_DIRECTIO_TYPE_NWRITE,
+                                    RIO_DIRECTIO_TRANSFER_FAF, nullptr));
+}
+
 std::error_code Port::start_write(Destid target, std::uint64_t address, std::span<const std::byte> bytes,
                                   Cookie& cookie, Stores stores) const {
     const auto type = stores == Stores::streaming ? RIO_DIRECTIO_TYPE_SWRITE_R : RIO_DIRECTIO_TYPE_NWRITE_R;

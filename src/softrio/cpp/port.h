@@ -79,6 +79,9 @@ public:
     [[nodiscard]] std::error_code write(Destid target, std::uint64_t address, std::span<const std::byte> bytes,
                                         Completion completion) const;
     [[nodiscard]] std::error_code read(Destid target, std::uint64_t address, std::span<std::byte> bytes) const;
+    /// Fire and forget: does not wait, and says no more than that it began. `bytes` stay as they are until a transfer
+    /// that was started later by this handle has ended.
+    [[nodiscard]] std::error_code post(Destid target, std::uint64_t address, std::span<const std::byte> bytes) const;
     /// Does not wait: `bytes` are lent until ended() says so. `cookie` is set unless there is an error.
     [[nodiscard]] std::error_code start_write(Destid target, std::uint64_t address, std::span<const std::byte> bytes,
                                               Cookie& cookie, Stores stores = Stores::plain) const;

@@ -224,16 +224,21 @@ std::uint32_t Endpoint::next_port(std::size_t bytes) {
     return port_turn_;
 }
 
-bool Endpoint::write_head(Peer peer, const Place& place, std::uint64_t offset, Bytes head, bool alone,
-                          std::uint32_t number) {
+Bytes Endpoint::keep_head(Peer peer, Bytes head) {
+    PeerState& state = peers_[index(peer)];
+    std::byte* const place = state.heads.get() + state.next_head++ % state.dmas.capacity() * max_head_bytes;
+    copy_head(place, head);
+    return {place, head.size()};
+}
+
+/// The response to the body, which goes the same way behind it, stands for the head too.
+bool Endpoint::write_head(Peer peer, const Place& place, std::uint64_t offset, Bytes head, std::uint32_t number) {
     const PeerState& state = peers_[index(peer)];
     while (!head.empty()) {
         const Bytes part =
             head.first(std::min<std::uint64_t>(head.size(), place.segment_bytes - offset % place.segment_bytes));
         head = head.subspan(part.size());
-        // The response to the body, which goes the same way behind it, stands for the head too.
-        const auto completion = alone && head.empty() ? api::Completion::placed : api::Completion::left;
-        if (port(number).write(state.destid, place.address + offset, part, completion)) return false;
+        if (port(number).post(state.destid, place.address + offset, part)) return false;
         offset += part.size();
     }
     return true;
@@ -303,12 +308,20 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
     if (!has_dma_room(state, pieces) || (notice.has_value() && !has_room(peer, 0))) return back_pressure(peer);
     const std::uint32_t number = next_port(body.length);
     note_written(*to);
-    if (!write_head(peer, place, target.offset, head, body.length == 0, number)) return lost_with(peer, token);
-    const Post post =
-        transfer(peer, place, target.offset + head.size(), body.length, token, number,
-                 [&](std::uint64_t address, std::size_t at, std::size_t bytes, api::Cookie& cookie) {
-                     return start_body(peer, number, address, from.subspan(body.offset + at, bytes), cookie);
-                 });
+    const Bytes kept = head.empty() ? head : keep_head(peer, head);
+    Post post = Post::done;
+    if (body.length == 0) {
+        post = transfer(peer, place, target.offset, kept.size(), token, number,
+                        [&](std::uint64_t address, std::size_t at, std::size_t bytes, api::Cookie& cookie) {
+                            return port(number).start_write(state.destid, address, kept.subspan(at, bytes), cookie);
+                        });
+    } else {
+        if (!write_head(peer, place, target.offset, kept, number)) return lost_with(peer, token);
+        post = transfer(peer, place, target.offset + head.size(), body.length, token, number,
+                        [&](std::uint64_t address, std::size_t at, std::size_t bytes, api::Cookie& cookie) {
+                            return start_body(peer, number, address, from.subspan(body.offset + at, bytes), cookie);
+                        });
+    }
     if (notice.has_value() && is_up(peer)) push(peer, {Record::Kind::notice, *notice, 0});
     return post;
 }
@@ -411,7 +424,7 @@ void Endpoint::send_records(Peer peer) {
         while (state.lane.sent() != end) {
             const Bytes bytes = state.lane.bytes(end);
             const std::uint64_t at = offsetof(Slot, ring_start) + (state.lane.sent() & (settings_.ring_bytes - 1));
-            if (port_.write(state.destid, state.slot_address + at, bytes, api::Completion::left)) return lost(peer);
+            if (port_.post(state.destid, state.slot_address + at, bytes)) return lost(peer);
             state.lane.sent(state.lane.sent() + bytes.size());
         }
     }

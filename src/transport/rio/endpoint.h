@@ -121,7 +121,9 @@ private:
     template <class Start>
     Post transfer(Peer peer, const Place& place, std::uint64_t offset, std::size_t bytes, Token token,
                   std::uint32_t number, Start start);
-    bool write_head(Peer peer, const Place& place, std::uint64_t offset, Bytes head, bool alone, std::uint32_t number);
+    /// A copy that stays until the body behind it is placed.
+    Bytes keep_head(Peer peer, Bytes head);
+    bool write_head(Peer peer, const Place& place, std::uint64_t offset, Bytes head, std::uint32_t number);
     void note_written(Import& import);
     std::error_code start_body(Peer peer, std::uint32_t number, std::uint64_t address, Bytes bytes,
                                api::Cookie& cookie);

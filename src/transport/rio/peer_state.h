@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "base/bitmap.h"
@@ -36,7 +37,8 @@ struct PeerState {
         draining,  // the peer has stopped, or is gone; what it had sent is still handed out
         closing,   // given up here; the peer may still write until it says bye, or is gone
     };
-    PeerState(std::uint32_t ring_bytes, std::size_t max_dmas) : lane(ring_bytes), dmas(max_dmas), letters(128) {}
+    PeerState(std::uint32_t ring_bytes, std::size_t max_dmas)
+        : lane(ring_bytes), dmas(max_dmas), heads(new std::byte[dmas.capacity() * max_head_bytes]), letters(128) {}
 
     State state = State::idle;
     bool wants_room = false;
@@ -72,6 +74,8 @@ struct PeerState {
     LaneReader reader;
     std::uint64_t reported = 0;  // of what was read
     base::Ring<Dma> dmas;
+    std::unique_ptr<std::byte[]> heads;  // of writes under way, as many as there can be
+    std::size_t next_head = 0;
 
     // By CM.
     api::Socket socket;

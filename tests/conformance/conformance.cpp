@@ -91,10 +91,9 @@ std::vector<Case> all_cases() {
           {"copy_below_bytes", "64"}}},
         // Everything the notices may be carried by, on the order that RapidIO promises; and pieces everywhere.
         {"rio", "weak", {{"order", "weak"}, {"dma_channels", "4"}, {"look_every_ms", "2"}}, true},
-        {"rio", "memory", {{"notice", "memory"}, {"order", "weak"}}, true},
+        {"rio", "memory", {{"notice", "memory"}, {"order", "weak"}, {"layout", "segments"}}, true},
         {"rio", "cm", {{"notice", "cm"}}},
         {"rio", "weak_cm", {{"notice", "cm"}, {"order", "weak"}, {"look_every_ms", "2"}}, true},
-        {"rio", "segments", {{"layout", "segments"}, {"notice", "memory"}}, true},
         {"sim", "packets", {{"fabric", "fabrics/ib-edr-36.toml"}}},
     };
     std::vector<Case> cases;

@@ -1,4 +1,5 @@
-// One endpoint of the rio transport: posting and polling (endpoint.cpp), connecting and losing peers (connecting.cpp).
+// One endpoint of the rio transport: posting (endpoint.cpp), what is under way (transfers.cpp), polling (polling.cpp),
+// connecting and losing peers (connecting.cpp).
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,16 @@
 #include "transport/rio/regions.h"
 
 namespace incast::transport::rio {
+
+/// The only doorbell: look into my slot.
+inline constexpr std::uint16_t look_doorbell = 0;
+
+/// Of a message of CM; records follow.
+struct LetterHead {
+    std::uint64_t start = 0;  // position of the first
+    std::uint32_t bytes = 0;
+    std::uint32_t zero = 0;
+};
 
 /// What carries notices and messages, and what tells the peer to look.
 enum class NoticeKind : std::uint32_t {
@@ -138,6 +149,8 @@ private:
     void settle(Peer peer, Cell& cell, T& out, const T& value, std::uint64_t offset);
     void put_hello(Peer peer);
     void put_written(Peer peer, bool ring);
+    void put_read(Peer peer, bool ring);
+    void put_beat(Peer peer);
     void settle_cells(Peer peer);
     void settle_dmas(Peer peer);
     void send_records(Peer peer);

@@ -30,8 +30,9 @@ def test_the_engine_reads_it_as_the_same_network(tmp_path: Path) -> None:
     engine = require_engine()
 
     def described(path: Path) -> object:
-        asked = [engine, "--describe-fabric", str(path)]
-        return json.loads(subprocess.run(asked, capture_output=True, timeout=20, check=True).stdout)
+        asked = [str(engine), "--describe-fabric", str(path)]
+        said: object = json.loads(subprocess.run(asked, capture_output=True, timeout=20, check=True).stdout)
+        return said
 
     for name in ("qfx-pfc-pair", "lhcb-run3"):
         path = ROOT / f"fabrics/{name}.toml"

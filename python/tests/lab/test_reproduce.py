@@ -21,7 +21,8 @@ FIELDS = [
 CLASSES = {
     "1a": "arithmetic", "1b": "input", "2a": "input", "2b": "shape", "3": "predicted", "4": "input", "5": "shape",
     "6": "shape", "7a": "fitted", "7b": "shape", "9": "shape", "10": "predicted", "11": "predicted",
-    "12": "predicted", "13": "shape", "14": "fitted", "15": "shape", "16a": "shape", "16b": "shape", "PFC": "shape",
+    "12": "predicted", "13": "shape", "13b": "shape",
+    "14": "fitted", "15": "shape", "16a": "shape", "16b": "shape", "PFC": "shape",
     "17": "requirement", "18": "bound", "19": "input", "20": "bound", "21": "bound", "22": "arithmetic",
     "23": "predicted", "29": "requirement", "31": "requirement",
 }  # fmt: skip
@@ -60,7 +61,8 @@ def test_a_prediction_must_beat_the_null_model() -> None:
     assert predict(89.0, 94.8, 98.0, [80.0, 96.0]).status == RANGE
     assert predict(89.0, 94.8, 98.0, [80.0, 90.0]).status == OFF
     found = predict(96.0, 100.0, 110.0)
-    assert (found.relative_error, found.null_model_error) == (pytest.approx(0.04), pytest.approx(0.1))
+    assert found.relative_error == pytest.approx(0.04)
+    assert found.null_model_error == pytest.approx(0.1)
 
 
 def test_other_classes() -> None:

@@ -28,7 +28,7 @@ _TIMEOUT_S = 1800.0
 _EXIT_INTERRUPTED = 130
 # Columns that are of the machine and the moment, not of the simulated network.
 _MOMENTARY = (
-    "cpu", "useful_cpu", "peak_rss", "host", "cores", "incast", "build", "working_set", "transport",
+    "cpu", "useful_cpu", "peak_rss", "host", "cores", "incast", "build_type", "working_set", "transport",
 )  # fmt: skip
 
 RowFigures = dict[str, dict[str, Any]]

@@ -69,7 +69,7 @@ def _cms(figures: Figures, _fabrics: Fabrics) -> Finding:
 
 ROWS = [
     Row("17", "S3", "1000 streams, 32 Tb/s: mean of each 100 Gb/s link at least; Gb/s", 80.0, "requirement", _demand,
-        [_DEMAND], note="Lossless leaf-spine (fabrics/ethernet-1000.toml), of which 200 hosts are used; pull, 16 KiB, shift-aware."),
+        [_DEMAND], note="Leaf-spine of fabrics/ethernet-1000.toml, 200 of its hosts; pull, 16 KiB, shift-aware."),
     Row("28", "LHCb Run 1 and 2", "350 sources to 1500 nodes, Gb Ethernet, credit token: above; Gb/s", 60.0,
         "requirement", needs("fabric of that network")),
     Row("29", "CMS Run 2", "FDR Clos, 100 kHz: built; GB/s", 100.0, "requirement", _cms, [_CMS]),

@@ -81,7 +81,8 @@ private:
     [[nodiscard]] Json peer_entry(std::uint32_t node) const {
         return {node, members_[node].incarnation, members_[node].address};
     }
-    void drop(std::uint32_t node, const std::string& why, Time now);
+    /// `last_words`: the node itself said why, which is better than how its process ended.
+    void drop(std::uint32_t node, const std::string& why, Time now, bool last_words = false);
     void reap(Time now);
     void look_for_silence(Time now);
     void respawn(std::uint32_t node, Time now);
@@ -277,7 +278,7 @@ bool Coordinator::Members::handle(std::uint32_t node, const Json& message, Time 
         return text.has_value();
     }
     if (type == "failed") {
-        drop(node, text_in(message, "text").value_or("it failed"), now);
+        drop(node, text_in(message, "text").value_or("it failed"), now, true);
         return true;
     }
     return false;
@@ -323,7 +324,7 @@ void Coordinator::Members::learn_address(std::uint32_t node, std::string address
     }
 }
 
-void Coordinator::Members::drop(std::uint32_t node, const std::string& why, Time now) {
+void Coordinator::Members::drop(std::uint32_t node, const std::string& why, Time now, bool last_words) {
     Member& member = members_[node];
     member.present = false;
     member.channel.close();
@@ -338,7 +339,7 @@ void Coordinator::Members::drop(std::uint32_t node, const std::string& why, Time
     }
     for (const Spawner::Ended& ended : spawner_.reap()) {
         if (ended.node == node) {
-            reason = ended.how;
+            reason = last_words ? why : ended.how;
         } else {
             drop(ended.node, ended.how, now);
         }

@@ -77,14 +77,14 @@ TEST(Exposition, TellsEveryTotalOnceAndInOneBlock) {
 }
 
 TEST(MetricsAddress, IsThePortOfTheNode) {
-    EXPECT_EQ(*metrics_address("127.0.0.1:9300", 3), "127.0.0.1:9303");
-    EXPECT_EQ(*metrics_address("[::1]:9300", 1), "[::1]:9301");
+    EXPECT_EQ(*metrics_address("10.0.0.1:9300", 3), "10.0.0.1:9303");
+    EXPECT_EQ(*metrics_address("[fd00::1]:9300", 1), "[fd00::1]:9301");
     EXPECT_EQ(*metrics_address("localhost:0", 7), "localhost:0");
-    EXPECT_THAT(metrics_address("127.0.0.1:65535", 1).error().message, HasSubstr("run.metrics = 127.0.0.1:65535"));
+    EXPECT_THAT(metrics_address("10.0.0.1:65535", 1).error().message, HasSubstr("run.metrics = 10.0.0.1:65535"));
     EXPECT_THAT(metrics_address("host:port", 0).error().message, HasSubstr("allowed: off, or HOST:PORT"));
     EXPECT_EQ(reachable_address("0.0.0.0:9300", "10.0.0.1"), "10.0.0.1:9300");
     EXPECT_EQ(reachable_address("[::]:9300", "fd00::1"), "[fd00::1]:9300");
-    EXPECT_EQ(reachable_address("127.0.0.1:9300", "10.0.0.1"), "127.0.0.1:9300");
+    EXPECT_EQ(reachable_address("10.0.0.2:9300", "10.0.0.1"), "10.0.0.2:9300");
 }
 
 class MetricsServerTest : public testing::Test {
@@ -163,6 +163,7 @@ TEST_F(MetricsServerTest, ASlowClientKeepsNobodyWaiting) {
 
 TEST_F(MetricsServerTest, WhenFullAClientWaitsForAPlace) {
     std::vector<Descriptor> silent;
+    silent.reserve(MetricsServer::max_clients);
     for (std::size_t index = 0; index < MetricsServer::max_clients; ++index) {
         silent.push_back(connect());
     }

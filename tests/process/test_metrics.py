@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import urllib.parse
 import urllib.request
@@ -109,8 +110,8 @@ def test_nodes_of_one_process_share_an_address(start: Start) -> None:
     [
         ({"run.metrics": "host:port"}, "run.metrics = host:port: no address; allowed: off, or HOST:PORT"),
         (
-            {"run.metrics": "127.0.0.1:65535"},
-            "run.metrics = 127.0.0.1:65535: node 2 would listen on port 65537; allowed: up to 65535, or 0",
+            {"run.metrics": "10.0.0.1:65535"},
+            "run.metrics = 10.0.0.1:65535: node 2 would listen on port 65537; allowed: up to 65535, or 0",
         ),
         (
             {"transport.name": "sim"},
@@ -122,6 +123,16 @@ def test_what_cannot_be_is_refused(start: Start, settings: dict[str, str], line:
     run = start({**SETTINGS, **settings})
     assert run.finish() == 2
     assert run.errors == [f"incast-node: {line}"]
+
+
+def test_a_port_that_is_taken_ends_the_run_with_its_reason(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        run = start({**SETTINGS, "run.nodes": 1, "run.metrics": f"127.0.0.1:{port}"})
+        assert run.finish() == 3
+    (said,) = (line for line in run.notices if "run.metrics" in line)
+    reason = f"run.metrics = 127.0.0.1:{port}: cannot listen on 127.0.0.1:{port}: Address already in use"
+    assert said == f"node 0 (EM+RU+BU) lost: {reason}; without the event manager the run ends here"
 
 
 def test_promtool_finds_nothing_to_say(start: Start) -> None:

@@ -8,6 +8,7 @@ import json
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -24,6 +25,7 @@ DIP = 0.5  # of the median
 _FEWEST_STEPS = 8
 _LATE = 2.0  # ordinary intervals without a sample
 _DIPS_MAX = 1000
+_BINS = 32  # of the times within an interval at which nodes report
 _LEAST_S = 0.9  # between looks at the machine
 # Counters that say that something went wrong, in words.
 _TROUBLES = {
@@ -74,12 +76,28 @@ def _ordinary_interval(samples: Sequence[Mapping[str, Any]]) -> float:
     return statistics.median(intervals) if intervals else 0.0
 
 
+def _first_step(samples: Sequence[Mapping[str, Any]], width: float) -> float:
+    """At the end of the first measured interval, or as little later as makes steps begin where most nodes report.
+
+    A step that lies across two intervals sees neither of them as it was: silence and what made up for it cancel out.
+    """
+    earliest = min(float(sample["t"]) for sample in samples)
+    ordinary = [float(sample["t"]) % width for sample in samples if 0.9 < sample["interval_s"] / width < 1.1]
+    bins = Counter(int(_BINS * phase / width) for phase in ordinary)
+    if not bins:
+        return earliest
+    commonest = bins.most_common(1)[0][0]
+    phase = statistics.median(each for each in ordinary if int(_BINS * each / width) == commonest)
+    later = (phase - earliest) % width
+    return earliest + later - (width if later > 0.9 * width else 0.0)
+
+
 def _steps(samples: Sequence[Mapping[str, Any]]) -> _Steps | None:
     """What all nodes built, from the end of the first measured interval to the last sample of the measured phase."""
     width = _ordinary_interval(samples)
     if width <= 0:
         return None
-    begin = min(float(sample["t"]) for sample in samples)
+    begin = _first_step(samples, width)
     end = max(float(sample["t"]) for sample in samples)
     count = math.floor((end - begin) / width + 1e-6)
     if count < _FEWEST_STEPS:
@@ -178,7 +196,7 @@ def _offered(samples: Sequence[Mapping[str, Any]]) -> float:
 def _troubles(samples: Sequence[Mapping[str, Any]], begin: float, end: float, width: float) -> list[str]:
     counts: dict[str, int] = {}
     for sample in samples:
-        if begin < sample["t"] <= end + width:
+        if sample["t"] > begin and sample["t"] - sample["interval_s"] < end + width:
             for key in _TROUBLES:
                 counts[key] = counts.get(key, 0) + int(sample["delta"].get(key, 0))
     return [f"{count} {_TROUBLES[key]}" for key, count in counts.items() if count]

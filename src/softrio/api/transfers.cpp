@@ -4,6 +4,8 @@
 #include <chrono>
 #include <thread>
 
+#include "softrio/shm/system.h"
+
 namespace incast::softrio::api {
 
 namespace {

@@ -344,7 +344,7 @@ TEST_F(ConsumerSinkTest, PatienceEnds) {
 TEST_F(ConsumerSinkTest, AtMostSoManyAttach) {
     make(Policy::drop, 1, 1);
     const Handle first = attach();
-    const Handle second = attach(50);
+    const Handle second = attach(1000);
     EXPECT_EQ(last_status_, INCAST_CONSUMER_FULL);
     EXPECT_EQ(second.raw, nullptr);
     EXPECT_GE(stats().refused, 1U);

@@ -378,6 +378,7 @@ TEST(Dma, MemoryMayBeSharedForReading) {
 }
 
 TEST(Dma, AnEmulatedLinkTakesItsTime) {
+    SKIP_ON_UDP("no link is emulated there");
     const Fabric fabric("link=tsi721");
     const Mport sender(0);
     const Mport other(1);

@@ -215,8 +215,13 @@ def _spill_rule(figures: Figures, _fabrics: Fabrics) -> Finding:
     return shape(
         "; ".join(f"spill {spill}, {size} {rate:.1f}" for (spill, size), rate in best.items()),
         [best[spill, "128KiB"] > 80 > best[spill, "256KiB"] for spill, size in best if size == "128KiB"],
-        "A packet goes off chip when its virtual output queue holds more than this. With 256 KiB (row 13) messages of "
-        "256 KiB still fit on the chip; the smaller the limit, the sooner larger messages pass the slow memory.",
+        "A packet goes off chip when its virtual output queue holds more than this, or the chip is half full. By size, "
+        "4 and 8 sends: "
+        + "; ".join(
+            f"{spill}, {size} " + " ".join(f"{figures.per_node(run.name):.1f}" for run in runs)
+            for (spill, size), runs in _SMALL_SPILLS.items()
+        )
+        + " Gb/s. The smaller the limit, the sooner larger messages and more sends pass the slow memory.",
     )
 
 

@@ -111,12 +111,13 @@ class Laboratory:
         return min(candidates, key=lambda row: str(self._content(row).get("checked_utc")), default=None)
 
     def _compare(self, row: Row, before: RowFigures, now: RowFigures) -> None:
-        for name, one in now.items():
+        for name, one in before.items():
             for column, value in one.items():
-                if before.get(name, {}).get(column) != value:
+                found = now.get(name, {}).get(column)
+                if found != value:
                     raise EngineError(
-                        f"row {row.id}, run '{name}': {column} was {before.get(name, {}).get(column)} and is {value}; "
-                        f"the same engine and network must give the same: see {self._path(row)}",
+                        f"row {row.id}, run '{name}': {column} was {value} and is {found}; the same engine and network "
+                        f"must give the same: see {self._path(row)}",
                         EXIT_PROTOCOL,
                     )
 

@@ -2,34 +2,35 @@
 
 from incast.lab.reproduce.model import OFF, OK, Fabrics, Figures, Finding, Row, event_building, needs
 
-_HOSTS = 200  # of 1000: 8 of 40 leaves; a link's load is the same, and the run takes seconds
+_HOSTS = 100  # of 1000: 4 of 40 leaves; a link's load is the same, and the run takes seconds
 _DEMAND = event_building(
-    "hosts", "ethernet-1000", nodes=_HOSTS, message="16KiB", ms=2, warm_up_ms=3, credits=8, sends=8,
-    schedule="linear-shift",
-)  # fmt: skip
-
-_RUN_3 = event_building(
-    "Run 3", "lhcb-run3", nodes=170, message="64KiB", ms=4, warm_up_ms=4, credits=8, sends=8, schedule="linear-shift"
+    "hosts", "ethernet-1000", nodes=_HOSTS, message="16KiB", ms=3, warm_up_ms=2, credits=2, sends=16
 )
+
+_RUN_3 = event_building("Run 3", "lhcb-run3", nodes=170, message="64KiB", ms=4, warm_up_ms=4, credits=8, sends=8)
 
 # 1 MB events at 100 kHz over 64 readout units, on the two-tier tree at FDR's rate.
 _CMS_UNITS = 64
-_CMS = event_building(
-    "CMS",
-    "edr-fat-tree-504",
-    {"links.host.rate": "54.545Gb/s", "links.trunk.rate": "54.545Gb/s"},
-    nodes=2 * _CMS_UNITS,
-    message="64KiB",
-    ms=10,
-    warm_up_ms=10,
-    credits=8,
-    more={
-        "run.roles": "split",
-        "source.trigger_rate": "100kHz",
-        "source.fragment_size": str(1_000_000 // _CMS_UNITS),
-        "source.policy": "throttle",
-    },
-)
+_CMS = {
+    requests: event_building(
+        name,
+        "edr-fat-tree-504",
+        {"links.host.rate": "54.545Gb/s", "links.trunk.rate": "54.545Gb/s"},
+        nodes=2 * _CMS_UNITS,
+        message="64KiB",
+        ms=6,
+        warm_up_ms=6,
+        credits=8,
+        more={
+            "run.roles": "split",
+            "protocol.parallel_requests": requests,
+            "source.trigger_rate": "100kHz",
+            "source.fragment_size": str(1_000_000 // _CMS_UNITS),
+            "source.policy": "throttle",
+        },
+    )
+    for requests, name in ((4, "CMS"), (0, "CMS, all asked at once"))
+}
 
 
 def _demand(figures: Figures, _fabrics: Fabrics) -> Finding:
@@ -40,7 +41,10 @@ def _demand(figures: Figures, _fabrics: Fabrics) -> Finding:
         OK if link >= 80 else OFF,
         None,
         None,
-        (f"In all {total:.1f} Tb/s over {_HOSTS} hosts; 32 Tb/s over 1000 are 32 Gb/s each.",),
+        (
+            f"In all {total:.1f} Tb/s over {_HOSTS} hosts; 32 Tb/s over 1000 are 32 Gb/s each. "
+            "Senders are not synchronised.",
+        ),
     )
 
 
@@ -51,28 +55,35 @@ def _run_3(figures: Figures, _fabrics: Fabrics) -> Finding:
         OK if total >= 32 else OFF,
         None,
         None,
-        (f"{figures.per_node('Run 3'):.0f} of 200 Gb/s a server; 32 Tb/s are 188.",),
+        (
+            f"{figures.per_node('Run 3'):.0f} of 200 Gb/s a server; 32 Tb/s are 188. The real event builder "
+            "synchronises its senders; here they are not, and the run is about one round of all credits long.",
+        ),
     )
 
 
 def _cms(figures: Figures, _fabrics: Fabrics) -> Finding:
     total = figures.number("CMS", "goodput_without_self_bytes_per_s") / 1e9
-    accepted = figures.number("CMS", "accepted_hz") / 1000
+    at_once = figures.number("CMS, all asked at once", "goodput_without_self_bytes_per_s") / 1e9
     return Finding(
         total,
-        OK if accepted >= 99 else OFF,
+        OK if total >= 99 else OFF,
         None,
         None,
-        (f"{accepted:.1f} of 100 kHz accepted. {_CMS_UNITS} readout and as many builder units are assumed.",),
+        (
+            f"{_CMS_UNITS} readout and as many builder units are assumed, and that a builder unit asks four sources at a "
+            f"time. If it asks all at once, {at_once:.0f} GB/s are built: all send to one link, what waits for it fills "
+            "the input memory of switches, and others stand behind it.",
+        ),
     )
 
 
 ROWS = [
     Row("17", "S3", "1000 streams, 32 Tb/s: mean of each 100 Gb/s link at least; Gb/s", 80.0, "requirement", _demand,
-        [_DEMAND], note="Leaf-spine of fabrics/ethernet-1000.toml, 200 of its hosts; pull, 16 KiB, shift-aware."),
+        [_DEMAND], note="Leaf-spine of fabrics/ethernet-1000.toml, 100 of its hosts; pull, 16 KiB, shift-aware."),
     Row("28", "LHCb Run 1 and 2", "350 sources to 1500 nodes, Gb Ethernet, credit token: above; Gb/s", 60.0,
         "requirement", needs("fabric of that network")),
-    Row("29", "CMS Run 2", "FDR Clos, 100 kHz: built; GB/s", 100.0, "requirement", _cms, [_CMS]),
+    Row("29", "CMS Run 2", "FDR Clos, 100 kHz: built; GB/s", 100.0, "requirement", _cms, list(_CMS.values())),
     Row("30", "ESRF, FPGA RDMA", "100 Gb/s, messages above 1 KB and above 32 KB; Gb/s", [90.0, 95.0], "requirement",
         needs("model of that FPGA")),
     Row("31", "LHCb Run 3", "about 170 servers, 200 Gb/s: built; Tb/s", 32.0, "requirement", _run_3, [_RUN_3],

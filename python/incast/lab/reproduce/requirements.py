@@ -71,9 +71,9 @@ def _cms(figures: Figures, _fabrics: Fabrics) -> Finding:
         None,
         None,
         (
-            f"{_CMS_UNITS} readout and as many builder units are assumed, and that a builder unit asks four sources at a "
-            f"time. If it asks all at once, {at_once:.0f} GB/s are built: all send to one link, what waits for it fills "
-            "the input memory of switches, and others stand behind it.",
+            f"{_CMS_UNITS} readout and as many builder units are assumed, and that a builder unit asks four sources at "
+            f"a time. If it asks all at once, {at_once:.0f} GB/s are built: all send to one link, what waits for it "
+            "fills the input memory of switches, and others stand behind it.",
         ),
     )
 

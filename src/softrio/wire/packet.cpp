@@ -43,6 +43,7 @@ constexpr std::array<bool, 10> is_for_writes = {true, true, true, true, false, t
 
 /// Code and word pointer as one number: code * 2 + pointer.
 unsigned size_code(std::uint64_t address, std::size_t bytes, bool is_read) {
+    if (bytes == max_payload) return static_cast<unsigned>(lanes.size() + sizes.size()) - 1;
     const auto offset = static_cast<std::uint8_t>(address % double_word);
     if (bytes < double_word) {
         for (unsigned code = 0; code < lanes.size(); ++code) {

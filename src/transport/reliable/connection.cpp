@@ -1,6 +1,7 @@
 #include "transport/reliable/connection.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -13,14 +14,19 @@ constexpr int pings_per_deadline = 5;
 constexpr std::int64_t first_hello_wait_ns = 10 * ms_ns;
 constexpr std::int64_t max_hello_wait_ns = 80 * ms_ns;
 
+Settings with_whole_window(Settings settings) {
+    settings.window_packets = std::bit_ceil(settings.window_packets);
+    return settings;
+}
+
 }  // namespace
 
 Connection::Connection(const Settings& settings, std::uint16_t index, std::span<const std::byte> greeting)
-    : settings_(settings),
+    : settings_(with_whole_window(settings)),
       index_(index),
       greeting_bytes_(std::min(greeting.size(), greeting_.size())),
-      send_(settings),
-      receive_(settings) {
+      send_(settings_),
+      receive_(settings_) {
     std::copy_n(greeting.begin(), greeting_bytes_, greeting_.begin());
 }
 

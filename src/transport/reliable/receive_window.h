@@ -48,7 +48,7 @@ private:
         std::uint32_t lane_sequence = 0;
     };
 
-    [[nodiscard]] std::size_t place(std::uint64_t sequence) const { return sequence % held_.size(); }
+    [[nodiscard]] std::size_t place(std::uint64_t sequence) const { return sequence & (held_.size() - 1); }
     [[nodiscard]] std::span<std::byte> bytes(std::size_t place) {
         return {bytes_.get() + place * body_bytes_, body_bytes_};
     }

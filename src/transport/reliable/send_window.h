@@ -55,9 +55,10 @@ private:
         std::int64_t sent_ns = 0;
     };
 
-    [[nodiscard]] Slot& slot(std::uint64_t sequence) { return slots_[sequence % slots_.size()]; }
+    [[nodiscard]] std::size_t place(std::uint64_t sequence) const { return sequence & (slots_.size() - 1); }
+    [[nodiscard]] Slot& slot(std::uint64_t sequence) { return slots_[place(sequence)]; }
     [[nodiscard]] std::span<std::byte> datagram(std::uint64_t sequence) {
-        return {bytes_.get() + sequence % slots_.size() * settings_.datagram_bytes, settings_.datagram_bytes};
+        return {bytes_.get() + place(sequence) * settings_.datagram_bytes, settings_.datagram_bytes};
     }
     std::span<const std::byte> transmit(std::int64_t now_ns, std::uint64_t token, std::uint64_t sequence);
     void settle(Slot& slot, std::uint64_t& newest, std::uint32_t& newly);

@@ -11,7 +11,8 @@ inline constexpr std::int64_t ms_ns = 1'000'000;
 
 struct Settings {
     std::uint32_t datagram_bytes = 1472;  // header included; what one Ethernet frame holds
-    std::uint32_t window_packets = 512;   // kept until acknowledged, and out of order: each direction that many
+    /// Kept until acknowledged, and out of order: each direction that many; made a power of two.
+    std::uint32_t window_packets = 512;
     std::int64_t min_timeout_ns = 5 * ms_ns;
     std::int64_t max_timeout_ns = 500 * ms_ns;
     std::int64_t first_timeout_ns = 50 * ms_ns;  // before a round trip was measured

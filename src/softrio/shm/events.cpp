@@ -257,8 +257,15 @@ int Port::queue_doorbell(const Doorbell& doorbell) {
     if (found == sinks.end()) return -ENOENT;
     if (queue(*found, doorbell) != Queued::yes) return -EAGAIN;
     if (wakes_sleeper(*found)) return 0;
-    const std::lock_guard lock(sinks_mutex_);
-    ring_own(static_cast<std::uint32_t>(found - sinks.begin()));
+    const auto sink = static_cast<std::uint32_t>(found - sinks.begin());
+    const std::lock_guard taking(sinks_[sink].mutex);
+    if (!sinks_[sink].used) return 0;
+    // It may have been taken by now: then the bell must not ring.
+    if (sinks_[sink].on_demand) {
+        ring_own(sink);
+    } else {
+        settle_bell(sink);
+    }
     return 0;
 }
 

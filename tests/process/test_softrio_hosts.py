@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import pytest
 from support import ROOT, wait_until
 
 CHILD = Path(__file__).with_name("softrio_child.py")
+SNIFF = Path(__file__).with_name("sniff.py")
 PORT = 7000
 
 
@@ -163,19 +163,16 @@ def test_wireshark_understands_the_packets(network: Network, library: Path, tmp_
         pytest.skip("no tshark on this host: the dissector's syntax at most was checked")
     names = network(2)
     without_offloads(names)
-    tmp_path.chmod(0o777)  # it captures as another user
     capture = tmp_path / "rio.pcap"
-    command = ["ip", "netns", "exec", names[-1], "tshark", "-q", "-F", "pcap", "-i", "port0", "-w", str(capture)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as sniffer:
-        assert sniffer.stderr is not None
-        while line := sniffer.stderr.readline():
-            if line.startswith("Capturing on"):
-                break
-        wait_until(capture.exists, "the capture")
+    command = ["ip", "netns", "exec", names[-1], sys.executable, str(SNIFF), "port0", str(capture)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sniffer:
+        assert sniffer.stdout is not None
+        assert sniffer.stdout.readline() == "ready\n"
         all_to_all(library, names, rounds=1, largest=4096)
-        # What is captured comes in blocks; a good-bye is the last packet of a session.
-        wait_until(lambda: bytes.fromhex("44520106") in capture.read_bytes(), "the last packets")
-        sniffer.send_signal(signal.SIGINT)  # it writes what it has, then ends
+        wait_until(
+            lambda: bytes.fromhex("44520106") in capture.read_bytes(), "a good-bye, the last packet of a session"
+        )
+        sniffer.terminate()
     dissect = ["tshark", "-X", f"lua_script:{script}", "-r", str(capture)]
     shown = subprocess.run([*dissect, "-V"], capture_output=True, text=True, check=True)
     assert "Lua Error" not in shown.stdout + shown.stderr

@@ -104,7 +104,7 @@ Window::Window(Window&& other) noexcept
 
 Window& Window::operator=(Window&& other) noexcept {
     if (this != &other) {
-        (void)close();
+        (void)free();
         port_ = std::exchange(other.port_, nullptr);
         local_ = other.local_;
         address_ = other.address_;
@@ -113,11 +113,15 @@ Window& Window::operator=(Window&& other) noexcept {
     return *this;
 }
 
-std::error_code Window::close() {
-    if (port_ == nullptr) return {};
+int Window::free() {
+    if (port_ == nullptr) return 0;
     const int error = riomp_dma_ibwin_free(port_, &local_);
     if (error == 0) port_ = nullptr;
-    return error_of(error);
+    return error;
+}
+
+std::error_code Window::close() {
+    return error_of(free());
 }
 
 }  // namespace incast::rio

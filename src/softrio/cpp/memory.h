@@ -70,7 +70,7 @@ public:
                                std::uint64_t address);
     Window(Window&& other) noexcept;
     Window& operator=(Window&& other) noexcept;
-    ~Window() { (void)close(); }
+    ~Window() { (void)free(); }
 
     [[nodiscard]] std::uint64_t address() const { return address_; }
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
@@ -80,6 +80,8 @@ public:
 private:
     Window(riomp_mport_t port, std::uint64_t local, std::uint64_t address, std::uint64_t bytes)
         : port_(port), local_(local), address_(address), bytes_(bytes) {}
+
+    int free();
 
     riomp_mport_t port_ = nullptr;  // nullptr: closed
     std::uint64_t local_ = 0;

@@ -77,6 +77,7 @@ Result<Place> Regions::place_in_pool(Region& region) {
         next_address_ += window_gap;
         pools_.push_back({std::move(*segment), api::Pool(layout_.pool_bytes)});
         offset = pools_.back().pool.take(size);
+        if (!offset) return Error{"it does not fit into a pool"};
     }
     const Segment& segment = pools_.back().segment;
     if (auto moved = move_into(region.bytes, segment.memory, *offset); !moved) return moved.error();

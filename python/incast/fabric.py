@@ -1,4 +1,4 @@
-"""`incast fabric check|show|draw`: networks described by a file (docs/fabrics.md).
+"""`incast fabric check|show|draw|sources`: networks described by a file (docs/fabrics.md).
 
 The engine reads and checks the file; here its answer is put into words, or into a picture.
 """
@@ -12,6 +12,7 @@ from xml.sax.saxutils import escape
 
 import typer
 
+from incast import fabric_sources
 from incast.engine import engine_answer
 from incast.file_commands import EXIT_BAD_FILE, JsonOption
 
@@ -243,6 +244,21 @@ def show(file: FileArgument, as_json: JsonOption = False) -> None:
         typer.echo(json.dumps(engine_answer("--describe-fabric", str(file)), indent=2))
     else:
         typer.echo("\n".join(Fabric.read(file).lines()))
+
+
+@fabric_app.command()
+def sources(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Networks (docs/fabrics.md).")],
+    *,
+    as_table: Annotated[bool, typer.Option("--table", help="One row of a Markdown table for each file.")] = False,
+) -> None:
+    """Say where the parameters come from, by the comments in the file: published, fitted, assumed."""
+    try:
+        text = fabric_sources.table(files) if as_table else "\n".join(map("\n".join, map(fabric_sources.lines, files)))
+    except OSError as error:
+        typer.echo(f"incast: {error.filename}: {error.strerror}", err=True)
+        raise typer.Exit(EXIT_BAD_FILE) from error
+    typer.echo(text.rstrip("\n"))
 
 
 @fabric_app.command("draw")

@@ -43,17 +43,6 @@ def test_the_table_of_the_shipped_networks_is_current() -> None:
     assert written.endswith(made), "the table of docs/fabric-sources.md: incast fabric sources --table fabrics/*.toml"
 
 
-def test_shipped_networks_name_the_source_of_every_number() -> None:
-    for file in SHIPPED:
-        text = file.read_text(encoding="utf-8")
-        numbers = [
-            line for line in text.splitlines() if "=" in line and any(char.isdigit() for char in line.split("#")[0])
-        ]
-        wiring = ("name", "description", "from", "to", "link", "switch", "host", "leaf", "spine", "card", "uplink")
-        unsourced = [line for line in numbers if "#" not in line and not line.startswith(wiring)]
-        assert unsourced == [], file
-
-
 def test_the_command_prints_the_least_certain_last() -> None:
     said = CliRunner().invoke(app, ["fabric", "sources", str(ROOT / "fabrics/rapidio-16.toml")])
     assert said.exit_code == 0

@@ -123,6 +123,81 @@ from_ignores_pause = true
     EXPECT_FALSE(read->topology.cables[4].two_ignores_pause);
 }
 
+TEST(Fabric, LanesOfABrokenOutPortHaveTheirShareOfItsRate) {
+    const std::string text = with(small, "length_m = 3", "length_m = 3\nbreakout = 4");
+    const Result<Fabric> read = parse(text, "small.toml");
+    ASSERT_TRUE(read);
+    ASSERT_EQ(read->topology.cables.size(), 4U);
+    for (const auto& cable : read->topology.cables)
+        EXPECT_EQ(cable.rate.bits_per_s, 6'250'000'000U);
+}
+
+TEST(Fabric, PausesMayEndByThemselves) {
+    EXPECT_EQ(parse(small, "small.toml")->settings.switches[0].pfc.quanta, 0U);
+    const std::string pfc = "[switches.leaf.pfc]\nclasses = [0]\nquanta = 65535\nrefresh = false\n[links.cable]";
+    const Result<Fabric> read = parse(with(small, "[links.cable]", pfc), "small.toml");
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->settings.switches[0].pfc.quanta, 65535U);
+    EXPECT_FALSE(read->settings.switches[0].pfc.refresh);
+}
+
+TEST(Fabric, LinksMayRepeatWhatIsNotAccepted) {
+    std::string text = R"(
+[fabric]
+name = "rapid"
+[hosts.nic]
+[switches.s]
+kind = "credit"
+receiver_controlled = true
+[links.x4]
+rate = "16Gb/s"
+repeats = true
+[topology]
+kind = "leaf-spine"
+leaves = 2
+hosts_per_leaf = 2
+spines = 1
+)";
+    const Result<Fabric> read = parse(text, "rapid.toml");
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_TRUE(read->settings.switches[0].receiver_controlled);
+    ASSERT_EQ(read->topology.cables.size(), 6U);
+    for (const auto& cable : read->topology.cables)
+        EXPECT_TRUE(cable.repeats);
+    EXPECT_THAT(parse(with(text, "repeats = true\n", ""), "rapid.toml").error().message,
+                HasSubstr("is receiver-controlled, so the link has to repeat"));
+}
+
+TEST(Fabric, AFlappingCableIsAListOfFaults) {
+    using packet::Fault;
+    const std::string faults = R"(
+[[faults]]
+at = "1ms"
+cable = 2
+what = "flap"
+down_for = "100us"
+period = "1ms"
+times = 3
+[[faults]]
+at = "2050us"
+cable = 0
+what = "corrupt"
+share = 0.001
+)";
+    const Result<Fabric> read = parse(small + faults, "small.toml");
+    ASSERT_TRUE(read) << read.error().message;
+    const std::vector<Fault>& found = read->settings.faults;
+    ASSERT_EQ(found.size(), 7U);
+    const std::vector<Time> times{1000, 1100, 2000, 2050, 2100, 3000, 3100};
+    for (std::size_t index = 0; index < found.size(); ++index)
+        EXPECT_EQ(found[index].at, times[index] * ps_per_us) << index;
+    EXPECT_EQ(found[2].what, Fault::What::down);
+    EXPECT_EQ(found[3].what, Fault::What::corrupt);
+    EXPECT_EQ(found[3].per_million, 1000U);
+    EXPECT_EQ(found[4].what, Fault::What::up);
+    EXPECT_EQ(found[4].cable, 2U);
+}
+
 struct Bad {
     const char* line;
     const char* instead;
@@ -169,6 +244,10 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"[fabric]\nname = \"small\"\n", "", "", "fabric.name: missing"},
         Bad{"hosts = 4", "hosts = 4\n[[faults]]\nat = \"1ms\"\ncable = 4\n",
             ":30: ", "faults[0].cable = 4: not allowed"},
+        Bad{"hosts = 4", "hosts = 4\n[[faults]]\ncable = 1\nwhat = \"flap\"\ndown_for = \"2ms\"\nperiod = \"1ms\"\n",
+            ":32: ", "faults[0].period: must be longer than down_for"},
+        Bad{"length_m = 3", "length_m = 3\nbreakout = 0", ":22: ", "links.cable.breakout = 0: not allowed; allowed"},
+        Bad{"length_m = 3", "length_m = 3\nrepeats = true", ": ", "a link that repeats, at 'switch'"},
         Bad{"[hosts.nic]", "[hosts.nic]\ntrain_packets = 4", ": ", "train"}));
 
 /// What only the whole network shows.

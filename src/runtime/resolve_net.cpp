@@ -5,17 +5,10 @@
 
 #include "base/units.h"
 #include "runtime/resolve.h"
+#include "runtime/resolve_parts.h"
 
 namespace incast::runtime {
 namespace {
-
-Error not_allowed(std::string_view key, const std::string& value, std::string_view problem, std::string_view allowed) {
-    return {fmt::format("{} = {}: {}; allowed: {}", key, value, problem, allowed)};
-}
-
-std::string bytes_text(std::uint64_t bytes) {
-    return fmt::format("{} ({} B)", base::format_bytes(static_cast<double>(bytes)), bytes);
-}
 
 /// The pattern may say how many nodes there are; if it does not, run.nodes does.
 Result<Ok> count_nodes(RunConfig& config, bool nodes_given) {

@@ -1,0 +1,87 @@
+// How many slots a builder unit has in service, and whether the fabric's limits allow them.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/cache.h"
+#include "runtime/resolve_parts.h"
+
+namespace incast::runtime {
+namespace {
+
+/// Slots besides those of the credits.
+std::uint64_t further_slots(const Plan& plan) {
+    return std::uint64_t{plan.protocol.quarantine_slots} + plan.protocol.held_slots;
+}
+
+std::uint64_t buffers_per_slot(const Plan& plan) {
+    return plan.config.layout == protocol::Layout::segmented ? plan.protocol.sources.size() : 1;
+}
+
+/// Whether slots past the cache cost nothing: nobody reads the bodies in them, and the transport stores past it too.
+bool slots_may_leave_the_cache(const RunConfig& config) {
+    const bool unread =
+        config.sink_kind == SinkKind::null || (config.sink_kind == SinkKind::verify && config.verify == Verify::header);
+    return unread && config.transport == "shm";
+}
+
+}  // namespace
+
+Result<Ok> check_buffers(const Plan& plan) {
+    const RunConfig& config = plan.config;
+    if (config.layout != protocol::Layout::contiguous && config.sink_kind == SinkKind::consumer) {
+        return not_allowed("protocol.layout", config.layout == protocol::Layout::segmented ? "segmented" : "per-mep",
+                           "with sink.kind = consumer all slots are shared as one", "contiguous");
+    }
+    const std::vector<std::uint64_t> buffers =
+        protocol::slot_layout(plan.protocol)
+            .region_bytes(static_cast<std::uint32_t>(config.credits + further_slots(plan)));
+    const std::uint64_t largest = *std::max_element(buffers.begin(), buffers.end());
+    if (config.max_buffer_bytes > 0 && largest > config.max_buffer_bytes) {
+        return not_allowed("protocol.max_buffer_bytes", bytes_text(config.max_buffer_bytes),
+                           fmt::format("a buffer would have {}", bytes_text(largest)),
+                           "smaller MFPs, or a layout of more and smaller buffers");
+    }
+    if (config.max_buffers > 0 && buffers.size() > config.max_buffers) {
+        return not_allowed("protocol.max_buffers", std::to_string(config.max_buffers),
+                           fmt::format("{} credits and {} slots for quarantine and consumers need {}", config.credits,
+                                       further_slots(plan), buffers.size()),
+                           "fewer credits, quarantine_slots or sources");
+    }
+    return Ok{};
+}
+
+void count_credits(Plan& plan, const Machine& machine) {
+    RunConfig& config = plan.config;
+    const std::uint64_t cache = base::usable_cache_bytes(machine.last_level_cache_bytes, machine.cores);
+    plan.slot_bytes = protocol::slot_layout(plan.protocol).slot_bytes;
+    if (config.credits == 0) {
+        // All slots in service within half of the cache: the rest is for sources and for everybody else. Where they may
+        // leave it, four times as many, so that nodes that share cores find more to do in their turn.
+        constexpr std::uint64_t fewest = 2;
+        constexpr std::uint64_t most = 64;
+        const bool leave = slots_may_leave_the_cache(config);
+        const std::uint64_t room = leave ? 2 * cache : cache / 2;
+        const std::uint64_t that_fit = room / std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus);
+        config.credits = std::clamp(that_fit, fewest, most);
+        std::string why = that_fit < fewest ? "the fewest that keep a builder unit busy"
+                          : that_fit > most ? "the most that are chosen"
+                          : leave           ? fmt::format(
+                                        "whose slots, of {} builder units, take at most twice {} of cache: "
+                                                  "nothing reads their bodies",
+                                        plan.n_bus, bytes_text(cache))
+                                  : fmt::format("whose slots, of {} builder units, fit into half of {} of cache",
+                                                plan.n_bus, bytes_text(cache));
+        const std::uint64_t slots = config.max_buffers / buffers_per_slot(plan);
+        const std::uint64_t buffered = slots - std::min(slots, further_slots(plan));
+        if (config.max_buffers > 0 && buffered < config.credits) {
+            config.credits = std::max<std::uint64_t>(buffered, 1);
+            why = fmt::format("as {} buffers allow", config.max_buffers);
+        }
+        plan.chosen.push_back(fmt::format("{} credits, {}", config.credits, why));
+    }
+    plan.protocol.credits = static_cast<std::uint32_t>(config.credits);
+    plan.protocol.stream_self_copies = plan.n_bus * config.credits * plan.slot_bytes > cache;
+}
+
+}  // namespace incast::runtime

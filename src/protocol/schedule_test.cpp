@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "protocol/barrier.h"
+#include "protocol/shape.h"
 
 namespace incast::protocol {
 namespace {
@@ -38,6 +39,21 @@ std::vector<std::size_t> serve(SendSchedule& schedule, const base::Bitmap& runna
         order.push_back(queue);
     }
     return order;
+}
+
+TEST(Shape, OnlyManyReadoutUnitsAreToldInHeaps) {
+    const auto shape_of = [](std::size_t rus) {
+        Config config;
+        config.nodes.assign(rus, {});
+        for (auto& node : config.nodes) {
+            node.roles = role_ru;
+        }
+        return Shape(config);
+    };
+    EXPECT_EQ(shape_of(128).lazy_interval(), 0);
+    EXPECT_EQ(shape_of(128).announce_interval(), 0);
+    EXPECT_EQ(shape_of(1000).lazy_interval(), 500 * ps_per_us);
+    EXPECT_EQ(shape_of(1000).announce_interval(), 100 * ps_per_us);
 }
 
 TEST(Order, LinearShiftBeginsBehindItself) {

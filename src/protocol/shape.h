@@ -33,10 +33,11 @@ struct Shape {
     std::size_t window = 0;             // MEPs that may be admitted and not released: see EventManager
 
     [[nodiscard]] bool pushes(std::size_t ru) const { return ru < pushing_rus; }
-    /// With many RUs telling each of them, and hearing from each, would be all that the EM does.
-    [[nodiscard]] Time lazy_interval() const { return static_cast<Time>(rus.size()) * 500 * ps_per_ns; }
+    /// With many RUs telling each of them, and hearing from each, would be all that the EM does. A delay is not free
+    /// either: what is released and assigned in heaps is sent in heaps, and ports wait. So few RUs are told at once.
+    [[nodiscard]] Time lazy_interval() const { return pause_of(500 * ps_per_ns); }
     /// Between announcements: what was assigned meanwhile goes out in one message.
-    [[nodiscard]] Time announce_interval() const { return static_cast<Time>(rus.size()) * 100 * ps_per_ns; }
+    [[nodiscard]] Time announce_interval() const { return pause_of(100 * ps_per_ns); }
 
     explicit Shape(const Config& config)
         : ru_of_node(config.nodes.size(), no_index),
@@ -65,6 +66,12 @@ struct Shape {
         first_stage_rus = two_stages(config.scheme) ? config.first_stage_rus : all;
         const bool pushed = config.scheme == Scheme::push || config.scheme == Scheme::push_pull;
         pushing_rus = pushed ? first_stage_rus : 0;
+    }
+
+private:
+    static constexpr std::size_t told_at_once = 128;
+    [[nodiscard]] Time pause_of(Time of_each_ru) const {
+        return rus.size() <= told_at_once ? 0 : static_cast<Time>(rus.size()) * of_each_ru;
     }
 };
 

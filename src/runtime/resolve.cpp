@@ -464,10 +464,16 @@ std::uint64_t last_level_cache(const Machine& machine) {
     return machine.last_level_cache_bytes != 0 ? machine.last_level_cache_bytes : default_cache_bytes;
 }
 
-Result<Plan> resolve(const ConfigText& text, const Machine& machine) {
+Result<Plan> resolve(const ConfigText& text, const Machine& here) {
     Result<RunConfig> parsed = text.parse();
     if (!parsed) {
         return parsed.error();
+    }
+    // What is simulated does not depend on the host that does it: its nodes have a cache of their own.
+    Machine machine = here;
+    if (parsed->transport == "sim") {
+        machine.last_level_cache_bytes = default_cache_bytes;
+        machine.cores = 2;
     }
     Plan plan;
     plan.config = *parsed;

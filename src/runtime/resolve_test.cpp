@@ -158,6 +158,16 @@ TEST(Resolve, SlotsLeaveTheCacheWhereNothingReadsTheirBodies) {
     EXPECT_LE(slots_bytes({size, "transport.name=tcp", "sink.kind=null"}), 16 * mib) << "the kernel never streams";
 }
 
+TEST(Resolve, WhatIsSimulatedDoesNotDependOnTheHost) {
+    const std::initializer_list<const char*> settings = {"transport.name=sim", "protocol.mfp_size=64KiB"};
+    const Plan small = plan_of(settings, 4 * mib);
+    const Plan large = plan_of(settings, 300 * mib);
+    EXPECT_EQ(small.config.credits, large.config.credits);
+    EXPECT_EQ(small.config.prefill_bytes, large.config.prefill_bytes);
+    EXPECT_NE(plan_of({"transport.name=tcp", "protocol.mfp_size=64KiB"}, 4 * mib).config.credits,
+              plan_of({"transport.name=tcp", "protocol.mfp_size=64KiB"}, 300 * mib).config.credits);
+}
+
 TEST(Resolve, CreditsKeepWithinTheBuffersOfTheFabric) {
     // The limits of the old RapidIO libraries: 8 buffers of 2 MiB, 2 of them for quarantine.
     const std::initializer_list<const char*> whole{"protocol.mfp_size=64KiB", "protocol.layout=per-mep",

@@ -80,7 +80,7 @@ def test_json_has_exactly_the_promised_fields(real: InProcess) -> None:
     by_id = {record["id"]: record for record in records}
     assert by_id["1a"]["ours"] == pytest.approx(16 * 256 / 276)
     assert by_id["1b"]["ours"] == pytest.approx(13.4, rel=0.01)
-    assert by_id["5"]["status"].startswith("needs rio")
+    assert by_id["5"]["status"].startswith("needs ROOT bridge")
     assert by_id["5"]["ours"] is None
 
 

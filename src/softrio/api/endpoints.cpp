@@ -43,7 +43,8 @@ void in_child() {
     for (Known& each : registry().mports) {
         if (const auto endpoint = each.open.lock()) {
             endpoint->port->abandon();
-            if (endpoint->weak != nullptr) endpoint->weak->abandon();
+            // Its thread is the parent's, and waits there on what its end would destroy: it is left behind.
+            if (endpoint->weak != nullptr) endpoint->weak.release()->abandon();
         }
         each = {};
     }

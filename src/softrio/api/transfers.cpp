@@ -10,7 +10,7 @@ namespace incast::softrio::api {
 
 namespace {
 
-constexpr std::size_t max_outcomes = 4096;
+constexpr std::size_t max_outcomes = 65536;  // of a handle that never waits
 constexpr std::uint32_t max_cookie = 0x7FFF'FFFF;
 
 }  // namespace

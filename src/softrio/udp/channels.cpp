@@ -111,7 +111,7 @@ void Channels::take_request(const CmHeader& header) {
         listener->pending.size() == accept_depth ||
         std::ranges::find(listener->pending, asked) != listener->pending.end() ||
         std::ranges::any_of(channels_, [&](const auto& each) {
-            return each.second.state != Channel::State::connecting && each.second.remote == asked;
+            return each.second.state == Channel::State::connected && each.second.remote == asked;
         })) {
         return;
     }
@@ -303,20 +303,25 @@ int CmSocket::receive(std::span<std::byte> into, std::uint32_t timeout_ms, const
     shm::Patience patience(timeout_ms, stop);
     while (channel->received == channel->read) {
         if (channel->state != Channel::State::connected) return -ECONNRESET;
+        tell_read(*channel);  // there may have been no room for it when it was read
         if (!port_->wait(lock, patience)) return -ETIME;
     }
     const auto& message = (*channel->ring)[channel->read++ % ring_depth];
     CmHeader header;
     (void)read(message, header);  // it was one when it came
     std::memcpy(into.data(), message.data(), header.bytes);
-    const std::uint32_t untold = channel->read - channel->told;
-    const bool is_waited_for = channel->received - channel->told == ring_depth;
-    if (channel->state == Channel::State::connected && (untold >= credit_step || is_waited_for) &&
-        port_->channels().say(*channel, ChannelOperation::credit, static_cast<std::uint16_t>(channel->read))) {
-        channel->told = channel->read;
+    tell_read(*channel);
+    return 0;
+}
+
+void CmSocket::tell_read(Channel& channel) {
+    const std::uint32_t untold = channel.read - channel.told;
+    const bool is_waited_for = untold > 0 && channel.received - channel.told == ring_depth;
+    if (channel.state == Channel::State::connected && (untold >= credit_step || is_waited_for) &&
+        port_->channels().say(channel, ChannelOperation::credit, static_cast<std::uint16_t>(channel.read))) {
+        channel.told = channel.read;
         port_->pump();
     }
-    return 0;
 }
 
 }  // namespace incast::softrio::udp

@@ -102,6 +102,8 @@ public:
 
 private:
     int ask(std::unique_lock<std::mutex>& lock, const volatile int* stop);
+    /// Credits for what was read, once they are worth a message, or the sender waits for them.
+    void tell_read(Channel& channel);
 
     std::shared_ptr<Port> port_;
     std::uint16_t id_ = 0;  // 0: it has no channel

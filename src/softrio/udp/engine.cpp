@@ -256,7 +256,10 @@ void Engine::receive(std::int64_t now_ns, const Address& from, std::span<const s
         return;
     }
     if (peer->address != from) {
+        // A forger; or one that asks who is there, or goes on with a session of a former life here, and by chance names
+        // the place of somebody else. It hears that its session is unknown, with nothing but its own token.
         ++counters_.forged;
+        answer_unknown(from, *packet);
         return;
     }
     const bool takes_data = !peer->is_paused && peer->connection.room() > answers_to_one;

@@ -87,7 +87,7 @@ public:
 class Engines : public testing::Test {
 protected:
     explicit Engines(bool small = false)
-        : directory_(*Directory::parse("1=127.0.0.1:1,2=127.0.0.2:1,3=127.0.0.3:1")),
+        : directory_(*Directory::parse("1=127.0.0.1:1,2=127.0.0.2:1,3=127.0.0.3:1,4=127.0.0.4:1")),
           first_({first_id, small, {}}, directory_, first_own_, [this] { return random_ += 0x1'0000; }),
           second_({second_id, small, {}}, directory_, second_own_, [this] { return random_ += 0x1'0000; }) {}
 
@@ -182,6 +182,21 @@ protected:
 
 std::vector<std::byte> some(std::size_t bytes) {
     return std::vector<std::byte>(bytes, std::byte{0x5A});
+}
+
+TEST_F(Engines, WhoeverIsThereIsFound) {
+    // By now the low bits of the probe's token are the place of another peer.
+    ASSERT_TRUE(first_.open(now_ns_, second_id));
+    ASSERT_TRUE(first_.open(now_ns_, 3));
+    Own own;
+    Engine fourth({4, false, {}}, directory_, own, [this] { return random_ += 0x1'0000; });
+    fourth.begin_probes(0x1234'5678'0000'0000, {first_id});
+    const Engine::Output probe = fourth.probe(first_id);
+    first_.receive(now_ns_, address(4), probe.bytes);
+    first_.collect(now_ns_, [&](const Engine::Output& output) {
+        if (output.to == address(4)) fourth.receive(now_ns_, address(first_id), output.bytes);
+    });
+    EXPECT_EQ(fourth.alive(), std::vector<std::uint32_t>{first_id});
 }
 
 TEST_F(Engines, WritesLandInsideTheWindowAndNowhereElse) {

@@ -170,9 +170,12 @@ void Socket::send() {
             done += static_cast<std::size_t>(sent);
             tries = 0;
         } else if ((errno != ECONNREFUSED && errno != EINTR) || ++tries == max_tries) {
-            // EIO: the device computes no checksums, so that the kernel will not cut.
+            // EIO: the device computes no checksums, so that the kernel will not cut. EINVAL, EMSGSIZE: nor does it
+            // where the route's MTU is smaller; single datagrams it fragments.
             if (errno == EIO) {
                 segments_ = false;
+            } else if (errno == EINVAL || errno == EMSGSIZE) {
+                send_single(pieces_[done++]);
             } else {
                 ++done;
             }

@@ -108,13 +108,14 @@ private:
     void serve() {
         while (true) {
             std::vector<pollfd> waiting{{stop_.fd(), POLLIN, 0}};
-            waiting.push_back({clients_.size() < max_clients ? listener_.fd() : -1, POLLIN, 0});
-            Time until = time_never;
+            const bool accepts = clients_.size() < max_clients && monotonic_now() >= accept_at_;
+            waiting.push_back({accepts ? listener_.fd() : -1, POLLIN, 0});
+            Time until = accept_at_ > monotonic_now() ? accept_at_ : time_never;
             for (const Client& client : clients_) {
                 waiting.push_back({client.socket.fd(), static_cast<short>(is_sending(client) ? POLLOUT : POLLIN), 0});
                 until = std::min(until, client.deadline);
             }
-            const int timeout_ms = clients_.empty() ? -1 : milliseconds_until(until);
+            const int timeout_ms = until == time_never ? -1 : milliseconds_until(until);
             if (poll(waiting.data(), waiting.size(), timeout_ms) < 0 && errno != EINTR) {
                 return;
             }
@@ -141,6 +142,8 @@ private:
         if (client.socket.is_open()) {
             client.deadline = now + client_deadline;
             clients_.push_back(std::move(client));
+        } else {
+            accept_at_ = now + accept_pause;  // without descriptors it would be asked again at once, for ever
         }
     }
 
@@ -218,6 +221,7 @@ private:
     Descriptor stop_;
     RunLabels run_;
     std::vector<Client> clients_;  // the thread's
+    Time accept_at_ = 0;           // no connection is taken before
     std::mutex mutex_;
     std::map<std::uint32_t, ExposedNode> nodes_;  // guarded by mutex_
     std::thread thread_;

@@ -22,6 +22,7 @@ class MetricsServer {
 public:
     static constexpr std::size_t max_clients = 16;  // further ones wait until one is served
     static constexpr std::size_t max_request_bytes = 8192;
+    static constexpr Time accept_pause = 100 * ps_per_ms;  // after a failure
     static constexpr Time client_deadline = 5 * ps_per_s;  // for request and answer together
 
     /// Where node `node` listens as run.metrics says; nothing if it says off. Error: it cannot, with the key's name.

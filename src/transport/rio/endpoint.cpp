@@ -175,7 +175,7 @@ Post Endpoint::back_pressure(Peer peer) {
 
 Post Endpoint::fault(Peer peer, Token token) {
     if (token == 0) return Post::done;
-    if (peers_[index(peer)].faults == capabilities_.max_posted) return back_pressure(peer);
+    if (peers_[index(peer)].faults >= capabilities_.max_posted) return back_pressure(peer);
     completed(peer, token, Status::remote_fault);
     return Post::pending;
 }

@@ -52,7 +52,8 @@ Time Endpoint::next_deadline() const {
 }
 
 bool Endpoint::prepare_wait() {
-    if (!own_events_.empty() || active_.any() || unsent_ || unset_deadlines_) return false;
+    // What was read last is told with the next poll: its sender may wait for the room.
+    if (!own_events_.empty() || !touched_.empty() || active_.any() || unsent_ || unset_deadlines_) return false;
     if (settings_.notice == NoticeKind::memory) {
         look_at_all();
         if (active_.any()) return false;
@@ -91,9 +92,10 @@ void Endpoint::hear_doorbells() {
 bool Endpoint::has_news(std::uint32_t peer) const {
     const PeerState& state = peers_[peer];
     Slot& its = slot(peer);
+    const bool reads = state.state == PeerState::State::up || state.state == PeerState::State::draining;
     return std::atomic_ref(its.hello.check).load(std::memory_order_acquire) != state.heard ||
-           its.written.load(std::memory_order_acquire) != state.reader.read() ||
-           (state.wants_room && its.read.load(std::memory_order_acquire) != state.peer_read);
+           (reads && its.written.load(std::memory_order_acquire) != state.reader.read()) ||
+           (state.wants_room && its.read.load(std::memory_order_acquire) > state.peer_read);
 }
 
 void Endpoint::look_at_all() {
@@ -115,7 +117,7 @@ void Endpoint::give_room(Peer peer) {
     PeerState& state = peers_[index(peer)];
     if (!state.wants_room || state.state != PeerState::State::up) return;
     if (!has_room(peer, max_message_bytes) || state.dmas.size() > state.dmas.capacity() / 2 ||
-        state.faults == capabilities_.max_posted) {
+        state.faults >= capabilities_.max_posted) {
         return;
     }
     state.wants_room = false;

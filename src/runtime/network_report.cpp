@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <fstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -145,7 +146,9 @@ Json Report::queues() const {
     std::vector<QueueRecord> sorted;
     for (const QueueRecord& queue : recorder_.queues())
         if (!from(queue.port).is_host) sorted.push_back(queue);
-    std::ranges::stable_sort(sorted, std::ranges::greater{}, &QueueRecord::peak_bytes);
+    std::ranges::sort(sorted, [](const QueueRecord& a, const QueueRecord& b) {
+        return std::tie(b.peak_bytes, a.port, a.traffic_class) < std::tie(a.peak_bytes, b.port, b.traffic_class);
+    });
     sorted.resize(std::min(sorted.size(), worst_queues));
     Json json = Json::array();
     for (const QueueRecord& queue : sorted)

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <map>
+#include <ranges>
 #include <sstream>
 #include <system_error>
 
@@ -234,7 +236,11 @@ void read_faults(Section& root, NetworkSettings& settings, std::size_t cables) {
         }
         each.finish();
     }
-    std::ranges::stable_sort(settings.faults, {}, &packet::Fault::at);  // flapping goes on while others happen
+    // Flapping goes on while others happen. Of the same time, they stay in the order of the file.
+    std::multimap<Time, packet::Fault> by_time;
+    for (const packet::Fault& fault : settings.faults)
+        by_time.emplace(fault.at, fault);
+    std::ranges::copy(by_time | std::views::values, settings.faults.begin());
 }
 
 void read_network(Section section, NetworkSettings& settings) {

@@ -48,7 +48,8 @@ TEST(LinkRetry, ACorruptedPacketCostsItsTimeAndTheWayBack) {
         const PortCounters cable = network->counters(port_from_one(0));
         // Every error is noticed when its packet has come, and three ways later that packet begins again: behind it a
         // link that had not failed would be a packet and four ways further.
-        const std::uint64_t errors = per_million == 0 ? 0 : (outcome.time - whole) / (packet_time + 4 * propagation);
+        const std::uint64_t errors =
+            per_million == 0 ? 0 : static_cast<std::uint64_t>((outcome.time - whole) / (packet_time + 4 * propagation));
         EXPECT_EQ(outcome.time, whole + static_cast<Time>(errors) * (packet_time + 4 * propagation));
         EXPECT_NEAR(static_cast<double>(errors), packets * 1e-6 * per_million,
                     4 * std::sqrt(packets * 1e-6 * per_million));

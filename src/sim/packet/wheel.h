@@ -180,7 +180,7 @@ private:
         }
         const std::uint32_t index = free_far_;
         free_far_ = far_[index].next;
-        const auto place = static_cast<std::uint32_t>(turn) & (most_turns - 1);
+        const auto place = static_cast<std::uint32_t>(turn & (most_turns - 1));
         far_[index] = {node.time, id, turns_[place]};
         turns_[place] = index;
         turns_filled_[place >> 6] |= std::uint64_t{1} << (place & 63);
@@ -195,7 +195,7 @@ private:
         const std::int64_t from = std::max(after, now) + 1;
         const std::int64_t end = now + most_turns;
         for (std::int64_t turn = from; turn < end;) {
-            const auto place = static_cast<std::uint32_t>(turn) & (most_turns - 1);
+            const auto place = static_cast<std::uint32_t>(turn & (most_turns - 1));
             const std::uint64_t bits = turns_filled_[place >> 6] >> (place & 63);
             if (bits != 0) {
                 const std::int64_t found = turn + std::countr_zero(bits);
@@ -207,7 +207,7 @@ private:
     }
     /// The wheel has come to that turn: its events are near. The cursor is at the end of the turn before.
     [[gnu::noinline]] void spread(std::int64_t turn) {
-        const auto place = static_cast<std::uint32_t>(turn) & (most_turns - 1);
+        const auto place = static_cast<std::uint32_t>(turn & (most_turns - 1));
         std::uint32_t index = turns_[place];
         turns_[place] = nil;
         turns_filled_[place >> 6] &= ~(std::uint64_t{1} << (place & 63));

@@ -21,7 +21,6 @@ constexpr std::size_t length_bytes = 2;
 constexpr std::uint32_t reserve_for_responses = 260;
 /// The most datagrams that the answers to one datagram take.
 constexpr std::uint32_t answers_to_one = 20;
-constexpr std::size_t min_used = 64;  // a datagram with less room than a small packet is full
 constexpr std::uint64_t nonce_mask = 0xFFFF;
 
 int error_of(Status status) {

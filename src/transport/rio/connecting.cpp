@@ -72,8 +72,6 @@ Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
     by_destid_[state.destid] = peer;
     known_.set(index(peer));
     active_.set(index(peer));  // it may have called before
-    // In this order: by the time the peer reads the hello, the word is of this connection.
-    put_written(peer, false);
     say_hello(peer);
     return Post::pending;
 }
@@ -149,9 +147,15 @@ void Endpoint::hear(Peer peer) {
     }
     const Verdict verdict = judge(heard, index(peer));
     if (verdict == Verdict::accepted && heard.from_incarnation > state.incarnation) {
-        // The node is there anew, so what this side knew of it is not.
+        // The node is there anew. Whether the process of before has ended it cannot say: that is seen by the transfers
+        // to it, or it answers the bye. What it had said until now is still handed out.
         if (state.state == PeerState::State::calling) return fail(peer, "a later incarnation of it called");
-        return lost(peer);
+        if (state.state == PeerState::State::dialling) return give_up(peer);
+        if (state.state == PeerState::State::up) {
+            state.state = PeerState::State::draining;
+            active_.set(index(peer));
+        }
+        return;
     }
     if (heard.from_incarnation < state.incarnation && heard.magic == Hello::expected_magic) return;  // left behind
     if (verdict != Verdict::accepted) {
@@ -188,6 +192,9 @@ void Endpoint::hear_call(Peer peer, const Hello& hello) {
     if (hello.attempt != state.theirs) {
         state.theirs = hello.attempt;
         state.their_lane_start = hello.lane_start;
+        // In this order: by the time the peer reads the hello that answers its own, the word is of this connection. Not
+        // before: in the slot may lie what an earlier incarnation said, and the peer has not read.
+        put_written(peer, false);
         say_hello(peer);
     }
     if (hello.seen == state.attempt && state.state == PeerState::State::calling) matched(peer);

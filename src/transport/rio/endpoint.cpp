@@ -104,13 +104,17 @@ Result<std::unique_ptr<Transport>> Endpoint::make(const EndpointSettings& settin
 Endpoint::~Endpoint() {
     // What poll had taken up arrives, and nothing of this endpoint lands after its bye. A peer that lives says nothing
     // to this; one whose fabric does not answer costs a second.
+    // Transfers that are under way use this memory: they have no such limit, and each ends by the fabric's.
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     for (std::size_t peer = known_.next(0); peer != base::Bitmap::none; peer = known_.next(peer + 1))
         give_up(Peer{static_cast<std::uint32_t>(peer)});
-    while (busy_.any() && std::chrono::steady_clock::now() < until) {
-        for (std::size_t peer = busy_.next(0); peer != base::Bitmap::none; peer = busy_.next(peer + 1))
+    for (bool waits = true; waits; std::this_thread::yield()) {
+        waits = false;
+        for (std::size_t peer = busy_.next(0); peer != base::Bitmap::none; peer = busy_.next(peer + 1)) {
             work(Peer{static_cast<std::uint32_t>(peer)});
-        std::this_thread::yield();
+            waits =
+                waits || has_transfers(peers_[peer]) || (busy_.test(peer) && std::chrono::steady_clock::now() < until);
+        }
     }
 }
 
@@ -234,9 +238,13 @@ Post Endpoint::transfer(Peer peer, const Place& place, std::uint64_t offset, std
         const std::size_t part =
             std::min<std::uint64_t>(bytes - at, place.segment_bytes - (offset + at) % place.segment_bytes);
         api::Cookie cookie = 0;
-        if (start(place.address + offset + at, at, part, cookie)) return lost_with(peer, token);
-        const auto ended = port(number).ended(cookie);
-        if (ended && *ended) return lost_with(peer, token);
+        const bool started = !start(place.address + offset + at, at, part, cookie);
+        const auto ended = started ? port(number).ended(cookie) : std::nullopt;
+        if (!started || (ended && *ended)) {
+            if (waiting == 0) return lost_with(peer, token);
+            lost(peer);  // the pieces under way end first
+            break;
+        }
         if (!ended) {
             state.dmas.push({.cookie = cookie, .port = number, .token = 0, .lane_end = state.lane.written()});
             ++waiting;

@@ -158,6 +158,8 @@ private:
     void ring(Peer peer);
     void say_hello(Peer peer);
     void work(Peer peer);
+    /// Of this endpoint's memory, to or from the peer.
+    [[nodiscard]] static bool has_transfers(const PeerState& state);
     [[nodiscard]] bool is_under_way(const PeerState& state) const;
 
     // --- polling

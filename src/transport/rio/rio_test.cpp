@@ -47,11 +47,11 @@ std::string fresh_fabric() {
 }
 
 struct Node {
-    Node(std::uint32_t index, Settings settings, std::string fabric) {
+    Node(std::uint32_t index, Settings settings, std::string fabric, std::uint32_t incarnation = 1) {
         settings["fabric"] = std::move(fabric);
         auto medium = make(settings);
         EXPECT_TRUE(medium) << medium.error().message;
-        EndpointOptions options{.self = Peer{index}, .max_peers = 8, .log = {}};
+        EndpointOptions options{.self = Peer{index}, .incarnation = incarnation, .max_peers = 8, .log = {}};
         options.log = [this](std::string_view line) { said.emplace_back(line); };
         auto made = (*medium)->endpoint(options);
         EXPECT_TRUE(made) << made.error().message;
@@ -253,12 +253,12 @@ TEST(Rio, NonsenseInASlotCostsItsPeerAndNobodyElse) {
 /// A peer in a process of its own, that says its address and then lives by itself.
 class Neighbour {
 public:
-    Neighbour(const Settings& settings, const std::string& fabric, const Blob& to) {
+    Neighbour(const Settings& settings, const std::string& fabric, const Blob& to, std::uint32_t incarnation = 1) {
         std::array<int, 2> ends{};
         EXPECT_EQ(::pipe(ends.data()), 0);
         process_ = ::fork();
         if (process_ == 0) {
-            Node node(1, settings, fabric);
+            Node node(1, settings, fabric, incarnation);
             const Blob own = node.endpoint->address();
             (void)!::write(ends[1], &own, sizeof own);
             (void)node.endpoint->connect(Peer{0}, to, 1);
@@ -338,6 +338,66 @@ TEST(RioFaults, StoppedWhileConnectingByCmAndContinued) {
         (void)other.poll();
     }
     EXPECT_EQ(own.downs, 1);
+}
+
+void outlive_a_stopped_incarnation(const Settings& settings) {
+    const std::string fabric = fresh_fabric();
+    Node own(0, settings, fabric);
+    const Neighbour first(settings, fabric, own.endpoint->address());
+    ASSERT_EQ(own.endpoint->connect(Peer{1}, first.address, 1), Post::pending);
+    ASSERT_TRUE(comes({&own}, Event::Kind::peer_up));
+    first.send(SIGSTOP);
+    const Neighbour second(settings, fabric, own.endpoint->address(), 2);
+    const std::byte byte{1};
+    for (const Time until = now() + 20 * ps_per_s; now() < until;) {
+        (void)own.poll();
+        if (own.endpoint->send(Peer{1}, {&byte, 1}) == Post::refused) break;
+    }
+    ASSERT_EQ(own.endpoint->send(Peer{1}, {&byte, 1}), Post::refused) << "it has heard the second one";
+    for (const Time until = now() + 300 * ps_per_ms; now() < until;)
+        (void)own.poll();
+    EXPECT_EQ(own.downs, 0) << "the first one may go on, and write";
+    EXPECT_EQ(own.endpoint->connect(Peer{1}, second.address, 2), Post::again);
+    first.send(SIGKILL);
+    EXPECT_TRUE(comes({&own}, Event::Kind::peer_down));
+    ASSERT_EQ(own.endpoint->connect(Peer{1}, second.address, 2), Post::pending);
+    EXPECT_TRUE(comes({&own}, Event::Kind::peer_up));
+}
+
+TEST(RioFaults, AStoppedIncarnationIsNotOverBeforeItsEnd) {
+    outlive_a_stopped_incarnation({});
+    outlive_a_stopped_incarnation({{"notice", "memory"}, {"order", "weak"}});
+}
+
+TEST(Rio, WhatAnIncarnationSaidIsHeardAfterTheNextOneHasCalled) {
+    for (const char* notice : {"doorbell", "memory"}) {
+        const std::string fabric = fresh_fabric();
+        const Settings settings{{"notice", notice}};
+        Node a(0, settings, fabric);
+        const std::byte byte{1};
+        {
+            Node b(1, settings, fabric);
+            join(a, 0, b, 1);
+            for (const Time until = now() + 20 * ps_per_s; now() < until;) {
+                if (b.endpoint->send(Peer{0}, {&byte, 1}) == Post::done) break;  // up there, too
+                (void)b.poll();
+            }
+            for (int count = 1; count < 5; ++count)
+                ASSERT_EQ(b.endpoint->send(Peer{0}, {&byte, 1}), Post::done);
+        }
+        Node again(1, settings, fabric, 2);
+        ASSERT_EQ(again.endpoint->connect(Peer{0}, a.endpoint->address(), 1), Post::pending);
+        int messages = 0;
+        for (const Time until = now() + 20 * ps_per_s; a.downs == 0 && now() < until;) {
+            for (const Event& event : a.poll())
+                messages += event.kind == Event::Kind::message ? 1 : 0;
+            (void)again.poll();
+        }
+        EXPECT_EQ(messages, 5) << notice;
+        EXPECT_EQ(a.downs, 1);
+        ASSERT_EQ(a.endpoint->connect(Peer{1}, again.endpoint->address(), 2), Post::pending);
+        EXPECT_TRUE(comes({&a, &again}, Event::Kind::peer_up));
+    }
 }
 
 TEST(RioFaults, AnUnknownDestinationIdIsDown) {

@@ -83,8 +83,9 @@ void Endpoint::settle_dmas(Peer peer) {
         const auto ended = port(dma.port).ended(dma.cookie);
         if (!ended) return;
         state.dmas.pop();
-        if (dma.token != 0) completed(peer, dma.token, *ended ? Status::peer_lost : Status::ok);
         if (*ended) lost(peer);
+        // The token is the last piece's: one before it may have failed.
+        if (dma.token != 0) completed(peer, dma.token, state.gone ? Status::peer_lost : Status::ok);
     }
 }
 
@@ -138,13 +139,16 @@ void Endpoint::ring(Peer peer) {
     }
 }
 
+bool Endpoint::has_transfers(const PeerState& state) {
+    return !state.dmas.empty() || state.hello_cell.cookie.has_value() || state.written_cell.cookie.has_value() ||
+           state.read_cell.cookie.has_value() || state.beat_cell.cookie.has_value();
+}
+
 bool Endpoint::is_under_way(const PeerState& state) const {
     const bool unsent = state.lane.sent() != state.lane.written() && !state.gone &&
                         state.letters.size() < letters_at_a_time &&
                         (state.state == PeerState::State::up || state.state == PeerState::State::closing);
-    return unsent || !state.dmas.empty() || state.owes_doorbell || state.hello_cell.cookie.has_value() ||
-           state.written_cell.cookie.has_value() || state.read_cell.cookie.has_value() ||
-           state.beat_cell.cookie.has_value();
+    return unsent || state.owes_doorbell || has_transfers(state);
 }
 
 void Endpoint::work(Peer peer) {

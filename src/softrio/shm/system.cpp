@@ -51,10 +51,6 @@ std::optional<Place> parse_place(std::string_view text) {
 
 }  // namespace
 
-Mapping::~Mapping() {
-    ::munmap(bytes_.data(), bytes_.size());
-}
-
 std::optional<SharedMemory> make_memory(std::uint64_t bytes) {
     SharedMemory memory;
     memory.bytes = whole_pages(bytes);
@@ -71,7 +67,7 @@ std::optional<SharedMemory> make_memory(std::uint64_t bytes) {
 std::shared_ptr<Mapping> map(const Descriptor& file, std::uint64_t bytes) {
     void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd(), 0);
     if (at == MAP_FAILED) return nullptr;
-    return std::make_shared<Mapping>(static_cast<std::byte*>(at), bytes);
+    return std::make_shared<Mapping>(std::span(static_cast<std::byte*>(at), bytes));
 }
 
 std::uint64_t inode_of(const Descriptor& file) {

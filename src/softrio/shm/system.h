@@ -17,23 +17,13 @@
 
 #include "softrio/shm/layout.h"
 #include "transport/descriptor.h"
+#include "transport/mapping.h"
 
 namespace incast::softrio::shm {
 
 using transport::Descriptor;
 
-/// Bytes mapped for reading and writing; unmapped with the last owner.
-class Mapping {
-public:
-    Mapping(std::byte* at, std::size_t bytes) : bytes_(at, bytes) {}
-    Mapping(const Mapping&) = delete;
-    Mapping& operator=(const Mapping&) = delete;
-    ~Mapping();
-    [[nodiscard]] std::span<std::byte> bytes() const { return bytes_; }
-
-private:
-    std::span<std::byte> bytes_;
-};
+using transport::Mapping;
 
 /// Memory of this process that others may map: zeroed, sealed against resizing, for this user alone.
 struct SharedMemory {

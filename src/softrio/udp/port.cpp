@@ -274,6 +274,7 @@ void Port::settle(Lock& lock, std::uint32_t destid, std::int64_t at_most_ms) {
 
 int Port::set_destid(std::uint32_t destid) {
     if (!is_destid(destid) || options_.group(destid) != nullptr) return -EINVAL;
+    if (options_.udp.ids == 8 && destid > 0xFF) return -EINVAL;
     auto held = lock();
     if (destid == this->destid()) return 0;
     for (const std::uint32_t each : directory_.all())

@@ -117,7 +117,8 @@ bool Connection::take_hello(std::int64_t now_ns, std::uint64_t random, const Pac
 bool Connection::take_welcome(std::int64_t now_ns, const Packet& packet) {
     const auto greeting = parse_greeting(packet);
     if (!greeting || greeting->token == 0 || packet.sequence != settings_.datagram_bytes) return false;
-    if (tokens_.remote != 0 && tokens_.remote != greeting->token) return false;
+    // It has this side's token, so it proves more than a hello that came before, which may be anybody's.
+    if (state_ == State::established && tokens_.remote != greeting->token) return false;
     tokens_.remote = greeting->token;
     send_.set_limit(limit_of(packet));
     if (state_ == State::opening) establish(now_ns);
@@ -225,7 +226,9 @@ void Connection::advance(std::int64_t now_ns) {
         if (now_ns >= opened_ns_ + settings_.open_ns) {
             lose(Loss::unreachable);
         } else if (now_ns >= hello_ns_) {
-            (tokens_.remote == 0 ? sends_hello_ : sends_welcome_) = true;
+            // As long as nothing is proven, whoever called last may not be the peer: that one is called, too.
+            sends_hello_ = true;
+            sends_welcome_ = tokens_.remote != 0;
             hello_wait_ns_ = std::min(2 * hello_wait_ns_, max_hello_wait_ns);
             hello_ns_ = now_ns + hello_wait_ns_;
         }

@@ -86,6 +86,30 @@ TEST(Connection, PacketsPastFutureAndTwice) {
     EXPECT_EQ(ends.b.receive_counters().delivered, 3U);
 }
 
+TEST(Connection, AForgedHelloStopsNoOpening) {
+    for (const bool comes_first : {false, true}) {
+        Ends ends;
+        Connection forger(settings, 3, {});
+        forger.open(ends.now_ns, 0x6666'0000);
+        const auto forged = ends.out(forger);
+        ASSERT_EQ(forged.size(), 1U);
+        if (!comes_first) ends.a.open(ends.now_ns, 0x1234'0000);
+        EXPECT_TRUE(ends.give(ends.a, forged[0]));
+        if (comes_first) ends.a.open(ends.now_ns, 0x1234'0000);
+        ends.settle();
+        if (!ends.a.is_established()) {
+            ends.now_ns = ends.a.next_deadline_ns();
+            ends.a.advance(ends.now_ns);
+            ends.settle();
+        }
+        ASSERT_TRUE(ends.a.is_established());
+        ASSERT_TRUE(ends.b.is_established());
+        ends.add(ends.a, "heard");
+        ends.settle();
+        EXPECT_EQ(ends.got, std::vector<std::string>{"heard"});
+    }
+}
+
 TEST(Connection, LanesDoNotWaitForEachOther) {
     Ends ends;
     ends.connect();

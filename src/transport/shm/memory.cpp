@@ -31,10 +31,6 @@ Registry& registry() {
 
 }  // namespace
 
-Mapping::~Mapping() {
-    ::munmap(bytes_.data(), bytes_.size());
-}
-
 Result<std::shared_ptr<Mapping>> map_memory(const Descriptor& fd, std::size_t bytes) {
     struct stat status{};
     if (::fstat(fd.fd(), &status) != 0) return memory_error("fstat");

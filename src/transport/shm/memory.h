@@ -9,24 +9,13 @@
 #include <incast/result.h>
 
 #include "transport/descriptor.h"
+#include "transport/mapping.h"
 #include "transport/memory_file.h"
 
 namespace incast::transport::shm {
 
-/// One mapping of a memfd, unmapped with its last owner. Endpoints of one process share it: they then see the same
-/// bytes at the same address, which also lets a race detector see both sides.
-class Mapping {
-public:
-    Mapping(std::span<std::byte> bytes) : bytes_(bytes) {}
-    Mapping(const Mapping&) = delete;
-    Mapping& operator=(const Mapping&) = delete;
-    ~Mapping();
-    [[nodiscard]] std::span<std::byte> bytes() const { return bytes_; }
-
-private:
-    std::span<std::byte> bytes_;
-};
-
+/// Endpoints of one process share the mapping of a memfd: they then see the same bytes at the same address, which also
+/// lets a race detector see both sides.
 struct Memory {
     Descriptor fd;
     std::shared_ptr<Mapping> mapping;

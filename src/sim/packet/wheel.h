@@ -96,13 +96,14 @@ public:
         if (count_ > 0) return base_ + static_cast<Time>(current_[static_cast<std::size_t>(count_ - 1)] >> 32);
         drop_stale();
         Time earliest = heap_.empty() ? time_never : heap_.front().time;
+        if (const std::int64_t slot = next_filled(); slot >= 0)
+            for (EventId id = heads_[static_cast<std::uint32_t>(slot) & mask_]; id != nil; id = nodes_[id].next)
+                earliest = std::min(earliest, nodes_[id].time);
+        // The lists come last: they are long, and hold nothing before the turn they are of.
+        if (next_turn_ == never_slot || (next_turn_ << bits_ << shift_) >= earliest) return earliest;
         for (std::int64_t turn = next_turn(); turn >= 0 && (turn << bits_ << shift_) < earliest; turn = next_turn(turn))
             for (std::uint32_t index = turns_[turn & (most_turns - 1)]; index != nil; index = far_[index].next)
                 if (is_valid(far_[index])) earliest = std::min(earliest, far_[index].time);
-        const std::int64_t slot = next_filled();
-        if (slot < 0) return earliest;
-        for (EventId id = heads_[static_cast<std::uint32_t>(slot) & mask_]; id != nil; id = nodes_[id].next)
-            earliest = std::min(earliest, nodes_[id].time);
         return earliest;
     }
     /// The event after the one that pop() gave, where that is known already: for looking ahead. Else nil.

@@ -153,7 +153,7 @@ void choose_slots(const Topology& topology, const NetworkSettings& settings, std
     for (const SwitchSettings& node : settings.switches)
         longest = std::max(longest, longest + node.latency);
     // A busy cable has about one event per packet time and direction; a few of them per slot are looked up together.
-    constexpr Time events_per_slot = 2;
+    constexpr Time events_per_slot = 8;
     const auto events = static_cast<Time>(topology.cables.size()) * 2 + 1;
     const auto gap = static_cast<std::uint64_t>(std::max<Time>(1, events_per_slot * packet_time / events));
     shift = std::clamp<unsigned>(static_cast<unsigned>(std::bit_width(gap)), 6, 24);

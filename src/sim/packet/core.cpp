@@ -11,26 +11,59 @@ EventId Core::add_special(Special what, std::uint32_t subject) {
     return first_special_ + static_cast<EventId>(special_.size() - 1);
 }
 
-void Core::run(Time until, bool to_outcome) {
-    EventId id = 0;
-    const std::uint32_t outcomes = outcomes_.size();
-    while (wheel_.pop(until, id)) {
-        now_ = wheel_.now();
-        ++events_;
-        if (const EventId next = wheel_.upcoming(); next < first_special_) look_ahead(next);
-        // One multiplication per event; any difference in time or order shows in all that follows.
-        trace_ = (std::rotl(trace_, 5) ^ (static_cast<std::uint64_t>(now_) + (std::uint64_t{id} << 40))) *
-                 0x9e3779b97f4a7c15ULL;
-        handle(id);
-        if (to_outcome && outcomes_.size() != outcomes) return;
+/// A packet has come to the end of a cable. Most find nothing in front of them where they want to go on, and leave in
+/// the instant in which they come: that way is here as a whole.
+[[gnu::always_inline]] inline void Core::arrive(PortIndex index) {
+    Port& port = ports_[index];
+    const PacketIndex packet_index = port.cable.head;
+    Packet& packet = packets_[packet_index];
+    port.cable.head = packet.next;
+    if (packet.next != nil) {
+        const std::uint32_t ahead = packet.next_arrival_or_ingress - static_cast<std::uint32_t>(now_);
+        wheel_.schedule_new(arrival_event(index), now_ + ahead);
     }
-    if (until != time_never) {
-        wheel_.move_to(until);
-        now_ = until;
+    if ((port.condition & (Port::is_down | Port::corrupts | Port::repeats)) != 0 && lost_on_cable(index, packet_index))
+        return;
+    const PortIndex own = reverse_of(index);
+    if (packet.kind == PacketKind::pause) [[unlikely]] {
+        const std::uint32_t classes = packet.psn;
+        packets_.give_back(packet_index);
+        hear_pause(own, classes);
+        return;
+    }
+    packet.next_arrival_or_ingress = own;
+    if (port.peer_kind != NodeKind::shared_buffer) {
+        arrive_at(port.peer_kind, index, packet_index);
+        return;
+    }
+    const unsigned traffic_class = packet.traffic_class;
+    const std::uint32_t bytes = stored(packet.wire_bytes);
+    const PortIndex out_index = route(port.peer, packet);
+    Port& out = ports_[out_index];
+    // What queueing and leaving would do ends as it began but for the peak.
+    if (out.idle(now_, bit_of(traffic_class)) &&
+        shared_[port.peer_state].passes(ingress_[slot_of(own, traffic_class)], bit_of(traffic_class), bytes)) {
+        note_passing(out_index, traffic_class, bytes);
+        start(out_index, out, packet_index);
+    } else {
+        queue_shared(own, packet_index, out_index);
     }
 }
 
-void Core::handle(EventId id) {
+void Core::arrive_at(NodeKind kind, PortIndex index, PacketIndex packet) {
+    const PortIndex own = reverse_of(index);
+    if (kind == NodeKind::host) {
+        arrive_host(own, packet);
+    } else if (kind == NodeKind::credit) {
+        arrive_credit(index, packet);
+    } else if (kind == NodeKind::input_fifo) {
+        arrive_input_fifo(own, packet);
+    } else {
+        arrive_deep(own, packet);
+    }
+}
+
+[[gnu::always_inline]] inline void Core::handle(EventId id) {
     if (id < first_special_) {
         const PortIndex port = id >> 1;
         if ((id & 1) == 0) {
@@ -43,6 +76,25 @@ void Core::handle(EventId id) {
         flow_timer(id - first_flow_event_);
     } else {
         handle_special(special_[id - first_special_]);
+    }
+}
+
+void Core::run(Time until, bool to_outcome) {
+    EventId id = 0;
+    const std::uint32_t outcomes = outcomes_.size();
+    while (wheel_.pop(until, id)) {
+        now_ = wheel_.now();
+        ++events_;
+        look_ahead();
+        // One multiplication per event; any difference in time or order shows in all that follows.
+        trace_ = (std::rotl(trace_, 5) ^ (static_cast<std::uint64_t>(now_) + (std::uint64_t{id} << 40))) *
+                 0x9e3779b97f4a7c15ULL;
+        handle(id);
+        if (to_outcome && outcomes_.size() != outcomes) return;
+    }
+    if (until != time_never) {
+        wheel_.move_to(until);
+        now_ = until;
     }
 }
 
@@ -95,49 +147,13 @@ void Core::serve(PortIndex index) {
     }
 }
 
-void Core::arrive(PortIndex index) {
-    Port& port = ports_[index];
-    const PacketIndex packet_index = port.cable.head;
-    Packet& packet = packets_[packet_index];
-    port.cable.head = packet.next;
-    if (!port.cable.empty()) {
-        const std::uint32_t ahead = packet.next_arrival_or_ingress - static_cast<std::uint32_t>(now_);
-        wheel_.schedule(arrival_event(index), now_ + ahead);
-    }
-    if ((port.condition & (Port::is_down | Port::corrupts | Port::repeats)) != 0 && lost_on_cable(index, packet_index))
-        return;
-    const PortIndex own = reverse_of(index);
-    if (packet.kind == PacketKind::pause) {
-        const std::uint32_t classes = packet.psn;
-        packets_.give_back(packet_index);
-        hear_pause(own, classes);
-        return;
-    }
-    packet.next_arrival_or_ingress = own;
-    switch (port.peer_kind) {
-        case NodeKind::host:
-            arrive_host(own, packet_index);
-            break;
-        case NodeKind::shared_buffer:
-            arrive_shared(index, packet_index);
-            break;
-        case NodeKind::credit:
-            arrive_credit(index, packet_index);
-            break;
-        case NodeKind::input_fifo:
-            arrive_input_fifo(own, packet_index);
-            break;
-        case NodeKind::deep_buffer:
-            arrive_deep(own, packet_index);
-            break;
-    }
-}
-
 PortIndex Core::choose_port(NodeIndex node, const PortGroup& group, std::uint32_t entropy) {
     const std::uint32_t choice = spray_ ? spray_turn_[node]++ % group.count : ecmp_choice(entropy, node, group.count);
     const PortIndex* const ports = &routes_.ports[group.first];
+    if (const PortIndex port = ports[choice]; !ports_[port].down()) [[likely]]
+        return port;
     // A switch knows its own dead cables at once; what it cannot know is what lies behind its neighbours.
-    for (std::uint32_t tried = 0; tried < group.count; ++tried) {
+    for (std::uint32_t tried = 1; tried < group.count; ++tried) {
         const PortIndex port = ports[(choice + tried) % group.count];
         if (!ports_[port].down()) return port;
     }

@@ -55,9 +55,12 @@ struct alignas(64) Port {
 
     enum Condition : std::uint8_t { is_down = 1, corrupts = 2, hands_on_early = 4, repeats = 8 };
     [[nodiscard]] bool down() const { return (condition & is_down) != 0; }
-    /// Nothing waits for it, not even a pause frame, and it can send now.
-    [[nodiscard]] bool idle(Time now) const {
-        return now >= free_at && waiting == 0 && !armed && pause_wanted == pause_told && !down();
+    /// Nothing waits for it, not even a pause frame, it can send now, and is not asked to be quiet in these classes.
+    [[nodiscard]] bool idle(Time now, std::uint8_t classes = 0) const {
+        const unsigned busy = static_cast<unsigned>(waiting) | static_cast<unsigned>(armed) |
+                              static_cast<unsigned>(pause_wanted ^ pause_told) |
+                              static_cast<unsigned>(condition & is_down) | static_cast<unsigned>(paused & classes);
+        return busy == 0 && now >= free_at;
     }
 };
 static_assert(sizeof(Port) == 64);
@@ -134,21 +137,38 @@ struct Ingress {
     std::uint32_t asked : 1 = 0;      // the sender was asked to pause
 };
 
-struct SharedBuffer {
+struct alignas(64) SharedBuffer {
     std::uint64_t used = 0;
     std::uint64_t size = 0;
     std::uint64_t alpha_ingress_q8 = 0;
-    std::uint64_t alpha_egress_q8 = 0;
-    std::uint64_t egress_limit = 0;
-    std::uint64_t reserve = 0;
-    std::uint64_t headroom = 0;
     std::uint64_t xoff = 0;
-    std::uint64_t xon_gap = 0;
+    std::uint64_t reserve = 0;
     std::uint64_t kmin = 0;
-    std::uint64_t kmax = 0;
-    std::uint64_t mark_slope_q16 = 0;  // of 2^32, per byte above kmin
+    std::uint64_t xon_gap = 0;
     std::uint8_t lossless = 0;
     std::uint8_t marking = 0;
+    // Only where something is lost, marked or beyond its threshold.
+    std::uint64_t alpha_egress_q8 = 0;
+    std::uint64_t egress_limit = 0;
+    std::uint64_t headroom = 0;
+    std::uint64_t kmax = 0;
+    std::uint64_t mark_slope_q16 = 0;  // of 2^32, per byte above kmin
+
+    [[nodiscard]] std::uint64_t pause_threshold() const {
+        if (xoff != 0) return xoff;
+        return used >= size ? 0 : (alpha_ingress_q8 * (size - used)) >> 8;
+    }
+    /// What a queue of a class that may be dropped can hold.
+    [[nodiscard]] std::uint64_t drop_threshold() const {
+        return egress_limit != 0 ? egress_limit : (alpha_egress_q8 * (size - used)) >> 8;
+    }
+    /// A packet of that class may be stored, and whether it is or not has no consequences.
+    [[nodiscard]] bool passes(const Ingress& ingress, std::uint8_t bit, std::uint32_t bytes) const {
+        if (bytes > size - used) return false;
+        if ((lossless & bit) == 0) return bytes <= drop_threshold();
+        // What is in the reserve is not counted: beyond the threshold there is nothing of this packet if nothing is.
+        return (ingress.headroom | ingress.asked) == 0 && std::uint64_t{ingress.bytes} + bytes <= pause_threshold();
+    }
 };
 
 struct Message {
@@ -329,7 +349,6 @@ class Core {
     Time now_ = 0;
     std::uint64_t trace_ = 0;
     std::uint64_t events_ = 0;
-    std::uint64_t hops_ = 0;
     std::vector<Port> ports_;
     std::vector<PortDetail> details_;
     std::vector<PortCount> counts_;          // by port
@@ -377,6 +396,7 @@ public:
     void handle_special(const SpecialEvent& event);
     void serve(PortIndex port);
     void arrive(PortIndex port);
+    void arrive_at(NodeKind kind, PortIndex port, PacketIndex packet);
     void hear_pause(PortIndex port, std::uint32_t classes);
     void set_paused(PortIndex port, std::uint8_t classes);
 
@@ -402,7 +422,7 @@ public:
 
     // shared_buffer.cpp
     static SharedBuffer make_thresholds(const SwitchSettings& settings);
-    void arrive_shared(PortIndex cable, PacketIndex packet);
+    void queue_shared(PortIndex own, PacketIndex packet, PortIndex out);
     void serve_shared(PortIndex port);
     void ask_for_pause(PortIndex own, Ingress& ingress, std::uint8_t bit);
     void leave_shared(SharedBuffer& buffer, PortIndex own, std::uint8_t traffic_class, std::uint32_t wire_bytes);
@@ -517,13 +537,15 @@ public:
         const std::uint32_t entry = routes_.entry(node, packet.destination);
         return entry < RouteTable::first_group ? entry : choose_port(node, routes_.group(entry), packet.entropy);
     }
-    /// That event of a port is the next one: what it will touch is on its way from memory meanwhile.
-    void look_ahead(EventId id) const {
-        if ((id & 1) == 0) {
-            packets_.prefetch(ports_[id >> 1].cable.head);
+    /// Events that come soon: what they will touch is on its way from memory meanwhile, the port before the packet.
+    void look_ahead() const {
+        if (const EventId later = wheel_.upcoming(2); later < first_special_) __builtin_prefetch(&ports_[later >> 1]);
+        const EventId next = wheel_.upcoming(1);
+        if (next >= first_special_) return;
+        if ((next & 1) == 0) {
+            packets_.prefetch(ports_[next >> 1].cable.head);
         } else {
-            __builtin_prefetch(&queues_[id >> 1]);
-            __builtin_prefetch(&ports_[id >> 1]);
+            __builtin_prefetch(&queues_[next >> 1]);
         }
     }
     /// The last cable of a packet's way: its flow, of which there may be a million, comes from memory meanwhile.
@@ -550,20 +572,21 @@ public:
         Time arrival = port.free_at + port.delay;
         if ((port.condition & Port::hands_on_early) != 0 && packet.wire_bytes > cut_through_bytes)
             arrival = now_ + port.pace.of(cut_through_bytes) + port.delay;
+        packet.next = nil;
         if (port.cable.empty()) {
-            wheel_.schedule(arrival_event(index), arrival);
+            port.cable.head = packet_index;
+            wheel_.schedule_new(arrival_event(index), arrival);
         } else {
-            packets_[port.cable.tail].next_arrival_or_ingress = static_cast<std::uint32_t>(arrival);
+            Packet& before = packets_[port.cable.tail];
+            before.next = packet_index;
+            before.next_arrival_or_ingress = static_cast<std::uint32_t>(arrival);
         }
-        port.cable.push(packets_, packet_index);
+        port.cable.tail = packet_index;
         port.sent_bytes += packet.wire_bytes;
         if (port.peer_kind == NodeKind::host) await_flow(packet);
-        if (packet.kind == PacketKind::data) {
-            ++hops_;
-        } else {
-            ++counts_[index].control_packets;
-        }
-        ++counts_[index].packets;
+        PortCount& count = counts_[index];
+        ++count.packets;
+        count.control_packets += packet.kind == PacketKind::data ? 0 : 1;
     }
     void start_pause(PortIndex index, Port& port);
     /// ECN, of a packet that finds `queued` bytes, more than kmin, in front of `out`.

@@ -32,11 +32,7 @@ void Core::repeat_on_link(PortIndex index, PacketIndex refused, unsigned times_o
         }
         port.sent_bytes += packet.wire_bytes;
         ++counts_[index].packets;
-        if (packet.kind == PacketKind::data) {
-            ++hops_;
-        } else {
-            ++counts_[index].control_packets;
-        }
+        if (packet.kind != PacketKind::data) ++counts_[index].control_packets;
         ++detail.counters.repeated;
         before = packet_index;
         start_at = left_at;

@@ -118,7 +118,10 @@ const Outcome* Network::peek_outcome(std::uint32_t distance) const {
 }
 
 std::uint64_t Network::hops() const {
-    return core_->hops_;
+    std::uint64_t hops = 0;
+    for (const PortCount& count : core_->counts_)
+        hops += count.packets - count.control_packets;
+    return hops;
 }
 std::uint64_t Network::events() const {
     return core_->events_;

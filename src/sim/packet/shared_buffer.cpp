@@ -12,21 +12,6 @@ std::uint64_t shared_part(const Ingress& ingress, std::uint64_t reserve) {
     return normal > reserve ? normal - reserve : 0;
 }
 
-std::uint64_t pause_threshold(const SharedBuffer& buffer) {
-    if (buffer.xoff != 0) return buffer.xoff;
-    return buffer.used >= buffer.size ? 0 : (buffer.alpha_ingress_q8 * (buffer.size - buffer.used)) >> 8;
-}
-
-/// A packet of that class may be stored, and whether it is or not has no consequences.
-bool passes(const SharedBuffer& buffer, const Ingress& ingress, std::uint8_t bit, std::uint32_t bytes) {
-    const std::uint64_t free = buffer.size - buffer.used;
-    if (bytes > free) return false;
-    if ((buffer.lossless & bit) == 0)
-        return bytes <= (buffer.egress_limit != 0 ? buffer.egress_limit : (buffer.alpha_egress_q8 * free) >> 8);
-    // What is in the reserve is not counted: beyond the threshold there is nothing of this packet if nothing is.
-    return (ingress.headroom | ingress.asked) == 0 && std::uint64_t{ingress.bytes} + bytes <= pause_threshold(buffer);
-}
-
 }  // namespace
 
 SharedBuffer Core::make_thresholds(const SwitchSettings& settings) {
@@ -52,31 +37,20 @@ SharedBuffer Core::make_thresholds(const SwitchSettings& settings) {
     return buffer;
 }
 
-void Core::arrive_shared(PortIndex cable_index, PacketIndex packet_index) {
-    // The port at this end of the cable stays untouched: one cache line less for every packet.
-    const Port& cable = ports_[cable_index];
-    const PortIndex own = reverse_of(cable_index);
+/// The packet cannot pass at once: it waits in front of `out_index`, asks for a pause, is marked, or is lost.
+void Core::queue_shared(PortIndex own, PacketIndex packet_index, PortIndex out_index) {
     const Packet& packet = packets_[packet_index];
-    SharedBuffer& buffer = shared_[cable.peer_state];
+    Port& out = ports_[out_index];
+    SharedBuffer& buffer = shared_[out.state];
     const unsigned traffic_class = packet.traffic_class;
     const auto bit = bit_of(traffic_class);
     const std::uint32_t bytes = stored(packet.wire_bytes);
-    const PortIndex out_index = route(cable.peer, packet);
-    Port& out = ports_[out_index];
-
     Ingress& ingress = ingress_[slot_of(own, traffic_class)];
-    // Most packets find nothing in front of them, and leave in the instant in which they come. What is done below would
-    // end as it began but for the peak.
-    if (out.idle(now_) && (out.paused & bit) == 0 && passes(buffer, ingress, bit, bytes)) [[likely]] {
-        note_passing(out_index, traffic_class, bytes);
-        start(out_index, out, packet_index);
-        return;
-    }
     Queue& queue = this->queue(out_index, traffic_class);
     if ((buffer.lossless & bit) != 0) {
         // Up to the packet that crosses the threshold it is shared memory, from there on headroom. So the headroom has
         // to hold what comes after the pause was asked for, and nothing else: pfc_headroom().
-        const std::uint64_t threshold = pause_threshold(buffer);
+        const std::uint64_t threshold = buffer.pause_threshold();
         const std::uint64_t before = shared_part(ingress, buffer.reserve);
         ingress.bytes += bytes;
         const std::uint64_t after = shared_part(ingress, buffer.reserve);
@@ -94,10 +68,7 @@ void Core::arrive_shared(PortIndex cable_index, PacketIndex packet_index) {
             return;
         }
     } else {
-        const std::uint64_t free = buffer.size - buffer.used;
-        const std::uint64_t limit =
-            buffer.egress_limit != 0 ? buffer.egress_limit : (buffer.alpha_egress_q8 * free) >> 8;
-        if (bytes > free || queue.bytes + bytes > limit) {
+        if (bytes > buffer.size - buffer.used || queue.bytes + bytes > buffer.drop_threshold()) {
             ++details_[out_index].counters.dropped;
             packets_.give_back(packet_index);
             return;
@@ -137,7 +108,7 @@ void Core::arrive_shared(PortIndex cable_index, PacketIndex packet_index) {
     }
     if (ingress.asked == 0 || ingress.headroom != 0) [[likely]]
         return;
-    const std::uint64_t threshold = pause_threshold(buffer);
+    const std::uint64_t threshold = buffer.pause_threshold();
     const std::uint64_t resume = threshold > buffer.xon_gap ? threshold - buffer.xon_gap : 0;
     if (shared_part(ingress, buffer.reserve) > resume) return;
     ingress.asked = 0;

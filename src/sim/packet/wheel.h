@@ -60,6 +60,18 @@ public:
         node.time = time;
         put_into_slot(id, node, static_cast<std::uint32_t>(slot) & mask_);
     }
+    /// The same for one that is not pending.
+    [[gnu::always_inline]] void schedule_new(EventId id, Time time) {
+        const std::int64_t slot = time >> shift_;
+        const auto ahead = static_cast<std::uint64_t>(slot - cursor_ - 1);
+        if (ahead >= static_cast<std::uint64_t>(slots_ - 1)) [[unlikely]] {
+            schedule_elsewhere(id, time);
+            return;
+        }
+        Node& node = nodes_[id];
+        node.time = time;
+        put_into_slot(id, node, static_cast<std::uint32_t>(slot) & mask_);
+    }
     /// As schedule, unless it is pending for an earlier or the same time.
     void schedule_by(EventId id, Time time) {
         if (nodes_[id].place == Place::nowhere || time < nodes_[id].time) schedule(id, time);
@@ -106,9 +118,9 @@ public:
                 if (is_valid(far_[index])) earliest = std::min(earliest, far_[index].time);
         return earliest;
     }
-    /// The event after the one that pop() gave, where that is known already: for looking ahead. Else nil.
-    [[nodiscard]] EventId upcoming() const {
-        return count_ > 0 ? static_cast<EventId>(current_[static_cast<std::size_t>(count_ - 1)]) : nil;
+    /// The event `distance` after the one that pop() gave, where that is known already: for looking ahead. Else nil.
+    [[nodiscard]] EventId upcoming(std::ptrdiff_t distance) const {
+        return count_ >= distance ? static_cast<EventId>(current_[static_cast<std::size_t>(count_ - distance)]) : nil;
     }
     /// Nothing may be due before: see next_time().
     void move_to(Time now) { now_ = std::max(now, now_); }

@@ -42,8 +42,8 @@ def consume(name: str, nodes: list[int], work: str) -> None:
         return sum(int(mfp.view(np.uint8).sum(dtype=np.uint64)) for _, mfp in event.mfps() if mfp is not None)
 
     use: Callable[[Event], int] = view if work == "view" else read
-    begin = time.process_time()
     attached = {consumer.fileno(): consumer for consumer in (Consumer(name, node, timeout=60) for node in nodes)}
+    begin = time.process_time()
     events = total = goodput = 0
     poller = select.poll()
     for fd in attached:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -34,9 +35,8 @@ _ANY_NODE: Final = -1
 _REDELIVERED, _REPEATED = 1, 2
 _ENDED, _LOST, _EJECTED, _OVERTAKEN, _NOBODY, _SYSTEM = -1, -2, -3, -4, -5, -8
 
-_SOURCE_TABLE: Final = np.dtype(
-    [("offset", "<u8"), ("bytes", "<u4"), ("source", "<u2"), ("flag", "u1"), ("zero", "u1")]
-)
+_SOURCE: Final = struct.Struct("=QIHBB")  # incast_consumer_source: offset, bytes, source, flag, zero
+_Source = tuple[int, int, int, int, int]
 
 
 class ConsumerError(RuntimeError):
@@ -109,9 +109,18 @@ def find_library() -> str:
 def _library() -> ctypes.CDLL:
     name = find_library()
     try:
-        library = ctypes.CDLL(name, use_errno=True)
+        return _declare(ctypes.CDLL(name, use_errno=True))
     except OSError as error:
         raise ConsumerError(_SYSTEM, f"{name} cannot be loaded ({error}); {LIBRARY_VARIABLE} names another") from error
+
+
+@cache
+def _quick_library() -> ctypes.CDLL:
+    """The same for calls that do not wait: they keep the interpreter's lock, which takes longer to pass on."""
+    return _declare(ctypes.PyDLL(find_library()))
+
+
+def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     handle, event = ctypes.c_void_p, ctypes.POINTER(_Event)
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "builders": (ctypes.c_int, [ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint32), ctypes.c_int]),
@@ -134,13 +143,17 @@ def _library() -> ctypes.CDLL:
     return library
 
 
-def _check(status: int, what: str) -> int:
-    if status >= 0:
-        return status
+def _error(status: int, what: str) -> ConsumerError:
     text = _library().incast_consumer_text(status).decode()
     if status == _SYSTEM:
         text += f" ({os.strerror(ctypes.get_errno())})"
-    raise _KINDS.get(status, ConsumerError)(status, f"{what}: {text}")
+    return _KINDS.get(status, ConsumerError)(status, f"{what}: {text}")
+
+
+def _check(status: int, what: str) -> int:
+    if status < 0:
+        raise _error(status, what)
+    return status
 
 
 def builders(name: str = "incast") -> list[int]:
@@ -162,16 +175,6 @@ class _Handle:
         self._free(self.pointer)
 
 
-class _Bytes:
-    """Some bytes of a builder unit, as numpy wants to be told of them; arrays keep it, and with it `owner`."""
-
-    __slots__ = ("__array_interface__", "owner")
-
-    def __init__(self, owner: object, address: int, size: int) -> None:
-        self.owner = owner
-        self.__array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (address, True), "version": 3}
-
-
 class Event:
     """One MEP: the MFPs of all sources for the events [first_event, first_event + n_events)."""
 
@@ -181,7 +184,7 @@ class Event:
         self._consumer = consumer
         self._raw = raw
         self._released = False
-        self._table: npt.NDArray[Any] | None = None
+        self._table: list[_Source] | None = None
 
     @property
     def serial(self) -> int:
@@ -233,45 +236,45 @@ class Event:
         """Another consumer had it, and died or was ejected before it gave it back."""
         return bool(self._raw.flags & _REPEATED)
 
-    def _sources(self) -> npt.NDArray[Any]:
+    def _sources(self) -> list[_Source]:
         if self._table is None:
-            size = self._raw.n_sources * _SOURCE_TABLE.itemsize
-            address = self._consumer._library.incast_consumer_sources(self._consumer._handle.pointer, self._raw)
             # A copy of the table, which is small; what it points to is not copied.
-            self._table = np.frombuffer(ctypes.string_at(address, size), dtype=_SOURCE_TABLE)
+            self._table = list(_SOURCE.iter_unpack(self._consumer._table_of(self._raw)))
         return self._table
 
     @property
     def sources(self) -> npt.NDArray[np.uint16]:
         """The detector's numbers of all sources, in the order of the run's configuration."""
-        return np.asarray(self._sources()["source"])
+        return np.array([row[2] for row in self._sources()], dtype=np.uint16)
 
     @property
     def flags(self) -> dict[int, str]:
         """The sources of which something is missing, and why."""
-        table = self._sources()
-        return {int(row["source"]): FLAG_NAMES[int(row["flag"])] for row in table[table["flag"] > 1]}
+        return {source: FLAG_NAMES[flag] for _, _, source, flag, _ in self._sources() if flag > 1}
 
-    def _view(self, offset: int, size: int) -> Buffer | None:
-        if size == 0:
-            return None
-        if offset + size > self._consumer.payload_bytes:
-            raise ConsumerError(_OVERTAKEN, f"MEP {self.mep}: the builder unit took the event back")
-        return np.asarray(_Bytes(self, self._consumer._payload + offset, size))
+    def _views(self, rows: list[_Source]) -> Iterator[tuple[int, Buffer | None]]:
+        # One array of all the memory per event, and slices of it: a slice takes a fraction of the time that an array of
+        # its own does. Slices keep the array, it keeps the memory, and that the event, which must not keep any of them.
+        memory: Any = self._consumer._memory.from_address(self._consumer._payload)
+        memory.event = self
+        payload = np.frombuffer(memoryview(memory).toreadonly(), np.uint8)
+        limit = self._consumer.payload_bytes
+        for offset, size, source, _, _ in rows:
+            end = offset + size
+            if end > limit:
+                raise ConsumerError(_OVERTAKEN, f"MEP {self.mep}: the builder unit took the event back")
+            yield source, payload[offset:end] if size > 0 else None
 
     def mfp(self, source: int) -> Buffer | None:
         """The MFP of a source, in place and read-only; None if it is missing."""
-        table = self._sources()
-        rows = np.flatnonzero(table["source"] == source)
-        if len(rows) == 0:
-            raise KeyError(source)
-        row = table[rows[0]]
-        return self._view(int(row["offset"]), int(row["bytes"]))
+        for row in self._sources():
+            if row[2] == source:
+                return next(self._views([row]))[1]
+        raise KeyError(source)
 
     def mfps(self) -> Iterator[tuple[int, Buffer | None]]:
         """Source and MFP of all sources, as `mfp` gives them."""
-        for offset, size, source, _, _ in self._sources().tolist():
-            yield source, self._view(offset, size)
+        return self._views(self._sources())
 
     def parse(self, source: int) -> Mfp | None:
         """The MFP of a source, checked; its fragments are in place too."""
@@ -281,18 +284,20 @@ class Event:
     @property
     def intact(self) -> bool:
         """Whether all that was read of it up to now was this event: it was not taken back meanwhile."""
-        pointer = self._consumer._handle.pointer
-        return bool(self._consumer._library.incast_consumer_intact(pointer, self._raw) == 0)
+        consumer = self._consumer
+        return bool(consumer._quick.incast_consumer_intact(consumer._pointer, self._raw) == 0)
 
     def release(self) -> bool:
         """Gives it back; again does nothing. False: too late, the builder unit had taken it back."""
         if self._released:
             return True
         self._released = True
-        status = self._consumer._library.incast_consumer_release(self._consumer._handle.pointer, self._raw)
+        consumer = self._consumer
+        status: int = consumer._quick.incast_consumer_release(consumer._pointer, self._raw)
         if status == _OVERTAKEN:
             return False
-        _check(status, f"MEP {self.mep}")
+        if status < 0:
+            raise _error(status, f"MEP {self.mep}")
         return True
 
     def __enter__(self) -> Event:
@@ -303,7 +308,7 @@ class Event:
 
     def __del__(self) -> None:
         if not self._released:
-            self._consumer._library.incast_consumer_release(self._consumer._handle.pointer, self._raw)
+            self._consumer._quick.incast_consumer_release(self._consumer._pointer, self._raw)
 
 
 class Consumer:
@@ -311,7 +316,7 @@ class Consumer:
 
     def __init__(self, name: str = "incast", node: int | None = None, *, timeout: float | None = 10.0) -> None:
         """Attaches to the builder unit of that node, or to the lowest there is; waits for it at most `timeout` s."""
-        self._library = _library()
+        self._library, self._quick = _library(), _quick_library()
         pointer = ctypes.c_void_p()
         which = _ANY_NODE if node is None else node
         where = name if node is None else f"{name}, node {node}"
@@ -322,7 +327,7 @@ class Consumer:
                 break
         _check(status, where)
         self._handle = _Handle(pointer, self._library)
-        self._payload = int(self._library.incast_consumer_payload(pointer))
+        self._pointer = pointer
         info = _Info()
         _check(self._library.incast_consumer_get_info(pointer, info), where)
         self.node = int(info.node)
@@ -331,20 +336,32 @@ class Consumer:
         self.n_sources = int(info.n_sources)
         self.window = int(info.window)
         self.payload_bytes = int(info.payload_bytes)
+        self._payload = int(self._library.incast_consumer_payload(pointer))
+        self._memory = ctypes.c_ubyte * self.payload_bytes
+        self._table = ctypes.c_ubyte * (self.n_sources * _SOURCE.size)
+        self._tables: dict[int, ctypes.Array[ctypes.c_ubyte]] = {}  # by address: there is one per slot
+
+    def _table_of(self, event: _Event) -> ctypes.Array[ctypes.c_ubyte]:
+        address = self._quick.incast_consumer_sources(self._pointer, event)
+        table = self._tables.get(address)
+        if table is None:
+            table = self._tables[address] = self._table.from_address(address)
+        return table
 
     def next(self, timeout: float | None = None) -> Event | None:
         """The next event, which the caller gives back; None if there is none within `timeout` s (None: for ever).
 
         BuilderEndedError, BuilderLostError and EjectedError say that there will be none any more.
         """
-        until = None if timeout is None else time.monotonic() + timeout
         raw = _Event()
-        while True:
-            status = self._library.incast_consumer_next(self._handle.pointer, _left_ms(until), raw)
-            if _check(status, f"node {self.node}") > 0:
-                return Event(self, raw)
-            if until is not None and time.monotonic() >= until:
-                return None
+        status: int = self._quick.incast_consumer_next(self._pointer, 0, raw)
+        if status == 0 and timeout != 0:
+            until = None if timeout is None else time.monotonic() + timeout
+            while status == 0 and (until is None or time.monotonic() < until):  # a signal ends the library's waiting
+                status = self._library.incast_consumer_next(self._pointer, _left_ms(until), raw)
+        if status < 0:
+            raise _error(status, f"node {self.node}")
+        return Event(self, raw) if status > 0 else None
 
     def __iter__(self) -> Iterator[Event]:
         """Events until the builder unit ends; each is given back when the next one is asked for."""
@@ -361,15 +378,15 @@ class Consumer:
 
     def fileno(self) -> int:
         """For select or an event loop: readable if, after `arm()` was False, `next(0)` should be called."""
-        return int(self._library.incast_consumer_fd(self._handle.pointer))
+        return int(self._library.incast_consumer_fd(self._pointer))
 
     def arm(self) -> bool:
         """Before sleeping on `fileno()`. True: do not sleep, there is something already."""
-        return bool(_check(self._library.incast_consumer_arm(self._handle.pointer), f"node {self.node}"))
+        return bool(self._quick.incast_consumer_arm(self._pointer))
 
     def close(self) -> None:
         """Detaches: the builder unit takes back what was not released. Arrays stay readable, whatever they show."""
-        self._library.incast_consumer_leave(self._handle.pointer)
+        self._library.incast_consumer_leave(self._pointer)
 
     def __enter__(self) -> Consumer:
         return self

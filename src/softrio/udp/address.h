@@ -2,8 +2,8 @@
 #pragma once
 
 #include <array>
-#include <compare>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,7 +18,10 @@ struct Address {
     std::array<std::uint8_t, 16> ip{};  // IPv4: the first four
     std::uint16_t port = 0;
     bool is_v6 = false;
-    auto operator<=>(const Address&) const = default;
+    /// Asked for every datagram: as two words, which a default does not make of it.
+    bool operator==(const Address& other) const {
+        return std::memcmp(ip.data(), other.ip.data(), ip.size()) == 0 && port == other.port && is_v6 == other.is_v6;
+    }
 };
 std::string to_string(const Address& address);
 /// 10.0.0.1:7000, [::1]:7000, or a name of the host's resolver.

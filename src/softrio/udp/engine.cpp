@@ -17,6 +17,7 @@ using wire::Packet;
 using wire::Status;
 
 constexpr std::size_t length_bytes = 2;
+constexpr std::uint32_t slot_bytes = length_bytes + wire::max_packet;
 /// Of a session's window, for responses alone: 255 requests can be without one, each in a datagram of its own.
 constexpr std::uint32_t reserve_for_responses = 260;
 /// The most datagrams that the answers to one datagram take.
@@ -25,6 +26,16 @@ constexpr std::uint64_t nonce_mask = 0xFFFF;
 
 int error_of(Status status) {
     return status == Status::done ? 0 : status == Status::retry ? -EAGAIN : -EIO;
+}
+
+void put_length(std::size_t bytes, std::byte* at) {
+    at[0] = static_cast<std::byte>(bytes >> 8);
+    at[1] = static_cast<std::byte>(bytes);
+}
+
+/// What the packet at the begin of `body` has, or more than there is.
+std::size_t length_of(std::span<const std::byte> body) {
+    return static_cast<std::size_t>(body[0]) << 8 | static_cast<std::size_t>(body[1]);
 }
 
 }  // namespace
@@ -140,8 +151,7 @@ void Engine::close_datagram(Peer& peer) {
 }
 
 std::byte* Engine::room_for(Peer& peer, std::uint8_t lane, std::size_t reserve) {
-    if (peer.used != 0 &&
-        (peer.lane != lane || peer.connection.body().size() - peer.used < wire::max_packet + length_bytes)) {
+    if (peer.used != 0 && (peer.lane != lane || peer.connection.body().size() - peer.used < slot_bytes)) {
         close_datagram(peer);
     }
     if (peer.connection.room() <= reserve) return nullptr;
@@ -149,10 +159,15 @@ std::byte* Engine::room_for(Peer& peer, std::uint8_t lane, std::size_t reserve) 
     return peer.connection.body().data() + peer.used;
 }
 
+void Engine::address(Packet& packet, std::uint32_t destid) const {
+    packet.has_small_ids = settings_.has_small_ids;
+    packet.destination = static_cast<std::uint16_t>(destid);
+    packet.source = static_cast<std::uint16_t>(settings_.destid);
+}
+
 void Engine::pack(Peer& peer, const Packet& packet, std::byte* at) {
     const std::size_t bytes = wire::encode(packet, at + length_bytes);
-    at[0] = static_cast<std::byte>(bytes >> 8);
-    at[1] = static_cast<std::byte>(bytes);
+    put_length(bytes, at);
     peer.used += length_bytes + bytes;
 }
 
@@ -176,11 +191,42 @@ bool Engine::send(std::uint32_t destid, std::uint8_t lane, Packet& packet) {
     Peer* peer = find(destid);
     std::byte* at = peer == nullptr ? nullptr : room_for(*peer, lane, reserve_for_responses);
     if (at == nullptr) return false;
-    packet.has_small_ids = settings_.has_small_ids;
-    packet.destination = static_cast<std::uint16_t>(destid);
-    packet.source = static_cast<std::uint16_t>(settings_.destid);
+    address(packet, destid);
     pack(*peer, packet, at);
     return true;
+}
+
+std::size_t Engine::send_run(std::uint32_t destid, std::uint8_t lane, const wire::WriteRun& run, std::uint64_t address,
+                             std::span<const std::byte> data) {
+    Peer* peer = find(destid);
+    const std::size_t each = length_bytes + run.packet_bytes();
+    std::size_t packed = 0;
+    while (peer != nullptr && data.size() - packed >= wire::max_payload) {
+        std::byte* at = room_for(*peer, lane, reserve_for_responses);
+        if (at == nullptr) break;
+        const std::size_t fit = (peer->connection.body().size() - peer->used) / each;
+        const std::size_t count = std::min(fit, (data.size() - packed) / wire::max_payload);
+        for (std::size_t index = 0; index < count; ++index, at += each, packed += wire::max_payload) {
+            put_length(run.packet_bytes(), at);
+            run.encode(address + packed, data.data() + packed, at + length_bytes);
+        }
+        peer->used += count * each;
+    }
+    return packed;
+}
+
+wire::WriteRun Engine::run_to(std::uint32_t destid, Packet packet) const {
+    address(packet, destid);
+    return wire::WriteRun(packet);
+}
+
+std::size_t Engine::run_bytes_per_datagram() const {
+    return (settings_.session.datagram_bytes - reliable::header_bytes) / slot_bytes * wire::max_payload;
+}
+
+std::uint32_t Engine::filled_bytes(std::uint32_t datagram_bytes) {
+    const auto header = static_cast<std::uint32_t>(reliable::header_bytes);
+    return header + (datagram_bytes - header) / slot_bytes * slot_bytes;
 }
 
 bool Engine::send_message(std::uint32_t destid, std::uint8_t lane, std::span<const std::byte> message) {
@@ -201,9 +247,7 @@ bool Engine::send_message(std::uint32_t destid, std::uint8_t lane, std::span<con
 }
 
 void Engine::respond(Peer& peer, std::uint8_t lane, Packet& packet) {
-    packet.has_small_ids = settings_.has_small_ids;
-    packet.destination = static_cast<std::uint16_t>(peer.destid);
-    packet.source = static_cast<std::uint16_t>(settings_.destid);
+    address(packet, peer.destid);
     if (std::byte* at = room_for(peer, lane, 0)) pack(peer, packet, at);
 }
 
@@ -285,12 +329,15 @@ void Engine::deliver(Peer& peer) {
 
 void Engine::unpack(Peer& peer, const reliable::Delivery& delivery) {
     auto body = delivery.body;
-    while (body.size() >= length_bytes) {
-        const std::size_t bytes = static_cast<std::size_t>(body[0]) << 8 | static_cast<std::size_t>(body[1]);
+    while (true) {
+        body = body.subspan(continue_run(peer, body));
+        if (body.size() < length_bytes) break;
+        const std::size_t bytes = length_of(body);
         body = body.subspan(length_bytes);
         if (bytes > body.size()) break;
+        const auto raw = body.first(bytes);
         Packet packet;
-        const bool is_packet = wire::decode(body.first(bytes), packet);
+        const bool is_packet = wire::decode(raw, packet);
         body = body.subspan(bytes);
         if (!is_packet) {
             ++counters_.bad_packets;
@@ -303,6 +350,8 @@ void Engine::unpack(Peer& peer, const reliable::Delivery& delivery) {
             ++counters_.bad_packets;
         } else {
             apply(peer, delivery.lane, packet);
+            const bool is_unanswered = packet.operation == Operation::nwrite || packet.operation == Operation::swrite;
+            if (is_unanswered && packet.data.size() == wire::max_payload) peer.run.begin(raw, packet);
         }
     }
     if (!body.empty()) ++counters_.bad_packets;
@@ -342,14 +391,41 @@ void Engine::apply(Peer& peer, std::uint8_t lane, const Packet& packet) {
     }
 }
 
-void Engine::write(Peer& peer, std::uint8_t lane, const Packet& packet) {
-    const auto at = target_->window(packet.address, packet.data.size());
+std::size_t Engine::continue_run(Peer& peer, std::span<const std::byte> body) {
+    const std::size_t bytes = peer.run.packet_bytes();
+    const std::size_t each = length_bytes + bytes;
+    const std::uint64_t address = peer.run.next_address();
+    std::size_t count = 0;
+    for (auto left = body; bytes != 0 && left.size() >= each && length_of(left) == bytes; left = left.subspan(each)) {
+        if (!peer.run.take(left.data() + length_bytes)) break;
+        ++count;
+    }
+    if (count == 0) return 0;
+    // One place for all of them, or each is judged alone.
+    const std::byte* data = body.data() + length_bytes + peer.run.head_bytes();
+    const auto at = target_->window(address, count * wire::max_payload);
+    for (std::size_t index = 0; index < count; ++index, data += each) {
+        if (at.empty()) {
+            write_one(peer, address + index * wire::max_payload, {data, wire::max_payload}, peer.run.transaction());
+        } else {
+            std::memcpy(at.data() + index * wire::max_payload, data, wire::max_payload);
+        }
+    }
+    return count * each;
+}
+
+void Engine::write_one(Peer& peer, std::uint64_t address, std::span<const std::byte> data, std::uint8_t transaction) {
+    const auto at = target_->window(address, data.size());
     if (at.empty()) {
         ++counters_.outside;
-        peer.failed.set(packet.transaction);
+        peer.failed.set(transaction);
     } else {
-        std::memcpy(at.data(), packet.data.data(), packet.data.size());
+        std::memcpy(at.data(), data.data(), data.size());
     }
+}
+
+void Engine::write(Peer& peer, std::uint8_t lane, const Packet& packet) {
+    write_one(peer, packet.address, packet.data, packet.transaction);
     if (packet.operation != Operation::nwrite_r) return;
     Packet answer;
     answer.operation = Operation::response;
@@ -437,6 +513,7 @@ void Engine::drop_session(Peer& peer) {
     peer.is_paused = false;
     peer.failed.reset();
     peer.message.clear();
+    peer.run.end();
     ++peer.losses;
     for (Waiting& each : peer.waiting) {
         if (each.request == nullptr) continue;

@@ -76,6 +76,7 @@ public:
     Engine(const Settings& settings, const Directory& directory, Target& target, std::function<std::uint64_t()> random);
 
     [[nodiscard]] std::uint32_t destid() const { return settings_.destid; }
+    [[nodiscard]] std::uint32_t datagram_bytes() const { return settings_.session.datagram_bytes; }
     /// Another endpoint from now on, which knows nobody. close_all() and collect() come before.
     void restart(std::uint32_t destid);
     [[nodiscard]] const Counters& counters() const { return counters_; }
@@ -95,7 +96,17 @@ public:
     bool begin(std::uint32_t destid, Request& request, const Landing& landing, std::uint8_t& transaction);
     /// Packs one request packet. The ids are filled in.
     bool send(std::uint32_t destid, std::uint8_t lane, wire::Packet& packet);
+    /// Of writes like `packet` to that peer.
+    [[nodiscard]] wire::WriteRun run_to(std::uint32_t destid, wire::Packet packet) const;
+    /// Packs the begin of `data`, whole packets of 256 bytes each, for `address` and what follows. Returns the bytes
+    /// packed: as many as there is room for.
+    std::size_t send_run(std::uint32_t destid, std::uint8_t lane, const wire::WriteRun& run, std::uint64_t address,
+                         std::span<const std::byte> data);
     bool send_message(std::uint32_t destid, std::uint8_t lane, std::span<const std::byte> message);
+    /// Data of a run that a datagram holds.
+    [[nodiscard]] std::size_t run_bytes_per_datagram() const;
+    /// The most of these bytes that packets of full size fill. Datagrams of just that size lie side by side in memory.
+    [[nodiscard]] static std::uint32_t filled_bytes(std::uint32_t datagram_bytes);
 
     /// Who is there? First begin_probes() with a random number, then what probe() gives to each that is unanswered().
     void begin_probes(std::uint64_t random, std::vector<std::uint32_t> candidates);
@@ -148,6 +159,7 @@ private:
         std::uint8_t last_transaction = 0;
         std::bitset<256> failed;         // writes of these transactions fell outside, and no response has said so yet
         std::vector<std::byte> message;  // its segments so far
+        wire::RunReader run;
     };
     static constexpr std::size_t max_answers = 64;
 
@@ -159,12 +171,16 @@ private:
     void answer_unknown(const Address& to, const reliable::Packet& packet);
     static void close_datagram(Peer& peer);
     std::byte* room_for(Peer& peer, std::uint8_t lane, std::size_t reserve);
+    void address(wire::Packet& packet, std::uint32_t destid) const;
     void pack(Peer& peer, const wire::Packet& packet, std::byte* at);
     void respond(Peer& peer, std::uint8_t lane, wire::Packet& packet);
     void deliver(Peer& peer);
     void unpack(Peer& peer, const reliable::Delivery& delivery);
     void apply(Peer& peer, std::uint8_t lane, const wire::Packet& packet);
     void write(Peer& peer, std::uint8_t lane, const wire::Packet& packet);
+    /// Applies the packets at the begin of `body` that continue the run; returns their bytes.
+    std::size_t continue_run(Peer& peer, std::span<const std::byte> body);
+    void write_one(Peer& peer, std::uint64_t address, std::span<const std::byte> data, std::uint8_t transaction);
     void read(Peer& peer, std::uint8_t lane, const wire::Packet& packet);
     void maintain(Peer& peer, std::uint8_t lane, const wire::Packet& packet);
     void take_segment(Peer& peer, const wire::Packet& packet);

@@ -214,6 +214,30 @@ TEST_F(SmallIds, WorkToo) {
     EXPECT_EQ(std::ranges::count(second_own_.memory, std::byte{0x5A}), 256);
 }
 
+TEST_F(Engines, ARunLandsInsideTheWindowAndNowhereElse) {
+    ASSERT_TRUE(first_.open(now_ns_, second_id));
+    settle();
+    std::vector<std::byte> data(0x1400);
+    for (std::size_t index = 0; index < data.size(); ++index)
+        data[index] = static_cast<std::byte>(index % 251 + 1);
+    // It begins three packets before the window and ends behind it, as nothing but its packets is judged.
+    const std::uint64_t begin = window_at - 3 * wire::max_payload;
+    const wire::WriteRun run = first_.run_to(second_id, {.operation = wire::Operation::nwrite, .data = {}});
+    EXPECT_EQ(first_.send_run(second_id, 1, run, begin, data), data.size());
+    settle();
+    EXPECT_EQ(second_.counters().outside, 4U);
+    EXPECT_EQ(second_.counters().bad_packets, 0U);
+    std::vector<std::byte> expected(0x3000);
+    std::copy_n(data.begin() + 3 * wire::max_payload, 0x1000, expected.begin() + 0x1000);
+    EXPECT_TRUE(second_own_.memory == expected);
+    // The same again where all of it is inside, and behind it what is no run.
+    EXPECT_EQ(first_.send_run(second_id, 1, run, window_at, std::span(data).first(0x800)), 0x800U);
+    EXPECT_EQ(write(window_at + 0x800, some(16)), 0);
+    std::copy_n(data.begin(), 0x800, expected.begin() + 0x1000);
+    std::fill_n(expected.begin() + 0x1800, 16, std::byte{0x5A});
+    EXPECT_TRUE(second_own_.memory == expected);
+}
+
 TEST_F(Engines, MessagesOfAnySizeArriveWhole) {
     ASSERT_TRUE(first_.open(now_ns_, second_id));
     settle();

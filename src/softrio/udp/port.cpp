@@ -22,7 +22,6 @@ using wire::Status;
 constexpr std::uint8_t ordered_lane = 1;
 constexpr std::uint8_t first_dma_lane = 2;
 constexpr int slice_ms = 50;
-constexpr std::size_t burst_bytes = 49'152;  // filled before it is sent
 constexpr std::uint32_t ip_and_udp_bytes = 28;
 constexpr std::uint32_t ipv6_and_udp_bytes = 48;
 constexpr std::uint32_t window_packets = 512;  // of which 260 are for responses
@@ -61,12 +60,13 @@ Port::Port(const Options& options, Directory directory)
       directory_(std::move(directory)),
       socket_(options.udp.drop, options.seed ^ random_number()),
       engine_(std::make_unique<Engine>(
-          Engine::Settings{.destid = 0,
-                           .has_small_ids = options.udp.ids == 8,
-                           .session = {.datagram_bytes = options.udp.mtu -
-                                                         (directory_.has_v6() ? ipv6_and_udp_bytes : ip_and_udp_bytes),
-                                       .window_packets = window_packets,
-                                       .deadline_ns = options.udp.deadline_ms * reliable::ms_ns}},
+          Engine::Settings{
+              .destid = 0,
+              .has_small_ids = options.udp.ids == 8,
+              .session = {.datagram_bytes = Engine::filled_bytes(
+                              options.udp.mtu - (directory_.has_v6() ? ipv6_and_udp_bytes : ip_and_udp_bytes)),
+                          .window_packets = window_packets,
+                          .deadline_ns = options.udp.deadline_ms * reliable::ms_ns}},
           directory_, static_cast<Target&>(*this), random_number)),
       channels_(*engine_) {}
 
@@ -355,19 +355,35 @@ int Port::write(Lock& lock, const Transfer& transfer, std::uint32_t losses) {
     if (transfer.has_response && !transfer.answers_each && !persist(lock, transfer.destid, losses, begin))
         return -ENODEV;
     packet.address = transfer.address;
+    const Operation unanswered =
+        transfer.is_streaming && !transfer.has_response ? Operation::swrite : Operation::nwrite;
+    packet.operation = unanswered;
+    const wire::WriteRun run = engine_->run_to(transfer.destid, packet);
+    // What one call of the socket takes.
+    const std::size_t burst_bytes =
+        engine_->run_bytes_per_datagram() * Socket::datagrams_per_piece(engine_->datagram_bytes());
     auto left = std::span<const std::byte>(transfer.bytes);
     bool is_lost = false;
     for (std::size_t filled = 0; !left.empty() && !is_lost;) {
-        const std::size_t bytes = wire::piece(packet.address, left.size(), false);
-        const bool is_answered = transfer.has_response && (transfer.answers_each || bytes == left.size());
-        packet.operation = is_answered                                       ? Operation::nwrite_r
-                           : transfer.is_streaming && !transfer.has_response ? Operation::swrite
-                                                                             : Operation::nwrite;
-        packet.bytes = static_cast<std::uint16_t>(bytes);
-        packet.data = left.first(bytes);
-        if (transfer.answers_each) is_lost = !persist(lock, transfer.destid, losses, begin);
-        const auto send = [&] { return engine_->send(transfer.destid, lane, packet); };
-        is_lost = is_lost || !persist(lock, transfer.destid, losses, send);
+        std::size_t bytes = 0;
+        // All but the last packet are alike, from a double word on.
+        const bool is_run = !transfer.answers_each && packet.address % wire::double_word == 0;
+        if (const std::size_t alike = (left.size() - 1) / wire::max_payload * wire::max_payload; is_run && alike != 0) {
+            const auto part = left.first(std::min(alike, burst_bytes));
+            is_lost = !persist(lock, transfer.destid, losses, [&] {
+                bytes = engine_->send_run(transfer.destid, lane, run, packet.address, part);
+                return bytes != 0;
+            });
+        } else {
+            bytes = wire::piece(packet.address, left.size(), false);
+            const bool is_answered = transfer.has_response && (transfer.answers_each || bytes == left.size());
+            packet.operation = is_answered ? Operation::nwrite_r : unanswered;
+            packet.bytes = static_cast<std::uint16_t>(bytes);
+            packet.data = left.first(bytes);
+            if (transfer.answers_each) is_lost = !persist(lock, transfer.destid, losses, begin);
+            const auto send = [&] { return engine_->send(transfer.destid, lane, packet); };
+            is_lost = is_lost || !persist(lock, transfer.destid, losses, send);
+        }
         left = left.subspan(bytes);
         packet.address += bytes;
         filled += bytes;

@@ -109,6 +109,7 @@ void Socket::add(const Address& to, std::span<const std::byte> bytes, bool is_st
         made.to_bytes = fill(to, made.to);
         made.address = to;
         made.first = vectors_.size();
+        made.vectors = 0;
         made.count = 0;
         made.segment = bytes.size();
         made.bytes = 0;
@@ -119,20 +120,29 @@ void Socket::add(const Address& to, std::span<const std::byte> bytes, bool is_st
         arena_used_ += bytes.size();
     }
     Piece& piece = pieces_.back();
-    vectors_.push_back({const_cast<std::byte*>(bytes.data()), bytes.size()});
+    auto* begin = const_cast<std::byte*>(bytes.data());
+    if (iovec* last = piece.vectors == 0 ? nullptr : &vectors_.back();
+        last != nullptr && static_cast<std::byte*>(last->iov_base) + last->iov_len == begin) {
+        last->iov_len += bytes.size();
+    } else {
+        vectors_.push_back({begin, bytes.size()});
+        ++piece.vectors;
+    }
     ++piece.count;
     piece.bytes += bytes.size();
     piece.is_complete = bytes.size() < piece.segment;
 }
 
 void Socket::send_single(const Piece& piece) {
-    for (std::size_t index = 0; index < piece.count; ++index) {
-        const iovec& one = vectors_[piece.first + index];
-        for (int tries = 0; tries < max_tries; ++tries) {
-            if (::sendto(socket_.fd(), one.iov_base, one.iov_len, 0, reinterpret_cast<const sockaddr*>(&piece.to),
-                         piece.to_bytes) >= 0 ||
-                (errno != ECONNREFUSED && errno != EINTR)) {
-                break;
+    for (const iovec& one : std::span(vectors_).subspan(piece.first, piece.vectors)) {
+        for (std::size_t at = 0; at < one.iov_len; at += piece.segment) {
+            for (int tries = 0; tries < max_tries; ++tries) {
+                if (::sendto(socket_.fd(), static_cast<std::byte*>(one.iov_base) + at,
+                             std::min(piece.segment, one.iov_len - at), 0, reinterpret_cast<const sockaddr*>(&piece.to),
+                             piece.to_bytes) >= 0 ||
+                    (errno != ECONNREFUSED && errno != EINTR)) {
+                    break;
+                }
             }
         }
     }
@@ -147,7 +157,7 @@ void Socket::send() {
         header.msg_hdr.msg_name = &piece.to;
         header.msg_hdr.msg_namelen = piece.to_bytes;
         header.msg_hdr.msg_iov = vectors_.data() + piece.first;
-        header.msg_hdr.msg_iovlen = piece.count;
+        header.msg_hdr.msg_iovlen = piece.vectors;
         if (piece.count == 1) continue;
         header.msg_hdr.msg_control = controls_[index].bytes.data();
         header.msg_hdr.msg_controllen = controls_[index].bytes.size();

@@ -3,6 +3,7 @@
 // pieces per call (sendmmsg, recvmmsg).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +35,10 @@ public:
 
     /// Adds a datagram to what send() sends. `is_stable`: the bytes stay until then; else they are copied.
     void add(const Address& to, std::span<const std::byte> bytes, bool is_stable);
+    /// Of that size, so many go to the kernel as one piece.
+    static constexpr std::size_t datagrams_per_piece(std::size_t bytes) {
+        return std::clamp<std::size_t>(max_piece / bytes, 1, max_segments);
+    }
     /// What cannot be sent counts as lost on its way.
     void send();
 
@@ -76,8 +81,9 @@ private:
         sockaddr_storage to;
         socklen_t to_bytes;
         Address address;
-        std::size_t first;  // of the vectors
-        std::size_t count;
+        std::size_t first;    // of the vectors
+        std::size_t vectors;  // datagrams that lie side by side are one
+        std::size_t count;    // of datagrams
         std::size_t segment;
         std::size_t bytes;
         bool is_complete;  // its last segment is a shorter one

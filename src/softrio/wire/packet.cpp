@@ -362,4 +362,59 @@ bool decode(std::span<const std::byte> bytes, Packet& packet) {
     return is_for_no_link && id_size <= 1 && get_body(head & 15, reader, packet) && reader.is_good();
 }
 
+WriteRun::WriteRun(Packet packet) {
+    const std::array<std::byte, max_payload> nothing{};
+    packet.address = 0;
+    packet.bytes = max_payload;
+    packet.data = nothing;
+    std::array<std::byte, max_packet> first;
+    head_bytes_ = wire::encode(packet, first.data()) - max_payload - crc_bytes;
+    std::copy_n(first.begin(), head_bytes_, head_.begin());
+    low_bits_ = static_cast<std::uint64_t>(head_[head_bytes_ - 1]);
+    const std::size_t before = head_bytes_ - sizeof packet.address;
+    for (std::size_t index = 0; index < before; ++index) {
+        const auto ones = index < 2 ? std::uint64_t{crc16_begin} >> (8 - 8 * index) & 0xFF : 0;
+        crc_high_ = crc_high_ << 8 | (static_cast<std::uint64_t>(head_[index]) ^ ones);
+    }
+}
+
+void WriteRun::encode(std::uint64_t address, const std::byte* data, std::byte* into) const {
+    std::memcpy(into, head_.data(), head_.size());  // of a shorter one too much, which the data covers
+    address |= low_bits_;
+    const std::uint64_t turned = __builtin_bswap64(address);
+    std::memcpy(into + head_bytes_ - sizeof turned, &turned, sizeof turned);
+    const std::uint16_t crc = big_endian(crc16_copy(crc_high_, address, {data, max_payload}, into + head_bytes_));
+    std::memcpy(into + head_bytes_ + max_payload, &crc, sizeof crc);
+}
+
+void RunReader::begin(std::span<const std::byte> bytes, const Packet& packet) {
+    head_bytes_ = static_cast<std::size_t>(packet.data.data() - bytes.data());
+    packet_bytes_ = bytes.size();
+    transaction_ = packet.transaction;
+    std::copy_n(bytes.begin(), head_bytes_, head_.begin());
+}
+
+std::uint64_t RunReader::next_address() const {
+    std::uint64_t last = 0;
+    std::memcpy(&last, head_.data() + head_bytes_ - sizeof last, sizeof last);
+    return (__builtin_bswap64(last) & ~std::uint64_t{double_word - 1}) + max_payload;
+}
+
+bool RunReader::take(const std::byte* packet) {
+    std::uint64_t last = 0;
+    std::uint64_t address = 0;
+    const std::size_t before = head_bytes_ - sizeof address;
+    std::memcpy(&last, head_.data() + before, sizeof last);
+    std::memcpy(&address, packet + before, sizeof address);
+    if (__builtin_bswap64(address) - __builtin_bswap64(last) != max_payload ||
+        std::memcmp(packet, head_.data(), before) != 0) {
+        return false;
+    }
+    std::uint16_t crc = 0;
+    std::memcpy(&crc, packet + packet_bytes_ - crc_bytes, sizeof crc);
+    if (big_endian(crc) != crc16({packet, packet_bytes_ - crc_bytes})) return false;
+    std::memcpy(head_.data() + before, &address, sizeof address);
+    return true;
+}
+
 }  // namespace incast::softrio::wire

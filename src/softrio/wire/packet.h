@@ -9,6 +9,7 @@
 // than 8 bytes the lanes that their address says count.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -62,5 +63,45 @@ std::size_t encode(const Packet& packet, std::byte* into);
 /// False: it is no packet, or its CRC is wrong; then `packet` means nothing. (Not returned: copying what was just
 /// written field by field makes the CPU wait.)
 bool decode(std::span<const std::byte> bytes, Packet& packet);
+
+/// Writes of 256 bytes that differ in address and data alone, as the packets of one transfer do: what they begin with
+/// is made once.
+class WriteRun {
+public:
+    /// `packet`: a write without a response of its own; its address, bytes and data do not matter.
+    explicit WriteRun(Packet packet);
+
+    [[nodiscard]] std::size_t packet_bytes() const { return head_bytes_ + max_payload + sizeof(std::uint16_t); }
+    /// As encode() does; `address` is a multiple of 8, `data` 256 bytes.
+    void encode(std::uint64_t address, const std::byte* data, std::byte* into) const;
+
+private:
+    std::array<std::byte, 16> head_{};  // the last 8 of its bytes are the address
+    std::size_t head_bytes_ = 0;
+    std::uint64_t low_bits_ = 0;  // below the address: the word pointer
+    std::uint64_t crc_high_ = 0;  // what is before the address, as crc16_copy wants it
+};
+
+/// The other end of a run: packets that differ from the one before in data, and in an address 256 further on.
+class RunReader {
+public:
+    /// `bytes` were decoded as `packet`, a write of 256 bytes: the next may continue it.
+    void begin(std::span<const std::byte> bytes, const Packet& packet);
+    void end() { packet_bytes_ = 0; }
+
+    [[nodiscard]] std::size_t packet_bytes() const { return packet_bytes_; }  // 0: there is no run
+    [[nodiscard]] std::size_t head_bytes() const { return head_bytes_; }
+    [[nodiscard]] std::uint8_t transaction() const { return transaction_; }
+    /// Of the next packet.
+    [[nodiscard]] std::uint64_t next_address() const;
+    /// True: `packet`, of packet_bytes(), is whole and continues the run.
+    bool take(const std::byte* packet);
+
+private:
+    std::array<std::byte, 16> head_{};
+    std::size_t head_bytes_ = 0;
+    std::size_t packet_bytes_ = 0;
+    std::uint8_t transaction_ = 0;
+};
 
 }  // namespace incast::softrio::wire

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -36,10 +37,26 @@ std::uint16_t reference(std::span<const std::byte> bytes) {
 TEST(Crc16, IsTheOneOfTheStandard) {
     const std::string_view check = "123456789";
     EXPECT_EQ(crc16(std::as_bytes(std::span(check))), 0x29B1) << "the published check value of this CRC";
-    for (std::size_t size = 0; size < 400; ++size) {
-        const Bytes bytes = some(size, size);
-        ASSERT_EQ(crc16(bytes), reference(bytes)) << size;
-        ASSERT_EQ(crc16_by_table(bytes), reference(bytes)) << size;
+    for (const Crc16Method& method : crc16_methods()) {
+        EXPECT_EQ(method.compute(std::as_bytes(std::span(check))), 0x29B1) << method.name;
+        for (std::size_t size = 0; size < 600; ++size) {
+            const Bytes bytes = some(size, size);
+            ASSERT_EQ(method.compute(bytes), reference(bytes)) << method.name << ", " << size;
+            // The same behind a head of 12, 14 or 16 bytes, copied on the way.
+            for (const std::size_t head_bytes : {12U, 14U, 16U}) {
+                const Bytes head = some(head_bytes, size + head_bytes);
+                std::array<std::uint64_t, 2> begin{};
+                for (std::size_t at = 0; at < head_bytes; ++at) {
+                    auto& half = begin[at + 16 - head_bytes < 8 ? 0 : 1];
+                    half = half << 8 | (static_cast<std::uint64_t>(head[at]) ^ (at < 2 ? 0xFF : 0));
+                }
+                Bytes whole = head;
+                whole.insert(whole.end(), bytes.begin(), bytes.end());
+                Bytes copy(size);
+                ASSERT_EQ(method.copy(begin[0], begin[1], bytes, copy.data()), reference(whole)) << method.name;
+                ASSERT_EQ(copy, bytes);
+            }
+        }
     }
 }
 
@@ -140,6 +157,52 @@ TEST(Packet, OtherKindsComeBack) {
         EXPECT_TRUE(std::ranges::equal(round_trip(packet, bytes).data.subspan(offset % 8, 4), packet.data));
         packet = {.operation = Operation::maintenance_write_response, .status = Status::error, .data = {}};
         EXPECT_EQ(round_trip(packet, bytes).status, Status::error);
+    }
+}
+
+TEST(Packet, ARunIsWhatItsPacketsAre) {
+    const Bytes data = some(3 * max_payload, 7);
+    for (const bool small : {false, true}) {
+        for (const Operation operation : {Operation::nwrite, Operation::swrite}) {
+            Packet packet{.operation = operation,
+                          .has_small_ids = small,
+                          .destination = 0x12,
+                          .source = 0x34,
+                          .transaction = 77,
+                          .bytes = max_payload,
+                          .data = {}};
+            const WriteRun run(packet);
+            std::array<Bytes, 3> packets;
+            for (std::size_t index = 0; index < packets.size(); ++index) {
+                packet.address = 0xFFFF'FFFF'0000'0F00 + index * max_payload;
+                packet.data = std::span(data).subspan(index * max_payload, max_payload);
+                Bytes alone(max_packet);
+                alone.resize(encode(packet, alone.data()));
+                packets[index].resize(run.packet_bytes());
+                run.encode(packet.address, packet.data.data(), packets[index].data());
+                ASSERT_EQ(packets[index], alone);
+            }
+            const auto continues = [&](const Bytes& next) {
+                Packet first;
+                EXPECT_TRUE(decode(packets[0], first));
+                RunReader reader;
+                reader.begin(packets[0], first);
+                EXPECT_EQ(reader.packet_bytes(), next.size());
+                EXPECT_EQ(reader.next_address(), 0xFFFF'FFFF'0000'1000);
+                return reader.take(next.data());
+            };
+            EXPECT_TRUE(continues(packets[1]));
+            EXPECT_FALSE(continues(packets[2])) << "not what follows";
+            for (std::size_t index = 0; index < packets[1].size(); ++index) {
+                packets[1][index] ^= std::byte{4};
+                EXPECT_FALSE(continues(packets[1])) << index;
+                packets[1][index] ^= std::byte{4};
+            }
+            packet.destination = 0x13;
+            packet.address = 0xFFFF'FFFF'0000'1000;
+            (void)encode(packet, packets[2].data());
+            EXPECT_FALSE(continues(packets[2])) << "whole, but to another destination";
+        }
     }
 }
 

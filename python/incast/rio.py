@@ -11,7 +11,7 @@ CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "help_optio
 
 
 def rio(context: typer.Context, command: Annotated[str, typer.Argument()] = "--help") -> None:
-    """Talk to RapidIO endpoints: list, ping, write, read, doorbell, cm, serve, perf."""
+    """Talk to RapidIO endpoints: list, ping, write, read, doorbell, cm, serve, perf, enumerate."""
     # An interrupt is the engine's, too: it ends in order, and this after it.
     with subprocess.Popen([str(find_engine()), "rio", command, *context.args]) as engine:
         try:

@@ -9,12 +9,16 @@
 #include <fmt/format.h>
 
 #include "runtime/exit_status.h"
+#include "runtime/signals.h"
+#include "softrio/options.h"
+#include "softrio/udp/enumerator.h"
 
 namespace incast::node {
 
 namespace {
 
 constexpr std::uint64_t default_address = 0x1000'0000;
+constexpr int look_ms = 200;  // at interrupts that come between two calls
 
 struct Options {
     std::string fabric;
@@ -23,6 +27,8 @@ struct Options {
     std::uint64_t address = default_address;
     std::uint64_t bytes = 16U << 20;
     std::string text;
+    std::string listen = "127.0.0.1:0";
+    std::uint32_t first = 1;
     std::uint32_t payload = 0;
     std::uint32_t count = 4;
     double seconds = 0;
@@ -86,6 +92,26 @@ int read(const api::Port& port, const Options& options) {
     return 0;
 }
 
+/// An enumerating host, until it is interrupted.
+int enumerate(const Options& options) {
+    const auto at = softrio::udp::parse_address(options.listen, softrio::udp::Ports::any_too);
+    if (!at) return fail(at.error().message);
+    softrio::udp::Enumerator::Observer observer;
+    observer.changed = [](std::uint32_t destid, const softrio::udp::Address* where) {
+        fmt::print("endpoint {}: {}\n", destid, where == nullptr ? "gone" : to_string(*where));
+        std::fflush(stdout);
+    };
+    observer.refused = [](const std::string& line) { fmt::print(stderr, "incast-node rio enumerate: {}\n", line); };
+    auto host = softrio::udp::Enumerator::listen(*at, options.first, std::move(observer));
+    if (!host) return fail(host.error().message);
+    runtime::count_interrupts();
+    fmt::print("RIO_FABRIC=udp:host:{}\n", to_string((*host)->address()));
+    std::fflush(stdout);
+    while (runtime::interrupts() == 0)
+        (*host)->serve(look_ms);
+    return 0;
+}
+
 int doorbell(const api::Port& port, const Options& options) {
     if (const auto error = port.ring(options.target, static_cast<std::uint16_t>(options.payload)))
         return fail(fmt::format("doorbell {} to endpoint {}: {}", options.payload, options.target, error.message()));
@@ -140,6 +166,11 @@ void declare(CLI::App& app, Options& options) {
     to(command("cm", "send a message to an endpoint that serves, and show its answer"))
         ->add_option("text", options.text)
         ->required();
+    CLI::App* enumerating = command("enumerate", "be the host that gives destination ids to the endpoints of a fabric");
+    enumerating->add_option("--listen", options.listen, "ADDRESS:PORT; port 0: any")->capture_default_str();
+    enumerating->add_option("--first", options.first, "the lowest id for those who want any")
+        ->capture_default_str()
+        ->check(CLI::Range(std::uint32_t{1}, softrio::max_destid));
     CLI::App* serving = at(command("serve", "be an endpoint that the other commands can talk to"));
     serving->add_option("--window", options.bytes, "bytes of its window")
         ->capture_default_str()
@@ -169,6 +200,7 @@ int rio_tool(std::vector<std::string> arguments) {
     if (!options.fabric.empty()) setenv("RIO_FABRIC", options.fabric.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
     if (!options.destid.empty()) setenv("RIO_DESTID", options.destid.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
     const std::string command = app.get_subcommands().front()->get_name();
+    if (command == "enumerate") return enumerate(options);
     if (command == "serve") return serve({options.address, options.bytes, options.seconds});
     if (command == "perf")
         return perf({options.target, options.bytes, options.seconds > 0 ? options.seconds : 0.2, options.json});

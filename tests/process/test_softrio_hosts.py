@@ -62,10 +62,17 @@ def network() -> Iterator[Network]:
         subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
 
 
-def all_to_all(library: Path, names: list[str], rounds: int, options: str = "", largest: int = 64 << 10) -> None:
+def all_to_all(
+    library: Path,
+    names: list[str],
+    rounds: int,
+    options: str = "",
+    largest: int = 64 << 10,
+    endpoints: str = f"10.0.0.0/24:{PORT}",
+) -> None:
     """Every endpoint writes to, reads from and rings every other one, which checks each byte."""
     hosts = names[:-1]
-    environment = os.environ | {"RIO_FABRIC": f"udp:10.0.0.0/24:{PORT}{options}", "RIO_RSVDMEM": "none"}
+    environment = os.environ | {"RIO_FABRIC": f"udp:{endpoints}{options}", "RIO_RSVDMEM": "none"}
     children = [
         subprocess.Popen(
             [
@@ -82,7 +89,7 @@ def all_to_all(library: Path, names: list[str], rounds: int, options: str = "", 
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment,
+            env=environment | {"RIO_DESTID": str(index)},
         )
         for index, name in enumerate(hosts, start=1)
     ]
@@ -115,6 +122,25 @@ def library(engine: Path) -> Path:
 
 def test_sixteen_hosts(network: Network, library: Path) -> None:
     all_to_all(library, network(16), rounds=1)
+
+
+def test_an_enumerating_host_gives_the_ids(network: Network, library: Path, engine: Path) -> None:
+    """Only its address is known beforehand; every endpoint asks it for an id, and for the places of the others."""
+    names = network(4)
+    must("ip", "-n", names[0], "link", "set", "lo", "up")  # one of the endpoints is where the host is
+    command = ["ip", "netns", "exec", names[0], str(engine), "rio", "enumerate", "--listen", "10.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as host:
+        assert host.stdout is not None
+        try:
+            fabric = host.stdout.readline().strip()
+            assert fabric.startswith("RIO_FABRIC=udp:host:10.0.0.1:")
+            all_to_all(library, names, rounds=1, endpoints=fabric.removeprefix("RIO_FABRIC=udp:"))
+        finally:
+            host.terminate()
+        said = host.stdout.readlines()
+    assert host.returncode == 0
+    for index in range(1, 5):
+        assert any(line.startswith(f"endpoint {index}: 10.0.0.{index}:") for line in said), said
 
 
 @pytest.mark.parametrize("percent", [1, 10])

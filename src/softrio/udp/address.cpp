@@ -16,7 +16,8 @@ namespace incast::softrio::udp {
 namespace {
 
 constexpr std::string_view forms =
-    "must be loopback:PORT, NETWORK/BITS:PORT, ID=ADDRESS:PORT,... or a TOML file with a table [endpoints]";
+    "must be loopback:PORT, NETWORK/BITS:PORT, host:ADDRESS:PORT, ID=ADDRESS:PORT,... or a TOML file with a table "
+    "[endpoints]";
 /// Who lists the endpoints of a network asks each of these.
 constexpr std::uint32_t max_hosts = 1023;
 
@@ -35,16 +36,49 @@ std::optional<std::uint32_t> ipv4(std::string_view text) {
 
 }  // namespace
 
+socklen_t fill(const Address& address, sockaddr_storage& into) {
+    into = {};
+    if (address.is_v6) {
+        auto& v6 = reinterpret_cast<sockaddr_in6&>(into);
+        v6.sin6_family = AF_INET6;
+        v6.sin6_port = htons(address.port);
+        std::memcpy(&v6.sin6_addr, address.ip.data(), 16);
+        return sizeof v6;
+    }
+    auto& v4 = reinterpret_cast<sockaddr_in&>(into);
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(address.port);
+    std::memcpy(&v4.sin_addr, address.ip.data(), 4);
+    return sizeof v4;
+}
+
+Address address_of(const sockaddr_storage& from) {
+    Address address;
+    address.is_v6 = from.ss_family == AF_INET6;
+    if (address.is_v6) {
+        const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
+        address.port = ntohs(v6.sin6_port);
+        std::memcpy(address.ip.data(), &v6.sin6_addr, 16);
+    } else {
+        const auto& v4 = reinterpret_cast<const sockaddr_in&>(from);
+        address.port = ntohs(v4.sin_port);
+        std::memcpy(address.ip.data(), &v4.sin_addr, 4);
+    }
+    return address;
+}
+
 std::string to_string(const Address& address) {
     char text[INET6_ADDRSTRLEN] = {};
     ::inet_ntop(address.is_v6 ? AF_INET6 : AF_INET, address.ip.data(), text, sizeof text);
     return (address.is_v6 ? "[" + std::string(text) + "]" : std::string(text)) + ":" + std::to_string(address.port);
 }
 
-Result<Address> parse_address(std::string_view text) {
+Result<Address> parse_address(std::string_view text, Ports ports) {
     const std::size_t colon = text.rfind(':');
     std::string_view host = text.substr(0, std::min(colon, text.size()));
-    const auto port = colon == std::string_view::npos ? std::nullopt : number(text.substr(colon + 1), 1, UINT16_MAX);
+    const auto port = colon == std::string_view::npos
+                          ? std::nullopt
+                          : number(text.substr(colon + 1), ports == Ports::any_too ? 0 : 1, UINT16_MAX);
     if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
     addrinfo wanted{};
     wanted.ai_socktype = SOCK_DGRAM;
@@ -120,10 +154,17 @@ Result<Ok> Directory::read_file(const std::string& path) {
 
 Result<Directory> Directory::parse(std::string_view text) {
     constexpr std::string_view loopback = "loopback:";
+    constexpr std::string_view host = "host:";
     Directory directory;
     const auto done = [&]() -> Result<Ok> {
         if (text.starts_with(loopback)) {
             return directory.parse_network("127.64.0.0/16:" + std::string(text.substr(loopback.size())), 10);
+        }
+        if (text.starts_with(host)) {
+            const auto at = parse_address(text.substr(host.size()));
+            if (!at) return at.error();
+            directory.host_ = *at;
+            return Ok{};
         }
         if (text.find('=') != std::string_view::npos) return directory.parse_list(text);
         const std::size_t slash = text.find('/');
@@ -131,7 +172,8 @@ Result<Directory> Directory::parse(std::string_view text) {
         return directory.read_file(std::string(text));
     }();
     if (!done) return Error{"RIO_FABRIC=udp:" + std::string(text) + ": " + done.error().message};
-    if (directory.all().empty()) return Error{"RIO_FABRIC=udp:" + std::string(text) + ": " + std::string(forms)};
+    if (directory.all().empty() && !directory.host())
+        return Error{"RIO_FABRIC=udp:" + std::string(text) + ": " + std::string(forms)};
     return directory;
 }
 
@@ -159,8 +201,16 @@ std::vector<std::uint32_t> Directory::all() const {
     return ids;
 }
 
+void Directory::set(std::uint32_t destid, const std::optional<Address>& at) {
+    if (at) {
+        list_.insert_or_assign(destid, *at);
+    } else {
+        list_.erase(destid);
+    }
+}
+
 bool Directory::has_v6() const {
-    return std::ranges::any_of(list_, [](const auto& each) { return each.second.is_v6; });
+    return (host_ && host_->is_v6) || std::ranges::any_of(list_, [](const auto& each) { return each.second.is_v6; });
 }
 
 }  // namespace incast::softrio::udp

@@ -55,8 +55,13 @@ Engine::Peer* Engine::find(std::uint32_t destid) const {
 }
 
 Engine::Peer* Engine::find_or_make(std::uint32_t destid) {
-    if (Peer* known = find(destid)) return known;
+    Peer* known = find(destid);
+    if (known != nullptr && !known->connection.is_idle()) return known;
     const auto address = directory_->find(destid);
+    if (known != nullptr) {
+        known->address = address.value_or(Address{});
+        return address ? known : nullptr;
+    }
     const bool fits = !settings_.has_small_ids || destid < small_any_destid;
     if (!address || !fits || by_index_.size() > UINT16_MAX) return nullptr;
     std::array<std::byte, 2 * sizeof(std::uint16_t)> greeting;
@@ -88,6 +93,13 @@ bool Engine::open(std::int64_t now_ns, std::uint32_t destid) {
     if (peer == nullptr) return false;
     if (peer->connection.is_idle()) peer->connection.open(now_ns, random_());
     return true;
+}
+
+void Engine::relocate(std::uint32_t destid) {
+    Peer* peer = find(destid);
+    if (peer == nullptr || directory_->find(destid) == peer->address) return;
+    peer->connection.give_up();
+    look_for_loss(*peer);
 }
 
 bool Engine::is_established(std::uint32_t destid) const {

@@ -90,6 +90,8 @@ public:
     /// All that was sent to that peer has arrived there.
     [[nodiscard]] bool is_settled(std::uint32_t destid) const;
     void close_all();
+    /// The directory says otherwise of that id than before: who had it is gone.
+    void relocate(std::uint32_t destid);
 
     // What goes to a peer after open(). False: not now, there is no room, or 255 requests have no response yet.
     /// Takes a transaction id of that peer, for a Request that is then outstanding.

@@ -28,6 +28,7 @@ constexpr std::uint32_t window_packets = 512;  // of which 260 are for responses
 constexpr std::size_t driven_bytes = 65'536;   // a transfer of that size is worth it
 
 constexpr std::int64_t linger_ms = 1000;  // for what is still on its way when a port closes
+constexpr int host_ms = 3000;             // for an answer of the enumerating host
 constexpr int probe_rounds = 3;
 constexpr std::int64_t probe_round_ms = 40;
 
@@ -80,6 +81,7 @@ Result<std::uint32_t> Port::choose(std::uint32_t mport, std::uint32_t wanted) {
         const auto address = directory_.find(destid);
         return "destination id " + std::to_string(destid) + (address ? " (" + to_string(*address) + ")" : "");
     };
+    if (const auto& host = directory_.host()) return join(*host, mport, wanted);
     if (options_.destid != 0) {
         const std::uint32_t destid = options_.destid + mport;
         const int error = bind(destid);
@@ -94,6 +96,32 @@ Result<std::uint32_t> Port::choose(std::uint32_t mport, std::uint32_t wanted) {
         if (options_.group(destid) == nullptr && bind(destid) == 0) return destid;
     }
     return Error{"SoftRIO: fabric " + options_.fabric + " has no address that this host has and nobody uses"};
+}
+
+Result<std::uint32_t> Port::join(const Address& host, std::uint32_t mport, std::uint32_t wanted) {
+    auto connected = Membership::connect(host, host_ms);
+    if (!connected) return connected.error();
+    membership_ = std::move(*connected);
+    if (const int error = socket_.bind(membership_.own_ip())) return system_error("a UDP port", error);
+    const std::uint16_t port = socket_.local_port();
+    const auto with = [&](std::uint32_t destid) { return membership_.join(destid, port, host_ms, told()); };
+    auto destid = with(options_.destid != 0 ? options_.destid + mport : wanted);
+    if (!destid && options_.destid == 0 && wanted != 0) destid = with(0);
+    if (!destid) return destid.error();
+    if (options_.group(*destid) != nullptr)
+        return Error{"SoftRIO: the enumerating host gave destination id " + std::to_string(*destid) +
+                     ", which is a multicast group here: it must begin behind it"};
+    Address own = membership_.own_ip();
+    own.port = port;
+    directory_.set(*destid, own);
+    return destid;
+}
+
+Membership::Changed Port::told() {
+    return [this](std::uint32_t destid, const std::optional<Address>& at) {
+        directory_.set(destid, at);
+        engine_->relocate(destid);
+    };
 }
 
 Result<std::shared_ptr<Port>> Port::open(const Options& options, std::uint32_t mport, std::uint32_t wanted) {
@@ -136,6 +164,7 @@ Port::~Port() {
 void Port::abandon() {
     abandoned_ = true;
     own_->abandon();
+    membership_.close();
     socket_.close();
     wake_.close();
     thread_.detach();
@@ -147,16 +176,18 @@ void Port::run() {
     while (!ending_) {
         timespec timeout{};
         bool is_driven = false;
+        int host = -1;
         {
             const auto held = lock();
+            host = membership_.fd();
             is_driven = driver_ != std::thread::id();
             sleeps_until_ns_ = is_driven ? 0 : engine_->next_deadline_ns();
             timeout = time_until(sleeps_until_ns_);
         }
         // Negative descriptors are not looked at.
-        pollfd both[] = {{is_driven ? -1 : socket_.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
-        (void)::ppoll(both, 2, is_driven ? nullptr : &timeout, nullptr);
-        if (both[1].revents != 0) {
+        pollfd all[] = {{is_driven ? -1 : socket_.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}, {host, POLLIN, 0}};
+        (void)::ppoll(all, 3, is_driven ? nullptr : &timeout, nullptr);
+        if (all[1].revents != 0) {
             std::uint64_t count = 0;
             (void)!::read(wake_.fd(), &count, sizeof count);
         }
@@ -164,6 +195,10 @@ void Port::run() {
         const auto held = lock();
         thread_wants_ = false;
         sleeps_until_ns_ = 0;  // awake: nobody needs to wake it
+        if (all[2].revents != 0) {
+            membership_.take_in(told());
+            notify();
+        }
         if (driver_ != std::thread::id()) continue;
         take_in();
         pump();
@@ -256,8 +291,23 @@ void Port::breathe(Lock& lock) {
 
 // Sessions
 
+template <class Answered>
+void Port::wait_for_host(Lock& lock, Answered&& answered) {
+    for (const std::int64_t until = shm::now_ms() + host_ms; !answered() && shm::now_ms() < until;)
+        wait(lock);
+}
+
+bool Port::open(Lock& lock, std::uint32_t destid) {
+    if (engine_->open(now_ns(), destid)) return true;
+    if (!directory_.host() || !is_destid(destid)) return false;
+    // One that has just joined, of which the host has told somebody else first.
+    const std::uint32_t number = membership_.sync();
+    wait_for_host(lock, [&] { return membership_.is_synced(number); });
+    return engine_->open(now_ns(), destid);
+}
+
 int Port::connect(Lock& lock, std::uint32_t destid) {
-    if (!engine_->open(now_ns(), destid)) return -ENODEV;
+    if (!open(lock, destid)) return -ENODEV;
     const std::uint32_t losses = engine_->losses(destid);
     while (!engine_->is_established(destid)) {
         if (engine_->losses(destid) != losses) return -ENODEV;
@@ -279,6 +329,7 @@ int Port::set_destid(std::uint32_t destid) {
     if (destid == this->destid()) return 0;
     for (const std::uint32_t each : directory_.all())
         settle(held, each, linger_ms);
+    if (directory_.host()) return change_destid(held, destid);
     Socket next(0, 0);
     const auto address = directory_.find(destid);
     if (!address) return -EINVAL;
@@ -288,6 +339,21 @@ int Port::set_destid(std::uint32_t destid) {
     engine_->close_all();
     pump();
     if (const int error = bind(destid)) return -error;
+    engine_->restart(destid);
+    own_->block().destid.store(destid);
+    wake_thread();
+    return 0;
+}
+
+int Port::change_destid(Lock& lock, std::uint32_t destid) {
+    const std::uint32_t before = this->destid();
+    membership_.change(destid);
+    wait_for_host(lock, [&] { return membership_.is_answered(); });
+    if (membership_.destid() != destid) return membership_.fd() < 0 ? -ENETUNREACH : -EBUSY;
+    directory_.set(destid, directory_.find(before));
+    directory_.set(before, std::nullopt);
+    engine_->close_all();
+    pump();
     engine_->restart(destid);
     own_->block().destid.store(destid);
     wake_thread();

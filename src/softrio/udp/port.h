@@ -19,6 +19,7 @@
 #include "softrio/shm/port.h"
 #include "softrio/udp/channels.h"
 #include "softrio/udp/engine.h"
+#include "softrio/udp/membership.h"
 #include "softrio/udp/socket.h"
 
 namespace incast::softrio::udp {
@@ -103,6 +104,15 @@ private:
     Port(const Options& options, Directory directory);
     int bind(std::uint32_t destid);
     Result<std::uint32_t> choose(std::uint32_t mport, std::uint32_t wanted);
+    /// The same, of an enumerating host.
+    Result<std::uint32_t> join(const Address& host, std::uint32_t mport, std::uint32_t wanted);
+    Membership::Changed told();
+    /// Until the enumerating host has answered, or does not.
+    template <class Answered>
+    void wait_for_host(Lock& lock, Answered&& answered);
+    /// False: there is no such endpoint, or not now.
+    bool open(Lock& lock, std::uint32_t destid);
+    int change_destid(Lock& lock, std::uint32_t destid);
     void run();
     void wait(Lock& lock);
     void notify();
@@ -135,6 +145,7 @@ private:
     std::mutex mutex_;
     std::mutex probing_;
     Directory directory_;
+    Membership membership_;  // of the fabric of an enumerating host
     Socket socket_;
     std::unique_ptr<Engine> engine_;
     Channels channels_;

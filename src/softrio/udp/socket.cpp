@@ -17,37 +17,6 @@ constexpr std::size_t buffer_bytes = 65'536;
 constexpr int wanted_buffer_bytes = 8 << 20;
 constexpr int max_tries = 64;
 
-socklen_t fill(const Address& address, sockaddr_storage& into) {
-    into = {};
-    if (address.is_v6) {
-        auto& v6 = reinterpret_cast<sockaddr_in6&>(into);
-        v6.sin6_family = AF_INET6;
-        v6.sin6_port = htons(address.port);
-        std::memcpy(&v6.sin6_addr, address.ip.data(), 16);
-        return sizeof v6;
-    }
-    auto& v4 = reinterpret_cast<sockaddr_in&>(into);
-    v4.sin_family = AF_INET;
-    v4.sin_port = htons(address.port);
-    std::memcpy(&v4.sin_addr, address.ip.data(), 4);
-    return sizeof v4;
-}
-
-Address address_of(const sockaddr_storage& from) {
-    Address address;
-    address.is_v6 = from.ss_family == AF_INET6;
-    if (address.is_v6) {
-        const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
-        address.port = ntohs(v6.sin6_port);
-        std::memcpy(address.ip.data(), &v6.sin6_addr, 16);
-    } else {
-        const auto& v4 = reinterpret_cast<const sockaddr_in&>(from);
-        address.port = ntohs(v4.sin_port);
-        std::memcpy(address.ip.data(), &v4.sin_addr, 4);
-    }
-    return address;
-}
-
 void set(const transport::Descriptor& socket, int level, int option, int value) {
     (void)::setsockopt(socket.fd(), level, option, &value, sizeof value);
 }
@@ -94,6 +63,12 @@ int Socket::bind(const Address& address) {
     }
     // Whoever waits for it goes on with the same number.
     return ::dup3(made.fd(), socket_.fd(), O_CLOEXEC) < 0 ? errno : 0;
+}
+
+std::uint16_t Socket::local_port() const {
+    sockaddr_storage at{};
+    socklen_t bytes = sizeof at;
+    return ::getsockname(fd(), reinterpret_cast<sockaddr*>(&at), &bytes) == 0 ? address_of(at).port : 0;
 }
 
 void Socket::add(const Address& to, std::span<const std::byte> bytes, bool is_stable) {

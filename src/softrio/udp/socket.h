@@ -30,6 +30,8 @@ public:
     /// 0 or an errno. Again: takes the other address instead, under the same descriptor.
     int bind(const Address& address);
     [[nodiscard]] int fd() const { return socket_.fd(); }
+    /// Where it is bound.
+    [[nodiscard]] std::uint16_t local_port() const;
     [[nodiscard]] std::uint32_t receive_buffer_bytes() const { return receive_buffer_bytes_; }
     void close() { socket_.close(); }
 

@@ -80,6 +80,10 @@ void Connection::refuse(std::uint64_t token) {
     if (state_ == State::opening ? token == 0 : !is_idle() && token == tokens_.remote) lose(Loss::unreachable);
 }
 
+void Connection::give_up() {
+    if (!is_idle()) lose(Loss::unreachable);
+}
+
 void Connection::establish(std::int64_t now_ns) {
     state_ = State::established;
     sends_hello_ = false;

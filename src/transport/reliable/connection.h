@@ -55,6 +55,8 @@ public:
     void close();
     /// A report from elsewhere (ICMP) that nobody is at that address. `token`: of the packet it came back for.
     void refuse(std::uint64_t token);
+    /// Somebody who knows says that the peer is gone.
+    void give_up();
 
     /// Packets that can be added now; 0 while no session is open or being opened.
     [[nodiscard]] std::uint32_t room() const { return is_idle() ? 0 : send_.room(); }

@@ -297,12 +297,15 @@ void Port::wait_for_host(Lock& lock, Answered&& answered) {
         wait(lock);
 }
 
+void Port::hear_of_all(Lock& lock) {
+    const std::uint32_t number = membership_.sync();
+    wait_for_host(lock, [&] { return membership_.is_synced(number); });
+}
+
 bool Port::open(Lock& lock, std::uint32_t destid) {
     if (engine_->open(now_ns(), destid)) return true;
     if (!directory_.host() || !is_destid(destid)) return false;
-    // One that has just joined, of which the host has told somebody else first.
-    const std::uint32_t number = membership_.sync();
-    wait_for_host(lock, [&] { return membership_.is_synced(number); });
+    hear_of_all(lock);
     return engine_->open(now_ns(), destid);
 }
 
@@ -363,8 +366,10 @@ int Port::change_destid(Lock& lock, std::uint32_t destid) {
 std::vector<std::uint32_t> Port::others() {
     const std::lock_guard probing(probing_);
     auto held = lock();
+    if (directory_.host()) hear_of_all(held);
     auto candidates = directory_.all();
     std::erase(candidates, destid());
+    if (directory_.host()) return candidates;
     engine_->begin_probes(random_number(), std::move(candidates));
     for (int round = 0; round < probe_rounds && !engine_->unanswered().empty(); ++round) {
         for (const std::uint32_t each : engine_->unanswered()) {

@@ -110,6 +110,8 @@ private:
     /// Until the enumerating host has answered, or does not.
     template <class Answered>
     void wait_for_host(Lock& lock, Answered&& answered);
+    /// Who has just joined may be known to somebody else first.
+    void hear_of_all(Lock& lock);
     /// False: there is no such endpoint, or not now.
     bool open(Lock& lock, std::uint32_t destid);
     int change_destid(Lock& lock, std::uint32_t destid);

@@ -4,11 +4,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <vector>
 
 #include <incast/transport.h>
+
+#include "base/large_pages.h"
 
 namespace incast::sim {
 
@@ -34,7 +35,7 @@ public:
     const T& operator[](std::uint32_t index) const { return records_[index]; }
 
 private:
-    std::deque<T> records_;
+    base::Blocks<T> records_;
     std::vector<std::uint32_t> free_;
 };
 

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -213,7 +212,7 @@ private:
     Pool<Transfer> transfers_;
     BufferPool buffers_;
     Pool<Arrival> arrivals_;
-    std::deque<Connection> connections_;
+    base::Blocks<Connection> connections_;
     std::uint64_t transfer_number_ = 0;
     std::uint64_t trace_hash_ = 0;
     Statistics statistics_;

@@ -129,6 +129,30 @@ struct Credit {
     std::int64_t available = 0;
     std::uint32_t delay = 0;  // ps, from the receiver back to the sender
     Ring<Return> on_its_way;  // in order of time
+
+    /// Units of 64 B (IBTA volume 1, section 7.9: flow control blocks).
+    static constexpr std::uint32_t needed(std::uint32_t stored_bytes) { return (stored_bytes + 63) & ~63U; }
+    /// What is back by now is available.
+    void collect(Time now, std::int64_t wanted) {
+        while (available < wanted && !on_its_way.empty() && on_its_way.front().time <= now) {
+            available += on_its_way.front().bytes;
+            on_its_way.pop();
+        }
+    }
+    [[nodiscard]] bool has(Time now, std::int64_t wanted) {
+        if (available < wanted) collect(now, wanted);
+        return available >= wanted;
+    }
+    /// When there is as much; time_never: not even on its way.
+    [[nodiscard]] Time time_of(Time now, std::int64_t wanted) {
+        if (has(now, wanted)) return now;
+        std::int64_t missing = wanted - available;
+        for (std::uint32_t entry = 0; entry < on_its_way.size(); ++entry) {
+            missing -= on_its_way[entry].bytes;
+            if (missing <= 0) return on_its_way[entry].time;
+        }
+        return time_never;
+    }
 };
 
 struct Ingress {
@@ -367,9 +391,11 @@ class Core {
     std::vector<DeepQueue> deep_queues_;
     std::vector<DeepEgress> egresses_;  // [port]
     std::vector<Host> hosts_;
-    std::vector<Sender> senders_;
-    std::vector<Receiver> receivers_;
-    std::vector<FlowExtra> extras_;
+    template <class T>
+    using Many = std::vector<T, base::LargePages<T>>;  // there may be a million flows
+    Many<Sender> senders_;
+    Many<Receiver> receivers_;
+    Many<FlowExtra> extras_;
     std::vector<RateControl> controls_;
     std::vector<TcpState> tcp_;
     Ring<Outcome> outcomes_;
@@ -433,10 +459,20 @@ public:
     void serve_credit(PortIndex port);
     /// Schedules the next chance to send of a port that has packets waiting.
     void plan_credit(PortIndex port);
-    std::uint32_t next_wire_bytes(PortIndex port, std::uint8_t traffic_class);
-    bool has_credit(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes);
-    void take_credit(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes);
-    Time credit_time(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes);
+    Credit& credit(PortIndex port, unsigned traffic_class) { return credits_[slot_of(port, traffic_class)]; }
+    [[nodiscard]] bool has_credit(PortIndex port, unsigned traffic_class, std::uint32_t wire_bytes) {
+        return credit(port, traffic_class).has(now_, Credit::needed(stored(wire_bytes)));
+    }
+    void take_credit(PortIndex port, unsigned traffic_class, std::uint32_t wire_bytes) {
+        credit(port, traffic_class).available -= Credit::needed(stored(wire_bytes));
+    }
+    [[nodiscard]] Time credit_time(PortIndex port, unsigned traffic_class, std::uint32_t wire_bytes) {
+        return credit(port, traffic_class).time_of(now_, Credit::needed(stored(wire_bytes)));
+    }
+    /// Of the packet that is next in such a queue of a switch, which is not empty.
+    [[nodiscard]] std::uint32_t next_wire_bytes(PortIndex port, unsigned traffic_class) const {
+        return packets_[input_queues_[queue(port, traffic_class).chain.head].packets.head].wire_bytes;
+    }
     /// The receiver of `port` has room for a packet again from `left_at` on, and lets the sender know.
     void give_credit(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes, Time left_at);
 
@@ -563,7 +599,7 @@ public:
     void arm(PortIndex index, Port& port) {
         if (port.armed) return;
         port.armed = true;
-        wheel_.schedule(send_event(index), port.free_at);
+        wheel_.schedule_new(send_event(index), port.free_at);
     }
     /// Puts a packet on the cable, now; the port is free.
     [[gnu::always_inline]] void start(PortIndex index, Port& port, PacketIndex packet_index) {

@@ -9,15 +9,6 @@
 #include "sim/packet/core.h"
 
 namespace incast::sim::packet {
-namespace {
-
-constexpr std::uint32_t credit_unit = 64;
-
-constexpr std::uint32_t in_units(std::uint32_t bytes) {
-    return (bytes + credit_unit - 1) & ~(credit_unit - 1);
-}
-
-}  // namespace
 
 void Core::open_input_class(std::uint8_t traffic_class) {
     if ((input_classes_ & bit_of(traffic_class)) != 0) return;
@@ -31,37 +22,12 @@ void Core::open_input_class(std::uint8_t traffic_class) {
     }
 }
 
-bool Core::has_credit(PortIndex index, std::uint8_t traffic_class, std::uint32_t wire_bytes) {
-    Credit& credit = credits_[slot_of(index, traffic_class)];
-    const std::int64_t needed = in_units(stored(wire_bytes));
-    while (credit.available < needed && !credit.on_its_way.empty() && credit.on_its_way.front().time <= now_) {
-        credit.available += credit.on_its_way.front().bytes;
-        credit.on_its_way.pop();
-    }
-    return credit.available >= needed;
-}
-
-void Core::take_credit(PortIndex index, std::uint8_t traffic_class, std::uint32_t wire_bytes) {
-    credits_[slot_of(index, traffic_class)].available -= in_units(stored(wire_bytes));
-}
-
-Time Core::credit_time(PortIndex index, std::uint8_t traffic_class, std::uint32_t wire_bytes) {
-    if (has_credit(index, traffic_class, wire_bytes)) return now_;
-    Credit& credit = credits_[slot_of(index, traffic_class)];
-    std::int64_t missing = static_cast<std::int64_t>(in_units(stored(wire_bytes))) - credit.available;
-    for (std::uint32_t entry = 0; entry < credit.on_its_way.size(); ++entry) {
-        missing -= credit.on_its_way[entry].bytes;
-        if (missing <= 0) return credit.on_its_way[entry].time;
-    }
-    return time_never;
-}
-
 void Core::give_credit(PortIndex index, std::uint8_t traffic_class, std::uint32_t wire_bytes, Time left_at) {
     Port& port = ports_[index];
-    Credit& credit = credits_[slot_of(index, traffic_class)];
+    Credit& credit = this->credit(index, traffic_class);
     Ring<Credit::Return>& returns = credit.on_its_way;
     const Time time = left_at + credit.delay;
-    returns.push({time, in_units(stored(wire_bytes))});
+    returns.push({time, Credit::needed(stored(wire_bytes))});
     // Packets of different lengths leave over different cables: a later one may be the first to have left.
     for (std::uint32_t entry = returns.size() - 1; entry > 0 && returns[entry].time < returns[entry - 1].time; --entry)
         std::swap(returns[entry], returns[entry - 1]);
@@ -74,14 +40,6 @@ void Core::give_credit(PortIndex index, std::uint8_t traffic_class, std::uint32_
     }
 }
 
-std::uint32_t Core::next_wire_bytes(PortIndex index, std::uint8_t traffic_class) {
-    const Queue& queue = this->queue(index, traffic_class);
-    const Port& port = ports_[index];
-    if (port.kind != NodeKind::host) return packets_[input_queues_[queue.chain.head].packets.head].wire_bytes;
-    if (!queue.chain.empty()) return packets_[queue.chain.head].wire_bytes;
-    return data_wire_bytes(ready_flow(hosts_[port.state], traffic_class));
-}
-
 void Core::arrive_credit(PortIndex cable_index, PacketIndex packet_index) {
     const Packet& packet = packets_[packet_index];
     const Port& cable = ports_[cable_index];
@@ -92,7 +50,7 @@ void Core::arrive_credit(PortIndex cable_index, PacketIndex packet_index) {
     if (out.idle(now_) && (!out.credited || has_credit(out_index, traffic_class, packet.wire_bytes))) [[likely]] {
         const std::uint32_t wire_bytes = packet.wire_bytes;
         note_passing(out_index, traffic_class, stored(wire_bytes));
-        if (out.credited) credits_[slot_of(out_index, traffic_class)].available -= in_units(stored(wire_bytes));
+        if (out.credited) take_credit(out_index, traffic_class, wire_bytes);
         start(out_index, out, packet_index);
         give_credit(cable_index, traffic_class, wire_bytes, out.free_at);
         return;
@@ -142,7 +100,7 @@ void Core::serve_credit(PortIndex index) {
             const PortIndex own = packet.next_arrival_or_ingress;
             charge_class(index, ready, traffic_class, wire_bytes);
             queue.change(now_, -static_cast<std::int64_t>(stored(wire_bytes)));
-            if (port.credited) credits_[slot_of(index, traffic_class)].available -= in_units(stored(wire_bytes));
+            if (port.credited) take_credit(index, traffic_class, wire_bytes);
             start(index, port, packet_index);
             // The place is free once the packet's last byte has left.
             give_credit(reverse_of(own), traffic_class, wire_bytes, port.free_at);

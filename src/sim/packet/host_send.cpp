@@ -172,8 +172,9 @@ void Core::serve_host(PortIndex index) {
         const auto traffic_class = static_cast<std::uint8_t>(std::countr_zero(rest));
         const Chain& control = queue(index, traffic_class).chain;
         bool can = !control.empty();
+        FlowIndex flow = nil;
         if (!can) {
-            const FlowIndex flow = ready_flow(host, traffic_class);
+            flow = ready_flow(host, traffic_class);
             flows[traffic_class] = flow;
             if (flow == nil) {
                 port.waiting &= static_cast<std::uint8_t>(~bit_of(traffic_class));
@@ -186,7 +187,9 @@ void Core::serve_host(PortIndex index) {
                 can = host.inject_at <= now_;
             }
         }
-        if (can && port.credited) can = has_credit(index, traffic_class, next_wire_bytes(index, traffic_class));
+        if (can && port.credited)
+            can = has_credit(index, traffic_class,
+                             flow == nil ? packets_[control.head].wire_bytes : data_wire_bytes(flow));
         if (!can) ready &= static_cast<std::uint8_t>(~bit_of(traffic_class));
     }
     if (ready != 0) {
@@ -196,7 +199,7 @@ void Core::serve_host(PortIndex index) {
         const PacketIndex packet_index = is_control ? control.chain.pop(packets_) : make_data(flows[traffic_class]);
         const std::uint32_t wire_bytes = packets_[packet_index].wire_bytes;
         charge_class(index, ready, traffic_class, wire_bytes);
-        if (port.credited) credits_[slot_of(index, traffic_class)].available -= (stored(wire_bytes) + 63) & ~63U;
+        if (port.credited) take_credit(index, traffic_class, wire_bytes);
         if (is_control) control.change(now_, -static_cast<std::int64_t>(stored(wire_bytes)));
         const bool last = packets_[packet_index].last;
         start(index, port, packet_index);
@@ -260,15 +263,20 @@ void Core::plan_host(PortIndex index) {
     for (unsigned rest = port.waiting & ~port.paused; rest != 0 && at > port.free_at; rest &= rest - 1) {
         const auto traffic_class = static_cast<std::uint8_t>(std::countr_zero(rest));
         Time ready_at = now_;
-        if (queue(index, traffic_class).chain.empty()) {
-            if (ready_flow(host, traffic_class) == nil) {
+        FlowIndex flow = nil;
+        const Chain& control = queue(index, traffic_class).chain;
+        if (control.empty()) {
+            flow = ready_flow(host, traffic_class);
+            if (flow == nil) {
                 port.waiting &= static_cast<std::uint8_t>(~bit_of(traffic_class));
                 continue;
             }
             ready_at = host.inject_at;
         }
         if (port.credited)
-            ready_at = std::max(ready_at, credit_time(index, traffic_class, next_wire_bytes(index, traffic_class)));
+            ready_at = std::max(ready_at,
+                                credit_time(index, traffic_class,
+                                            flow == nil ? packets_[control.head].wire_bytes : data_wire_bytes(flow)));
         at = std::min(at, ready_at);
     }
     port.starved = port.credited && at == time_never && (port.waiting & ~port.paused) != 0;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/large_pages.h"
 #include "sim/packet/types.h"
 
 namespace incast::sim::packet {
@@ -43,7 +44,7 @@ private:
             free_ = index;
         }
     }
-    std::vector<T> records_;
+    std::vector<T, base::LargePages<T>> records_;
     std::uint32_t free_ = nil;
     std::uint64_t in_use_ = 0;
 };

@@ -18,6 +18,7 @@
 
 #include <incast/transport.h>
 
+#include "base/large_pages.h"
 #include "sim/packet/types.h"
 
 namespace incast::sim::packet {
@@ -364,13 +365,13 @@ private:
     std::int64_t near_slot_ = never_slot;  // of the earliest in the heap, stale or not
     std::int64_t next_turn_ = never_slot;  // the first that has a list
     std::vector<std::uint64_t> current_ = std::vector<std::uint64_t>(64);
-    std::vector<Node> nodes_;
+    std::vector<Node, base::LargePages<Node>> nodes_;
     std::vector<EventId> heads_;               // per slot, a list of events
     std::vector<std::uint64_t> filled_;        // one bit per slot
     std::vector<std::uint64_t> summary_;       // one bit per word of filled_
     std::vector<std::uint32_t> turns_;         // per turn, by its number modulo most_turns: a list in far_
     std::vector<std::uint64_t> turns_filled_;  // one bit per list
-    std::vector<Far> far_;
+    std::vector<Far, base::LargePages<Far>> far_;
     std::uint32_t free_far_ = nil;
     std::vector<Far> heap_;
 };

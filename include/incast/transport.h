@@ -48,8 +48,23 @@ inline constexpr Time ps_per_s = 1'000'000'000'000;
 /// The caller's name of an operation; 0 = no completion event wanted.
 using Token = std::uint64_t;
 using Bytes = std::span<const std::byte>;
-/// The 16-bit value (a slot index) that surfaces at the target once a write is placed.
-using Notice = std::optional<std::uint16_t>;
+/// The 16-bit value (a slot index) that surfaces at the target once a write is placed, or none. As std::optional, but
+/// one word: that one is put together in memory from its parts and loaded whole to be passed, and such a load waits
+/// until all stores before it, likely misses, are done.
+class Notice {
+public:
+    constexpr Notice() = default;
+    constexpr Notice(std::nullopt_t) {}
+    constexpr Notice(std::uint16_t value) : word_(value) {}
+    [[nodiscard]] constexpr bool has_value() const { return word_ != none; }
+    /// Precondition: has_value().
+    constexpr std::uint16_t operator*() const { return static_cast<std::uint16_t>(word_); }
+    [[nodiscard]] constexpr std::uint16_t value_or(std::uint16_t other) const { return has_value() ? **this : other; }
+
+private:
+    static constexpr std::uint32_t none = ~std::uint32_t{0};
+    std::uint32_t word_ = none;
+};
 
 inline constexpr std::size_t max_message_bytes = 4000;  // RapidIO channelised messages carry 4076
 inline constexpr std::size_t max_head_bytes = 64;       // one cache line

@@ -47,6 +47,12 @@ public:
         bits |= bit;
     }
     void reset(std::size_t index) { take(index); }
+    void assign(std::size_t index, bool member) {
+        std::uint64_t& bits = word(index);
+        const std::uint64_t change = (bits >> (index % 64) & 1U) ^ std::uint64_t{member};
+        bits ^= change << (index % 64);
+        count_ += member ? static_cast<std::uint32_t>(change) : -static_cast<std::uint32_t>(change);
+    }
     /// Takes it out; true if it was a member.
     bool take(std::size_t index) {
         std::uint64_t& bits = word(index);

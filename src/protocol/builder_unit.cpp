@@ -324,23 +324,26 @@ const Head* BuilderUnit::head_of(std::uint32_t slot, std::uint32_t ru, std::uint
     return bytes.size() == sizeof(Head) ? reinterpret_cast<const Head*>(bytes.data()) : nullptr;
 }
 
-/// All heads of that RU in the slot are those of the attempt the slot is in (T8, F6); then also what they hold.
-bool BuilderUnit::contribution_is(std::uint32_t slot, std::uint32_t ru, Content& content) const {
+/// All heads of that RU in the slot are those of the attempt the slot is in (T8, F6); then what they hold is added.
+inline bool BuilderUnit::contribution_is(std::uint32_t slot, std::uint32_t ru, Content& content) const {
     const Slot& each = slots_[slot];
     const Shape::Ru& unit = shape_.rus[ru];
     const Config& config = port_.config();
     const std::uint32_t incarnation = rus_[ru].incarnation;
-    for (std::uint32_t source = unit.first_source; source < unit.first_source + unit.sources; ++source) {
+    const std::uint32_t end = unit.first_source + unit.sources;
+    for (std::uint32_t source = unit.first_source; source < end; ++source) {
         const Head* head = head_of(slot, ru, source);
         if (head == nullptr) {
             return false;
         }
-        // One branch for all of it: they are nearly always equal.
-        const bool known = (head->magic == wire::head_magic) & (head->version == wire::control_version) &
-                           (head->run == config.run) & (head->incarnation == incarnation) & (head->source == source) &
-                           (head->body_bytes <= config.sources[source].cap_bytes);
-        const bool same = (head->credit == each.credit) & (head->mep == each.mep) & (head->attempt == each.attempt);
-        if (!known || (!same && config.plant != Plant::no_generation_check)) {
+        // What differs in any of it: they are nearly always equal, so all of it is looked at, with one branch.
+        const std::uint64_t unknown =
+            (std::uint64_t{head->magic} ^ wire::head_magic) | (std::uint64_t{head->version} ^ wire::control_version) |
+            (head->run ^ config.run) | (head->incarnation ^ incarnation) | (head->source ^ source) |
+            std::uint64_t{head->body_bytes > config.sources[source].cap_bytes};
+        const std::uint64_t other =
+            (head->credit ^ each.credit) | (head->mep ^ each.mep) | (std::uint64_t{head->attempt} ^ each.attempt);
+        if ((unknown | other) != 0 && (unknown != 0 || config.plant != Plant::no_generation_check)) [[unlikely]] {
             return false;
         }
         content.goodput_bytes += head->goodput_bytes;
@@ -376,7 +379,7 @@ void BuilderUnit::place(Time now, std::uint32_t slot, std::uint32_t ru) {
         each.early.set(ru);  // the RU heard of the assignment before this BU did
         return;
     }
-    Content content;
+    Content content{each.goodput_bytes, each.first_event, each.trigger, each.last_trigger, each.n_events};
     if (each.state == SlotState::free || !contribution_is(slot, ru, content)) {
         ++port_.counters().stale_contributions;
         return;
@@ -385,35 +388,24 @@ void BuilderUnit::place(Time now, std::uint32_t slot, std::uint32_t ru) {
     const bool quarantined = each.state == SlotState::quarantined;
     if (each.owed.take(ru)) {
         outstanding_requests_ -= shape_.pushes(ru) ? 0 : 1;
-        settle(slot);
+        if (quarantined) {
+            settle(slot);
+        }
     }
     if (assigned && each.awaited.take(ru)) {
         port_.counters().mfps_received += shape_.rus[ru].sources;
-        each.goodput_bytes += content.goodput_bytes;
-        each.self_bytes += ru == own_ru_ ? content.goodput_bytes : 0;
+        each.self_bytes += ru == own_ru_ ? content.goodput_bytes - each.goodput_bytes : 0;
+        each.goodput_bytes = content.goodput_bytes;
         each.first_event = content.first_event;
-        each.trigger = std::min(each.trigger, content.trigger);
-        each.last_trigger = std::max(each.last_trigger, content.last_trigger);
-        each.n_events = std::max(each.n_events, content.n_events);
+        each.trigger = content.trigger;
+        each.last_trigger = content.last_trigger;
+        each.n_events = content.n_events;
         if (!each.awaited.any()) {
             complete(now, slot);
         }
     } else if (!quarantined) {
         ++port_.counters().stale_contributions;
     }
-}
-
-AttemptEntry BuilderUnit::entry_of(std::uint32_t slot) const {
-    const Slot& each = slots_[slot];
-    AttemptEntry entry;
-    entry.mep = each.mep;
-    entry.credit = each.credit;
-    entry.bu = static_cast<std::uint16_t>(port_.self());
-    entry.slot = static_cast<std::uint16_t>(slot);
-    entry.attempt = each.attempt;
-    entry.flags = each.rejected ? std::uint16_t{wire::attempt_rejected} : std::uint16_t{0};
-    entry.value = each.missing_sources;
-    return entry;
 }
 
 void BuilderUnit::complete(Time now, std::uint32_t slot) {

@@ -108,12 +108,13 @@ private:
 
     [[nodiscard]] std::uint32_t ru_of(Peer peer) const { return shape_.ru_of_node[static_cast<std::size_t>(peer)]; }
     [[nodiscard]] const wire::Head* head_of(std::uint32_t slot, std::uint32_t ru, std::uint32_t source) const;
+    /// As of a Slot.
     struct Content {
-        std::uint64_t goodput_bytes = 0;
-        std::uint64_t first_event = 0;
-        Time trigger = time_never;
-        Time last_trigger = 0;
-        std::uint32_t n_events = 0;
+        std::uint64_t goodput_bytes;
+        std::uint64_t first_event;
+        Time trigger;
+        Time last_trigger;
+        std::uint32_t n_events;
     };
     [[nodiscard]] bool contribution_is(std::uint32_t slot, std::uint32_t ru, Content& content) const;
     [[nodiscard]] std::byte* memory_at(SlotLayout::Place place) const {
@@ -144,7 +145,18 @@ private:
     void abort_requests(std::uint32_t slot);
     bool take(Time now, std::uint32_t slot);
     bool show(std::uint32_t slot);
-    [[nodiscard]] wire::AttemptEntry entry_of(std::uint32_t slot) const;
+    [[nodiscard]] wire::AttemptEntry entry_of(std::uint32_t slot) const {
+        const Slot& each = slots_[slot];
+        wire::AttemptEntry entry;
+        entry.mep = each.mep;
+        entry.credit = each.credit;
+        entry.bu = static_cast<std::uint16_t>(port_.self());
+        entry.slot = static_cast<std::uint16_t>(slot);
+        entry.attempt = each.attempt;
+        entry.flags = each.rejected ? std::uint16_t{wire::attempt_rejected} : std::uint16_t{0};
+        entry.value = each.missing_sources;
+        return entry;
+    }
     void account_waiting(Time now);
     void serve_sink(Time now);
     void take_back(Time now);

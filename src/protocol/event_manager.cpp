@@ -153,8 +153,13 @@ void EventManager::on_commit_request(Peer from, const ControlView& message) {
 }
 
 void EventManager::verdict(std::uint32_t bu, const AttemptEntry& entry, std::uint16_t flags) {
-    AttemptEntry answer = entry;
-    answer.flags = flags;
+    const AttemptEntry answer{.mep = entry.mep,
+                              .credit = entry.credit,
+                              .bu = entry.bu,
+                              .slot = entry.slot,
+                              .attempt = entry.attempt,
+                              .flags = flags,
+                              .value = entry.value};
     // An honest BU has at most one request and one abort per slot outstanding, so the ring never fills.
     if (!builders_[bu].verdicts.push(answer)) {
         ++port_.counters().bad_messages;
@@ -459,6 +464,7 @@ void EventManager::flush(Time now, bool idle) {
         next_check_ = std::min(next_check_, next_beat_);
     }
     find_due(now, idle, beat);
+    announced_.message.reset();
     const bool end = ended();
     for (std::size_t node = due_.next(0); node != base::Bitmap::none; node = due_.next(node + 1)) {
         Member& to = members_[node];
@@ -555,24 +561,34 @@ bool EventManager::flush_log(Peer peer, Member& to, std::uint64_t end, MepId rel
             ++to.log_cursor;
             continue;
         }
-        // A run of consecutive MEPs of the same attempt is one message (C4).
-        auto message = port_.message<ControlKind::announce>();
-        message.set_body({released, first.attempt.mep, first.attempt.attempt, 0});
-        std::uint64_t cursor = to.log_cursor;
-        for (MepId expected = first.attempt.mep; cursor < end; ++cursor, ++expected) {
-            const LogRecord& record = log_[cursor & (log_.size() - 1)];
-            if (record.abort || record.attempt.mep != expected || record.attempt.attempt != first.attempt.attempt ||
-                is_void(record) || !message.add({record.attempt.bu, record.attempt.slot, record.attempt.credit})) {
-                break;
-            }
+        if (!announced_.message || announced_.first != to.log_cursor || announced_.end != end) {
+            announce(to.log_cursor, end, released);
         }
-        if (!port_.send(peer, message)) {
+        if (!port_.send(peer, *announced_.message)) {
             return false;
         }
-        to.log_cursor = cursor;
+        to.log_cursor = announced_.next;
         to.told_released = released;
     }
     return true;
+}
+
+/// A run of consecutive MEPs of the same attempt is one message (C4). Most RUs stand at the same record, so it is built
+/// once for all of them.
+void EventManager::announce(std::uint64_t cursor, std::uint64_t end, MepId released) {
+    const LogRecord& first = log_[cursor & (log_.size() - 1)];
+    auto& message = announced_.message.emplace(port_.config().run, port_.view, port_.incarnation());
+    message.set_body({released, first.attempt.mep, first.attempt.attempt, 0});
+    announced_.first = cursor;
+    announced_.end = end;
+    for (MepId expected = first.attempt.mep; cursor < end; ++cursor, ++expected) {
+        const LogRecord& record = log_[cursor & (log_.size() - 1)];
+        if (record.abort || record.attempt.mep != expected || record.attempt.attempt != first.attempt.attempt ||
+            is_void(record) || !message.add({record.attempt.bu, record.attempt.slot, record.attempt.credit})) {
+            break;
+        }
+    }
+    announced_.next = cursor;
 }
 
 bool EventManager::flush_bu(Peer peer, Builder& builder) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/bitmap.h"
@@ -143,6 +144,7 @@ private:
     void flush_views(Peer peer, Member& to);
     bool flush_ru(Peer peer, Member& to);
     [[nodiscard]] bool flush_log(Peer peer, Member& to, std::uint64_t end, MepId released);
+    void announce(std::uint64_t cursor, std::uint64_t end, MepId released);
     [[nodiscard]] bool flush_phase(Peer peer, Member& to, MepId released);
     bool flush_bu(Peer peer, Builder& builder);
 
@@ -174,6 +176,13 @@ private:
     std::vector<LogRecord> log_;
     std::uint64_t log_head_ = 0;
     std::uint64_t log_tail_ = 0;  // at most the oldest cursor
+    // The announcement built last in this flush, of the log's records from `first` to `next`.
+    struct {
+        std::optional<wire::ControlMessage<wire::ControlKind::announce>> message;
+        std::uint64_t first = 0;
+        std::uint64_t next = 0;
+        std::uint64_t end = 0;  // it was to reach
+    } announced_;
 
     // What was last looked at by find_due(): members are visited only if something changed for them.
     base::Bitmap due_;  // members that may have something to be told

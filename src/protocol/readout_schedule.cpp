@@ -1,42 +1,10 @@
-// A readout unit and its schedule: what is served next, phases, and the EM's time (PROTOCOL C6).
+// A readout unit and its schedule: phases, and the EM's time (PROTOCOL C6).
 #include "protocol/readout_unit.h"
 
 namespace incast::protocol {
 
 using wire::ControlKind;
 using wire::ControlView;
-
-void ReadoutUnit::serve(Time now) {
-    const std::uint32_t limit = port_.config().parallel_sends;
-    while (limit == 0 || unplaced_ < limit) {
-        const std::size_t picked = schedule_.next(now, runnable_);
-        if (picked == base::Bitmap::none) {
-            break;
-        }
-        if (schedule_.likely() < links_.size()) {
-            __builtin_prefetch(&links_[schedule_.likely()]);
-        }
-        const auto chosen = static_cast<std::uint32_t>(picked);
-        const std::uint32_t head = queue(chosen).first;
-        const std::uint32_t bu = pool_[head].bu;
-        const bool self = shape_.bus[bu] == port_.self();
-        const bool read = port_.config().scheme == Scheme::pull_read && !self;
-        if (read ? send_offer(chosen) : send_contribution(chosen)) {
-            schedule_.sent(now, chosen, links_[bu].sent == links_[bu].placed);
-            continue;
-        }
-        if (pool_[head].begun) {
-            schedule_.begun(now, chosen);
-        }
-        if (self) {
-            break;
-        }
-    }
-    turn_at_ = schedule_.next_deadline(now, runnable_);
-    Counters& counters = port_.counters();
-    counters.slot_overruns = schedule_.overruns();
-    counters.unguarded_slots = schedule_.unguarded();
-}
 
 void ReadoutUnit::tell_phase_done() {
     const std::uint64_t phase = schedule_.phase_done();

@@ -19,7 +19,7 @@ bool ReadoutUnit::write_self(const wire::HeadWords& head, std::uint32_t source, 
 }
 
 /// What the heads of all sources of a contribution share.
-wire::Head ReadoutUnit::head_of(const Assignment& work) const {
+inline wire::Head ReadoutUnit::head_of(const Assignment& work) const {
     wire::Head head;
     head.attempt = work.attempt;
     head.run = port_.config().run;
@@ -119,26 +119,31 @@ void ReadoutUnit::tell_regions() {
     }
 }
 
-/// As much is on its way to that BU as may be (C2).
-bool ReadoutUnit::is_full(const BuilderLink& link) const {
-    const std::uint32_t limit = port_.config().outstanding_writes;
-    return limit > 0 && link.sent - link.placed >= limit;
+/// What follows from what a write of a contribution answered.
+inline bool ReadoutUnit::is_posted(BuilderLink& link, Post post, bool acknowledged) {
+    if (post == Post::again || post == Post::refused) [[unlikely]] {
+        link.blocked = true;
+        return false;
+    }
+    pending_now_ += post == Post::pending ? 1 : 0;
+    if (acknowledged) {
+        ++link.sent;
+        ++unplaced_;
+    }
+    return true;
 }
 
-/// Writes what is left of one MFP, from work.next_byte on, in as many writes as message_size asks for. done: all of it
-/// is posted; again: a limit was reached, or the transport is full; refused: the connection is going down.
-Post ReadoutUnit::write_piece(Assignment& work, const wire::HeadWords& head, const Piece& piece, std::uint32_t source) {
+/// Writes what is left of one MFP, from work.next_byte on, in as many writes as message_size asks for. False: a limit
+/// was reached, the transport is full, or the connection is going down.
+bool ReadoutUnit::write_parts(Assignment& work, const wire::HeadWords& head, const Piece& piece, Target place,
+                              bool last_source) {
     BuilderLink& link = links_[work.bu];
     const Peer peer = shape_.bus[work.bu];
-    const std::uint32_t most = port_.config().message_size == 0 ? piece.body.length : port_.config().message_size;
-    const bool last_source = work.next_source + 1U == sources_;
-    const Target place = target_of(work.bu, work.slot, source);
-    while (true) {
-        const std::uint32_t limit = acks_writes_ ? port_.config().parallel_sends : 0;
-        if (is_full(link) || (limit > 0 && unplaced_ >= limit)) {
-            return Post::again;
+    do {
+        if (acks_writes_ && (is_full(link) || (parallel_sends_ > 0 && unplaced_ >= parallel_sends_))) {
+            return false;
         }
-        const std::uint32_t length = std::min(most, piece.body.length - work.next_byte);
+        const std::uint32_t length = std::min(message_size_, piece.body.length - work.next_byte);
         const bool last = last_source && work.next_byte + length == piece.body.length;
         Notice notice;
         if (last || acks_writes_) {
@@ -151,30 +156,36 @@ Post ReadoutUnit::write_piece(Assignment& work, const wire::HeadWords& head, con
                 ? port_.write(peer, head, body, place, notice, token)
                 : port_.write_more(peer, body, {place.region, place.offset + sizeof(wire::Head) + work.next_byte},
                                    notice, token);
-        if (post == Post::again || post == Post::refused) {
-            link.blocked = true;
-            return post;
-        }
-        pending_now_ += post == Post::pending ? 1 : 0;
-        if (acks_writes_ || (acks_contributions_ && last)) {
-            ++link.sent;
-            ++unplaced_;
+        if (!is_posted(link, post, acks_writes_ || (acks_contributions_ && last))) {
+            return false;
         }
         work.next_byte += length;
-        if (work.next_byte == piece.body.length) {
-            return Post::done;
-        }
+    } while (work.next_byte < piece.body.length);
+    return true;
+}
+
+/// As write_parts: where no MFP is split, and writes are not acknowledged, it is one write.
+inline bool ReadoutUnit::write_piece(Assignment& work, BuilderLink& link, const wire::HeadWords& head,
+                                     const Piece& piece, std::uint32_t source) {
+    const bool last = work.next_source + 1U == sources_;
+    const Target place = target_of(link, work, source);
+    if (in_parts_) [[unlikely]] {
+        return write_parts(work, head, piece, place, last);
     }
+    const Notice notice = last ? Notice(work.slot) : Notice();
+    return is_posted(link, port_.write(shape_.bus[work.bu], head, piece.body, place, notice, work.mep + 1),
+                     acks_contributions_ && last);
 }
 
 /// True if the contribution at the head of the queue is out; false: blocked in the middle, goes on after `room`.
-bool ReadoutUnit::send_contribution(std::uint32_t queue_index) {
+inline bool ReadoutUnit::send_contribution(std::uint32_t queue_index) {
     const std::uint32_t index = queue(queue_index).first;
     Assignment& work = pool_[index];
     if (!work.begun && work.mep < released_below_) {
         remove(queue_index, no_index, index);  // another attempt was committed meanwhile; this one is void
         return true;
     }
+    BuilderLink& link = links_[work.bu];
     const bool self = shape_.bus[work.bu] == port_.self();
     Counters& counters = port_.counters();
     wire::Head head = head_of(work);
@@ -192,7 +203,7 @@ bool ReadoutUnit::send_contribution(std::uint32_t queue_index) {
                 break;  // the node's own ring is full: it is drained before the next flush
             }
             counters.sent_self_bytes += piece.goodput_bytes;
-        } else if (write_piece(work, words, piece, source) != Post::done) {
+        } else if (!write_piece(work, link, words, piece, source)) {
             break;
         }
         goodput_bytes += piece.goodput_bytes;
@@ -218,9 +229,40 @@ bool ReadoutUnit::send_contribution(std::uint32_t queue_index) {
     if (work.begun) {
         remove(queue_index, no_index, index);
     } else {
-        unlink(queue_index, no_index, index);
+        pop(queue_index);
     }
     return true;
+}
+
+void ReadoutUnit::serve(Time now) {
+    const bool reads = port_.config().scheme == Scheme::pull_read;
+    while (parallel_sends_ == 0 || unplaced_ < parallel_sends_) {
+        const std::size_t picked = schedule_.next(now, runnable_);
+        if (picked == base::Bitmap::none) {
+            break;
+        }
+        if (schedule_.likely() < links_.size()) {
+            __builtin_prefetch(&links_[schedule_.likely()]);
+        }
+        const auto chosen = static_cast<std::uint32_t>(picked);
+        const std::uint32_t head = queue(chosen).first;
+        const std::uint32_t bu = pool_[head].bu;
+        const bool self = shape_.bus[bu] == port_.self();
+        if (reads && !self ? send_offer(chosen) : send_contribution(chosen)) {
+            schedule_.sent(now, chosen, links_[bu].sent == links_[bu].placed);
+            continue;
+        }
+        if (pool_[head].begun) {
+            schedule_.begun(now, chosen);
+        }
+        if (self) {
+            break;
+        }
+    }
+    turn_at_ = schedule_.next_deadline(now, runnable_);
+    Counters& counters = port_.counters();
+    counters.slot_overruns = schedule_.overruns();
+    counters.unguarded_slots = schedule_.unguarded();
 }
 
 }  // namespace incast::protocol

@@ -39,6 +39,10 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
       credits_(keeps_credits_ ? shape.bus.size() : 0, shape.slots, port.config().plant),
       acks_contributions_(tells_placed(port.config()) && !port.config().ack_per_write),
       acks_writes_(port.config().ack_per_write),
+      in_parts_(acks_writes_ || port.config().message_size > 0),
+      message_size_(port.config().message_size == 0 ? ~std::uint32_t{0} : port.config().message_size),
+      parallel_sends_(port.config().parallel_sends),
+      outstanding_writes_(port.config().outstanding_writes),
       schedule_(port.config(), ru_, shape.rus.size(), shape.bus.size(), port.self() == port.config().em) {
     const std::size_t bus = shape.bus.size();
     pending_writes_.assign(std::bit_ceil(std::size_t{port.config().retention_meps}), 0);
@@ -257,19 +261,16 @@ void ReadoutUnit::remove(std::uint32_t queue_index, std::uint32_t previous, std:
 }
 
 void ReadoutUnit::unlink(std::uint32_t queue_index, std::uint32_t previous, std::uint32_t index) {
+    if (previous == no_index) {
+        pop(queue_index);
+        return;
+    }
     Queue& from = queue(queue_index);
-    const std::uint32_t after = pool_[index].next;
     if (from.last == index) {
         from.last = previous;
     }
+    pool_[previous].next = pool_[index].next;
     pool_.give_back(index);
-    if (previous == no_index) {
-        from.first = after;
-        queues_filled_ -= after == no_index ? 1 : 0;
-        update_runnable(queue_index);
-    } else {
-        pool_[previous].next = after;
-    }
 }
 
 void ReadoutUnit::on_abort(const ControlView& message) {
@@ -364,19 +365,7 @@ void ReadoutUnit::on_placed(Time now, Peer from, const ControlView& message) {
 
 void ReadoutUnit::update_runnable(std::uint32_t queue_index) {
     const std::uint32_t first = queue(queue_index).first;
-    if (first == no_index) {
-        runnable_.reset(queue_index);
-        return;
-    }
-    const bool produced = pool_[first].mep < produced_below_;
-    await_production_ = await_production_ || !produced;
-    const BuilderLink& link = links_[pool_[first].bu];
-    const bool credited = !keeps_credits_ || find_credit(pool_[first]);
-    if (produced && credited && link.ready && !link.blocked && !is_full(link)) {
-        runnable_.set(queue_index);
-    } else {
-        runnable_.reset(queue_index);
-    }
+    runnable_.assign(queue_index, first != no_index && can_begin(pool_[first]));
 }
 
 void ReadoutUnit::on_room(Peer peer) {

@@ -85,15 +85,35 @@ private:
     void enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std::uint16_t slot, std::uint16_t attempt);
     void remove(std::uint32_t queue, std::uint32_t previous, std::uint32_t index);
     void unlink(std::uint32_t queue, std::uint32_t previous, std::uint32_t index);
+    /// Unlinks the first one.
+    void pop(std::uint32_t queue_index) {
+        Queue& from = queue(queue_index);
+        const std::uint32_t index = from.first;
+        from.first = pool_[index].next;
+        pool_.give_back(index);
+        if (from.first == no_index) {
+            from.last = no_index;
+            --queues_filled_;
+        }
+        runnable_.assign(queue_index, from.first != no_index && can_begin(pool_[from.first]));
+    }
+    /// That assignment, the first of its queue, can be served now.
+    [[nodiscard]] bool can_begin(Assignment& first) {
+        const bool produced = first.mep < produced_below_;
+        await_production_ = await_production_ || !produced;
+        const BuilderLink& link = links_[first.bu];
+        const bool credited = !keeps_credits_ || find_credit(first);
+        return produced && credited && link.ready && !link.blocked && !is_full(link);
+    }
     [[nodiscard]] std::uint32_t queue_of(std::uint32_t bu) const { return schedule_.one_queue() ? 0 : bu; }
     [[nodiscard]] Queue& queue(std::uint32_t index) { return links_[index].queue; }
     [[nodiscard]] std::uint32_t& pending_writes(MepId mep) {
         return pending_writes_[mep & (pending_writes_.size() - 1)];
     }
     /// Where a source lies in a BU's slot.
-    [[nodiscard]] Target target_of(std::uint32_t bu, std::uint32_t slot, std::uint32_t source) const {
-        const SlotLayout::Place place = shape_.layout.at(slot, source);
-        return {further_regions_.empty() ? links_[bu].region : further_region(bu, slot, source), place.offset};
+    [[nodiscard]] Target target_of(const BuilderLink& link, const Assignment& work, std::uint32_t source) const {
+        const SlotLayout::Place place = shape_.layout.at(work.slot, source);
+        return {regions_per_bu_ == 1 ? link.region : further_region(work.bu, work.slot, source), place.offset};
     }
     [[nodiscard]] Remote further_region(std::uint32_t bu, std::uint32_t slot, std::uint32_t source) const;
     void void_attempt(std::uint32_t bu, const wire::AttemptEntry& entry);
@@ -110,8 +130,14 @@ private:
     void release();
     void flush_available(Time now, bool idle);
     void flush_acks();
-    [[nodiscard]] bool is_full(const BuilderLink& link) const;
-    Post write_piece(Assignment& work, const wire::HeadWords& head, const Piece& piece, std::uint32_t source);
+    /// As much is on its way to that BU as may be (C2).
+    [[nodiscard]] bool is_full(const BuilderLink& link) const {
+        return outstanding_writes_ > 0 && link.sent - link.placed >= outstanding_writes_;
+    }
+    bool is_posted(BuilderLink& link, Post post, bool acknowledged);
+    bool write_piece(Assignment& work, BuilderLink& link, const wire::HeadWords& head, const Piece& piece,
+                     std::uint32_t source);
+    bool write_parts(Assignment& work, const wire::HeadWords& head, const Piece& piece, Target place, bool last_source);
     void tell_regions();
     bool send_offer(std::uint32_t queue);
     [[nodiscard]] wire::Head head_of(const Assignment& work) const;
@@ -153,6 +179,11 @@ private:
     std::uint32_t pending_now_ = 0;  // writes of the contribution being sent that answered `pending`
     bool acks_contributions_;        // BUs acknowledge contributions ...
     bool acks_writes_;               // ... or every write
+    // Of the config, where every contribution asks for them:
+    bool in_parts_;                     // a MFP may be several writes, or each is acknowledged
+    std::uint32_t message_size_;        // the most there is if it is not limited
+    std::uint32_t parallel_sends_;      // 0: no limit
+    std::uint32_t outstanding_writes_;  // 0: no limit
     SendSchedule schedule_;
     Time turn_at_ = time_never;  // when the schedule must be asked again
     bool lazy_ = false;          // something waits for company

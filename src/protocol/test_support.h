@@ -20,17 +20,21 @@ inline std::byte content(MepId mep, std::uint32_t source, std::uint32_t byte) {
     return static_cast<std::byte>(mep * 31 + std::uint64_t{source} * 7 + std::uint64_t{byte} * 3);
 }
 
-/// Every MEP is there at once, each MFP `body_bytes` long. Records misuse.
+/// Every MEP is there at once, each MFP `body_bytes` long. Records misuse. With 0 bytes nothing is kept of a piece: the
+/// benchmark counts this source's time as the protocol's.
 class PlainSource final : public Source {
 public:
-    explicit PlainSource(std::uint32_t body_bytes, std::uint64_t total = 0) : body_bytes_(body_bytes), total_(total) {}
+    explicit PlainSource(std::uint32_t body_bytes, std::uint64_t total = 0) : body_bytes_(body_bytes), total_(total) {
+        empty_.n_events = events_per_mep;
+    }
 
     Result<Ok> attach(Transport& transport, const Config& config, std::uint32_t first, std::uint32_t count) override {
         retention_ = config.retention_meps;
         first_source_ = first;
         sources_ = count;
-        pieces_.resize(std::bit_ceil(std::size_t{retention_}) * count);
         if (body_bytes_ > 0) {
+            ring_ = std::bit_ceil(std::size_t{retention_});
+            pieces_.resize(ring_ * count);
             const Result<Local> region = transport.allocate(body_bytes_ * pieces_.size());
             if (!region) {
                 return region.error();
@@ -47,11 +51,14 @@ public:
     bool produce(Time, MepId mep) override {
         misuse += mep != produced_ || mep - released_ >= retention_ ? 1 : 0;
         ++produced_;
+        if (body_bytes_ == 0) {
+            return true;
+        }
         for (std::uint32_t index = 0; index < sources_; ++index) {
             Piece& piece = pieces_[place(mep, index)];
             piece.body = {region_, body_bytes_, place(mep, index) * body_bytes_};
-            piece.first_event = mep * 10;
-            piece.n_events = 10;
+            piece.first_event = mep * events_per_mep;
+            piece.n_events = events_per_mep;
             piece.goodput_bytes = body_bytes_;
             for (std::uint32_t byte = 0; byte < body_bytes_ && !memory_.empty(); ++byte) {
                 memory_[piece.body.offset + byte] = content(mep, first_source_ + index, byte);
@@ -61,6 +68,10 @@ public:
     }
     const Piece& piece(MepId mep, std::uint32_t index) override {
         misuse += mep < released_ || mep >= produced_ ? 1 : 0;
+        if (body_bytes_ == 0) {
+            empty_.first_event = mep * events_per_mep;
+            return empty_;
+        }
         return pieces_[place(mep, index)];
     }
     void release(MepId below) override {
@@ -73,12 +84,15 @@ public:
     std::uint64_t misuse = 0;
 
 private:
-    /// No division: the benchmark counts this source's time as the protocol's.
+    static constexpr std::uint32_t events_per_mep = 10;
+
     [[nodiscard]] std::size_t place(MepId mep, std::uint32_t index) const {
-        return (mep & (std::bit_ceil(retention_) - 1)) * sources_ + index;
+        return (mep & (ring_ - 1)) * sources_ + index;
     }
 
+    std::size_t ring_ = 0;  // MEPs
     std::vector<Piece> pieces_;
+    Piece empty_;
     std::uint32_t body_bytes_;
     std::uint64_t total_;
     std::uint32_t retention_ = 0;

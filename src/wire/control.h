@@ -284,32 +284,37 @@ public:
     using Body = typename Traits<kind>::Body;
     using Entry = typename Traits<kind>::Entry;
 
-    ControlMessage(std::uint64_t run, std::uint32_t view, std::uint32_t incarnation) {
-        header_.kind = kind;
-        header_.view = view;
-        header_.run = run;
-        header_.incarnation = incarnation;
-    }
+    ControlMessage(std::uint64_t run, std::uint32_t view, std::uint32_t incarnation)
+        : view_(view), run_(run), incarnation_(incarnation) {}
     void set_body(const Body& body) { std::memcpy(bytes_ + sizeof(ControlHeader), &body, wire_size<Body>); }
     bool add(const Entry& entry) {
-        if (header_.count == max_entries<kind>) {
+        if (full()) {
             return false;
         }
-        std::memcpy(bytes_ + sizeof(ControlHeader) + wire_size<Body> + header_.count * sizeof(Entry), &entry,
-                    sizeof(Entry));
-        ++header_.count;
+        std::memcpy(bytes_ + sizeof(ControlHeader) + wire_size<Body> + count_ * sizeof(Entry), &entry, sizeof(Entry));
+        ++count_;
         return true;
     }
-    void clear() { header_.count = 0; }
-    [[nodiscard]] std::uint32_t count() const { return header_.count; }
-    [[nodiscard]] bool full() const { return header_.count == max_entries<kind>; }
+    void clear() { count_ = 0; }
+    [[nodiscard]] std::uint32_t count() const { return count_; }
+    [[nodiscard]] bool full() const { return count_ == max_entries<kind>; }
     Bytes bytes() {
-        std::memcpy(bytes_, &header_, sizeof header_);
-        return {bytes_, sizeof(ControlHeader) + wire_size<Body> + header_.count * wire_size<Entry>};
+        // A ControlHeader in words, which is how it is copied on: see transport/copy_head.h.
+        constexpr ControlHeader fixed{.kind = kind};
+        const std::uint64_t words[] = {std::uint64_t{fixed.magic} | std::uint64_t{fixed.version} << 16 |
+                                           std::uint64_t{static_cast<std::uint8_t>(kind)} << 24 |
+                                           std::uint64_t{view_} << 32,
+                                       run_, std::uint64_t{incarnation_} | std::uint64_t{count_} << 32};
+        static_assert(sizeof words == sizeof(ControlHeader));
+        std::memcpy(bytes_, words, sizeof words);
+        return {bytes_, sizeof(ControlHeader) + wire_size<Body> + count_ * wire_size<Entry>};
     }
 
 private:
-    ControlHeader header_;
+    std::uint32_t count_ = 0;
+    std::uint32_t view_;
+    std::uint64_t run_;
+    std::uint32_t incarnation_;
     std::byte bytes_[max_message_bytes];  // uninitialised on purpose: only what is sent gets written
 };
 

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include <incast/transport.h>
 
@@ -23,7 +22,7 @@ struct TraceRecord {
     std::uint32_t length = 0;       // bytes of the message, body or read
     std::uint64_t offset = 0;       // write: in the target's region
     Token token = 0;                // write, read, completed
-    std::optional<std::uint16_t> notice = std::nullopt;
+    Notice notice;
     Bytes bytes = {};  // message, or head of a write; valid during the call
 };
 

@@ -44,7 +44,14 @@ public:
             std::memcpy(place + event_bytes, message.data(), message.size());
             event.data = place + event_bytes;
         }
-        std::memcpy(place, &event, event_bytes);
+        // Field by field: an event was put together just now, and copied whole it would wait for that (copy_head.h).
+        auto& record_event = *new (place) Event;
+        record_event.kind = event.kind;
+        record_event.status = event.status;
+        record_event.size_or_value = event.size_or_value;
+        record_event.peer = event.peer;
+        record_event.incarnation = event.incarnation;
+        record_event.token = event.token;
         tail_ += record;
     }
 

@@ -75,7 +75,8 @@ Patience::Patience(std::uint32_t timeout_ms, const volatile int* stop)
     : until_(timeout_ms == 0 || stop != nullptr ? 0 : now_ms() + timeout_ms), stop_(stop) {}
 
 bool Patience::wait(std::atomic<std::uint32_t>& word, std::uint32_t value, int at_most_ms) {
-    if (stop_ != nullptr && *stop_ != 0) return false;
+    // Another thread writes it, as a volatile or, if it minds the rules of C++, as an atomic.
+    if (stop_ != nullptr && __atomic_load_n(stop_, __ATOMIC_RELAXED) != 0) return false;
     std::int64_t wait_ms = at_most_ms;
     if (until_ != 0) {
         const std::int64_t left = until_ - now_ms();

@@ -26,7 +26,7 @@ PostOffice::~PostOffice() {
     {
         const std::lock_guard lock(mutex_);
         jobs_.clear();
-        stop_ = 1;
+        stop(1);
     }
     if (thread_.joinable()) thread_.join();
 }
@@ -44,7 +44,7 @@ void PostOffice::dial(std::uint32_t node, api::Destid destid, std::uint32_t self
 void PostOffice::cancel(std::uint32_t node) {
     const std::lock_guard lock(mutex_);
     std::erase_if(jobs_, [&](const Job& job) { return job.node == node; });
-    if (dialling_ == node) stop_ = 1;
+    if (dialling_ == node) stop(1);
 }
 
 std::optional<Arrived> PostOffice::dialled() {
@@ -77,7 +77,7 @@ void PostOffice::work() {
         const Job job = jobs_.front();
         jobs_.pop_front();
         dialling_ = job.node;
-        stop_ = 0;
+        stop(0);
         lock.unlock();
         Arrived arrived = connect(job);
         lock.lock();

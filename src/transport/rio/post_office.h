@@ -62,6 +62,8 @@ private:
         : mailbox_(std::move(mailbox)), listener_(std::move(listener)) {}
     void work();
     [[nodiscard]] Arrived connect(const Job& job);
+    /// The call that waits looks at it without the lock.
+    void stop(int value) { __atomic_store_n(&stop_, value, __ATOMIC_RELAXED); }
 
     api::Mailbox mailbox_;
     api::Socket listener_;

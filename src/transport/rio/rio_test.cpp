@@ -2,18 +2,25 @@
 // that is full. The contract is tested by tests/conformance.
 #include "transport/rio/rio.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <span>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +35,7 @@ using testing::HasSubstr;
 namespace api = incast::rio;
 
 constexpr std::size_t capacity = 16384;
+constexpr const char* neighbour_role = "--neighbour";
 
 Time now() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -250,27 +258,65 @@ TEST(Rio, NonsenseInASlotCostsItsPeerAndNobodyElse) {
     EXPECT_TRUE(comes({&c, &a}, Event::Kind::message));
 }
 
-/// A peer in a process of its own, that says its address and then lives by itself.
+/// What a process with a neighbour in it is told.
+struct Orders {
+    Blob to;
+    std::uint32_t incarnation = 1;
+    std::array<char, 64> fabric{};
+    std::array<char, 128> settings{};  // "notice=cm order=weak "
+};
+
+constexpr int line_fd = 3;  // to the process that started it
+
+/// Connects as node 1, says its address, and lives until it is killed.
+[[noreturn]] void be_a_neighbour() {
+    (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    Orders orders;
+    if (::read(line_fd, &orders, sizeof orders) != ssize_t{sizeof orders}) ::_exit(1);
+    Settings settings;
+    std::istringstream text(orders.settings.data());
+    for (std::string name, value; std::getline(text, name, '=') && std::getline(text, value, ' ');)
+        settings[name] = value;
+    Node node(1, settings, orders.fabric.data(), orders.incarnation);
+    const Blob own = node.endpoint->address();
+    (void)!::write(line_fd, &own, sizeof own);
+    (void)node.endpoint->connect(Peer{0}, orders.to, 1);
+    const std::byte byte{1};
+    while (true) {
+        (void)node.poll();
+        (void)node.endpoint->send(Peer{0}, {&byte, 1});
+    }
+}
+
+/// A peer in a process of its own. It is this program, begun anew: a fork of a process with threads has only one of
+/// them, and whatever lock another one held, those of a sanitizer too, stays locked in it.
 class Neighbour {
 public:
     Neighbour(const Settings& settings, const std::string& fabric, const Blob& to, std::uint32_t incarnation = 1) {
+        Orders orders{.to = to, .incarnation = incarnation};
+        const auto put = [](std::string_view text, std::span<char> into) {
+            ASSERT_LT(text.size(), into.size());
+            std::ranges::copy(text, into.begin());
+        };
+        std::string text;
+        for (const auto& [name, value] : settings)
+            text.append(name).append("=").append(value).append(" ");
+        put(fabric, orders.fabric);
+        put(text, orders.settings);
         std::array<int, 2> ends{};
-        EXPECT_EQ(::pipe(ends.data()), 0);
-        process_ = ::fork();
-        if (process_ == 0) {
-            Node node(1, settings, fabric, incarnation);
-            const Blob own = node.endpoint->address();
-            (void)!::write(ends[1], &own, sizeof own);
-            (void)node.endpoint->connect(Peer{0}, to, 1);
-            const std::byte byte{1};
-            while (true) {
-                (void)node.poll();
-                (void)node.endpoint->send(Peer{0}, {&byte, 1});
-            }
-        }
+        EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+        posix_spawn_file_actions_t actions;
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_adddup2(&actions, ends[1], line_fd);
+        std::string program = "rio_test";
+        std::string role = neighbour_role;
+        std::array<char*, 3> arguments{program.data(), role.data(), nullptr};
+        EXPECT_EQ(::posix_spawn(&process_, "/proc/self/exe", &actions, nullptr, arguments.data(), environ), 0);
+        posix_spawn_file_actions_destroy(&actions);
+        ::close(ends[1]);
+        EXPECT_EQ(::write(ends[0], &orders, sizeof orders), ssize_t{sizeof orders});
         EXPECT_EQ(::read(ends[0], &address, sizeof address), ssize_t{sizeof address});
         ::close(ends[0]);
-        ::close(ends[1]);
     }
     Neighbour(const Neighbour&) = delete;
     Neighbour& operator=(const Neighbour&) = delete;
@@ -414,4 +460,15 @@ TEST(RioFaults, AnUnknownDestinationIdIsDown) {
 }
 
 }  // namespace
+
+int run(int argc, char** argv) {
+    if (argc == 2 && std::string_view(argv[1]) == neighbour_role) be_a_neighbour();
+    testing::InitGoogleMock(&argc, argv);
+    return RUN_ALL_TESTS();
+}
+
 }  // namespace incast::transport::rio
+
+int main(int argc, char** argv) {
+    return incast::transport::rio::run(argc, argv);
+}

@@ -65,17 +65,13 @@ public:
             });
         }
         constexpr std::size_t letters = 64;
-        goodput("messages by CM", letters * api::max_payload_bytes, [&] {
-            write_note({Note::Kind::sink});
-            for (std::size_t number = 1; number < letters; ++number)
-                check(socket_.send(letter_, api::max_payload_bytes), "CM");
-            by_cm();
-        });
+        goodput("messages by CM", letters * api::max_payload_bytes, [&] { send(letters * api::max_payload_bytes); });
         const std::pair<const char*, std::function<void()>> ways[] = {
             {"CM", [&] { by_cm(); }}, {"memory", [&] { by_memory(); }}, {"doorbell", [&] { by_doorbell(); }}};
         for (const auto& [name, acknowledge] : ways)
             round_trips(name, acknowledge);
         for (std::size_t size = 4096; size <= bytes_.size(); size *= 4) {
+            goodput("messages, acknowledged by CM", size, [&] { send(size); });
             for (const auto& [name, acknowledge] : ways) {
                 goodput(fmt::format("write, acknowledged by {}", name), size, [&] {
                     write(size);
@@ -96,6 +92,20 @@ private:
     void write(std::size_t size) {
         check(port_.write(options_.target, info_.address, std::span(bytes_).first(size), api::Completion::placed),
               "writing");
+    }
+
+    /// So many bytes in messages of CM, of which the last is answered.
+    void send(std::size_t size) {
+        write_note({Note::Kind::sink});
+        for (; size > api::max_payload_bytes; size -= api::max_payload_bytes)
+            check(socket_.send(letter_, api::max_payload_bytes), "CM");
+        write_note({Note::Kind::echo});
+        check(socket_.send(letter_, std::max(size, sizeof(Note))), "CM");
+        check(socket_.receive(letter_, static_cast<std::uint32_t>(give_up_s * 1000)), "the answer by CM");
+    }
+
+    [[nodiscard]] bool wanted(const std::string& test) const {
+        return options_.only.empty() || test.find(options_.only) != std::string::npos;
     }
 
     void by_cm() {
@@ -129,6 +139,7 @@ private:
     }
 
     void goodput(const std::string& test, std::size_t bytes, const std::function<void()>& once) const {
+        if (!wanted(test)) return;
         once();
         const auto start = std::chrono::steady_clock::now();
         std::uint64_t count = 0;
@@ -146,6 +157,8 @@ private:
     }
 
     void round_trips(const char* name, const std::function<void()>& once) const {
+        const std::string test = fmt::format("round trip by {}", name);
+        if (!wanted(test)) return;
         std::vector<double> times;
         once();
         const auto begin = std::chrono::steady_clock::now();
@@ -158,13 +171,10 @@ private:
         const double p50 = times[times.size() / 2];
         const double p99 = times[times.size() * 99 / 100];
         if (options_.json) {
-            fmt::print(
-                "{{\"test\":\"round trip by "
-                "{}\",\"count\":{},\"min_us\":{:.3f},\"p50_us\":{:.3f},\"p99_us\":{:.3f}}}\n",
-                name, times.size(), times.front(), p50, p99);
+            fmt::print("{{\"test\":\"{}\",\"count\":{},\"min_us\":{:.3f},\"p50_us\":{:.3f},\"p99_us\":{:.3f}}}\n", test,
+                       times.size(), times.front(), p50, p99);
         } else {
-            fmt::print("{:32} {:>10.1f} us, p99 {:.1f} us, min {:.1f} us\n", fmt::format("round trip by {}", name), p50,
-                       p99, times.front());
+            fmt::print("{:32} {:>10.1f} us, p99 {:.1f} us, min {:.1f} us\n", test, p50, p99, times.front());
         }
     }
 

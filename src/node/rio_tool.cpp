@@ -180,6 +180,7 @@ void declare(CLI::App& app, Options& options) {
     measuring->add_option("--up-to", options.bytes, "largest size, in bytes")->capture_default_str();
     measuring->add_option("--seconds", options.seconds, "for each figure (default: 0.2)");
     measuring->add_flag("--json", options.json, "one JSON object per line");
+    measuring->add_option("--only", options.text, "figures whose name contains this");
 }
 
 }  // namespace
@@ -203,7 +204,11 @@ int rio_tool(std::vector<std::string> arguments) {
     if (command == "enumerate") return enumerate(options);
     if (command == "serve") return serve({options.address, options.bytes, options.seconds});
     if (command == "perf")
-        return perf({options.target, options.bytes, options.seconds > 0 ? options.seconds : 0.2, options.json});
+        return perf({.target = options.target,
+                     .up_to_bytes = options.bytes,
+                     .seconds = options.seconds > 0 ? options.seconds : 0.2,
+                     .json = options.json,
+                     .only = options.text});
     auto port = api::Port::open(0, 0);
     if (!port) return fail(port.error().message);
     if (command == "list") return list(*port, options);

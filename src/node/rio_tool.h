@@ -42,6 +42,7 @@ struct PerfOptions {
     std::uint64_t up_to_bytes = 0;
     double seconds = 0.2;  // for each figure
     bool json = false;
+    std::string only;  // figures whose name contains it
 };
 int perf(const PerfOptions& options);
 

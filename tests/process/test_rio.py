@@ -193,6 +193,7 @@ def test_perf_measures_everything(tools: Tools) -> None:
         "write",
         "read",
         "messages by CM",
+        "messages, acknowledged by CM",
         *(f"round trip by {way}" for way in ways),
         *(f"write, acknowledged by {way}" for way in ways),
     }
@@ -200,6 +201,17 @@ def test_perf_measures_everything(tools: Tools) -> None:
         assert line["count"] > 0
         assert line.get("bytes_per_s", line.get("p50_us", 0)) > 0
     assert {line["bytes"] for line in lines if line["test"] == "write"} == {64, 256, 1024, 4096, 16384}
+
+
+def test_perf_measures_only_what_it_is_asked_for(tools: Tools) -> None:
+    done = tools("perf", "5", "--up-to", "16384", "--seconds", "0.005", "--json", "--only", "by CM")
+    assert done.returncode == 0, done.stderr
+    assert {json.loads(line)["test"] for line in done.stdout.splitlines()} == {
+        "messages by CM",
+        "messages, acknowledged by CM",
+        "write, acknowledged by CM",
+        "round trip by CM",
+    }
 
 
 def test_tools_say_what_is_wrong(tools: Tools) -> None:

@@ -57,6 +57,7 @@ HostSettings read_host(Section& section) {
     host.order = section.choice("order", 0, {"round-robin", "message-order"}) == 0 ? HostSettings::Order::round_robin
                                                                                    : HostSettings::Order::message_order;
     host.message_cost = section.time("message_cost", host.message_cost);
+    host.dma_engines = static_cast<std::uint32_t>(section.count("dma_engines", host.dma_engines, 0, 1024));
     host.transmit_limit = section.rate("transmit_limit", host.transmit_limit, true);
     host.receive_limit = section.rate("receive_limit", host.receive_limit, true);
     host.receive_buffer_bytes = section.bytes("receive_buffer", host.receive_buffer_bytes, 64, gib);

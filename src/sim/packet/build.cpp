@@ -42,6 +42,9 @@ Result<Ok> check_host(const HostSettings& settings, const std::string& name) {
         return bad(name + ": train_packets " + std::to_string(settings.train_packets) + "; 1 to 64");
     if (settings.cnp_class >= max_classes)
         return bad(name + ": cnp_class " + std::to_string(settings.cnp_class) + "; 0 to 7");
+    if (settings.dma_engines != 0 && settings.order == HostSettings::Order::message_order)
+        return bad(name + ": dma_engines " + std::to_string(settings.dma_engines) +
+                   " beside messages in the order of posting; 0, or packets in turn");
     if (settings.outstanding_reads == 0) return bad(name + ": outstanding_reads is 0; at least 1");
     return Ok{};
 }
@@ -194,6 +197,9 @@ void Core::add_nodes() {
             host.node = index;
             host.settings = description.settings;
             host.ordered = settings.order == HostSettings::Order::message_order;
+            host.has_engines = settings.dma_engines != 0;
+            for (std::uint32_t engine = 0; engine < settings.dma_engines; ++engine)
+                host.idle_engines.push(0);
             if (settings.transmit_limit.bits_per_s != 0) host.inject_pace = BytePace(settings.transmit_limit);
             if (settings.receive_limit.bits_per_s != 0) host.receive_pace = BytePace(settings.receive_limit);
         } else {

@@ -203,13 +203,14 @@ struct Message {
     FlowIndex flow = 0;
     bool charged = false;  // its message cost has been spent
     bool is_read = false;
+    bool on_engine = false;  // of a host with DMA engines
     std::uint32_t next_of_host = nil;
     std::uint64_t bytes = 0;
     std::uint64_t token = 0;
 };
 
 struct Sender {
-    enum class State : std::uint8_t { idle, ready, paced };
+    enum class State : std::uint8_t { idle, ready, paced, waits_for_engine };
     std::uint32_t next = nil;  // in the ready chain of its host
     std::uint32_t next_psn = 0;
     std::uint32_t acked = 0;
@@ -265,6 +266,9 @@ struct Host {
     bool ordered = false;                    // HostSettings::Order::message_order
     std::array<Chain, max_classes> ready{};  // flows that may send
     Chain in_order;                          // messages, where they are sent in order
+    bool has_engines = false;                // HostSettings::dma_engines
+    Ring<Time> idle_engines;                 // when they are free, in order of time
+    Chain wait_for_engine;                   // flows
     std::vector<Paced> paced;                // a heap
     Time inject_at = 0;                      // the next payload can leave host memory
     BytePace inject_pace;
@@ -399,6 +403,7 @@ class Core {
     std::vector<RateControl> controls_;
     std::vector<TcpState> tcp_;
     Ring<Outcome> outcomes_;
+    Balance balance_;  // without what is in flight
     std::size_t next_fault_ = 0;
     Time counting_since_ = 0;
 
@@ -426,6 +431,15 @@ public:
     void hear_pause(PortIndex port, std::uint32_t classes);
     void set_paused(PortIndex port, std::uint8_t classes);
 
+    // dma_engines.cpp
+    /// What it sends next has had no DMA engine, where that is asked for.
+    [[nodiscard]] bool needs_engine(const Host& host, const Sender& sender) const {
+        return host.has_engines && !messages_[sender.cursor].charged;
+    }
+    void take_engine(FlowIndex flow);
+    void end_on_engine(HostIndex host, Message& message, std::uint32_t wire_bytes);
+    void offer(FlowIndex flow);
+
     // faults.cpp
     void apply_faults();
     bool lost_on_cable(PortIndex port, PacketIndex packet);
@@ -440,6 +454,10 @@ public:
     void expire_pauses(std::uint32_t timer);
     void plan_refresh(std::uint32_t timer, std::uint8_t classes);
     void refresh_pause(std::uint32_t timer);
+
+    // balance.cpp
+    void drop(PortIndex counted_at, PacketIndex packet);
+    [[nodiscard]] Tally in_flight() const;
 
     // deadlock.cpp
     bool waits(PortIndex port, std::uint8_t traffic_class, std::uint64_t& resume_bytes) const;

@@ -3,7 +3,7 @@
 // A queue is stuck if its receiver has asked it to be quiet, or has given it too little credit, and that will never
 // change. Start from all queues that wait so, and let go of each whose receiver gets back below the threshold at which
 // it goes on when everything it holds for queues that still move has left; what remains when none can be let go is
-// stuck for ever. Packets on cables count as moving.
+// stuck for ever. Packets on cables count as moving, and so does what a switch with deep buffers writes off its chip.
 #include <algorithm>
 
 #include "sim/packet/core.h"
@@ -22,31 +22,43 @@ constexpr std::uint64_t in_units(std::uint64_t bytes) {
     return (bytes + 63) & ~std::uint64_t{63};
 }
 
+constexpr bool has_input_memories(NodeKind kind) {
+    return kind == NodeKind::credit || kind == NodeKind::input_fifo;
+}
+
+constexpr std::uint64_t less(std::uint64_t threshold, std::uint64_t gap) {
+    return threshold > gap ? threshold - gap : 0;
+}
+
 }  // namespace
 
 /// What holds `port` up in this class, if it is a pause or missing credit: bytes of it at the receiver above which it
 /// stays so. False: nothing of that kind.
 bool Core::waits(PortIndex index, std::uint8_t traffic_class, std::uint64_t& resume_bytes) const {
     const Port& sender = ports_[index];
-    if (sender.peer_kind == NodeKind::shared_buffer) {
+    if (sender.peer_kind == NodeKind::shared_buffer || sender.peer_kind == NodeKind::deep_buffer) {
         if ((sender.paused >> traffic_class & 1) == 0) return false;
         const PfcSettings& pfc = settings_.switches[nodes_[sender.peer].settings].pfc;
         if (pfc.quanta != 0 && !pfc.refresh) return false;  // its pauses end
-        const SharedBuffer& buffer = shared_[sender.peer_state];
+        const bool shared = sender.peer_kind == NodeKind::shared_buffer;
+        const SharedBuffer& buffer = shared ? shared_[sender.peer_state] : deep_[sender.peer_state].marks;
         // At best nobody else uses the memory.
         const std::uint64_t threshold = buffer.xoff != 0 ? buffer.xoff : (buffer.alpha_ingress_q8 * buffer.size) >> 8;
-        resume_bytes = buffer.reserve + (threshold > buffer.xon_gap ? threshold - buffer.xon_gap : 0);
+        resume_bytes = (shared ? buffer.reserve : 0) + less(threshold, buffer.xon_gap);
         return true;
     }
-    if (sender.kind != NodeKind::credit || sender.peer_kind != NodeKind::credit || !sender.credited) return false;
+    if (!has_input_memories(sender.kind) || !has_input_memories(sender.peer_kind) || !sender.credited) return false;
     if ((sender.waiting >> traffic_class & 1) == 0) return false;
     const Credit& credit = credits_[slot_of(index, traffic_class)];
-    const InputQueue& first = input_queues_[queue(index, traffic_class).chain.head];
-    const std::uint64_t needed = in_units(stored(packets_[first.packets.head].wire_bytes));
+    // Outputs of input FIFOs try the waiting heads in turn, others stay with the first.
+    std::uint64_t needed = ~std::uint64_t{0};
+    for (std::uint32_t input = queue(index, traffic_class).chain.head; input != nil;
+         input = sender.kind == NodeKind::input_fifo ? input_queues_[input].next : nil)
+        needed = std::min(needed, in_units(stored(packets_[input_queues_[input].packets.head].wire_bytes)));
     if (!credit.on_its_way.empty() || credit.available >= static_cast<std::int64_t>(needed)) return false;
     const std::uint64_t memory =
         settings_.switches[nodes_[sender.peer].settings].input_buffer_bytes & ~std::uint64_t{63};
-    resume_bytes = memory - std::min(memory, needed);
+    resume_bytes = less(memory, needed);
     return true;
 }
 
@@ -65,6 +77,27 @@ void Core::add_held(PortIndex holder, std::uint8_t traffic_class,
             const InputQueue& input = input_queues_[inputs.first[traffic_class] + local * inputs.ports + port.local];
             for (PacketIndex packet = input.packets.head; packet != nil; packet = packets_[packet].next)
                 add(reverse_of(node.ports[local]), in_units(stored(packets_[packet].wire_bytes)));
+        }
+    } else if (port.kind == NodeKind::input_fifo) {
+        // All that stands behind a head waits for what the head waits for.
+        const Node& node = nodes_[details_[holder].node];
+        const InputSwitch& inputs = inputs_[port.state];
+        for (std::uint32_t input = queue(holder, traffic_class).chain.head; input != nil;
+             input = input_queues_[input].next) {
+            const PortIndex from = reverse_of(node.ports[input - inputs.first[traffic_class]]);
+            for (PacketIndex packet = input_queues_[input].packets.head; packet != nil; packet = packets_[packet].next)
+                add(from, in_units(stored(packets_[packet].wire_bytes)));
+        }
+    } else if (port.kind == NodeKind::deep_buffer) {
+        const DeepSwitch& deep = deep_[port.state];
+        const auto ports = static_cast<std::uint32_t>(nodes_[deep.node].ports.size());
+        const std::uint32_t per_asic = settings_.switches[nodes_[deep.node].settings].ports_per_asic;
+        for (std::uint32_t asic = 0; asic * per_asic < ports; ++asic) {
+            const DeepQueue& waiting =
+                deep_queues_[deep.first_queue + (asic * ports + port.local) * max_classes + traffic_class];
+            for (PacketIndex packet = waiting.packets.head; packet != nil; packet = packets_[packet].next)
+                if (packets_[packet].place == on_chip)
+                    add(reverse_of(packets_[packet].next_arrival_or_ingress), stored(packets_[packet].wire_bytes));
         }
     }
 }

@@ -51,8 +51,7 @@ void Core::arrive_deep(PortIndex own, PacketIndex packet_index) {
     DeepQueue& queue = deep_queues_[queue_index];
     const bool spill = queue.bytes + bytes > settings.spill_bytes || asic.on_chip > settings.on_chip_bytes / 2;
     if (asic.on_chip + bytes > settings.on_chip_bytes || (spill && asic.off_chip + bytes > settings.buffer_bytes)) {
-        ++details_[out_index].counters.dropped;
-        packets_.give_back(packet_index);
+        drop(out_index, packet_index);
         return;
     }
     if ((deep.marks.marking & bit) != 0 && queue.bytes > deep.marks.kmin)

@@ -49,6 +49,7 @@ bool Core::lost_on_cable(PortIndex index, PacketIndex packet_index) {
     if (!port.down() && !corrupted) return false;
     const Packet packet = packets_[packet_index];
     ++detail.counters.lost;
+    if (packet.kind != PacketKind::pause) balance_.lost.add(packet.wire_bytes);
     packets_.give_back(packet_index);
     if (port.credited && packet.kind != PacketKind::pause)
         give_credit(index, packet.traffic_class, packet.wire_bytes, now_);

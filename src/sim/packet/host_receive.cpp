@@ -20,8 +20,7 @@ void Core::arrive_host(PortIndex own, PacketIndex index) {
     const HostSettings& settings = settings_.hosts[host.settings];
     std::uint64_t& held = host.arrived_bytes[packet.traffic_class];
     if (held + packet.wire_bytes > settings.receive_buffer_bytes) {
-        ++details_[reverse_of(own)].counters.dropped;
-        packets_.give_back(index);
+        drop(reverse_of(own), index);
         return;
     }
     held += packet.wire_bytes;
@@ -62,6 +61,7 @@ void Core::drain_host(HostIndex index) {
 void Core::receive(HostIndex host, PacketIndex index) {
     const Packet packet = packets_[index];
     packets_.give_back(index);
+    balance_.ended.add(packet.wire_bytes);
     switch (packet.kind) {
         case PacketKind::data:
             receive_data(host, packet);
@@ -112,8 +112,8 @@ void Core::receive_reliable(HostIndex host, const Packet& packet) {
             receiver.nak_sent = true;
             receiver.since_ack = 0;
             send_control(host, PacketKind::nak, packet.flow, receiver.expected, traffic_class);
-        } else if (packet.last) {
-            // Repeated, so its acknowledgement was lost.
+        } else if (packet.last || packet.psn + 1 == receiver.expected) {
+            // Repeated, so its acknowledgement was lost; a window may end in the middle of a message.
             send_control(host, PacketKind::ack, packet.flow, receiver.expected, traffic_class);
         }
         return;

@@ -62,14 +62,12 @@ void Core::refresh(FlowIndex flow) {
     Sender& sender = senders_[flow];
     Host& host = hosts_[sender.source];
     if (host.ordered || sender.state != Sender::State::idle || !sendable(sender)) return;
-    if (sender.next_time > now_) {
-        pace(host, flow);
-        return;
+    if (needs_engine(host, sender)) {
+        take_engine(flow);
+    } else {
+        offer(flow);
     }
-    sender.state = Sender::State::ready;
-    host.ready[sender.traffic_class].push(senders_, flow);
-    ports_[host.port].waiting |= bit_of(sender.traffic_class);
-    kick_host(host.port);
+    if (sender.state == Sender::State::ready) kick_host(host.port);
 }
 
 /// The flow has to wait until its next_time.
@@ -114,8 +112,13 @@ FlowIndex Core::ready_flow(Host& host, std::uint8_t traffic_class) {
     }
     Chain& chain = host.ready[traffic_class];
     while (!chain.empty()) {
-        if (sendable(senders_[chain.head])) return chain.head;
-        senders_[chain.pop(senders_)].state = Sender::State::idle;
+        const FlowIndex flow = chain.head;
+        Sender& sender = senders_[flow];
+        const bool can = sendable(sender);
+        if (can && !needs_engine(host, sender)) return flow;
+        chain.pop(senders_);
+        sender.state = Sender::State::idle;
+        if (can) take_engine(flow);
     }
     return nil;
 }
@@ -136,7 +139,7 @@ PacketIndex Core::make_data(FlowIndex flow) {
     const std::uint32_t wire_bytes = data_wire_bytes(flow);
     const PacketIndex index = packets_.take();
     Sender& sender = senders_[flow];
-    const Message& message = messages_[sender.cursor];
+    Message& message = messages_[sender.cursor];
     Packet& packet = packets_[index];
     packet.flow = flow;
     packet.psn = sender.next_psn;
@@ -149,6 +152,8 @@ PacketIndex Core::make_data(FlowIndex flow) {
     packet.last = sender.next_psn + 1 == message.first_psn + message.packets;
     if (packet.last) sender.cursor = message.next;
     ++sender.next_psn;
+    balance_.made.add(wire_bytes);
+    if (packet.last && message.on_engine) end_on_engine(sender.source, message, wire_bytes);
     return index;
 }
 
@@ -248,10 +253,12 @@ void Core::sent_data(Host& host, const Port& port, FlowIndex flow, std::uint32_t
             return;
         }
     }
-    if (sendable(sender)) {
-        chain.push(senders_, flow);
-    } else {
+    if (!sendable(sender)) {
         sender.state = Sender::State::idle;
+    } else if (needs_engine(host, sender)) {
+        take_engine(flow);
+    } else {
+        chain.push(senders_, flow);
     }
 }
 
@@ -302,6 +309,7 @@ void Core::send_control(HostIndex from, PacketKind kind, FlowIndex flow, std::ui
     packet.wire_bytes = kind == PacketKind::cnp            ? settings.cnp_bytes
                         : kind == PacketKind::read_request ? settings.request_bytes
                                                            : settings.ack_bytes;
+    balance_.made.add(packet.wire_bytes);
     Queue& queue = this->queue(host.port, traffic_class);
     queue.change(now_, stored(packet.wire_bytes));
     queue.chain.push(packets_, index);

@@ -1,4 +1,4 @@
-// Links that repeat by themselves, pauses that expire, deadlock over credits.
+// Links that repeat by themselves, pauses that expire.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -162,58 +162,6 @@ TEST(PauseExpiry, APauseThatIsNotRefreshedEndsAfterItsQuanta) {
     EXPECT_EQ(run.network->counters(sender).packets, quiet + 1);
     run.network->advance(heard + 4 * holds);
     EXPECT_GT(run.network->totals().dropped, 0U) << "the headroom does not hold what comes now";
-}
-
-/// Switches with credits in a ring, two hosts each, that send to those `hops` switches further round.
-std::unique_ptr<Network> ring(std::uint32_t hops, std::vector<FlowIndex>& flows) {
-    constexpr std::uint32_t switches = 5;
-    constexpr std::uint32_t hosts = 2;
-    Topology topology;
-    for (std::uint32_t host = 0; host < switches * hosts; ++host)
-        topology.add_host("host" + std::to_string(host));
-    for (std::uint32_t node = 0; node < switches; ++node)
-        topology.add_switch("switch" + std::to_string(node));
-    for (std::uint32_t host = 0; host < switches * hosts; ++host)
-        topology.add_cable(host, switches * hosts + host / hosts, gbit100, 100 * ps_per_ns);
-    for (std::uint32_t node = 0; node < switches; ++node)
-        topology.add_cable(switches * hosts + node, switches * hosts + (node + 1) % switches, gbit100, 100 * ps_per_ns);
-    NetworkSettings settings;
-    settings.switches[0].kind = SwitchKind::credit;
-    auto network = make(topology, settings);
-    for (HostIndex host = 0; host < switches * hosts; ++host)
-        flows.push_back(datagrams(*network, host, (host + hops * hosts) % (switches * hosts)));
-    return network;
-}
-
-TEST(CreditDeadlock, ARingThatWaitsForItselfIsFound) {
-    std::vector<FlowIndex> flows;
-    const auto network = ring(2, flows);
-    saturate(*network, flows, 64 * payload, 0, 2 * ps_per_ms, 8);
-    const std::vector<Deadlock> deadlocks = network->find_deadlocks();
-    ASSERT_EQ(deadlocks.size(), 1U);
-    EXPECT_EQ(deadlocks[0].ports.size(), 5U);
-    for (const PortIndex port : deadlocks[0].ports)
-        EXPECT_GE(port / 2, 10U) << network->name(port);
-    const std::uint64_t hops = network->hops();
-    network->advance(10 * ps_per_ms);
-    EXPECT_EQ(network->hops(), hops);
-    EXPECT_EQ(network->find_deadlocks().size(), 1U);
-}
-
-TEST(CreditDeadlock, ARingWithoutCyclicWaitingNeverIs) {
-    std::vector<FlowIndex> flows;
-    const auto network = ring(1, flows);
-    for (const FlowIndex flow : flows)
-        network->post(flow, 500 * payload, 0);
-    unsigned delivered = 0;
-    Outcome outcome;
-    for (Time now = ps_per_us; network->next_time() != time_never; now += 5 * ps_per_us) {
-        network->advance(now);
-        ASSERT_TRUE(network->find_deadlocks().empty()) << now;
-        while (network->take_outcome(outcome))
-            ++delivered;
-    }
-    EXPECT_EQ(delivered, flows.size());
 }
 
 }  // namespace

@@ -25,6 +25,9 @@ Result<FlowIndex> Network::open(const FlowSettings& settings) {
     if (settings.traffic_class >= max_classes)
         return Error{"flow: traffic_class " + std::to_string(settings.traffic_class) + "; 0 to 7"};
     if (settings.window_packets == 0) return Error{"flow: window_packets is 0; at least 1"};
+    if (settings.transport == Transport::datagram &&
+        (settings.window_packets != nil || settings.retransmit_timeout != 0))
+        return Error{"flow: datagrams have no window_packets and no retransmit_timeout: nobody acknowledges them"};
     const bool droppable = (core.droppable_ >> settings.traffic_class & 1) != 0;
     if (settings.transport == Transport::reliable && droppable && settings.ack_packets == 0)
         return Error{"flow: ack_packets is 0, one acknowledgement per message, but class " +
@@ -40,7 +43,9 @@ Result<FlowIndex> Network::open(const FlowSettings& settings) {
     const auto flow = static_cast<FlowIndex>(core.senders_.size());
     Sender& sender = core.senders_.emplace_back();
     sender.window = settings.window_packets;
-    sender.entropy = settings.entropy == nil ? flow : settings.entropy;
+    // Another seed is another draw of all routes by hash; that of seed 1 hashes the flow's number itself.
+    const auto draw = static_cast<std::uint32_t>((core.settings_.seed - 1) * 0x9e3779b97f4a7c15ULL >> 32U);
+    sender.entropy = settings.entropy == nil ? flow + draw : settings.entropy;
     sender.source = settings.source;
     sender.destination = settings.destination;
     sender.transport = settings.transport;

@@ -66,6 +66,27 @@ struct Deadlock {
     std::vector<PortIndex> ports;
 };
 
+/// Packets of all kinds but pause frames, and their bytes with headers.
+struct Tally {
+    std::uint64_t packets = 0;
+    std::uint64_t bytes = 0;
+
+    void add(std::uint64_t wire_bytes) {
+        ++packets;
+        bytes += wire_bytes;
+    }
+    friend bool operator==(const Tally&, const Tally&) = default;
+};
+
+/// Where everything is that hosts have made since the start: made = ended + dropped + lost + in_flight, always.
+struct Balance {
+    Tally made;       // by hosts
+    Tally ended;      // taken out by hosts
+    Tally dropped;    // for want of memory
+    Tally lost;       // on cables
+    Tally in_flight;  // found by looking at every cable and every memory
+};
+
 class Network {
 public:
     /// Error: one line that names what is wrong, its value and what would be right.
@@ -110,6 +131,8 @@ public:
     [[nodiscard]] Rate allowed_rate(FlowIndex flow) const;
     /// Packets somewhere between source and destination, of all kinds.
     [[nodiscard]] std::uint64_t packets_in_flight() const;
+    /// Walks through the whole network: for tests and doubts.
+    [[nodiscard]] Balance balance() const;
     /// For a Recorder: bytes now; and their peak since the last call, which then begins anew.
     [[nodiscard]] std::uint64_t queued_bytes(PortIndex port, std::uint8_t traffic_class) const;
     std::uint64_t take_peak(PortIndex port, std::uint8_t traffic_class);

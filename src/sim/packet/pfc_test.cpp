@@ -1,4 +1,4 @@
-// Priority flow control: how much headroom is enough and how much is not, pauses that spread, victims, deadlock.
+// Priority flow control: how much headroom is enough and how much is not, pauses that spread, victims.
 #include <gtest/gtest.h>
 
 #include "sim/packet/test_support.h"
@@ -146,58 +146,6 @@ TEST(Pfc, AClassWithoutItDropsBesideOneThatDoesNot) {
     }
     EXPECT_EQ(complete, 1U);
     EXPECT_GT(network->totals().dropped, 0U);
-}
-
-/// Switches in a ring with `hosts` hosts each; every host sends to the one `hops` switches further round.
-struct RingOfSwitches {
-    std::unique_ptr<Network> network;
-    std::vector<FlowIndex> flows;
-};
-RingOfSwitches ring(std::uint32_t switches, std::uint32_t hosts, std::uint32_t hops) {
-    Topology topology;
-    for (std::uint32_t host = 0; host < switches * hosts; ++host)
-        topology.add_host("host" + std::to_string(host));
-    for (std::uint32_t node = 0; node < switches; ++node)
-        topology.add_switch("switch" + std::to_string(node));
-    for (std::uint32_t host = 0; host < switches * hosts; ++host)
-        topology.add_cable(host, switches * hosts + host / hosts, gbit100, 100 * ps_per_ns);
-    for (std::uint32_t node = 0; node < switches; ++node)
-        topology.add_cable(switches * hosts + node, switches * hosts + (node + 1) % switches, gbit100, 100 * ps_per_ns);
-    RingOfSwitches result{make(topology, lossless()), {}};
-    for (HostIndex host = 0; host < switches * hosts; ++host)
-        result.flows.push_back(datagrams(*result.network, host, (host + hops * hosts) % (switches * hosts)));
-    return result;
-}
-
-TEST(Pfc, ADeadlockedRingIsFoundAndReported) {
-    const RingOfSwitches stuck = ring(5, 2, 2);
-    saturate(*stuck.network, stuck.flows, 64 * payload, 0, 2 * ps_per_ms, 8);
-    const std::vector<Deadlock> deadlocks = stuck.network->find_deadlocks();
-    ASSERT_EQ(deadlocks.size(), 1U);
-    EXPECT_EQ(deadlocks[0].ports.size(), 5U);
-    for (const PortIndex port : deadlocks[0].ports)
-        EXPECT_GE(port / 2, 10U) << stuck.network->name(port);  // a cable between switches
-    // It is one: nothing moves any more.
-    const std::uint64_t hops = stuck.network->hops();
-    stuck.network->advance(10 * ps_per_ms);
-    EXPECT_EQ(stuck.network->hops(), hops);
-    EXPECT_EQ(stuck.network->find_deadlocks().size(), 1U);
-    EXPECT_EQ(stuck.network->name(port_from_one(10)), "switch0 to switch1 (cable 10)");
-}
-
-TEST(Pfc, ARingWithoutCyclicDependenciesNeverDeadlocks) {
-    const RingOfSwitches free = ring(5, 2, 1);
-    Outcome outcome;
-    for (const FlowIndex flow : free.flows)
-        free.network->post(flow, 2000 * payload, 0);
-    unsigned delivered = 0;
-    while (free.network->advance_to_outcome(ps_per_s)) {
-        while (free.network->take_outcome(outcome))
-            ++delivered;
-        EXPECT_TRUE(free.network->find_deadlocks().empty());
-    }
-    EXPECT_EQ(delivered, free.flows.size());
-    EXPECT_GT(free.network->totals().pauses_sent, 0U);
 }
 
 }  // namespace

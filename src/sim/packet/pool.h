@@ -81,6 +81,7 @@ public:
     [[nodiscard]] std::uint32_t size() const { return size_; }
     T& front() { return values_[first_]; }
     T& operator[](std::uint32_t index) { return values_[(first_ + index) & mask()]; }
+    const T& operator[](std::uint32_t index) const { return values_[(first_ + index) & mask()]; }
     void push(const T& value) {
         if (size_ == values_.size()) grow();
         values_[(first_ + size_) & mask()] = value;

@@ -36,6 +36,9 @@ struct HostSettings {
     };
     Order order = Order::round_robin;
     Time message_cost = 0;  // before the first packet of each message: descriptor, doorbell, DMA start
+    /// Each takes a message after the other, and is busy from the beginning of its cost until its last packet has left.
+    /// 0: packets of all messages in turn, and the cost of one holds up all.
+    std::uint32_t dma_engines = 0;
     Rate transmit_limit{};  // of payload out of host memory (PCIe and DMA engines); 0 bit/s: none
     Rate receive_limit{};   // of payload into host memory; 0 bit/s: none
     std::uint64_t receive_buffer_bytes = 1 << 20;  // in the NIC, per class; what is credited, or else dropped when full
@@ -126,7 +129,7 @@ struct FlowSettings {
     HostIndex destination = 0;
     Transport transport = Transport::reliable;
     std::uint8_t traffic_class = 0;
-    std::uint32_t entropy = nil;         // what ECMP hashes; nil: the number of the flow
+    std::uint32_t entropy = nil;         // what ECMP hashes; nil: the number of the flow, shifted by the seed
     std::uint32_t window_packets = nil;  // not yet acknowledged; tcp: at most 256
     /// An acknowledgement after so many packets, beside the one after each message; 0: only that. Where packets can be
     /// lost, 0 is refused: a lost packet would then be repeated only after a whole message.

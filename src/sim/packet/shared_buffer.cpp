@@ -63,14 +63,12 @@ void Core::queue_shared(PortIndex own, PacketIndex packet_index, PortIndex out_i
             if (ingress.asked == 0) ask_for_pause(own, ingress, bit);
         } else {
             ingress.bytes -= bytes;
-            ++details_[out_index].counters.dropped;
-            packets_.give_back(packet_index);
+            drop(out_index, packet_index);
             return;
         }
     } else {
         if (bytes > buffer.size - buffer.used || queue.bytes + bytes > buffer.drop_threshold()) {
-            ++details_[out_index].counters.dropped;
-            packets_.give_back(packet_index);
+            drop(out_index, packet_index);
             return;
         }
         ingress.bytes += bytes;

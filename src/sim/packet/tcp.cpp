@@ -72,14 +72,18 @@ void Core::tcp_ack(FlowIndex flow, std::uint32_t psn) {
     TcpState& tcp = tcp_[extras_[flow].tcp];
     if (before(tcp.highest, sender.acked)) tcp.highest = sender.acked;
     if (before(tcp.lost_below, sender.acked)) tcp.lost_below = sender.acked;
+    bool news = tcp.newly != 0;
     if (tcp.reported != 0 && !before(psn, sender.acked)) {
         const std::uint32_t arrived = psn + tcp.reported;
         if (before(arrived, sender.next_psn)) {
+            news = news || !TcpState::test(tcp.sacked, arrived);
             TcpState::insert(tcp.sacked, arrived);
             if (before(tcp.highest, arrived)) tcp.highest = arrived;
         }
     }
-    if (tcp.newly != 0 || tcp.reported != 0) {
+    // The answer to a probe that had arrived before is none: else a lost packet with fewer than three behind it would
+    // be probed for without end.
+    if (news) {
         tcp.probed = false;
         tcp.silent_since = now_;
     }

@@ -66,6 +66,30 @@ inline std::vector<std::uint64_t> saturate(Network& network, const std::vector<F
     return delivered;
 }
 
+/// Switches in a ring, two hosts each, of which every one sends to the one `hops` switches further round.
+struct RingOfSwitches {
+    static constexpr std::uint32_t switches = 5;
+    static constexpr std::uint32_t hosts_per_switch = 2;
+    static constexpr std::uint32_t hosts = switches * hosts_per_switch;
+    std::unique_ptr<Network> network;
+    std::vector<FlowIndex> flows;
+
+    RingOfSwitches(const NetworkSettings& settings, std::uint32_t hops) {
+        Topology topology;
+        for (std::uint32_t host = 0; host < hosts; ++host)
+            topology.add_host("host" + std::to_string(host));
+        for (std::uint32_t node = 0; node < switches; ++node)
+            topology.add_switch("switch" + std::to_string(node));
+        for (std::uint32_t host = 0; host < hosts; ++host)
+            topology.add_cable(host, hosts + host / hosts_per_switch, gbit100, 100 * ps_per_ns);
+        for (std::uint32_t node = 0; node < switches; ++node)
+            topology.add_cable(hosts + node, hosts + (node + 1) % switches, gbit100, 100 * ps_per_ns);
+        network = make(topology, settings);
+        for (HostIndex host = 0; host < hosts; ++host)
+            flows.push_back(datagrams(*network, host, (host + hops * hosts_per_switch) % hosts));
+    }
+};
+
 inline double gbit_per_second(std::uint64_t bytes, Time duration) {
     return static_cast<double>(bytes) * 8000.0 / static_cast<double>(duration);
 }

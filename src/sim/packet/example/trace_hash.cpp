@@ -69,9 +69,9 @@ std::string line_of(const Case& chosen) {
                                                      : number % 4 == 0 ? Transport::tcp
                                                                        : Transport::reliable,
                                         .traffic_class = static_cast<std::uint8_t>(number % 3),
-                                        .window_packets = 100,
+                                        .window_packets = sprayed ? nil : 100,
                                         .ack_packets = 4,
-                                        .retransmit_timeout = 200 * ps_per_us,
+                                        .retransmit_timeout = sprayed ? 0 : 200 * ps_per_us,
                                         .dcqcn = number % 2 == 0});
         if (!flow) return std::string(chosen.name) + ": " + flow.error().message;
         flows.push_back(*flow);

@@ -7,9 +7,17 @@
 #include <sstream>
 #include <thread>
 
+#include <unistd.h>
+
 namespace incast::conformance {
 
 namespace {
+
+/// Addresses of this host, a network for each process, so that no port has to be found that is free.
+std::string private_network() {
+    const auto pid = static_cast<unsigned>(::getpid());
+    return "udp:127." + std::to_string(128 + (pid >> 8) % 127) + "." + std::to_string(pid & 0xFF) + ".0/24:7400";
+}
 
 constexpr auto patience = std::chrono::seconds(30);
 constexpr std::uint64_t barrier_seed = 0xBA44'1E4;
@@ -76,8 +84,10 @@ std::vector<Case> all_cases() {
         std::string transport;
         std::string name;
         transport::Settings settings;
-        bool processes_only = false;  // enough where threads would do nothing else than in the plain transport
+        std::vector<Mode> modes = {Mode::one_thread, Mode::two_threads, Mode::two_processes};
     };
+    // Enough where threads would do nothing else than in the plain transport.
+    const std::vector<Mode> processes{Mode::two_processes};
     const std::vector<Variant> variants{
         {"tcp", "streams", {{"streams", "3"}}},
         {"tcp", "ipv6", {{"bind", "::1"}}},
@@ -90,10 +100,12 @@ std::vector<Case> all_cases() {
           {"socket_buffer_bytes", "4608"},
           {"copy_below_bytes", "64"}}},
         // Everything the notices may be carried by, on the order that RapidIO promises; and pieces everywhere.
-        {"rio", "weak", {{"order", "weak"}, {"dma_channels", "4"}, {"look_every_ms", "2"}}, true},
-        {"rio", "memory", {{"notice", "memory"}, {"order", "weak"}, {"layout", "segments"}}, true},
+        {"rio", "weak", {{"order", "weak"}, {"dma_channels", "4"}, {"look_every_ms", "2"}}, processes},
+        {"rio", "memory", {{"notice", "memory"}, {"order", "weak"}, {"layout", "segments"}}, processes},
         {"rio", "cm", {{"notice", "cm"}}},
-        {"rio", "weak_cm", {{"notice", "cm"}, {"order", "weak"}, {"look_every_ms", "2"}}, true},
+        {"rio", "weak_cm", {{"notice", "cm"}, {"order", "weak"}, {"look_every_ms", "2"}}, processes},
+        // Between hosts: each node behind its own address and socket, in a network that no other process has.
+        {"rio", "udp", {{"fabric", private_network()}}, {Mode::one_thread, Mode::two_processes}},
         {"sim", "packets", {{"fabric", "fabrics/ib-edr-36.toml"}}},
     };
     std::vector<Case> cases;
@@ -102,7 +114,7 @@ std::vector<Case> all_cases() {
         for (const Mode mode : {Mode::one_thread, Mode::two_threads, Mode::two_processes}) {
             cases.push_back({name, Decoration::none, mode, "", {}});
             for (const Variant& variant : variants) {
-                if (variant.transport == name && (!variant.processes_only || mode == Mode::two_processes))
+                if (variant.transport == name && std::ranges::find(variant.modes, mode) != variant.modes.end())
                     cases.push_back({name, Decoration::none, mode, variant.name, variant.settings});
             }
         }

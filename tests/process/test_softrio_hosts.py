@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import ROOT, wait_until
+from support import ROOT, Start, check_accounting, wait_until
 
 CHILD = Path(__file__).with_name("softrio_child.py")
 SNIFF = Path(__file__).with_name("sniff.py")
 PORT = 7000
+TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 def said_by(*words: str) -> str:
@@ -55,6 +56,7 @@ def network() -> Iterator[Network]:
             must("ip", "-n", switch, "link", "set", f"port{index}", "master", "switch", "up")
             must("ip", "-n", name, "address", "add", f"10.0.0.{index + 1}/24", "dev", "cable")
             must("ip", "-n", name, "link", "set", "cable", "up")
+            must("ip", "-n", name, "link", "set", "lo", "up")
         return names
 
     yield make
@@ -217,3 +219,67 @@ def test_wireshark_understands_the_packets(network: Network, library: Path, tmp_
     assert "too short" not in shown.stdout
     one = [*dissect, "-Y", "rio.address == 0x10001000 && rio.destination == 2", "-T", "fields", "-e", "rio.source"]
     assert "1" in subprocess.run(one, capture_output=True, text=True, check=True).stdout.replace(",", "\n").split("\n")
+
+
+@pytest.mark.parametrize(
+    "combination",
+    [
+        ("push", "doorbell", "strict", "contiguous"),
+        ("pull", "cm", "weak", "segments"),
+        ("pull-read", "memory", "weak", "contiguous"),
+    ],
+    ids="-".join,
+)
+def test_four_hosts_build_events(
+    start: Start, engine: Path, network: Network, combination: tuple[str, str, str, str]
+) -> None:
+    """The transport rio, a node on each host; over loopback: test_rio.py."""
+    scheme, notice, order, layout = combination
+    hosts = network(4)[:-1]
+    run = start(
+        {
+            "run.nodes": 4,
+            "run.warm_up": "20ms",
+            "run.duration": "200ms",
+            "transport.name": "rio",
+            "transport.rio.fabric": f"udp:10.0.0.0/24:{PORT}",
+            "transport.rio.notice": notice,
+            "transport.rio.order": order,
+            "transport.rio.layout": layout,
+            "transport.rio.segment_bytes": 131_072,
+            "protocol.scheme": scheme,
+            "protocol.mfp_size": "32KiB",
+            "protocol.credits": 4,
+            "source.prefill_bytes": "1MiB",
+            "sink.kind": "verify",
+        },
+        "--spawn",
+        "1",
+        "--listen",
+        "10.0.0.1:0",
+        token=TOKEN,
+        prefix=["ip", "netns", "exec", hosts[0]],
+    )
+    listening = run.wait_for(lambda report: report["type"] == "listening", "address")
+    others = [
+        subprocess.Popen(
+            ["ip", "netns", "exec", host, str(engine), "--join", listening["address"]],
+            env={**os.environ, "INCAST_TOKEN": TOKEN},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+        for host in hosts[1:]
+    ]
+    try:
+        assert run.finish() == 0, run.story()
+        assert [other.wait(20) for other in others] == [0, 0, 0]
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    result = run.result()
+    assert result["status"] == "complete"
+    assert result["events"] > 0
+    assert result["verified"] == "full"
+    assert result["incomplete_events"] == 0
+    check_accounting(result)

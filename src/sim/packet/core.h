@@ -591,16 +591,30 @@ public:
         const std::uint32_t entry = routes_.entry(node, packet.destination);
         return entry < RouteTable::first_group ? entry : choose_port(node, routes_.group(entry), packet.entropy);
     }
-    /// Events that come soon: what they will touch is on its way from memory meanwhile, the port before the packet.
+    /// Events that come soon: what they will touch is on its way from memory meanwhile, step by step, since each step
+    /// is found through the one before.
     void look_ahead() const {
-        if (const EventId later = wheel_.upcoming(2); later < first_special_) __builtin_prefetch(&ports_[later >> 1]);
+        if (const EventId third = wheel_.upcoming(3); third < first_special_) __builtin_prefetch(&ports_[third >> 1]);
+        if (const EventId second = wheel_.upcoming(2); second < first_special_) {
+            const Port& port = ports_[second >> 1];
+            if ((second & 1) == 0) {
+                packets_.prefetch(port.cable.head);
+            } else {
+                __builtin_prefetch(&first_queue(second >> 1, port));
+            }
+        }
         const EventId next = wheel_.upcoming(1);
         if (next >= first_special_) return;
-        if ((next & 1) == 0) {
-            packets_.prefetch(ports_[next >> 1].cable.head);
-        } else {
-            __builtin_prefetch(&queues_[next >> 1]);
+        const Port& port = ports_[next >> 1];
+        if ((next & 1) != 0) {
+            if (port.kind == NodeKind::shared_buffer) packets_.prefetch(first_queue(next >> 1, port).chain.head);
+        } else if (port.peer_kind != NodeKind::host && port.cable.head != nil) {
+            __builtin_prefetch(&routes_.entry(port.peer, packets_[port.cable.head].destination));
         }
+    }
+    /// Of those in front of a port, that of the lowest class that waits.
+    [[nodiscard]] const Queue& first_queue(PortIndex index, const Port& port) const {
+        return queue(index, port.waiting == 0 ? 0U : static_cast<unsigned>(std::countr_zero(port.waiting)));
     }
     /// The last cable of a packet's way: its flow, of which there may be a million, comes from memory meanwhile.
     void await_flow(const Packet& packet) const {

@@ -44,7 +44,7 @@ struct RouteTable {
     std::vector<PortIndex> ports;
 
     static constexpr std::uint32_t first_group = 1U << 31;
-    [[nodiscard]] std::uint32_t entry(NodeIndex node, HostIndex destination) const {
+    [[nodiscard]] const std::uint32_t& entry(NodeIndex node, HostIndex destination) const {
         return entries[static_cast<std::size_t>(node) * hosts + destination];
     }
     [[nodiscard]] const PortGroup& group(std::uint32_t entry) const { return groups[entry - first_group]; }

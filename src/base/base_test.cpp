@@ -12,6 +12,7 @@
 #include "base/bitmap.h"
 #include "base/crc.h"
 #include "base/histogram.h"
+#include "base/large_pages.h"
 #include "base/prng.h"
 #include "base/slab.h"
 #include "base/stream_copy.h"
@@ -167,6 +168,31 @@ TEST(Slab, GivesEveryRecordOnceAndTakesThemBack) {
     EXPECT_EQ(slab.take(), Slab<std::uint64_t>::none);
     EXPECT_EQ(slab[taken[0]], 100 + taken[0]);
     EXPECT_EQ(slab[taken[2]], 100 + taken[2]);
+}
+
+TEST(Blocks, KeepRecordsWhereTheyWere) {
+    Blocks<std::uint64_t> blocks;
+    std::uint64_t& first = blocks.emplace_back();
+    EXPECT_EQ(first, 0U);
+    constexpr std::uint64_t records = 700'000;  // the last blocks are in large pages
+    for (std::uint64_t index = 0; index < records; ++index) {
+        blocks[index] = index * index;
+        EXPECT_EQ(blocks.emplace_back(), 0U);
+    }
+    EXPECT_EQ(&first, &blocks[0]);
+    EXPECT_EQ(&blocks.back(), &blocks[records]);
+    EXPECT_EQ(blocks.size(), records + 1);
+    for (std::uint64_t index = 0; index < records; ++index)
+        ASSERT_EQ(blocks[index], index * index);
+}
+
+TEST(LargePages, BeginOnOneAndHoldWhatAVectorHolds) {
+    std::vector<std::uint32_t, LargePages<std::uint32_t>> values;
+    for (std::uint32_t value = 0; value < 2'000'000; ++value)
+        values.push_back(value);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(values.data()) % LargePages<std::uint32_t>::page_bytes, 0U);
+    EXPECT_EQ(values.front(), 0U);
+    EXPECT_EQ(values.back(), 1'999'999U);
 }
 
 TEST(Queues, KeepTheOrderOfEachInTheMemoryOfAll) {

@@ -493,6 +493,8 @@ public:
     }
     /// The receiver of `port` has room for a packet again from `left_at` on, and lets the sender know.
     void give_credit(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes, Time left_at);
+    /// The same, for use in that file.
+    void return_credit(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes, Time left_at);
 
     // input_fifo.cpp
     void arrive_input_fifo(PortIndex own, PacketIndex packet);

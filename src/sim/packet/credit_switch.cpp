@@ -22,7 +22,8 @@ void Core::open_input_class(std::uint8_t traffic_class) {
     }
 }
 
-void Core::give_credit(PortIndex index, std::uint8_t traffic_class, std::uint32_t wire_bytes, Time left_at) {
+[[gnu::always_inline]] inline void Core::return_credit(PortIndex index, std::uint8_t traffic_class,
+                                                       std::uint32_t wire_bytes, Time left_at) {
     Port& port = ports_[index];
     Credit& credit = this->credit(index, traffic_class);
     Ring<Credit::Return>& returns = credit.on_its_way;
@@ -40,6 +41,10 @@ void Core::give_credit(PortIndex index, std::uint8_t traffic_class, std::uint32_
     }
 }
 
+void Core::give_credit(PortIndex index, std::uint8_t traffic_class, std::uint32_t wire_bytes, Time left_at) {
+    return_credit(index, traffic_class, wire_bytes, left_at);
+}
+
 void Core::arrive_credit(PortIndex cable_index, PacketIndex packet_index) {
     const Packet& packet = packets_[packet_index];
     const Port& cable = ports_[cable_index];
@@ -52,7 +57,7 @@ void Core::arrive_credit(PortIndex cable_index, PacketIndex packet_index) {
         note_passing(out_index, traffic_class, stored(wire_bytes));
         if (out.credited) take_credit(out_index, traffic_class, wire_bytes);
         start(out_index, out, packet_index);
-        give_credit(cable_index, traffic_class, wire_bytes, out.free_at);
+        return_credit(cable_index, traffic_class, wire_bytes, out.free_at);
         return;
     }
     const InputSwitch& inputs = inputs_[cable.peer_state];
@@ -103,7 +108,7 @@ void Core::serve_credit(PortIndex index) {
             if (port.credited) take_credit(index, traffic_class, wire_bytes);
             start(index, port, packet_index);
             // The place is free once the packet's last byte has left.
-            give_credit(reverse_of(own), traffic_class, wire_bytes, port.free_at);
+            return_credit(reverse_of(own), traffic_class, wire_bytes, port.free_at);
         }
     }
     if (port.waiting != 0) plan_credit(index);

@@ -71,7 +71,7 @@ void Core::refresh(FlowIndex flow) {
 }
 
 /// The flow has to wait until its next_time.
-void Core::pace(Host& host, FlowIndex flow) {
+[[gnu::always_inline]] inline void Core::pace(Host& host, FlowIndex flow) {
     Sender& sender = senders_[flow];
     sender.state = Sender::State::paced;
     host.paced.push_back({sender.next_time, flow});
@@ -104,7 +104,7 @@ void Core::kick_host(PortIndex index) {
 }
 
 /// The next flow in turn that may send in this class; nil if none. Flows that cannot any more leave the chain.
-FlowIndex Core::ready_flow(Host& host, std::uint8_t traffic_class) {
+[[gnu::always_inline]] inline FlowIndex Core::ready_flow(Host& host, std::uint8_t traffic_class) {
     if (host.ordered) {
         if (host.in_order.empty()) return nil;
         const FlowIndex flow = messages_[host.in_order.head].flow;
@@ -123,7 +123,7 @@ FlowIndex Core::ready_flow(Host& host, std::uint8_t traffic_class) {
     return nil;
 }
 
-std::uint32_t Core::data_wire_bytes(FlowIndex flow) const {
+[[gnu::always_inline]] inline std::uint32_t Core::data_wire_bytes(FlowIndex flow) const {
     const Sender& sender = senders_[flow];
     const Message& message = messages_[sender.cursor];
     const HostSettings& settings = settings_.hosts[hosts_[sender.source].settings];
@@ -214,7 +214,8 @@ void Core::serve_host(PortIndex index) {
 }
 
 /// A packet of this flow, which was the next in turn, is on its way.
-void Core::sent_data(Host& host, const Port& port, FlowIndex flow, std::uint32_t wire_bytes, bool last) {
+[[gnu::always_inline]] inline void Core::sent_data(Host& host, const Port& port, FlowIndex flow,
+                                                   std::uint32_t wire_bytes, bool last) {
     Sender& sender = senders_[flow];
     if (!host.inject_pace.unlimited()) {
         const std::uint32_t payload = wire_bytes - settings_.hosts[host.settings].header_bytes;

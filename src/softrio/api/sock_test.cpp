@@ -1,3 +1,4 @@
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <thread>
@@ -114,6 +115,32 @@ TEST(Cm, BuffersAreTheCallersOrFresh) {
     EXPECT_EQ(riomp_sock_send(pair.client, nullptr, 100, nullptr), -EINVAL);
     EXPECT_EQ(riomp_sock_receive(pair.client, nullptr, 1, nullptr), -EINVAL);
     EXPECT_EQ(riomp_sock_request_send_buffer(pair.client, nullptr), -EINVAL);
+}
+
+TEST(Cm, MessagesPassWhatIsAlwaysBeingWritten) {
+    const Fabric fabric;
+    Pair pair;
+    constexpr std::uint32_t bytes = 1 << 20;
+    const Mport target(1);
+    const Mport source(0);
+    const OpenWindow window(target, bytes);
+    std::atomic<int> written = 0;
+    std::atomic<bool> ending = false;
+    std::thread writer([&] {
+        const std::vector<std::uint8_t> data(bytes, 7);
+        for (; !ending; ++written)
+            EXPECT_EQ(write_to(source, target.destid, window.base, data), 0);
+    });
+    EXPECT_TRUE(eventually([&] { return written > 0; }));
+    for (int number = 0; number < 200; ++number) {
+        const std::string text(RIO_SOCKET_PAYLOAD_SIZE, static_cast<char>('a' + number % 26));
+        std::string got;
+        EXPECT_EQ(pair.client.send(text), 0);
+        EXPECT_EQ(pair.server->receive(got), 0);
+        ASSERT_EQ(got, text) << number;
+    }
+    ending = true;
+    writer.join();
 }
 
 TEST(Cm, ManyMessagesStayInOrder) {

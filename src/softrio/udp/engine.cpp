@@ -18,11 +18,29 @@ using wire::Status;
 
 constexpr std::size_t length_bytes = 2;
 constexpr std::uint32_t slot_bytes = length_bytes + wire::max_packet;
-/// Of a session's window, for responses alone: 255 requests can be without one, each in a datagram of its own.
-constexpr std::uint32_t reserve_for_responses = 260;
-/// The most datagrams that the answers to one datagram take.
+/// The most datagrams that the answers to one datagram take. With less room nothing is taken in.
 constexpr std::uint32_t answers_to_one = 20;
+/// Of a session's window, for responses alone: 255 requests of the peer can be without one, each in a datagram of its
+/// own. With them all there is still room to take in what this side waits for: else two that wait for room, both full
+/// of answers for the other, would wait for each other.
+constexpr std::uint32_t reserve_for_responses = 255 + answers_to_one + 1;
+/// And for messages, doorbells and registers, however much is being written and read: the largest message has 16
+/// packets, which may need a datagram each.
+constexpr std::uint32_t reserve_for_messages = 20;
 constexpr std::uint64_t nonce_mask = 0xFFFF;
+
+/// What others keep free, of a packet of a request.
+std::uint32_t reserve_of(Operation operation) {
+    switch (operation) {
+        case Operation::nread:
+        case Operation::nwrite:
+        case Operation::nwrite_r:
+        case Operation::swrite:
+            return reserve_for_responses + reserve_for_messages;
+        default:
+            return reserve_for_responses;
+    }
+}
 
 int error_of(Status status) {
     return status == Status::done ? 0 : status == Status::retry ? -EAGAIN : -EIO;
@@ -201,7 +219,7 @@ bool Engine::begin(std::uint32_t destid, Request& request, const Landing& landin
 
 bool Engine::send(std::uint32_t destid, std::uint8_t lane, Packet& packet) {
     Peer* peer = find(destid);
-    std::byte* at = peer == nullptr ? nullptr : room_for(*peer, lane, reserve_for_responses);
+    std::byte* at = peer == nullptr ? nullptr : room_for(*peer, lane, reserve_of(packet.operation));
     if (at == nullptr) return false;
     address(packet, destid);
     pack(*peer, packet, at);
@@ -214,7 +232,7 @@ std::size_t Engine::send_run(std::uint32_t destid, std::uint8_t lane, const wire
     const std::size_t each = length_bytes + run.packet_bytes();
     std::size_t packed = 0;
     while (peer != nullptr && data.size() - packed >= wire::max_payload) {
-        std::byte* at = room_for(*peer, lane, reserve_for_responses);
+        std::byte* at = room_for(*peer, lane, reserve_of(Operation::nwrite));
         if (at == nullptr) break;
         const std::size_t fit = (peer->connection.body().size() - peer->used) / each;
         const std::size_t count = std::min(fit, (data.size() - packed) / wire::max_payload);

@@ -86,10 +86,10 @@ public:
 
 class Engines : public testing::Test {
 protected:
-    explicit Engines(bool small = false)
+    explicit Engines(bool small = false, const reliable::Settings& session = {})
         : directory_(*Directory::parse("1=127.0.0.1:1,2=127.0.0.2:1,3=127.0.0.3:1,4=127.0.0.4:1")),
-          first_({first_id, small, {}}, directory_, first_own_, [this] { return random_ += 0x1'0000; }),
-          second_({second_id, small, {}}, directory_, second_own_, [this] { return random_ += 0x1'0000; }) {}
+          first_({first_id, small, session}, directory_, first_own_, [this] { return random_ += 0x1'0000; }),
+          second_({second_id, small, session}, directory_, second_own_, [this] { return random_ += 0x1'0000; }) {}
 
     [[nodiscard]] Address address(std::uint32_t destid) const { return *directory_.find(destid); }
 
@@ -180,6 +180,12 @@ protected:
     SmallIds() : Engines(true) {}
 };
 
+/// A datagram holds one packet.
+class SmallDatagrams : public Engines {
+protected:
+    SmallDatagrams() : Engines(false, {.datagram_bytes = Engine::filled_bytes(548)}) {}
+};
+
 std::vector<std::byte> some(std::size_t bytes) {
     return std::vector<std::byte>(bytes, std::byte{0x5A});
 }
@@ -245,6 +251,18 @@ TEST_F(Engines, MessagesOfAnySizeArriveWhole) {
     EXPECT_TRUE(first_.send_message(second_id, 1, std::as_bytes(std::span(text))));
     settle();
     EXPECT_EQ(second_own_.messages, std::vector<std::string>{text});
+}
+
+TEST_F(SmallDatagrams, WritesLeaveRoomForMessages) {
+    ASSERT_TRUE(first_.open(now_ns_, second_id));
+    settle();
+    const std::vector<std::byte> data(0x1000);
+    const wire::WriteRun run = first_.run_to(second_id, {.operation = wire::Operation::nwrite, .data = {}});
+    while (first_.send_run(second_id, 1, run, window_at, data) != 0) {
+    }
+    EXPECT_TRUE(first_.send_message(second_id, 1, data)) << "of the largest size";
+    wire::Packet bell = doorbell(first_id);
+    EXPECT_TRUE(first_.send(second_id, 1, bell));
 }
 
 TEST_F(Engines, ForgedSourceIdsAreDroppedAndCounted) {

@@ -24,7 +24,7 @@ constexpr std::uint8_t first_dma_lane = 2;
 constexpr int slice_ms = 50;
 constexpr std::uint32_t ip_and_udp_bytes = 28;
 constexpr std::uint32_t ipv6_and_udp_bytes = 48;
-constexpr std::uint32_t window_packets = 512;  // of which 260 are for responses
+constexpr std::uint32_t window_packets = 512;  // some of which are for responses and messages: engine.cpp
 constexpr std::size_t driven_bytes = 65'536;   // a transfer of that size is worth it
 
 constexpr std::int64_t linger_ms = 1000;  // for what is still on its way when a port closes
@@ -191,27 +191,38 @@ void Port::run() {
             std::uint64_t count = 0;
             (void)!::read(wake_.fd(), &count, sizeof count);
         }
-        thread_wants_ = true;
         const auto held = lock();
-        thread_wants_ = false;
         sleeps_until_ns_ = 0;  // awake: nobody needs to wake it
         if (all[2].revents != 0) {
             membership_.take_in(told());
             notify();
         }
         if (driver_ != std::thread::id()) continue;
-        take_in();
+        take_in((all[0].revents & POLLERR) != 0);
         pump();
         notify();
     }
 }
 
-void Port::take_in() {
+Port::Lock Port::lock() {
+    Lock held(mutex_, std::try_to_lock);
+    if (held.owns_lock()) return held;
+    waiting_.fetch_add(1);
+    held.lock();
+    waiting_.fetch_sub(1);
+    turns_.fetch_add(1);
+    return held;
+}
+
+void Port::take_in(bool has_errors) {
     std::uint64_t outside = 0;
     {
         inbound_.emplace(*own_);
         const std::int64_t now = now_ns();
-        socket_.take_refused([&](const Address& at, std::span<const std::byte> bytes) { engine_->refuse(at, bytes); });
+        if (has_errors) {
+            socket_.take_refused(
+                [&](const Address& at, std::span<const std::byte> bytes) { engine_->refuse(at, bytes); });
+        }
         (void)socket_.receive(
             [&](const Address& from, std::span<const std::byte> bytes) { engine_->receive(now, from, bytes); });
         engine_->advance(now);
@@ -229,7 +240,10 @@ void Port::pump() {
     engine_->collect(now_ns(),
                      [&](const Engine::Output& output) { socket_.add(output.to, output.bytes, output.is_stable); });
     socket_.send();
-    if (sleeps_until_ns_ != 0 && engine_->next_deadline_ns() < sleeps_until_ns_) wake_thread();
+    if (sleeps_until_ns_ != 0 && !drives() && engine_->next_deadline_ns() < sleeps_until_ns_) {
+        sleeps_until_ns_ = 0;  // once is enough
+        wake_thread();
+    }
 }
 
 void Port::wake_thread() {
@@ -247,8 +261,8 @@ void Port::wait_for_packets(Lock& lock) {
     lock.unlock();
     pollfd one{socket_.fd(), POLLIN, 0};
     (void)::ppoll(&one, 1, &timeout, nullptr);
-    lock.lock();
-    take_in();
+    lock = this->lock();
+    take_in((one.revents & POLLERR) != 0);
     notify();
 }
 
@@ -262,7 +276,7 @@ void Port::wait(Lock& lock) {
     const std::uint32_t before = changes_.load();
     lock.unlock();
     (void)shm::futex_wait(changes_, before, slice_ms);
-    lock.lock();
+    lock = this->lock();
     waiters_.fetch_sub(1);
 }
 
@@ -272,21 +286,23 @@ bool Port::wait(Lock& lock, shm::Patience& patience) {
     const std::uint32_t before = changes_.load();
     lock.unlock();
     const bool goes_on = patience.wait(changes_, before, slice_ms);
-    lock.lock();
+    lock = this->lock();
     waiters_.fetch_sub(1);
     return goes_on;
 }
 
 void Port::breathe(Lock& lock) {
     if (drives()) {
-        take_in();
-        return;
+        take_in(false);
+        notify();
     }
-    if (!thread_wants_) return;
+    if (waiting_ == 0) return;
+    // A mutex goes to whoever is there first, which is the one that has just given it up.
+    const std::uint32_t before = turns_;
     lock.unlock();
-    while (thread_wants_)
+    while (waiting_ != 0 && turns_ == before)
         std::this_thread::yield();
-    lock.lock();
+    lock = this->lock();
 }
 
 // Sessions
@@ -333,15 +349,14 @@ int Port::set_destid(std::uint32_t destid) {
     for (const std::uint32_t each : directory_.all())
         settle(held, each, linger_ms);
     if (directory_.host()) return change_destid(held, destid);
-    Socket next(0, 0);
     const auto address = directory_.find(destid);
     if (!address) return -EINVAL;
+    transport::Descriptor next;
+    if (const int error = Socket::open(*address, next)) return error == EADDRINUSE ? -EBUSY : -EINVAL;
     // Said from the old address, once the new one is sure.
-    if (const int error = next.bind(*address)) return error == EADDRINUSE ? -EBUSY : -EINVAL;
-    next.close();
     engine_->close_all();
     pump();
-    if (const int error = bind(destid)) return -error;
+    if (const int error = socket_.adopt(std::move(next))) return -error;
     engine_->restart(destid);
     own_->block().destid.store(destid);
     wake_thread();

@@ -88,7 +88,7 @@ public:
 
     // For its sockets, and to be called with the lock, which waiting gives up meanwhile.
     using Lock = std::unique_lock<std::mutex>;
-    [[nodiscard]] Lock lock() { return Lock(mutex_); }
+    [[nodiscard]] Lock lock();
     Channels& channels() { return channels_; }
     std::uint32_t next_serial() { return ++serial_; }
     /// 0: there is a session with that endpoint; -ENODEV.
@@ -119,15 +119,15 @@ private:
     void wait(Lock& lock);
     void notify();
     void wake_thread();
-    /// What has arrived, without waiting, and what the time says.
-    void take_in();
+    /// What has arrived, without waiting, and what the time says. `has_errors`: the socket polls so.
+    void take_in(bool has_errors);
     int write(Lock& lock, const Transfer& transfer, std::uint32_t losses);
     int read(Lock& lock, const Transfer& transfer, std::uint32_t losses);
     int finish(Lock& lock, const Request& request);
     /// Makes `attempt` until it succeeds; false: the session has been lost.
     template <class Attempt>
     bool persist(Lock& lock, std::uint32_t destid, std::uint32_t losses, Attempt&& attempt);
-    /// Takes in what has arrived in the middle of a long transfer, or lets somebody else do so.
+    /// In the middle of a long transfer: takes in what has arrived, and lets others have their turn.
     void breathe(Lock& lock);
     /// Waits for packets instead of the thread, where the caller drives.
     void wait_for_packets(Lock& lock);
@@ -161,7 +161,8 @@ private:
     std::uint64_t outside_ = 0;  // of which something was said
     std::uint32_t serial_ = 0;
     std::atomic<bool> ending_ = false;
-    std::atomic<bool> thread_wants_ = false;
+    std::atomic<std::uint32_t> waiting_ = 0;  // for the lock
+    std::atomic<std::uint32_t> turns_ = 0;    // of those who waited for it
     std::atomic<std::uint32_t> waiters_ = 0;
     std::atomic<std::uint32_t> changes_ = 0;  // futex
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <linux/errqueue.h>
@@ -41,8 +42,8 @@ Socket::Socket(std::uint32_t drop, std::uint64_t seed)
     }
 }
 
-int Socket::bind(const Address& address) {
-    transport::Descriptor made(::socket(address.is_v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+int Socket::open(const Address& address, transport::Descriptor& made) {
+    made = transport::Descriptor(::socket(address.is_v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (!made.is_open()) return errno;
     set(made, SOL_UDP, UDP_GRO, 1);
     set(made, address.is_v6 ? SOL_IPV6 : SOL_IP, address.is_v6 ? IPV6_RECVERR : IP_RECVERR, 1);
@@ -53,16 +54,19 @@ int Socket::bind(const Address& address) {
     sockaddr_storage at;
     const socklen_t bytes = fill(address, at);
     if (::bind(made.fd(), reinterpret_cast<const sockaddr*>(&at), bytes) != 0) return errno;
-    int got = 0;
-    socklen_t got_bytes = sizeof got;
-    if (::getsockopt(made.fd(), SOL_SOCKET, SO_RCVBUF, &got, &got_bytes) == 0)
-        receive_buffer_bytes_ = static_cast<std::uint32_t>(got);
-    if (!socket_.is_open()) {
-        socket_ = std::move(made);
-        return 0;
-    }
-    // Whoever waits for it goes on with the same number.
-    return ::dup3(made.fd(), socket_.fd(), O_CLOEXEC) < 0 ? errno : 0;
+    return 0;
+}
+
+int Socket::bind(const Address& address) {
+    transport::Descriptor made;
+    const int error = open(address, made);
+    return error != 0 ? error : adopt(std::move(made));
+}
+
+int Socket::adopt(transport::Descriptor made) {
+    if (socket_.is_open()) return ::dup3(made.fd(), socket_.fd(), O_CLOEXEC) < 0 ? errno : 0;
+    socket_ = std::move(made);
+    return 0;
 }
 
 std::uint16_t Socket::local_port() const {

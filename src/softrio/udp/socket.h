@@ -27,12 +27,16 @@ public:
     Socket(const Socket&) = delete;
     Socket& operator=(const Socket&) = delete;
 
-    /// 0 or an errno. Again: takes the other address instead, under the same descriptor.
+    /// 0 or an errno.
     int bind(const Address& address);
+    /// One that is bound, for adopt(). 0 or an errno.
+    static int open(const Address& address, transport::Descriptor& made);
+    /// Goes on with that one instead, under the same descriptor number: whoever waits for it need not know. 0 or an
+    /// errno.
+    int adopt(transport::Descriptor made);
     [[nodiscard]] int fd() const { return socket_.fd(); }
     /// Where it is bound.
     [[nodiscard]] std::uint16_t local_port() const;
-    [[nodiscard]] std::uint32_t receive_buffer_bytes() const { return receive_buffer_bytes_; }
     void close() { socket_.close(); }
 
     /// Adds a datagram to what send() sends. `is_stable`: the bytes stay until then; else they are copied.
@@ -97,7 +101,6 @@ private:
     void send_single(const Piece& piece);
 
     transport::Descriptor socket_;
-    std::uint32_t receive_buffer_bytes_ = 0;
     bool segments_ = true;
     std::uint32_t drop_;
     base::Prng random_;

@@ -58,8 +58,10 @@ void count_credits(Plan& plan, const Machine& machine) {
     if (config.credits == 0) {
         // All slots in service within half of the cache: the rest is for sources and for everybody else. Where they may
         // leave it, four times as many, so that nodes that share cores find more to do in their turn.
+        // Over shm small MFPs may have more still: a node then does so much in its turn that changing to the next one,
+        // and back, weighs little.
         constexpr std::uint64_t fewest = 2;
-        constexpr std::uint64_t most = 64;
+        const std::uint64_t most = config.transport == "shm" ? 256 : 64;
         const bool leave = slots_may_leave_the_cache(config);
         const std::uint64_t room = leave ? 2 * cache : cache / 2;
         const std::uint64_t that_fit = room / std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus);

@@ -139,7 +139,8 @@ TEST(Resolve, CreditsKeepTheSlotsInTheCache) {
     EXPECT_EQ(plan_of({"protocol.mfp_size=8MiB"}).config.credits, 2U);
     // Eight cores are credited with 64 MiB of a cache of 300.
     EXPECT_LE(plan_of({"protocol.mfp_size=64KiB"}, 300 * mib).config.credits * plan.slot_bytes * plan.n_bus, 32 * mib);
-    EXPECT_EQ(plan_of({"protocol.mfp_size=256"}).config.credits, 64U);
+    EXPECT_EQ(plan_of({"transport.name=shm", "protocol.mfp_size=256"}).config.credits, 256U);
+    EXPECT_EQ(plan_of({"transport.name=tcp", "protocol.mfp_size=256"}).config.credits, 64U);
     EXPECT_EQ(plan_of({"protocol.credits=5"}).protocol.credits, 5U);
 }
 

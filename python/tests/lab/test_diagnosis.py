@@ -55,7 +55,9 @@ def test_real_source_rate(real: InProcess) -> None:
 def test_real_sink(real: InProcess) -> None:
     command = shlex.join([sys.executable, "-c", f"import sys, time\n{SLOW_COMMAND}"])
     # The command has to be there, and what lies before it full, before it can be what limits the run.
-    settled = ("--warm-up", "2s", "--duration", "1s")
+    # What waits for the command has to be much more than what is on its way back to the readout units, which a busy
+    # machine delays: so they have room for many times the slots.
+    settled = ("--warm-up", "2s", "--duration", "1s", "--set", "source.memory=1MiB")
     named(real, "sink", *SMALL, *settled, "--sink", f"command:{command}", "--mfp-size", "16KiB", "--credits", "4")
 
 

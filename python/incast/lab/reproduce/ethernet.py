@@ -201,11 +201,20 @@ def _scan(figures: Figures, _fabrics: Fabrics) -> Finding:
     )
 
 
+# The smaller the limit and the slower the memory, the sooner: for each reading the limits around which it begins.
 _SMALL_SPILLS = {
-    (spill, size): [
-        _all_ports(_ARISTA, size, sends, {"switches.deep.spill": spill}, f", spill {spill}") for sends in _SENDS[1:]
+    (f"{reading}, {spill}", size): [
+        _all_ports(
+            _ARISTA,
+            size,
+            sends,
+            {"switches.deep.spill": spill, "switches.deep.memory_bandwidth": f"{_READINGS[reading]}Gb/s"},
+            f", {reading}, spill {spill}",
+        )
+        for sends in _SENDS[1:]
     ]
-    for spill in ("32KiB", "64KiB")
+    for reading, spills in {"per side": ("32KiB", "64KiB"), "in total": ("128KiB", "256KiB")}.items()
+    for spill in spills
     for size in ("128KiB", "256KiB")
 }
 
@@ -213,10 +222,10 @@ _SMALL_SPILLS = {
 def _spill_rule(figures: Figures, _fabrics: Fabrics) -> Finding:
     best = {cell: max(figures.per_node(run.name) for run in runs) for cell, runs in _SMALL_SPILLS.items()}
     return shape(
-        "; ".join(f"spill {spill}, {size} {rate:.1f}" for (spill, size), rate in best.items()),
+        "; ".join(f"{spill}, {size} {rate:.1f}" for (spill, size), rate in best.items()),
         [best[spill, "128KiB"] > 80 > best[spill, "256KiB"] for spill, size in best if size == "128KiB"],
-        "A packet goes off chip when its virtual output queue holds more than this, or the chip is half full. By size, "
-        "4 and 8 sends: "
+        "By the reading of row 14 and the length of a virtual output queue beyond which packets go off chip (or if the "
+        "chip is half full); by size, 4 and 8 sends: "
         + "; ".join(
             f"{spill}, {size} " + " ".join(f"{figures.per_node(run.name):.1f}" for run in runs)
             for (spill, size), runs in _SMALL_SPILLS.items()

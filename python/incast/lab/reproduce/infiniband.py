@@ -121,9 +121,9 @@ def _verbs(figures: Figures, _fabrics: Fabrics) -> Finding:
 # --- the EDR reference: row 10
 
 
-def _tuned(size: str, sends: int, memory: str) -> Experiment:
+def _tuned(size: str, sends: int, memory: str, scheme: str = "pull") -> Experiment:
     return event_building(
-        f"{size}, {sends} sends, {memory}",
+        f"{size}, {sends} sends, {memory}" + (", push" if scheme == "push" else ""),
         _EDR,
         {"switches.edr.input_buffer": memory},
         nodes=36,
@@ -131,6 +131,7 @@ def _tuned(size: str, sends: int, memory: str) -> Experiment:
         sends=sends,
         ms=15 * _SIZES[size],
         warm_up_ms=4 * _SIZES[size],
+        scheme=scheme,
     )
 
 
@@ -138,6 +139,8 @@ _SIZES = {"128KiB": 1, "256KiB": 2}
 _MEMORY = "64KiB"  # fabrics/ib-edr-36.toml; assumed
 _TUNED = [_tuned(size, sends, _MEMORY) for size in _SIZES for sends in (4, 8, 16)]
 _MEMORIES = [_tuned("128KiB", sends, memory) for memory in ("32KiB", "128KiB", "512KiB") for sends in (8, 16)]
+_MEMORIES += [_tuned("256KiB", sends, memory) for memory in ("128KiB", "512KiB") for sends in (8, 16)]
+_MEMORIES += [_tuned("256KiB", 8, memory, "push") for memory in (_MEMORY, "512KiB")]
 
 
 def _reference(figures: Figures, fabrics: Fabrics) -> Finding:

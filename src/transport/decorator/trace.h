@@ -22,7 +22,7 @@ struct TraceRecord {
     std::uint32_t length = 0;       // bytes of the message, body or read
     std::uint64_t offset = 0;       // write: in the target's region
     Token token = 0;                // write, read, completed
-    Notice notice;
+    Notice notice = std::nullopt;
     Bytes bytes = {};  // message, or head of a write; valid during the call
 };
 

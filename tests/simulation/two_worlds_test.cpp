@@ -37,7 +37,8 @@ public:
             entry = "send " + text(record.bytes);
         } else if (record.what == TraceRecord::What::write) {
             entry = "write " + text(record.bytes) + " body " + std::to_string(record.length) + " at " +
-                    std::to_string(record.offset) + (record.notice.has_value() ? " notice " + std::to_string(*record.notice) : "");
+                    std::to_string(record.offset) +
+                    (record.notice.has_value() ? " notice " + std::to_string(*record.notice) : "");
         } else {
             return;
         }

@@ -561,10 +561,7 @@ bool EventManager::flush_log(Peer peer, Member& to, std::uint64_t end, MepId rel
             ++to.log_cursor;
             continue;
         }
-        if (!announced_.message || announced_.first != to.log_cursor || announced_.end != end) {
-            announce(to.log_cursor, end, released);
-        }
-        if (!port_.send(peer, *announced_.message)) {
+        if (!port_.send(peer, announcement(to.log_cursor, end, released))) {
             return false;
         }
         to.log_cursor = announced_.next;
@@ -575,9 +572,12 @@ bool EventManager::flush_log(Peer peer, Member& to, std::uint64_t end, MepId rel
 
 /// A run of consecutive MEPs of the same attempt is one message (C4). Most RUs stand at the same record, so it is built
 /// once for all of them.
-void EventManager::announce(std::uint64_t cursor, std::uint64_t end, MepId released) {
+EventManager::Announcement& EventManager::announcement(std::uint64_t cursor, std::uint64_t end, MepId released) {
+    if (announced_.message && announced_.first == cursor && announced_.end == end) {
+        return *announced_.message;
+    }
     const LogRecord& first = log_[cursor & (log_.size() - 1)];
-    auto& message = announced_.message.emplace(port_.config().run, port_.view, port_.incarnation());
+    Announcement& message = announced_.message.emplace(port_.config().run, port_.view, port_.incarnation());
     message.set_body({released, first.attempt.mep, first.attempt.attempt, 0});
     announced_.first = cursor;
     announced_.end = end;
@@ -589,6 +589,7 @@ void EventManager::announce(std::uint64_t cursor, std::uint64_t end, MepId relea
         }
     }
     announced_.next = cursor;
+    return message;
 }
 
 bool EventManager::flush_bu(Peer peer, Builder& builder) {

@@ -42,6 +42,8 @@ private:
     enum class Standing : std::uint8_t { absent, joining, in_view };
     enum class MepState : std::uint8_t { waiting, assigned, granted, committed };
 
+    using Announcement = wire::ControlMessage<wire::ControlKind::announce>;
+
     struct Member {
         Standing standing = Standing::absent;
         std::uint32_t incarnation = 0;
@@ -144,7 +146,7 @@ private:
     void flush_views(Peer peer, Member& to);
     bool flush_ru(Peer peer, Member& to);
     [[nodiscard]] bool flush_log(Peer peer, Member& to, std::uint64_t end, MepId released);
-    void announce(std::uint64_t cursor, std::uint64_t end, MepId released);
+    Announcement& announcement(std::uint64_t cursor, std::uint64_t end, MepId released);
     [[nodiscard]] bool flush_phase(Peer peer, Member& to, MepId released);
     bool flush_bu(Peer peer, Builder& builder);
 
@@ -178,7 +180,7 @@ private:
     std::uint64_t log_tail_ = 0;  // at most the oldest cursor
     // The announcement built last in this flush, of the log's records from `first` to `next`.
     struct {
-        std::optional<wire::ControlMessage<wire::ControlKind::announce>> message;
+        std::optional<Announcement> message;
         std::uint64_t first = 0;
         std::uint64_t next = 0;
         std::uint64_t end = 0;  // it was to reach

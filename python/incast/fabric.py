@@ -15,6 +15,7 @@ import typer
 from incast import fabric_sources
 from incast.engine import engine_answer
 from incast.file_commands import EXIT_BAD_FILE, JsonOption
+from incast.shipped import fabric_file
 
 fabric_app = typer.Typer(help="Networks for the simulation, described by a file.", no_args_is_help=True)
 
@@ -227,7 +228,10 @@ def _grouped_hosts(fabric: Fabric) -> dict[str, tuple[str, str]]:
     return boxes
 
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A network (docs/fabrics.md).")]
+FileArgument = Annotated[
+    Path,
+    typer.Argument(metavar="FABRIC", parser=fabric_file, help="A file, or a shipped one's name (docs/fabrics.md)."),
+]
 
 
 @fabric_app.command()

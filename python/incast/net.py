@@ -19,6 +19,7 @@ from incast.engine import EXIT_NO_ENGINE, EngineError, find_engine
 from incast.lab.diagnosis import diagnose_directory
 from incast.net_summary import print_net_sizes
 from incast.run import RunRequest, make_request, read_result, show_result, watch
+from incast.shipped import fabric_file
 
 _EXIT_BAD_CONFIG = 2
 _CHECK_TIMEOUT_S = 60.0
@@ -152,7 +153,12 @@ def net(
         str | None, typer.Option(metavar="NAME", help="inproc, shm, tcp, sim: what moves the data. (default: tcp)")
     ] = None,
     fabric: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Network to simulate (docs/fabrics.md); means --transport sim.")
+        Path | None,
+        typer.Option(
+            metavar="FABRIC",
+            parser=fabric_file,
+            help="Network to simulate, a file or a shipped one's name (docs/fabrics.md); means --transport sim.",
+        ),
     ] = None,
     trace: Annotated[
         str | None,
@@ -211,7 +217,7 @@ def net(
                 "net.producers": producers,
                 "net.consumers": consumers,
                 "transport.name": transport or ("sim" if fabric is not None else None),
-                "transport.sim.fabric": fabric,
+                "transport.sim.fabric": None if fabric is None else str(fabric),
                 "transport.sim.trace": trace,
                 "net.measure": mode,
                 "net.duplex": "true" if duplex else None,

@@ -27,6 +27,7 @@ from incast.lab.dips import MachineLog, dips_of_directory
 from incast.lab.facts import is_open_loop, number, read_samples
 from incast.live import VIRTUAL_TIME, RunView, make_view
 from incast.net_summary import print_net_summary
+from incast.shipped import fabric_file
 from incast.summary import print_summary
 
 if TYPE_CHECKING:
@@ -228,7 +229,12 @@ def run(
         str | None, typer.Option(metavar="NAME", help="shm, inproc, tcp, sim: what moves the data. (default: shm)")
     ] = None,
     fabric: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Network to simulate (docs/fabrics.md); means --transport sim.")
+        Path | None,
+        typer.Option(
+            metavar="FABRIC",
+            parser=fabric_file,
+            help="Network to simulate, a file or a shipped one's name (docs/fabrics.md); means --transport sim.",
+        ),
     ] = None,
     trace: Annotated[
         str | None,
@@ -388,7 +394,7 @@ def run(
     options = {
         "run.nodes": nodes,
         "transport.name": transport or ("sim" if fabric is not None else None),
-        "transport.sim.fabric": fabric,
+        "transport.sim.fabric": None if fabric is None else str(fabric),
         "transport.sim.trace": trace,
         "run.roles": roles,
         "run.em": em,

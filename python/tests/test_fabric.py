@@ -1,6 +1,11 @@
 """`incast fabric`, with the engine's own answer."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -8,6 +13,7 @@ import pytest
 from incast.cli import app
 from incast.engine import EngineError
 from incast.fabric import Fabric, draw
+from incast.shipped import fabric_file
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,6 +65,44 @@ def test_a_bad_file_is_one_line_and_status_2(tmp_path: Path) -> None:
         Fabric.read(bad)
     assert str(caught.value).startswith(f"{bad}:4: links.cable.rate = 100: not allowed; allowed: a rate with its unit")
     assert caught.value.exit_status == 2
+
+
+def test_a_name_is_a_shipped_network_unless_there_is_such_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("ib-qdr-8", "ib-qdr-8.toml"):
+        assert fabric_file(name) == ROOT / "fabrics/ib-qdr-8.toml"
+    for absent in ("ib-qdr-9", "../fabrics/ib-qdr-8", "fabrics/ib-qdr-8.toml", ""):
+        assert fabric_file(absent) == Path(absent)
+    Path("ib-qdr-8.toml").write_text("")
+    assert fabric_file("ib-qdr-8.toml") == Path("ib-qdr-8.toml")
+
+
+def test_an_installed_package_has_the_shipped_networks(tmp_path: Path) -> None:
+    """The package as a wheel holds it: what is copied as it is, and what CMake installs of the fabrics' component."""
+    components = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["scikit-build"]["install"]["components"]
+    assert "fabrics" in components
+    site, tree = tmp_path / "site", tmp_path / "tree"
+    shutil.copytree(ROOT / "python/incast", site / "incast", ignore=shutil.ignore_patterns("_engine", "__pycache__"))
+    configure = ["cmake", "-S", str(ROOT), "-B", str(tree), "-G", "Ninja", "-DSKBUILD=ON", "-DINCAST_TESTS=OFF"]
+    install = ["cmake", "--install", str(tree), "--component", "fabrics", "--prefix", str(site)]
+    for command in (configure, install):
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+    assert sorted(file.name for file in (site / "incast/_fabrics").iterdir()) == [file.name for file in SHIPPED]
+    options = ("--fabric", "ib-qdr-8", "--nodes", "2", "--duration", "1ms", "--warm-up", "0s", "--output", "out")
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "incast", "run", *options],  # -S: what is installed in place does not come before
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *filter(None, sys.path)])},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "out/result.json").read_text())
+    assert result["config"]["transport"]["sim"]["fabric"] == str(site / "incast/_fabrics/ib-qdr-8.toml")
 
 
 def test_draw_writes_a_picture(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from incast.lab.runner import COMPLETE
 from incast.lab.scan import carry_out, check_points, empty_folder
 from incast.lab.table import Row, headline
 from incast.live import VIRTUAL_TIME
+from incast.shipped import fabric_file
 
 _ORIGIN = Path("incast sim")  # stands where the name of a scan file would
 
@@ -78,7 +79,12 @@ def sim(
         ),
     ] = None,
     fabric: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Network to simulate (docs/fabrics.md). (default: ideal)")
+        Path | None,
+        typer.Option(
+            metavar="FABRIC",
+            parser=fabric_file,
+            help="Network to simulate, a file or a shipped one's name (docs/fabrics.md). (default: ideal)",
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,

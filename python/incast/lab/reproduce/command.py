@@ -17,6 +17,7 @@ from incast.lab.reproduce.document import error_text, value_text, write_document
 from incast.lab.reproduce.laboratory import Laboratory, Outcome
 from incast.lab.reproduce.model import OFF, OK, RANGE, Row
 from incast.lab.reproduce.rows import ROWS
+from incast.shipped import FOLDERS
 
 _RESULTS_FOLDER = Path("incast-results/reproduce")
 _STYLES = {OK: "green", RANGE: "yellow", OFF: "red"}
@@ -32,8 +33,8 @@ def rows_named(names: list[str]) -> list[Row]:
 
 
 def fabrics_folder(given: Path | None) -> Path:
-    """The shipped fabric files: as given, of the checkout, or below the working directory."""
-    candidates = [given] if given else [Path(__file__).resolve().parents[4] / "fabrics", Path("fabrics")]
+    """The shipped fabric files: as given, of the package or checkout, or below the working directory."""
+    candidates = [given] if given else [*FOLDERS, Path("fabrics")]
     for candidate in candidates:
         if (candidate / "rapidio-16.toml").is_file():
             return candidate
@@ -52,7 +53,7 @@ def reproduce(
     fresh: Annotated[bool, typer.Option("--fresh", help="Run everything again, whatever is kept.")] = False,
     jobs: Annotated[int, typer.Option(metavar="N", min=0, help="Runs at a time; 0: one per core.")] = 0,
     fabrics: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The shipped fabric files. (default: those of the checkout)")
+        Path | None, typer.Option(metavar="DIR", help="The shipped fabric files. (default: those that came with it)")
     ] = None,
     output: Annotated[
         Path, typer.Option(metavar="DIR", help="Where figures are kept. (default: incast-results/reproduce)")

@@ -114,8 +114,8 @@ endfunction()
 
 # With INCAST_PCH=ON the headers below are parsed once per kind of target instead of once per source: 40 % less work for
 # clang. Off by default, so that a source which does not include what it uses does not build. The kinds differ in
-# compiler options: `library`, `cold` (see incast_library) and `test`. With gcc only tests: it warns, falsely, of what is
-# inlined from a precompiled standard library as if it were ours.
+# compiler options: `library`, `cold` (see incast_library) and `test`. With gcc only tests: it warns, falsely, of what
+# is inlined from a precompiled standard library as if it were ours.
 set(INCAST_PCH_HEADERS <algorithm> <array> <atomic> <bit> <charconv> <chrono> <filesystem> <functional> <map> <memory>
                        <mutex> <optional> <span> <string> <thread> <variant> <vector>)
 set(INCAST_PCH_HEADERS_cold <fmt/format.h> <nlohmann/json.hpp>)

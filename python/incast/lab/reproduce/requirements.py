@@ -3,9 +3,23 @@
 from incast.lab.reproduce.model import OFF, OK, Fabrics, Figures, Finding, Row, event_building, needs
 
 _HOSTS = 100  # of 1000: 4 of 40 leaves; a link's load is the same, and the run takes seconds
-_DEMAND = event_building(
-    "hosts", "ethernet-1000", nodes=_HOSTS, message="16KiB", ms=3, warm_up_ms=2, credits=2, sends=16
-)
+_DEMANDS = {
+    f"{message}, {sends} sends": event_building(
+        f"{message}, {sends} sends",
+        "ethernet-1000",
+        nodes=_HOSTS,
+        message=message,
+        ms=ms,
+        warm_up_ms=warm_up_ms,
+        credits=credit,
+        sends=sends,
+    )
+    for message, sends, credit, ms, warm_up_ms in (
+        ("16KiB", 16, 2, 3, 2),
+        ("128KiB", 8, 4, 12, 6),
+        ("256KiB", 8, 4, 18, 10),
+    )
+}
 
 _RUN_3 = event_building("Run 3", "lhcb-run3", nodes=170, message="64KiB", ms=4, warm_up_ms=4, credits=8, sends=8)
 
@@ -34,16 +48,19 @@ _CMS = {
 
 
 def _demand(figures: Figures, _fabrics: Fabrics) -> Finding:
-    link = figures.per_node("hosts")
-    total = figures.gbit("hosts", "goodput_without_self_bytes_per_s") / 1000
+    links = {name: figures.per_node(name) for name in _DEMANDS}
+    best = max(links, key=lambda name: links[name])
+    total = figures.gbit(best, "goodput_without_self_bytes_per_s") / 1000
     return Finding(
-        link,
-        OK if link >= 80 else OFF,
+        links[best],
+        OK if links[best] >= 80 else OFF,
         None,
         None,
         (
             f"In all {total:.1f} Tb/s over {_HOSTS} hosts; 32 Tb/s over 1000 are 32 Gb/s each. "
-            "Senders are not synchronised.",
+            "Senders are not synchronised, so the message size decides: "
+            + ", ".join(f"{name} {link:.1f}" for name, link in links.items())
+            + " Gb/s.",
         ),
     )
 
@@ -80,7 +97,8 @@ def _cms(figures: Figures, _fabrics: Fabrics) -> Finding:
 
 ROWS = [
     Row("17", "S3", "1000 streams, 32 Tb/s: mean of each 100 Gb/s link at least; Gb/s", 80.0, "requirement", _demand,
-        [_DEMAND], note="Leaf-spine of fabrics/ethernet-1000.toml, 100 of its hosts; pull, 16 KiB, shift-aware."),
+        list(_DEMANDS.values()),
+        note="Leaf-spine of fabrics/ethernet-1000.toml, 100 of its hosts; pull, shift-aware; best of three settings."),
     Row("28", "LHCb Run 1 and 2", "350 sources to 1500 nodes, Gb Ethernet, credit token: above; Gb/s", 60.0,
         "requirement", needs("fabric of that network")),
     Row("29", "CMS Run 2", "FDR Clos, 100 kHz: built; GB/s", 100.0, "requirement", _cms, list(_CMS.values())),

@@ -97,6 +97,19 @@ TEST(DmaEngines, MessagesOfAFlowAreCompleteInOrderThroughLossAndRepeats) {
         EXPECT_EQ(next[flow], 10U);
 }
 
+TEST(Trains, AreLimitedByPayloadAsPacketsAre) {
+    const auto finish = [](std::uint32_t train) {
+        NetworkSettings settings;
+        settings.hosts[0].train_packets = train;
+        settings.hosts[0].transmit_limit = gbit_per_s(20);
+        const auto network = make(single_switch(2, gbit100, 0), settings);
+        network->post(datagrams(*network, 0, 1), 160 * payload, 0);
+        return testing::run_out(*network);
+    };
+    // But for the last train, which travels as one.
+    EXPECT_LT(std::abs(finish(16) - finish(1)), 2 * 16 * packet_time + 16 * packet_time * 5);
+}
+
 TEST(DmaEngines, ExcludeTheOrderOfPosting) {
     NetworkSettings settings;
     settings.hosts[0].dma_engines = 2;

@@ -24,7 +24,7 @@ void Core::arrive_host(PortIndex own, PacketIndex index) {
         return;
     }
     held += packet.wire_bytes;
-    const std::uint32_t payload = packet.wire_bytes - settings.header_bytes;
+    const std::uint32_t payload = settings.payload_of(packet.wire_bytes);
     const auto bit = bit_of(packet.traffic_class);
     if (host.arrived.empty())
         wheel_.schedule(first_special_ + 2 * host_index + 1, now_ + host.receive_pace.of(payload));

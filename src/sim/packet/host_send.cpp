@@ -218,7 +218,7 @@ void Core::serve_host(PortIndex index) {
                                                    std::uint32_t wire_bytes, bool last) {
     Sender& sender = senders_[flow];
     if (!host.inject_pace.unlimited()) {
-        const std::uint32_t payload = wire_bytes - settings_.hosts[host.settings].header_bytes;
+        const std::uint32_t payload = settings_.hosts[host.settings].payload_of(wire_bytes);
         host.inject_at = std::max(host.inject_at, now_) + host.inject_pace.of(payload);
     }
     if (host.ordered) {

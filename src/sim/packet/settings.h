@@ -46,6 +46,13 @@ struct HostSettings {
     std::uint32_t outstanding_reads = 16;          // of this host as a reader
     std::uint8_t cnp_class = 0;
     ClassService service;
+
+    /// Of a data packet, or of a train of them.
+    [[nodiscard]] std::uint32_t payload_of(std::uint32_t wire_bytes) const {
+        const std::uint32_t packets =
+            train_packets == 1 ? 1 : (wire_bytes + mtu_bytes + header_bytes - 1) / (mtu_bytes + header_bytes);
+        return wire_bytes - packets * header_bytes;
+    }
 };
 
 enum class SwitchKind : std::uint8_t {

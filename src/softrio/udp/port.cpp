@@ -189,6 +189,7 @@ void Port::run() {
         (void)::ppoll(all, 3, is_driven ? nullptr : &timeout, nullptr);
         if (all[1].revents != 0) {
             std::uint64_t count = 0;
+            // NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection): the lock is not held here
             (void)!::read(wake_.fd(), &count, sizeof count);
         }
         const auto held = lock();

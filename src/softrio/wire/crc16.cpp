@@ -123,7 +123,8 @@ __attribute__((target("pclmul,ssse3"))) inline std::uint16_t remainder(__m128i v
 }
 
 __attribute__((target("pclmul,ssse3"))) inline __m128i begin_with(std::uint16_t crc) {
-    return _mm_set_epi64x(static_cast<long long>(std::uint64_t{crc} << 48), 0);
+    const std::uint64_t high = std::uint64_t{crc} << 48;
+    return _mm_set_epi64x(static_cast<long long>(high), 0);
 }
 
 __attribute__((target("pclmul,ssse3"))) std::uint16_t by_multiplication(std::span<const std::byte> bytes) {

@@ -393,8 +393,8 @@ _PARTS: tuple[tuple[str, str, str, Callable[[Path], list[Curve]]], ...] = (
         "Buffer size, 4 KiB to 128 MiB",
         "Two buffers under way; point to point, and between all of four nodes. [S1]: up to 10 Gb/s with buffers of 2 "
         "MB, up to 12 with larger ones. The cost of a write is fitted to the first of these (row 7a of "
-        "[reproduction.md](reproduction.md)); the rest of that curve follows. A window of 1.5 s holds 18 buffers of 128 MiB "
-        "at most, so the last column is good to 6 %.",
+        "[reproduction.md](reproduction.md)); the rest of that curve follows. A window holds 18 buffers of 128 MiB at "
+        "most, so the last column is good to 6 %.",
         buffer_curves,
     ),
     (

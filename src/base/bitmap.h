@@ -48,10 +48,10 @@ public:
     }
     void reset(std::size_t index) { take(index); }
     void assign(std::size_t index, bool member) {
-        std::uint64_t& bits = word(index);
-        const std::uint64_t change = (bits >> (index % 64) & 1U) ^ std::uint64_t{member};
-        bits ^= change << (index % 64);
-        count_ += member ? static_cast<std::uint32_t>(change) : -static_cast<std::uint32_t>(change);
+        if (test(index) != member) {
+            word(index) ^= std::uint64_t{1} << (index % 64);
+            count_ += member ? 1U : ~0U;
+        }
     }
     /// Takes it out; true if it was a member.
     bool take(std::size_t index) {

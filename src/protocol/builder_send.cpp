@@ -17,9 +17,10 @@ using wire::ControlKind;
 void BuilderUnit::plan_requests(std::uint32_t slot) {
     Slot& each = slots_[slot];
     const std::size_t rus = rus_.size();
-    const std::size_t first = port_.config().schedule == Schedule::linear_shift ? (bu_ + 1) % rus : 0;
-    for (std::size_t step = 0; step < rus; ++step) {
-        each.order[step] = static_cast<std::uint16_t>((first + step) % rus);
+    std::size_t ru = port_.config().schedule == Schedule::linear_shift ? (bu_ + 1) % rus : 0;
+    for (std::uint16_t& place : each.order) {
+        place = static_cast<std::uint16_t>(ru);
+        ru = ru + 1 == rus ? 0 : ru + 1;
     }
     if (port_.config().schedule == Schedule::random) {  // Fisher-Yates
         for (std::size_t left = rus; left > 1; --left) {

@@ -99,11 +99,12 @@ private:
     }
     /// That assignment, the first of its queue, can be served now.
     [[nodiscard]] bool can_begin(Assignment& first) {
-        const bool produced = first.mep < produced_below_;
-        await_production_ = await_production_ || !produced;
+        if (first.mep >= produced_below_) {
+            await_production_ = true;
+            return false;
+        }
         const BuilderLink& link = links_[first.bu];
-        const bool credited = !keeps_credits_ || find_credit(first);
-        return produced && credited && link.ready && !link.blocked && !is_full(link);
+        return link.ready && !link.blocked && !is_full(link) && (!keeps_credits_ || find_credit(first));
     }
     [[nodiscard]] std::uint32_t queue_of(std::uint32_t bu) const { return schedule_.one_queue() ? 0 : bu; }
     [[nodiscard]] Queue& queue(std::uint32_t index) { return links_[index].queue; }

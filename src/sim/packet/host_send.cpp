@@ -71,7 +71,7 @@ void Core::refresh(FlowIndex flow) {
 }
 
 /// The flow has to wait until its next_time.
-[[gnu::always_inline]] inline void Core::pace(Host& host, FlowIndex flow) {
+void Core::pace(Host& host, FlowIndex flow) {
     Sender& sender = senders_[flow];
     sender.state = Sender::State::paced;
     host.paced.push_back({sender.next_time, flow});

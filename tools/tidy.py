@@ -30,10 +30,10 @@ CLANG_TIDY = ["clang-tidy-19", "--quiet", "-p", str(COMMANDS), "--extra-arg=-Wno
 def without_precompiled_headers(command: str) -> list[str]:
     """They are gcc's; and without, a source that does not include what it uses is found."""
     words = shlex.split(command)
-    for at in [i for i, word in enumerate(words) if word == "-include" and words[i + 1].endswith("/cmake_pch.hxx")][
-        ::-1
-    ]:
-        words[at : at + 2] = []
+    for at, word in enumerate(words[:-1]):
+        if word == "-include" and words[at + 1].endswith("/cmake_pch.hxx"):
+            del words[at : at + 2]
+            break
     return [word for word in words if word != "-Winvalid-pch"]
 
 

@@ -16,6 +16,11 @@ namespace {
 
 constexpr int deadline_ms = 20'000;
 
+/// As the host tells it; nobody is there.
+std::string at_port(int port) {
+    return "127.0.0.1:" + std::to_string(port);
+}
+
 /// A host in a thread.
 class Host {
 public:
@@ -99,10 +104,10 @@ TEST(Enumeration, GivesIdsAndTellsWhoIsThere) {
     EXPECT_EQ(five.join(5, 7005).value(), 5U);
     EXPECT_EQ(two.join(0, 7002).value(), 2U);
     // All that were there before are known at once.
-    EXPECT_EQ(two.others, (std::map<std::uint32_t, std::string>{{1, "127.0.0.1:7001"}, {5, "127.0.0.1:7005"}}));
-    EXPECT_TRUE(one.knows({{2, "127.0.0.1:7002"}, {5, "127.0.0.1:7005"}}));
+    EXPECT_EQ(two.others, (std::map<std::uint32_t, std::string>{{1, at_port(7001)}, {5, at_port(7005)}}));
+    EXPECT_TRUE(one.knows({{2, at_port(7002)}, {5, at_port(7005)}}));
     two.membership.close();
-    EXPECT_TRUE(one.knows({{5, "127.0.0.1:7005"}}));
+    EXPECT_TRUE(one.knows({{5, at_port(7005)}}));
     Endpoint again(host);
     EXPECT_EQ(again.join(0, 7012).value(), 2U) << "who has left has left its id";
 }
@@ -129,7 +134,7 @@ TEST(Enumeration, ChangesAnId) {
     two.membership.change(300);
     ASSERT_TRUE(two.eventually([&] { return two.membership.is_answered(); }));
     EXPECT_EQ(two.membership.destid(), 300U);
-    EXPECT_TRUE(one.knows({{300, "127.0.0.1:7002"}}));
+    EXPECT_TRUE(one.knows({{300, at_port(7002)}}));
 }
 
 TEST(Enumeration, AfterSyncAllAreKnown) {
@@ -170,7 +175,7 @@ TEST(Enumeration, StrangersAreRefusedWithALineAndDisturbNobody) {
     EXPECT_NE(host.refused().find("was refused: no UDP port"), std::string::npos);
     Endpoint two(host);
     EXPECT_EQ(two.join(0, 7002).value(), 2U);
-    EXPECT_TRUE(one.knows({{2, "127.0.0.1:7002"}}));
+    EXPECT_TRUE(one.knows({{2, at_port(7002)}}));
 }
 
 TEST(Enumeration, ALyingHostIsLeft) {

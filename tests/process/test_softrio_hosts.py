@@ -67,6 +67,7 @@ def network() -> Iterator[Network]:
 def all_to_all(
     library: Path,
     names: list[str],
+    *,
     rounds: int,
     options: str = "",
     largest: int = 64 << 10,

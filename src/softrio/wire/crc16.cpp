@@ -63,7 +63,7 @@ std::uint16_t copy_by_table(std::uint64_t high, std::uint64_t low, std::span<con
     for (std::size_t index = 0; index < block; ++index)
         begin[index] = static_cast<std::byte>((index < 8 ? high : low) >> (56 - index % 8 * 8));
     std::uint16_t crc = short_crc(begin.data(), block, 0);
-    std::memcpy(to, from.data(), from.size());
+    std::ranges::copy(from, to);
     std::size_t at = 0;
     for (; at + block <= from.size(); at += block)
         crc = short_crc(from.data() + at, block, crc);

@@ -1,7 +1,7 @@
 #include "softrio/wire/crc16.h"
 
+#include <algorithm>
 #include <array>
-#include <cstring>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -156,7 +156,7 @@ __attribute__((target("pclmul,ssse3"))) std::uint16_t copy_by_multiplication(std
                                                                              std::byte* to) {
     __m128i value = _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
     const std::size_t whole = from.size() / block * block;
-    std::memcpy(to, from.data(), from.size());
+    std::ranges::copy(from, to);
     value = fold_rest(value, from.data(), 0, from.size() / block);
     return short_crc(from.data() + whole, from.size() - whole, remainder(value));
 }

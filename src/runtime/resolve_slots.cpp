@@ -18,14 +18,11 @@ std::uint64_t buffers_per_slot(const Plan& plan) {
     return plan.config.layout == protocol::Layout::segmented ? plan.protocol.sources.size() : 1;
 }
 
-constexpr std::uint64_t fewest_credits = 2;
-constexpr std::uint64_t most_credits = 64;
-constexpr std::uint64_t most_credits_of_small = 256;
-
-/// Nobody reads the bodies in slots.
-bool is_unread(const RunConfig& config) {
-    return config.sink_kind == SinkKind::null ||
-           (config.sink_kind == SinkKind::verify && config.verify == Verify::header);
+/// Whether slots past the cache cost nothing: nobody reads the bodies in them, and the transport stores past it too.
+bool slots_may_leave_the_cache(const RunConfig& config) {
+    const bool unread =
+        config.sink_kind == SinkKind::null || (config.sink_kind == SinkKind::verify && config.verify == Verify::header);
+    return unread && config.transport == "shm";
 }
 
 }  // namespace
@@ -59,27 +56,24 @@ void count_credits(Plan& plan, const Machine& machine) {
     const std::uint64_t cache = base::usable_cache_bytes(machine.last_level_cache_bytes, machine.cores);
     plan.slot_bytes = protocol::slot_layout(plan.protocol).slot_bytes;
     if (config.credits == 0) {
-        // All slots in service within half of the cache: the rest is for sources and for everybody else. Past it they
-        // cost nothing where the transport stores past it too and nobody reads their bodies, or not even the fewest
-        // would fit; then as many that nodes that share cores find enough to do in their turn. Over shm small MFPs may
-        // have more still: changing to the next node, and back, then weighs little.
-        const std::uint64_t of_all = std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus);
-        const bool unread = is_unread(config);
-        const bool leave = config.transport == "shm" && (unread || cache / 2 / of_all < fewest_credits);
-        const std::uint64_t most = config.transport == "shm" ? most_credits_of_small : most_credits;
-        constexpr std::uint64_t times_cache = 8;
-        const std::uint64_t that_fit =
-            leave ? std::min(times_cache * cache / of_all, std::max(most_credits, 2 * cache / of_all))
-                  : cache / 2 / of_all;
-        config.credits = std::clamp(that_fit, fewest_credits, most);
-        std::string why = that_fit < fewest_credits ? "the fewest that keep a builder unit busy"
-                          : that_fit > most         ? "the most that are chosen"
-                          : leave
-                              ? fmt::format("whose slots, of {} builder units, take at most {} times {} of cache: {}",
-                                            plan.n_bus, times_cache, bytes_text(cache),
-                                            unread ? "nothing reads their bodies" : "fewer would not fit into it")
-                              : fmt::format("whose slots, of {} builder units, fit into half of {} of cache",
-                                            plan.n_bus, bytes_text(cache));
+        // All slots in service within half of the cache: the rest is for sources and for everybody else. Where they may
+        // leave it, four times as many, so that nodes that share cores find more to do in their turn.
+        // Over shm small MFPs may have more still: a node then does so much in its turn that changing to the next one,
+        // and back, weighs little.
+        constexpr std::uint64_t fewest = 2;
+        const std::uint64_t most = config.transport == "shm" ? 256 : 64;
+        const bool leave = slots_may_leave_the_cache(config);
+        const std::uint64_t room = leave ? 2 * cache : cache / 2;
+        const std::uint64_t that_fit = room / std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus);
+        config.credits = std::clamp(that_fit, fewest, most);
+        std::string why = that_fit < fewest ? "the fewest that keep a builder unit busy"
+                          : that_fit > most ? "the most that are chosen"
+                          : leave           ? fmt::format(
+                                        "whose slots, of {} builder units, take at most twice {} of cache: "
+                                                  "nothing reads their bodies",
+                                        plan.n_bus, bytes_text(cache))
+                                  : fmt::format("whose slots, of {} builder units, fit into half of {} of cache",
+                                                plan.n_bus, bytes_text(cache));
         const std::uint64_t slots = config.max_buffers / buffers_per_slot(plan);
         const std::uint64_t buffered = slots - std::min(slots, further_slots(plan));
         if (config.max_buffers > 0 && buffered < config.credits) {

@@ -74,12 +74,12 @@ std::uint16_t copy_by_table(std::uint64_t high, std::uint64_t low, std::span<con
 constexpr unsigned divisor = 0x1'0000 | polynomial;
 
 /// x^power modulo the polynomial: what a part is multiplied with to stand that many bits further on.
-constexpr long long power_of_x(unsigned power) {
+consteval long long power_of_x(unsigned power) {
     return times_x(1, power);
 }
 
 /// x^64 divided by the polynomial, without the remainder.
-constexpr long long quotient_of_x64() {
+consteval long long quotient_of_x64() {
     std::uint64_t quotient = 0;
     std::uint64_t rest = 1;
     for (int bit = 0; bit < 64; ++bit) {

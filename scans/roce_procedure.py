@@ -1,6 +1,6 @@
 """The RoCE study's procedure (EPJ Web Conf. 245 01011) on simulated switches: scan, optimum, long run, ports.
 
-    python scans/roce_procedure.py OUTPUT        # from the folder of a checkout; about three minutes of one core
+    python scans/roce_procedure.py OUTPUT        # from the folder of a checkout; four minutes of one core
 
 Everything is done by `incast`; this program only says in which order, and picks the optimum from the scan's table.
 Coarser than in the study: 20 ms of virtual time for 15 s, and 200 ms (88 ports: 100 ms) for 3 h; figures over time

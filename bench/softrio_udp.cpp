@@ -2,8 +2,9 @@
 //   softrio_udp rdma-target | rdma-write ID SECONDS BYTES    rDMA over RIO_FABRIC=udp:...
 //   softrio_udp plain-target ADDRESS PORT SECONDS | plain-send ADDRESS PORT SECONDS DATAGRAM_BYTES
 // plain: one thread that sends pieces of up to 64 datagrams (UDP_SEGMENT), one that receives such pieces (UDP_GRO) and
-// looks at none. rdma-write and plain-target print payload bytes per second: of writes that were answered, of what
-// came.
+// looks at none. Both kinds read from and write to memory of the same size. Each program prints in its last line the
+// payload bytes (of writes that were answered, of what was sent, of what came), the seconds that this took and the CPU
+// seconds of its process; rdma-target knows but the last of them.
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -19,6 +20,7 @@
 #include <netinet/udp.h>
 #include <rapidio_mport_dma.h>
 #include <rapidio_mport_mgmt.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -29,6 +31,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint64_t window_at = 0x1000'0000;
 constexpr std::uint32_t window_bytes = 16 << 20;
 constexpr std::size_t max_piece = 65'000;
+constexpr std::size_t buffer_room = 1 << 16;  // for a received piece
 constexpr int buffer_bytes = 8 << 20;
 constexpr int batch = 8;
 
@@ -41,6 +44,29 @@ void check(bool good, const char* what) {
 double seconds_since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
 }
+
+double cpu_seconds() {
+    rusage usage{};
+    (void)::getrusage(RUSAGE_SELF, &usage);
+    const auto seconds = [](const timeval& time) {
+        return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+    };
+    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+/// What is measured begins now.
+class Meter {
+public:
+    void print(std::uint64_t bytes) const {
+        std::printf("%llu %.6f %.6f\n", static_cast<unsigned long long>(bytes), seconds_since(begin_),
+                    cpu_seconds() - cpu_);
+    }
+    [[nodiscard]] double seconds() const { return seconds_since(begin_); }
+
+private:
+    Clock::time_point begin_ = Clock::now();
+    double cpu_ = cpu_seconds();
+};
 
 riomp_mport_t open_mport() {
     riomp_mport_t mport = nullptr;
@@ -57,8 +83,10 @@ int rdma_target() {
     check(riomp_mgmt_set_event_mask(mport, RIO_EVENT_DOORBELL) == 0, "event mask");
     std::puts("ready");
     std::fflush(stdout);
+    const Meter meter;
     riomp_mgmt_event event{};
     check(riomp_mgmt_get_event(mport, &event) == 0, "waiting for the end");
+    meter.print(0);
     return riomp_mgmt_mport_destroy_handle(&mport);
 }
 
@@ -77,10 +105,10 @@ int rdma_write(std::uint32_t target, double seconds, std::uint32_t bytes) {
     };
     write();
     written = 0;
-    const auto begin = Clock::now();
-    while (seconds_since(begin) < seconds)
+    const Meter meter;
+    while (meter.seconds() < seconds)
         write();
-    std::printf("%.0f\n", static_cast<double>(written) / seconds_since(begin));
+    meter.print(written);
     riomp_mgmt_event event{};
     event.header = RIO_EVENT_DOORBELL;
     event.u.doorbell = {target, 1};
@@ -113,23 +141,32 @@ int plain_target(const sockaddr_in& address, double seconds) {
     check(::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0, "bind");
     std::puts("ready");
     std::fflush(stdout);
-    std::vector<char> buffers(std::size_t{batch} << 16);
+    std::vector<char> data(window_bytes);
     std::array<iovec, batch> vectors{};
     std::array<mmsghdr, batch> headers{};
     for (std::size_t index = 0; index < batch; ++index) {
-        vectors[index] = {buffers.data() + (index << 16), std::size_t{1} << 16};
         headers[index].msg_hdr.msg_iov = &vectors[index];
         headers[index].msg_hdr.msg_iovlen = 1;
     }
-    std::uint64_t received = 0;
-    Clock::time_point begin;
-    while (received == 0 || seconds_since(begin) < seconds) {
+    std::size_t at = 0;
+    // How many pieces came; they fill the memory one by one, from its begin again behind its end.
+    const auto receive = [&] {
+        for (std::size_t index = 0; index < batch; ++index)
+            vectors[index] = {data.data() + (at + index * buffer_room) % window_bytes, buffer_room};
         const int count = ::recvmmsg(fd, headers.data(), batch, MSG_WAITFORONE, nullptr);
-        if (count > 0 && received == 0) begin = Clock::now();
+        if (count > 0) at += static_cast<std::size_t>(count) * buffer_room;
+        return count;
+    };
+    while (receive() <= 0) {
+    }
+    std::uint64_t received = 0;
+    const Meter meter;
+    while (meter.seconds() < seconds) {
+        const int count = receive();
         for (int index = 0; index < count; ++index)
             received += headers[static_cast<std::size_t>(index)].msg_len;
     }
-    std::printf("%.0f\n", static_cast<double>(received) / seconds_since(begin));
+    meter.print(received);
     return 0;
 }
 
@@ -143,14 +180,14 @@ int plain_send(const sockaddr_in& address, double seconds, std::size_t datagram_
     const std::size_t piece = std::min<std::size_t>(64, max_piece / datagram_bytes) * datagram_bytes;
     std::size_t at = 0;
     std::uint64_t sent = 0;
-    const auto begin = Clock::now();
-    while (seconds_since(begin) < seconds) {
+    const Meter meter;
+    while (meter.seconds() < seconds) {
         if (at + piece > data.size()) at = 0;
         (void)!::send(fd, data.data() + at, piece, 0);  // what the receiver has no room for is lost
         at += piece;
         sent += piece;
     }
-    std::printf("%.0f\n", static_cast<double>(sent) / seconds_since(begin));
+    meter.print(sent);
     return 0;
 }
 

@@ -9,6 +9,7 @@ import os
 import statistics
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 DATAGRAM_BYTES = 1412  # five NWRITE packets of 256 bytes, each with 20 bytes around it, behind a header of 32
@@ -59,8 +60,17 @@ def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True)
 
 
-def both(cable: Cable, target: list[str], sender: list[str], result_is_at: int) -> float:
-    """Starts the target, then the sender; the rate in bytes/s that one of them prints last."""
+@dataclass(frozen=True)
+class Figures:
+    """Of one run, by those who counted the payload: the sender alone for rDMA, each for itself for plain."""
+
+    bytes_per_s: float
+    sender_cpu_s_per_gb: float
+    target_cpu_s_per_gb: float
+
+
+def both(cable: Cable, target: list[str], sender: list[str]) -> Figures:
+    """Starts the target, then the sender; what the last lines of both say."""
     ends = [cable.start(1, *target)]
     try:
         assert ends[0].stdout is not None
@@ -70,7 +80,9 @@ def both(cable: Cable, target: list[str], sender: list[str], result_is_at: int) 
     finally:
         for end in ends:
             end.kill()
-    return float(printed[result_is_at].split()[-1])
+    came, sent = ([float(word) for word in text.split()[-3:]] for text in printed)
+    counted = came if came[0] else sent
+    return Figures(counted[0] / counted[1], sent[2] / sent[0] * 1e9, came[2] / counted[0] * 1e9)
 
 
 def main() -> int:
@@ -83,24 +95,35 @@ def main() -> int:
     arguments = parser.parse_args()
     program = str(arguments.engine.parent.parent / "bench-bin" / "softrio_udp")
     seconds = str(arguments.seconds)
-    rates: dict[str, list[float]] = {"rdma": [], "plain": []}
+    runs: dict[str, list[Figures]] = {"rdma": [], "plain": []}
     with Cable() as cable:
         for pair in range(arguments.pairs):
             for kind in ["rdma", "plain"] if pair % 2 == 0 else ["plain", "rdma"]:
                 if kind == "rdma":
                     writer = [program, "rdma-write", "2", seconds, str(arguments.size)]
-                    rates[kind].append(both(cable, [program, "rdma-target"], writer, 1))
+                    runs[kind].append(both(cable, [program, "rdma-target"], writer))
                 else:
                     where = ["10.0.0.2", str(PORT)]
                     target = [program, "plain-target", *where, seconds]
                     sender = [program, "plain-send", *where, str(arguments.seconds + 0.5), str(DATAGRAM_BYTES)]
-                    rates[kind].append(both(cable, target, sender, 0))
-            print(*(f"{kind} {values[-1] / 1e9:.2f} GB/s" for kind, values in rates.items()), sep=", ", flush=True)
-    ratios = [rdma / plain for rdma, plain in zip(rates["rdma"], rates["plain"], strict=True)]
-    medians = {kind: statistics.median(values) / 1e9 for kind, values in rates.items()}
-    print(f"rDMA of {arguments.size} bytes: median {medians['rdma']:.2f} GB/s; plain: {medians['plain']:.2f} GB/s")
+                    runs[kind].append(both(cable, target, sender))
+            print(*(f"{kind} {described([each[-1]])}" for kind, each in runs.items()), sep="; ", flush=True)
+    ratios = [rdma.bytes_per_s / plain.bytes_per_s for rdma, plain in zip(runs["rdma"], runs["plain"], strict=True)]
+    print(f"rDMA of {arguments.size} bytes, medians: {described(runs['rdma'])}; plain: {described(runs['plain'])}")
     print(f"ratio: median {statistics.median(ratios):.2f} ({min(ratios):.2f}..{max(ratios):.2f})")
     return 0
+
+
+def described(runs: list[Figures]) -> str:
+    """Their medians."""
+
+    def median(name: str) -> float:
+        return statistics.median(getattr(each, name) for each in runs)
+
+    return (
+        f"{median('bytes_per_s') / 1e9:.2f} GB/s "
+        f"(CPU s/GB: {median('sender_cpu_s_per_gb'):.2f} sender, {median('target_cpu_s_per_gb'):.2f} target)"
+    )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/prefetch.h"
 #include "softrio/limits.h"
 #include "softrio/options.h"
 
@@ -27,6 +28,8 @@ constexpr std::uint32_t reserve_for_responses = 255 + answers_to_one + 1;
 /// And for messages, doorbells and registers, however much is being written and read: the largest message has 16
 /// packets, which may need a datagram each.
 constexpr std::uint32_t reserve_for_messages = 20;
+/// What is packed comes from memory, and what the CPU fetches by itself ends with each page.
+constexpr std::size_t fetch_ahead_bytes = 4096;
 constexpr std::uint64_t nonce_mask = 0xFFFF;
 
 /// What others keep free, of a packet of a request.
@@ -237,6 +240,7 @@ std::size_t Engine::send_run(std::uint32_t destid, std::uint8_t lane, const wire
         const std::size_t fit = (peer->connection.body().size() - peer->used) / each;
         const std::size_t count = std::min(fit, (data.size() - packed) / wire::max_payload);
         for (std::size_t index = 0; index < count; ++index, at += each, packed += wire::max_payload) {
+            __builtin_prefetch(data.data() + packed + fetch_ahead_bytes);
             put_length(run.packet_bytes(), at);
             run.encode(address + packed, data.data() + packed, at + length_bytes);
         }
@@ -423,10 +427,14 @@ void Engine::apply(Peer& peer, std::uint8_t lane, const Packet& packet) {
 
 std::size_t Engine::continue_run(Peer& peer, std::span<const std::byte> body) {
     const std::size_t bytes = peer.run.packet_bytes();
+    if (bytes == 0) return 0;
     const std::size_t each = length_bytes + bytes;
     const std::uint64_t address = peer.run.next_address();
+    // Most runs go on in the next datagram: its place comes from memory while the packets of this one are checked.
+    if (const auto at = target_->window(address, wire::max_payload); !at.empty())
+        base::prefetch(at.data() + body.size(), body.size());
     std::size_t count = 0;
-    for (auto left = body; bytes != 0 && left.size() >= each && length_of(left) == bytes; left = left.subspan(each)) {
+    for (auto left = body; left.size() >= each && length_of(left) == bytes; left = left.subspan(each)) {
         if (!peer.run.take(left.data() + length_bytes)) break;
         ++count;
     }

@@ -66,6 +66,12 @@ std::uint32_t big_endian(std::uint32_t value) {
     return __builtin_bswap32(value);
 }
 
+std::uint64_t load(const std::byte* at) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+}
+
 class Writer {
 public:
     explicit Writer(std::byte* at) : begin_(at), at_(at) {}
@@ -391,29 +397,23 @@ void RunReader::begin(std::span<const std::byte> bytes, const Packet& packet) {
     head_bytes_ = static_cast<std::size_t>(packet.data.data() - bytes.data());
     packet_bytes_ = bytes.size();
     transaction_ = packet.transaction;
-    std::copy_n(bytes.begin(), head_bytes_, head_.begin());
+    const std::size_t before = head_bytes_ - sizeof last_;
+    head_mask_ = ~std::uint64_t{0} >> 8 * (sizeof head_ - before);
+    head_ = load(bytes.data()) & head_mask_;
+    last_ = __builtin_bswap64(load(bytes.data() + before));
 }
 
 std::uint64_t RunReader::next_address() const {
-    std::uint64_t last = 0;
-    std::memcpy(&last, head_.data() + head_bytes_ - sizeof last, sizeof last);
-    return (__builtin_bswap64(last) & ~std::uint64_t{double_word - 1}) + max_payload;
+    return (last_ & ~std::uint64_t{double_word - 1}) + max_payload;
 }
 
 bool RunReader::take(const std::byte* packet) {
-    std::uint64_t last = 0;
-    std::uint64_t address = 0;
-    const std::size_t before = head_bytes_ - sizeof address;
-    std::memcpy(&last, head_.data() + before, sizeof last);
-    std::memcpy(&address, packet + before, sizeof address);
-    if (__builtin_bswap64(address) - __builtin_bswap64(last) != max_payload ||
-        std::memcmp(packet, head_.data(), before) != 0) {
-        return false;
-    }
+    const std::uint64_t next = __builtin_bswap64(load(packet + head_bytes_ - sizeof last_));
+    if (next - last_ != max_payload || (load(packet) & head_mask_) != head_) return false;
     std::uint16_t crc = 0;
     std::memcpy(&crc, packet + packet_bytes_ - crc_bytes, sizeof crc);
     if (big_endian(crc) != crc16({packet, packet_bytes_ - crc_bytes})) return false;
-    std::memcpy(head_.data() + before, &address, sizeof address);
+    last_ = next;
     return true;
 }
 

@@ -9,40 +9,37 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "headers are written in place");
 
-constexpr std::uint16_t magic = 0x5244;
-constexpr std::uint8_t version = 1;
-
-struct Header {
-    std::uint16_t magic;
-    std::uint8_t version;
-    Kind kind;
-    std::uint32_t time_us;
-    std::uint64_t token;
-    std::uint64_t sequence;
-    std::uint32_t lane_sequence;
-    std::uint8_t lane;
-    std::uint8_t zero;
-    std::uint16_t bytes;
-};
-static_assert(sizeof(Header) == header_bytes);
+constexpr std::uint64_t magic = 0x5244;
+constexpr std::uint64_t version = 1;
+constexpr std::uint64_t mark = magic | version << 16;
 
 }  // namespace
 
+// By words, each one load or store: what is stored by fields can be loaded as a whole only when all stores before it
+// are done, those of payload among them.
+
 std::optional<Packet> parse(std::span<const std::byte> datagram) {
     if (datagram.size() < header_bytes) return std::nullopt;
-    Header header;
-    std::memcpy(&header, datagram.data(), sizeof header);
-    if (header.magic != magic || header.version != version || header.kind < Kind::hello ||
-        header.kind > Kind::unknown || header.lane >= max_lanes || header.zero != 0 ||
-        header.bytes != datagram.size() - header_bytes) {
+    const auto word = [&](std::size_t index) {
+        std::uint64_t value = 0;
+        std::memcpy(&value, datagram.data() + index * sizeof value, sizeof value);
+        return value;
+    };
+    const std::uint64_t first = word(0);
+    const std::uint64_t last = word(3);
+    const auto kind = static_cast<Kind>(first >> 24 & 0xFF);
+    const auto lane = static_cast<std::uint8_t>(last >> 32);
+    const bool is_zero = (last >> 40 & 0xFF) == 0;
+    if ((first & 0xFF'FFFF) != mark || kind < Kind::hello || kind > Kind::unknown || lane >= max_lanes || !is_zero ||
+        last >> 48 != datagram.size() - header_bytes) {
         return std::nullopt;
     }
-    return Packet{header.kind,
-                  header.lane,
-                  header.time_us,
-                  header.token,
-                  header.sequence,
-                  header.lane_sequence,
+    return Packet{kind,
+                  lane,
+                  static_cast<std::uint32_t>(first >> 32),
+                  word(1),
+                  word(2),
+                  static_cast<std::uint32_t>(last),
                   datagram.subspan(header_bytes)};
 }
 
@@ -58,17 +55,13 @@ std::optional<Greeting> parse_greeting(const Packet& packet) {
 }
 
 void write_header(const Packet& packet, std::byte* at) {
-    const Header header{magic,
-                        version,
-                        packet.kind,
-                        packet.time_us,
-                        packet.token,
-                        packet.sequence,
-                        packet.lane_sequence,
-                        packet.lane,
-                        0,
-                        static_cast<std::uint16_t>(packet.body.size())};
-    std::memcpy(at, &header, sizeof header);
+    const auto put = [&](std::size_t index, std::uint64_t value) {
+        std::memcpy(at + index * sizeof value, &value, sizeof value);
+    };
+    put(0, mark | std::uint64_t{static_cast<std::uint8_t>(packet.kind)} << 24 | std::uint64_t{packet.time_us} << 32);
+    put(1, packet.token);
+    put(2, packet.sequence);
+    put(3, packet.lane_sequence | std::uint64_t{packet.lane} << 32 | std::uint64_t{packet.body.size()} << 48);
 }
 
 }  // namespace incast::transport::reliable

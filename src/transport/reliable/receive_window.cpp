@@ -18,7 +18,7 @@ void ReceiveWindow::reset() {
     lane_next_ = {};
     held_in_lane_ = {};
     complete_below_ = end_ = 0;
-    ready_.reset();
+    is_ready_ = false;
     lent_.reset();
     lane_ = 0;
 }
@@ -45,7 +45,9 @@ bool ReceiveWindow::take(const Packet& packet) {
         return false;
     }
     if (packet.lane == 0 || ahead == 0) {
-        ready_ = Delivery{packet.lane, packet.body};
+        is_ready_ = true;
+        ready_ = packet.body.data();
+        ready_bytes_ = static_cast<std::uint32_t>(packet.body.size());
         lane_ = packet.lane;
         look_from_ = packet.sequence + 1;
         if (packet.lane != 0) ++lane_next_[packet.lane];
@@ -66,9 +68,9 @@ std::optional<Delivery> ReceiveWindow::next() {
         held_[*lent_].used = false;
         lent_.reset();
     }
-    if (ready_) {
+    if (std::exchange(is_ready_, false)) {
         ++counters_.delivered;
-        return std::exchange(ready_, std::nullopt);
+        return Delivery{lane_, {ready_, ready_bytes_}};
     }
     if (lane_ == 0) return std::nullopt;
     // Those of a lane stand in its order, so that one look over all is enough.

@@ -61,7 +61,11 @@ private:
     std::array<std::uint32_t, max_lanes> held_in_lane_{};
     std::uint64_t complete_below_ = 0;
     std::uint64_t end_ = 0;  // above all that is here
-    std::optional<Delivery> ready_;
+    // A body that can be delivered from where it was received. (Two members of different sizes: as a span it would be
+    // copied whole, and the CPU waits for that until what its packet was put together with is stored.)
+    bool is_ready_ = false;
+    const std::byte* ready_ = nullptr;
+    std::uint32_t ready_bytes_ = 0;
     std::uint8_t lane_ = 0;  // whose held packets are being delivered
     std::uint64_t look_from_ = 0;
     std::optional<std::size_t> lent_;  // the place of the last delivery

@@ -1,12 +1,14 @@
 #include "softrio/udp/port.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <ctime>
 #include <system_error>
 #include <utility>
 
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -18,6 +20,8 @@ namespace {
 using wire::Status;
 
 constexpr int slice_ms = 50;
+constexpr std::int64_t slice_ns = slice_ms * reliable::ms_ns;
+constexpr std::int64_t longest_wait_ns = 3600 * std::int64_t{1'000'000'000};
 constexpr std::uint32_t ip_and_udp_bytes = 28;
 constexpr std::uint32_t ipv6_and_udp_bytes = 48;
 constexpr std::uint32_t window_packets = 512;  // some of which are for responses and messages: engine.cpp
@@ -131,7 +135,10 @@ Result<std::shared_ptr<Port>> Port::open(const Options& options, std::uint32_t m
     if (!own) return own.error();
     port->own_ = std::move(*own);
     port->wake_ = transport::Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!port->wake_.is_open()) return system_error("a master port", errno);
+    port->poll_ = transport::Descriptor(::epoll_create1(EPOLL_CLOEXEC));
+    if (!port->wake_.is_open() || !port->poll_.is_open()) return system_error("a master port", errno);
+    for (const int fd : {port->socket_.fd(), port->wake_.fd(), port->membership_.fd()})
+        if (fd >= 0) port->watch(EPOLL_CTL_ADD, fd, EPOLLIN);
     port->engine_->restart(*destid);
     port->thread_ = std::thread([raw = port.get()] { raw->run(); });
     return port;
@@ -162,42 +169,59 @@ void Port::abandon() {
     membership_.close();
     socket_.close();
     wake_.close();
+    poll_.close();
     thread_.detach();
 }
 
 // The thread
 
+void Port::watch(int operation, int fd, std::uint32_t events) {
+    epoll_event event{.events = events, .data = {.fd = fd}};
+    (void)::epoll_ctl(poll_.fd(), operation, fd, &event);
+}
+
 void Port::run() {
     while (!ending_) {
-        timespec timeout{};
-        bool is_driven = false;
-        int host = -1;
+        std::int64_t wait_ns = 0;
         {
             const auto held = lock();
-            host = membership_.fd();
-            is_driven = driver_ != std::thread::id();
-            sleeps_until_ns_ = is_driven ? 0 : engine_->next_deadline_ns();
-            timeout = time_until(sleeps_until_ns_);
+            const std::int64_t now = now_ns();
+            // A driver looks after all deadlines.
+            sleeps_until_ns_ = driver_ == std::thread::id() ? engine_->next_deadline_ns() : now + slice_ns;
+            wait_ns = std::clamp<std::int64_t>(sleeps_until_ns_ - now, 0, longest_wait_ns);
         }
-        // Negative descriptors are not looked at.
-        pollfd all[] = {{is_driven ? -1 : socket_.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}, {host, POLLIN, 0}};
-        (void)::ppoll(all, 3, is_driven ? nullptr : &timeout, nullptr);
-        if (all[1].revents != 0) {
-            std::uint64_t count = 0;
-            // NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection): the lock is not held here
-            (void)!::read(wake_.fd(), &count, sizeof count);
-        }
+        std::array<epoll_event, 3> events;
+        const auto wait_ms = static_cast<int>((wait_ns + reliable::ms_ns - 1) / reliable::ms_ns);
+        const int count = ::epoll_wait(poll_.fd(), events.data(), events.size(), wait_ms);
         const auto held = lock();
         sleeps_until_ns_ = 0;  // awake: nobody needs to wake it
-        if (all[2].revents != 0) {
-            membership_.take_in(told());
-            notify();
+        bool has_errors = false;
+        for (const epoll_event& each : std::span(events).first(static_cast<std::size_t>(std::max(count, 0)))) {
+            if (each.data.fd == wake_.fd()) {
+                std::uint64_t wakes = 0;
+                // NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection): it does not block
+                (void)!::read(wake_.fd(), &wakes, sizeof wakes);
+            } else if (each.data.fd == socket_.fd()) {
+                has_errors = (each.events & EPOLLERR) != 0;
+            } else {
+                membership_.take_in(told());
+            }
         }
-        if (driver_ != std::thread::id()) continue;
-        take_in((all[0].revents & POLLERR) != 0);
+        take_in(has_errors);
         pump();
         notify();
     }
+}
+
+void Port::begin_driving() {
+    driver_ = std::this_thread::get_id();
+    watch(EPOLL_CTL_MOD, socket_.fd(), 0);
+}
+
+void Port::end_driving() {
+    driver_ = {};
+    watch(EPOLL_CTL_MOD, socket_.fd(), EPOLLIN);
+    tell_deadline();
 }
 
 Port::Lock Port::lock() {
@@ -236,10 +260,14 @@ void Port::pump() {
     engine_->collect(now_ns(),
                      [&](const Engine::Output& output) { socket_.add(output.to, output.bytes, output.is_stable); });
     socket_.send();
-    if (sleeps_until_ns_ != 0 && !drives() && engine_->next_deadline_ns() < sleeps_until_ns_) {
-        sleeps_until_ns_ = 0;  // once is enough
-        wake_thread();
-    }
+    tell_deadline();
+}
+
+void Port::tell_deadline() {
+    if (sleeps_until_ns_ == 0 || driver_ != std::thread::id() || engine_->next_deadline_ns() >= sleeps_until_ns_)
+        return;
+    sleeps_until_ns_ = 0;  // once is enough
+    wake_thread();
 }
 
 void Port::wake_thread() {
@@ -353,6 +381,7 @@ int Port::set_destid(std::uint32_t destid) {
     engine_->close_all();
     pump();
     if (const int error = socket_.adopt(std::move(next))) return -error;
+    watch(EPOLL_CTL_ADD, socket_.fd(), EPOLLIN);
     engine_->restart(destid);
     own_->block().destid.store(destid);
     wake_thread();

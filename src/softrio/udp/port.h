@@ -119,6 +119,12 @@ private:
     void wait(Lock& lock);
     void notify();
     void wake_thread();
+    /// Wakes the thread if it sleeps too long.
+    void tell_deadline();
+    /// Of what the thread waits for; as epoll_ctl.
+    void watch(int operation, int fd, std::uint32_t events);
+    void begin_driving();
+    void end_driving();
     /// What has arrived, without waiting, and what the time says. `has_errors`: the socket polls so.
     void take_in(bool has_errors);
     int write(Lock& lock, const Transfer& transfer, std::uint32_t losses);
@@ -152,10 +158,11 @@ private:
     std::unique_ptr<Engine> engine_;
     Channels channels_;
     transport::Descriptor wake_;
+    transport::Descriptor poll_;  // the socket, but while somebody drives; wake_; the enumerating host
     std::thread thread_;
     std::optional<shm::Inbound> inbound_;  // while something is taken in
-    /// A caller with much to move takes in what arrives itself, meanwhile the thread sleeps: it would only be in the
-    /// way.
+    /// A caller with much to move takes in what arrives itself, meanwhile the thread does not look at the socket: it
+    /// would only be in the way.
     std::thread::id driver_;
     std::int64_t sleeps_until_ns_ = 0;
     std::uint64_t outside_ = 0;  // of which something was said

@@ -37,13 +37,10 @@ int Port::transfer(const Transfer& transfer) {
     if (const int error = connect(held, transfer.destid)) return error;
     const std::uint32_t losses = engine_->losses(transfer.destid);
     const bool becomes_driver = transfer.bytes.size() >= driven_bytes && driver_ == std::thread::id();
-    if (becomes_driver) driver_ = std::this_thread::get_id();
+    if (becomes_driver) begin_driving();
     const int error =
         transfer.direction == Direction::write ? write(held, transfer, losses) : read(held, transfer, losses);
-    if (becomes_driver) {
-        driver_ = {};
-        wake_thread();
-    }
+    if (becomes_driver) end_driving();
     return error;
 }
 

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/prefetch.h"
 #include "softrio/limits.h"
 #include "softrio/options.h"
 
@@ -57,6 +56,13 @@ void put_length(std::size_t bytes, std::byte* at) {
 /// What the packet at the begin of `body` has, or more than there is.
 std::size_t length_of(std::span<const std::byte> body) {
     return static_cast<std::size_t>(body[0]) << 8 | static_cast<std::size_t>(body[1]);
+}
+
+/// `at` may lie anywhere, behind the end of what there is, too.
+void prefetch(const std::byte* at, std::size_t bytes) {
+    constexpr std::size_t line = 64;
+    for (std::size_t index = 0; index < bytes; index += line)
+        __builtin_prefetch(at + index);
 }
 
 }  // namespace
@@ -432,7 +438,7 @@ std::size_t Engine::continue_run(Peer& peer, std::span<const std::byte> body) {
     const std::uint64_t address = peer.run.next_address();
     // Most runs go on in the next datagram: its place comes from memory while the packets of this one are checked.
     if (const auto at = target_->window(address, wire::max_payload); !at.empty())
-        base::prefetch(at.data() + body.size(), body.size());
+        prefetch(at.data() + body.size(), body.size());
     std::size_t count = 0;
     for (auto left = body; left.size() >= each && length_of(left) == bytes; left = left.subspan(each)) {
         if (!peer.run.take(left.data() + length_bytes)) break;

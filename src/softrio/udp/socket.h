@@ -14,7 +14,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "base/prefetch.h"
 #include "base/prng.h"
 #include "softrio/udp/address.h"
 #include "transport/descriptor.h"
@@ -59,10 +58,8 @@ public:
             auto bytes = received_piece(index, from, segment);
             while (!bytes.empty()) {
                 const auto one = bytes.first(std::min(segment, bytes.size()));
-                bytes = bytes.subspan(one.size());
-                // The kernel's copy is in no cache nearby.
-                base::prefetch(bytes.data(), std::min(segment, bytes.size()));
                 use(from, one);
+                bytes = bytes.subspan(one.size());
             }
         }
         return received == batch;

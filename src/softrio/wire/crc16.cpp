@@ -63,7 +63,7 @@ std::uint16_t copy_by_table(std::uint64_t high, std::uint64_t low, std::span<con
     for (std::size_t index = 0; index < block; ++index)
         begin[index] = static_cast<std::byte>((index < 8 ? high : low) >> (56 - index % 8 * 8));
     std::uint16_t crc = short_crc(begin.data(), block, 0);
-    std::ranges::copy(from, to);
+    if (to != nullptr) std::ranges::copy(from, to);
     std::size_t at = 0;
     for (; at + block <= from.size(); at += block)
         crc = short_crc(from.data() + at, block, crc);
@@ -110,16 +110,21 @@ __attribute__((target("pclmul,ssse3"))) inline __m128i fold_rest(__m128i value, 
     return value;
 }
 
-/// What 128 bits with 16 zeros behind them leave when they are divided by the polynomial (Barrett's reduction).
-__attribute__((target("pclmul,ssse3"))) inline std::uint16_t remainder(__m128i value) {
-    const __m128i powers = _mm_set_epi64x(power_of_x(80), power_of_x(64));
+/// What 80 bits leave when they are divided by the polynomial (Barrett's reduction).
+__attribute__((target("pclmul,ssse3"))) inline std::uint16_t short_remainder(__m128i value) {
+    const __m128i power = _mm_set_epi64x(0, power_of_x(64));
     const __m128i division = _mm_set_epi64x(quotient_of_x64(), divisor);
-    // 144 bits become 80, and those 64.
-    value = _mm_xor_si128(_mm_clmulepi64_si128(value, powers, 0x11), _mm_slli_si128(_mm_move_epi64(value), 2));
-    value = _mm_xor_si128(_mm_clmulepi64_si128(value, powers, 0x01), _mm_move_epi64(value));
+    value = _mm_xor_si128(_mm_clmulepi64_si128(value, power, 0x01), _mm_move_epi64(value));
     const __m128i quotient = _mm_srli_si128(_mm_clmulepi64_si128(_mm_srli_epi64(value, 16), division, 0x10), 6);
     return static_cast<std::uint16_t>(
         _mm_cvtsi128_si64(_mm_xor_si128(value, _mm_clmulepi64_si128(quotient, division, 0x00))));
+}
+
+/// What 128 bits with 16 zeros behind them leave.
+__attribute__((target("pclmul,ssse3"))) inline std::uint16_t remainder(__m128i value) {
+    const __m128i power = _mm_set_epi64x(power_of_x(80), 0);
+    return short_remainder(
+        _mm_xor_si128(_mm_clmulepi64_si128(value, power, 0x11), _mm_slli_si128(_mm_move_epi64(value), 2)));
 }
 
 __attribute__((target("pclmul,ssse3"))) inline __m128i begin_with(std::uint16_t crc) {
@@ -156,7 +161,7 @@ __attribute__((target("pclmul,ssse3"))) std::uint16_t copy_by_multiplication(std
                                                                              std::byte* to) {
     __m128i value = _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
     const std::size_t whole = from.size() / block * block;
-    std::ranges::copy(from, to);
+    if (to != nullptr) std::ranges::copy(from, to);
     value = fold_rest(value, from.data(), 0, from.size() / block);
     return short_crc(from.data() + whole, from.size() - whole, remainder(value));
 }
@@ -206,22 +211,40 @@ __attribute__((target("avx512f,avx512bw,vpclmulqdq,pclmul,ssse3"))) std::uint16_
     return remainder(fold_rest(gather(value), at, index, blocks));
 }
 
-// What is copied is loaded once: to load what was just stored, at another alignment, makes the CPU wait.
+/// What the four blocks of which the last one ends so many blocks before the end are multiplied with, so that their sum
+/// with 16 zeros behind the end is left: 80 bits.
+template <unsigned behind>
+__attribute__((target("avx512f,avx512bw,vpclmulqdq,pclmul,ssse3"))) inline __m512i place(__m512i blocks) {
+    constexpr unsigned last = behind * 128 + 16;
+    return multiply(blocks, _mm512_set_epi64(power_of_x(last + 64), power_of_x(last), power_of_x(last + 192),
+                                             power_of_x(last + 128), power_of_x(last + 320), power_of_x(last + 256),
+                                             power_of_x(last + 448), power_of_x(last + 384)));
+}
+
+// The payload of most packets: no block waits for another one. What is copied is loaded once: to load what was just
+// stored, at another alignment, makes the CPU wait.
 __attribute__((target("avx512f,avx512bw,vpclmulqdq,pclmul,ssse3"))) std::uint16_t copy_by_wide_multiplication(
     std::uint64_t high, std::uint64_t low, std::span<const std::byte> from, std::byte* to) {
     constexpr std::size_t four = 4 * block;
-    if (from.size() < four || from.size() % four != 0) return copy_by_multiplication(high, low, from, to);
-    const __m128i begin = _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
-    const __m128i by_one = _mm_set_epi64x(power_of_x(128 + 64), power_of_x(128));
-    __m512i bytes = _mm512_loadu_si512(from.data());
-    _mm512_storeu_si512(to, bytes);
-    __m512i value = _mm512_xor_si512(reverse(bytes), _mm512_zextsi128_si512(fold(begin, by_one, _mm_setzero_si128())));
-    for (std::size_t at = four; at < from.size(); at += four) {
-        bytes = _mm512_loadu_si512(from.data() + at);
-        _mm512_storeu_si512(to + at, bytes);
-        value = fold_four(value, reverse(bytes));
+    constexpr unsigned data_bits = 4 * four * 8;
+    if (from.size() != 4 * four) return copy_by_multiplication(high, low, from, to);
+    const __m512i first = _mm512_loadu_si512(from.data());
+    const __m512i second = _mm512_loadu_si512(from.data() + four);
+    const __m512i third = _mm512_loadu_si512(from.data() + 2 * four);
+    const __m512i fourth = _mm512_loadu_si512(from.data() + 3 * four);
+    if (to != nullptr) {
+        _mm512_storeu_si512(to, first);
+        _mm512_storeu_si512(to + four, second);
+        _mm512_storeu_si512(to + 2 * four, third);
+        _mm512_storeu_si512(to + 3 * four, fourth);
     }
-    return remainder(gather(value));
+    const __m512i sum = _mm512_xor_si512(_mm512_xor_si512(place<12>(reverse(first)), place<8>(reverse(second))),
+                                         _mm512_xor_si512(place<4>(reverse(third)), place<0>(reverse(fourth))));
+    const __m256i half = _mm256_xor_si256(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64(sum, 1));
+    const __m128i data = _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    const __m128i begin = _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
+    return short_remainder(
+        fold(begin, _mm_set_epi64x(power_of_x(data_bits + 16 + 64), power_of_x(data_bits + 16)), data));
 }
 #ifndef __clang__
 #pragma GCC diagnostic pop

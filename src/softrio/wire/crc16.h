@@ -12,7 +12,8 @@ namespace incast::softrio::wire {
 
 std::uint16_t crc16(std::span<const std::byte> bytes);
 /// Of 16 bytes, given as two numbers (most significant byte first) with crc16_begin in the first two bytes that count,
-/// and of `from`, which is copied to `to` on the way. Zeros before those first two count for nothing.
+/// and of `from`, which is copied to `to` on the way, if that is not nullptr. Zeros before those first two count for
+/// nothing.
 std::uint16_t crc16_copy(std::uint64_t high, std::uint64_t low, std::span<const std::byte> from, std::byte* to);
 inline constexpr std::uint16_t crc16_begin = 0xFFFF;
 

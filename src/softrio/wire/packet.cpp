@@ -72,6 +72,11 @@ std::uint64_t load(const std::byte* at) {
     return value;
 }
 
+/// Of the first `bytes` of a head, as they are in memory, the number that crc16_copy wants.
+std::uint64_t crc_high_of(std::uint64_t head, std::size_t bytes) {
+    return __builtin_bswap64(head) >> 8 * (sizeof head - bytes) ^ std::uint64_t{crc16_begin} << 8 * (bytes - 2);
+}
+
 class Writer {
 public:
     explicit Writer(std::byte* at) : begin_(at), at_(at) {}
@@ -377,11 +382,7 @@ WriteRun::WriteRun(Packet packet) {
     head_bytes_ = wire::encode(packet, first.data()) - max_payload - crc_bytes;
     std::copy_n(first.begin(), head_bytes_, head_.begin());
     low_bits_ = static_cast<std::uint64_t>(head_[head_bytes_ - 1]);
-    const std::size_t before = head_bytes_ - sizeof packet.address;
-    for (std::size_t index = 0; index < before; ++index) {
-        const auto ones = index < 2 ? std::uint64_t{crc16_begin} >> (8 - 8 * index) & 0xFF : 0;
-        crc_high_ = crc_high_ << 8 | (static_cast<std::uint64_t>(head_[index]) ^ ones);
-    }
+    crc_high_ = crc_high_of(load(head_.data()), head_bytes_ - sizeof packet.address);
 }
 
 void WriteRun::encode(std::uint64_t address, const std::byte* data, std::byte* into) const {
@@ -400,6 +401,7 @@ void RunReader::begin(std::span<const std::byte> bytes, const Packet& packet) {
     const std::size_t before = head_bytes_ - sizeof last_;
     head_mask_ = ~std::uint64_t{0} >> 8 * (sizeof head_ - before);
     head_ = load(bytes.data()) & head_mask_;
+    crc_high_ = crc_high_of(head_, before);
     last_ = __builtin_bswap64(load(bytes.data() + before));
 }
 
@@ -412,7 +414,7 @@ bool RunReader::take(const std::byte* packet) {
     if (next - last_ != max_payload || (load(packet) & head_mask_) != head_) return false;
     std::uint16_t crc = 0;
     std::memcpy(&crc, packet + packet_bytes_ - crc_bytes, sizeof crc);
-    if (big_endian(crc) != crc16({packet, packet_bytes_ - crc_bytes})) return false;
+    if (big_endian(crc) != crc16_copy(crc_high_, next, {packet + head_bytes_, max_payload}, nullptr)) return false;
     last_ = next;
     return true;
 }

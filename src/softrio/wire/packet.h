@@ -101,7 +101,8 @@ private:
     // Numbers, not bytes: what was just stored in another size than it is loaded makes the CPU wait.
     std::uint64_t head_ = 0;  // what is before the address, as it is in memory
     std::uint64_t head_mask_ = 0;
-    std::uint64_t last_ = 0;  // address and word pointer
+    std::uint64_t crc_high_ = 0;  // the same, as crc16_copy wants it
+    std::uint64_t last_ = 0;      // address and word pointer
     std::size_t head_bytes_ = 0;
     std::size_t packet_bytes_ = 0;
     std::uint8_t transaction_ = 0;

@@ -55,6 +55,7 @@ TEST(Crc16, IsTheOneOfTheStandard) {
                 Bytes copy(size);
                 ASSERT_EQ(method.copy(begin[0], begin[1], bytes, copy.data()), reference(whole)) << method.name;
                 ASSERT_EQ(copy, bytes);
+                ASSERT_EQ(method.copy(begin[0], begin[1], bytes, nullptr), reference(whole)) << method.name;
             }
         }
     }

@@ -78,7 +78,11 @@ def test_builds_and_verifies(start: Start, combination: tuple[str, str, str, str
 
 
 def private_network() -> str:
-    """Addresses of this host that no other test process uses, so that no free port has to be found."""
+    """Addresses of this host that no other test process uses.
+
+    The kernel cannot choose the port: it is the same at all addresses of a fabric, and every endpoint has to know it
+    before the first one binds. With addresses of their own, fabrics of one port do not meet.
+    """
     return f"udp:127.{(os.getpid() >> 8) % 127}.{os.getpid() & 255}.0/24:7500"
 
 

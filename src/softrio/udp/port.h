@@ -130,6 +130,9 @@ private:
     int write(Lock& lock, const Transfer& transfer, std::uint32_t losses);
     int read(Lock& lock, const Transfer& transfer, std::uint32_t losses);
     int finish(Lock& lock, const Request& request);
+    /// Of another endpoint, from `offset` on; `values` are big-endian.
+    int access_registers(std::uint32_t destid, wire::Operation operation, std::uint32_t offset,
+                         std::span<std::uint32_t> values);
     /// Makes `attempt` until it succeeds; false: the session has been lost.
     template <class Attempt>
     bool persist(Lock& lock, std::uint32_t destid, std::uint32_t losses, Attempt&& attempt);

@@ -149,30 +149,38 @@ int Port::send_doorbell(const Doorbell& doorbell, bool wait) {
     }
 }
 
-int Port::read_registers(std::uint32_t destid, std::uint32_t offset, std::span<std::uint32_t> values) {
-    if (destid == this->destid()) return own_->read_registers(destid, offset, values);
+int Port::access_registers(std::uint32_t destid, wire::Operation operation, std::uint32_t offset,
+                           std::span<std::uint32_t> values) {
     auto held = lock();
     if (const int error = connect(held, destid)) return error;
     const std::uint32_t losses = engine_->losses(destid);
+    const bool is_read = operation == Operation::maintenance_read;
     Request request;
     Packet packet;
-    packet.operation = Operation::maintenance_read;
+    packet.operation = operation;
     packet.hop_count = 0xFF;
     packet.bytes = sizeof(std::uint32_t);
     bool is_lost = false;
     for (std::size_t index = 0; index < values.size() && !is_lost; ++index) {
+        const auto bytes = std::as_writable_bytes(values.subspan(index, 1));
         packet.address = offset + index * sizeof(std::uint32_t);
+        if (!is_read) packet.data = bytes;
+        const Landing landing = is_read ? Landing{bytes.data(), packet.address, packet.bytes} : Landing{};
         is_lost = !persist(held, destid, losses, [&] {
-            return engine_->begin(destid, request,
-                                  {reinterpret_cast<std::byte*>(&values[index]), packet.address, sizeof(std::uint32_t)},
-                                  packet.transaction);
+            return engine_->begin(destid, request, landing, packet.transaction);
         }) || !persist(held, destid, losses, [&] { return engine_->send(destid, ordered_lane, packet); });
     }
     pump();
     const int error = finish(held, request);
+    return is_lost ? -ENODEV : error;
+}
+
+int Port::read_registers(std::uint32_t destid, std::uint32_t offset, std::span<std::uint32_t> values) {
+    if (destid == this->destid()) return own_->read_registers(destid, offset, values);
+    const int error = access_registers(destid, Operation::maintenance_read, offset, values);
     for (std::uint32_t& value : values)
         value = __builtin_bswap32(value);
-    return is_lost ? -ENODEV : error;
+    return error;
 }
 
 int Port::write_register(std::uint32_t destid, std::uint32_t offset, std::uint32_t value) {
@@ -180,23 +188,8 @@ int Port::write_register(std::uint32_t destid, std::uint32_t offset, std::uint32
         return offset == base_device_id_register ? set_destid(value & 0xFFFF)
                                                  : own_->write_register(destid, offset, value);
     }
-    auto held = lock();
-    if (const int error = connect(held, destid)) return error;
-    const std::uint32_t losses = engine_->losses(destid);
-    Request request;
-    Packet packet;
-    packet.operation = Operation::maintenance_write;
-    packet.hop_count = 0xFF;
-    packet.bytes = sizeof value;
-    packet.address = offset;
-    const std::uint32_t big_endian = __builtin_bswap32(value);
-    packet.data = std::as_bytes(std::span(&big_endian, 1));
-    const bool is_sent =
-        persist(held, destid, losses, [&] { return engine_->begin(destid, request, {}, packet.transaction); }) &&
-        persist(held, destid, losses, [&] { return engine_->send(destid, ordered_lane, packet); });
-    pump();
-    const int error = finish(held, request);
-    if (!is_sent) return -ENODEV;
+    std::uint32_t big_endian = __builtin_bswap32(value);
+    const int error = access_registers(destid, Operation::maintenance_write, offset, {&big_endian, 1});
     return error == -EIO ? -EPERM : error;
 }
 

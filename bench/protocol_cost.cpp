@@ -29,7 +29,7 @@ double wall_seconds() {
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-struct Shape {
+struct Roster {
     const char* name;
     std::uint32_t rus;
     std::uint32_t bus;
@@ -45,7 +45,7 @@ struct Parts {
 
 /// As Cluster::round, but takes the time of each kind of node: four readings of the clock, whatever the number of
 /// nodes.
-void timed_round(testing::Cluster& cluster, const Shape& shape, Parts& parts) {
+void timed_round(testing::Cluster& cluster, const Roster& roster, Parts& parts) {
     cluster.now += 1'000'000;
     const auto step = [&](std::uint32_t from, std::uint32_t to) {
         for (std::uint32_t node = from; node < to; ++node) {
@@ -53,52 +53,52 @@ void timed_round(testing::Cluster& cluster, const Shape& shape, Parts& parts) {
         }
     };
     const double start = wall_seconds();
-    step(0, shape.rus);
+    step(0, roster.rus);
     const double after_rus = wall_seconds();
-    step(shape.rus, shape.rus + shape.bus);
+    step(roster.rus, roster.rus + roster.bus);
     const double after_bus = wall_seconds();
-    step(shape.rus + shape.bus, shape.rus + shape.bus + 1);
+    step(roster.rus + roster.bus, roster.rus + roster.bus + 1);
     parts.rus += after_rus - start;
     parts.bus += after_bus - after_rus;
     parts.em += wall_seconds() - after_bus;
 }
 
-bool measure(const Shape& shape, Scheme scheme, std::uint32_t credits, std::uint64_t mfps) {
-    Config config = testing::make_config(shape.rus, shape.bus, shape.folded, 1, 64);
+bool measure(const Roster& roster, Scheme scheme, std::uint32_t credits, std::uint64_t mfps) {
+    Config config = testing::make_config(roster.rus, roster.bus, roster.folded, 1, 64);
     config.scheme = scheme;
     config.credits = credits;
-    config.retention_meps = 2 * credits * shape.bus;
+    config.retention_meps = 2 * credits * roster.bus;
     config.detection_deadline = time_never / 4;
     config.heartbeat = time_never / 16;
     config.late_after = time_never / 4;
     testing::Cluster cluster(config, 0, true);
-    const std::uint64_t warm_up = 8 * std::uint64_t{shape.bus};
+    const std::uint64_t warm_up = 8 * std::uint64_t{roster.bus};
     if (!cluster.run_until([&] { return cluster.ledger.commits >= warm_up; })) {
-        std::printf("%s: did not start\n", shape.name);
+        std::printf("%s: did not start\n", roster.name);
         return false;
     }
     const std::uint64_t first = cluster.ledger.commits;
     Parts parts;
     std::uint64_t rounds = 0;
     const double start = cpu_seconds();
-    while ((cluster.ledger.commits - first) * shape.rus < mfps) {
-        if (shape.folded) {
+    while ((cluster.ledger.commits - first) * roster.rus < mfps) {
+        if (roster.folded) {
             cluster.round();
         } else {
-            timed_round(cluster, shape, parts);
+            timed_round(cluster, roster, parts);
         }
         ++rounds;
     }
     const double seconds = cpu_seconds() - start;
-    const auto delivered = static_cast<double>((cluster.ledger.commits - first) * shape.rus);
+    const auto delivered = static_cast<double>((cluster.ledger.commits - first) * roster.rus);
     std::uint64_t messages = 0;
     for (std::size_t node = 0; node < config.nodes.size(); ++node) {
         messages += cluster[node].node->counters().messages_sent;
     }
-    const double per_mfp = static_cast<double>(messages) / (delivered + static_cast<double>(first * shape.rus));
-    std::printf("%-28s %-10s credits %3u  %7.1f ns CPU per MFP", shape.name, name_of(scheme), credits,
+    const double per_mfp = static_cast<double>(messages) / (delivered + static_cast<double>(first * roster.rus));
+    std::printf("%-28s %-10s credits %3u  %7.1f ns CPU per MFP", roster.name, name_of(scheme), credits,
                 seconds / delivered * 1e9);
-    if (!shape.folded) {
+    if (!roster.folded) {
         std::printf("  (RU %.0f, BU %.0f, EM %.0f)", parts.rus / delivered * 1e9, parts.bus / delivered * 1e9,
                     parts.em / delivered * 1e9);
     }
@@ -114,7 +114,7 @@ int main(int argc, char** argv) {
     const std::uint64_t mfps = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 2'000'000;
     const std::string_view only = argc > 2 ? argv[2] : "";
     struct Case {
-        Shape shape;
+        Roster roster;
         std::uint32_t credits;
         std::uint64_t times_mfps;
     };
@@ -127,11 +127,11 @@ int main(int argc, char** argv) {
     for (const Scheme scheme : {Scheme::push, Scheme::pull_write}) {
         for (const Case& each : cases) {
             const std::string name =
-                std::string(each.shape.name) + " " + name_of(scheme) + " " + std::to_string(each.credits);
+                std::string(each.roster.name) + " " + name_of(scheme) + " " + std::to_string(each.credits);
             if (name.find(only) == std::string::npos) {
                 continue;
             }
-            all = measure(each.shape, scheme, each.credits, each.times_mfps * mfps) && all;
+            all = measure(each.roster, scheme, each.credits, each.times_mfps * mfps) && all;
         }
     }
     return all ? 0 : 1;

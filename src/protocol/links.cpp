@@ -8,7 +8,12 @@ namespace incast::protocol {
 using wire::ControlKind;
 
 Links::Links(Port& port, const Shape& shape)
-    : port_(port), shape_(shape), links_(port.config().nodes.size()), wanted_(links_.size()), reports_(links_.size()) {}
+    : port_(port),
+      shape_(shape),
+      em_(port.config().em),
+      reports_(port.config().nodes.size()),
+      links_(port.config().nodes.size()),
+      wanted_(links_.size()) {}
 
 bool Links::carries_data(Peer peer) const {
     const auto self = static_cast<std::size_t>(port_.self());
@@ -30,7 +35,7 @@ void Links::want(Link& link, Peer peer, Time at) {
 }
 
 void Links::update_peer(Time now, Peer peer, std::uint32_t incarnation, const Blob& address) {
-    Link& link = links_[static_cast<std::size_t>(peer)];
+    Link& link = this->link(peer);
     if (!needed(peer) || incarnation <= link.incarnation) {
         return;
     }
@@ -46,7 +51,7 @@ void Links::update_peer(Time now, Peer peer, std::uint32_t incarnation, const Bl
 }
 
 bool Links::on_up(Time now, Peer peer, std::uint32_t incarnation) {
-    Link& link = links_[static_cast<std::size_t>(peer)];
+    Link& link = this->link(peer);
     if (link.state != State::connecting || link.incarnation != incarnation) {
         port_.transport().disconnect(peer);
         if (link.state == State::connecting) {
@@ -60,7 +65,7 @@ bool Links::on_up(Time now, Peer peer, std::uint32_t incarnation) {
 }
 
 bool Links::on_down(Time now, Peer peer, std::uint32_t incarnation) {
-    Link& link = links_[static_cast<std::size_t>(peer)];
+    Link& link = this->link(peer);
     const bool was_up = link.state == State::up;
     if (was_up && incarnation != link.incarnation) {
         want(link, peer, now);  // a newer incarnation is known already
@@ -76,7 +81,7 @@ bool Links::on_down(Time now, Peer peer, std::uint32_t incarnation) {
 }
 
 void Links::drop(Peer peer, std::uint32_t incarnation) {
-    const Link& link = links_[static_cast<std::size_t>(peer)];
+    const Link& link = this->link(peer);
     if ((link.state == State::up || link.state == State::connecting) && link.incarnation == incarnation) {
         port_.transport().disconnect(peer);
     }
@@ -94,7 +99,7 @@ void Links::connect_due(Time now) {
     }
     next_retry_ = time_never;
     for (std::size_t peer = wanted_.next(0); peer != base::Bitmap::none; peer = wanted_.next(peer + 1)) {
-        Link& link = links_[peer];
+        Link& link = this->link(Peer{static_cast<std::uint32_t>(peer)});
         if (link.retry_at <= now) {
             Blob address;
             address.size = static_cast<std::uint8_t>(link.address.size());
@@ -115,7 +120,7 @@ void Links::report(Peer peer, Report what) {
     if (!carries_data(peer)) {
         return;
     }
-    Link& link = links_[static_cast<std::size_t>(peer)];
+    Link& link = this->link(peer);
     link.report = what;
     link.report_incarnation = link.incarnation;
     reports_.set(static_cast<std::size_t>(peer));
@@ -135,7 +140,7 @@ void Links::flush_reports() {
         connected.clear();
         lost.clear();
         for (; peer != base::Bitmap::none && !connected.full() && !lost.full(); peer = pending.next(peer + 1)) {
-            const Link& link = links_[peer];
+            const Link& link = this->link(Peer{static_cast<std::uint32_t>(peer)});
             const wire::PeerEntry entry{static_cast<std::uint32_t>(peer), link.report_incarnation};
             if (link.report == Report::connected) {
                 connected.add(entry);
@@ -152,7 +157,7 @@ void Links::flush_reports() {
              told != base::Bitmap::none && told < (peer == base::Bitmap::none ? links_.size() : peer);
              told = pending.next(told + 1)) {
             pending.reset(told);
-            links_[told].report = Report::none;
+            link(Peer{static_cast<std::uint32_t>(told)}).report = Report::none;
         }
     }
 }

@@ -31,10 +31,8 @@ public:
     /// Tells the EM of connections made and lost since the last call.
     void flush_reports();
     [[nodiscard]] Time next_deadline() const { return next_retry_; }
-    [[nodiscard]] bool is_up(Peer peer) const { return links_[static_cast<std::size_t>(peer)].state == State::up; }
-    [[nodiscard]] std::uint32_t incarnation(Peer peer) const {
-        return links_[static_cast<std::size_t>(peer)].incarnation;
-    }
+    [[nodiscard]] bool is_up(Peer peer) const { return link(peer).state == State::up; }
+    [[nodiscard]] std::uint32_t incarnation(Peer peer) const { return link(peer).incarnation; }
 
 private:
     enum class State : std::uint8_t { none, wanted, connecting, up, lost };
@@ -48,6 +46,10 @@ private:
         std::string address;  // its bytes: short ones, as those of a simulation, lie here
     };
 
+    [[nodiscard]] const Link& link(Peer peer) const {
+        return peer == em_ ? em_link_ : links_[static_cast<std::size_t>(peer)];
+    }
+    [[nodiscard]] Link& link(Peer peer) { return peer == em_ ? em_link_ : links_[static_cast<std::size_t>(peer)]; }
     [[nodiscard]] bool needed(Peer peer) const;
     [[nodiscard]] bool carries_data(Peer peer) const;
     void want(Link& link, Peer peer, Time at);
@@ -55,10 +57,12 @@ private:
 
     Port& port_;
     const Shape& shape_;
-    std::vector<Link> links_;
-    base::Bitmap wanted_;
-    base::Bitmap reports_;
+    Peer em_;
+    Link em_link_;  // here, because every step and most messages look at it
     Time next_retry_ = time_never;
+    base::Bitmap reports_;
+    std::vector<Link> links_;  // but for that
+    base::Bitmap wanted_;
 };
 
 }  // namespace incast::protocol

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "protocol/builder_unit.h"
 #include "protocol/event_manager.h"
@@ -26,20 +27,21 @@ constexpr std::size_t prefetch_ahead = 6;  // notices: enough for one head to co
 /// Dispatches what the transport reports to the units of this node, then lets them send.
 class Node::Impl {
 public:
-    Impl(const Config& config, Peer self, std::uint32_t incarnation, Transport& transport, Source* source, Sink* sink,
-         Ledger* ledger, Filter* filter)
-        : shape(config),
+    Impl(const Config& config, std::shared_ptr<const Shape> shared, Peer self, std::uint32_t incarnation,
+         Transport& transport, Source* source, Sink* sink, Ledger* ledger, Filter* filter)
+        : own_shape(shared ? std::move(shared) : std::make_shared<const Shape>(config)),
+          shape(*own_shape),
+          roles(config.nodes[static_cast<std::size_t>(self)].roles),
           port(config, self, incarnation, transport),
-          links(port, shape),
-          roles(config.nodes[static_cast<std::size_t>(self)].roles) {
+          links(port, shape) {
         if ((roles & role_em) != 0) {
-            em.emplace(port, shape, ledger);
+            em = std::make_unique<EventManager>(port, shape, ledger);
         }
         if ((roles & role_bu) != 0) {
-            bu.emplace(port, shape, *sink, filter);
+            bu = std::make_unique<BuilderUnit>(port, shape, *sink, filter);
         }
         if ((roles & role_ru) != 0) {
-            ru.emplace(port, shape, *source, bu ? &*bu : nullptr);
+            ru = std::make_unique<ReadoutUnit>(port, shape, *source, bu.get());
         }
     }
 
@@ -47,14 +49,25 @@ public:
     bool step(Time now);
     [[nodiscard]] Time next_deadline() const;
 
-    Shape shape;
+    // What every step looks at comes first: with many nodes in one thread it is cold each time. Units lie apart, so
+    // that one that is not there takes no room between those that are.
+    std::shared_ptr<const Shape> own_shape;
+    const Shape& shape;
+    std::uint32_t roles;
+    NodeState state = NodeState::joining;
+
+private:
+    bool said_hello_ = false;
+    Time last_step_ = 0;
+    Time em_heard_ = 0;
+    Time next_beat_ = 0;
+
+public:
+    std::unique_ptr<EventManager> em;
+    std::unique_ptr<BuilderUnit> bu;
+    std::unique_ptr<ReadoutUnit> ru;
     Port port;
     Links links;
-    std::uint32_t roles;
-    std::optional<EventManager> em;
-    std::optional<BuilderUnit> bu;
-    std::optional<ReadoutUnit> ru;
-    NodeState state = NodeState::joining;
 
 private:
     void handle(Time now, const Event& event);
@@ -68,11 +81,6 @@ private:
     void beat(Time now);
     void flush(Time now, bool idle);
     [[nodiscard]] bool is_self_em() const { return port.self() == port.config().em; }
-
-    bool said_hello_ = false;
-    Time last_step_ = 0;
-    Time em_heard_ = 0;
-    Time next_beat_ = 0;
 };
 
 Result<Ok> Node::Impl::start(Time now) {
@@ -194,10 +202,10 @@ void Node::Impl::on_message(Time now, Peer from, Bytes bytes) {
             state = NodeState::finished;
             break;
         case ControlKind::announce:
-            (taken = ru.has_value()) ? ru->on_announce(*message) : void();
+            (taken = ru != nullptr) ? ru->on_announce(*message) : void();
             break;
         case ControlKind::abort:
-            (taken = ru.has_value()) ? ru->on_abort(*message) : void();
+            (taken = ru != nullptr) ? ru->on_abort(*message) : void();
             break;
         case ControlKind::region:
             (taken = ru && from_bu) ? ru->on_region(from, *message) : void();
@@ -216,10 +224,10 @@ void Node::Impl::on_message(Time now, Peer from, Bytes bytes) {
             (taken = ru && from_bu) ? ru->on_placed(now, from, *message) : void();
             break;
         case ControlKind::phase:
-            (taken = ru.has_value()) ? ru->on_phase(*message) : void();
+            (taken = ru != nullptr) ? ru->on_phase(*message) : void();
             break;
         case ControlKind::clock_answer:
-            (taken = ru.has_value()) ? ru->on_clock_answer(now, *message) : void();
+            (taken = ru != nullptr) ? ru->on_clock_answer(now, *message) : void();
             break;
         case ControlKind::source_region:
             (taken = bu && from_ru) ? bu->on_source_region(from, *message) : void();
@@ -228,10 +236,10 @@ void Node::Impl::on_message(Time now, Peer from, Bytes bytes) {
             (taken = bu && from_ru) ? bu->on_offer(now, from, *message) : void();
             break;
         case ControlKind::assign:
-            (taken = bu.has_value()) ? bu->on_assign(now, *message) : void();
+            (taken = bu != nullptr) ? bu->on_assign(now, *message) : void();
             break;
         case ControlKind::commit_verdict:
-            (taken = bu.has_value()) ? bu->on_verdict(now, *message) : void();
+            (taken = bu != nullptr) ? bu->on_verdict(now, *message) : void();
             break;
         case ControlKind::abort_ack:
             (taken = bu && from_ru) ? bu->on_abort_ack(from, *message) : void();
@@ -393,8 +401,9 @@ Time Node::Impl::next_deadline() const {
 // ----------------------------------------------------------------------------------------------------------------
 
 Node::Node(const Config& config, Peer self, std::uint32_t incarnation, Transport& transport, Source* source, Sink* sink,
-           Ledger* ledger, Filter* filter)
-    : impl_(std::make_unique<Impl>(config, self, incarnation, transport, source, sink, ledger, filter)) {}
+           Ledger* ledger, Filter* filter, std::shared_ptr<const Shape> shape)
+    : impl_(std::make_unique<Impl>(config, std::move(shape), self, incarnation, transport, source, sink, ledger,
+                                   filter)) {}
 Node::~Node() = default;
 
 Result<Ok> Node::start(Time now) {

@@ -12,6 +12,8 @@
 
 namespace incast::protocol {
 
+struct Shape;
+
 enum class NodeState : std::uint8_t {
     joining,    // connecting, saying hello
     running,    // in the view
@@ -70,9 +72,10 @@ struct Counters {
 class Node {
 public:
     /// Everything is borrowed and must outlive the node; `source` only for an RU, `sink` only for a BU, `ledger` only
-    /// for the EM, `filter` only for a BU of a two-stage scheme (nullptr: it accepts everything).
+    /// for the EM, `filter` only for a BU of a two-stage scheme (nullptr: it accepts everything). `shape`: of that
+    /// config, if nodes of one process share it: with many of them, tables of their own would be cold each time.
     Node(const Config& config, Peer self, std::uint32_t incarnation, Transport& transport, Source* source, Sink* sink,
-         Ledger* ledger, Filter* filter = nullptr);
+         Ledger* ledger, Filter* filter = nullptr, std::shared_ptr<const Shape> shape = nullptr);
     ~Node();
     Node(const Node&) = delete;
     Node& operator=(const Node&) = delete;

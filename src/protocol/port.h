@@ -164,10 +164,10 @@ private:
     Transport& transport_;
     Peer self_;
     std::uint32_t incarnation_;
-    Counters counters_;
-    std::unique_ptr<std::byte[]> ring_ = std::make_unique_for_overwrite<std::byte[]>(ring_bytes);
+    std::size_t used_ = 0;  // of ring_
     std::size_t head_ = 0;
-    std::size_t used_ = 0;
+    std::unique_ptr<std::byte[]> ring_ = std::make_unique_for_overwrite<std::byte[]>(ring_bytes);
+    Counters counters_;
 };
 
 }  // namespace incast::protocol

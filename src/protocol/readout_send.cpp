@@ -260,9 +260,11 @@ void ReadoutUnit::serve(Time now) {
         }
     }
     turn_at_ = schedule_.next_deadline(now, runnable_);
-    Counters& counters = port_.counters();
-    counters.slot_overruns = schedule_.overruns();
-    counters.unguarded_slots = schedule_.unguarded();
+    if (schedule_.has_slots()) {
+        Counters& counters = port_.counters();
+        counters.slot_overruns = schedule_.overruns();
+        counters.unguarded_slots = schedule_.unguarded();
+    }
 }
 
 }  // namespace incast::protocol

@@ -34,16 +34,16 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
       ru_(shape.ru_of_node[static_cast<std::size_t>(port.self())]),
       first_source_(shape.rus[ru_].first_source),
       sources_(shape.rus[ru_].sources),
-      produce_at_once_(meps_at_once(port.config(), first_source_, sources_)),
+      parallel_sends_(port.config().parallel_sends),
       keeps_credits_(assigns_ahead(port.config()) && shape.pushes(ru_)),
-      credits_(keeps_credits_ ? shape.bus.size() : 0, shape.slots, port.config().plant),
       acks_contributions_(tells_placed(port.config()) && !port.config().ack_per_write),
       acks_writes_(port.config().ack_per_write),
       in_parts_(acks_writes_ || port.config().message_size > 0),
       message_size_(port.config().message_size == 0 ? ~std::uint32_t{0} : port.config().message_size),
-      parallel_sends_(port.config().parallel_sends),
       outstanding_writes_(port.config().outstanding_writes),
-      schedule_(port.config(), ru_, shape.rus.size(), shape.bus.size(), port.self() == port.config().em) {
+      schedule_(port.config(), ru_, shape.rus.size(), shape.bus.size(), port.self() == port.config().em),
+      produce_at_once_(meps_at_once(port.config(), first_source_, sources_)),
+      credits_(keeps_credits_ ? shape.bus.size() : 0, shape.slots, port.config().plant) {
     const std::size_t bus = shape.bus.size();
     pending_writes_.assign(std::bit_ceil(std::size_t{port.config().retention_meps}), 0);
     // Every credit of every BU may be assigned at once; those of a dead incarnation are dropped before those of its

@@ -143,6 +143,7 @@ private:
     bool send_offer(std::uint32_t queue);
     [[nodiscard]] wire::Head head_of(const Assignment& work) const;
 
+    // What every step looks at comes first: with many nodes in one thread it is cold each time.
     Port& port_;
     const Shape& shape_;
     Source& source_;
@@ -150,45 +151,43 @@ private:
     std::uint32_t ru_;  // index in shape.rus
     std::uint32_t first_source_;
     std::uint32_t sources_;
-    std::uint64_t produce_at_once_;  // MEPs
-
+    std::uint32_t parallel_sends_;  // of the config; 0: no limit
     bool in_view_ = false;
-    MepId first_mep_ = 0;
-    MepId produced_below_ = 0;
-    MepId reported_below_ = 0;
-    MepId released_below_ = 0;                   // what the EM allows
-    MepId forgotten_below_ = 0;                  // what the source was told: no write of it is pending any more
-    std::vector<std::uint32_t> pending_writes_;  // per MEP of the ring
     bool produce_more_ = false;
     bool await_production_ = false;  // an assignment came before its MEP
-    Time next_ready_ = time_never;
-
-    base::Slab<Assignment> pool_;
-    base::Bitmap runnable_;  // queues whose first assignment can be sent now
-    bool keeps_credits_;     // source-credits: an assignment waits for its credit here
-    CreditBook credits_;
-    std::vector<BuilderLink> links_;
-    std::uint32_t queues_filled_ = 0;
-    Acks acks_;
-    std::vector<Acks::Queue> acks_of_;  // per BU, apart: they are rarely needed
-    base::Bitmap acks_due_;
-    std::uint32_t regions_per_bu_ = 1;
-    std::vector<Remote> further_regions_;  // of all BUs, where each has several
-    std::vector<Blob> region_keys_;        // pull-read: of source_.regions()
-    base::Bitmap regions_due_;             // pull-read: BUs that were not told
-    std::uint64_t unplaced_ = 0;
-    std::uint32_t pending_now_ = 0;  // writes of the contribution being sent that answered `pending`
+    bool keeps_credits_;             // source-credits: an assignment waits for its credit here
     bool acks_contributions_;        // BUs acknowledge contributions ...
     bool acks_writes_;               // ... or every write
-    // Of the config, where every contribution asks for them:
-    bool in_parts_;                     // a MFP may be several writes, or each is acknowledged
-    std::uint32_t message_size_;        // the most there is if it is not limited
-    std::uint32_t parallel_sends_;      // 0: no limit
-    std::uint32_t outstanding_writes_;  // 0: no limit
-    SendSchedule schedule_;
+    bool in_parts_;                  // a MFP may be several writes, or each is acknowledged
+    bool lazy_ = false;              // something waits for company
+    std::uint32_t queues_filled_ = 0;
+    std::uint32_t pending_now_ = 0;     // writes of the contribution being sent that answered `pending`
+    std::uint32_t message_size_;        // of the config; the most there is if it is not limited
+    std::uint32_t outstanding_writes_;  // of the config; 0: no limit
+    std::uint32_t regions_per_bu_ = 1;
+    MepId produced_below_ = 0;
+    MepId reported_below_ = 0;
+    MepId released_below_ = 0;   // what the EM allows
+    MepId forgotten_below_ = 0;  // what the source was told: no write of it is pending any more
+    std::uint64_t unplaced_ = 0;
+    Time next_ready_ = time_never;
     Time turn_at_ = time_never;  // when the schedule must be asked again
-    bool lazy_ = false;          // something waits for company
     Time report_at_ = 0;         // what waits for company is told no earlier
+    base::Slab<Assignment> pool_;
+    std::vector<BuilderLink> links_;
+    std::vector<std::uint32_t> pending_writes_;  // per MEP of the ring
+    base::Bitmap runnable_;                      // queues whose first assignment can be sent now
+    base::Bitmap acks_due_;
+    base::Bitmap regions_due_;  // pull-read: BUs that were not told
+    SendSchedule schedule_;
+
+    std::uint64_t produce_at_once_;  // MEPs
+    MepId first_mep_ = 0;
+    CreditBook credits_;
+    Acks acks_;
+    std::vector<Acks::Queue> acks_of_;     // per BU, apart: they are rarely needed
+    std::vector<Remote> further_regions_;  // of all BUs, where each has several
+    std::vector<Blob> region_keys_;        // pull-read: of source_.regions()
 
     // Time slots: what the EM's clock shows.
     struct {

@@ -7,11 +7,11 @@ namespace incast::protocol {
 SendSchedule::SendSchedule(const Config& config, std::uint32_t ru, std::size_t rus, std::size_t bus, bool on_em)
     : kind_(config.schedule),
       plant_(config.plant),
+      paced_(has_barriers(kind_) || kind_ == Schedule::barrel_time_slot || config.inter_send_gap > 0),
       ru_(ru),
       bus_(bus),
-      period_(std::max(rus, bus)),
-      paced_(has_barriers(kind_) || kind_ == Schedule::barrel_time_slot || config.inter_send_gap > 0),
       next_(one_queue() ? 0 : (ru + 1) % bus),
+      period_(std::max(rus, bus)),
       prng_(base::mix64(config.seed) ^ ru),
       gap_(config.inter_send_gap),
       begun_(queues()),
@@ -136,9 +136,9 @@ void SendSchedule::begin_phase(std::uint64_t phase, const base::Bitmap& runnable
     next_ = (ru_ + (plant_ == Plant::wrong_phase_order && phase % 8 == 5 ? 2U : 1U)) % bus_;
 }
 
-std::uint64_t SendSchedule::phase_done() const {
-    const bool over = !due_.any() && (!awaited_.any() || (plant_ == Plant::early_phase && phase_ % 8 == 5));
-    return phase_ > told_ && over ? phase_ : 0;
+/// The phase.
+bool SendSchedule::is_over() const {
+    return !due_.any() && (!awaited_.any() || (plant_ == Plant::early_phase && phase_ % 8 == 5));
 }
 
 // --- time slots
@@ -185,10 +185,8 @@ void SendSchedule::learn_time(Time asked, Time theirs, Time answered) {
     }
 }
 
-Time SendSchedule::next_deadline(Time now, const base::Bitmap& runnable) const {
-    if (!paced_ || !runnable.any()) {
-        return time_never;
-    }
+/// Something can be sent, but not yet.
+Time SendSchedule::next_opening(Time now, const base::Bitmap& runnable) const {
     if (kind_ != Schedule::barrel_time_slot) {
         return gap_until_ > now ? gap_until_ : time_never;
     }

@@ -52,7 +52,7 @@ public:
     /// The EM says that a phase begins. Served in it is what can be served now: all RUs know the same assignments.
     void begin_phase(std::uint64_t phase, const base::Bitmap& runnable);
     /// The phase whose end is to be told to the EM; 0: none.
-    [[nodiscard]] std::uint64_t phase_done() const;
+    [[nodiscard]] std::uint64_t phase_done() const { return phase_ > told_ && is_over() ? phase_ : 0; }
     void told_done() {
         told_ = phase_;
         told_sends_ = sends_;
@@ -65,8 +65,11 @@ public:
     void learn_time(Time asked, Time theirs, Time answered);
 
     /// When next() must be asked again though nothing else happened.
-    [[nodiscard]] Time next_deadline(Time now, const base::Bitmap& runnable) const;
+    [[nodiscard]] Time next_deadline(Time now, const base::Bitmap& runnable) const {
+        return paced_ && runnable.any() ? next_opening(now, runnable) : time_never;
+    }
 
+    [[nodiscard]] bool has_slots() const { return kind_ == Schedule::barrel_time_slot; }
     [[nodiscard]] std::uint64_t overruns() const { return overruns_; }
     [[nodiscard]] std::uint64_t unguarded() const { return unguarded_; }
 
@@ -86,20 +89,26 @@ private:
     std::size_t draw(const base::Bitmap& runnable);
     std::size_t next_paced(Time now, const base::Bitmap& runnable);
     std::size_t in_slot(Time now, const base::Bitmap& runnable);
+    [[nodiscard]] bool is_over() const;
     void note_begun(Time now, std::size_t queue);
     void note_sent(Time now, std::size_t queue, bool placed);
     void begin(Time now);
     [[nodiscard]] std::int64_t slot_of(Time now) const;
     [[nodiscard]] Time guard(Time now) const;
+    [[nodiscard]] Time next_opening(Time now, const base::Bitmap& runnable) const;
     [[nodiscard]] std::size_t turn(std::int64_t phase) const;
 
+    // What every step looks at comes first.
     Schedule kind_;
     Plant plant_;
+    bool paced_;  // not served as soon as possible
     std::uint32_t ru_;
     std::size_t bus_;
-    std::size_t period_;  // phases, until an RU has served every BU
-    bool paced_;          // not served as soon as possible
     std::size_t next_;
+    std::uint64_t phase_ = 0;  // barriers
+    std::uint64_t told_ = 0;
+
+    std::size_t period_;  // phases, until an RU has served every BU
     base::Prng prng_;
 
     Time gap_;
@@ -109,8 +118,6 @@ private:
     base::Bitmap awaited_;  // BUs to which something was sent that is not placed yet
 
     // Barriers
-    std::uint64_t phase_ = 0;
-    std::uint64_t told_ = 0;
     std::uint64_t told_sends_ = 0;
     base::Bitmap due_;    // still to be served in this phase
     base::Bitmap stale_;  // begun in an earlier phase

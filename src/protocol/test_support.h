@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "protocol/node.h"
+#include "protocol/shape.h"
 #include "transport/inproc/inproc.h"
 
 namespace incast::protocol::testing {
@@ -195,7 +196,10 @@ public:
     /// Sinks are RecordingSinks unless `null_sinks` (the benchmark), or others are lent.
     Cluster(const Config& config, std::uint32_t body_bytes, bool null_sinks = false,
             std::map<Peer, Sink*> lent_sinks = {})
-        : config_(config), lent_sinks_(std::move(lent_sinks)), medium_(transport::inproc::make({}).value()) {
+        : config_(config),
+          shape_(std::make_shared<const Shape>(config_)),
+          lent_sinks_(std::move(lent_sinks)),
+          medium_(transport::inproc::make({}).value()) {
         for (std::uint32_t index = 0; index < config.nodes.size(); ++index) {
             members_.emplace_back();
             join(Peer{index}, 1, body_bytes, null_sinks);
@@ -278,7 +282,7 @@ private:
         member.filter = std::make_unique<EveryNthFilter>(7);
         member.node = std::make_unique<Node>(config_, peer, incarnation, *member.transport, member.source.get(),
                                              lent_sinks_.contains(peer) ? lent_sinks_[peer] : member.sink.get(),
-                                             &ledger, member.filter.get());
+                                             &ledger, member.filter.get(), shape_);
         if (!member.node->start(now).ok()) {
             std::abort();
         }
@@ -295,6 +299,7 @@ private:
     }
 
     Config config_;
+    std::shared_ptr<const Shape> shape_;
     std::map<Peer, Sink*> lent_sinks_;
     std::unique_ptr<transport::Medium> medium_;
     std::vector<Member> members_;

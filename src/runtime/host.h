@@ -8,6 +8,7 @@
 #include <incast/result.h>
 #include <incast/transport.h>
 
+#include "protocol/shape.h"
 #include "runtime/metrics.h"
 #include "runtime/resolve.h"
 #include "transport/medium.h"
@@ -19,7 +20,8 @@ struct HostOptions {
     std::uint64_t token = 0;          // of the run, for connections between endpoints
     std::filesystem::path directory;  // of the event manager's ledger
     bool counts_process = true;       // CPU time and memory are those of the process: one host of a process tells them
-    transport::LogSink log;           // takes what the transport has to say: a refused connection, a lost peer and why
+    std::shared_ptr<const protocol::Shape> shape;  // of the plan's protocol, for all nodes of a process; null: its own
+    transport::LogSink log;  // takes what the transport has to say: a refused connection, a lost peer and why
 
     [[nodiscard]] transport::EndpointOptions endpoint(const Plan& plan, std::uint32_t incarnation) const;
 };

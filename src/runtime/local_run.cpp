@@ -41,12 +41,13 @@ public:
         if (network_ != nullptr && network_->recorder() == nullptr) {
             network_ = nullptr;
         }
+        const auto shape = plan.is_net() ? nullptr : std::make_shared<const protocol::Shape>(plan.protocol);
         for (std::uint32_t node = 0; node < plan.n_nodes; ++node) {
             const auto log = [this, node](std::string_view line) {
                 reporter_.notice(Level::warning,
                                  fmt::format("node {}: {}", node_name(node, plan_.protocol.nodes[node].roles), line));
             };
-            hosts_.push_back(make_host(plan, medium, {node, 0, reporter.directory(), node == 0, log}));
+            hosts_.push_back(make_host(plan, medium, {node, 0, reporter.directory(), node == 0, shape, log}));
         }
     }
 

@@ -157,9 +157,9 @@ Result<Ok> Member::set_up(const Json& welcome) {
     }
     const bool beside_coordinator = options_.watched_by != 0;
     const std::string folder = beside_coordinator ? *directory : options_.output.empty() ? "." : options_.output;
-    host_ = make_host(
-        plan_, *medium_,
-        {static_cast<std::uint32_t>(*node), *run_token, folder, true, [this](std::string_view line) { remark(line); }});
+    host_ = make_host(plan_, *medium_,
+                      {static_cast<std::uint32_t>(*node), *run_token, folder, true, nullptr,
+                       [this](std::string_view line) { remark(line); }});
     return begin(static_cast<std::uint32_t>(*incarnation));
 }
 

@@ -40,7 +40,7 @@ Result<Blob> NodeHost::begin(Time now, std::uint32_t incarnation) {
         return units.error();
     }
     node_ = std::make_unique<protocol::Node>(plan_.protocol, Peer{options_.node}, incarnation, *transport_,
-                                             source_.get(), sink_.get(), ledger_.get(), filter_.get());
+                                             source_.get(), sink_.get(), ledger_.get(), filter_.get(), options_.shape);
     if (Result<Ok> started = node_->start(now); !started) {
         return started.error();
     }

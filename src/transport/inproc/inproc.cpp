@@ -54,8 +54,8 @@ struct Hub {
     std::uint64_t id = 0;
 };
 
-/// What one endpoint knows of one peer: one cache line, because with many peers it is cold when it is needed.
-struct alignas(64) PeerState {
+/// What one endpoint knows of one peer: half a cache line, because with many peers it is cold when it is needed.
+struct alignas(32) PeerState {
     enum class State : std::uint8_t {
         idle,
         connecting,  // waiting for the other side's connect
@@ -63,8 +63,8 @@ struct alignas(64) PeerState {
         down,  // peer_down is queued but not polled yet
     };
     Endpoint* remote = nullptr;  // while up
-    std::uint64_t remote_id = 0;
-    std::size_t queued_bytes = 0;  // in the own queue, on account of this peer
+    std::uint32_t remote_id = 0;
+    std::uint32_t queued_bytes = 0;  // in the own queue, on account of this peer
     std::uint32_t incarnation = 0;
     State state = State::idle;
     bool peer_waits = false;   // the peer got `again` and is owed a room event
@@ -72,25 +72,28 @@ struct alignas(64) PeerState {
     bool listed = false;       // in waiting_
     bool room_queued = false;  // a room event is in the own queue already: it answers every `again` before it is polled
 };
+static_assert(sizeof(PeerState) == 32);
 
 struct Import {
     Peer peer;
-    std::uint64_t remote_id;
+    std::uint32_t remote_id;
     std::span<std::byte> memory;  // valid while that endpoint lives
 };
 
 class Endpoint final : public Transport {
 public:
     Endpoint(std::shared_ptr<Hub> hub, const EndpointOptions& options)
-        : hub_(std::move(hub)),
-          options_(options),
-          id_(hub_->endpoints.size()),
-          pair_bytes_(std::clamp<std::size_t>(options.max_posted * typical_record, 2 * biggest_record,
-                                              std::max(2 * biggest_record, queue_bytes_goal / options.max_peers))),
+        : self_(options.self),
+          pair_bytes_(static_cast<std::uint32_t>(
+              std::clamp<std::size_t>(options.max_posted * typical_record, 2 * biggest_record,
+                                      std::max(2 * biggest_record, queue_bytes_goal / options.max_peers)))),
           control_bytes_(options.max_peers * control_bytes_per_peer),
-          queue_(options.max_peers * pair_bytes_ + control_bytes_ + 2 * biggest_record),
+          queue_(std::size_t{options.max_peers} * pair_bytes_ + control_bytes_ + 2 * biggest_record),
+          peers_(options.max_peers),
           regions_(std::make_shared<Regions>(max_regions, options.shareable)),
-          peers_(options.max_peers) {
+          hub_(std::move(hub)),
+          options_(options),
+          id_(static_cast<std::uint32_t>(hub_->endpoints.size())) {
         capabilities_ = {.max_peers = options.max_peers,
                          .max_regions = max_regions,
                          .max_posted = static_cast<std::uint32_t>(
@@ -105,7 +108,7 @@ public:
     ~Endpoint() override {
         hub_->endpoints[id_] = nullptr;
         for (Endpoint* other : hub_->endpoints) {
-            if (other != nullptr) other->lost(options_.self, id_);
+            if (other != nullptr) other->lost(self_, id_);
         }
     }
 
@@ -118,8 +121,8 @@ public:
 
     Post connect(Peer peer, const Blob& blob, std::uint32_t incarnation) override {
         Address address;
-        if (index(peer) >= peers_.size() || peer == options_.self || !from_blob(blob, address) ||
-            address.hub != hub_->id || address.endpoint >= hub_->endpoints.size() || address.peer != index(peer)) {
+        if (index(peer) >= peers_.size() || peer == self_ || !from_blob(blob, address) || address.hub != hub_->id ||
+            address.endpoint >= hub_->endpoints.size() || address.peer != index(peer)) {
             return Post::refused;
         }
         PeerState& state = peers_[index(peer)];
@@ -138,7 +141,7 @@ public:
                 break;
         }
         state.incarnation = incarnation;
-        state.remote_id = address.endpoint;
+        state.remote_id = static_cast<std::uint32_t>(address.endpoint);
         state.state = PeerState::State::connecting;
         Endpoint* other = hub_->endpoints[address.endpoint];
         if (other == nullptr || other->options_.incarnation != incarnation || other->options_.run != options_.run ||
@@ -149,7 +152,7 @@ public:
         PeerState& theirs = other->peers_[self()];
         if (theirs.state == PeerState::State::connecting && theirs.remote_id == id_) {
             go_up(peer, *other);
-            other->go_up(options_.self, *this);
+            other->go_up(self_, *this);
         } else if (theirs.state != PeerState::State::idle && theirs.incarnation > options_.incarnation) {
             go_down(peer);  // the peer knows a later incarnation of this node
         }
@@ -162,7 +165,7 @@ public:
         if (state.state == PeerState::State::idle || state.state == PeerState::State::down) return;
         Endpoint* other = state.remote;
         go_down(peer);
-        if (other != nullptr) other->go_down(options_.self);
+        if (other != nullptr) other->go_down(self_);
     }
 
     Result<Local> allocate(std::size_t bytes) override { return regions_->allocate(bytes); }
@@ -184,8 +187,8 @@ public:
         }
         const Endpoint* other = hub_->endpoints[key.endpoint];
         // A region that is gone is imported all the same: what is written there faults, as with any other transport.
-        imports_.push_back(
-            {peer, key.endpoint, other == nullptr ? std::span<std::byte>{} : other->regions_->exposed(key.region)});
+        imports_.push_back({peer, static_cast<std::uint32_t>(key.endpoint),
+                            other == nullptr ? std::span<std::byte>{} : other->regions_->exposed(key.region)});
         return Remote{static_cast<std::uint32_t>(imports_.size() - 1)};
     }
 
@@ -194,7 +197,7 @@ public:
         return peers_[index(peer)].remote->accept({.kind = Event::Kind::message,
                                                    .status = Status::ok,
                                                    .size_or_value = static_cast<std::uint16_t>(message.size()),
-                                                   .peer = options_.self,
+                                                   .peer = self_,
                                                    .incarnation = 0,
                                                    .data = nullptr},
                                                   message)
@@ -218,7 +221,7 @@ public:
             !Regions::inside(to.memory.size(), target.offset, head.size() + body.length)) {
             return fault(state, peer, token);
         }
-        if (notice.has_value() && !state.remote->accept_notice(options_.self, *notice)) return Post::again;
+        if (notice.has_value() && !state.remote->accept_notice(self_, *notice)) return Post::again;
         std::byte* place = to.memory.data() + target.offset;
         copy_head(place, head);
         if (body.length > 0) {
@@ -271,11 +274,11 @@ public:
             PeerState& state = peers_[index(event.peer)];
             switch (event.kind) {
                 case Event::Kind::message:
-                    state.queued_bytes -= EventQueue::record_bytes(event.size_or_value);
+                    state.queued_bytes -= static_cast<std::uint32_t>(EventQueue::record_bytes(event.size_or_value));
                     break;
                 case Event::Kind::notice:
                 case Event::Kind::completed:
-                    state.queued_bytes -= EventQueue::event_bytes;
+                    state.queued_bytes -= static_cast<std::uint32_t>(EventQueue::event_bytes);
                     break;
                 case Event::Kind::peer_down:
                     state.state = PeerState::State::idle;
@@ -301,7 +304,7 @@ public:
 
 private:
     static std::uint32_t index(Peer peer) { return static_cast<std::uint32_t>(peer); }
-    [[nodiscard]] std::uint32_t self() const { return index(options_.self); }
+    [[nodiscard]] std::uint32_t self() const { return index(self_); }
     [[nodiscard]] bool is_up(Peer peer) const {
         return index(peer) < peers_.size() && peers_[index(peer)].state == PeerState::State::up;
     }
@@ -341,7 +344,7 @@ private:
     }
 
     /// Endpoint `id` of node `peer` ceased to exist.
-    void lost(Peer peer, std::uint64_t id) {
+    void lost(Peer peer, std::uint32_t id) {
         if (index(peer) >= peers_.size()) return;
         const PeerState& state = peers_[index(peer)];
         const bool concerned = state.state == PeerState::State::up || state.state == PeerState::State::connecting;
@@ -367,7 +370,7 @@ private:
             wait_for_room(state, event.peer);
             return false;
         }
-        state.queued_bytes += record;
+        state.queued_bytes += static_cast<std::uint32_t>(record);
         queue_.push(event, message);
         return true;
     }
@@ -409,29 +412,31 @@ private:
                 waiting_[kept++] = peer;
                 continue;
             }
-            if (state.peer_waits) state.remote->queue_room(options_.self);
+            if (state.peer_waits) state.remote->queue_room(self_);
             if (state.self_waits) queue_room(peer);
             state.peer_waits = state.self_waits = state.listed = false;
         }
         waiting_.resize(kept);
     }
 
-    std::shared_ptr<Hub> hub_;
-    EndpointOptions options_;
-    std::uint64_t id_;
-    std::size_t pair_bytes_;
+    // What every call looks at comes first: with many endpoints in one thread it is cold each time.
+    Peer self_;
+    std::uint32_t pair_bytes_;
     std::size_t control_bytes_;
-    Capabilities capabilities_;
     EventQueue queue_;
-    std::shared_ptr<Regions> regions_;
     std::vector<PeerState> peers_;
     std::vector<Import> imports_;
     std::vector<Peer> waiting_;
+    std::vector<std::shared_ptr<Regions>> released_;  // see lingering_
+    std::shared_ptr<Regions> regions_;
     std::uint64_t copied_bytes_ = 0;
+    std::shared_ptr<Hub> hub_;
+    EndpointOptions options_;
+    std::uint32_t id_;
+    Capabilities capabilities_;
     /// A view of a peer's memory may be looked at until the poll after its peer_down: for each peer_down that is queued
-    /// what that peer had, and what those of the last poll had.
+    /// what that peer had, and in released_ what those of the last poll had.
     std::deque<std::shared_ptr<Regions>> lingering_;
-    std::vector<std::shared_ptr<Regions>> released_;
 };
 
 class Inproc final : public Medium {

@@ -19,6 +19,10 @@ Result<double> parse_frequency_hz(std::string_view text);
 /// "10Gb/s", "25 Gbit/s", "1GB/s": bytes per second.
 Result<double> parse_bytes_per_s(std::string_view text);
 
+inline double seconds(Time time) {
+    return static_cast<double>(time) / static_cast<double>(ps_per_s);
+}
+
 std::string format_bytes(double bytes);      // "64.0 KiB"
 std::string format_duration(Time duration);  // "1.50 ms"
 

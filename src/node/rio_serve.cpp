@@ -15,8 +15,8 @@ namespace incast::node {
 
 namespace {
 
-constexpr std::uint32_t look_ms = 50;  // whether this is to end
-constexpr double spin_s = 0.002;       // after the last ping: the next one is answered without sleeping before
+constexpr std::uint32_t look_at_end_ms = 50;  // whether this is to end
+constexpr double spin_s = 0.002;              // after the last ping: the next one is answered without sleeping before
 
 void answer_doorbells(api::Port& port, const std::atomic<bool>& ending) {
     auto last = std::chrono::steady_clock::now();
@@ -30,7 +30,7 @@ void answer_doorbells(api::Port& port, const std::atomic<bool>& ending) {
             continue;
         }
         pollfd one{port.fd(), POLLIN, 0};
-        (void)::poll(&one, 1, look_ms);
+        (void)::poll(&one, 1, look_at_end_ms);
     }
 }
 
@@ -59,7 +59,7 @@ void answer_pings(const api::Port& port, std::byte* place, const std::atomic<boo
 void answer_messages(api::Socket socket, const Info& info, const std::atomic<bool>& ending) {
     api::Letter letter;
     while (!ending) {
-        const std::error_code error = socket.receive(letter, look_ms);
+        const std::error_code error = socket.receive(letter, look_at_end_ms);
         if (error == std::errc::timed_out) continue;
         if (error) return;
         Note note;
@@ -68,11 +68,6 @@ void answer_messages(api::Socket socket, const Info& info, const std::atomic<boo
         if (note.kind == Note::Kind::info) std::memcpy(letter.payload().data() + sizeof note, &info, sizeof info);
         if (socket.send(letter, api::max_payload_bytes)) return;
     }
-}
-
-int fail(const std::string& line) {
-    fmt::print(stderr, "incast-node rio serve: {}\n", line);
-    return 1;
 }
 
 }  // namespace
@@ -107,7 +102,7 @@ int serve(const ServeOptions& options) {
     const Info info{options.address, options.bytes};
     while (runtime::interrupts() == 0 && (options.seconds == 0 || seconds_since(start) < options.seconds)) {
         api::Socket made;
-        if (listener.accept(made, look_ms)) continue;
+        if (listener.accept(made, look_at_end_ms)) continue;
         threads.emplace_back(
             [&, socket = std::move(made)]() mutable { answer_messages(std::move(socket), info, ending); });
     }

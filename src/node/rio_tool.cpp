@@ -18,7 +18,7 @@ namespace incast::node {
 namespace {
 
 constexpr std::uint64_t default_address = 0x1000'0000;
-constexpr int look_ms = 200;  // at interrupts that come between two calls
+constexpr int look_at_interrupt_ms = 200;  // at interrupts that come between two calls
 
 struct Options {
     std::string fabric;
@@ -34,11 +34,6 @@ struct Options {
     double seconds = 0;
     bool json = false;
 };
-
-int fail(const std::string& line) {
-    fmt::print(stderr, "incast-node rio: {}\n", line);
-    return runtime::exit_failed;
-}
 
 int list(const api::Port& port, const Options& options) {
     const auto others = port.endpoints();
@@ -108,7 +103,7 @@ int enumerate(const Options& options) {
     fmt::print("RIO_FABRIC=udp:host:{}\n", to_string((*host)->address()));
     std::fflush(stdout);
     while (runtime::interrupts() == 0)
-        (*host)->serve(look_ms);
+        (*host)->serve(look_at_interrupt_ms);
     return 0;
 }
 
@@ -184,6 +179,11 @@ void declare(CLI::App& app, Options& options) {
 }
 
 }  // namespace
+
+int fail(const std::string& line) {
+    fmt::print(stderr, "incast-node rio: {}\n", line);
+    return runtime::exit_failed;
+}
 
 int rio_tool(std::vector<std::string> arguments) {
     CLI::App app{"The endpoints of a RapidIO fabric, by hand.", "incast-node rio"};

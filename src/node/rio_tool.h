@@ -53,6 +53,9 @@ struct ServeOptions {
 };
 int serve(const ServeOptions& options);
 
+/// Says so on standard error; the status to exit with.
+int fail(const std::string& line);
+
 inline double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

@@ -11,15 +11,13 @@
 namespace incast::runtime {
 namespace {
 
+using base::seconds;
+
 constexpr std::array<std::string_view, 6> phase_names{"joining", "warm-up", "measuring", "draining", "closing", "done"};
 constexpr std::array<std::string_view, 7> outcome_names{"complete",    "interrupted", "node lost", "event manager lost",
                                                         "not drained", "not joined",  "failed"};
 constexpr Time trigger_lead = 5 * ps_per_ms;     // until every node has heard of it
 constexpr Time closing_deadline = 3 * ps_per_s;  // for the last samples; a node that is stopped sends none
-
-double seconds(Time time) {
-    return static_cast<double>(time) / static_cast<double>(ps_per_s);
-}
 
 double per_second(std::uint64_t count, Time time) {
     return time > 0 ? static_cast<double>(count) / seconds(time) : 0.0;

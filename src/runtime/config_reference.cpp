@@ -4,11 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/config_table.h"
+#include "runtime/json.h"
 
 namespace incast::runtime {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string_view section_of(std::string_view key) {
     return key.substr(0, key.find('.'));
@@ -17,16 +16,16 @@ std::string_view name_of(std::string_view key) {
     return key.substr(key.find('.') + 1);
 }
 
-Json text_with(std::string_view pattern) {
+OrderedJson text_with(std::string_view pattern) {
     return {{"type", "string"}, {"pattern", pattern}};
 }
 
-Json schema_of(const KeySpec& spec) {
-    Json schema;
-    Json alternatives = Json::array();
+OrderedJson schema_of(const KeySpec& spec) {
+    OrderedJson schema;
+    OrderedJson alternatives = OrderedJson::array();
     switch (spec.kind) {
         case Kind::choice:
-            schema["enum"] = Json::array();
+            schema["enum"] = OrderedJson::array();
             for (const std::string_view word : spec.choices) {
                 schema["enum"].push_back(word);
             }
@@ -73,8 +72,8 @@ Json schema_of(const KeySpec& spec) {
     return schema;
 }
 
-Json section_schema() {
-    return {{"type", "object"}, {"additionalProperties", false}, {"properties", Json::object()}};
+OrderedJson section_schema() {
+    return {{"type", "object"}, {"additionalProperties", false}, {"properties", OrderedJson::object()}};
 }
 
 }  // namespace
@@ -125,7 +124,7 @@ std::string config_toml(const std::map<std::string, std::string>& values) {
                           (spec->kind == Kind::count || spec->kind == Kind::real || spec->kind == Kind::boolean);
         // A JSON string is a TOML string too.
         sections[key.substr(0, dot)] +=
-            fmt::format("{} = {}\n", key.substr(dot + 1), bare ? value : Json(value).dump());
+            fmt::format("{} = {}\n", key.substr(dot + 1), bare ? value : OrderedJson(value).dump());
     }
     std::string text;
     for (const auto& [section, lines] : sections) {
@@ -135,13 +134,13 @@ std::string config_toml(const std::map<std::string, std::string>& values) {
 }
 
 std::string config_schema() {
-    Json schema{{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-                {"title", "Configuration of an Incast run"},
-                {"description", "Made by incast-node --print-config-schema from the engine's table of keys."},
-                {"type", "object"},
-                {"additionalProperties", false},
-                {"properties", Json::object()}};
-    Json& sections = schema["properties"];
+    OrderedJson schema{{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                       {"title", "Configuration of an Incast run"},
+                       {"description", "Made by incast-node --print-config-schema from the engine's table of keys."},
+                       {"type", "object"},
+                       {"additionalProperties", false},
+                       {"properties", OrderedJson::object()}};
+    OrderedJson& sections = schema["properties"];
     for (const KeySpec& spec : config_keys()) {
         const std::string section(section_of(spec.key));
         if (!sections.contains(section)) {
@@ -149,10 +148,10 @@ std::string config_schema() {
         }
         sections[section]["properties"][std::string(name_of(spec.key))] = schema_of(spec);
     }
-    Json names = Json::array();
+    OrderedJson names = OrderedJson::array();
     for (const transport::Builtin& builtin : transport::builtin_transports()) {
         names.push_back(builtin.name);
-        Json settings = section_schema();
+        OrderedJson settings = section_schema();
         for (const transport::Parameter& parameter : builtin.parameters) {
             settings["properties"][std::string(parameter.name)] = {
                 {"type", {"string", "number", "boolean"}},

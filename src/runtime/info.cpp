@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
+#include "runtime/json.h"
 #include "runtime/machine.h"
 #include "runtime/results.h"
 #include "sim/fabric/fabric.h"
@@ -54,11 +55,10 @@ Result<std::string> fabric_json(const std::filesystem::path& file) {
     if (!fabric) {
         return fabric.error();
     }
-    using Json = nlohmann::ordered_json;
-    Json json{{"name", fabric->name}, {"description", fabric->description}};
-    json["hosts"] = Json::array();
-    json["switches"] = Json::array();
-    json["cables"] = Json::array();
+    OrderedJson json{{"name", fabric->name}, {"description", fabric->description}};
+    json["hosts"] = OrderedJson::array();
+    json["switches"] = OrderedJson::array();
+    json["cables"] = OrderedJson::array();
     for (const auto& node : fabric->topology.nodes) {
         if (node.is_host) {
             json["hosts"].push_back(node.name);

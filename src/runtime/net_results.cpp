@@ -7,19 +7,16 @@
 
 #include "base/units.h"
 #include "runtime/exit_status.h"
+#include "runtime/json.h"
 #include "runtime/results.h"
 #include "runtime/spread.h"
 
 namespace incast::runtime {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using base::seconds;
 
-double seconds(Time time) {
-    return static_cast<double>(time) / static_cast<double>(ps_per_s);
-}
-
-Json latency_json(const base::Histogram& trips) {
+OrderedJson latency_json(const base::Histogram& trips) {
     return {{"count", trips.count()},
             {"p50", trips.quantile(0.5)},
             {"p99", trips.quantile(0.99)},
@@ -27,7 +24,7 @@ Json latency_json(const base::Histogram& trips) {
             {"max", trips.max()}};
 }
 
-Json latency_json(const PairSample& pair) {
+OrderedJson latency_json(const PairSample& pair) {
     return {{"count", pair.round_trips},
             {"p50", pair.p50_ns},
             {"p99", pair.p99_ns},
@@ -36,8 +33,8 @@ Json latency_json(const PairSample& pair) {
 }
 
 /// Of round trips: each of the values, halved.
-Json one_way(const Json& round_trip) {
-    Json half;
+OrderedJson one_way(const OrderedJson& round_trip) {
+    OrderedJson half;
     for (const auto& [key, value] : round_trip.items()) {
         if (key != "count") {
             half[key] = value.get<double>() / 2;
@@ -56,7 +53,7 @@ public:
         }
     }
 
-    Json json() const;
+    OrderedJson json() const;
     std::string summary() const;
     int exit_status() const;
 
@@ -122,29 +119,29 @@ private:
     }
 
     /// Of the nodes that send or that receive, by `end`.
-    Json side_json(std::uint32_t net::Pair::* end) const {
+    OrderedJson side_json(std::uint32_t net::Pair::* end) const {
         std::map<std::uint32_t, std::uint64_t> messages;
         for (const net::Pair& pair : plan_.net.pairs) {
             messages[pair.*end] += flow(pair).messages;
         }
-        Json json = Json::array();
+        OrderedJson json = OrderedJson::array();
         for (const auto& [node, count] : messages) {
             json.push_back({{"node", node}, {"bytes", bytes(count)}, {"bytes_per_s", rate(bytes(count))}});
         }
         return json;
     }
-    static Spread spread_over(const Json& list) {
+    static Spread spread_over(const OrderedJson& list) {
         std::vector<double> values;
-        for (const Json& entry : list) {
+        for (const OrderedJson& entry : list) {
             values.push_back(entry["bytes_per_s"].get<double>());
         }
         return spread_of(values);
     }
 
-    Json pairs_json() const;
-    Json nodes_json() const;
-    Json cpu_json() const;
-    Json sizes_json() const;
+    OrderedJson pairs_json() const;
+    OrderedJson nodes_json() const;
+    OrderedJson cpu_json() const;
+    OrderedJson sizes_json() const;
     std::string_view verified() const { return plan_.net.verify && !facts_.virtual_time ? "full" : "header"; }
 
     const RunFacts& facts_;
@@ -159,15 +156,15 @@ private:
     std::uint64_t peak_rss_ = 0;
 };
 
-Json Tally::pairs_json() const {
-    Json json = Json::array();
+OrderedJson Tally::pairs_json() const {
+    OrderedJson json = OrderedJson::array();
     for (const net::Pair& pair : plan_.net.pairs) {
         const Flow carried = flow(pair);
-        Json entry{{"from", pair.from},
-                   {"to", pair.to},
-                   {"messages", carried.messages},
-                   {"bytes", bytes(carried.messages)},
-                   {"bytes_per_s", rate(bytes(carried.messages))}};
+        OrderedJson entry{{"from", pair.from},
+                          {"to", pair.to},
+                          {"messages", carried.messages},
+                          {"bytes", bytes(carried.messages)},
+                          {"bytes_per_s", rate(bytes(carried.messages))}};
         if (plan_.net.measure == net::Measure::latency && carried.asked != nullptr) {
             entry["round_trip_ns"] = latency_json(*carried.asked);
         }
@@ -176,13 +173,13 @@ Json Tally::pairs_json() const {
     return json;
 }
 
-Json Tally::nodes_json() const {
-    Json json = Json::array();
+OrderedJson Tally::nodes_json() const {
+    OrderedJson json = OrderedJson::array();
     for (std::size_t index = 0; index < nodes_.size(); ++index) {
         const NodeRecord& record = nodes_[index];
-        Json entry{{"node", index},
-                   {"roles", node_name(static_cast<std::uint32_t>(index), record.roles)},
-                   {"lost", record.lost}};
+        OrderedJson entry{{"node", index},
+                          {"roles", node_name(static_cast<std::uint32_t>(index), record.roles)},
+                          {"lost", record.lost}};
         if (!record.why_lost.empty()) {
             entry["why_lost"] = record.why_lost;
         }
@@ -208,7 +205,7 @@ Json Tally::nodes_json() const {
     return json;
 }
 
-Json Tally::cpu_json() const {
+OrderedJson Tally::cpu_json() const {
     return {{"seconds", static_cast<double>(window_.cpu_ns) * 1e-9},
             {"polling_seconds", static_cast<double>(std::min(window_.polling_cpu_ns, window_.cpu_ns)) * 1e-9},
             {"scope", fmt::format("user and system time of {} process{} with nodes, {}", facts_.processes,
@@ -216,7 +213,7 @@ Json Tally::cpu_json() const {
                                   whole_ ? "since their memory was set up" : "in the measured window")}};
 }
 
-Json Tally::sizes_json() const {
+OrderedJson Tally::sizes_json() const {
     return {{"slot_bytes", plan_.slot_bytes},
             {"slots", plan_.net.pairs.size() * plan_.net.queues * plan_.net.outstanding},
             {"ring_bytes", plan_.ru_memory_bytes},
@@ -225,21 +222,21 @@ Json Tally::sizes_json() const {
             {"last_level_cache_bytes", facts_.machine.last_level_cache_bytes}};
 }
 
-Json Tally::json() const {
+OrderedJson Tally::json() const {
     const std::uint64_t carried = messages();
     const double gb = static_cast<double>(bytes(carried)) * 1e-9;
-    const auto per_gb = [gb](const Json& cpu_seconds) {
-        return gb > 0 ? Json(cpu_seconds.get<double>() / gb) : Json(nullptr);
+    const auto per_gb = [gb](const OrderedJson& cpu_seconds) {
+        return gb > 0 ? OrderedJson(cpu_seconds.get<double>() / gb) : OrderedJson(nullptr);
     };
-    const Json pairs = pairs_json();
-    const Json senders = side_json(&net::Pair::from);
-    const Json receivers = side_json(&net::Pair::to);
-    const Json cpu = cpu_json();
+    const OrderedJson pairs = pairs_json();
+    const OrderedJson senders = side_json(&net::Pair::from);
+    const OrderedJson receivers = side_json(&net::Pair::to);
+    const OrderedJson cpu = cpu_json();
     std::vector<double> intervals;
     for (const Interval& interval : facts_.conductor.intervals()) {
         intervals.push_back(static_cast<double>(interval.delta.built_goodput_bytes) / seconds(interval.length));
     }
-    Json json;
+    OrderedJson json;
     json["schema"] = 1;
     json["kind"] = "net";
     json["status"] = to_text(facts_.conductor.outcome());
@@ -259,7 +256,7 @@ Json Tally::json() const {
                            {"per_sender", to_json(spread_over(senders))},
                            {"per_receiver", to_json(spread_over(receivers))},
                            {"per_pair", to_json(spread_over(pairs))},
-                           {"over_time", intervals.empty() ? Json(nullptr) : to_json(spread_of(intervals))}};
+                           {"over_time", intervals.empty() ? OrderedJson(nullptr) : to_json(spread_of(intervals))}};
     json["messages"] = carried;
     json["messages_per_s"] = rate(carried);
     json["round_trip_ns"] = nullptr;

@@ -10,10 +10,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/units.h"
+#include "runtime/json.h"
+
 namespace incast::runtime {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using base::seconds;
 using sim::packet::PortCounters;
 using sim::packet::PortIndex;
 using sim::packet::QueueRecord;
@@ -22,10 +25,6 @@ using sim::packet::SeriesPoint;
 using sim::packet::Topology;
 
 constexpr std::size_t worst_queues = 10;  // in result.json; all are in the table
-
-double seconds(Time time) {
-    return static_cast<double>(time) / static_cast<double>(ps_per_s);
-}
 
 class Report {
 public:
@@ -41,7 +40,7 @@ public:
         if (written) return Ok{};
         return Error{fmt::format("'{}': a table of the network cannot be written", directory_.string())};
     }
-    [[nodiscard]] Json json() const;
+    [[nodiscard]] OrderedJson json() const;
 
 private:
     [[nodiscard]] const Topology::Node& from(PortIndex port) const {
@@ -62,8 +61,8 @@ private:
     [[nodiscard]] bool write_ports() const;
     [[nodiscard]] bool write_queues() const;
     [[nodiscard]] bool write_series() const;
-    [[nodiscard]] Json links() const;
-    [[nodiscard]] Json queues() const;
+    [[nodiscard]] OrderedJson links() const;
+    [[nodiscard]] OrderedJson queues() const;
 
     sim::PacketModel& model_;
     const Topology& topology_;
@@ -120,7 +119,7 @@ bool Report::write_series() const {
 }
 
 /// The utilisation of those that carried anything.
-Json Report::links() const {
+OrderedJson Report::links() const {
     double sum = 0;
     double most = 0;
     std::uint64_t used = 0;
@@ -136,13 +135,13 @@ Json Report::links() const {
             busiest = port;
         }
     }
-    Json json{{"used", used}, {"utilisation_mean", used > 0 ? sum / static_cast<double>(used) : 0.0}};
+    OrderedJson json{{"used", used}, {"utilisation_mean", used > 0 ? sum / static_cast<double>(used) : 0.0}};
     json["utilisation_max"] = most;
-    json["busiest"] = used > 0 ? Json(model_.network().name(busiest)) : Json(nullptr);
+    json["busiest"] = used > 0 ? OrderedJson(model_.network().name(busiest)) : OrderedJson(nullptr);
     return json;
 }
 
-Json Report::queues() const {
+OrderedJson Report::queues() const {
     std::vector<QueueRecord> sorted;
     for (const QueueRecord& queue : recorder_.queues())
         if (!from(queue.port).is_host) sorted.push_back(queue);
@@ -150,7 +149,7 @@ Json Report::queues() const {
         return std::tie(b.peak_bytes, a.port, a.traffic_class) < std::tie(a.peak_bytes, b.port, b.traffic_class);
     });
     sorted.resize(std::min(sorted.size(), worst_queues));
-    Json json = Json::array();
+    OrderedJson json = OrderedJson::array();
     for (const QueueRecord& queue : sorted)
         json.push_back({{"port", model_.network().name(queue.port)},
                         {"class", queue.traffic_class},
@@ -162,7 +161,7 @@ Json Report::queues() const {
     return json;
 }
 
-Json Report::json() const {
+OrderedJson Report::json() const {
     PortCounters sum;
     for (const PortCounters& one : recorder_.ports()) {
         sum.packets += one.packets;
@@ -177,9 +176,9 @@ Json Report::json() const {
     std::uint64_t repeated = 0;
     for (const std::uint64_t packets : model_.repeated())
         repeated += packets;
-    Json deadlocks = Json::array();
+    OrderedJson deadlocks = OrderedJson::array();
     for (const sim::packet::Deadlock& deadlock : model_.network().find_deadlocks()) {
-        Json ports = Json::array();
+        OrderedJson ports = OrderedJson::array();
         for (const PortIndex port : deadlock.ports)
             ports.push_back(model_.network().name(port));
         deadlocks.push_back({{"class", deadlock.traffic_class}, {"ports", std::move(ports)}});
@@ -208,7 +207,7 @@ Json Report::json() const {
 
 }  // namespace
 
-Result<Json> report_network(sim::PacketModel& model, const std::filesystem::path& directory) {
+Result<OrderedJson> report_network(sim::PacketModel& model, const std::filesystem::path& directory) {
     const Report report(model, directory);
     if (const Result<Ok> written = report.write(); !written) return written.error();
     return report.json();

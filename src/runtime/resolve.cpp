@@ -386,19 +386,13 @@ void set_protocol(Plan& plan) {
     to.max_attempts = static_cast<std::uint32_t>(config.max_attempts);
 }
 
-/// How long the run is measured, and how often it is looked at.
-void set_times(Plan& plan) {
-    RunConfig& config = plan.config;
+/// What ends the run by itself.
+void set_totals(Plan& plan) {
+    const RunConfig& config = plan.config;
     if (config.events != 0) {
         plan.total_events = plan.total_events == 0 ? config.events : std::min(plan.total_events, config.events);
     }
     plan.protocol.total_meps = (plan.total_events + plan.packing - 1) / plan.packing;
-    const bool ends_itself = plan.total_events != 0;
-    plan.duration = config.duration != 0 || ends_itself ? config.duration : 10 * ps_per_s;
-    plan.measured_whole = plan.duration == 0;
-    const bool is_long = plan.duration > 120 * ps_per_s;
-    plan.sample_interval =
-        config.sample_interval != 0 ? config.sample_interval : (is_long ? 2 * ps_per_s : 500 * ps_per_ms);
 }
 
 Result<Ok> check_together(const Plan& plan) {
@@ -460,6 +454,15 @@ Result<Ok> check_together(const Plan& plan) {
 
 }  // namespace
 
+void set_times(Plan& plan, bool ends_itself) {
+    const RunConfig& config = plan.config;
+    plan.duration = config.duration != 0 || ends_itself ? config.duration : 10 * ps_per_s;
+    plan.measured_whole = plan.duration == 0;
+    const bool is_long = plan.duration > 120 * ps_per_s;
+    plan.sample_interval =
+        config.sample_interval != 0 ? config.sample_interval : (is_long ? 2 * ps_per_s : 500 * ps_per_ms);
+}
+
 std::uint64_t last_level_cache(const Machine& machine) {
     return machine.last_level_cache_bytes != 0 ? machine.last_level_cache_bytes : default_cache_bytes;
 }
@@ -500,7 +503,8 @@ Result<Plan> resolve(const ConfigText& text, const Machine& here) {
     if (Result<Ok> done = size_memory(plan, machine, cache); !done) {
         return done.error();
     }
-    set_times(plan);
+    set_totals(plan);
+    set_times(plan, plan.total_events != 0);
     if (Result<Ok> valid = protocol::validate(plan.protocol); !valid) {
         return valid.error();
     }

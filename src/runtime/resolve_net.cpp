@@ -133,15 +133,6 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine) {
     return Ok{};
 }
 
-void set_times(Plan& plan) {
-    const RunConfig& config = plan.config;
-    plan.duration = config.duration != 0 || config.messages != 0 ? config.duration : 10 * ps_per_s;
-    plan.measured_whole = plan.duration == 0;
-    const bool is_long = plan.duration > 120 * ps_per_s;
-    plan.sample_interval =
-        config.sample_interval != 0 ? config.sample_interval : (is_long ? 2 * ps_per_s : 500 * ps_per_ms);
-}
-
 }  // namespace
 
 Result<Ok> resolve_net(Plan& plan, const ConfigText& text, const Machine& machine) {
@@ -169,7 +160,7 @@ Result<Ok> resolve_net(Plan& plan, const ConfigText& text, const Machine& machin
     if (Result<Ok> valid = net::validate(plan.net); !valid) {
         return valid;
     }
-    set_times(plan);
+    set_times(plan, config.messages != 0);
     plan.values = config_values(text);
     plan.values["transport.name"] = config.transport;
     plan.values["run.nodes"] = std::to_string(config.nodes);

@@ -23,6 +23,8 @@ inline Error not_allowed(std::string_view key, const std::string& value, std::st
 
 /// Chooses protocol.credits where they are not given.
 void count_credits(Plan& plan, const Machine& machine);
+/// How long the run is measured, and how often it is looked at. ends_itself: a number of events or messages ends it.
+void set_times(Plan& plan, bool ends_itself);
 /// Layout, and what the limits of a fabric leave of it.
 Result<Ok> check_buffers(const Plan& plan);
 

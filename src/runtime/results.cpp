@@ -10,16 +10,13 @@
 #include "base/units.h"
 #include "runtime/config_table.h"
 #include "runtime/exit_status.h"
+#include "runtime/json.h"
 #include "runtime/spread.h"
 
 namespace incast::runtime {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-double seconds(Time time) {
-    return static_cast<double>(time) / static_cast<double>(ps_per_s);
-}
+using base::seconds;
 
 /// One node's part of the measured time.
 struct Window {
@@ -60,7 +57,7 @@ public:
         count_lost();
     }
 
-    Json json() const;
+    OrderedJson json() const;
     std::string summary() const;
     int exit_status() const;
 
@@ -136,12 +133,12 @@ private:
     }
 
     /// By interval; null if none lies wholly within the window.
-    Json over_time() const {
+    OrderedJson over_time() const {
         std::vector<double> goodput;
         for (const Interval& interval : facts_.conductor.intervals()) {
             goodput.push_back(static_cast<double>(interval.delta.built_goodput_bytes) / seconds(interval.length));
         }
-        return goodput.empty() ? Json(nullptr) : to_json(spread_of(goodput));
+        return goodput.empty() ? OrderedJson(nullptr) : to_json(spread_of(goodput));
     }
 
     /// Of the time that all nodes of a role were measured.
@@ -157,14 +154,14 @@ private:
         return whole > 0 ? std::clamp(part / whole, 0.0, 1.0) : 0;
     }
 
-    Json node_json(std::size_t index) const;
-    Json window_json() const;
-    Json triggers_json() const;
-    Json triggers_over_time() const;
-    Json sink_json() const;
-    Json accounting_json() const;
-    Json cpu_json() const;
-    Json consumers_json() const;
+    OrderedJson node_json(std::size_t index) const;
+    OrderedJson window_json() const;
+    OrderedJson triggers_json() const;
+    OrderedJson triggers_over_time() const;
+    OrderedJson sink_json() const;
+    OrderedJson accounting_json() const;
+    OrderedJson cpu_json() const;
+    OrderedJson consumers_json() const;
 
     const RunFacts& facts_;
     const std::vector<NodeRecord>& nodes_;
@@ -190,12 +187,12 @@ std::string_view verified_text(const RunConfig& config, bool virtual_time) {
     return names[static_cast<std::size_t>(config.verify)];
 }
 
-Json Tally::node_json(std::size_t index) const {
+OrderedJson Tally::node_json(std::size_t index) const {
     const NodeRecord& record = nodes_[index];
-    Json json{{"node", index},
-              {"roles", node_name(static_cast<std::uint32_t>(index), record.roles)},
-              {"lost", record.lost},
-              {"losses", record.losses}};
+    OrderedJson json{{"node", index},
+                     {"roles", node_name(static_cast<std::uint32_t>(index), record.roles)},
+                     {"lost", record.lost},
+                     {"losses", record.losses}};
     if (!record.why_lost.empty()) {
         json["why_lost"] = record.why_lost;
     }
@@ -219,7 +216,7 @@ Json Tally::node_json(std::size_t index) const {
     return json;
 }
 
-Json Tally::window_json() const {
+OrderedJson Tally::window_json() const {
     return {{"rule", whole_ ? "from the moment all nodes had joined until every event was built"
                             : "after the warm-up, until admission was stopped"},
             {"seconds", seconds(time_)},
@@ -231,13 +228,13 @@ Json Tally::window_json() const {
             {"copied_bytes", window_.copied_bytes}};
 }
 
-Json Tally::triggers_json() const {
+OrderedJson Tally::triggers_json() const {
     const double rus = facts_.plan.n_rus;
     const bool open = facts_.plan.config.trigger_rate > 0;
-    Json json{{"loop", open ? "open" : "closed"},
-              {"requested_hz", facts_.plan.config.trigger_rate},
-              {"offered_hz", rate(window_.offered_events) / rus},
-              {"accepted_hz", rate(window_.accepted_events) / rus}};
+    OrderedJson json{{"loop", open ? "open" : "closed"},
+                     {"requested_hz", facts_.plan.config.trigger_rate},
+                     {"offered_hz", rate(window_.offered_events) / rus},
+                     {"accepted_hz", rate(window_.accepted_events) / rus}};
     if (!open) {
         return json;
     }
@@ -268,11 +265,11 @@ Json Tally::triggers_json() const {
 }
 
 /// At most so many, of equal numbers of intervals.
-Json Tally::triggers_over_time() const {
+OrderedJson Tally::triggers_over_time() const {
     constexpr std::size_t most = 1000;
     const std::vector<Interval>& intervals = facts_.conductor.intervals();
     const std::size_t together = (intervals.size() + most - 1) / most;
-    Json series = Json::array();
+    OrderedJson series = OrderedJson::array();
     for (std::size_t first = 0; first < intervals.size(); first += together) {
         Interval sum;
         for (std::size_t index = first; index < std::min(first + together, intervals.size()); ++index) {
@@ -281,7 +278,7 @@ Json Tally::triggers_over_time() const {
             add(sum.delta, intervals[index].delta);
             sum.waiting_events = intervals[index].waiting_events;
         }
-        Json one{{"t", seconds(sum.end)}};
+        OrderedJson one{{"t", seconds(sum.end)}};
         one.update(trigger_json(facts_.plan, sum));
         series.push_back(std::move(one));
     }
@@ -289,9 +286,9 @@ Json Tally::triggers_over_time() const {
 }
 
 /// What was committed and where it went.
-Json Tally::sink_json() const {
+OrderedJson Tally::sink_json() const {
     const RunConfig& config = facts_.plan.config;
-    Json json{{"kind", facts_.plan.values.at("sink.kind")}, {"undelivered_meps", totals_.undelivered_meps}};
+    OrderedJson json{{"kind", facts_.plan.values.at("sink.kind")}, {"undelivered_meps", totals_.undelivered_meps}};
     if (config.sink_kind == SinkKind::mep) {
         json["fsync"] = facts_.plan.values.at("sink.fsync");
         json["committed_means"] =
@@ -308,21 +305,21 @@ Json Tally::sink_json() const {
     return json;
 }
 
-Json Tally::accounting_json() const {
+OrderedJson Tally::accounting_json() const {
     const NodeSample* em = newest(em_);
     const NodeTotals totals = em == nullptr ? NodeTotals{} : em->totals;
-    Json json{{"meps_admitted", totals.meps_admitted},
-              {"meps_committed", totals.meps_committed},
-              {"meps_flagged", totals.meps_flagged},
-              {"meps_rejected", totals.meps_rejected},
-              {"reassignments", totals.reassignments},
-              {"evictions", totals.evictions},
-              {"views", totals.views},
-              {"schedule",
-               {{"phases", totals.phases},
-                {"barrier_expired", totals.barrier_expired},
-                {"slot_overruns", totals_.slot_overruns},
-                {"unguarded_slots", totals_.unguarded_slots}}}};
+    OrderedJson json{{"meps_admitted", totals.meps_admitted},
+                     {"meps_committed", totals.meps_committed},
+                     {"meps_flagged", totals.meps_flagged},
+                     {"meps_rejected", totals.meps_rejected},
+                     {"reassignments", totals.reassignments},
+                     {"evictions", totals.evictions},
+                     {"views", totals.views},
+                     {"schedule",
+                      {{"phases", totals.phases},
+                       {"barrier_expired", totals.barrier_expired},
+                       {"slot_overruns", totals_.slot_overruns},
+                       {"unguarded_slots", totals_.unguarded_slots}}}};
     if (facts_.ledger) {
         const LedgerSummary& ledger = *facts_.ledger;
         json["ledger"] = {{"commits", ledger.commits},
@@ -339,7 +336,7 @@ Json Tally::accounting_json() const {
     return json;
 }
 
-Json Tally::cpu_json() const {
+OrderedJson Tally::cpu_json() const {
     return {{"seconds", static_cast<double>(window_.cpu_ns) * 1e-9},
             {"sink_seconds", static_cast<double>(window_.sink_cpu_ns) * 1e-9},
             {"polling_seconds", static_cast<double>(window_.polling_cpu_ns) * 1e-9},
@@ -348,7 +345,7 @@ Json Tally::cpu_json() const {
                                   whole_ ? "since their memory was set up" : "in the measured window")}};
 }
 
-Json Tally::consumers_json() const {
+OrderedJson Tally::consumers_json() const {
     const std::uint64_t settled = totals_.consumer_done_meps + totals_.consumer_abandoned_meps;
     return {{"attached", totals_.consumers_attached},
             {"left", totals_.consumers_left},
@@ -363,10 +360,10 @@ Json Tally::consumers_json() const {
             {"missed_meps", totals_.consumer_missed_meps}};
 }
 
-Json Tally::json() const {
+OrderedJson Tally::json() const {
     const RunConfig& config = facts_.plan.config;
     const double goodput_gb = static_cast<double>(window_.built_goodput_bytes) * 1e-9;
-    Json json;
+    OrderedJson json;
     json["schema"] = 1;
     json["status"] = to_text(facts_.conductor.outcome());
     if (!facts_.conductor.reason().empty()) {
@@ -383,7 +380,7 @@ Json Tally::json() const {
     json["events"] = events();
     json["events_per_s"] = rate(window_.events_built);
     json["incomplete_events"] = incomplete_events();
-    json["lost_events"] = lost_events_ ? Json(*lost_events_) : Json(nullptr);
+    json["lost_events"] = lost_events_ ? OrderedJson(*lost_events_) : OrderedJson(nullptr);
     json["rejected_events"] = rejected_events();
     json["redelivered_events"] = totals_.redelivered_events;
     json["verified"] = verified_text(config, facts_.virtual_time);
@@ -398,10 +395,10 @@ Json Tally::json() const {
     json["dead_time_fraction"] = fraction(protocol::role_ru, &NodeTotals::dead_time_ns);
     json["bu_wait_fraction"] = fraction(protocol::role_bu, &NodeTotals::bu_waiting_ns);
     json["cpu_s_per_gb"] =
-        goodput_gb > 0 ? Json(static_cast<double>(window_.cpu_ns) * 1e-9 / goodput_gb) : Json(nullptr);
+        goodput_gb > 0 ? OrderedJson(static_cast<double>(window_.cpu_ns) * 1e-9 / goodput_gb) : OrderedJson(nullptr);
     json["cpu"] = cpu_json();
     const std::optional<Time> set_up = facts_.conductor.set_up_time();
-    json["set_up_ns"] = set_up ? Json(*set_up / ps_per_ns) : Json(nullptr);
+    json["set_up_ns"] = set_up ? OrderedJson(*set_up / ps_per_ns) : OrderedJson(nullptr);
     json["peak_rss_bytes"] = peak_rss_;
     json["copied_bytes"] = totals_.copied_bytes;
     json["self_traffic"] = facts_.plan.values.at("protocol.self_traffic");
@@ -431,7 +428,7 @@ Json Tally::json() const {
     if (facts_.network != nullptr) {
         json["network"] = *facts_.network;
     }
-    json["nodes"] = Json::array();
+    json["nodes"] = OrderedJson::array();
     for (std::size_t index = 0; index < nodes_.size(); ++index) {
         json["nodes"].push_back(node_json(index));
     }
@@ -442,7 +439,7 @@ Json Tally::json() const {
 }
 
 std::string Tally::summary() const {
-    const Json result = json();
+    const OrderedJson result = json();
     std::string text = fmt::format(
         "{}: {} events ({:.0f}/s), {}/s goodput ({}/s without self), {} incomplete, {} lost, {} redelivered",
         to_text(facts_.conductor.outcome()), result["events"].get<std::uint64_t>(), rate(window_.events_built),
@@ -454,7 +451,7 @@ std::string Tally::summary() const {
                         facts_.plan.config.trigger_rate > 0 ? "trigger" : "service",
                         base::format_duration(static_cast<Time>(latency_.quantile(0.5)) * ps_per_ns),
                         base::format_duration(static_cast<Time>(latency_.quantile(0.99)) * ps_per_ns));
-    const Json& triggers = result["triggers"];
+    const OrderedJson& triggers = result["triggers"];
     if (triggers["loop"] == "open") {
         const double offered = triggers["offered_hz"].get<double>();
         text += fmt::format(
@@ -511,19 +508,19 @@ Result<std::filesystem::path> write_result(const std::filesystem::path& director
 }
 
 nlohmann::ordered_json config_json(const std::map<std::string, std::string>& values) {
-    Json json;
+    OrderedJson json;
     for (const auto& [key, value] : values) {
         const KeySpec* spec = find_key(key);
-        Json* at = &json;
+        OrderedJson* at = &json;
         std::size_t start = 0;
         for (std::size_t dot = key.find('.'); dot != std::string::npos; start = dot + 1, dot = key.find('.', start)) {
             at = &(*at)[key.substr(start, dot - start)];
         }
-        Json& leaf = (*at)[key.substr(start)];
+        OrderedJson& leaf = (*at)[key.substr(start)];
         if (spec != nullptr && spec->kind == Kind::boolean) {
             leaf = value == "true";
         } else if (spec != nullptr && (spec->kind == Kind::count || spec->kind == Kind::real) && value != "auto") {
-            leaf = Json::parse(value);
+            leaf = OrderedJson::parse(value);
         } else {
             leaf = value;
         }

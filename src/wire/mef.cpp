@@ -7,7 +7,7 @@ namespace incast::wire {
 
 namespace {
 
-constexpr std::size_t at_count = 4;
+constexpr std::size_t at_n_events = 4;
 constexpr std::size_t at_total = 6;
 constexpr std::size_t at_partition = 8;
 
@@ -16,7 +16,7 @@ constexpr std::size_t bank_at_type = 4;
 constexpr std::size_t bank_at_version = 5;
 constexpr std::size_t bank_at_source = 6;
 
-Error fail(std::string message) {
+Error mef_error(std::string message) {
     return Error{"multi-event fragment: " + std::move(message)};
 }
 
@@ -67,29 +67,29 @@ Result<std::size_t> write_raw_bank(MutableBytes out, const RawBank& bank) {
 
 Result<MefView> MefView::parse(Bytes bytes) {
     if (bytes.size() < mef_header_bytes) {
-        return fail(std::to_string(bytes.size()) + " bytes, expected at least a header of 12");
+        return mef_error(std::to_string(bytes.size()) + " bytes, expected at least a header of 12");
     }
     const std::size_t total = load<std::uint16_t>(bytes, at_total);
     if (total < mef_header_bytes || total > bytes.size()) {
-        return fail("total length " + std::to_string(total) + ", expected 12 .. " + std::to_string(bytes.size()));
+        return mef_error("total length " + std::to_string(total) + ", expected 12 .. " + std::to_string(bytes.size()));
     }
     const MefView view(bytes.first(total));
     std::size_t cursor = mef_header_bytes;
     for (std::uint32_t index = 0; index < view.n_events(); ++index) {
         if (total - cursor < mef_event_header_bytes) {
-            return fail("ends before the header of event " + std::to_string(index) + " of " +
-                        std::to_string(view.n_events()));
+            return mef_error("ends before the header of event " + std::to_string(index) + " of " +
+                             std::to_string(view.n_events()));
         }
         const std::size_t length = load<std::uint16_t>(bytes, cursor + 2);
         cursor += mef_event_header_bytes;
         if (length > total - cursor) {
-            return fail("event " + std::to_string(index) + " has " + std::to_string(length) + " bytes, but only " +
-                        std::to_string(total - cursor) + " are there");
+            return mef_error("event " + std::to_string(index) + " has " + std::to_string(length) + " bytes, but only " +
+                             std::to_string(total - cursor) + " are there");
         }
         cursor += length;
     }
     if (cursor != total) {
-        return fail("total length " + std::to_string(total) + ", but the events end at " + std::to_string(cursor));
+        return mef_error("total length " + std::to_string(total) + ", but the events end at " + std::to_string(cursor));
     }
     return view;
 }
@@ -109,7 +109,7 @@ MefWriter::MefWriter(MutableBytes out, std::uint32_t first_event, std::uint32_t 
 
 Result<MefWriter> MefWriter::begin(MutableBytes out, std::uint32_t first_event, std::uint32_t partition) {
     if (out.size() < mef_header_bytes) {
-        return fail("room of " + std::to_string(out.size()) + " bytes, expected at least a header of 12");
+        return mef_error("room of " + std::to_string(out.size()) + " bytes, expected at least a header of 12");
     }
     return MefWriter(out, first_event, partition);
 }
@@ -128,7 +128,7 @@ bool MefWriter::add(std::uint16_t low_event, Bytes banks) {
 
 std::size_t MefWriter::finish() {
     store(out_, 0, first_event_);
-    store(out_, at_count, n_events_);
+    store(out_, at_n_events, n_events_);
     store(out_, at_total, static_cast<std::uint16_t>(offset_));
     store(out_, at_partition, partition_);
     return offset_;
@@ -149,14 +149,14 @@ Result<std::uint64_t> mef_to_mfp(const MefView& mef, const MefToMfp& parameters,
     std::uint64_t event_id = first_event;
     while (const auto event = mef.next(cursor)) {
         if (event->low_event != static_cast<std::uint16_t>(event_id)) {
-            return fail("low event id " + std::to_string(event->low_event) + ", expected " +
-                        std::to_string(static_cast<std::uint16_t>(event_id)) + " (consecutive)");
+            return mef_error("low event id " + std::to_string(event->low_event) + ", expected " +
+                             std::to_string(static_cast<std::uint16_t>(event_id)) + " (consecutive)");
         }
         std::uint8_t type = 0;
         for (Bytes rest = event->banks; !rest.empty();) {
             const Result<RawBankAndRest> taken = take_raw_bank(rest);
             if (!taken) {
-                return fail("event " + std::to_string(event_id) + ": " + taken.error().message);
+                return mef_error("event " + std::to_string(event_id) + ": " + taken.error().message);
             }
             if (rest.size() == event->banks.size()) {
                 type = taken->bank.type;
@@ -164,12 +164,12 @@ Result<std::uint64_t> mef_to_mfp(const MefView& mef, const MefToMfp& parameters,
             rest = taken->rest;
         }
         if (flag_of_type(type)) {
-            return fail("event " + std::to_string(event_id) + ": bank type " + std::to_string(type) +
-                        " is reserved in an MFP");
+            return mef_error("event " + std::to_string(event_id) + ": bank type " + std::to_string(type) +
+                             " is reserved in an MFP");
         }
         if (!writer->add(type, event->banks)) {
-            return fail("event " + std::to_string(event_id) + " does not fit into an MFP of " +
-                        std::to_string(out.size()) + " bytes");
+            return mef_error("event " + std::to_string(event_id) + " does not fit into an MFP of " +
+                             std::to_string(out.size()) + " bytes");
         }
         ++event_id;
     }

@@ -9,18 +9,18 @@ namespace incast::wire {
 
 namespace {
 
-constexpr std::size_t at_count = 2;
+constexpr std::size_t at_n_mfps = 2;
 constexpr std::size_t at_words = 4;
 constexpr std::size_t at_sources = 8;
 constexpr std::uint64_t word_bytes = 4;
 constexpr std::array<std::byte, mep_alignment> zeroes{};
 
-Error fail(std::string message) {
+Error mep_error(std::string message) {
     return Error{"MEP: " + std::move(message)};
 }
 
 Error fail_mfp(std::uint16_t source, const std::string& message) {
-    return fail("source " + std::to_string(source) + ": " + message);
+    return mep_error("source " + std::to_string(source) + ": " + message);
 }
 
 std::size_t offsets_at(std::uint32_t n_mfps) {
@@ -36,21 +36,21 @@ std::uint64_t tables_end(std::uint32_t n_mfps) {
 
 Result<MepHeader> peek_mep(Bytes bytes) {
     if (bytes.size() < mep_fixed_bytes) {
-        return fail(std::to_string(bytes.size()) + " bytes, expected at least a header of 8");
+        return mep_error(std::to_string(bytes.size()) + " bytes, expected at least a header of 8");
     }
     const auto magic = load<std::uint16_t>(bytes, 0);
     if (magic != mep_magic) {
-        return fail("magic " + std::to_string(magic) + ", expected 52986 (0xcefa)");
+        return mep_error("magic " + std::to_string(magic) + ", expected 52986 (0xcefa)");
     }
     MepHeader header;
-    header.n_mfps = load<std::uint16_t>(bytes, at_count);
+    header.n_mfps = load<std::uint16_t>(bytes, at_n_mfps);
     header.packet_bytes = word_bytes * load<std::uint32_t>(bytes, at_words);
     if (header.n_mfps == 0) {
-        return fail("n_mfps 0, expected 1 .. 65535");
+        return mep_error("n_mfps 0, expected 1 .. 65535");
     }
     if (header.packet_bytes < tables_end(header.n_mfps)) {
-        return fail("packet of " + std::to_string(header.packet_bytes) + " bytes, expected at least " +
-                    std::to_string(tables_end(header.n_mfps)) + " for " + std::to_string(header.n_mfps) + " MFPs");
+        return mep_error("packet of " + std::to_string(header.packet_bytes) + " bytes, expected at least " +
+                         std::to_string(tables_end(header.n_mfps)) + " for " + std::to_string(header.n_mfps) + " MFPs");
     }
     return header;
 }
@@ -61,8 +61,8 @@ Result<MepView> MepView::parse(Bytes bytes) {
         return peeked.error();
     }
     if (peeked->packet_bytes > bytes.size()) {
-        return fail("packet of " + std::to_string(peeked->packet_bytes) + " bytes, but only " +
-                    std::to_string(bytes.size()) + " are there");
+        return mep_error("packet of " + std::to_string(peeked->packet_bytes) + " bytes, but only " +
+                         std::to_string(bytes.size()) + " are there");
     }
     MepView view(bytes.first(peeked->packet_bytes), peeked->n_mfps);
     std::uint64_t end = tables_end(view.n_mfps_);
@@ -115,14 +115,14 @@ MfpView MepView::mfp(std::uint32_t index) const {
 
 Result<GatheredMep> gather_mep(std::span<const Bytes> mfps, MutableBytes header, std::span<Bytes> segments) {
     if (mfps.empty() || mfps.size() > mep_max_mfps) {
-        return fail("n_mfps " + std::to_string(mfps.size()) + ", expected 1 .. 65535");
+        return mep_error("n_mfps " + std::to_string(mfps.size()) + ", expected 1 .. 65535");
     }
     const auto n_mfps = static_cast<std::uint32_t>(mfps.size());
     const std::uint64_t header_size = mep_header_bytes(n_mfps);
     if (header.size() < header_size || segments.size() < mep_max_segments(n_mfps)) {
-        return fail("room for a header of " + std::to_string(header.size()) + " bytes and " +
-                    std::to_string(segments.size()) + " segments, expected " + std::to_string(header_size) + " and " +
-                    std::to_string(mep_max_segments(n_mfps)));
+        return mep_error("room for a header of " + std::to_string(header.size()) + " bytes and " +
+                         std::to_string(segments.size()) + " segments, expected " + std::to_string(header_size) +
+                         " and " + std::to_string(mep_max_segments(n_mfps)));
     }
     std::ranges::fill(header.first(header_size), std::byte{0});
     GatheredMep gathered;
@@ -132,7 +132,7 @@ Result<GatheredMep> gather_mep(std::span<const Bytes> mfps, MutableBytes header,
     for (std::uint32_t index = 0; index < n_mfps; ++index) {
         const Result<MfpHeader> mfp = peek_mfp(mfps[index]);
         if (!mfp) {
-            return fail("piece " + std::to_string(index) + ": " + mfp.error().message);
+            return mep_error("piece " + std::to_string(index) + ": " + mfp.error().message);
         }
         if (mfp->packet_bytes > mfps[index].size()) {
             return fail_mfp(mfp->source, "packet bytes " + std::to_string(mfp->packet_bytes) + ", but only " +
@@ -163,7 +163,7 @@ Result<GatheredMep> gather_mep(std::span<const Bytes> mfps, MutableBytes header,
         offset += padded;
     }
     store(header, 0, mep_magic);
-    store(header, at_count, static_cast<std::uint16_t>(n_mfps));
+    store(header, at_n_mfps, static_cast<std::uint16_t>(n_mfps));
     store(header, at_words, static_cast<std::uint32_t>(offset / word_bytes));
     gathered.packet_bytes = offset;
     return gathered;

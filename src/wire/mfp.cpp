@@ -10,7 +10,7 @@ namespace {
 
 // Field offsets, LHCb layout and wide variant.
 constexpr std::size_t at_magic = 0;
-constexpr std::size_t at_count = 2;
+constexpr std::size_t at_n_fragments = 2;
 constexpr std::size_t at_packet_bytes = 4;
 constexpr std::size_t at_first_event = 8;
 constexpr std::size_t at_source = 16;
@@ -35,19 +35,19 @@ std::string hex(unsigned value) {
     return text;
 }
 
-Error fail(std::string message) {
+Error mfp_error(std::string message) {
     return Error{"MFP: " + std::move(message)};
 }
 
 std::optional<Error> check_fields(const MfpHeader& header) {
     if (header.n_fragments == 0 || header.n_fragments > mfp_max_fragments) {
-        return fail("n_fragments " + std::to_string(header.n_fragments) + ", expected 1 .. 65535");
+        return mfp_error("n_fragments " + std::to_string(header.n_fragments) + ", expected 1 .. 65535");
     }
     if (header.align_log2 > mfp_max_align_log2) {
-        return fail("align 2^" + std::to_string(header.align_log2) + ", expected at most 2^12");
+        return mfp_error("align 2^" + std::to_string(header.align_log2) + ", expected at most 2^12");
     }
     if (header.first_event > std::numeric_limits<std::uint64_t>::max() - header.n_fragments) {
-        return fail("first event id " + std::to_string(header.first_event) + " wraps within the packet");
+        return mfp_error("first event id " + std::to_string(header.first_event) + " wraps within the packet");
     }
     return std::nullopt;
 }
@@ -97,7 +97,7 @@ std::uint64_t alignment_of(const MfpHeader& header) {
 
 // The caller has checked that the header fits.
 void store_header(MutableBytes out, const MfpHeader& header) {
-    store(out, at_count, static_cast<std::uint16_t>(header.n_fragments));
+    store(out, at_n_fragments, static_cast<std::uint16_t>(header.n_fragments));
     store(out, at_first_event, header.first_event);
     if (header.wide) {
         store(out, at_magic, mfp_wide_magic);
@@ -159,11 +159,11 @@ MfpSize mfp_bytes(std::uint32_t n_fragments, std::uint32_t fragment_bytes, std::
 
 Result<MfpHeader> peek_mfp(Bytes bytes) {
     if (bytes.size() < mfp_header_bytes) {
-        return fail(std::to_string(bytes.size()) + " bytes, expected at least a header of 20");
+        return mfp_error(std::to_string(bytes.size()) + " bytes, expected at least a header of 20");
     }
     MfpHeader header;
     const auto magic = load<std::uint16_t>(bytes, at_magic);
-    header.n_fragments = load<std::uint16_t>(bytes, at_count);
+    header.n_fragments = load<std::uint16_t>(bytes, at_n_fragments);
     header.first_event = load<std::uint64_t>(bytes, at_first_event);
     if (magic == mfp_magic) {
         header.packet_bytes = load<std::uint32_t>(bytes, at_packet_bytes);
@@ -172,31 +172,31 @@ Result<MfpHeader> peek_mfp(Bytes bytes) {
         header.fragment_version = load<std::uint8_t>(bytes, at_fragment_version);
     } else if (magic == mfp_wide_magic) {
         if (bytes.size() < mfp_wide_header_bytes) {
-            return fail(std::to_string(bytes.size()) + " bytes, expected at least a wide header of 32");
+            return mfp_error(std::to_string(bytes.size()) + " bytes, expected at least a wide header of 32");
         }
         header.wide = true;
         const auto version = load<std::uint8_t>(bytes, wide_at_version);
         if (version != mfp_wide_version) {
-            return fail("wide version " + std::to_string(version) + ", expected 1");
+            return mfp_error("wide version " + std::to_string(version) + ", expected 1");
         }
         if (load<std::uint8_t>(bytes, wide_at_zero8) != 0 || load<std::uint16_t>(bytes, wide_at_zero16) != 0 ||
             load<std::uint32_t>(bytes, wide_at_zero32) != 0) {
-            return fail("a reserved field of the wide header is not zero");
+            return mfp_error("a reserved field of the wide header is not zero");
         }
         header.packet_bytes = load<std::uint64_t>(bytes, wide_at_packet_bytes);
         header.source = load<std::uint16_t>(bytes, wide_at_source);
         header.align_log2 = load<std::uint8_t>(bytes, wide_at_align);
         header.fragment_version = load<std::uint8_t>(bytes, wide_at_fragment_version);
     } else {
-        return fail("magic " + hex(magic) + ", expected 0x40ce or 0x57ce (wide)");
+        return mfp_error("magic " + hex(magic) + ", expected 0x40ce or 0x57ce (wide)");
     }
     if (auto error = check_fields(header)) {
         return *std::move(error);
     }
     const std::uint64_t prefix = mfp_prefix_bytes(header.n_fragments, header.wide);
     if (header.packet_bytes < prefix) {
-        return fail("packet bytes " + std::to_string(header.packet_bytes) + ", expected at least " +
-                    std::to_string(prefix) + " for " + std::to_string(header.n_fragments) + " fragments");
+        return mfp_error("packet bytes " + std::to_string(header.packet_bytes) + ", expected at least " +
+                         std::to_string(prefix) + " for " + std::to_string(header.n_fragments) + " fragments");
     }
     return header;
 }
@@ -208,16 +208,16 @@ Result<MfpView> MfpView::parse(Bytes bytes) {
     }
     const MfpHeader& header = *peeked;
     if (header.packet_bytes > bytes.size()) {
-        return fail("packet bytes " + std::to_string(header.packet_bytes) + ", but only " +
-                    std::to_string(bytes.size()) + " are there");
+        return mfp_error("packet bytes " + std::to_string(header.packet_bytes) + ", but only " +
+                         std::to_string(bytes.size()) + " are there");
     }
     const std::uint64_t alignment = alignment_of(header);
     const std::uint64_t end = mfp_prefix_bytes(header.n_fragments, header.wide) + sum_sizes(bytes, header, alignment);
     const std::uint64_t last = load_size(bytes, header, header.n_fragments - 1);
     const std::uint64_t unpadded_end = end - (round_up(last, alignment) - last);
     if (header.packet_bytes < unpadded_end || header.packet_bytes > end) {
-        return fail("packet bytes " + std::to_string(header.packet_bytes) + ", but the fragment sizes add up to " +
-                    std::to_string(end));
+        return mfp_error("packet bytes " + std::to_string(header.packet_bytes) + ", but the fragment sizes add up to " +
+                         std::to_string(end));
     }
     return MfpView(bytes.first(header.packet_bytes), header);
 }
@@ -275,8 +275,8 @@ Result<MfpWriter> MfpWriter::begin(MutableBytes out, const MfpHeader& header) {
     }
     const std::uint64_t prefix = mfp_prefix_bytes(header.n_fragments, header.wide);
     if (out.size() < prefix) {
-        return fail("room of " + std::to_string(out.size()) + " bytes, expected at least " + std::to_string(prefix) +
-                    " for " + std::to_string(header.n_fragments) + " fragments");
+        return mfp_error("room of " + std::to_string(out.size()) + " bytes, expected at least " +
+                         std::to_string(prefix) + " for " + std::to_string(header.n_fragments) + " fragments");
     }
     pad_tables(out, header);
     return MfpWriter(out, header);
@@ -310,7 +310,7 @@ bool MfpWriter::add(std::uint8_t type, Bytes data) {
 
 Result<std::uint64_t> MfpWriter::finish() {
     if (added_ != header_.n_fragments) {
-        return fail(std::to_string(added_) + " fragments added, expected " + std::to_string(header_.n_fragments));
+        return mfp_error(std::to_string(added_) + " fragments added, expected " + std::to_string(header_.n_fragments));
     }
     header_.packet_bytes = offset_;
     store_header(out_, header_);
@@ -320,7 +320,7 @@ Result<std::uint64_t> MfpWriter::finish() {
 Result<MfpSize> lay_out_mfp(MutableBytes out, const MfpHeader& header, std::uint8_t type,
                             std::span<const std::uint32_t> sizes) {
     if (sizes.size() > mfp_max_fragments) {
-        return fail("n_fragments " + std::to_string(sizes.size()) + ", expected 1 .. 65535");
+        return mfp_error("n_fragments " + std::to_string(sizes.size()) + ", expected 1 .. 65535");
     }
     MfpHeader filled = header;
     filled.n_fragments = static_cast<std::uint32_t>(sizes.size());
@@ -329,10 +329,11 @@ Result<MfpSize> lay_out_mfp(MutableBytes out, const MfpHeader& header, std::uint
     }
     const MfpSize size = mfp_bytes(sizes, filled.align_log2);
     if (size.packet_bytes > out.size()) {
-        return fail("room of " + std::to_string(out.size()) + " bytes, expected " + std::to_string(size.packet_bytes));
+        return mfp_error("room of " + std::to_string(out.size()) + " bytes, expected " +
+                         std::to_string(size.packet_bytes));
     }
     if (flag_of_type(type) && size.payload_bytes > 0) {
-        return fail("type " + std::to_string(type) + " is reserved for missing fragments");
+        return mfp_error("type " + std::to_string(type) + " is reserved for missing fragments");
     }
     filled.packet_bytes = size.packet_bytes;
     filled.wide = size.wide;
@@ -353,7 +354,7 @@ Result<MfpSize> lay_out_mfp(MutableBytes out, const MfpHeader& header, std::uint
 Result<std::uint64_t> write_phantom(MutableBytes out, std::uint64_t first_event, std::uint32_t n_fragments,
                                     std::uint16_t source, SourceFlag flag) {
     if (!flag_of_type(flag_type(flag))) {
-        return fail("a phantom cannot carry the flag " + std::string(to_string(flag)));
+        return mfp_error("a phantom cannot carry the flag " + std::string(to_string(flag)));
     }
     const MfpHeader header{.first_event = first_event, .packet_bytes = 0, .n_fragments = n_fragments, .source = source};
     Result<MfpWriter> writer = MfpWriter::begin(out, header);
@@ -373,8 +374,8 @@ Result<std::uint64_t> truncate_mfp(MutableBytes received) {
     MfpHeader header = *peeked;
     std::uint64_t offset = mfp_prefix_bytes(header.n_fragments, header.wide);
     if (received.size() < offset) {
-        return fail(std::to_string(received.size()) + " bytes of a truncated packet, expected at least its tables of " +
-                    std::to_string(offset));
+        return mfp_error(std::to_string(received.size()) +
+                         " bytes of a truncated packet, expected at least its tables of " + std::to_string(offset));
     }
     const std::uint64_t alignment = alignment_of(header);
     const std::uint64_t limit = std::min<std::uint64_t>(received.size(), header.packet_bytes);

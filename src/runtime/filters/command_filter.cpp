@@ -21,7 +21,7 @@
 namespace incast::filters {
 namespace {
 
-constexpr Time ask_again_after = 100 * ps_per_us;
+constexpr Time ask_command_again_after = 100 * ps_per_us;
 constexpr std::size_t most_waiting_bytes = std::size_t{8} << 20;  // beyond them the command is asked nothing more
 constexpr int last_words_ms = 500;
 
@@ -78,7 +78,7 @@ public:
             verdicts_.erase(found);
             return verdict;
         }
-        ask_again_ = now + ask_again_after;
+        ask_again_ = now + ask_command_again_after;
         return Verdict::undecided;
     }
     [[nodiscard]] Time next_deadline() const override { return ask_again_; }

@@ -13,7 +13,7 @@
 namespace incast::filters {
 namespace {
 
-constexpr Time ask_again_after = ps_per_ms;
+constexpr Time ask_plugin_again_after = ps_per_ms;
 
 class Plugin final : public protocol::Filter {
 public:
@@ -60,7 +60,7 @@ public:
         const int verdict = decide_(filter_, &mep);
         switch (verdict) {
             case INCAST_FILTER_UNDECIDED:
-                ask_again_ = now + ask_again_after;
+                ask_again_ = now + ask_plugin_again_after;
                 return Verdict::undecided;
             case INCAST_FILTER_REJECT:
                 return Verdict::reject;

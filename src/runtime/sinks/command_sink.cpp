@@ -9,7 +9,7 @@ namespace incast::sinks {
 namespace {
 
 // How often it is looked whether the command has read on.
-constexpr Time poll_interval = 200 * ps_per_us;
+constexpr Time look_at_command_interval = 200 * ps_per_us;
 constexpr int last_wait_ms = 2000;
 
 }  // namespace
@@ -129,7 +129,7 @@ Time CommandSink::next_deadline() const {
     if (gone_) {
         return pending_.empty() || !failure_.empty() ? time_never : now_;
     }
-    return now_ + (pending_.empty() ? idle_interval : poll_interval);
+    return now_ + (pending_.empty() ? idle_interval : look_at_command_interval);
 }
 
 void CommandSink::close() {

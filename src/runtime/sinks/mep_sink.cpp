@@ -17,7 +17,7 @@ namespace incast::sinks {
 namespace {
 
 // How often a commit in progress is looked at: well below what a disk takes, well above what looking costs.
-constexpr Time poll_interval = 200 * ps_per_us;
+constexpr Time look_at_commit_interval = 200 * ps_per_us;
 
 }  // namespace
 
@@ -212,7 +212,7 @@ void MepSink::close() {
 
 Time MepSink::next_deadline() const {
     if (flush_in_progress_) {
-        return now_ + poll_interval;
+        return now_ + look_at_commit_interval;
     }
     if (!flushing_.meps.empty()) {
         return now_;  // more to tell

@@ -7,7 +7,7 @@
 namespace incast::sim {
 namespace {
 
-enum Step : std::uint16_t { left, reached, arrived, asked_for, asked, given, returned };
+enum IdealStep : std::uint16_t { left, reached, arrived, asked_for, asked, given, returned };
 
 /// A refusal has no bytes.
 std::uint64_t answer_bytes(const Transfer& read) {

@@ -13,7 +13,6 @@ namespace incast::softrio::shm {
 
 namespace {
 
-constexpr std::uint64_t page_bytes = 4096;
 constexpr std::uint64_t any = ~std::uint64_t{0};
 constexpr std::uint64_t alignment = std::uint64_t{2} << 20;  // of local addresses
 constexpr std::uint64_t old_limit_bytes = std::uint64_t{2} << 20;
@@ -21,10 +20,6 @@ constexpr std::uint32_t old_limit_count = 8;
 constexpr std::size_t max_allocations = 4096;
 constexpr std::uint64_t outbound_stride = std::uint64_t{1} << 32;  // above every size, which has 32 bits
 constexpr std::int64_t drain_ms = 1000;
-
-std::uint64_t whole_pages(std::uint64_t bytes) {
-    return (bytes + page_bytes - 1) / page_bytes * page_bytes;
-}
 
 }  // namespace
 

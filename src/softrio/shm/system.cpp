@@ -23,12 +23,7 @@ namespace incast::softrio::shm {
 
 namespace {
 
-constexpr std::uint64_t page_bytes = 4096;
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW;
-
-std::uint64_t whole_pages(std::uint64_t bytes) {
-    return (bytes + page_bytes - 1) / page_bytes * page_bytes;
-}
 
 std::string prefix_of(const std::string& fabric) {
     return "softrio/" + fabric + "/";

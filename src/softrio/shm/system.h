@@ -25,6 +25,11 @@ using transport::Descriptor;
 
 using transport::Mapping;
 
+inline constexpr std::uint64_t page_bytes = 4096;
+inline std::uint64_t whole_pages(std::uint64_t bytes) {
+    return (bytes + page_bytes - 1) / page_bytes * page_bytes;
+}
+
 /// Memory of this process that others may map: zeroed, sealed against resizing, for this user alone.
 struct SharedMemory {
     Descriptor file;

@@ -21,7 +21,6 @@ constexpr std::uint32_t max_peers_limit = 256;  // processes that may write to o
 constexpr std::size_t rotate_bytes = 16384;     // smaller bodies stay on one DMA channel
 constexpr std::size_t stream_unit = 8;
 constexpr std::uint32_t max_transfers = 3000;  // asynchronous ones of all peers that are remembered
-constexpr std::uint64_t window_gap = std::uint64_t{1} << 32;
 
 bool inside(std::uint64_t size, std::uint64_t offset, std::uint64_t length) {
     return offset <= size && length <= size - offset;

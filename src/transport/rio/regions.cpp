@@ -15,9 +15,6 @@ namespace {
 
 using api::page_bytes;
 
-/// Windows begin at multiples of this: what runs past the end of one meets no other.
-constexpr std::uint64_t window_gap = std::uint64_t{1} << 32;
-
 std::string name_of(std::size_t bytes) {
     return "region of " + std::to_string(bytes) + " bytes: ";
 }

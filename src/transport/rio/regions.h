@@ -25,6 +25,8 @@ namespace incast::transport::rio {
 namespace api = incast::rio;
 
 inline constexpr std::uint32_t max_regions = 1024;
+/// Windows begin at multiples of this: what runs past the end of one meets no other.
+inline constexpr std::uint64_t window_gap = std::uint64_t{1} << 32;
 
 struct Layout {
     /// Of a pool, and so of the window that shows it: a larger region gets a window for itself. 0: no pools.

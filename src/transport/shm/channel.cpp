@@ -14,15 +14,15 @@ namespace {
 
 constexpr int backlog = 128;
 
-struct Address {
+struct SocketAddress {
     sockaddr_un address{};
     socklen_t size = 0;
 };
 
 /// A name that begins with a zero byte is abstract.
-Address address_of(const SocketName& name) {
+SocketAddress address_of(const SocketName& name) {
     constexpr char prefix[] = "incast-";
-    Address made;
+    SocketAddress made;
     made.address.sun_family = AF_UNIX;
     std::memcpy(made.address.sun_path + 1, prefix, sizeof prefix - 1);
     std::memcpy(made.address.sun_path + sizeof prefix, name.word, sizeof name.word);
@@ -65,7 +65,7 @@ SocketName random_name() {
 
 Result<Descriptor> listen_at(const SocketName& name) {
     Descriptor socket = make_socket();
-    const Address at = address_of(name);
+    const SocketAddress at = address_of(name);
     if (!socket.is_open() || ::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&at.address), at.size) != 0 ||
         ::listen(socket.fd(), backlog) != 0) {
         return Error{"Unix socket: " + std::generic_category().message(errno)};
@@ -75,7 +75,7 @@ Result<Descriptor> listen_at(const SocketName& name) {
 
 Dialled dial(const SocketName& name) {
     Dialled dialled{make_socket(), false};
-    const Address at = address_of(name);
+    const SocketAddress at = address_of(name);
     if (!dialled.socket.is_open()) return dialled;
     if (::connect(dialled.socket.fd(), reinterpret_cast<const sockaddr*>(&at.address), at.size) != 0) {
         dialled.again = errno == EAGAIN || errno == EINTR;

@@ -19,7 +19,7 @@ from incast.engine import EXIT_NO_ENGINE, EngineError, find_engine
 from incast.lab.diagnosis import diagnose_directory
 from incast.net_summary import print_net_sizes
 from incast.run import RunRequest, make_request, read_result, show_result, watch
-from incast.shipped import fabric_file
+from incast.shipped import FabricOption, TraceOption
 
 _EXIT_BAD_CONFIG = 2
 _CHECK_TIMEOUT_S = 60.0
@@ -152,18 +152,8 @@ def net(
     transport: Annotated[
         str | None, typer.Option(metavar="NAME", help="inproc, shm, tcp, sim: what moves the data. (default: tcp)")
     ] = None,
-    fabric: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FABRIC",
-            parser=fabric_file,
-            help="Network to simulate, a file or a shipped one's name (docs/fabrics.md); means --transport sim.",
-        ),
-    ] = None,
-    trace: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Simulations: every message as a line of a CSV file (docs/simulation.md)."),
-    ] = None,
+    fabric: FabricOption = None,
+    trace: TraceOption = None,
     mode: Annotated[
         str | None, typer.Option(metavar="MODE", help="bandwidth, or latency: ping-pong. (default: bandwidth)")
     ] = None,

@@ -27,7 +27,7 @@ from incast.lab.dips import MachineLog, dips_of_directory
 from incast.lab.facts import is_open_loop, number, read_samples
 from incast.live import VIRTUAL_TIME, RunView, make_view
 from incast.net_summary import print_net_summary
-from incast.shipped import fabric_file
+from incast.shipped import FabricOption, TraceOption
 from incast.summary import print_summary
 
 if TYPE_CHECKING:
@@ -228,18 +228,8 @@ def run(
     transport: Annotated[
         str | None, typer.Option(metavar="NAME", help="shm, inproc, tcp, sim: what moves the data. (default: shm)")
     ] = None,
-    fabric: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FABRIC",
-            parser=fabric_file,
-            help="Network to simulate, a file or a shipped one's name (docs/fabrics.md); means --transport sim.",
-        ),
-    ] = None,
-    trace: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Simulations: every message as a line of a CSV file (docs/simulation.md)."),
-    ] = None,
+    fabric: FabricOption = None,
+    trace: TraceOption = None,
     roles: Annotated[
         str | None, typer.Option(metavar="ROLES", help="folded (RU and BU on every node) or split.")
     ] = None,

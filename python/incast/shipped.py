@@ -1,6 +1,9 @@
 """The networks that come with Incast: of the installed package, or of the checkout (fabrics/README.md)."""
 
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 _PACKAGE = Path(__file__).resolve().parent
 FOLDERS = (_PACKAGE / "_fabrics", _PACKAGE.parents[1] / "fabrics")
@@ -18,3 +21,17 @@ def fabric_file(named: str) -> Path:
     """What a person means: the file of that path, or else the shipped one of that name."""
     path = Path(named)
     return path if path.is_file() else shipped_fabric(named) or path
+
+
+FabricOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FABRIC",
+        parser=fabric_file,
+        help="Network to simulate, a file or a shipped one's name (docs/fabrics.md); means --transport sim.",
+    ),
+]
+TraceOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Simulations: every message as a line of a CSV file (docs/simulation.md)."),
+]

@@ -42,21 +42,9 @@ Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
         return Post::refused;
     }
     PeerState& state = peers_[index(peer)];
-    switch (state.state) {
-        case PeerState::State::draining:
-        case PeerState::State::closing:
-            return Post::again;
-        case PeerState::State::up:
-        case PeerState::State::calling:
-        case PeerState::State::dialling:
-            if (incarnation > state.incarnation) {
-                disconnect(peer);
-                return Post::again;
-            }
-            return incarnation == state.incarnation && state.state != PeerState::State::up ? Post::pending
-                                                                                           : Post::refused;
-        case PeerState::State::idle:
-            break;
+    if (const auto answer =
+            answer_to_connect(state.connection(), state.incarnation, incarnation, [&] { disconnect(peer); })) {
+        return *answer;
     }
     state.state = PeerState::State::calling;
     state.gone = state.said_bye = state.heard_bye = state.owes_doorbell = state.wants_room = false;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/bitmap.h"
+#include "transport/connect_rule.h"
 #include "transport/rio/lane.h"
 #include "transport/rio/post_office.h"
 #include "transport/rio/slot.h"
@@ -39,6 +40,12 @@ struct PeerState {
     };
     PeerState(std::uint32_t ring_bytes, std::size_t max_dmas)
         : lane(ring_bytes), dmas(max_dmas), heads(new std::byte[dmas.capacity() * max_head_bytes]), letters(128) {}
+
+    [[nodiscard]] Connection connection() const {
+        if (state == State::idle) return Connection::none;
+        if (state == State::up) return Connection::up;
+        return state == State::draining || state == State::closing ? Connection::ending : Connection::opening;
+    }
 
     State state = State::idle;
     bool wants_room = false;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "transport/connect_rule.h"
 #include "transport/shm/channel.h"
 #include "transport/shm/inbox.h"
 #include "transport/shm/memory.h"
@@ -28,6 +29,12 @@ struct PeerState {
         draining,  // the peer is gone; what it had published is still handed out
         closing,   // given up here; the peer may still write until it has noticed, or is gone
     };
+    [[nodiscard]] Connection connection() const {
+        if (state == State::idle) return Connection::none;
+        if (state == State::up) return Connection::up;
+        return state == State::draining || state == State::closing ? Connection::ending : Connection::opening;
+    }
+
     State state = State::idle;
     bool wants_room = false;   // a post found the lane, or the list of faults, full
     bool unpublished = false;  // in the endpoint's list

@@ -92,20 +92,9 @@ public:
             return Post::refused;
         }
         PeerState& state = peers_[index(peer)];
-        switch (state.state) {
-            case PeerState::State::down:
-                return Post::again;
-            case PeerState::State::up:
-            case PeerState::State::waiting:
-            case PeerState::State::dialling:
-                if (incarnation > state.incarnation) {
-                    disconnect(peer);
-                    return Post::again;
-                }
-                return incarnation == state.incarnation && state.state != PeerState::State::up ? Post::pending
-                                                                                               : Post::refused;
-            case PeerState::State::idle:
-                break;
+        if (const auto answer =
+                answer_to_connect(state.connection(), state.incarnation, incarnation, [&] { disconnect(peer); })) {
+            return *answer;
         }
         state.incarnation = incarnation;
         state.address = address;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "transport/connect_rule.h"
 #include "transport/tcp/hello.h"
 #include "transport/tcp/link.h"
 #include "transport/tcp/socket.h"
@@ -44,6 +45,12 @@ struct PeerState {
         up,
         down,  // closed; completions and peer_down still have to be polled
     };
+    [[nodiscard]] Connection connection() const {
+        if (state == State::idle) return Connection::none;
+        if (state == State::up) return Connection::up;
+        return state == State::down ? Connection::ending : Connection::opening;
+    }
+
     State state = State::idle;
     bool announced = false;  // peer_up was polled
     bool listed = false;     // in active_

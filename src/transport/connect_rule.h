@@ -1,0 +1,27 @@
+// What connect() does where there is a connection already: one rule for all transports (docs/transport-contract.md, clauses K2,
+// K6, K7).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <incast/transport.h>
+
+namespace incast::transport {
+
+/// How far the connection with a peer is.
+enum class Connection : std::uint8_t { none, opening, up, ending };
+
+/// The answer; nothing: there is no connection, make one. `drop` ends one with an older incarnation of the peer.
+template <typename Drop>
+std::optional<Post> answer_to_connect(Connection connection, std::uint32_t connected, std::uint32_t wanted, Drop drop) {
+    if (connection == Connection::none) return std::nullopt;
+    if (connection == Connection::ending) return Post::again;
+    if (wanted > connected) {
+        drop();
+        return Post::again;
+    }
+    return wanted == connected && connection == Connection::opening ? Post::pending : Post::refused;
+}
+
+}  // namespace incast::transport

@@ -246,7 +246,7 @@ std::size_t Engine::send_run(std::uint32_t destid, std::uint8_t lane, const wire
         const std::size_t fit = (peer->connection.body().size() - peer->used) / each;
         const std::size_t count = std::min(fit, (data.size() - packed) / wire::max_payload);
         for (std::size_t index = 0; index < count; ++index, at += each, packed += wire::max_payload) {
-            __builtin_prefetch(data.data() + packed + fetch_ahead_bytes);
+            prefetch(data.data() + packed + fetch_ahead_bytes, wire::max_payload);
             put_length(run.packet_bytes(), at);
             run.encode(address + packed, data.data() + packed, at + length_bytes);
         }
@@ -433,29 +433,25 @@ void Engine::apply(Peer& peer, std::uint8_t lane, const Packet& packet) {
 
 std::size_t Engine::continue_run(Peer& peer, std::span<const std::byte> body) {
     const std::size_t bytes = peer.run.packet_bytes();
-    if (bytes == 0) return 0;
     const std::size_t each = length_bytes + bytes;
-    const std::uint64_t address = peer.run.next_address();
-    // Most runs go on in the next datagram: its place comes from memory while the packets of this one are checked.
-    if (const auto at = target_->window(address, wire::max_payload); !at.empty())
-        prefetch(at.data() + body.size(), body.size());
-    std::size_t count = 0;
-    for (auto left = body; left.size() >= each && length_of(left) == bytes; left = left.subspan(each)) {
-        if (!peer.run.take(left.data() + length_bytes)) break;
-        ++count;
-    }
-    if (count == 0) return 0;
+    if (bytes == 0 || body.size() < each) return 0;
     // One place for all of them, or each is judged alone.
-    const std::byte* data = body.data() + length_bytes + peer.run.head_bytes();
-    const auto at = target_->window(address, count * wire::max_payload);
-    for (std::size_t index = 0; index < count; ++index, data += each) {
-        if (at.empty()) {
-            write_one(peer, address + index * wire::max_payload, {data, wire::max_payload}, peer.run.transaction());
+    std::uint64_t address = peer.run.next_address();
+    const auto place = target_->window(address, body.size() / each * wire::max_payload);
+    std::byte* at = place.data();
+    // Most runs go on in the next datagram: its place comes from memory while the packets of this one are checked.
+    if (at != nullptr) prefetch(at + place.size(), place.size());
+    auto left = body;
+    for (; left.size() >= each && length_of(left) == bytes; left = left.subspan(each), address += wire::max_payload) {
+        const auto packet = left.subspan(length_bytes, bytes);
+        if (!peer.run.take(packet.data(), at)) break;
+        if (at != nullptr) {
+            at += wire::max_payload;
         } else {
-            std::memcpy(at.data() + index * wire::max_payload, data, wire::max_payload);
+            write_one(peer, address, packet.subspan(peer.run.head_bytes(), wire::max_payload), peer.run.transaction());
         }
     }
-    return count * each;
+    return body.size() - left.size();
 }
 
 void Engine::write_one(Peer& peer, std::uint64_t address, std::span<const std::byte> data, std::uint8_t transaction) {

@@ -58,16 +58,31 @@ std::uint16_t by_table(std::span<const std::byte> bytes) {
     return crc;
 }
 
-std::uint16_t copy_by_table(std::uint64_t high, std::uint64_t low, std::span<const std::byte> from, std::byte* to) {
+/// Of crc16_copy's first three arguments.
+std::uint16_t by_table_of_parts(std::uint64_t high, std::uint64_t low, std::span<const std::byte> from) {
     std::array<std::byte, block> begin;
     for (std::size_t index = 0; index < block; ++index)
         begin[index] = static_cast<std::byte>((index < 8 ? high : low) >> (56 - index % 8 * 8));
     std::uint16_t crc = short_crc(begin.data(), block, 0);
-    if (to != nullptr) std::ranges::copy(from, to);
     std::size_t at = 0;
     for (; at + block <= from.size(); at += block)
         crc = short_crc(from.data() + at, block, crc);
     return short_crc(from.data() + at, from.size() - at, crc);
+}
+
+using OfParts = std::uint16_t (*)(std::uint64_t high, std::uint64_t low, std::span<const std::byte> from);
+
+template <OfParts of_parts>
+std::uint16_t copy_by(std::uint64_t high, std::uint64_t low, std::span<const std::byte> from, std::byte* to) {
+    std::ranges::copy(from, to);
+    return of_parts(high, low, from);
+}
+
+template <OfParts of_parts>
+bool take_by(std::uint64_t high, std::uint64_t low, std::span<const std::byte> from, std::uint16_t crc, std::byte* to) {
+    if (of_parts(high, low, from) != crc) return false;
+    if (to != nullptr) std::ranges::copy(from, to);
+    return true;
 }
 
 #if defined(__x86_64__)
@@ -156,12 +171,10 @@ __attribute__((target("pclmul,ssse3"))) std::uint16_t by_multiplication(std::spa
     return remainder(fold_rest(value, at, index, blocks));
 }
 
-__attribute__((target("pclmul,ssse3"))) std::uint16_t copy_by_multiplication(std::uint64_t high, std::uint64_t low,
-                                                                             std::span<const std::byte> from,
-                                                                             std::byte* to) {
+__attribute__((target("pclmul,ssse3"))) std::uint16_t by_multiplication_of_parts(std::uint64_t high, std::uint64_t low,
+                                                                                 std::span<const std::byte> from) {
     __m128i value = _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
     const std::size_t whole = from.size() / block * block;
-    if (to != nullptr) std::ranges::copy(from, to);
     value = fold_rest(value, from.data(), 0, from.size() / block);
     return short_crc(from.data() + whole, from.size() - whole, remainder(value));
 }
@@ -221,30 +234,54 @@ __attribute__((target("avx512f,avx512bw,vpclmulqdq,pclmul,ssse3"))) inline __m51
                                              power_of_x(last + 448), power_of_x(last + 384)));
 }
 
-// The payload of most packets: no block waits for another one. What is copied is loaded once: to load what was just
-// stored, at another alignment, makes the CPU wait.
-__attribute__((target("avx512f,avx512bw,vpclmulqdq,pclmul,ssse3"))) std::uint16_t copy_by_wide_multiplication(
-    std::uint64_t high, std::uint64_t low, std::span<const std::byte> from, std::byte* to) {
-    constexpr std::size_t four = 4 * block;
-    constexpr unsigned data_bits = 4 * four * 8;
-    if (from.size() != 4 * four) return copy_by_multiplication(high, low, from, to);
-    const __m512i first = _mm512_loadu_si512(from.data());
-    const __m512i second = _mm512_loadu_si512(from.data() + four);
-    const __m512i third = _mm512_loadu_si512(from.data() + 2 * four);
-    const __m512i fourth = _mm512_loadu_si512(from.data() + 3 * four);
-    if (to != nullptr) {
-        _mm512_storeu_si512(to, first);
-        _mm512_storeu_si512(to + four, second);
-        _mm512_storeu_si512(to + 2 * four, third);
-        _mm512_storeu_si512(to + 3 * four, fourth);
-    }
-    const __m512i sum = _mm512_xor_si512(_mm512_xor_si512(place<12>(reverse(first)), place<8>(reverse(second))),
-                                         _mm512_xor_si512(place<4>(reverse(third)), place<0>(reverse(fourth))));
+// The payload of most packets: no block waits for another one. It is loaded once: to load what was just stored, at
+// another alignment, makes the CPU wait.
+constexpr std::size_t wide_bytes = 256;
+
+struct Payload {
+    __m512i first, second, third, fourth;
+};
+
+__attribute__((target("avx512f,avx512bw,vpclmulqdq,pclmul,ssse3"))) inline Payload load_payload(const std::byte* at) {
+    return {_mm512_loadu_si512(at), _mm512_loadu_si512(at + 64), _mm512_loadu_si512(at + 128),
+            _mm512_loadu_si512(at + 192)};
+}
+
+__attribute__((target("avx512f,avx512bw,vpclmulqdq,pclmul,ssse3"))) inline void store(const Payload& payload,
+                                                                                      std::byte* to) {
+    _mm512_storeu_si512(to, payload.first);
+    _mm512_storeu_si512(to + 64, payload.second);
+    _mm512_storeu_si512(to + 128, payload.third);
+    _mm512_storeu_si512(to + 192, payload.fourth);
+}
+
+__attribute__((target("avx512f,avx512bw,vpclmulqdq,pclmul,ssse3"))) inline std::uint16_t crc_of(
+    std::uint64_t high, std::uint64_t low, const Payload& payload) {
+    const __m512i sum =
+        _mm512_xor_si512(_mm512_xor_si512(place<12>(reverse(payload.first)), place<8>(reverse(payload.second))),
+                         _mm512_xor_si512(place<4>(reverse(payload.third)), place<0>(reverse(payload.fourth))));
     const __m256i half = _mm256_xor_si256(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64(sum, 1));
     const __m128i data = _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
     const __m128i begin = _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
-    return short_remainder(
-        fold(begin, _mm_set_epi64x(power_of_x(data_bits + 16 + 64), power_of_x(data_bits + 16)), data));
+    constexpr unsigned behind = wide_bytes * 8 + 16;
+    return short_remainder(fold(begin, _mm_set_epi64x(power_of_x(behind + 64), power_of_x(behind)), data));
+}
+
+__attribute__((target("avx512f,avx512bw,vpclmulqdq,pclmul,ssse3"))) std::uint16_t copy_by_wide_multiplication(
+    std::uint64_t high, std::uint64_t low, std::span<const std::byte> from, std::byte* to) {
+    if (from.size() != wide_bytes) return copy_by<by_multiplication_of_parts>(high, low, from, to);
+    const Payload payload = load_payload(from.data());
+    store(payload, to);
+    return crc_of(high, low, payload);
+}
+
+__attribute__((target("avx512f,avx512bw,vpclmulqdq,pclmul,ssse3"))) bool take_by_wide_multiplication(
+    std::uint64_t high, std::uint64_t low, std::span<const std::byte> from, std::uint16_t crc, std::byte* to) {
+    if (from.size() != wide_bytes) return take_by<by_multiplication_of_parts>(high, low, from, crc, to);
+    const Payload payload = load_payload(from.data());
+    if (crc_of(high, low, payload) != crc) return false;
+    if (to != nullptr) store(payload, to);
+    return true;
 }
 #ifndef __clang__
 #pragma GCC diagnostic pop
@@ -253,12 +290,14 @@ __attribute__((target("avx512f,avx512bw,vpclmulqdq,pclmul,ssse3"))) std::uint16_
 
 const std::vector<Crc16Method>& methods() {
     static const std::vector<Crc16Method> all = [] {
-        std::vector<Crc16Method> found = {{"tables", by_table, copy_by_table}};
+        std::vector<Crc16Method> found = {{"tables", by_table, copy_by<by_table_of_parts>, take_by<by_table_of_parts>}};
 #if defined(__x86_64__)
         if (__builtin_cpu_supports("pclmul") != 0 && __builtin_cpu_supports("ssse3") != 0) {
-            found.push_back({"PCLMULQDQ", by_multiplication, copy_by_multiplication});
+            found.push_back({"PCLMULQDQ", by_multiplication, copy_by<by_multiplication_of_parts>,
+                             take_by<by_multiplication_of_parts>});
             if (__builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("vpclmulqdq") != 0)
-                found.push_back({"VPCLMULQDQ", by_wide_multiplication, copy_by_wide_multiplication});
+                found.push_back(
+                    {"VPCLMULQDQ", by_wide_multiplication, copy_by_wide_multiplication, take_by_wide_multiplication});
         }
 #endif
         return found;
@@ -280,6 +319,12 @@ std::uint16_t crc16(std::span<const std::byte> bytes) {
 std::uint16_t crc16_copy(std::uint64_t high, std::uint64_t low, std::span<const std::byte> from, std::byte* to) {
     static const auto fastest = methods().back().copy;
     return fastest(high, low, from, to);
+}
+
+bool crc16_take(std::uint64_t high, std::uint64_t low, std::span<const std::byte> from, std::uint16_t crc,
+                std::byte* to) {
+    static const auto fastest = methods().back().take;
+    return fastest(high, low, from, crc, to);
 }
 
 }  // namespace incast::softrio::wire

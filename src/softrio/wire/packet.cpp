@@ -409,12 +409,12 @@ std::uint64_t RunReader::next_address() const {
     return (last_ & ~std::uint64_t{double_word - 1}) + max_payload;
 }
 
-bool RunReader::take(const std::byte* packet) {
+bool RunReader::take(const std::byte* packet, std::byte* to) {
     const std::uint64_t next = __builtin_bswap64(load(packet + head_bytes_ - sizeof last_));
     if (next - last_ != max_payload || (load(packet) & head_mask_) != head_) return false;
     std::uint16_t crc = 0;
     std::memcpy(&crc, packet + packet_bytes_ - crc_bytes, sizeof crc);
-    if (big_endian(crc) != crc16_copy(crc_high_, next, {packet + head_bytes_, max_payload}, nullptr)) return false;
+    if (!crc16_take(crc_high_, next, {packet + head_bytes_, max_payload}, big_endian(crc), to)) return false;
     last_ = next;
     return true;
 }

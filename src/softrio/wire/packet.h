@@ -94,8 +94,9 @@ public:
     [[nodiscard]] std::uint8_t transaction() const { return transaction_; }
     /// Of the next packet.
     [[nodiscard]] std::uint64_t next_address() const;
-    /// True: `packet`, of packet_bytes(), is whole and continues the run.
-    bool take(const std::byte* packet);
+    /// True: `packet`, of packet_bytes(), is whole and continues the run; its data has been copied to `to`, unless that
+    /// is nullptr.
+    bool take(const std::byte* packet, std::byte* to);
 
 private:
     // Numbers, not bytes: what was just stored in another size than it is loaded makes the CPU wait.

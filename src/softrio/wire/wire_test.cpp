@@ -55,7 +55,13 @@ TEST(Crc16, IsTheOneOfTheStandard) {
                 Bytes copy(size);
                 ASSERT_EQ(method.copy(begin[0], begin[1], bytes, copy.data()), reference(whole)) << method.name;
                 ASSERT_EQ(copy, bytes);
-                ASSERT_EQ(method.copy(begin[0], begin[1], bytes, nullptr), reference(whole)) << method.name;
+                Bytes taken(size);
+                const std::uint16_t crc = reference(whole);
+                ASSERT_TRUE(method.take(begin[0], begin[1], bytes, crc, nullptr)) << method.name;
+                ASSERT_FALSE(method.take(begin[0], begin[1], bytes, crc ^ 1, taken.data())) << method.name;
+                ASSERT_EQ(taken, Bytes(size)) << "nothing is copied";
+                ASSERT_TRUE(method.take(begin[0], begin[1], bytes, crc, taken.data())) << method.name;
+                ASSERT_EQ(taken, bytes);
             }
         }
     }
@@ -183,6 +189,7 @@ TEST(Packet, ARunIsWhatItsPacketsAre) {
                 run.encode(packet.address, packet.data.data(), packets[index].data());
                 ASSERT_EQ(packets[index], alone);
             }
+            const Bytes nothing(max_payload);
             const auto continues = [&](const Bytes& next) {
                 Packet first;
                 EXPECT_TRUE(decode(packets[0], first));
@@ -190,7 +197,11 @@ TEST(Packet, ARunIsWhatItsPacketsAre) {
                 reader.begin(packets[0], first);
                 EXPECT_EQ(reader.packet_bytes(), next.size());
                 EXPECT_EQ(reader.next_address(), 0xFFFF'FFFF'0000'1000);
-                return reader.take(next.data());
+                Bytes copied(max_payload);
+                const bool is_taken = reader.take(next.data(), copied.data());
+                const auto sent = std::span(next).subspan(reader.head_bytes(), max_payload);
+                EXPECT_TRUE(std::ranges::equal(copied, is_taken ? sent : std::span<const std::byte>(nothing)));
+                return is_taken;
             };
             EXPECT_TRUE(continues(packets[1]));
             EXPECT_FALSE(continues(packets[2])) << "not what follows";

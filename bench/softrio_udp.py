@@ -91,7 +91,7 @@ def main() -> int:
     parser.add_argument("--engine", type=Path, default=Path("build/bench/bin/incast-node"), help="of the build to take")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3)
-    parser.add_argument("--size", type=int, default=1 << 20, help="bytes of one rDMA write")
+    parser.add_argument("--size", type=int, default=4 << 20, help="bytes of one rDMA write")
     arguments = parser.parse_args()
     program = str(arguments.engine.parent.parent / "bench-bin" / "softrio_udp")
     seconds = str(arguments.seconds)

@@ -24,7 +24,7 @@ constexpr std::int64_t slice_ns = slice_ms * reliable::ms_ns;
 constexpr std::int64_t longest_wait_ns = 3600 * std::int64_t{1'000'000'000};
 constexpr std::uint32_t ip_and_udp_bytes = 28;
 constexpr std::uint32_t ipv6_and_udp_bytes = 48;
-constexpr std::uint32_t window_packets = 512;  // some of which are for responses and messages: engine.cpp
+constexpr std::uint32_t window_packets = 1024;  // some of which are for responses and messages: engine.cpp
 
 constexpr std::int64_t linger_ms = 1000;  // for what is still on its way when a port closes
 constexpr int host_ms = 3000;             // for an answer of the enumerating host

@@ -58,7 +58,7 @@ std::uint16_t by_table(std::span<const std::byte> bytes) {
     return crc;
 }
 
-/// Of crc16_copy's first three arguments.
+/// Of the first three arguments of copy and take.
 std::uint16_t by_table_of_parts(std::uint64_t high, std::uint64_t low, std::span<const std::byte> from) {
     std::array<std::byte, block> begin;
     for (std::size_t index = 0; index < block; ++index)
@@ -314,17 +314,6 @@ std::span<const Crc16Method> crc16_methods() {
 std::uint16_t crc16(std::span<const std::byte> bytes) {
     static const auto fastest = methods().back().compute;
     return fastest(bytes);
-}
-
-std::uint16_t crc16_copy(std::uint64_t high, std::uint64_t low, std::span<const std::byte> from, std::byte* to) {
-    static const auto fastest = methods().back().copy;
-    return fastest(high, low, from, to);
-}
-
-bool crc16_take(std::uint64_t high, std::uint64_t low, std::span<const std::byte> from, std::uint16_t crc,
-                std::byte* to) {
-    static const auto fastest = methods().back().take;
-    return fastest(high, low, from, crc, to);
 }
 
 }  // namespace incast::softrio::wire

@@ -11,22 +11,20 @@
 namespace incast::softrio::wire {
 
 std::uint16_t crc16(std::span<const std::byte> bytes);
-/// Of 16 bytes, given as two numbers (most significant byte first) with crc16_begin in the first two bytes that count,
-/// and of `from`, which is copied to `to` on the way. Zeros before those first two count for nothing.
-std::uint16_t crc16_copy(std::uint64_t high, std::uint64_t low, std::span<const std::byte> from, std::byte* to);
-/// The other end: false: it is not `crc`, and nothing is copied. `to`: nullptr: nothing is anyway.
-bool crc16_take(std::uint64_t high, std::uint64_t low, std::span<const std::byte> from, std::uint16_t crc,
-                std::byte* to);
 inline constexpr std::uint16_t crc16_begin = 0xFFFF;
 
-/// The ways to compute it that this CPU has, the fastest last, which is the one taken.
+/// A way to compute it.
 struct Crc16Method {
     const char* name;
     std::uint16_t (*compute)(std::span<const std::byte>);
+    /// Of 16 bytes, given as two numbers (most significant byte first) with crc16_begin in the first two bytes that
+    /// count, and of `from`, which is copied to `to` on the way. Zeros before those first two count for nothing.
     std::uint16_t (*copy)(std::uint64_t high, std::uint64_t low, std::span<const std::byte> from, std::byte* to);
+    /// The other end: false: it is not `crc`, and nothing is copied. `to`: nullptr: nothing is anyway.
     bool (*take)(std::uint64_t high, std::uint64_t low, std::span<const std::byte> from, std::uint16_t crc,
                  std::byte* to);
 };
+/// Those that this CPU has, the fastest last.
 std::span<const Crc16Method> crc16_methods();
 
 }  // namespace incast::softrio::wire

@@ -72,7 +72,7 @@ std::uint64_t load(const std::byte* at) {
     return value;
 }
 
-/// Of the first `bytes` of a head, as they are in memory, the number that crc16_copy wants.
+/// Of the first `bytes` of a head, as they are in memory, the number that the CRC wants.
 std::uint64_t crc_high_of(std::uint64_t head, std::size_t bytes) {
     return __builtin_bswap64(head) >> 8 * (sizeof head - bytes) ^ std::uint64_t{crc16_begin} << 8 * (bytes - 2);
 }
@@ -373,7 +373,7 @@ bool decode(std::span<const std::byte> bytes, Packet& packet) {
     return is_for_no_link && id_size <= 1 && get_body(head & 15, reader, packet) && reader.is_good();
 }
 
-WriteRun::WriteRun(Packet packet) {
+WriteRun::WriteRun(Packet packet) : crc_(&crc16_methods().back()) {
     const std::array<std::byte, max_payload> nothing{};
     packet.address = 0;
     packet.bytes = max_payload;
@@ -390,7 +390,7 @@ void WriteRun::encode(std::uint64_t address, const std::byte* data, std::byte* i
     address |= low_bits_;
     const std::uint64_t turned = __builtin_bswap64(address);
     std::memcpy(into + head_bytes_ - sizeof turned, &turned, sizeof turned);
-    const std::uint16_t crc = big_endian(crc16_copy(crc_high_, address, {data, max_payload}, into + head_bytes_));
+    const std::uint16_t crc = big_endian(crc_->copy(crc_high_, address, {data, max_payload}, into + head_bytes_));
     std::memcpy(into + head_bytes_ + max_payload, &crc, sizeof crc);
 }
 
@@ -399,6 +399,7 @@ void RunReader::begin(std::span<const std::byte> bytes, const Packet& packet) {
     packet_bytes_ = bytes.size();
     transaction_ = packet.transaction;
     const std::size_t before = head_bytes_ - sizeof last_;
+    crc_ = &crc16_methods().back();
     head_mask_ = ~std::uint64_t{0} >> 8 * (sizeof head_ - before);
     head_ = load(bytes.data()) & head_mask_;
     crc_high_ = crc_high_of(head_, before);
@@ -414,7 +415,7 @@ bool RunReader::take(const std::byte* packet, std::byte* to) {
     if (next - last_ != max_payload || (load(packet) & head_mask_) != head_) return false;
     std::uint16_t crc = 0;
     std::memcpy(&crc, packet + packet_bytes_ - crc_bytes, sizeof crc);
-    if (!crc16_take(crc_high_, next, {packet + head_bytes_, max_payload}, big_endian(crc), to)) return false;
+    if (!crc_->take(crc_high_, next, {packet + head_bytes_, max_payload}, big_endian(crc), to)) return false;
     last_ = next;
     return true;
 }

@@ -14,6 +14,8 @@
 #include <cstdint>
 #include <span>
 
+#include "softrio/wire/crc16.h"
+
 namespace incast::softrio::wire {
 
 inline constexpr std::size_t max_payload = 256;
@@ -79,7 +81,8 @@ private:
     std::array<std::byte, 16> head_{};  // the last 8 of its bytes are the address
     std::size_t head_bytes_ = 0;
     std::uint64_t low_bits_ = 0;  // below the address: the word pointer
-    std::uint64_t crc_high_ = 0;  // what is before the address, as crc16_copy wants it
+    std::uint64_t crc_high_ = 0;  // what is before the address, as the CRC wants it
+    const Crc16Method* crc_;
 };
 
 /// The other end of a run: packets that differ from the one before in data, and in an address 256 further on.
@@ -102,8 +105,9 @@ private:
     // Numbers, not bytes: what was just stored in another size than it is loaded makes the CPU wait.
     std::uint64_t head_ = 0;  // what is before the address, as it is in memory
     std::uint64_t head_mask_ = 0;
-    std::uint64_t crc_high_ = 0;  // the same, as crc16_copy wants it
-    std::uint64_t last_ = 0;      // address and word pointer
+    std::uint64_t crc_high_ = 0;  // the same, as the CRC wants it
+    const Crc16Method* crc_ = nullptr;
+    std::uint64_t last_ = 0;  // address and word pointer
     std::size_t head_bytes_ = 0;
     std::size_t packet_bytes_ = 0;
     std::uint8_t transaction_ = 0;

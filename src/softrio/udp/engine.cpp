@@ -247,6 +247,7 @@ std::size_t Engine::send_run(std::uint32_t destid, std::uint8_t lane, const wire
         const std::size_t count = std::min(fit, (data.size() - packed) / wire::max_payload);
         for (std::size_t index = 0; index < count; ++index, at += each, packed += wire::max_payload) {
             prefetch(data.data() + packed + fetch_ahead_bytes, wire::max_payload);
+            prefetch(at + settings_.session.datagram_bytes, each);  // its place in the next datagram
             put_length(run.packet_bytes(), at);
             run.encode(address + packed, data.data() + packed, at + length_bytes);
         }

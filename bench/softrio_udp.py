@@ -118,7 +118,7 @@ def described(runs: list[Figures]) -> str:
     """Their medians."""
 
     def median(name: str) -> float:
-        return statistics.median(getattr(each, name) for each in runs)
+        return float(statistics.median(getattr(each, name) for each in runs))
 
     return (
         f"{median('bytes_per_s') / 1e9:.2f} GB/s "

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/prefetch.h"
 #include "softrio/limits.h"
 #include "softrio/options.h"
 
@@ -56,13 +57,6 @@ void put_length(std::size_t bytes, std::byte* at) {
 /// What the packet at the begin of `body` has, or more than there is.
 std::size_t length_of(std::span<const std::byte> body) {
     return static_cast<std::size_t>(body[0]) << 8 | static_cast<std::size_t>(body[1]);
-}
-
-/// `at` may lie anywhere, behind the end of what there is, too.
-void prefetch(const std::byte* at, std::size_t bytes) {
-    constexpr std::size_t line = 64;
-    for (std::size_t index = 0; index < bytes; index += line)
-        __builtin_prefetch(at + index);
 }
 
 }  // namespace
@@ -246,8 +240,8 @@ std::size_t Engine::send_run(std::uint32_t destid, std::uint8_t lane, const wire
         const std::size_t fit = (peer->connection.body().size() - peer->used) / each;
         const std::size_t count = std::min(fit, (data.size() - packed) / wire::max_payload);
         for (std::size_t index = 0; index < count; ++index, at += each, packed += wire::max_payload) {
-            prefetch(data.data() + packed + fetch_ahead_bytes, wire::max_payload);
-            prefetch(at + settings_.session.datagram_bytes, each);  // its place in the next datagram
+            base::prefetch(data.data() + packed + fetch_ahead_bytes, wire::max_payload);
+            base::prefetch(at + settings_.session.datagram_bytes, each);  // its place in the next datagram
             put_length(run.packet_bytes(), at);
             run.encode(address + packed, data.data() + packed, at + length_bytes);
         }
@@ -441,7 +435,7 @@ std::size_t Engine::continue_run(Peer& peer, std::span<const std::byte> body) {
     const auto place = target_->window(address, body.size() / each * wire::max_payload);
     std::byte* at = place.data();
     // Most runs go on in the next datagram: its place comes from memory while the packets of this one are checked.
-    if (at != nullptr) prefetch(at + place.size(), place.size());
+    if (at != nullptr) base::prefetch(at + place.size(), place.size());
     auto left = body;
     for (; left.size() >= each && length_of(left) == bytes; left = left.subspan(each), address += wire::max_payload) {
         const auto packet = left.subspan(length_bytes, bytes);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/prefetch.h"
 #include "base/slab.h"
 
 namespace incast::base {
@@ -69,6 +70,9 @@ public:
         }
         count_ = 0;
     }
+
+    /// A hint that it will be read soon.
+    void prefetch() const { base::prefetch(more_.get(), words() * sizeof(std::uint64_t)); }
 
     [[nodiscard]] bool any() const { return count_ > 0; }
     [[nodiscard]] std::size_t count() const { return count_; }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <sys/mman.h>
@@ -53,6 +54,7 @@ public:
     Blocks() = default;
     Blocks(const Blocks&) = delete;
     Blocks& operator=(const Blocks&) = delete;
+    Blocks(Blocks&& other) noexcept : blocks_(std::exchange(other.blocks_, {})), size_(std::exchange(other.size_, 0)) {}
     ~Blocks() {
         for (std::size_t block = 0; block < blocks_.size(); ++block)
             LargePages<T>().deallocate(blocks_[block], first_records << block);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/prefetch.h"
 #include "base/stream_copy.h"
 
 namespace incast::protocol {
@@ -353,6 +354,23 @@ inline bool BuilderUnit::contribution_is(std::uint32_t slot, std::uint32_t ru, C
         content.n_events = std::max(content.n_events, head->n_events);
     }
     return true;
+}
+
+void BuilderUnit::prefetch(unsigned level) const {
+    if (level == 0) {
+        base::prefetch(slots_.data(), slots_.size() * sizeof(Slot));
+        ru_work_.prefetch();
+        return;
+    }
+    for (const Slot& each : slots_) {
+        if (each.state == SlotState::assigned) {
+            each.awaited.prefetch();
+            each.owed.prefetch();
+            if (each.requested < each.order.size()) {
+                __builtin_prefetch(&each.order[each.requested]);
+            }
+        }
+    }
 }
 
 void BuilderUnit::on_notice(Time now, Peer from, std::uint16_t slot) {

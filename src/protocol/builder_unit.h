@@ -40,6 +40,8 @@ public:
             __builtin_prefetch(memory_at(shape_.layout.at(slot, shape_.rus[ru].first_source)));
         }
     }
+    /// Node::step() is near; see there.
+    void prefetch(unsigned level) const;
     void on_notice(Time now, Peer from, std::uint16_t slot);
     void on_assign(Time now, const wire::ControlView& message);
     void on_verdict(Time now, const wire::ControlView& message);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/prefetch.h"
 #include "protocol/builder_unit.h"
 #include "protocol/event_manager.h"
 #include "protocol/links.h"
@@ -48,6 +49,7 @@ public:
     Result<Ok> start(Time now);
     bool step(Time now);
     [[nodiscard]] Time next_deadline() const;
+    void prefetch(unsigned level) const;
 
     // What every step looks at comes first: with many nodes in one thread it is cold each time. Units lie apart, so
     // that one that is not there takes no room between those that are.
@@ -397,6 +399,16 @@ Time Node::Impl::next_deadline() const {
     return deadline;
 }
 
+void Node::Impl::prefetch(unsigned level) const {
+    if (level == 0) return base::prefetch(*this);
+    if (bu) {
+        level == 1 ? base::prefetch(*bu) : bu->prefetch(level - 2);
+    }
+    if (ru) {
+        level == 1 ? base::prefetch(*ru) : ru->prefetch(level - 2);
+    }
+}
+
 // --- the public face
 // ----------------------------------------------------------------------------------------------------------------
 
@@ -417,6 +429,13 @@ bool Node::step(Time now) {
 }
 Time Node::next_deadline() const {
     return impl_->next_deadline();
+}
+void Node::prefetch(unsigned level) const {
+    if (level == 0) {
+        base::prefetch(impl_);
+    } else {
+        impl_->prefetch(level - 1);
+    }
 }
 void Node::stop_admission() {
     if (impl_->em) {

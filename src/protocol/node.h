@@ -91,6 +91,9 @@ public:
     /// When step must be called even if the transport is silent (<= now: at once).
     [[nodiscard]] Time next_deadline() const;
 
+    /// A hint that step() is near; for level 0 to 3 in turn, see sim::Actor.
+    void prefetch(unsigned level) const;
+
     /// EM: admits no more; the run ends when all admitted MEPs are committed.
     void stop_admission();
 

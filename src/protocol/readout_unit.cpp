@@ -360,6 +360,14 @@ void ReadoutUnit::on_placed(Time now, Peer from, const ControlView& message) {
     }
 }
 
+void ReadoutUnit::prefetch(unsigned level) const {
+    if (level == 0) {
+        runnable_.prefetch();
+    } else if (const std::size_t next = runnable_.next_cyclic(schedule_.likely()); next < links_.size()) {
+        __builtin_prefetch(&links_[next]);
+    }
+}
+
 // --- sending
 // -------------------------------------------------------------------------------------------------------------------
 

@@ -44,6 +44,8 @@ public:
     /// A write whose token was `token` needs its bytes no longer.
     void on_completed(Token token);
 
+    /// Node::step() is near; see there.
+    void prefetch(unsigned level) const;
     void flush(Time now, bool idle);
     [[nodiscard]] Time next_deadline() const;
     [[nodiscard]] bool keeps_credits() const { return keeps_credits_; }

@@ -38,6 +38,8 @@ public:
     virtual void update_peer(Time now, std::uint32_t peer, std::uint32_t incarnation, const Blob& address) = 0;
     virtual bool step(Time now) = 0;
     [[nodiscard]] virtual Time next_deadline() const = 0;
+    /// A hint that step() is near; for level 0, 1, .. in turn, see sim::Actor.
+    virtual void prefetch(unsigned /*level*/) const {}
     /// Nothing new is begun; what was begun is brought to its end.
     virtual void stop_admission() = 0;
     /// From `origin` on there is something to send, also for the incarnations to come.

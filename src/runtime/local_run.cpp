@@ -248,6 +248,13 @@ public:
         return !host_.transport().prepare_wait();  // something is still to be polled; all else has its deadline
     }
     [[nodiscard]] Time next_deadline() const override { return host_.next_deadline(); }
+    void prefetch(unsigned level) const override {
+        if (level == 0) {
+            __builtin_prefetch(&host_);
+        } else {
+            host_.prefetch(level - 1);
+        }
+    }
 
 private:
     Host& host_;

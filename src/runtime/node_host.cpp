@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/prefetch.h"
 #include "runtime/machine.h"
 #include "runtime/units.h"
 
@@ -99,6 +100,22 @@ bool NodeHost::step(Time now) {
         joined_at_ = std::max<Time>(now, 1);
     }
     return worked;
+}
+
+void NodeHost::prefetch(unsigned level) const {
+    constexpr std::size_t first_lines = 192;
+    if (level == 0) {
+        base::prefetch(&roles_, 64);
+        __builtin_prefetch(&driven_.steps);
+        base::prefetch(&transport_, 64);
+    } else if (level == 1) {
+        base::prefetch(transport_.get(), first_lines);
+        base::prefetch(sink_.get(), first_lines);
+        base::prefetch(source_.get(), first_lines);
+        node_->prefetch(0);
+    } else {
+        node_->prefetch(level - 1);
+    }
 }
 
 void NodeHost::stop_admission() {

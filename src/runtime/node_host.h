@@ -27,6 +27,7 @@ public:
     void update_peer(Time now, std::uint32_t peer, std::uint32_t incarnation, const Blob& address) override;
     bool step(Time now) override;
     [[nodiscard]] Time next_deadline() const override { return node_->next_deadline(); }
+    void prefetch(unsigned level) const override;
     void stop_admission() override;
     /// Open loop.
     void start_triggers(Time origin) override;

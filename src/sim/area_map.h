@@ -5,11 +5,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include <incast/transport.h>
 
+#include "base/large_pages.h"
+#include "base/prefetch.h"
 #include "base/prng.h"
 
 namespace incast::sim {
@@ -28,49 +29,65 @@ struct Area {
 };
 
 /// Offset -> Area: open addressing, stable addresses, never iterated (its order would depend on its history). Memory is
-/// by number of places written, not by the size of the region, which may be terabytes: some 115 bytes for each.
+/// by number of places written, not by the size of the region, which may be terabytes: some 125 bytes for each.
 class AreaMap {
 public:
+    /// Hints that this place will be read soon: the first finds out where it is, the second needs that.
+    void prefetch_slot(std::uint64_t offset) const {
+        if (!slots_.empty()) __builtin_prefetch(&slots_[base::mix64(offset) & (slots_.size() - 1)]);
+    }
+    void prefetch_area(std::uint64_t offset) const {
+        if (slots_.empty()) return;
+        std::size_t index = base::mix64(offset) & (slots_.size() - 1);
+        while (slots_[index].area != none && slots_[index].tag != tag_of(offset))
+            index = (index + 1) & (slots_.size() - 1);
+        if (slots_[index].area != none) base::prefetch(areas_[slots_[index].area]);
+    }
+
     [[nodiscard]] const Area* find(std::uint64_t offset) const {
         if (slots_.empty()) return nullptr;
-        const std::uint32_t area = slots_[locate(offset)];
-        return area == none ? nullptr : &of(area);
+        const std::uint32_t area = slots_[locate(offset)].area;
+        return area == none ? nullptr : &areas_[area];
     }
 
     Area& at(std::uint64_t offset) {
-        if ((std::size_t{count_} + 1) * 2 > slots_.size()) grow();
-        std::uint32_t& slot = slots_[locate(offset)];
-        if (slot == none) {
-            if (count_ % block_areas == 0) blocks_.push_back(std::make_unique<Area[]>(block_areas));
-            slot = count_++;
-            blocks_[slot / block_areas][slot % block_areas].offset = offset;
+        if ((areas_.size() + 1) * 2 > slots_.size()) grow();
+        Slot& slot = slots_[locate(offset)];
+        if (slot.area == none) {
+            slot = {static_cast<std::uint32_t>(areas_.size()), tag_of(offset)};
+            areas_.emplace_back().offset = offset;
         }
-        return blocks_[slot / block_areas][slot % block_areas];
+        return areas_[slot.area];
     }
 
 private:
     static constexpr std::uint32_t none = ~std::uint32_t{0};
-    static constexpr std::uint32_t block_areas = 64;
+    struct Slot {
+        std::uint32_t area = none;
+        std::uint32_t tag = 0;  // so that areas that only lie nearby are not read, each of which comes from memory
+    };
 
-    [[nodiscard]] const Area& of(std::uint32_t area) const { return blocks_[area / block_areas][area % block_areas]; }
+    [[nodiscard]] static std::uint32_t tag_of(std::uint64_t offset) {
+        return static_cast<std::uint32_t>(base::mix64(offset) >> 32);
+    }
 
     /// The slot of `offset`, or the free one where it belongs.
     [[nodiscard]] std::size_t locate(std::uint64_t offset) const {
+        const std::uint32_t tag = tag_of(offset);
         std::size_t index = base::mix64(offset) & (slots_.size() - 1);
-        while (slots_[index] != none && of(slots_[index]).offset != offset)
+        while (slots_[index].area != none && (slots_[index].tag != tag || areas_[slots_[index].area].offset != offset))
             index = (index + 1) & (slots_.size() - 1);
         return index;
     }
 
     void grow() {
-        slots_.assign(slots_.empty() ? 16 : slots_.size() * 2, none);
-        for (std::uint32_t area = 0; area < count_; ++area)
-            slots_[locate(of(area).offset)] = area;
+        slots_.assign(slots_.empty() ? 16 : slots_.size() * 2, Slot{});
+        for (std::uint32_t area = 0; area < areas_.size(); ++area)
+            slots_[locate(areas_[area].offset)] = {area, tag_of(areas_[area].offset)};
     }
 
-    std::vector<std::uint32_t> slots_;  // numbers of areas
-    std::vector<std::unique_ptr<Area[]>> blocks_;
-    std::uint32_t count_ = 0;
+    std::vector<Slot> slots_;
+    base::Blocks<Area> areas_;
 };
 
 }  // namespace incast::sim

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "base/prefetch.h"
 #include "sim/world.h"
 #include "transport/blob.h"
 
@@ -31,7 +32,7 @@ constexpr std::size_t regions_max = std::numeric_limits<std::uint16_t>::max();
 
 Endpoint::Endpoint(World& world, EndpointId id, const transport::EndpointOptions& options,
                    const Capabilities& capabilities)
-    : world_(&world), id_(id), options_(options), capabilities_(capabilities), contact_of_(options.max_peers, nil) {}
+    : world_(&world), id_(id), contact_of_(options.max_peers, nil), options_(options), capabilities_(capabilities) {}
 
 Endpoint::~Endpoint() {
     if (world_ == nullptr) return;
@@ -97,7 +98,8 @@ Endpoint::Contact* Endpoint::up(Peer peer) {
     if (index >= contact_of_.size() || contact_of_[index] == nil) return nullptr;
     Contact& contact = contacts_[contact_of_[index]];
     if (!contact.known || contact.connection == nil) return nullptr;
-    return world_->connection(contact.connection).side[contact.side] == Connection::Side::up ? &contact : nullptr;
+    return world_->connection(contact.connection).channel[contact.side].side == Connection::Side::up ? &contact
+                                                                                                     : nullptr;
 }
 
 Endpoint::Contact& Endpoint::contact(Peer peer) {
@@ -228,10 +230,10 @@ bool Endpoint::prepare_wait() {
     return inbox_head_ == nil;
 }
 
-void Endpoint::put(const Event& event, std::uint8_t message_class) {
+void Endpoint::put(const Arrival& arrival) {
     Pool<Arrival>& arrivals = world_->arrivals();
     const std::uint32_t index = arrivals.take();
-    arrivals[index] = {event, nil, message_class};
+    arrivals[index] = arrival;
     (inbox_head_ == nil ? inbox_head_ : arrivals[inbox_tail_].next) = index;
     inbox_tail_ = index;
     world_->mark_ready(actor_);
@@ -244,7 +246,27 @@ void Endpoint::put_simple(Event::Kind kind, Peer peer, Status status, std::uint3
     event.peer = peer;
     event.incarnation = incarnation;
     event.token = token;
-    put(event);
+    put({.event = event});
+}
+
+void Endpoint::prefetch(unsigned level) const {
+    if (level == 0) return base::prefetch(this, often_used_bytes);
+    constexpr unsigned first_arrivals = 3;
+    const Pool<Arrival>& arrivals = world_->arrivals();
+    std::uint32_t index = inbox_head_;
+    for (unsigned count = 0; count < first_arrivals && index != nil; ++count, index = arrivals[index].next) {
+        const Arrival& arrival = arrivals[index];
+        if (level == 1) {
+            base::prefetch(arrival);
+            break;
+        }
+        if (arrival.event.kind == Event::Kind::message) {
+            __builtin_prefetch(arrival.event.data);
+        } else if (arrival.event.kind == Event::Kind::notice && arrival.region < regions_.size()) {
+            const AreaMap& areas = regions_[arrival.region].areas;
+            level == 2 ? areas.prefetch_slot(arrival.offset) : areas.prefetch_area(arrival.offset);
+        }
+    }
 }
 
 void Endpoint::release_polled() {

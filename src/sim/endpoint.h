@@ -1,7 +1,6 @@
 // transport_sim: one endpoint of a simulated world. Bodies are phantom: only heads land (sim/area_map.h).
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -49,6 +48,9 @@ public:
     /// nullptr if nothing landed there.
     [[nodiscard]] const Area* area(std::uint16_t region, std::uint64_t offset) const;
     [[nodiscard]] World& world() { return *world_; }
+    /// A hint that it will be polled soon; for level 0, 1, 2, 3 in turn, see Actor.
+    void prefetch(unsigned level) const;
+    static constexpr std::size_t often_used_bytes = 128;  // of the object, from its beginning
 
 private:
     friend class World;
@@ -81,23 +83,23 @@ private:
     /// False: a key of an earlier incarnation, or bytes beyond the region's end.
     [[nodiscard]] static bool reaches(const Contact& contact, const RemoteRegion& there, std::uint64_t offset,
                                       std::uint64_t bytes);
-    void put(const Event& event, std::uint8_t message_class = Arrival::no_message);
+    void put(const Arrival& arrival);
     Arrival pop_arrival();
     void put_simple(Event::Kind kind, Peer peer, Status status, std::uint32_t incarnation, Token token = 0);
     void release_polled();
 
     World* world_;
     EndpointId id_;
-    transport::EndpointOptions options_;
-    Capabilities capabilities_;
     ActorId actor_ = nil;
-    std::vector<std::uint32_t> contact_of_;  // by Peer: index in contacts_, or nil
-    std::vector<Contact> contacts_;
-    std::deque<Region> regions_;
-    std::vector<RemoteRegion> remotes_;
     std::uint32_t inbox_head_ = nil;  // Arrivals, the oldest first
     std::uint32_t inbox_tail_ = nil;
+    std::vector<std::uint32_t> contact_of_;  // by Peer: index in contacts_, or nil
+    std::vector<Contact> contacts_;
+    std::vector<Region> regions_;
+    std::vector<RemoteRegion> remotes_;
     std::vector<BufferPool::Buffer> polled_;  // messages of the last poll
+    transport::EndpointOptions options_;
+    Capabilities capabilities_;
 };
 
 }  // namespace incast::sim

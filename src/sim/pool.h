@@ -80,6 +80,8 @@ public:
         ring_[(first_ + size_) & (ring_.size() - 1)] = value;
         ++size_;
     }
+    /// The one that `ahead` others are popped before.
+    const T& operator[](std::size_t ahead) const { return ring_[(first_ + ahead) & (ring_.size() - 1)]; }
     T pop() {
         T value = ring_[first_];
         first_ = (first_ + 1) & (ring_.size() - 1);

@@ -67,24 +67,27 @@ struct Arrival {
     Event event{};
     std::uint32_t next = nil;                 // for the same endpoint
     std::uint8_t message_class = no_message;  // of the buffer that event.data is
+    std::uint16_t region = 0;                 // a notice: where its write landed, which will be read next
+    std::uint64_t offset = 0;
 };
 
-/// One direction of a connection.
+/// One direction of a connection, and how it stands for the side that sends in it.
 struct Channel {
+    enum class Side : std::uint8_t { connecting, up, leaving, down };
     TransferList ordered;
     TransferList unlanded;
     TransferList pending;
-    std::uint32_t posted = 0;
-    bool fenced = false;          // the receiver is down: nothing lands or arrives any more
-    bool room_wanted = false;     // the sender was told `again`
-    bool room_scheduled = false;  // and the model said when that ends
+    std::uint32_t posted : 27 = 0;
+    Side side : 2 = Side::connecting;
+    bool fenced : 1 = false;          // the receiver is down: nothing lands or arrives any more
+    bool room_wanted : 1 = false;     // the sender was told `again`
+    bool room_scheduled : 1 = false;  // and the model said when that ends
 };
 
-struct Connection {
-    enum class Side : std::uint8_t { connecting, up, leaving, down };
+struct alignas(64) Connection {  // one cache line: of a million, each was last touched long ago
+    using Side = Channel::Side;
     std::array<EndpointId, 2> endpoint{
         nil, nil};  // equal for a connection of an endpoint with itself, which has one side and channel only
-    std::array<Side, 2> side{Side::connecting, Side::connecting};
     std::array<Channel, 2> channel;  // [s]: from side s
 
     [[nodiscard]] bool loopback() const { return endpoint[0] == endpoint[1]; }
@@ -93,6 +96,8 @@ struct Connection {
         return loopback() ? s : static_cast<std::uint8_t>(1 - s);
     }
 };
+
+static_assert(sizeof(Connection) == 64);
 
 /// What a World tells about itself while it runs, for checkers and stories. Nothing may be posted from inside these
 /// calls.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/prefetch.h"
 #include "base/prng.h"
 #include "sim/endpoint.h"
 #include "sim/transfer_list.h"
@@ -20,6 +21,24 @@ EndpointId World::sender(const Transfer& transfer) const {
 
 EndpointId World::receiver(const Transfer& transfer) const {
     return connections_[transfer.connection].endpoint[1 - transfer.direction];
+}
+
+void World::prefetch(TransferId id, bool lands, unsigned level) const {
+    const Transfer& item = transfers_[id];
+    if (level == 0) return base::prefetch(item);
+    const Connection& link = connections_[item.connection];
+    if (level == 1) return base::prefetch(link);
+    const Endpoint* const endpoint = find(link.endpoint[lands ? 1 - item.direction : item.direction]);
+    if (endpoint == nullptr) return;
+    if (level == 2) return base::prefetch(endpoint, Endpoint::often_used_bytes);
+    if (!lands || !item.is_write || item.region >= endpoint->regions_.size()) return;
+    const Endpoint::Region& region = endpoint->regions_[item.region];
+    if (level == 3) return base::prefetch(region);
+    if (level == 4) {
+        region.areas.prefetch_slot(item.offset);
+    } else {
+        region.areas.prefetch_area(item.offset);
+    }
 }
 
 TransferId World::new_transfer() {
@@ -53,7 +72,7 @@ bool World::has_room(ConnectionId id, std::uint8_t side) {
 void World::give_room(Connection& link, std::uint8_t side) {
     Channel& channel = link.channel[side];
     Endpoint* endpoint = find(link.endpoint[side]);
-    if (!channel.room_wanted || channel.room_scheduled || endpoint == nullptr || link.side[side] != Side::up ||
+    if (!channel.room_wanted || channel.room_scheduled || endpoint == nullptr || link.channel[side].side != Side::up ||
         channel.posted >= endpoint->options().max_posted) {
         return;
     }
@@ -138,7 +157,7 @@ void World::complete(TransferId id) {
             if (item.landed != part_all) return;
         }
         // Whoever has left is told that it was cancelled, though it may have landed.
-        if (connection(item.connection).side[item.direction] == Side::leaving) status = Status::cancelled;
+        if (connection(item.connection).channel[item.direction].side == Side::leaving) status = Status::cancelled;
     }
     finish_pending(id, status);
 }
@@ -246,7 +265,7 @@ void World::deliver(TransferId id) {
         while (channel.unlanded.head != nil && transfers_[channel.unlanded.head].number <= item.number)
             land(channel.unlanded.head, part_all);
     }
-    if (link.side[to_side] == Side::connecting) side_up(connection_id, to_side);
+    if (link.channel[to_side].side == Side::connecting) side_up(connection_id, to_side);
     unlink<&Transfer::ordered>(transfers_, channel.ordered, first);
     Endpoint& endpoint = *find(receiver(item));
     const EndpointId from = sender(item);
@@ -266,8 +285,15 @@ void World::deliver(TransferId id) {
             observer_->message_delivered(now_, from, endpoint.id(), {item.message.bytes, item.message.size});
     }
     // Who left wants to hear nothing more, though what was written landed.
-    if (link.side[to_side] == Side::up) {
-        endpoint.put(event, item.is_write ? Arrival::no_message : item.message.size_class);
+    if (link.channel[to_side].side == Side::up) {
+        Arrival arrival{.event = event};
+        if (item.is_write) {
+            arrival.region = item.region;
+            arrival.offset = item.offset;
+        } else {
+            arrival.message_class = item.message.size_class;
+        }
+        endpoint.put(arrival);
         item.message_owned = false;
     }
     recycle_if_over(first);

@@ -13,6 +13,7 @@ using Side = Connection::Side;
 /// An actor that has stepped this often in one instant waits for the next: no program is infinitely fast, and a loop
 /// cannot stop the clock.
 constexpr std::uint32_t steps_per_instant_max = 100'000;
+constexpr unsigned endpoints_first_level = 2;      // prefetching: their levels are fewer than those of actors
 constexpr std::uint32_t actor_port = 0x8000'0000;  // actors' wake-ups come after all arrivals of the same instant
 
 }  // namespace
@@ -43,7 +44,9 @@ void World::remove_actor(ActorId actor) {
 }
 
 void World::bind(Transport& endpoint, ActorId actor) {
-    dynamic_cast<Endpoint&>(endpoint).actor_ = actor;
+    auto& mine = dynamic_cast<Endpoint&>(endpoint);
+    mine.actor_ = actor;
+    actors_[actor].endpoint = mine.id();
     mark_ready(actor);
 }
 
@@ -80,8 +83,19 @@ void World::run_until(Time limit) {
 }
 
 void World::run_actors() {
-    while (!runnable_.empty())
-        run_actor(runnable_.pop());
+    while (!runnable_.empty()) {
+        const ActorId id = runnable_.pop();
+        for (unsigned level = 0; level < Actor::prefetch_levels; ++level) {
+            const unsigned ahead = Actor::prefetch_levels - 1 - level;
+            if (ahead >= runnable_.size()) continue;
+            const ActorRecord& next = actors_[runnable_[ahead]];
+            if (next.actor != nullptr) next.actor->prefetch(level);
+            if (next.endpoint == nil || level < endpoints_first_level) continue;
+            if (const Endpoint* endpoint = find(next.endpoint); endpoint != nullptr)
+                endpoint->prefetch(level - endpoints_first_level);
+        }
+        run_actor(id);
+    }
 }
 
 void World::run_actor(ActorId id) {
@@ -96,7 +110,7 @@ void World::run_actor(ActorId id) {
     ++statistics_.steps;
     bool more = actor->step(now_);
     if (actors_[id].actor == nullptr) return;  // it ended itself
-    Time deadline = time_never;
+    Time& deadline = actors_[id].deadline;
     if (!more) {
         deadline = actor->next_deadline();
         more = deadline <= now_;
@@ -107,13 +121,14 @@ void World::run_actor(ActorId id) {
         mark_ready(id);
     } else {
         ++statistics_.spins;
-        schedule_wake(id, now_ + ps_per_ns);
+        deadline = now_ + ps_per_ns;
+        schedule_wake(id, deadline);
     }
 }
 
 void World::schedule_wake(ActorId id, Time time) {
     time = next_look(time);
-    // An earlier wake-up that is already scheduled asks for the deadline again.
+    // An earlier wake-up that is already scheduled looks at the deadline again.
     if (time >= actors_[id].wake_at) return;
     actors_[id].wake_at = time;
     queue_.push({.time = time, .port = actor_port | id, .subject = id, .kind = static_cast<std::uint16_t>(Kind::wake)});
@@ -132,12 +147,10 @@ void World::happen(const Scheduled& event) {
             ActorRecord& record = actors_[event.subject];
             if (record.wake_at != event.time) break;
             record.wake_at = time_never;
-            if (record.actor == nullptr) break;
-            const Time deadline = record.actor->next_deadline();
-            if (deadline <= now_) {
+            if (record.deadline <= now_) {
                 mark_ready(event.subject);
-            } else if (deadline != time_never) {
-                schedule_wake(event.subject, deadline);
+            } else if (record.deadline != time_never) {
+                schedule_wake(event.subject, record.deadline);
             }
             break;
         }
@@ -190,7 +203,7 @@ void World::removed(Endpoint& endpoint) {
     for (const Endpoint::Contact& contact : endpoint.contacts_) {
         if (!contact.known || contact.connection == nil) continue;
         Connection& link = connection(contact.connection);
-        if (link.side[contact.side] == Side::down) continue;
+        if (link.channel[contact.side].side == Side::down) continue;
         side_down(contact.connection, contact.side, Status::cancelled);
         model_->ended(*this, contact.connection, contact.side);
     }
@@ -217,7 +230,7 @@ Post World::connect(Endpoint& from, Peer peer, EndpointId to, std::uint32_t inca
         if (incarnation > contact.incarnation) disconnect(from, peer);
         if (contact.target != to || contact.incarnation != incarnation) return Post::again;
         if (contact.connection == nil) return Post::pending;
-        const Side side = connection(contact.connection).side[contact.side];
+        const Side side = connection(contact.connection).channel[contact.side].side;
         return side == Side::connecting ? Post::pending : side == Side::leaving ? Post::again : Post::refused;
     }
     if (model_->connect_again(*this, from.id())) return Post::again;
@@ -267,9 +280,8 @@ void World::disconnect(Endpoint& from, Peer peer) {
         return;
     }
     Connection& link = connection(contact.connection);
-    Side& side = link.side[contact.side];
-    if (side == Side::leaving) return;
-    side = Side::leaving;
+    if (link.channel[contact.side].side == Side::leaving) return;
+    link.channel[contact.side].side = Side::leaving;
     for (TransferId id = link.channel[contact.side].pending.head; id != nil;) {
         const TransferId next = transfers_[id].pending.next;
         // What is being read may go on landing: a read completes in its own time, at the latest right before peer_down.
@@ -312,8 +324,8 @@ void World::schedule_down(Time time, ConnectionId id, std::uint8_t side, Status 
 void World::side_up(ConnectionId id, std::uint8_t side) {
     Connection& link = connection(id);
     Endpoint* endpoint = find(link.endpoint[side]);
-    if (link.side[side] != Side::connecting || endpoint == nullptr) return;
-    link.side[side] = Side::up;
+    if (link.channel[side].side != Side::connecting || endpoint == nullptr) return;
+    link.channel[side].side = Side::up;
     const EndpointId other = link.endpoint[1 - side];
     trace(traced_up, endpoint->id(), other);
     endpoint->put_simple(Event::Kind::peer_up, endpoints_[other].options.self, Status::ok,
@@ -323,8 +335,8 @@ void World::side_up(ConnectionId id, std::uint8_t side) {
 
 void World::side_down(ConnectionId id, std::uint8_t side, Status status) {
     Connection& link = connection(id);
-    if (link.side[side] == Side::down) return;
-    link.side[side] = Side::down;
+    if (link.channel[side].side == Side::down) return;
+    link.channel[side].side = Side::down;
     const EndpointId other = link.endpoint[1 - side];
     trace(traced_down, link.endpoint[side], other);
     fence(link.channel[link.loopback() ? side : 1 - side]);

@@ -33,8 +33,13 @@ public:
     virtual ~Actor() = default;
     /// True if anything happened: it is called again in the same instant.
     virtual bool step(Time now) = 0;
-    /// When step must be called even if nothing arrives; time_never if not.
+    /// When step must be called even if nothing arrives; time_never if not. Asked after each step: who changes it at
+    /// another time wakes the actor.
     [[nodiscard]] virtual Time next_deadline() const = 0;
+    /// A hint: step() is near, and what it reads first may come from memory meanwhile. That is found through pointers,
+    /// so it is called for level 0, 1, .. prefetch_levels - 1, and between two of them another actor steps.
+    virtual void prefetch(unsigned /*level*/) const {}
+    static constexpr unsigned prefetch_levels = 7;
 };
 
 struct Statistics {
@@ -104,17 +109,10 @@ public:
     [[nodiscard]] Transfer& transfer(TransferId id) { return transfers_[id]; }
     [[nodiscard]] Connection& connection(ConnectionId id) { return connections_[id]; }
     [[nodiscard]] std::size_t connection_count() const { return connections_.size(); }
-    /// Hints that they are needed soon; the second one looks at the transfer.
-    void prefetch_transfer(TransferId id) const {
-        const auto* const record = reinterpret_cast<const std::byte*>(&transfers_[id]);
-        for (std::size_t offset = 0; offset < sizeof(Transfer); offset += 64)
-            __builtin_prefetch(record + offset);
-    }
-    void prefetch_connection(TransferId id) const {
-        const auto* const record = reinterpret_cast<const std::byte*>(&connections_[transfers_[id].connection]);
-        __builtin_prefetch(record);
-        __builtin_prefetch(record + 64);
-    }
+    /// A hint that it will be completed soon, or that it will land and be delivered. What that touches is found step by
+    /// step, so this is called for level 0, 1, .. prefetch_levels - 1, with time in between.
+    void prefetch(TransferId id, bool lands, unsigned level) const;
+    static constexpr unsigned prefetch_levels = 6;
     [[nodiscard]] EndpointId sender(const Transfer& transfer) const;
     [[nodiscard]] EndpointId receiver(const Transfer& transfer) const;
     /// Model::due(transfer, step) will be called at `time`, at the port of endpoint `port`.
@@ -175,8 +173,10 @@ private:
     };
     struct ActorRecord {
         Actor* actor = nullptr;
+        EndpointId endpoint = nil;  // the last that was bound to it
         bool ready = false;
-        Time wake_at = time_never;  // of the wake event that counts
+        Time deadline = time_never;  // that it told after its last step
+        Time wake_at = time_never;   // of the wake event that counts
         Time stepped_at = -1;
         std::uint32_t steps = 0;  // at stepped_at
     };

@@ -259,7 +259,7 @@ void Director::pause(Time now) {
         const sim::Connection& connection = run_.world.connection(id);
         for (std::uint8_t side = 0; side < 2; ++side) {
             if (connection.endpoint[side] == host.endpoint_id() &&
-                connection.side[side] != sim::Connection::Side::down) {
+                connection.channel[side].side != sim::Connection::Side::down) {
                 run_.model().stall(run_.world, id, side, until);
             }
         }
@@ -276,7 +276,7 @@ void Director::mute(Time now) {
         const sim::Connection& connection = run_.world.connection(id);
         for (std::uint8_t side = 0; side < 2; ++side) {
             if (connection.endpoint[side] != host.endpoint_id() || connection.endpoint[1 - side] != em.endpoint_id() ||
-                connection.side[side] != sim::Connection::Side::up) {
+                connection.channel[side].side != sim::Connection::Side::up) {
                 continue;
             }
             run_.judge.story("FAULT the EM hears nothing from node {} for {} us", index, (until - now) / ps_per_us);
@@ -290,7 +290,8 @@ std::optional<sim::ConnectionId> Director::draw_connection() {
     if (run_.world.connection_count() == 0) return {};
     const auto id = static_cast<sim::ConnectionId>(prng_.below(run_.world.connection_count()));
     const sim::Connection& connection = run_.world.connection(id);
-    const bool up = connection.side[0] == sim::Connection::Side::up && connection.side[1] == sim::Connection::Side::up;
+    const bool up = connection.channel[0].side == sim::Connection::Side::up &&
+                    connection.channel[1].side == sim::Connection::Side::up;
     return up ? std::optional(id) : std::nullopt;
 }
 

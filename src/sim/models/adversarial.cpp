@@ -104,7 +104,7 @@ void AdversarialModel::due(World& world, TransferId id, std::uint16_t step) {
     }
     const Connection& connection = world.connection(transfer.connection);
     const std::uint8_t at = transfer.is_read ? transfer.direction : connection.receiver(transfer.direction);
-    if (connection.side[at] == Connection::Side::leaving) add(Fault::unfenced_landing);
+    if (connection.channel[at].side == Connection::Side::leaving) add(Fault::unfenced_landing);
     world.land(id, static_cast<std::uint8_t>(step - step_land));
     // Others' completions may pass it here.
     if (transfer.is_read && transfer.landed == part_all) world.schedule(world.now() + delay(), to, id, step_complete);

@@ -68,7 +68,7 @@ void PacketModel::endpoint_added(World& world, EndpointId id) {
     host_of_[id] = static_cast<packet::HostIndex>(world.options(id).self);
 }
 
-packet::FlowIndex PacketModel::flow(packet::HostIndex from, packet::HostIndex to) {
+packet::FlowIndex PacketModel::flow_of(packet::HostIndex from, packet::HostIndex to) {
     packet::FlowIndex& index = flows_[std::size_t{from} * hosts_ + to];
     if (index == packet::nil) {
         packet::FlowSettings settings = fabric_.flow;
@@ -87,14 +87,16 @@ Post PacketModel::posted(World& world, TransferId id) {
         world.schedule(world.now(), world.receiver(transfer), id, loopback_step);
         return Post::pending;
     }
+    const packet::FlowIndex flow = transfer.is_read ? flow_of(to, from) : flow_of(from, to);
+    network_->prefetch(flow);
     advance(world.now());
     world.hold(id);
     if (transfer.is_read) {
         travelling_ += 1;
-        network_->post_read(flow(to, from), transfer.faulty ? 0 : transfer.bytes, id);
+        network_->post_read(flow, transfer.faulty ? 0 : transfer.bytes, id);
     } else {
         travelling_ += 2;
-        network_->post(flow(from, to), transfer.bytes, id);
+        network_->post(flow, transfer.bytes, id);
     }
     return Post::pending;
 }
@@ -158,14 +160,14 @@ std::vector<std::uint64_t> PacketModel::all_repeated() const {
 
 void PacketModel::arrivals(World& world) {
     // What an outcome is about was last touched long ago: it comes from memory while others are handled.
-    constexpr std::uint32_t far_ahead = 8;
-    constexpr std::uint32_t ahead = 4;
+    constexpr std::uint32_t between_levels = 2;
     Outcome outcome;
     while (network_->take_outcome(outcome)) {
-        if (const Outcome* later = network_->peek_outcome(far_ahead); later != nullptr)
-            world.prefetch_transfer(static_cast<TransferId>(later->token));
-        if (const Outcome* next = network_->peek_outcome(ahead); next != nullptr)
-            world.prefetch_connection(static_cast<TransferId>(next->token));
+        for (unsigned level = 0; level < World::prefetch_levels; ++level) {
+            const Outcome* later = network_->peek_outcome((World::prefetch_levels - 1 - level) * between_levels + 1);
+            if (later == nullptr) continue;
+            world.prefetch(static_cast<TransferId>(later->token), later->what == Outcome::What::delivered, level);
+        }
         --travelling_;
         const auto id = static_cast<TransferId>(outcome.token);
         if (world.transfer(id).is_read) {

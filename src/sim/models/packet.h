@@ -55,7 +55,7 @@ public:
 
 private:
     PacketModel(const fabric::Fabric& fabric, std::unique_ptr<packet::Network> network, bool lossless);
-    packet::FlowIndex flow(packet::HostIndex from, packet::HostIndex to);
+    packet::FlowIndex flow_of(packet::HostIndex from, packet::HostIndex to);
     void arrived(World& world, TransferId id);
     void advance(Time until);
     [[nodiscard]] std::vector<std::uint64_t> all_repeated() const;
@@ -68,9 +68,10 @@ private:
     std::uint32_t hosts_ = 0;
     bool lossless_ = false;
     std::vector<packet::HostIndex> host_of_;  // by endpoint
-    std::vector<packet::FlowIndex> flows_;    // by ordered pair of hosts; nil until it is used
-    std::vector<std::uint64_t> arrived_;      // by transfer: the number of the one that arrived under this id
-    std::uint64_t travelling_ = 0;            // outcomes that are still to come
+    std::vector<packet::FlowIndex, base::LargePages<packet::FlowIndex>>
+        flows_;                           // by ordered pair of hosts; nil until it is used
+    std::vector<std::uint64_t> arrived_;  // by transfer: the number of the one that arrived under this id
+    std::uint64_t travelling_ = 0;        // outcomes that are still to come
 };
 
 }  // namespace incast::sim

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/prefetch.h"
 #include "sim/packet/network.h"
 #include "sim/packet/state.h"
 #include "sim/packet/wheel.h"
@@ -261,20 +262,29 @@ public:
                 packets_.prefetch(port.cable.head);
             } else {
                 __builtin_prefetch(&first_queue(second >> 1, port));
+                if (port.kind == NodeKind::host) base::prefetch(hosts_[port.state]);
             }
         }
         const EventId next = wheel_.upcoming(1);
         if (next >= first_special_) return;
         const Port& port = ports_[next >> 1];
         if ((next & 1) != 0) {
-            if (port.kind == NodeKind::shared_buffer) packets_.prefetch(first_queue(next >> 1, port).chain.head);
+            if (port.kind == NodeKind::shared_buffer) {
+                packets_.prefetch(first_queue(next >> 1, port).chain.head);
+            } else if (port.kind == NodeKind::host && port.waiting != 0) {
+                // Of a ready flow, which may be nil: the address is not read.
+                __builtin_prefetch(senders_.data() + hosts_[port.state].ready[lowest_class(port)].head);
+            }
         } else if (port.peer_kind != NodeKind::host && port.cable.head != nil) {
             __builtin_prefetch(&routes_.entry(port.peer, packets_[port.cable.head].destination));
         }
     }
+    [[nodiscard]] static unsigned lowest_class(const Port& port) {
+        return port.waiting == 0 ? 0U : static_cast<unsigned>(std::countr_zero(port.waiting));
+    }
     /// Of those in front of a port, that of the lowest class that waits.
     [[nodiscard]] const Queue& first_queue(PortIndex index, const Port& port) const {
-        return queue(index, port.waiting == 0 ? 0U : static_cast<unsigned>(std::countr_zero(port.waiting)));
+        return queue(index, lowest_class(port));
     }
     /// The last cable of a packet's way: its flow, of which there may be a million, comes from memory meanwhile.
     void await_flow(const Packet& packet) const {

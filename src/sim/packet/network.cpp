@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/prefetch.h"
 #include "sim/packet/core.h"
 
 namespace incast::sim::packet {
@@ -70,6 +71,12 @@ Result<FlowIndex> Network::open(const FlowSettings& settings) {
     return flow;
 }
 
+void Network::prefetch(FlowIndex flow) const {
+    __builtin_prefetch(&core_->senders_[flow]);
+    __builtin_prefetch(&core_->receivers_[flow]);
+    base::prefetch(core_->extras_[flow]);
+    core_->wheel_.prefetch(core_->first_flow_event_ + flow);
+}
 void Network::post(FlowIndex flow, std::uint64_t bytes, std::uint64_t token) {
     const MessageIndex index = core_->messages_.take();
     Message& message = core_->messages_[index];

@@ -97,6 +97,8 @@ public:
 
     /// A one-way stream of messages; kept until the end. Allocates.
     Result<FlowIndex> open(const FlowSettings& settings);
+    /// A hint: something will be posted to that flow, which may be one of a million.
+    void prefetch(FlowIndex flow) const;
     /// Sends `bytes` (0 is one empty packet) from the flow's source; `token` comes back in its outcomes.
     void post(FlowIndex flow, std::uint64_t bytes, std::uint64_t token);
     /// The flow's *destination* asks for `bytes`, which the source then sends: an RDMA read. `delivered` ends it.

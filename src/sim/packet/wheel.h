@@ -49,6 +49,8 @@ public:
     [[nodiscard]] bool pending(EventId id) const { return nodes_[id].place != Place::nowhere; }
     [[nodiscard]] Time time_of(EventId id) const { return nodes_[id].time; }
 
+    void prefetch(EventId id) const { __builtin_prefetch(&nodes_[id]); }
+
     /// `time` >= now(). An event that is pending is moved.
     [[gnu::always_inline]] void schedule(EventId id, Time time) {
         Node& node = nodes_[id];

@@ -66,6 +66,8 @@ public:
             blocks_.push_back(LargePages<T>().allocate(first_records << blocks_.size()));
         return *new (&(*this)[size_++]) T{};
     }
+    /// A hint that records will be looked up: of what tells where they are.
+    void prefetch_index() const { __builtin_prefetch(blocks_.data()); }
     T& back() { return (*this)[size_ - 1]; }
     T& operator[](std::size_t index) { return *place(index); }
     const T& operator[](std::size_t index) const { return *place(index); }

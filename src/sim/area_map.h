@@ -34,7 +34,9 @@ class AreaMap {
 public:
     /// Hints that this place will be read soon: the first finds out where it is, the second needs that.
     void prefetch_slot(std::uint64_t offset) const {
-        if (!slots_.empty()) __builtin_prefetch(&slots_[base::mix64(offset) & (slots_.size() - 1)]);
+        if (slots_.empty()) return;
+        __builtin_prefetch(&slots_[base::mix64(offset) & (slots_.size() - 1)]);
+        areas_.prefetch_index();
     }
     void prefetch_area(std::uint64_t offset) const {
         if (slots_.empty()) return;

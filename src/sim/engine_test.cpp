@@ -1,5 +1,7 @@
 // The engine and the contract it keeps, on the ideal network.
 #include <algorithm>
+#include <array>
+#include <numeric>
 
 #include <gtest/gtest.h>
 
@@ -231,6 +233,50 @@ TEST(World, ADestroyedEndpointIsFencedAtItsPeersAndItsSuccessorMayConnect) {
     (void)successor.endpoint->connect(Peer{0}, one.endpoint->address(), 1);
     world.run_until(world.now() + ps_per_s);
     EXPECT_EQ(one.of(Event::Kind::peer_up).back().event.incarnation, 2U);
+}
+
+TEST(World, AnActorThatPutOffItsDeadlineSleepsUntilThen) {
+    struct Sleeper final : Actor {
+        bool step(Time now) override {
+            times.push_back(now);
+            next = now + 1000;
+            return false;
+        }
+        [[nodiscard]] Time next_deadline() const override { return next; }
+        Time next = 0;
+        std::vector<Time> times;
+    };
+    World world(ideal());
+    Sleeper sleeper;
+    const ActorId id = world.add_actor(sleeper);
+    world.run_until(500);
+    world.wake(id);
+    world.run_until(2000);
+    EXPECT_EQ(sleeper.times, (std::vector<Time>{0, 500, 1500}));
+}
+
+TEST(World, ActorsHearThatTheirTurnIsNear) {
+    struct Waiting final : Actor {
+        bool step(Time) override {
+            heard_before_step = levels;
+            return false;
+        }
+        [[nodiscard]] Time next_deadline() const override { return time_never; }
+        void prefetch(unsigned level) const override { levels.push_back(level); }
+        mutable std::vector<unsigned> levels;
+        std::vector<unsigned> heard_before_step;
+    };
+    World world(ideal());
+    std::array<Waiting, Actor::prefetch_levels + 3> actors;
+    for (Waiting& actor : actors)
+        world.add_actor(actor);
+    world.run_until(0);
+    std::vector<unsigned> all(Actor::prefetch_levels);
+    std::iota(all.begin(), all.end(), 0U);
+    // Those at the front have no time for all of it.
+    for (std::size_t index = Actor::prefetch_levels; index < actors.size(); ++index)
+        EXPECT_EQ(actors[index].heard_before_step, all) << index;
+    EXPECT_TRUE(actors[0].heard_before_step.empty());
 }
 
 TEST(World, AnActorIsWokenAtItsDeadlineAndCannotStopTheClock) {

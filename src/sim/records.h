@@ -39,6 +39,7 @@ struct Transfer {
     bool faulty = false;         // outside its region: completes as remote_fault, never lands
     bool silent = false;         // no completion event
     bool bytes_free = false;     // the sender may reuse its bytes
+    bool arrived = false;        // for models: it is there, and may wait for what was posted before
     bool message_owned = false;  // `message` is still ours to give back
     std::uint8_t taken = 0;      // Part bits: of a read, what has left the owner's memory
     std::uint8_t landed = 0;     // Part bits

@@ -183,16 +183,15 @@ void PacketModel::arrivals(World& world) {
 }
 
 void PacketModel::arrived(World& world, TransferId id) {
-    const Transfer& transfer = world.transfer(id);
+    Transfer& transfer = world.transfer(id);
+    transfer.arrived = true;
     if (transfer.is_write) world.land(id, part_all);
-    arrived_.resize(std::max<std::size_t>(arrived_.size(), id + 1));
-    arrived_[id] = transfer.number;
     // What has arrived and has nothing before it that has not is handed out.
     const Channel& channel = world.connection(transfer.connection).channel[transfer.direction];
     while (channel.ordered.head != nil) {
         const TransferId first = channel.ordered.head;
         const Transfer& next = world.transfer(first);
-        if (first >= arrived_.size() || arrived_[first] != next.number) return;
+        if (!next.arrived) return;
         const TransferId landing = channel.unlanded.head;
         if (next.noticed && landing != nil && world.transfer(landing).number <= next.number) return;
         world.deliver(first);

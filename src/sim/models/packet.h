@@ -69,9 +69,8 @@ private:
     bool lossless_ = false;
     std::vector<packet::HostIndex> host_of_;  // by endpoint
     std::vector<packet::FlowIndex, base::LargePages<packet::FlowIndex>>
-        flows_;                           // by ordered pair of hosts; nil until it is used
-    std::vector<std::uint64_t> arrived_;  // by transfer: the number of the one that arrived under this id
-    std::uint64_t travelling_ = 0;        // outcomes that are still to come
+        flows_;                     // by ordered pair of hosts; nil until it is used
+    std::uint64_t travelling_ = 0;  // outcomes that are still to come
 };
 
 }  // namespace incast::sim

@@ -61,6 +61,29 @@ TEST(Wheel, GivesEventsInTheOrderOfTimeAndIdentityWhateverTheSlots) {
     }
 }
 
+TEST(Wheel, GivesCrowdsInOrder) {
+    base::Prng prng(1);
+    constexpr EventId events = 70'000;  // identities of three bytes
+    for (const EventId crowd : {33U, 300U, 5000U}) {
+        Wheel wheel(20, 12);
+        wheel.grow_to(events);
+        std::set<std::pair<Time, EventId>> expected;
+        for (EventId count = 0; count < crowd; ++count) {
+            const auto id = static_cast<EventId>(prng.below(events));
+            if (wheel.pending(id)) continue;
+            const Time time =
+                1'000'000 + static_cast<Time>(prng.below(3) * prng.below(70'000));  // a third at one instant
+            wheel.schedule(id, time);
+            expected.insert({time, id});
+        }
+        for (const auto& event : expected) {
+            EventId got = 0;
+            ASSERT_TRUE(wheel.pop(time_never - 1, got));
+            ASSERT_EQ(std::make_pair(wheel.now(), got), event);
+        }
+    }
+}
+
 TEST(Routes, ShiftAwareRoutingGivesEveryFlowOfAShiftItsOwnLinks) {
     constexpr std::uint32_t k = 8;
     constexpr std::uint32_t hosts = k * k * k / 4;

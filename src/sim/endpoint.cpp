@@ -261,7 +261,14 @@ void Endpoint::prefetch(unsigned level) const {
             break;
         }
         if (arrival.event.kind == Event::Kind::message) {
-            __builtin_prefetch(arrival.event.data);
+            // Who asks is likely answered.
+            const std::uint32_t contact = contact_of_[static_cast<std::size_t>(arrival.event.peer)];
+            if (level == 2) {
+                __builtin_prefetch(arrival.event.data);
+                __builtin_prefetch(&contacts_[contact]);
+            } else if (contacts_[contact].connection != nil) {
+                world_->prefetch(contacts_[contact].connection);
+            }
         } else if (arrival.event.kind == Event::Kind::notice && arrival.region < regions_.size()) {
             const AreaMap& areas = regions_[arrival.region].areas;
             level == 2 ? areas.prefetch_slot(arrival.offset) : areas.prefetch_area(arrival.offset);

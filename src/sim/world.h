@@ -14,6 +14,7 @@
 
 #include <incast/transport.h>
 
+#include "base/prefetch.h"
 #include "sim/event_queue.h"
 #include "sim/model.h"
 #include "sim/pool.h"
@@ -112,6 +113,7 @@ public:
     /// A hint that it will be completed soon, or that it will land and be delivered. What that touches is found step by
     /// step, so this is called for level 0, 1, .. prefetch_levels - 1, with time in between.
     void prefetch(TransferId id, bool lands, unsigned level) const;
+    void prefetch(ConnectionId id) const { base::prefetch(connections_[id]); }
     static constexpr unsigned prefetch_levels = 6;
     [[nodiscard]] EndpointId sender(const Transfer& transfer) const;
     [[nodiscard]] EndpointId receiver(const Transfer& transfer) const;

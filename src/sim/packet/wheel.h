@@ -336,6 +336,11 @@ private:
     void sort_current() {
         constexpr unsigned digit_bits = 8;
         constexpr std::size_t digits = std::size_t{1} << digit_bits;
+        constexpr std::ptrdiff_t crowd = 256;  // fewer take less time otherwise
+        if (count_ < crowd) {
+            std::sort(current_.begin(), current_.begin() + count_, std::greater<>());
+            return;
+        }
         sorted_.resize(current_.size());
         const auto count = static_cast<std::size_t>(count_);
         std::uint64_t varying = 0;

@@ -46,7 +46,7 @@ void BuilderUnit::request_from_all() {
     const std::vector<std::uint16_t>& order = slots_[assigned_order_.front()].order;
     for (const std::uint16_t ru : order) {
         RuLink& link = rus_[ru];
-        if (!link.up || link.incarnation != link.view_incarnation) {
+        if (!link.up || ru_incarnations_[ru] != link.view_incarnation) {
             continue;  // lost, or about to be: the EM will say so, or the MEP becomes late
         }
         bool all = message.count() > 0 && link.requests.empty() && link.knows_regions;
@@ -93,7 +93,7 @@ void BuilderUnit::make_requests() {
             }
             const std::uint16_t ru = each.order[each.requested++];
             RuLink& link = rus_[ru];
-            if (!each.awaited.test(ru) || !link.up || link.incarnation != link.view_incarnation) {
+            if (!each.awaited.test(ru) || !link.up || ru_incarnations_[ru] != link.view_incarnation) {
                 continue;  // lost, or about to be: the EM will say so, or the MEP becomes late
             }
             owe(slot, ru);

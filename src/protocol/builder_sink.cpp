@@ -29,7 +29,7 @@ bool BuilderUnit::show(std::uint32_t slot) {
             if (ru == own_ru_ && pointer) {
                 built.body = self_bodies_[std::size_t{slot} * unit.sources + (source - unit.first_source)];
             } else if (port_.config().views && ru != own_ru_ && head->body_bytes > 0) {
-                if (rus_[ru].up && rus_[ru].incarnation == head->incarnation) {
+                if (rus_[ru].up && ru_incarnations_[ru] == head->incarnation) {
                     built.body = reader_->view(slot, source);
                 }
                 if (built.body.empty()) {

@@ -43,6 +43,7 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* fil
         free_.push_back(static_cast<std::uint16_t>(slot));
     }
     rus_.resize(rus);
+    ru_incarnations_.resize(rus);
     attempts_ = Attempts(pull_ ? 2 * slots * rus : 0);  // a slot is asked for once, and aborted once
     for (std::size_t ru = 0; ahead_ && ru < rus; ++ru) {
         told_.emplace_back(2 * slots);
@@ -71,7 +72,7 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* fil
         self_bodies_.resize(self_heads_.size());
         rus_[own_ru_].up = true;
         rus_[own_ru_].knows_regions = true;
-        rus_[own_ru_].incarnation = port.incarnation();
+        ru_incarnations_[own_ru_] = port.incarnation();
     }
 }
 
@@ -103,7 +104,7 @@ void BuilderUnit::on_connection_up(Peer peer, std::uint32_t incarnation) {
     const std::uint32_t ru = ru_of(peer);
     RuLink& link = rus_[ru];
     link.up = true;
-    link.incarnation = incarnation;
+    ru_incarnations_[ru] = incarnation;
     link.knows_regions = false;
     link.regions_told = 0;
     link.placed = 0;
@@ -300,7 +301,7 @@ void BuilderUnit::learn_usual() {
         }
         // Push: an RU that was dropped but is not fenced yet may have heard of the assignment before it was dropped.
         // One that is only joining has not.
-        const bool announced_to = link.up && link.incarnation == link.view_incarnation;
+        const bool announced_to = link.up && ru_incarnations_[ru] == link.view_incarnation;
         if (shape_.pushes(ru) && announced_to) {
             usual_.owed.set(ru);
         }
@@ -330,7 +331,7 @@ inline bool BuilderUnit::contribution_is(std::uint32_t slot, std::uint32_t ru, C
     const Slot& each = slots_[slot];
     const Shape::Ru& unit = shape_.rus[ru];
     const Config& config = port_.config();
-    const std::uint32_t incarnation = rus_[ru].incarnation;
+    const std::uint32_t incarnation = ru_incarnations_[ru];
     const std::uint32_t end = unit.first_source + unit.sources;
     for (std::uint32_t source = unit.first_source; source < end; ++source) {
         const Head* head = head_of(slot, ru, source);

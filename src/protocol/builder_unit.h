@@ -99,7 +99,6 @@ private:
         bool knows_regions = false;  // all keys that it needs
         wire::SourceFlag missing_as = wire::SourceFlag::missing_dead;
         std::uint16_t regions_told = 0;
-        std::uint32_t incarnation = 0;
         std::uint32_t view_incarnation = 0;
         MepId from_mep = 0;
         std::uint64_t placed = 0;
@@ -195,6 +194,7 @@ private:
 
     std::vector<Slot> slots_;
     std::vector<RuLink> rus_;
+    std::vector<std::uint32_t> ru_incarnations_;       // of connections; apart, as every head is compared with it
     Attempts attempts_;                                // what is in the queues of rus_
     std::vector<base::Ring<wire::CreditEntry>> told_;  // source-credits: by RU, credits that it is to be told
     /// What a new attempt starts with, unless its MEP is older than an RU that came in meanwhile.

@@ -120,14 +120,14 @@ void ReadoutUnit::tell_regions() {
 }
 
 /// What follows from what a write of a contribution answered.
-inline bool ReadoutUnit::is_posted(BuilderLink& link, Post post, bool acknowledged) {
+inline bool ReadoutUnit::is_posted(std::uint32_t bu, Post post, bool acknowledged) {
     if (post == Post::again || post == Post::refused) [[unlikely]] {
-        link.blocked = true;
+        links_[bu].blocked = true;
         return false;
     }
     pending_now_ += post == Post::pending ? 1 : 0;
     if (acknowledged) {
-        ++link.sent;
+        ++progress_[bu].sent;
         ++unplaced_;
     }
     return true;
@@ -137,10 +137,9 @@ inline bool ReadoutUnit::is_posted(BuilderLink& link, Post post, bool acknowledg
 /// was reached, the transport is full, or the connection is going down.
 bool ReadoutUnit::write_parts(Assignment& work, const wire::HeadWords& head, const Piece& piece, Target place,
                               bool last_source) {
-    BuilderLink& link = links_[work.bu];
     const Peer peer = shape_.bus[work.bu];
     do {
-        if (acks_writes_ && (is_full(link) || (parallel_sends_ > 0 && unplaced_ >= parallel_sends_))) {
+        if (acks_writes_ && (is_full(work.bu) || (parallel_sends_ > 0 && unplaced_ >= parallel_sends_))) {
             return false;
         }
         const std::uint32_t length = std::min(message_size_, piece.body.length - work.next_byte);
@@ -156,7 +155,7 @@ bool ReadoutUnit::write_parts(Assignment& work, const wire::HeadWords& head, con
                 ? port_.write(peer, head, body, place, notice, token)
                 : port_.write_more(peer, body, {place.region, place.offset + sizeof(wire::Head) + work.next_byte},
                                    notice, token);
-        if (!is_posted(link, post, acks_writes_ || (acks_contributions_ && last))) {
+        if (!is_posted(work.bu, post, acks_writes_ || (acks_contributions_ && last))) {
             return false;
         }
         work.next_byte += length;
@@ -173,7 +172,7 @@ inline bool ReadoutUnit::write_piece(Assignment& work, BuilderLink& link, const 
         return write_parts(work, head, piece, place, last);
     }
     const Notice notice = last ? Notice(work.slot) : Notice();
-    return is_posted(link, port_.write(shape_.bus[work.bu], head, piece.body, place, notice, work.mep + 1),
+    return is_posted(work.bu, port_.write(shape_.bus[work.bu], head, piece.body, place, notice, work.mep + 1),
                      acks_contributions_ && last);
 }
 
@@ -249,7 +248,7 @@ void ReadoutUnit::serve(Time now) {
         const std::uint32_t bu = pool_[head].bu;
         const bool self = shape_.bus[bu] == port_.self();
         if (reads && !self ? send_offer(chosen) : send_contribution(chosen)) {
-            schedule_.sent(now, chosen, links_[bu].sent == links_[bu].placed);
+            schedule_.sent(now, chosen, is_placed(bu));
             continue;
         }
         if (pool_[head].begun) {

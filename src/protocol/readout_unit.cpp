@@ -52,6 +52,7 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
     links_.resize(bus);
     runnable_ = base::Bitmap(schedule_.queues());
     acks_ = Acks(bus * 2 * shape.slots);
+    progress_.resize(bus);
     acks_of_.resize(bus);
     regions_per_bu_ = shape.layout.regions_of_ru(shape.slots, sources_);
     if (regions_per_bu_ > 1) {
@@ -107,9 +108,8 @@ void ReadoutUnit::on_connection_lost(Time now, Peer peer) {
     link.up = false;
     link.ready = false;
     link.blocked = false;
-    unplaced_ -= link.sent - link.placed;
-    link.sent = 0;
-    link.placed = 0;
+    unplaced_ -= progress_[bu].sent - progress_[bu].placed;
+    progress_[bu] = {};
     acks_.clear(acks_of_[bu]);
     acks_due_.reset(bu);
     regions_due_.reset(bu);
@@ -342,20 +342,20 @@ void ReadoutUnit::drop_assignments(std::uint32_t bu) {
 
 void ReadoutUnit::on_placed(Time now, Peer from, const ControlView& message) {
     const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(from)];
-    BuilderLink& link = links_[bu];
+    Progress& progress = progress_[bu];
     const std::uint64_t placed = message.body<ControlKind::placed>().contributions;
-    if (placed > link.sent || placed < link.placed) {
+    if (placed > progress.sent || placed < progress.placed) {
         ++port_.counters().bad_messages;
         return;
     }
-    unplaced_ -= placed - link.placed;
-    link.placed = placed;
+    unplaced_ -= placed - progress.placed;
+    progress.placed = placed;
     if (acks_writes_) {
         update_runnable(queue_of(bu));
     }
     const std::uint32_t head = queue(queue_of(bu)).first;
     const bool begun = head != no_index && pool_[head].bu == bu && pool_[head].begun;
-    if (link.sent == link.placed && !begun) {
+    if (is_placed(bu) && !begun) {
         schedule_.placed(now, bu);
     }
 }

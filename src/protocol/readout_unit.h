@@ -71,7 +71,7 @@ private:
         std::uint32_t first = no_index;
         std::uint32_t last = no_index;
     };
-    struct alignas(64) BuilderLink {  // one cache line: with many peers it is cold when it is needed
+    struct alignas(32) BuilderLink {  // half a cache line: with many peers it is cold when it is needed
         Queue queue;                  // of this BU; of all in the first one if there is one queue
         bool up = false;
         bool ready = false;                  // its regions are known
@@ -80,8 +80,12 @@ private:
         std::uint32_t view_incarnation = 0;  // the one the EM talks about; 0: not in the view
         Remote region{};                     // the first
         std::uint16_t regions = 0;           // known of them
-        std::uint64_t sent = 0;              // what is acknowledged (acks_), over this connection
-        std::uint64_t placed = 0;            // of these, known to be placed
+    };
+    static_assert(sizeof(BuilderLink) == 32);
+    /// Of what is acknowledged, over one connection.
+    struct Progress {
+        std::uint64_t sent = 0;
+        std::uint64_t placed = 0;  // as far as known
     };
 
     void enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std::uint16_t slot, std::uint16_t attempt);
@@ -106,7 +110,7 @@ private:
             return false;
         }
         const BuilderLink& link = links_[first.bu];
-        return link.ready && !link.blocked && !is_full(link) && (!keeps_credits_ || find_credit(first));
+        return link.ready && !link.blocked && !is_full(first.bu) && (!keeps_credits_ || find_credit(first));
     }
     [[nodiscard]] std::uint32_t queue_of(std::uint32_t bu) const { return schedule_.one_queue() ? 0 : bu; }
     [[nodiscard]] Queue& queue(std::uint32_t index) { return links_[index].queue; }
@@ -134,10 +138,14 @@ private:
     void flush_available(Time now, bool idle);
     void flush_acks();
     /// As much is on its way to that BU as may be (C2).
-    [[nodiscard]] bool is_full(const BuilderLink& link) const {
-        return outstanding_writes_ > 0 && link.sent - link.placed >= outstanding_writes_;
+    [[nodiscard]] bool is_full(std::uint32_t bu) const {
+        return outstanding_writes_ > 0 && progress_[bu].sent - progress_[bu].placed >= outstanding_writes_;
     }
-    bool is_posted(BuilderLink& link, Post post, bool acknowledged);
+    /// All that was sent to that BU is placed, as far as it is acknowledged.
+    [[nodiscard]] bool is_placed(std::uint32_t bu) const {
+        return (!acks_contributions_ && !acks_writes_) || progress_[bu].sent == progress_[bu].placed;
+    }
+    bool is_posted(std::uint32_t bu, Post post, bool acknowledged);
     bool write_piece(Assignment& work, BuilderLink& link, const wire::HeadWords& head, const Piece& piece,
                      std::uint32_t source);
     bool write_parts(Assignment& work, const wire::HeadWords& head, const Piece& piece, Target place, bool last_source);
@@ -187,6 +195,7 @@ private:
     MepId first_mep_ = 0;
     CreditBook credits_;
     Acks acks_;
+    std::vector<Progress> progress_;       // by BU
     std::vector<Acks::Queue> acks_of_;     // per BU, apart: they are rarely needed
     std::vector<Remote> further_regions_;  // of all BUs, where each has several
     std::vector<Blob> region_keys_;        // pull-read: of source_.regions()

@@ -64,7 +64,6 @@ struct alignas(32) PeerState {
     };
     Endpoint* remote = nullptr;  // while up
     std::uint32_t remote_id = 0;
-    std::uint32_t queued_bytes = 0;  // in the own queue, on account of this peer
     std::uint32_t incarnation = 0;
     State state = State::idle;
     bool peer_waits = false;   // the peer got `again` and is owed a room event
@@ -90,6 +89,7 @@ public:
           control_bytes_(options.max_peers * control_bytes_per_peer),
           queue_(std::size_t{options.max_peers} * pair_bytes_ + control_bytes_ + 2 * biggest_record),
           peers_(options.max_peers),
+          queued_bytes_(options.max_peers),
           regions_(std::make_shared<Regions>(max_regions, options.shareable)),
           hub_(std::move(hub)),
           options_(options),
@@ -271,22 +271,22 @@ public:
         std::size_t count = 0;
         while (count < events.size() && !queue_.empty()) {
             const Event event = queue_.take();
-            PeerState& state = peers_[index(event.peer)];
             switch (event.kind) {
                 case Event::Kind::message:
-                    state.queued_bytes -= static_cast<std::uint32_t>(EventQueue::record_bytes(event.size_or_value));
+                    queued_bytes_[index(event.peer)] -=
+                        static_cast<std::uint32_t>(EventQueue::record_bytes(event.size_or_value));
                     break;
                 case Event::Kind::notice:
                 case Event::Kind::completed:
-                    state.queued_bytes -= static_cast<std::uint32_t>(EventQueue::event_bytes);
+                    queued_bytes_[index(event.peer)] -= static_cast<std::uint32_t>(EventQueue::event_bytes);
                     break;
                 case Event::Kind::peer_down:
-                    state.state = PeerState::State::idle;
+                    peers_[index(event.peer)].state = PeerState::State::idle;
                     released_.push_back(std::move(lingering_.front()));
                     lingering_.pop_front();
                     break;
                 case Event::Kind::room:
-                    state.room_queued = false;
+                    peers_[index(event.peer)].room_queued = false;
                     break;
                 case Event::Kind::peer_up:
                     break;
@@ -351,8 +351,8 @@ private:
         if (concerned && state.remote_id == id) go_down(peer);
     }
 
-    [[nodiscard]] bool may_queue(const PeerState& state, std::size_t record) const {
-        return state.queued_bytes + record <= pair_bytes_ && queue_.fits(record + control_bytes_);
+    [[nodiscard]] bool may_queue(Peer peer, std::size_t record) const {
+        return queued_bytes_[index(peer)] + record <= pair_bytes_ && queue_.fits(record + control_bytes_);
     }
 
     void wait_for_room(PeerState& state, Peer peer) {
@@ -363,14 +363,14 @@ private:
 
     /// An event from event.peer. False: no room; the peer is owed a room event.
     bool accept(const Event& event, Bytes message) {
-        PeerState& state = peers_[index(event.peer)];
         const std::size_t record = EventQueue::record_bytes(message.size());
-        if (!may_queue(state, record)) [[unlikely]] {
+        if (!may_queue(event.peer, record)) [[unlikely]] {
+            PeerState& state = peers_[index(event.peer)];
             state.peer_waits = true;
             wait_for_room(state, event.peer);
             return false;
         }
-        state.queued_bytes += static_cast<std::uint32_t>(record);
+        queued_bytes_[index(event.peer)] += static_cast<std::uint32_t>(record);
         queue_.push(event, message);
         return true;
     }
@@ -387,12 +387,12 @@ private:
 
     Post fault(PeerState& state, Peer peer, Token token) {
         if (token == 0) return Post::done;
-        if (!may_queue(state, EventQueue::event_bytes)) {
+        if (!may_queue(peer, EventQueue::event_bytes)) {
             state.self_waits = true;
             wait_for_room(state, peer);
             return Post::again;
         }
-        state.queued_bytes += EventQueue::event_bytes;
+        queued_bytes_[index(peer)] += EventQueue::event_bytes;
         queue_.push({.kind = Event::Kind::completed,
                      .status = Status::remote_fault,
                      .size_or_value = 0,
@@ -408,7 +408,7 @@ private:
         std::size_t kept = 0;
         for (const Peer peer : waiting_) {
             PeerState& state = peers_[index(peer)];
-            if (state.state == PeerState::State::up && state.queued_bytes > pair_bytes_ / 2) {
+            if (state.state == PeerState::State::up && queued_bytes_[index(peer)] > pair_bytes_ / 2) {
                 waiting_[kept++] = peer;
                 continue;
             }
@@ -425,6 +425,8 @@ private:
     std::size_t control_bytes_;
     EventQueue queue_;
     std::vector<PeerState> peers_;
+    // By peer, in the own queue on its account. Apart, so that a thousand peers' notices touch few cache lines.
+    std::vector<std::uint32_t> queued_bytes_;
     std::vector<Import> imports_;
     std::vector<Peer> waiting_;
     std::vector<std::shared_ptr<Regions>> released_;  // see lingering_

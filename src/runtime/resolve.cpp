@@ -510,6 +510,9 @@ Result<Plan> resolve(const ConfigText& text, const Machine& here) {
     }
     plan.values = config_values(text);
     plan.values["transport.name"] = plan.config.transport;
+    for (const auto& [name, value] : plan.config.transport_settings) {
+        plan.values["transport." + plan.config.transport + "." + name] = value;
+    }
     plan.values["protocol.credits"] = std::to_string(plan.config.credits);
     plan.values["protocol.packing"] = std::to_string(plan.config.packing);
     plan.values["source.memory"] = std::to_string(plan.config.memory);

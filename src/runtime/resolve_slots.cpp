@@ -83,6 +83,10 @@ void count_credits(Plan& plan, const Machine& machine) {
         plan.chosen.push_back(fmt::format("{} credits, {}", config.credits, why));
     }
     plan.protocol.credits = static_cast<std::uint32_t>(config.credits);
+    // Streaming stores then take less of the processor, wherever the slots lie (docs/measuring.md).
+    if (slots_may_leave_the_cache(config) && config.transport_settings.try_emplace("stores", "streaming").second) {
+        plan.chosen.emplace_back("streaming stores: nothing reads the bodies");
+    }
     plan.protocol.stream_self_copies = plan.n_bus * config.credits * plan.slot_bytes > cache;
 }
 

@@ -51,6 +51,22 @@ TEST(Resolve, SelfTrafficIsCopiedPastTheCacheIfTheSlotsDoNotFit) {
     EXPECT_FALSE(streams("protocol.credits=2", 1024 * mib));
 }
 
+TEST(Resolve, StoresOfShmStreamWhereNothingReadsTheBodies) {
+    const auto stores = [](std::initializer_list<const char*> assignments) {
+        const Plan plan = plan_of(assignments);
+        const auto chosen = plan.config.transport_settings.find("stores");
+        const auto told = plan.values.find("transport.shm.stores");  // the other processes
+        EXPECT_EQ(chosen == plan.config.transport_settings.end() ? "" : chosen->second,
+                  told == plan.values.end() ? "" : told->second);
+        return told == plan.values.end() ? std::string() : told->second;
+    };
+    EXPECT_EQ(stores({"transport.name=shm", "sink.kind=null"}), "streaming");
+    EXPECT_EQ(stores({"transport.name=shm", "sink.kind=verify", "sink.verify=header"}), "streaming");
+    EXPECT_EQ(stores({"transport.name=shm", "sink.kind=verify", "sink.verify=full"}), "");
+    EXPECT_EQ(stores({"transport.name=shm", "sink.kind=null", "transport.shm.stores=plain"}), "plain");
+    EXPECT_EQ(stores({"transport.name=tcp", "sink.kind=null"}), "");
+}
+
 TEST(Resolve, FoldedNodesDoEverything) {
     const Plan plan = plan_of({"run.nodes=3"});
     ASSERT_EQ(plan.protocol.nodes.size(), 3U);

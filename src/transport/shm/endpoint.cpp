@@ -16,7 +16,7 @@ namespace incast::transport::shm {
 
 namespace {
 
-constexpr std::size_t stream_from_bytes = 4096;    // shorter bodies are not worth the fence
+constexpr std::size_t stream_from_bytes = 1024;    // of shorter bodies little is whole lines
 constexpr std::uint64_t publish_bytes = 64 << 10;  // a peer is told that early, whatever else is posted
 constexpr int idle_polls_before_control = 64;
 

@@ -2,7 +2,9 @@
 // none.
 #include "transport/shm/shm.h"
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -154,6 +156,65 @@ TEST(SharedMemory, RefusesWhatCouldFault) {
     EXPECT_FALSE(map_memory(memory->fd, 8192).ok()) << "another size than announced";
     EXPECT_FALSE(map_memory(Descriptor(), 4096).ok());
 }
+
+/// Polls both, in turn, until `done` says so of an event of the first; nothing if it never came.
+template <class Done>
+bool poll_until(Transport& one, Transport& other, Done&& done) {
+    std::array<Event, 16> events;
+    const auto begin = std::chrono::steady_clock::now();
+    for (Time now = 0; std::chrono::steady_clock::now() - begin < std::chrono::seconds(20); now += ps_per_ms) {
+        const std::size_t count = one.poll(now, events);
+        for (std::size_t index = 0; index < count; ++index) {
+            if (done(events[index])) return true;
+        }
+        (void)other.poll(now, events);
+        std::this_thread::yield();
+    }
+    return false;
+}
+
+class Stores : public testing::TestWithParam<const char*> {};
+
+TEST_P(Stores, MoveEveryByteAndNoOther) {
+    const auto medium = make({{"stores", GetParam()}}).value();
+    std::array<std::unique_ptr<Transport>, 2> ends;
+    for (std::uint32_t index = 0; index < ends.size(); ++index) {
+        EndpointOptions options;
+        options.self = Peer{index};
+        options.max_peers = 2;
+        ends[index] = medium->endpoint(options).value();
+    }
+    ASSERT_EQ(ends[0]->connect(Peer{1}, ends[1]->address(), 1), Post::pending);
+    ASSERT_EQ(ends[1]->connect(Peer{0}, ends[0]->address(), 1), Post::pending);
+    ASSERT_TRUE(poll_until(*ends[0], *ends[1], [](const Event& event) { return event.kind == Event::Kind::peer_up; }));
+
+    constexpr std::size_t room = 16384;
+    const Local from = ends[0]->allocate(room).value();
+    const Local into = ends[1]->allocate(room).value();
+    const Remote target = ends[0]->import_key(Peer{1}, ends[1]->expose(into).value()).value();
+    const std::span<std::byte> source = ends[0]->memory(from);
+    const std::span<std::byte> place = ends[1]->memory(into);
+    for (std::size_t index = 0; index < room; ++index)
+        source[index] = static_cast<std::byte>(index * 7 + index / 251);
+    // Around the lengths from which stores stream, whole lines and not.
+    for (const std::uint32_t length : {64U, 1023U, 1024U, 1087U, 1300U, 3908U, 4096U, 5000U}) {
+        std::ranges::fill(place, std::byte{0xA5});
+        const std::uint64_t offset = length % 3 * 64 + length % 5;
+        Post posted = Post::again;
+        const auto arrived = [&](const Event& event) { return event.kind == Event::Kind::notice; };
+        for (int tries = 0; posted == Post::again && tries < 1000; ++tries) {  // the region's descriptor is under way
+            posted = ends[0]->write(Peer{1}, {}, {from, length, 3}, {target, offset}, Notice(1), 0);
+            if (posted == Post::again) (void)poll_until(*ends[0], *ends[1], [](const Event&) { return true; });
+        }
+        ASSERT_EQ(posted, Post::done) << length;
+        ASSERT_TRUE(poll_until(*ends[1], *ends[0], arrived)) << length;
+        EXPECT_TRUE(std::ranges::equal(place.subspan(offset, length), source.subspan(3, length))) << length;
+        EXPECT_EQ(std::ranges::count(place.first(offset), std::byte{0xA5}), static_cast<std::ptrdiff_t>(offset));
+        EXPECT_EQ(place[offset + length], std::byte{0xA5}) << length;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shm, Stores, testing::Values("plain", "streaming"));
 
 TEST(ShmSettings, AreChecked) {
     EXPECT_TRUE(make({}).ok());

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/stream_copy.h"
 #include "protocol/builder_unit.h"
 
 namespace incast::protocol {
@@ -311,6 +312,9 @@ void BuilderUnit::flush_late() {
 }
 
 void BuilderUnit::flush(Time now) {
+    if (std::exchange(self_streamed_, false)) {
+        base::fence_streams();  // filter and sink are shown it below, and may tell other processes
+    }
     decide(now);
     serve_sink(now);
     find_late(now);

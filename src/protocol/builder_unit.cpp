@@ -550,10 +550,10 @@ void BuilderUnit::place_self(const wire::HeadWords& head, std::uint32_t source, 
     }
     if (!from.empty() && body.length > 0) {
         std::byte* to = memory_at(shape_.layout.at(slot, source)) + sizeof(Head);
-        constexpr std::uint32_t stream_from_bytes = 16384;  // less is not worth the fence
+        constexpr std::uint32_t stream_from_bytes = 1024;  // of shorter bodies little is whole lines
         if (port_.config().stream_self_copies && body.length >= stream_from_bytes) {
             base::copy_streaming(to, from.data() + body.offset, body.length);
-            base::fence_streams();
+            self_streamed_ = true;
         } else {
             std::memcpy(to, from.data() + body.offset, body.length);
         }

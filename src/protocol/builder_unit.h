@@ -178,13 +178,14 @@ private:
     Sink& sink_;
     Filter* filter_;
     std::uint32_t bu_;
-    std::uint32_t own_ru_;     // the RU of this node, or no_index
-    bool pull_;                // some RUs are pulled
-    bool reads_;               // scheme pull-read
-    bool acks_;                // RUs are told what is placed
-    bool ahead_;               // MEPs are assigned ahead of credits
-    bool shows_;               // the sink wants to see the sources
-    bool has_memory_ = false;  // bodies are not phantom
+    std::uint32_t own_ru_;        // the RU of this node, or no_index
+    bool pull_;                   // some RUs are pulled
+    bool reads_;                  // scheme pull-read
+    bool acks_;                   // RUs are told what is placed
+    bool ahead_;                  // MEPs are assigned ahead of credits
+    bool shows_;                  // the sink wants to see the sources
+    bool has_memory_ = false;     // bodies are not phantom
+    bool self_streamed_ = false;  // since the last fence
     struct Region {
         std::byte* memory = nullptr;
         Local local{};

@@ -87,7 +87,8 @@ void count_credits(Plan& plan, const Machine& machine) {
     if (slots_may_leave_the_cache(config) && config.transport_settings.try_emplace("stores", "streaming").second) {
         plan.chosen.emplace_back("streaming stores: nothing reads the bodies");
     }
-    plan.protocol.stream_self_copies = plan.n_bus * config.credits * plan.slot_bytes > cache;
+    plan.protocol.stream_self_copies =
+        slots_may_leave_the_cache(config) || plan.n_bus * config.credits * plan.slot_bytes > cache;
 }
 
 }  // namespace incast::runtime

@@ -42,13 +42,15 @@ Plan plan_of(std::initializer_list<const char*> assignments, std::uint64_t cache
 
 TEST(Resolve, SelfTrafficIsCopiedPastTheCacheIfTheSlotsDoNotFit) {
     const auto streams = [](const char* credits, std::uint64_t cache_bytes) {
-        return plan_of({"run.nodes=4", "protocol.mfp_size=1MiB", credits}, cache_bytes).protocol.stream_self_copies;
+        return plan_of({"run.nodes=4", "protocol.mfp_size=1MiB", "sink.kind=touch", credits}, cache_bytes)
+            .protocol.stream_self_copies;
     };
     // 4 MiB a slot, 4 builder units.
     EXPECT_FALSE(streams("protocol.credits=1", 32 * mib));
     EXPECT_TRUE(streams("protocol.credits=4", 32 * mib));
     EXPECT_TRUE(streams("protocol.credits=5", 1024 * mib)) << "8 cores have 64 MiB of it at best";
     EXPECT_FALSE(streams("protocol.credits=2", 1024 * mib));
+    EXPECT_TRUE(plan_of({"transport.name=shm", "sink.kind=null"}).protocol.stream_self_copies) << "nothing reads them";
 }
 
 TEST(Resolve, StoresOfShmStreamWhereNothingReadsTheBodies) {

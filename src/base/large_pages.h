@@ -67,7 +67,7 @@ public:
         return *new (&(*this)[size_++]) T{};
     }
     /// A hint that records will be looked up: of what tells where they are.
-    void prefetch_index() const { __builtin_prefetch(blocks_.data()); }
+    void prefetch_index() const { __builtin_prefetch(static_cast<const void*>(blocks_.data())); }
     T& back() { return (*this)[size_ - 1]; }
     T& operator[](std::size_t index) { return *place(index); }
     const T& operator[](std::size_t index) const { return *place(index); }

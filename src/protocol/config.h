@@ -125,7 +125,8 @@ struct Config {
     std::uint32_t outstanding_writes = 0;  // to one BU, not yet acknowledged; 0 = no limit; needs ack_per_write (C2)
     std::uint64_t total_meps = 0;          // 0 = until stop_admission(), or what the sources say
 
-    /// Bodies of self traffic are copied past the cache: for slots that do not fit into it. A node's own affair.
+    /// Bodies of self traffic are copied past the cache: for slots that do not fit into it, or that nobody reads. A
+    /// node's own affair.
     bool stream_self_copies = false;
 
     Time heartbeat = 200 * ps_per_ms;        // between signs of life

@@ -28,10 +28,10 @@ constexpr std::size_t prefetch_ahead = 6;  // notices: enough for one head to co
 /// Dispatches what the transport reports to the units of this node, then lets them send.
 class Node::Impl {
 public:
-    Impl(const Config& config, std::shared_ptr<const Shape> shared, Peer self, std::uint32_t incarnation,
-         Transport& transport, Source* source, Sink* sink, Ledger* ledger, Filter* filter)
-        : own_shape(shared ? std::move(shared) : std::make_shared<const Shape>(config)),
-          shape(*own_shape),
+    Impl(const Config& config, const Shape* shared, Peer self, std::uint32_t incarnation, Transport& transport,
+         Source* source, Sink* sink, Ledger* ledger, Filter* filter)
+        : own_shape(shared == nullptr ? std::make_unique<const Shape>(config) : nullptr),
+          shape(shared == nullptr ? *own_shape : *shared),
           roles(config.nodes[static_cast<std::size_t>(self)].roles),
           port(config, self, incarnation, transport),
           links(port, shape) {
@@ -53,7 +53,7 @@ public:
 
     // What every step looks at comes first: with many nodes in one thread it is cold each time. Units lie apart, so
     // that one that is not there takes no room between those that are.
-    std::shared_ptr<const Shape> own_shape;
+    std::unique_ptr<const Shape> own_shape;
     const Shape& shape;
     std::uint32_t roles;
     NodeState state = NodeState::joining;
@@ -413,9 +413,8 @@ void Node::Impl::prefetch(unsigned level) const {
 // ----------------------------------------------------------------------------------------------------------------
 
 Node::Node(const Config& config, Peer self, std::uint32_t incarnation, Transport& transport, Source* source, Sink* sink,
-           Ledger* ledger, Filter* filter, std::shared_ptr<const Shape> shape)
-    : impl_(std::make_unique<Impl>(config, std::move(shape), self, incarnation, transport, source, sink, ledger,
-                                   filter)) {}
+           Ledger* ledger, Filter* filter, const Shape* shape)
+    : impl_(std::make_unique<Impl>(config, shape, self, incarnation, transport, source, sink, ledger, filter)) {}
 Node::~Node() = default;
 
 Result<Ok> Node::start(Time now) {

@@ -72,10 +72,10 @@ struct Counters {
 class Node {
 public:
     /// Everything is borrowed and must outlive the node; `source` only for an RU, `sink` only for a BU, `ledger` only
-    /// for the EM, `filter` only for a BU of a two-stage scheme (nullptr: it accepts everything). `shape`: of that
+    /// for the EM, `filter` only for a BU of a two-stage scheme (nullptr: it accepts everything). `shape`: of this
     /// config, if nodes of one process share it: with many of them, tables of their own would be cold each time.
     Node(const Config& config, Peer self, std::uint32_t incarnation, Transport& transport, Source* source, Sink* sink,
-         Ledger* ledger, Filter* filter = nullptr, std::shared_ptr<const Shape> shape = nullptr);
+         Ledger* ledger, Filter* filter = nullptr, const Shape* shape = nullptr);
     ~Node();
     Node(const Node&) = delete;
     Node& operator=(const Node&) = delete;

@@ -197,7 +197,7 @@ public:
     Cluster(const Config& config, std::uint32_t body_bytes, bool null_sinks = false,
             std::map<Peer, Sink*> lent_sinks = {})
         : config_(config),
-          shape_(std::make_shared<const Shape>(config_)),
+          shape_(std::make_unique<const Shape>(config_)),
           lent_sinks_(std::move(lent_sinks)),
           medium_(transport::inproc::make({}).value()) {
         for (std::uint32_t index = 0; index < config.nodes.size(); ++index) {
@@ -282,7 +282,7 @@ private:
         member.filter = std::make_unique<EveryNthFilter>(7);
         member.node = std::make_unique<Node>(config_, peer, incarnation, *member.transport, member.source.get(),
                                              lent_sinks_.contains(peer) ? lent_sinks_[peer] : member.sink.get(),
-                                             &ledger, member.filter.get(), shape_);
+                                             &ledger, member.filter.get(), shape_.get());
         if (!member.node->start(now).ok()) {
             std::abort();
         }
@@ -299,7 +299,7 @@ private:
     }
 
     Config config_;
-    std::shared_ptr<const Shape> shape_;
+    std::unique_ptr<const Shape> shape_;
     std::map<Peer, Sink*> lent_sinks_;
     std::unique_ptr<transport::Medium> medium_;
     std::vector<Member> members_;

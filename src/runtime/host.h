@@ -20,7 +20,7 @@ struct HostOptions {
     std::uint64_t token = 0;          // of the run, for connections between endpoints
     std::filesystem::path directory;  // of the event manager's ledger
     bool counts_process = true;       // CPU time and memory are those of the process: one host of a process tells them
-    std::shared_ptr<const protocol::Shape> shape;  // of the plan's protocol, for all nodes of a process; null: its own
+    const protocol::Shape* shape = nullptr;  // of the plan's protocol, for all nodes of a process; null: its own
     transport::LogSink log;  // takes what the transport has to say: a refused connection, a lost peer and why
 
     [[nodiscard]] transport::EndpointOptions endpoint(const Plan& plan, std::uint32_t incarnation) const;

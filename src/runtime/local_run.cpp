@@ -41,13 +41,13 @@ public:
         if (network_ != nullptr && network_->recorder() == nullptr) {
             network_ = nullptr;
         }
-        const auto shape = plan.is_net() ? nullptr : std::make_shared<const protocol::Shape>(plan.protocol);
+        if (!plan.is_net()) shape_ = std::make_unique<const protocol::Shape>(plan.protocol);
         for (std::uint32_t node = 0; node < plan.n_nodes; ++node) {
             const auto log = [this, node](std::string_view line) {
                 reporter_.notice(Level::warning,
                                  fmt::format("node {}: {}", node_name(node, plan_.protocol.nodes[node].roles), line));
             };
-            hosts_.push_back(make_host(plan, medium, {node, 0, reporter.directory(), node == 0, shape, log}));
+            hosts_.push_back(make_host(plan, medium, {node, 0, reporter.directory(), node == 0, shape_.get(), log}));
         }
     }
 
@@ -202,6 +202,7 @@ private:
     sim::PacketModel* network_;  // if it records
     Reporter& reporter_;
     std::vector<Blob> addresses_;
+    std::unique_ptr<const protocol::Shape> shape_;  // of all hosts
     std::vector<std::unique_ptr<Host>> hosts_;
     std::unique_ptr<MetricsServer> metrics_;  // null: run.metrics = off
     std::unique_ptr<Conductor> conductor_;

@@ -52,7 +52,8 @@ private:
         return topology_.nodes[port % 2 == 0 ? cable.two : cable.one].name;
     }
     [[nodiscard]] double utilisation(PortIndex port, std::uint64_t bytes, Time time) const {
-        const auto bits = static_cast<double>(topology_.cables[port / 2].rate.bits_per_s);
+        const Topology::Cable& cable = topology_.cables[port / 2];
+        const auto bits = static_cast<double>(cable.rate.bits_per_s);
         return time > 0 ? static_cast<double>(bytes) * 8 / bits / seconds(time) : 0.0;
     }
     [[nodiscard]] std::ofstream table(const char* name) const {

@@ -10,12 +10,10 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <utility>
 #include <vector>
 
 #include <incast/transport.h>
@@ -329,35 +327,8 @@ private:
             current_[static_cast<std::size_t>(count_++)] = key(nodes_[id].time, id);
         }
         const auto last = current_.begin() + count_;
-        if (!std::is_sorted(current_.begin(), last, std::greater<>())) sort_current();
-    }
-    /// By digits, of which most are equal within a slot: many events of one instant differ in two or three bytes of
-    /// their identities (D. Knuth, The Art of Computer Programming, volume 3, section 5.2.5).
-    void sort_current() {
-        constexpr unsigned digit_bits = 8;
-        constexpr std::size_t digits = std::size_t{1} << digit_bits;
-        constexpr std::ptrdiff_t crowd = 256;  // fewer take less time otherwise
-        if (count_ < crowd) {
-            std::sort(current_.begin(), current_.begin() + count_, std::greater<>());
-            return;
-        }
-        sorted_.resize(current_.size());
-        const auto count = static_cast<std::size_t>(count_);
-        std::uint64_t varying = 0;
-        for (std::size_t index = 1; index < count; ++index)
-            varying |= current_[index] ^ current_[0];
-        for (unsigned shift = 0; shift < 64; shift += digit_bits) {
-            if ((varying >> shift & (digits - 1)) == 0) continue;
-            std::array<std::uint32_t, digits> place{};
-            for (std::size_t index = 0; index < count; ++index)
-                ++place[current_[index] >> shift & (digits - 1)];
-            std::uint32_t above = 0;
-            for (std::size_t digit = digits; digit-- > 0;)
-                above += std::exchange(place[digit], above);
-            for (std::size_t index = 0; index < count; ++index)
-                sorted_[place[current_[index] >> shift & (digits - 1)]++] = current_[index];
-            current_.swap(sorted_);
-        }
+        if (!std::is_sorted(current_.begin(), last, std::greater<>()))
+            std::sort(current_.begin(), last, std::greater<>());
     }
     void drop_first() {
         std::pop_heap(heap_.begin(), heap_.end(), later);
@@ -396,7 +367,6 @@ private:
     std::int64_t near_slot_ = never_slot;  // of the earliest in the heap, stale or not
     std::int64_t next_turn_ = never_slot;  // the first that has a list
     std::vector<std::uint64_t> current_ = std::vector<std::uint64_t>(64);
-    std::vector<std::uint64_t> sorted_;  // while sorting
     std::vector<Node, base::LargePages<Node>> nodes_;
     std::vector<EventId> heads_;               // per slot, a list of events
     std::vector<std::uint64_t> filled_;        // one bit per slot

@@ -48,6 +48,7 @@ constexpr Case cases[] = {
     {"permutation-1024", 16, SwitchKind::shared_buffer, Routing::ecmp, false, 3 * ps_per_ms},
     {"incast-128", 8, SwitchKind::shared_buffer, Routing::ecmp, true, 100 * ps_per_ms},
     {"credit-128", 8, SwitchKind::credit, Routing::ecmp, false, 20 * ps_per_ms},
+    {"credit-128-shift", 8, SwitchKind::credit, Routing::shift_aware, false, 10 * ps_per_ms},
     {"credit-1024", 16, SwitchKind::credit, Routing::ecmp, false, 3 * ps_per_ms},
     {"credit-incast-128", 8, SwitchKind::credit, Routing::ecmp, true, 100 * ps_per_ms},
 };

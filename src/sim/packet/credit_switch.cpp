@@ -28,6 +28,8 @@ void Core::open_input_class(std::uint8_t traffic_class) {
     Credit& credit = this->credit(index, traffic_class);
     Ring<Credit::Return>& returns = credit.on_its_way;
     const Time time = left_at + credit.delay;
+    // So that only what is really on its way is held, in few cache lines.
+    credit.collect(now_);
     returns.push({time, Credit::needed(stored(wire_bytes))});
     // Packets of different lengths leave over different cables: a later one may be the first to have left.
     for (std::uint32_t entry = returns.size() - 1; entry > 0 && returns[entry].time < returns[entry - 1].time; --entry)

@@ -129,14 +129,14 @@ struct Credit {
     /// Units of 64 B (IBTA volume 1, section 7.9: flow control blocks).
     static constexpr std::uint32_t needed(std::uint32_t stored_bytes) { return (stored_bytes + 63) & ~63U; }
     /// What is back by now is available.
-    void collect(Time now, std::int64_t wanted) {
-        while (available < wanted && !on_its_way.empty() && on_its_way.front().time <= now) {
+    void collect(Time now) {
+        while (!on_its_way.empty() && on_its_way.front().time <= now) {
             available += on_its_way.front().bytes;
             on_its_way.pop();
         }
     }
     [[nodiscard]] bool has(Time now, std::int64_t wanted) {
-        if (available < wanted) collect(now, wanted);
+        if (available < wanted) collect(now);
         return available >= wanted;
     }
     /// When there is as much; time_never: not even on its way.

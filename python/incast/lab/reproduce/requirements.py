@@ -1,6 +1,9 @@
 """What systems ask for: scenarios on the shipped networks, to see whether the model of such a network carries them."""
 
-from incast.lab.reproduce.model import OFF, OK, Fabrics, Figures, Finding, Row, event_building, needs
+from collections.abc import Mapping
+from typing import Any
+
+from incast.lab.reproduce.model import OFF, OK, RANGE, Experiment, Fabrics, Figures, Finding, Row, event_building, needs
 
 _HOSTS = 100  # of 1000: 4 of 40 leaves; a link's load is the same, and the run takes seconds
 _DEMANDS = {
@@ -21,7 +24,55 @@ _DEMANDS = {
     )
 }
 
-_RUN_3 = event_building("Run 3", "lhcb-run3", nodes=170, message="64KiB", ms=4, warm_up_ms=4, credits=8, sends=8)
+# What is not published of Run 3, and may be so: how the servers lie on the leaves (the file has 20 on each, so that the
+# last is half full, and a shift that wraps does so amid a leaf); the size of messages; and how senders are kept apart:
+# each by itself in the order of the linear shift, spaced or not, at random, or all in the same phase of the shift by
+# their clocks, in slots 4 % longer than a message takes.
+_RUN_3_SERVERS = 170
+_LEAVES_OF_17 = {"topology.leaves": 10, "topology.hosts_per_leaf": 17, "topology.spines": 17}
+
+
+def _run_3_building(
+    name: str,
+    message: str,
+    ms: float,
+    warm_up_ms: float,
+    *,
+    leaves: Mapping[str, Any] | None = None,
+    **order: Any,
+) -> Experiment:
+    return event_building(
+        name,
+        "lhcb-run3",
+        leaves,
+        nodes=_RUN_3_SERVERS,
+        message=message,
+        ms=ms,
+        warm_up_ms=warm_up_ms,
+        **{"credits": 8, "sends": 8, **order},
+    )
+
+
+_BY_THE_CLOCK: dict[str, Any] = {
+    "scheme": "push",
+    "schedule": "barrel-time-slot",
+    "credits": 2,
+    "sends": 0,
+    "more": {"protocol.slot_time": "176us", "protocol.heartbeat": "1ms"},  # with each, the clocks are compared
+}
+_SPACED: dict[str, Any] = {"scheme": "push", "sends": 0, "more": {"protocol.inter_send_gap": "2800ns"}}
+_RUN_3 = {
+    each.name: each
+    for each in (
+        _run_3_building("64 KiB", "64KiB", 4, 4),
+        _run_3_building("128 KiB", "128KiB", 8, 8),
+        _run_3_building("64 KiB at random", "64KiB", 4, 4, schedule="random", credits=16, sends=16),
+        _run_3_building("64 KiB, 17 servers to a leaf", "64KiB", 4, 4, leaves=_LEAVES_OF_17),
+        _run_3_building("64 KiB every 2.8 us, 17 to a leaf", "64KiB", 8, 8, leaves=_LEAVES_OF_17, **_SPACED),
+        _run_3_building("4 MiB by the clock", "4MiB", 60, 35, **_BY_THE_CLOCK),
+        _run_3_building("4 MiB by the clock, 17 to a leaf", "4MiB", 60, 35, leaves=_LEAVES_OF_17, **_BY_THE_CLOCK),
+    )
+}
 
 # 1 MB events at 100 kHz over 64 readout units, on the two-tier tree at FDR's rate.
 _CMS_UNITS = 64
@@ -66,15 +117,16 @@ def _demand(figures: Figures, _fabrics: Fabrics) -> Finding:
 
 
 def _run_3(figures: Figures, _fabrics: Fabrics) -> Finding:
-    total = figures.gbit("Run 3", "goodput_without_self_bytes_per_s") / 1000
+    totals = {name: figures.gbit(name, "goodput_without_self_bytes_per_s") / 1000 for name in _RUN_3}
+    low, high = min(totals.values()), max(totals.values())
     return Finding(
-        total,
-        OK if total >= 32 else OFF,
+        [low, high],
+        OK if low >= 32 else RANGE if high >= 32 else OFF,
         None,
         None,
         (
-            f"{figures.per_node('Run 3'):.0f} of 200 Gb/s a server; 32 Tb/s are 188. The real event builder "
-            "synchronises its senders; here they are not, and the run is about one round of all credits long.",
+            "32 Tb/s are 188 of 200 Gb/s a server. Size of messages, order of sending, and how servers lie on leaves "
+            "are not published: " + ", ".join(f"{name} {total:.1f}" for name, total in totals.items()) + " Tb/s.",
         ),
     )
 
@@ -104,6 +156,6 @@ ROWS = [
     Row("29", "CMS Run 2", "FDR Clos, 100 kHz: built; GB/s", 100.0, "requirement", _cms, list(_CMS.values())),
     Row("30", "ESRF, FPGA RDMA", "100 Gb/s, messages above 1 KB and above 32 KB; Gb/s", [90.0, 95.0], "requirement",
         needs("model of that FPGA")),
-    Row("31", "LHCb Run 3", "about 170 servers, 200 Gb/s: built; Tb/s", 32.0, "requirement", _run_3, [_RUN_3],
-        note="fabrics/lhcb-run3.toml, whose topology is assumed."),
+    Row("31", "LHCb Run 3", "about 170 servers, 200 Gb/s: built; Tb/s", 32.0, "requirement", _run_3,
+        list(_RUN_3.values()),        note="fabrics/lhcb-run3.toml, whose topology is assumed."),
 ]  # fmt: skip

@@ -171,19 +171,19 @@ int Port::disable_range(std::uint32_t sink, std::uint32_t destid, std::uint16_t 
 }
 
 bool Port::is_empty(std::uint32_t sink) const {
-    const std::uint64_t head = sinks_[sink].head;
+    const std::uint64_t head = sinks_[sink].head.load(std::memory_order_acquire);
     return turn_of(block_->sinks[sink].entries[head % doorbell_depth].load(std::memory_order_seq_cst)) !=
            full_turn(head);
 }
 
 bool Port::take(std::uint32_t sink, Doorbell& doorbell) {
-    std::uint64_t& head = sinks_[sink].head;
+    const std::uint64_t head = sinks_[sink].head.load(std::memory_order_relaxed);
     auto& place = block_->sinks[sink].entries[head % doorbell_depth];
     const std::uint64_t entry = place.load(std::memory_order_acquire);
     if (turn_of(entry) != full_turn(head)) return false;
     doorbell = {static_cast<std::uint32_t>(entry >> 16 & 0xFFFF), static_cast<std::uint16_t>(entry)};
     place.store(std::uint64_t{empty_turn(head + doorbell_depth)} << 32, std::memory_order_seq_cst);
-    ++head;
+    sinks_[sink].head.store(head + 1, std::memory_order_release);
     return true;
 }
 
@@ -230,8 +230,16 @@ void Port::settle_bell(std::uint32_t sink) {
     if (!is_empty(sink)) ring_own(sink);
 }
 
+/// Its bell says what is true: settle_bell would do nothing.
+bool Port::is_settled(std::uint32_t sink) const {
+    const bool rung = block_->sinks[sink].rung.load(std::memory_order_relaxed) != 0;
+    return !rung || (sinks_[sink].on_demand && !sinks_[sink].armed.load(std::memory_order_relaxed));
+}
+
 int Port::get_doorbell(std::uint32_t sink, bool wait, Doorbell& doorbell) {
     Sink& shared = block_->sinks[sink];
+    // Whoever polls in vain takes no lock.
+    if (!wait && is_empty(sink) && is_settled(sink)) return -EAGAIN;
     const std::uint64_t generation = shared.open.load();
     while (true) {
         const std::uint32_t signal = shared.signal.load();

@@ -213,7 +213,7 @@ int Port::map_memory(std::uint64_t local, std::uint64_t bytes, void*& at) {
         const Descriptor memory = open_of(target->process(), file.number.load(), file.inode.load(), FileKind::memory);
         if (!memory.is_open()) return -EIO;
         at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd(),
-                    static_cast<off_t>(reached->file_offset));
+                    static_cast<off_t>(reached->file_offset(window.base + offset)));
         return at == MAP_FAILED ? -errno : 0;
     }
     const std::lock_guard lock(memory_mutex_);

@@ -12,8 +12,6 @@ namespace incast::softrio::shm {
 
 namespace {
 
-constexpr std::int64_t check_every_us = 1000;
-
 std::uint32_t process_of(std::uint64_t writer) {
     return static_cast<std::uint32_t>(writer);
 }
@@ -42,15 +40,18 @@ std::shared_ptr<Peer> Peer::open(const Place& place) {
 }
 
 bool Peer::is_there_now() {
-    checked_us_.store(now_us(), std::memory_order_relaxed);
+    checked_.store(ticks(), std::memory_order_relaxed);
     const Block& its = block();
-    return its.gone.load() == 0 && its.destid.load() == place_.destid && !has_ended(watch_);
+    if (its.gone.load() == 0 && its.destid.load() == place_.destid && !has_ended(watch_)) return true;
+    ended_.store(true);
+    return false;
 }
 
 bool Peer::is_there() {
-    if (now_us() - checked_us_.load(std::memory_order_relaxed) > check_every_us) return is_there_now();
+    if (ticks() - checked_.load(std::memory_order_relaxed) > ticks_of_1_ms) return is_there_now();
     const Block& its = block();
-    return its.gone.load(std::memory_order_relaxed) == 0 && its.destid.load(std::memory_order_relaxed) == place_.destid;
+    return !ended_.load(std::memory_order_relaxed) && its.gone.load(std::memory_order_relaxed) == 0 &&
+           its.destid.load(std::memory_order_relaxed) == place_.destid;
 }
 
 Writer* Peer::writer(std::uint64_t self) {
@@ -101,13 +102,13 @@ std::optional<Reached> Peer::reach(std::uint64_t address, std::uint64_t bytes) {
         const std::uint64_t offset = window.offset.load(std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_acquire);
         if (window.open.load(std::memory_order_relaxed) != generation) continue;
-        if (address < base || address - base > size || bytes > size - (address - base)) continue;
-        auto mapping = map_window(number, generation);
-        if (mapping == nullptr) continue;
-        const std::uint64_t mapped = mapping->bytes().size();
+        Reached reached{number, generation, base, size, offset, nullptr};
+        if (!reached.holds(address, bytes)) continue;
+        reached.mapping = map_window(number, generation);
+        if (reached.mapping == nullptr) continue;
+        const std::uint64_t mapped = reached.mapping->bytes().size();
         if (size > mapped || offset > mapped - size) continue;  // what it says makes no sense
-        std::byte* at = mapping->bytes().data() + offset + (address - base);
-        return Reached{number, generation, std::move(mapping), at, offset + (address - base)};
+        return reached;
     }
     return std::nullopt;
 }

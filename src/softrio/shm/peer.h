@@ -11,13 +11,20 @@
 
 namespace incast::softrio::shm {
 
-/// A part of a peer's window, mapped.
+/// A window of a peer, mapped, as it was when it was looked for.
 struct Reached {
     std::uint32_t window = 0;
     std::uint64_t generation = 0;
+    std::uint64_t base = 0;
+    std::uint64_t size = 0;
+    std::uint64_t offset = 0;  // of its beginning in the file
     std::shared_ptr<Mapping> mapping;
-    std::byte* at = nullptr;
-    std::uint64_t file_offset = 0;  // of it
+
+    [[nodiscard]] bool holds(std::uint64_t address, std::uint64_t bytes) const {
+        return address >= base && address - base <= size && bytes <= size - (address - base);
+    }
+    [[nodiscard]] std::uint64_t file_offset(std::uint64_t address) const { return offset + (address - base); }
+    [[nodiscard]] std::byte* at(std::uint64_t address) const { return mapping->bytes().data() + file_offset(address); }
 };
 
 class Peer {
@@ -36,7 +43,7 @@ public:
 
     /// Where to announce writes; nullptr: too many processes write there.
     Writer* writer(std::uint64_t self);
-    /// [address, address + bytes) in one of its windows, mapped on first use. Nothing: it is in none.
+    /// The window that holds [address, address + bytes), mapped on first use. Nothing: none does.
     std::optional<Reached> reach(std::uint64_t address, std::uint64_t bytes);
     /// Rings the bell of a handle: makes its descriptor poll.
     void ring(std::uint32_t sink);
@@ -56,7 +63,8 @@ private:
     Place place_;
     Descriptor watch_;
     std::shared_ptr<Mapping> mapping_;
-    std::atomic<std::int64_t> checked_us_ = 0;
+    std::atomic<std::uint64_t> checked_ = 0;  // ticks()
+    std::atomic<bool> ended_ = false;
     std::atomic<Writer*> writer_ = nullptr;
     std::mutex mutex_;
     std::array<Mapped, max_windows> windows_;

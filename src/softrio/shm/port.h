@@ -2,10 +2,12 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,14 +47,22 @@ struct Outbound {
     std::uint32_t owner = 0;
 };
 
+/// One transfer at a time. The peer and the window of the last one are at hand for the next, which most often goes
+/// there.
+struct DmaChannel {
+    std::mutex mutex;
+    std::shared_ptr<Peer> peer;
+    std::optional<Reached> reached;
+};
+
 struct OwnSink {
     std::mutex mutex;  // one thread at a time takes from the queue
     Descriptor bell;
     Descriptor bell_end;
-    std::uint64_t head = 0;
+    std::atomic<std::uint64_t> head = 0;
     bool used = false;
     bool on_demand = false;
-    bool armed = false;  // on demand: a byte may be in the bell
+    std::atomic<bool> armed = false;  // on demand: a byte may be in the bell
 };
 
 class Port final : public softrio::Port, public std::enable_shared_from_this<Port> {
@@ -129,6 +139,7 @@ private:
     int drain(std::uint32_t window);
     bool take(std::uint32_t sink, Doorbell& doorbell);
     [[nodiscard]] bool is_empty(std::uint32_t sink) const;
+    [[nodiscard]] bool is_settled(std::uint32_t sink) const;
     void settle_bell(std::uint32_t sink);
     void empty_bell(std::uint32_t sink);
     void ring_own(std::uint32_t sink);
@@ -155,7 +166,7 @@ private:
     std::array<OwnSink, max_sinks> sinks_;
 
     std::mutex channels_mutex_;
-    std::array<std::mutex, dma_channels> dma_mutex_;  // a channel does one transfer at a time
+    std::array<DmaChannel, dma_channels> dma_channels_;
 };
 
 /// The inbound windows of a port, none of which changes while this is there.

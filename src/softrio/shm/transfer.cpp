@@ -16,28 +16,38 @@ constexpr std::size_t stream_from_bytes = 4096;  // less is not worth the fence
 
 int Port::transfer(const Transfer& transfer) {
     const auto& [direction, has_response, channel, destid, address, bytes, is_streaming, answers_each] = transfer;
-    const auto target = peer(destid);
-    if (target == nullptr) return -ENODEV;
-    const std::lock_guard lock(dma_mutex_[channel]);
+    DmaChannel& way = dma_channels_[channel];
+    const std::lock_guard lock(way.mutex);
+    if (way.peer == nullptr || way.peer->destid() != destid || !way.peer->is_there()) {
+        way.reached.reset();
+        way.peer = peer(destid);
+        if (way.peer == nullptr) return -ENODEV;
+    }
+    Peer* const target = way.peer.get();
     Writer* const writer = target->writer(self_);
     if (writer == nullptr) return -EBUSY;
     auto& busy = writer->busy[channel];
-    while (const auto reached = target->reach(address, bytes.size())) {
+    while (true) {
+        if (!way.reached || !way.reached->holds(address, bytes.size()))
+            way.reached = target->reach(address, bytes.size());
+        if (!way.reached) break;
+        const Reached& reached = *way.reached;
         // Announced, then looked at again; the owner closes the window, then looks who is in it (Dekker).
-        busy.store(reached->window + 1, std::memory_order_seq_cst);
+        busy.store(reached.window + 1, std::memory_order_seq_cst);
         const bool still =
-            target->block().windows[reached->window].open.load(std::memory_order_seq_cst) == reached->generation;
+            target->block().windows[reached.window].open.load(std::memory_order_seq_cst) == reached.generation;
         // What the caller calls a stream does not fit into the caches: it leaves them as they are.
         if (still && direction == Direction::write && is_streaming && bytes.size() >= stream_from_bytes) {
-            base::copy_streaming(reached->at, bytes.data(), bytes.size());
+            base::copy_streaming(reached.at(address), bytes.data(), bytes.size());
             base::fence_streams();
         } else if (still && direction == Direction::write) {
-            std::memcpy(reached->at, bytes.data(), bytes.size());
+            std::memcpy(reached.at(address), bytes.data(), bytes.size());
         } else if (still) {
-            std::memcpy(bytes.data(), reached->at, bytes.size());
+            std::memcpy(bytes.data(), reached.at(address), bytes.size());
         }
         busy.store(0, std::memory_order_release);
         if (still) return 0;
+        way.reached.reset();
     }
     target->block().dropped.fetch_add(1, std::memory_order_relaxed);
     debug("endpoint " + std::to_string(this->destid()) + ": a transfer of " + std::to_string(bytes.size()) +

@@ -1,5 +1,6 @@
 """`incast rio`: the endpoints of a RapidIO fabric by hand (docs/rapidio.md). The engine does it all."""
 
+import signal
 import subprocess
 from typing import Annotated
 
@@ -11,9 +12,11 @@ CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "help_optio
 
 
 def rio(context: typer.Context, command: Annotated[str, typer.Argument()] = "--help") -> None:
-    """Talk to RapidIO endpoints: list, ping, write, read, doorbell, cm, serve, perf, enumerate."""
+    """Talk to RapidIO endpoints: list, ping, write, read, doorbell, cm, serve, perf, enumerate, switch."""
     # An interrupt is the engine's, too: it ends in order, and this after it.
     with subprocess.Popen([str(find_engine()), "rio", command, *context.args]) as engine:
+        for number in (signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, lambda received, _: engine.send_signal(received))
         try:
             status = engine.wait()
         except KeyboardInterrupt:

@@ -1,5 +1,8 @@
-"""`incast rio` hands everything to the engine: options, output and status."""
+"""`incast rio` hands everything to the engine: options, output, signals and status."""
 
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,3 +21,18 @@ def test_the_engine_gets_the_arguments(
     monkeypatch.setenv("INCAST_NODE", str(engine))
     assert CliRunner().invoke(app, ["rio", *arguments]).exit_code == 3
     assert capfd.readouterr().out.strip() == str(["rio", *(arguments or ["--help"])])
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+def test_the_engine_gets_the_signals_of_a_switch(number: signal.Signals, tmp_path: Path) -> None:
+    engine = tmp_path / "engine"
+    waits = f"signal.signal({int(number)}, lambda *_: sys.exit(5))\nprint('ready', flush=True)\nsignal.pause()\n"
+    engine.write_text(f"#!{sys.executable}\nimport signal, sys\n{waits}")
+    engine.chmod(0o755)
+    command = [sys.executable, "-m", "incast", "rio", "switch"]
+    environment = {**os.environ, "INCAST_NODE": str(engine)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        assert process.wait(20) == 5

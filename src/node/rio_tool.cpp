@@ -9,16 +9,13 @@
 #include <fmt/format.h>
 
 #include "runtime/exit_status.h"
-#include "runtime/signals.h"
 #include "softrio/options.h"
-#include "softrio/udp/enumerator.h"
 
 namespace incast::node {
 
 namespace {
 
 constexpr std::uint64_t default_address = 0x1000'0000;
-constexpr int look_at_interrupt_ms = 200;  // at interrupts that come between two calls
 
 struct Options {
     std::string fabric;
@@ -27,12 +24,12 @@ struct Options {
     std::uint64_t address = default_address;
     std::uint64_t bytes = 16U << 20;
     std::string text;
-    std::string listen = "127.0.0.1:0";
-    std::uint32_t first = 1;
+    HostOptions host;
     std::uint32_t payload = 0;
     std::uint32_t count = 4;
     double seconds = 0;
     bool json = false;
+    bool unanswered = false;
 };
 
 int list(const api::Port& port, const Options& options) {
@@ -63,7 +60,8 @@ int ping(const api::Port& port, const Options& options) {
 
 int write(const api::Port& port, const Options& options) {
     const auto bytes = std::as_bytes(std::span(options.text));
-    if (const auto error = port.write(options.target, options.address, bytes, api::Completion::placed))
+    const auto completion = options.unanswered ? api::Completion::left : api::Completion::placed;
+    if (const auto error = port.write(options.target, options.address, bytes, completion))
         return fail(fmt::format("writing {} bytes at 0x{:x} of endpoint {}: {}", bytes.size(), options.address,
                                 options.target, error.message()));
     return 0;
@@ -84,26 +82,6 @@ int read(const api::Port& port, const Options& options) {
         }
         fmt::print("{:012x}  {:48} {}\n", options.address + at, hex, text);
     }
-    return 0;
-}
-
-/// An enumerating host, until it is interrupted.
-int enumerate(const Options& options) {
-    const auto at = softrio::udp::parse_address(options.listen, softrio::udp::Ports::any_too);
-    if (!at) return fail(at.error().message);
-    softrio::udp::Enumerator::Observer observer;
-    observer.changed = [](std::uint32_t destid, const softrio::udp::Address* where) {
-        fmt::print("endpoint {}: {}\n", destid, where == nullptr ? "gone" : to_string(*where));
-        std::fflush(stdout);
-    };
-    observer.refused = [](const std::string& line) { fmt::print(stderr, "incast-node rio enumerate: {}\n", line); };
-    auto host = softrio::udp::Enumerator::listen(*at, options.first, std::move(observer));
-    if (!host) return fail(host.error().message);
-    runtime::count_interrupts();
-    fmt::print("RIO_FABRIC=udp:host:{}\n", to_string((*host)->address()));
-    std::fflush(stdout);
-    while (runtime::interrupts() == 0)
-        (*host)->serve(look_at_interrupt_ms);
     return 0;
 }
 
@@ -149,7 +127,9 @@ void declare(CLI::App& app, Options& options) {
     to(command("ping", "read a register of an endpoint, and time it"))
         ->add_option("--count", options.count, "times")
         ->capture_default_str();
-    at(to(command("write", "write a text into a window")))->add_option("text", options.text)->required();
+    CLI::App* writing = at(to(command("write", "write a text into a window")));
+    writing->add_option("text", options.text)->required();
+    writing->add_flag("--unanswered", options.unanswered, "by NWRITE, as multicast groups need it");
     at(to(command("read", "show bytes of a window")))
         ->add_option("bytes", options.bytes)
         ->required()
@@ -161,11 +141,18 @@ void declare(CLI::App& app, Options& options) {
     to(command("cm", "send a message to an endpoint that serves, and show its answer"))
         ->add_option("text", options.text)
         ->required();
-    CLI::App* enumerating = command("enumerate", "be the host that gives destination ids to the endpoints of a fabric");
-    enumerating->add_option("--listen", options.listen, "ADDRESS:PORT; port 0: any")->capture_default_str();
-    enumerating->add_option("--first", options.first, "the lowest id for those who want any")
-        ->capture_default_str()
-        ->check(CLI::Range(std::uint32_t{1}, softrio::max_destid));
+    const auto hosting = [&](const char* name, const char* what) {
+        CLI::App* sub = command(name, what);
+        sub->add_option("--listen", options.host.listen, "ADDRESS:PORT; port 0: any")->capture_default_str();
+        sub->add_option("--first", options.host.first, "the lowest id for those who want any")
+            ->capture_default_str()
+            ->check(CLI::Range(std::uint32_t{1}, softrio::max_destid));
+        return sub;
+    };
+    hosting("enumerate", "be the host that gives destination ids to the endpoints of a fabric");
+    hosting("switch", "be that host and the switch between them; SIGUSR1 prints the counters of its ports")
+        ->add_option("--table", options.host.table,
+                     "TOML file with routes and multicast groups; SIGHUP reads it again");
     CLI::App* serving = at(command("serve", "be an endpoint that the other commands can talk to"));
     serving->add_option("--window", options.bytes, "bytes of its window")
         ->capture_default_str()
@@ -201,7 +188,8 @@ int rio_tool(std::vector<std::string> arguments) {
     if (!options.fabric.empty()) setenv("RIO_FABRIC", options.fabric.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
     if (!options.destid.empty()) setenv("RIO_DESTID", options.destid.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
     const std::string command = app.get_subcommands().front()->get_name();
-    if (command == "enumerate") return enumerate(options);
+    options.host.is_switch = command == "switch";
+    if (command == "enumerate" || command == "switch") return host(options.host);
     if (command == "serve") return serve({options.address, options.bytes, options.seconds});
     if (command == "perf")
         return perf({.target = options.target,

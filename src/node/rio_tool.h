@@ -53,6 +53,15 @@ struct ServeOptions {
 };
 int serve(const ServeOptions& options);
 
+struct HostOptions {
+    std::string listen = "127.0.0.1:0";
+    std::uint32_t first = 1;
+    bool is_switch = false;
+    std::string table;  // of the switch; empty: every id has its route
+};
+/// Gives ids to endpoints.
+int host(const HostOptions& options);
+
 /// Says so on standard error; the status to exit with.
 int fail(const std::string& line);
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -64,6 +65,12 @@ public:
     /// In a child process after a fork: the endpoint stays the parent's.
     virtual void abandon() = 0;
     [[nodiscard]] virtual bool is_abandoned() const = 0;
+
+    /// Nothing: that id is no multicast group.
+    [[nodiscard]] virtual std::optional<MulticastGroup> group(std::uint32_t destid) const {
+        const MulticastGroup* found = options().group(destid);
+        return found == nullptr ? std::nullopt : std::optional(*found);
+    }
 
     virtual int set_destid(std::uint32_t destid) = 0;
     /// The other endpoints there are now, by ascending destination id.

@@ -68,7 +68,7 @@ int write(riomp_mport_t mport_handle, did_val_t destid, std::uint64_t address, s
     Handle& handle = *handle_of(mport_handle);
     const bool answered = has_response(type);
     // Of several targets none can answer for all.
-    if (answered && handle.port().options().group(destid) != nullptr) return -EINVAL;
+    if (answered && handle.port().group(destid)) return -EINVAL;
     return issue(handle,
                  {Direction::write, answered, handle.channel(), destid, address, bytes, is_streaming(type),
                   type == RIO_DIRECTIO_TYPE_NWRITE_R_ALL},
@@ -79,7 +79,7 @@ int read(riomp_mport_t mport_handle, did_val_t destid, std::uint64_t address, st
          riomp_dma_directio_transfer_sync sync, const rapidio_mport_interleave* interleave) {
     if (bytes.empty() || !is_plain(interleave)) return -EINVAL;
     Handle& handle = *handle_of(mport_handle);
-    if (handle.port().options().group(destid) != nullptr) return -EINVAL;
+    if (handle.port().group(destid)) return -EINVAL;
     return issue(handle, {Direction::read, true, handle.channel(), destid, address, bytes}, sync);
 }
 

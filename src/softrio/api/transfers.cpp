@@ -16,7 +16,7 @@ constexpr std::uint32_t max_cookie = 0x7FFF'FFFF;
 }  // namespace
 
 int deliver(Port& port, const Transfer& transfer) {
-    if (const MulticastGroup* group = port.options().group(transfer.destid)) {
+    if (const auto group = port.group(transfer.destid)) {
         Transfer one = transfer;
         for (const std::uint32_t member : group->members) {
             one.destid = member;

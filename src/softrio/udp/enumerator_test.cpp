@@ -1,15 +1,16 @@
 // Destination ids from an enumerating host, by the host and by those who ask.
 #include "softrio/udp/enumerator.h"
 
-#include <atomic>
 #include <map>
-#include <thread>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <poll.h>
 
 #include "softrio/shm/system.h"
 #include "softrio/udp/membership.h"
+#include "softrio/udp/test_support.h"
 
 namespace incast::softrio::udp {
 namespace {
@@ -21,47 +22,11 @@ std::string at_port(int port) {
     return "127.0.0.1:" + std::to_string(port);
 }
 
-/// A host in a thread.
-class Host {
-public:
-    explicit Host(std::uint32_t first = 1) {
-        const auto at = parse_address("127.0.0.1:0", Ports::any_too);
-        Enumerator::Observer observer;
-        observer.refused = [this](const std::string& line) {
-            const std::lock_guard lock(mutex_);
-            refused_ += line + "\n";
-        };
-        auto made = Enumerator::listen(*at, first, std::move(observer));
-        EXPECT_TRUE(made.ok());
-        enumerator_ = std::move(*made);
-        thread_ = std::thread([this] {
-            while (!ending_)
-                enumerator_->serve(1);
-        });
-    }
-    Host(const Host&) = delete;
-    Host& operator=(const Host&) = delete;
-    ~Host() {
-        ending_ = true;
-        thread_.join();
-    }
-    [[nodiscard]] const Address& address() const { return enumerator_->address(); }
-    std::string refused() {
-        const std::lock_guard lock(mutex_);
-        return refused_;
-    }
-
-private:
-    std::mutex mutex_;
-    std::string refused_;
-    std::unique_ptr<Enumerator> enumerator_;
-    std::atomic<bool> ending_ = false;
-    std::thread thread_;
-};
+using Kind = HostThread::Kind;
 
 /// Somebody who joins, and what it knows of others.
 struct Endpoint {
-    explicit Endpoint(const Host& host) {
+    explicit Endpoint(const HostThread& host) {
         auto connected = Membership::connect(host.address(), deadline_ms);
         EXPECT_TRUE(connected.ok());
         if (connected) membership = std::move(*connected);
@@ -91,12 +56,21 @@ struct Endpoint {
         return eventually([&] { return others == expected; });
     }
 
+    bool has_groups(const std::map<std::uint32_t, std::vector<std::uint32_t>>& expected) {
+        return eventually([&] {
+            std::map<std::uint32_t, std::vector<std::uint32_t>> known;
+            for (const MulticastGroup& each : membership.groups())
+                known.emplace(each.destid, each.members);
+            return known == expected;
+        });
+    }
+
     Membership membership;
     std::map<std::uint32_t, std::string> others;
 };
 
 TEST(Enumeration, GivesIdsAndTellsWhoIsThere) {
-    const Host host;
+    const HostThread host;
     Endpoint one(host);
     Endpoint two(host);
     Endpoint five(host);
@@ -113,7 +87,7 @@ TEST(Enumeration, GivesIdsAndTellsWhoIsThere) {
 }
 
 TEST(Enumeration, RefusesWhatIsTakenAndTakesAnother) {
-    const Host host(100);
+    const HostThread host(Kind::enumerator, 100);
     Endpoint one(host);
     Endpoint two(host);
     EXPECT_EQ(one.join(9, 7001).value(), 9U);
@@ -124,7 +98,7 @@ TEST(Enumeration, RefusesWhatIsTakenAndTakesAnother) {
 }
 
 TEST(Enumeration, ChangesAnId) {
-    const Host host;
+    const HostThread host;
     Endpoint one(host);
     Endpoint two(host);
     ASSERT_TRUE(one.join(1, 7001).ok() && two.join(2, 7002).ok());
@@ -138,7 +112,7 @@ TEST(Enumeration, ChangesAnId) {
 }
 
 TEST(Enumeration, AfterSyncAllAreKnown) {
-    const Host host;
+    const HostThread host;
     Endpoint first(host);
     ASSERT_TRUE(first.join(0, 7001).ok());
     for (std::uint16_t number = 2; number < 12; ++number) {
@@ -151,7 +125,7 @@ TEST(Enumeration, AfterSyncAllAreKnown) {
 }
 
 TEST(Enumeration, StrangersAreRefusedWithALineAndDisturbNobody) {
-    Host host;
+    HostThread host;
     Endpoint one(host);
     ASSERT_TRUE(one.join(0, 7001).ok());
     const std::string long_line(4 * max_line_bytes, 'x');
@@ -176,6 +150,62 @@ TEST(Enumeration, StrangersAreRefusedWithALineAndDisturbNobody) {
     Endpoint two(host);
     EXPECT_EQ(two.join(0, 7002).value(), 2U);
     EXPECT_TRUE(one.knows({{2, at_port(7002)}}));
+}
+
+TEST(Enumeration, TellsOfMulticastGroups) {
+    HostThread host;
+    Endpoint early(host);
+    ASSERT_TRUE(early.join(0, 7001).ok());
+    EXPECT_EQ(host.program("[multicast]\n40000 = [1, 2]\n40001 = [7]"), "");
+    EXPECT_TRUE(early.has_groups({{40000, {1, 2}}, {40001, {7}}}));
+    Endpoint late(host);
+    ASSERT_TRUE(late.join(0, 7002).ok());
+    EXPECT_EQ(late.membership.groups().size(), 2U) << "before it is told its id";
+    Endpoint wrong(host);
+    const auto refused = wrong.join(40000, 7003);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().message, "SoftRIO: the enumerating host says: destination id 40000 is a multicast group");
+    EXPECT_EQ(host.program("[multicast]\n2 = [1]"), "[multicast] 2: an endpoint has that destination id");
+    EXPECT_EQ(host.program("[multicast]\n40001 = [1]"), "");
+    EXPECT_TRUE(early.has_groups({{40001, {1}}}));
+    EXPECT_TRUE(late.has_groups({{40001, {1}}}));
+}
+
+TEST(Enumeration, AGroupOfAllFitsALine) {
+    HostThread host;
+    std::string members;
+    std::vector<std::uint32_t> expected;
+    for (std::uint32_t member = max_destid; expected.size() < max_endpoints; --member) {
+        expected.push_back(member);
+        members += std::to_string(member) + ", ";
+    }
+    ASSERT_EQ(host.program("[multicast]\n40000 = [" + members + "]"), "");
+    Endpoint one(host);
+    ASSERT_TRUE(one.join(0, 7001).ok());
+    EXPECT_TRUE(one.has_groups({{40000, expected}}));
+}
+
+TEST(Enumeration, ASwitchIsToldOfInsteadOfTheEndpoints) {
+    HostThread host(Kind::with_switch);
+    Endpoint one(host);
+    Endpoint two(host);
+    ASSERT_TRUE(one.join(1, 7001).ok() && two.join(2, 7002).ok());
+    ASSERT_TRUE(one.eventually([&] { return one.others.contains(2); }));
+    EXPECT_NE(one.others[2], at_port(7002));
+    EXPECT_NE(two.others[1], at_port(7001));
+    const std::string before = one.others[2];
+    two.membership.change(300);
+    EXPECT_TRUE(one.eventually([&] { return one.others.contains(300) && !one.others.contains(2); }));
+    EXPECT_NE(one.others[300], before);
+    // Whose address somebody has already could not be told from that one.
+    Endpoint same(host);
+    const auto refused = same.join(3, 7001);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().message, "SoftRIO: the enumerating host says: " + at_port(7001) + " is another endpoint");
+    two.membership.close();
+    EXPECT_TRUE(one.knows({}));
+    Endpoint again(host);
+    EXPECT_TRUE(again.join(300, 7002).ok());
 }
 
 TEST(Enumeration, ALyingHostIsLeft) {

@@ -11,7 +11,9 @@
 
 namespace incast::softrio::udp {
 
-inline constexpr std::size_t max_line_bytes = 128;
+inline constexpr std::size_t max_endpoints = 1024;  // of an enumerating host
+inline constexpr std::size_t max_groups = 64;       // that it tells of; each may have all of them
+inline constexpr std::size_t max_line_bytes = 8192;
 
 /// Nothing here waits. For one thread.
 class Lines {

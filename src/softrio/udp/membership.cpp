@@ -88,11 +88,25 @@ void Membership::take_line(std::string_view line, const Changed& changed) {
         answered_ = true;
     } else if (word == "gone" && is_id) {
         changed(destid, std::nullopt);
+    } else if (word == "group" && is_id && take_group(destid, line)) {
+        return;
     } else if (const auto at = parse_address(line); word == "there" && is_id && at) {
         changed(destid, *at);
     } else {
         lines_.close();  // no enumerating host, whatever it is
     }
+}
+
+bool Membership::take_group(std::uint32_t destid, std::string_view members) {
+    MulticastGroup group{.destid = destid, .members = {}};
+    while (!members.empty()) {
+        const auto member = number_of(take_word(members), 1, max_destid);
+        if (!member || !is_destid(*member)) return false;
+        group.members.push_back(*member);
+    }
+    std::erase_if(groups_, [&](const MulticastGroup& each) { return each.destid == destid; });
+    if (!group.members.empty()) groups_.push_back(std::move(group));
+    return groups_.size() <= max_groups;
 }
 
 std::uint32_t Membership::sync() {

@@ -4,9 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <incast/result.h>
 
+#include "softrio/options.h"
 #include "softrio/udp/address.h"
 #include "softrio/udp/lines.h"
 
@@ -36,12 +40,16 @@ public:
     void change(std::uint32_t wanted);
     [[nodiscard]] bool is_answered() const { return answered_ || !lines_.is_open(); }
     [[nodiscard]] std::uint32_t destid() const { return destid_; }
+    /// Multicast groups, as far as it has been told.
+    [[nodiscard]] const std::vector<MulticastGroup>& groups() const { return groups_; }
 
 private:
     void take_line(std::string_view line, const Changed& changed);
+    bool take_group(std::uint32_t destid, std::string_view members);
 
     Lines lines_;
     std::uint32_t destid_ = 0;
+    std::vector<MulticastGroup> groups_;
     std::string refusal_;
     bool answered_ = true;
     std::uint32_t asked_ = 0;

@@ -113,6 +113,7 @@ Result<std::uint32_t> Port::join(const Address& host, std::uint32_t mport, std::
     Address own = membership_.own_ip();
     own.port = port;
     directory_.set(*destid, own);
+    take_groups();
     return destid;
 }
 
@@ -121,6 +122,20 @@ Membership::Changed Port::told() {
         directory_.set(destid, at);
         engine_->relocate(destid);
     };
+}
+
+void Port::take_groups() {
+    const std::lock_guard lock(groups_mutex_);
+    groups_ = membership_.groups();
+    has_groups_ = !groups_.empty();
+}
+
+std::optional<MulticastGroup> Port::group(std::uint32_t destid) const {
+    if (auto own = softrio::Port::group(destid)) return own;
+    if (!has_groups_) return std::nullopt;
+    const std::lock_guard lock(groups_mutex_);
+    const auto found = std::ranges::find(groups_, destid, &MulticastGroup::destid);
+    return found == groups_.end() ? std::nullopt : std::optional(*found);
 }
 
 Result<std::shared_ptr<Port>> Port::open(const Options& options, std::uint32_t mport, std::uint32_t wanted) {
@@ -205,6 +220,7 @@ void Port::run() {
                 has_errors = (each.events & EPOLLERR) != 0;
             } else {
                 membership_.take_in(told());
+                take_groups();
             }
         }
         take_in(has_errors);
@@ -366,7 +382,7 @@ void Port::settle(Lock& lock, std::uint32_t destid, std::int64_t at_most_ms) {
 }
 
 int Port::set_destid(std::uint32_t destid) {
-    if (!is_destid(destid) || options_.group(destid) != nullptr) return -EINVAL;
+    if (!is_destid(destid) || group(destid)) return -EINVAL;
     if (options_.udp.ids == 8 && destid > 0xFF) return -EINVAL;
     auto held = lock();
     if (destid == this->destid()) return 0;

@@ -37,6 +37,8 @@ public:
     void abandon() override;
     [[nodiscard]] bool is_abandoned() const override { return abandoned_; }
 
+    /// What the options say goes before what the enumerating host does.
+    [[nodiscard]] std::optional<MulticastGroup> group(std::uint32_t destid) const override;
     int set_destid(std::uint32_t destid) override;
     [[nodiscard]] std::vector<std::uint32_t> others() override;
 
@@ -107,6 +109,7 @@ private:
     /// The same, of an enumerating host.
     Result<std::uint32_t> join(const Address& host, std::uint32_t mport, std::uint32_t wanted);
     Membership::Changed told();
+    void take_groups();
     /// Until the enumerating host has answered, or does not.
     template <class Answered>
     void wait_for_host(Lock& lock, Answered&& answered);
@@ -157,6 +160,9 @@ private:
     std::mutex probing_;
     Directory directory_;
     Membership membership_;  // of the fabric of an enumerating host
+    std::atomic<bool> has_groups_ = false;
+    mutable std::mutex groups_mutex_;
+    std::vector<MulticastGroup> groups_;  // that it has told of
     Socket socket_;
     std::unique_ptr<Engine> engine_;
     Channels channels_;

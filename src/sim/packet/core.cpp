@@ -32,6 +32,11 @@ EventId Core::add_special(Special what, std::uint32_t subject) {
         return;
     }
     packet.next_arrival_or_ingress = own;
+    if (port.peer_kind == NodeKind::credit) {
+        const PortIndex out = route(port.peer, packet);
+        if (!passes_credit(index, packet_index, out)) queue_credit(index, packet_index, out);
+        return;
+    }
     if (port.peer_kind != NodeKind::shared_buffer) {
         arrive_at(port.peer_kind, index, packet_index);
         return;
@@ -54,8 +59,6 @@ void Core::arrive_at(NodeKind kind, PortIndex index, PacketIndex packet) {
     const PortIndex own = reverse_of(index);
     if (kind == NodeKind::host) {
         arrive_host(own, packet);
-    } else if (kind == NodeKind::credit) {
-        arrive_credit(index, packet);
     } else if (kind == NodeKind::input_fifo) {
         arrive_input_fifo(own, packet);
     } else {

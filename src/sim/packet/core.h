@@ -132,7 +132,7 @@ public:
 
     // credit_switch.cpp
     void open_input_class(std::uint8_t traffic_class);
-    void arrive_credit(PortIndex cable, PacketIndex packet);
+    void queue_credit(PortIndex cable, PacketIndex packet, PortIndex out);
     void serve_credit(PortIndex port);
     /// Schedules the next chance to send of a port that has packets waiting.
     void plan_credit(PortIndex port);
@@ -152,8 +152,6 @@ public:
     }
     /// The receiver of `port` has room for a packet again from `left_at` on, and lets the sender know.
     void give_credit(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes, Time left_at);
-    /// The same, for use in that file.
-    void return_credit(PortIndex port, std::uint8_t traffic_class, std::uint32_t wire_bytes, Time left_at);
 
     // input_fifo.cpp
     void arrive_input_fifo(PortIndex own, PacketIndex packet);
@@ -217,6 +215,7 @@ public:
     void receive_tcp(HostIndex host, const Packet& packet);
     void receive_tcp_ack(FlowIndex flow, std::uint32_t acknowledged);
     void tcp_ack(FlowIndex flow, std::uint32_t psn);
+    void take_for_lost(FlowIndex flow, std::uint32_t psn);
     void fill_tcp_window(FlowIndex flow);
     bool tcp_timeout(FlowIndex flow);
     [[nodiscard]] Time tcp_deadline(FlowIndex flow) const;
@@ -337,6 +336,42 @@ public:
         }
         packet.marked = true;
         ++out.counters.marked;
+    }
+    /// give_credit, for those on every packet's way.
+    [[gnu::always_inline]] void return_credit(PortIndex index, std::uint8_t traffic_class, std::uint32_t wire_bytes,
+                                              Time left_at) {
+        Port& port = ports_[index];
+        Credit& credit = this->credit(index, traffic_class);
+        Ring<Credit::Return>& returns = credit.on_its_way;
+        const Time time = left_at + credit.delay;
+        // So that only what is really on its way is held, in few cache lines.
+        credit.collect(now_);
+        returns.push({time, Credit::needed(stored(wire_bytes))});
+        // Packets of different lengths leave over different cables: a later one may be the first to have left.
+        for (std::uint32_t entry = returns.size() - 1; entry > 0 && returns[entry].time < returns[entry - 1].time;
+             --entry)
+            std::swap(returns[entry], returns[entry - 1]);
+        if (port.starved) {
+            port.starved = false;
+            port.armed = true;
+            wheel_.schedule(send_event(index), std::max(time, port.free_at));
+        } else if (port.armed && (port.waiting & (port.waiting - 1)) != 0) {
+            wheel_.schedule_by(send_event(index), std::max(time, port.free_at));
+        }
+    }
+    /// At a switch with input memories: if nothing is in front of the packet, and there is a place at the other end, it
+    /// goes on in the instant in which it came.
+    [[gnu::always_inline]] bool passes_credit(PortIndex cable, PacketIndex packet_index, PortIndex out_index) {
+        Port& out = ports_[out_index];
+        const Packet& packet = packets_[packet_index];
+        const std::uint8_t traffic_class = packet.traffic_class;
+        const std::uint32_t wire_bytes = packet.wire_bytes;
+        if (!out.idle(now_) || (out.credited && !has_credit(out_index, traffic_class, wire_bytes))) return false;
+        note_passing(out_index, traffic_class, stored(wire_bytes));
+        if (out.credited) take_credit(out_index, traffic_class, wire_bytes);
+        start(out_index, out, packet_index);
+        return_credit(cable, traffic_class, wire_bytes, out.free_at);
+        return true;
     }
     /// One of the classes in `ready`, which is not empty.
     std::uint8_t choose_class(PortIndex index, std::uint8_t ready) {

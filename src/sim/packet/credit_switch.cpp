@@ -22,46 +22,15 @@ void Core::open_input_class(std::uint8_t traffic_class) {
     }
 }
 
-[[gnu::always_inline]] inline void Core::return_credit(PortIndex index, std::uint8_t traffic_class,
-                                                       std::uint32_t wire_bytes, Time left_at) {
-    Port& port = ports_[index];
-    Credit& credit = this->credit(index, traffic_class);
-    Ring<Credit::Return>& returns = credit.on_its_way;
-    const Time time = left_at + credit.delay;
-    // So that only what is really on its way is held, in few cache lines.
-    credit.collect(now_);
-    returns.push({time, Credit::needed(stored(wire_bytes))});
-    // Packets of different lengths leave over different cables: a later one may be the first to have left.
-    for (std::uint32_t entry = returns.size() - 1; entry > 0 && returns[entry].time < returns[entry - 1].time; --entry)
-        std::swap(returns[entry], returns[entry - 1]);
-    if (port.starved) {
-        port.starved = false;
-        port.armed = true;
-        wheel_.schedule(send_event(index), std::max(time, port.free_at));
-    } else if (port.armed && (port.waiting & (port.waiting - 1)) != 0) {
-        wheel_.schedule_by(send_event(index), std::max(time, port.free_at));
-    }
-}
-
 void Core::give_credit(PortIndex index, std::uint8_t traffic_class, std::uint32_t wire_bytes, Time left_at) {
     return_credit(index, traffic_class, wire_bytes, left_at);
 }
 
-void Core::arrive_credit(PortIndex cable_index, PacketIndex packet_index) {
+void Core::queue_credit(PortIndex cable_index, PacketIndex packet_index, PortIndex out_index) {
     const Packet& packet = packets_[packet_index];
     const Port& cable = ports_[cable_index];
-    const PortIndex out_index = route(cable.peer, packet);
     Port& out = ports_[out_index];
     const std::uint8_t traffic_class = packet.traffic_class;
-    // Nothing in front of it, and a place at the other end: it goes on in the instant in which it came.
-    if (out.idle(now_) && (!out.credited || has_credit(out_index, traffic_class, packet.wire_bytes))) [[likely]] {
-        const std::uint32_t wire_bytes = packet.wire_bytes;
-        note_passing(out_index, traffic_class, stored(wire_bytes));
-        if (out.credited) take_credit(out_index, traffic_class, wire_bytes);
-        start(out_index, out, packet_index);
-        return_credit(cable_index, traffic_class, wire_bytes, out.free_at);
-        return;
-    }
     const InputSwitch& inputs = inputs_[cable.peer_state];
     const std::uint32_t input = inputs.first[traffic_class] + cable.peer_local * inputs.ports + out.local;
     InputQueue& input_queue = input_queues_[input];

@@ -13,7 +13,7 @@ namespace incast::sim::packet {
 namespace {
 
 constexpr std::uint32_t whole = 1U << 8;    // a packet, in the units of window_q8
-constexpr std::uint32_t reordering = 3;     // packets by which another may come late
+constexpr std::uint32_t reordering = 3;     // packets by which another may come late, or that much time
 constexpr std::uint32_t behind = 1U << 31;  // differences above are negative
 
 /// True if `one` was sent before `two`.
@@ -26,7 +26,12 @@ constexpr bool before(std::uint32_t one, std::uint32_t two) {
 void Core::receive_tcp(HostIndex host, const Packet& packet) {
     Receiver& receiver = receivers_[packet.flow];
     TcpState& tcp = tcp_[extras_[packet.flow].tcp];
-    const bool in_order = packet.psn == receiver.expected;
+    const std::uint32_t expected = receiver.expected;
+    const bool in_order = packet.psn == expected;
+    // As Linux does: after a silence or a packet that was here already, acknowledgements are not put off for a while.
+    if (before(packet.psn, expected) || now_ - tcp.heard > extras_[packet.flow].timeout)
+        tcp.quick_acks = TcpState::most_quick_acks;
+    tcp.heard = now_;
     if (packet.psn - receiver.expected < TcpState::most) {
         TcpState::insert(tcp.arrived, packet.psn);
         while (TcpState::test(tcp.arrived, receiver.expected)) {
@@ -40,7 +45,9 @@ void Core::receive_tcp(HostIndex host, const Packet& packet) {
         }
     }
     ++receiver.since_ack;
-    if (!in_order || packet.last || receiver.since_ack >= receiver.ack_packets) {
+    const bool fills_a_gap = receiver.expected - expected > 1;  // RFC 5681, section 4.2
+    if (!in_order || fills_a_gap || packet.last || tcp.quick_acks != 0 || receiver.since_ack >= receiver.ack_packets) {
+        if (tcp.quick_acks != 0) --tcp.quick_acks;
         receiver.since_ack = 0;
         const std::uint32_t ahead = packet.psn - receiver.expected;
         send_control(host, PacketKind::ack, packet.flow,
@@ -104,18 +111,28 @@ void Core::tcp_ack(FlowIndex flow, std::uint32_t psn) {
                              : std::max<std::uint32_t>(1, tcp.newly * whole * whole / tcp.window_q8);
         tcp.window_q8 = std::min(tcp.window_q8, tcp.limit * whole);
     }
-    if (tcp.highest - sender.acked >= reordering && tcp.highest - sender.acked < behind) {
-        const std::uint32_t lost = tcp.highest - reordering + 1;
-        if (before(tcp.lost_below, lost)) tcp.lost_below = lost;
-        if (!tcp.recovering) {
-            tcp.recovering = true;
-            tcp.timing = false;  // it may be one that is sent again (P. Karn, C. Partridge, SIGCOMM 1987)
-            tcp.recover = sender.next_psn;
-            tcp.threshold = std::max<std::uint32_t>(2, (sender.next_psn - sender.acked) / 2);
-            tcp.window_q8 = tcp.threshold * whole;
-        }
+    if (tcp.highest - sender.acked >= reordering && tcp.highest - sender.acked < behind)
+        take_for_lost(flow, tcp.highest - reordering + 1);
+    if (!before(tcp.lost_below, tcp.highest)) {
+        tcp.reordered_until = time_never;
+    } else if (news && tcp.round_trip != 0) {
+        tcp.reordered_until = now_ + tcp.reordering_time();
+        schedule_flow_timer(flow);
     }
     fill_tcp_window(flow);
+}
+
+/// What has not arrived below `psn` is lost. The window is halved, once for all that were on their way.
+void Core::take_for_lost(FlowIndex flow, std::uint32_t psn) {
+    const Sender& sender = senders_[flow];
+    TcpState& tcp = tcp_[extras_[flow].tcp];
+    if (before(tcp.lost_below, psn)) tcp.lost_below = psn;
+    if (tcp.recovering) return;
+    tcp.recovering = true;
+    tcp.timing = false;  // it may be one that is sent again (P. Karn, C. Partridge, SIGCOMM 1987)
+    tcp.recover = sender.next_psn;
+    tcp.threshold = std::max<std::uint32_t>(2, (sender.next_psn - sender.acked) / 2);
+    tcp.window_q8 = tcp.threshold * whole;
 }
 
 /// Sends again what is taken for lost, and lets the flow send new packets, as far as the window exceeds what is still
@@ -178,9 +195,9 @@ void Core::repeat(FlowIndex flow, std::uint32_t psn) {
     kick_host(host.port);
 }
 
-/// If nothing has been acknowledged for too long, the last packet is tried again, in case that it or its
-/// acknowledgement was lost; after that, or where it is the only one, whatever has not arrived is lost. False: it is
-/// not too long yet.
+/// What others have overtaken for too long is lost. If nothing has been acknowledged for too long, the last packet is
+/// tried again, in case that it or its acknowledgement was lost; after that, or where it is the only one, whatever has
+/// not arrived is lost. False: it is not too long yet.
 bool Core::tcp_timeout(FlowIndex flow) {
     const Sender& sender = senders_[flow];
     FlowExtra& extra = extras_[flow];
@@ -188,6 +205,12 @@ bool Core::tcp_timeout(FlowIndex flow) {
     if (sender.next_psn != tcp.sent_before) {
         tcp.sent_before = sender.next_psn;
         tcp.silent_since = now_;
+    }
+    if (now_ >= tcp.reordered_until) {
+        tcp.reordered_until = time_never;
+        if (before(sender.acked, tcp.highest)) take_for_lost(flow, tcp.highest);
+        fill_tcp_window(flow);
+        return true;
     }
     if (now_ - extra.progress < tcp.give_up_after(extra.timeout)) {
         if (!tcp.may_probe() || now_ - tcp.silent_since < tcp.probe_after() || sender.next_psn - sender.acked == 1)
@@ -215,7 +238,7 @@ Time Core::tcp_deadline(FlowIndex flow) const {
     const FlowExtra& extra = extras_[flow];
     const TcpState& tcp = tcp_[extra.tcp];
     const Time probe = std::max(extra.progress, tcp.silent_since) + tcp.probe_after();
-    const Time end = extra.progress + tcp.give_up_after(extra.timeout);
+    const Time end = std::min(tcp.reordered_until, extra.progress + tcp.give_up_after(extra.timeout));
     return tcp.may_probe() && probe > now_ ? std::min(probe, end) : end;
 }
 

@@ -30,16 +30,22 @@ struct TcpState {
     bool timing = false;
     std::uint32_t timed = 0;  // a packet whose round trip is measured
     Time timed_since = 0;
-    Time round_trip = 0;  // smoothed; 0: not known yet
-    Packets sacked{};     // have arrived beyond the oldest missing one
-    Packets resent{};     // have been sent again since they were taken for lost
+    Time round_trip = 0;                // smoothed; 0: not known yet
+    Time reordered_until = time_never;  // what is missing below `highest` may still come, until then
+    Packets sacked{};                   // have arrived beyond the oldest missing one
+    Packets resent{};                   // have been sent again since they were taken for lost
     /// [psn % most], where resent: the first packet sent after that, in 16 bits. If it has arrived and the other has
     /// not, that was lost once more (RFC 8985).
     std::array<std::uint16_t, most> resent_before{};
 
     // Receiver.
     Packets arrived{};  // beyond `expected`
+    Time heard = 0;     // the last packet
+    static constexpr std::uint8_t most_quick_acks = 16;
+    std::uint8_t quick_acks = 0;  // of the next packets, each is acknowledged at once
 
+    /// So long a packet may come later than another one that was sent after it (RFC 8985, section 6.2).
+    [[nodiscard]] Time reordering_time() const { return round_trip / 4; }
     /// If nothing is heard or sent for two round trips, the last packet is sent again (RFC 8985, section 7), once.
     [[nodiscard]] bool may_probe() const { return !probed && !recovering && round_trip != 0; }
     [[nodiscard]] Time probe_after() const { return 2 * round_trip; }

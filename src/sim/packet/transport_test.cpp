@@ -210,6 +210,35 @@ TEST(Tcp, ALostLastPacketIsNoticedAfterTwoRoundTrips) {
     EXPECT_LT(last, 2 * ps_per_ms) << "not the 200 ms of a time-out";
 }
 
+/// A short outage on the receiver's cable takes one or two packets out of the last four, wherever it falls.
+TEST(Tcp, WhicheverOfTheLastPacketsIsLostItIsSentAgainBeforeATimeOut) {
+    const Time timeout = 200 * ps_per_ms;
+    std::uint64_t outages_with_loss = 0;
+    for (Time offset = -2 * ps_per_us; offset < 3 * ps_per_us; offset += 100 * ps_per_ns) {
+        NetworkSettings settings;
+        const Time down = ps_per_ms + offset;
+        settings.faults = {{.at = down, .cable = 1, .what = Fault::What::down},
+                           {.at = down + 100 * ps_per_ns, .cable = 1, .what = Fault::What::up}};
+        const auto network = make(single_switch(2, gbit100, 10 * ps_per_us), settings);
+        const FlowIndex flow = open(*network, {.source = 0,
+                                               .destination = 1,
+                                               .transport = Transport::tcp,
+                                               .ack_packets = 2,
+                                               .retransmit_timeout = timeout});
+        network->post(flow, 200 * payload, 0);
+        network->advance(ps_per_ms - 22 * ps_per_us);
+        network->post(flow, 4 * payload, 1);
+        Time last = 0;
+        Outcome outcome;
+        while (network->advance_to_outcome(ps_per_s))
+            while (network->take_outcome(outcome))
+                last = outcome.time;
+        outages_with_loss += network->totals().lost != 0 ? 1 : 0;
+        EXPECT_LT(last, 2 * ps_per_ms) << network->totals().lost << " lost, outage at " << down;
+    }
+    EXPECT_EQ(outages_with_loss, 4U) << "each of the four";
+}
+
 TEST(Datagrams, WhatIsLostIsReported) {
     NetworkSettings settings;
     settings.faults = {{.at = 0, .cable = 1, .what = Fault::What::corrupt, .per_million = 100'000}};

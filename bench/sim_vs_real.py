@@ -364,7 +364,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for em, nodes, rate, schedule in itertools.product(*(text.split(",") for text in chosen)):
         case = Case(int(nodes), Link(int(rate)), schedule, em=em, seconds=arguments.seconds)
         with tempfile.TemporaryDirectory() as folder:
-            done.append(compare(arguments.engine, case, Path(folder), arguments.repeats))
+            done.append(compare(arguments.engine.resolve(), case, Path(folder), arguments.repeats))
         print(done[-1].row(), flush=True)
     if arguments.json is not None:
         arguments.json.write_text(json.dumps([asdict(one) for one in done], indent=2) + "\n")

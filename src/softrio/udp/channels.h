@@ -85,7 +85,7 @@ private:
 };
 
 /// One socket of a udp port.
-class CmSocket final : public Socket {
+class CmSocket final : public softrio::Socket {
 public:
     explicit CmSocket(std::shared_ptr<Port> port) : port_(std::move(port)) {}
     ~CmSocket() override;

@@ -19,8 +19,8 @@ namespace {
 
 using wire::Status;
 
-constexpr int slice_ms = 50;
-constexpr std::int64_t slice_ns = slice_ms * reliable::ms_ns;
+constexpr int wait_slice_ms = 50;
+constexpr std::int64_t wait_slice_ns = wait_slice_ms * reliable::ms_ns;
 constexpr std::int64_t longest_wait_ns = 3600 * std::int64_t{1'000'000'000};
 constexpr std::uint32_t ip_and_udp_bytes = 28;
 constexpr std::uint32_t ipv6_and_udp_bytes = 48;
@@ -202,7 +202,7 @@ void Port::run() {
             const auto held = lock();
             const std::int64_t now = now_ns();
             // A driver looks after all deadlines.
-            sleeps_until_ns_ = driver_ == std::thread::id() ? engine_->next_deadline_ns() : now + slice_ns;
+            sleeps_until_ns_ = driver_ == std::thread::id() ? engine_->next_deadline_ns() : now + wait_slice_ns;
             wait_ns = std::clamp<std::int64_t>(sleeps_until_ns_ - now, 0, longest_wait_ns);
         }
         std::array<epoll_event, 3> events;
@@ -297,7 +297,7 @@ void Port::notify() {
 }
 
 void Port::wait_for_packets(Lock& lock) {
-    const timespec timeout = time_until(std::min(engine_->next_deadline_ns(), now_ns() + slice_ms * reliable::ms_ns));
+    const timespec timeout = time_until(std::min(engine_->next_deadline_ns(), now_ns() + wait_slice_ns));
     lock.unlock();
     pollfd one{socket_.fd(), POLLIN, 0};
     (void)::ppoll(&one, 1, &timeout, nullptr);
@@ -315,7 +315,7 @@ void Port::wait(Lock& lock) {
     waiters_.fetch_add(1);
     const std::uint32_t before = changes_.load();
     lock.unlock();
-    (void)shm::futex_wait(changes_, before, slice_ms);
+    (void)shm::futex_wait(changes_, before, wait_slice_ms);
     lock = this->lock();
     waiters_.fetch_sub(1);
 }
@@ -325,7 +325,7 @@ bool Port::wait(Lock& lock, shm::Patience& patience) {
     waiters_.fetch_add(1);
     const std::uint32_t before = changes_.load();
     lock.unlock();
-    const bool goes_on = patience.wait(changes_, before, slice_ms);
+    const bool goes_on = patience.wait(changes_, before, wait_slice_ms);
     lock = this->lock();
     waiters_.fetch_sub(1);
     return goes_on;

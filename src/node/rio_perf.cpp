@@ -139,7 +139,7 @@ private:
     }
 
     void goodput(const std::string& test, std::size_t bytes, const std::function<void()>& once) const {
-        if (!wanted(test)) return;
+        if (!wanted(test) || bytes < options_.from_bytes) return;
         once();
         const auto start = std::chrono::steady_clock::now();
         std::uint64_t count = 0;

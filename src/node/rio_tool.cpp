@@ -23,6 +23,7 @@ struct Options {
     std::uint32_t target = 0;
     std::uint64_t address = default_address;
     std::uint64_t bytes = 16U << 20;
+    std::uint64_t from = 0;  // bytes
     std::string text;
     HostOptions host;
     std::uint32_t payload = 0;
@@ -159,6 +160,7 @@ void declare(CLI::App& app, Options& options) {
         ->check(CLI::Range(std::uint64_t{4096}, std::uint64_t{1} << 31));
     serving->add_option("--seconds", options.seconds, "end after that time (default: at an interrupt)");
     CLI::App* measuring = to(command("perf", "measure to an endpoint that serves"));
+    measuring->add_option("--from", options.from, "smallest size, in bytes");
     measuring->add_option("--up-to", options.bytes, "largest size, in bytes")->capture_default_str();
     measuring->add_option("--seconds", options.seconds, "for each figure (default: 0.2)");
     measuring->add_flag("--json", options.json, "one JSON object per line");
@@ -193,6 +195,7 @@ int rio_tool(std::vector<std::string> arguments) {
     if (command == "serve") return serve({options.address, options.bytes, options.seconds});
     if (command == "perf")
         return perf({.target = options.target,
+                     .from_bytes = options.from,
                      .up_to_bytes = options.bytes,
                      .seconds = options.seconds > 0 ? options.seconds : 0.2,
                      .json = options.json,

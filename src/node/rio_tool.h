@@ -39,6 +39,7 @@ struct Info {
 
 struct PerfOptions {
     api::Destid target = 0;
+    std::uint64_t from_bytes = 0;
     std::uint64_t up_to_bytes = 0;
     double seconds = 0.2;  // for each figure
     bool json = false;

@@ -28,6 +28,7 @@ struct End {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     std::array<End, 2> ends;
     std::vector<std::byte> last;
+    std::size_t last_from = 0;
     std::int64_t now_ns = 1'000'000'000;
     std::uint64_t random = 0x1234'0000;
     // Only who reads the traffic can have such a packet taken, and then nothing more is promised of the session.
@@ -55,6 +56,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                 const Datagram out = connection.next_datagram(now_ns);
                 if (out.bytes.empty()) break;
                 last.assign(out.bytes.begin(), out.bytes.end());
+                last_from = from;
                 if ((data[at] & 0x80) == 0) give(1 - from, last);
                 break;
             }
@@ -71,8 +73,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                 break;
             case 4:
                 // Also back to its sender; whoever calls itself is called, which is a session of its own.
-                if (const auto packet = parse(last); packet && packet->kind != Kind::hello) give(from, last);
-                give(1 - from, last);
+                if (const auto packet = parse(last); packet && packet->kind != Kind::hello) give(last_from, last);
+                give(1 - last_from, last);
                 break;
             case 5: {
                 if (last.empty() || at + 2 >= size) break;

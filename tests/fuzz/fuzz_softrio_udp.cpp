@@ -139,7 +139,12 @@ private:
         static constexpr std::array<std::uint16_t, 2> ids = {peer_id, own_id};
         return std::as_bytes(std::span(ids));
     }
-    [[nodiscard]] Address peer_address() const { return *directory_.find(peer_id); }
+    [[nodiscard]] Address address_of(std::uint32_t destid) const {
+        const auto found = directory_.find(destid);
+        if (!found) std::abort();
+        return *found;
+    }
+    [[nodiscard]] Address peer_address() const { return address_of(peer_id); }
 
     void say(const wire::Packet& packet) {
         if (peer_.room() == 0) return;
@@ -174,7 +179,7 @@ private:
     void step(Script& script) {
         switch (script.byte() % 9) {
             case 0:  // any datagram, from anybody
-                engine_.receive(now_ns_, *directory_.find(1 + script.byte() % 3), script.bytes(script.byte()));
+                engine_.receive(now_ns_, address_of(1 + script.byte() % 3), script.bytes(script.byte()));
                 break;
             case 1: {  // any body within the session
                 const auto bytes = script.bytes(script.byte());
@@ -192,7 +197,7 @@ private:
                     const std::size_t at = script.byte() % std::min<std::size_t>(bytes.size(), 64);
                     bytes[at] = std::byte{script.byte()};
                 }
-                engine_.receive(now_ns_, *directory_.find(script.byte() % 4 == 0 ? 3 : peer_id), bytes);
+                engine_.receive(now_ns_, address_of(script.byte() % 4 == 0 ? 3 : peer_id), bytes);
                 break;
             }
             case 4:

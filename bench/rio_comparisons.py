@@ -79,9 +79,9 @@ def perf(engine: Path, link: str, clients: int) -> list[dict[str, Any]]:
         assert server.stdout is not None
         server.stdout.readline()  # it is there
         # Three clients have one word to be acknowledged through between them; doorbells and CM know who asked.
-        only = "acknowledged" if clients == 1 else "acknowledged by CM"
-        tests = [only] if clients == 1 else ["messages, " + only, "write, " + only]
-        spans = [(_PERF_SIZES[0], _PERF_SIZES[-1])] if clients == 1 else [(size, size) for size in _PERF_SIZES]
+        alone = clients == 1
+        tests = ["acknowledged"] if alone else ["messages, acknowledged by CM", "write, acknowledged by CM"]
+        spans = [(_PERF_SIZES[0], _PERF_SIZES[-1])] if alone else [(size, size) for size in _PERF_SIZES]
         said: list[str] = []
         try:
             for test, (smallest, largest) in itertools.product(tests, spans):
@@ -410,8 +410,7 @@ _PARTS: tuple[tuple[str, str, str, Callable[[Path], list[Curve]]], ...] = (
         "most, so the last column is good to 6 %. Measured between four nodes it is mostly the first touch of 3 GiB "
         "of memory: after a warm-up of 4 s (`incast net --transport rio --nodes 4 --pattern all-to-all "
         "--message-size 128MiB --outstanding 2 --warm-up 4s`) it is as fast as its neighbours. Four nodes that pace "
-        "all their transfers by the clock share the "
-        "cores of this host, so the emulated link is not full between them.",
+        "all their transfers by the clock share the cores of this host, so the emulated link is not full between them.",
         buffer_curves,
     ),
     (

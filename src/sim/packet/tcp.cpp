@@ -29,7 +29,8 @@ void Core::receive_tcp(HostIndex host, const Packet& packet) {
     const std::uint32_t expected = receiver.expected;
     const bool in_order = packet.psn == expected;
     // As Linux does: after a silence or a packet that was here already, acknowledgements are not put off for a while.
-    if (before(packet.psn, expected) || now_ - tcp.heard > extras_[packet.flow].timeout)
+    const Time silence = extras_[packet.flow].timeout;  // 0: of a flow without time-outs nobody is in doubt
+    if (before(packet.psn, expected) || (silence != 0 && now_ - tcp.heard > silence))
         tcp.quick_acks = TcpState::most_quick_acks;
     tcp.heard = now_;
     if (packet.psn - receiver.expected < TcpState::most) {

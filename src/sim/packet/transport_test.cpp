@@ -187,54 +187,50 @@ TEST(Tcp, SendsAgainWhatWasDroppedAndHardlyMore) {
     EXPECT_LT(last, static_cast<Time>(packets) * packet_time + 60 * ps_per_ms);
 }
 
-TEST(Tcp, ALostLastPacketIsNoticedAfterTwoRoundTrips) {
+struct AfterOutage {
+    Time last = 0;  // outcome of two messages, of 200 and of 4 packets
+    std::uint64_t lost = 0;
+};
+
+/// A time-out is of 200 ms. The cable to the receiver, half a round trip of 20 us away, is down for a while from
+/// `down` on; the second message is posted at `posted`.
+AfterOutage two_messages_over_tcp(Time posted, Time down, Time outage) {
     NetworkSettings settings;
-    // The cable to the receiver is down while the last packets of the second message arrive.
-    settings.faults = {{.at = ps_per_ms, .cable = 1, .what = Fault::What::down},
-                       {.at = ps_per_ms + 30 * ps_per_us, .cable = 1, .what = Fault::What::up}};
-    const Time timeout = 200 * ps_per_ms;
+    settings.faults = {{.at = down, .cable = 1, .what = Fault::What::down},
+                       {.at = down + outage, .cable = 1, .what = Fault::What::up}};
     const auto network = make(single_switch(2, gbit100, 10 * ps_per_us), settings);
-    const FlowIndex flow = open(
-        *network,
-        {.source = 0, .destination = 1, .transport = Transport::tcp, .ack_packets = 2, .retransmit_timeout = timeout});
+    const FlowIndex flow = open(*network, {.source = 0,
+                                           .destination = 1,
+                                           .transport = Transport::tcp,
+                                           .ack_packets = 2,
+                                           .retransmit_timeout = 200 * ps_per_ms});
     network->post(flow, 200 * payload, 0);
-    network->advance(ps_per_ms - 25 * ps_per_us);
+    network->advance(posted);
     network->post(flow, 4 * payload, 1);
-    Time last = 0;
+    AfterOutage found;
     Outcome outcome;
     while (network->advance_to_outcome(ps_per_s))
         while (network->take_outcome(outcome))
-            last = outcome.time;
-    EXPECT_GT(network->totals().lost, 0U);
-    EXPECT_GT(last, ps_per_ms + 40 * ps_per_us);
-    EXPECT_LT(last, 2 * ps_per_ms) << "not the 200 ms of a time-out";
+            found.last = outcome.time;
+    found.lost = network->totals().lost;
+    return found;
 }
 
-/// A short outage on the receiver's cable takes one or two packets out of the last four, wherever it falls.
+TEST(Tcp, ALostLastPacketIsNoticedAfterTwoRoundTrips) {
+    const AfterOutage found = two_messages_over_tcp(ps_per_ms - 25 * ps_per_us, ps_per_ms, 30 * ps_per_us);
+    EXPECT_GT(found.lost, 0U);
+    EXPECT_GT(found.last, ps_per_ms + 40 * ps_per_us);
+    EXPECT_LT(found.last, 2 * ps_per_ms) << "not the 200 ms of a time-out";
+}
+
 TEST(Tcp, WhicheverOfTheLastPacketsIsLostItIsSentAgainBeforeATimeOut) {
-    const Time timeout = 200 * ps_per_ms;
     std::uint64_t outages_with_loss = 0;
+    // An outage shorter than a packet, wherever it falls.
     for (Time offset = -2 * ps_per_us; offset < 3 * ps_per_us; offset += 100 * ps_per_ns) {
-        NetworkSettings settings;
         const Time down = ps_per_ms + offset;
-        settings.faults = {{.at = down, .cable = 1, .what = Fault::What::down},
-                           {.at = down + 100 * ps_per_ns, .cable = 1, .what = Fault::What::up}};
-        const auto network = make(single_switch(2, gbit100, 10 * ps_per_us), settings);
-        const FlowIndex flow = open(*network, {.source = 0,
-                                               .destination = 1,
-                                               .transport = Transport::tcp,
-                                               .ack_packets = 2,
-                                               .retransmit_timeout = timeout});
-        network->post(flow, 200 * payload, 0);
-        network->advance(ps_per_ms - 22 * ps_per_us);
-        network->post(flow, 4 * payload, 1);
-        Time last = 0;
-        Outcome outcome;
-        while (network->advance_to_outcome(ps_per_s))
-            while (network->take_outcome(outcome))
-                last = outcome.time;
-        outages_with_loss += network->totals().lost != 0 ? 1 : 0;
-        EXPECT_LT(last, 2 * ps_per_ms) << network->totals().lost << " lost, outage at " << down;
+        const AfterOutage found = two_messages_over_tcp(ps_per_ms - 22 * ps_per_us, down, 100 * ps_per_ns);
+        outages_with_loss += found.lost != 0 ? 1 : 0;
+        EXPECT_LT(found.last, 2 * ps_per_ms) << found.lost << " lost, outage at " << down;
     }
     EXPECT_EQ(outages_with_loss, 4U) << "each of the four";
 }

@@ -247,14 +247,10 @@ int riomp_mgmt_get_event(riomp_mport_t mport_handle, struct riomp_mgmt_event* ev
     if (const int error = check(mport_handle)) return error;
     Handle* handle = handle_of(mport_handle);
     Doorbell doorbell;
-    int error = 0;
-    if (handle->waits) {
-        handle->waiting.fetch_add(1);
-        error = handle->port().get_doorbell(handle->sink, true, doorbell);
-        handle->waiting.fetch_sub(1);
-    } else {
-        error = handle->port().get_doorbell(handle->sink, false, doorbell);
-    }
+    // Who closes the handle waits for those who wait here.
+    if (handle->waits) handle->waiting.fetch_add(1);
+    const int error = handle->port().get_doorbell(handle->sink, handle->waits, doorbell);
+    if (handle->waits) handle->waiting.fetch_sub(1);
     if (error != 0) return error;
     evt->header = RIO_EVENT_DOORBELL;
     evt->u.doorbell.did_val = doorbell.destid;

@@ -48,7 +48,7 @@ struct Outbound {
 };
 
 /// One transfer at a time. The peer and the window of the last one are at hand for the next, which most often goes
-/// there.
+/// there; where they have ended since, their memory stays mapped until that next one.
 struct DmaChannel {
     std::mutex mutex;
     std::shared_ptr<Peer> peer;

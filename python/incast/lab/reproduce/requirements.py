@@ -157,5 +157,5 @@ ROWS = [
     Row("30", "ESRF, FPGA RDMA", "100 Gb/s, messages above 1 KB and above 32 KB; Gb/s", [90.0, 95.0], "requirement",
         needs("model of that FPGA")),
     Row("31", "LHCb Run 3", "about 170 servers, 200 Gb/s: built; Tb/s", 32.0, "requirement", _run_3,
-        list(_RUN_3.values()),        note="fabrics/lhcb-run3.toml, whose topology is assumed."),
+        list(_RUN_3.values()), note="fabrics/lhcb-run3.toml, whose topology is assumed."),
 ]  # fmt: skip

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/units.h"
+#include "runtime/copy_speed.h"
 
 namespace incast::runtime {
 namespace {
@@ -80,6 +81,7 @@ Machine read_machine() {
     machine.last_level_cache_bytes = cache_bytes();
     machine.memory_bytes =
         static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    machine.plain_over_streaming = plain_over_streaming;
     return machine;
 }
 

@@ -15,6 +15,8 @@ struct Machine {
     std::uint32_t cores = 0;                   // this process may run on
     std::uint64_t last_level_cache_bytes = 0;  // one instance; 0 = not known
     std::uint64_t memory_bytes = 0;
+    /// As in copy_speed.h, which takes a while, so only where it matters; null: not known.
+    double (*plain_over_streaming)(std::uint64_t cached_bytes) = nullptr;
 };
 [[nodiscard]] Machine read_machine();
 

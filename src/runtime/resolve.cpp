@@ -302,8 +302,15 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
         }
     }
     plan.ru_memory_needed_bytes = needed * bytes_per_mep;
+    // Of productions and releases one is told in steps of an eighth of this memory (protocol::lazy_share): with little
+    // more than may be in flight, less is. Triggers that wait want no more, and what is simulated loses nothing by
+    // that.
+    constexpr std::uint64_t few = 32;
+    constexpr std::uint64_t spare_bytes = std::uint64_t{16} << 20;
+    const bool runs_freely = config.transport != "sim" && config.trigger_rate == 0;
+    const std::uint64_t most_spare = runs_freely ? std::max(few, spare_bytes / bytes_per_mep) : few;
     const std::uint64_t kept =
-        config.memory == 0 ? asked + std::clamp<std::uint64_t>(asked, 4, 32) : config.memory / bytes_per_mep;
+        config.memory == 0 ? asked + std::clamp<std::uint64_t>(asked, 4, most_spare) : config.memory / bytes_per_mep;
     if (kept < needed) {
         return not_allowed("source.memory", bytes_text(config.memory), fmt::format("too little ({})", why),
                            fmt::format("at least {}, or auto", bytes_text(plan.ru_memory_needed_bytes)));

@@ -18,11 +18,22 @@ std::uint64_t buffers_per_slot(const Plan& plan) {
     return plan.config.layout == protocol::Layout::segmented ? plan.protocol.sources.size() : 1;
 }
 
-/// Whether slots past the cache cost nothing: nobody reads the bodies in them, and the transport stores past it too.
-bool slots_may_leave_the_cache(const RunConfig& config) {
+/// Whether the slots had better lie past the cache: nobody reads the bodies in them, and this processor is faster at
+/// storing past it than at storing into it.
+bool slots_leave_the_cache(Plan& plan, const Machine& machine, std::uint64_t cache) {
+    const RunConfig& config = plan.config;
     const bool unread =
         config.sink_kind == SinkKind::null || (config.sink_kind == SinkKind::verify && config.verify == Verify::header);
-    return unread && config.transport == "shm";
+    if (!unread || config.transport != "shm") return false;
+    if (const auto given = config.transport_settings.find("stores"); given != config.transport_settings.end()) {
+        return given->second == "streaming";
+    }
+    if (machine.plain_over_streaming == nullptr) return false;
+    const double ratio = machine.plain_over_streaming(cache / 2 / std::max(1U, machine.cores));
+    plan.chosen.push_back(
+        fmt::format("{} stores: into the cache they are {:.2f} x as fast as past it, as just measured",
+                    ratio < 1 ? "streaming" : "plain", ratio));
+    return ratio < 1;
 }
 
 }  // namespace
@@ -55,14 +66,15 @@ void count_credits(Plan& plan, const Machine& machine) {
     RunConfig& config = plan.config;
     const std::uint64_t cache = base::usable_cache_bytes(machine.last_level_cache_bytes, machine.cores);
     plan.slot_bytes = protocol::slot_layout(plan.protocol).slot_bytes;
+    const bool leave = slots_leave_the_cache(plan, machine, cache);
     if (config.credits == 0) {
         // All slots in service within half of the cache: the rest is for sources and for everybody else. Where they may
         // leave it, four times as many, so that nodes that share cores find more to do in their turn.
         // Over shm small MFPs may have more still: a node then does so much in its turn that changing to the next one,
-        // and back, weighs little.
-        constexpr std::uint64_t fewest = 2;
+        // and back, weighs little. Where its nodes share cores, others have work while one waits for its only slot.
+        const bool shared_cores = config.transport == "shm" && plan.protocol.nodes.size() > machine.cores;
+        const std::uint64_t fewest = shared_cores ? 1 : 2;
         const std::uint64_t most = config.transport == "shm" ? 256 : 64;
-        const bool leave = slots_may_leave_the_cache(config);
         const std::uint64_t room = leave ? 2 * cache : cache / 2;
         const std::uint64_t that_fit = room / std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus);
         config.credits = std::clamp(that_fit, fewest, most);
@@ -83,12 +95,14 @@ void count_credits(Plan& plan, const Machine& machine) {
         plan.chosen.push_back(fmt::format("{} credits, {}", config.credits, why));
     }
     plan.protocol.credits = static_cast<std::uint32_t>(config.credits);
-    // Streaming stores then take less of the processor, wherever the slots lie (docs/measuring.md).
-    if (slots_may_leave_the_cache(config) && config.transport_settings.try_emplace("stores", "streaming").second) {
-        plan.chosen.emplace_back("streaming stores: nothing reads the bodies");
+    const std::uint64_t slots_bytes = plan.n_bus * config.credits * plan.slot_bytes;
+    bool stream = leave || base::slots_exceed(slots_bytes, cache);
+    if (config.transport == "shm" && !config.transport_settings.contains("cache_bytes")) {
+        // As just decided, for slots in quarantine are not in service: the transport would count them.
+        const auto [stores, chosen] = config.transport_settings.try_emplace("stores", stream ? "streaming" : "plain");
+        stream = stores->second == "streaming" || (stores->second == "auto" && stream);
     }
-    plan.protocol.stream_self_copies =
-        slots_may_leave_the_cache(config) || plan.n_bus * config.credits * plan.slot_bytes > cache;
+    plan.protocol.stream_self_copies = stream;
 }
 
 }  // namespace incast::runtime

@@ -1,11 +1,13 @@
 #include "runtime/resolve.h"
 
 #include <initializer_list>
+#include <stdexcept>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/copy_speed.h"
 #include "wire/mfp.h"
 
 namespace incast::runtime {
@@ -24,20 +26,35 @@ Machine machine_with(std::uint64_t cache_bytes) {
     return machine;
 }
 
-Result<Plan> resolve_with(std::initializer_list<const char*> assignments, std::uint64_t cache_bytes = 32 * mib) {
+/// One that is faster at storing past the cache, as Intel's are.
+Machine streaming_machine() {
+    Machine machine = machine_with(32 * mib);
+    machine.plain_over_streaming = [](std::uint64_t) { return 0.8; };
+    return machine;
+}
+
+Result<Plan> resolve_on(const Machine& machine, std::initializer_list<const char*> assignments) {
     ConfigText text;
     for (const char* assignment : assignments) {
         if (const Result<Ok> done = text.assign(assignment); !done) {
             return done.error();
         }
     }
-    return resolve(text, machine_with(cache_bytes));
+    return resolve(text, machine);
+}
+
+Result<Plan> resolve_with(std::initializer_list<const char*> assignments, std::uint64_t cache_bytes = 32 * mib) {
+    return resolve_on(machine_with(cache_bytes), assignments);
+}
+
+Plan plan_on(const Machine& machine, std::initializer_list<const char*> assignments) {
+    Result<Plan> plan = resolve_on(machine, assignments);
+    EXPECT_TRUE(plan.ok()) << plan.error().message;
+    return plan ? *plan : Plan{};
 }
 
 Plan plan_of(std::initializer_list<const char*> assignments, std::uint64_t cache_bytes = 32 * mib) {
-    Result<Plan> plan = resolve_with(assignments, cache_bytes);
-    EXPECT_TRUE(plan.ok()) << plan.error().message;
-    return plan ? *plan : Plan{};
+    return plan_on(machine_with(cache_bytes), assignments);
 }
 
 TEST(Resolve, SelfTrafficIsCopiedPastTheCacheIfTheSlotsDoNotFit) {
@@ -48,25 +65,48 @@ TEST(Resolve, SelfTrafficIsCopiedPastTheCacheIfTheSlotsDoNotFit) {
     // 4 MiB a slot, 4 builder units.
     EXPECT_FALSE(streams("protocol.credits=1", 32 * mib));
     EXPECT_TRUE(streams("protocol.credits=4", 32 * mib));
-    EXPECT_TRUE(streams("protocol.credits=5", 1024 * mib)) << "8 cores have 64 MiB of it at best";
+    EXPECT_FALSE(streams("protocol.credits=3", 32 * mib)) << "half as much again is still better off in it";
+    EXPECT_TRUE(streams("protocol.credits=7", 1024 * mib)) << "8 cores have 64 MiB of it at best";
     EXPECT_FALSE(streams("protocol.credits=2", 1024 * mib));
-    EXPECT_TRUE(plan_of({"transport.name=shm", "sink.kind=null"}).protocol.stream_self_copies) << "nothing reads them";
+    const auto unread = {"transport.name=shm", "sink.kind=null"};
+    EXPECT_TRUE(plan_on(streaming_machine(), unread).protocol.stream_self_copies) << "nothing reads them";
+    EXPECT_FALSE(plan_of(unread).protocol.stream_self_copies);
 }
 
-TEST(Resolve, StoresOfShmStreamWhereNothingReadsTheBodies) {
-    const auto stores = [](std::initializer_list<const char*> assignments) {
-        const Plan plan = plan_of(assignments);
+TEST(Resolve, StoresOfShmStreamWhereThatIsFasterAndNothingReadsTheBodies) {
+    const auto stores = [](const Machine& machine, std::initializer_list<const char*> assignments) {
+        const Plan plan = plan_on(machine, assignments);
         const auto chosen = plan.config.transport_settings.find("stores");
         const auto told = plan.values.find("transport.shm.stores");  // the other processes
         EXPECT_EQ(chosen == plan.config.transport_settings.end() ? "" : chosen->second,
                   told == plan.values.end() ? "" : told->second);
         return told == plan.values.end() ? std::string() : told->second;
     };
-    EXPECT_EQ(stores({"transport.name=shm", "sink.kind=null"}), "streaming");
-    EXPECT_EQ(stores({"transport.name=shm", "sink.kind=verify", "sink.verify=header"}), "streaming");
-    EXPECT_EQ(stores({"transport.name=shm", "sink.kind=verify", "sink.verify=full"}), "");
-    EXPECT_EQ(stores({"transport.name=shm", "sink.kind=null", "transport.shm.stores=plain"}), "plain");
-    EXPECT_EQ(stores({"transport.name=tcp", "sink.kind=null"}), "");
+    const Machine streaming = streaming_machine();
+    Machine plain = streaming;
+    plain.plain_over_streaming = [](std::uint64_t) { return 1.3; };
+    EXPECT_EQ(stores(streaming, {"transport.name=shm", "sink.kind=null"}), "streaming");
+    EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=null"}), "plain");
+    EXPECT_EQ(stores(streaming, {"transport.name=shm", "sink.kind=verify", "sink.verify=header"}), "streaming");
+    EXPECT_EQ(stores(streaming, {"transport.name=shm", "sink.kind=verify", "sink.verify=full"}), "plain");
+    EXPECT_EQ(stores(streaming, {"transport.name=shm", "sink.kind=null", "transport.shm.stores=plain"}), "plain");
+    EXPECT_EQ(stores(streaming, {"transport.name=tcp", "sink.kind=null"}), "");
+    const char* const large = "protocol.mfp_size=1MiB";
+    EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=null", large, "run.nodes=4", "protocol.credits=4"}),
+              "streaming");
+    EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=null", large, "transport.shm.cache_bytes=1048576"}), "")
+        << "the transport decides";
+    // Whoever is told does not measure.
+    plain.plain_over_streaming = [](std::uint64_t) -> double { throw std::logic_error("measured"); };
+    EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=null", "transport.shm.stores=streaming"}), "streaming");
+    EXPECT_EQ(stores(plain, {"transport.name=tcp", "sink.kind=null"}), "");
+}
+
+TEST(Resolve, TheSpeedsOfStoresAreOfThisProcessor) {
+    const double ratio = plain_over_streaming(mib);
+    EXPECT_GT(ratio, 0.05);
+    EXPECT_LT(ratio, 20);
+    EXPECT_EQ(read_machine().plain_over_streaming, &plain_over_streaming);
 }
 
 TEST(Resolve, FoldedNodesDoEverything) {
@@ -155,6 +195,11 @@ TEST(Resolve, CreditsKeepTheSlotsInTheCache) {
     EXPECT_LE(plan.config.credits * plan.slot_bytes * plan.n_bus, 16 * mib);
     EXPECT_GT((plan.config.credits + 1) * plan.slot_bytes * plan.n_bus, 16 * mib);
     EXPECT_EQ(plan_of({"protocol.mfp_size=8MiB"}).config.credits, 2U);
+    const auto few = {"transport.name=shm", "protocol.mfp_size=8MiB", "run.nodes=8"};
+    EXPECT_EQ(plan_of(few).config.credits, 2U) << "a core each";
+    Machine shared = machine_with(32 * mib);
+    shared.cores = 4;
+    EXPECT_EQ(plan_on(shared, few).config.credits, 1U) << "another node has work while one waits";
     // Eight cores are credited with 64 MiB of a cache of 300.
     EXPECT_LE(plan_of({"protocol.mfp_size=64KiB"}, 300 * mib).config.credits * plan.slot_bytes * plan.n_bus, 32 * mib);
     EXPECT_EQ(plan_of({"transport.name=shm", "protocol.mfp_size=256"}).config.credits, 256U);
@@ -164,7 +209,7 @@ TEST(Resolve, CreditsKeepTheSlotsInTheCache) {
 
 TEST(Resolve, SlotsLeaveTheCacheWhereNothingReadsTheirBodies) {
     const auto slots_bytes = [](std::initializer_list<const char*> assignments) {
-        const Plan plan = plan_of(assignments, 32 * mib);
+        const Plan plan = plan_on(streaming_machine(), assignments);
         return plan.config.credits * plan.slot_bytes * plan.n_bus;
     };
     const char* const size = "protocol.mfp_size=256KiB";
@@ -175,6 +220,8 @@ TEST(Resolve, SlotsLeaveTheCacheWhereNothingReadsTheirBodies) {
     EXPECT_LE(slots_bytes({size, "transport.name=shm", "sink.kind=verify", "sink.verify=sampled"}), 16 * mib);
     EXPECT_LE(slots_bytes({size, "transport.name=shm", "sink.kind=touch"}), 16 * mib);
     EXPECT_LE(slots_bytes({size, "transport.name=tcp", "sink.kind=null"}), 16 * mib) << "the kernel never streams";
+    const Plan plain = plan_of({size, "transport.name=shm", "sink.kind=null"});
+    EXPECT_LE(plain.config.credits * plain.slot_bytes * plain.n_bus, 16 * mib) << "where plain stores are faster";
 }
 
 TEST(Resolve, WhatIsSimulatedDoesNotDependOnTheHost) {
@@ -212,7 +259,12 @@ TEST(Resolve, CreditsKeepWithinTheBuffersOfTheFabric) {
 
 TEST(Resolve, ClosedLoopKeepsWhatAllCreditsCanHold) {
     const Plan plan = plan_of({"protocol.credits=8", "run.nodes=4"});
-    EXPECT_GE(plan.protocol.retention_meps, 32U);
+    // All of them in flight even while an eighth each is not yet reported, or not yet released.
+    EXPECT_EQ(plan.protocol.retention_meps, 2 * 32U);
+    EXPECT_EQ(plan_of({"protocol.credits=64", "run.nodes=4", "protocol.mfp_size=4KiB"}).protocol.retention_meps, 512U);
+    EXPECT_LE(plan_of({"protocol.credits=64", "run.nodes=4", "protocol.mfp_size=1MiB"}).protocol.retention_meps,
+              256U + 32U)
+        << "as far as memory is worth it";
     const std::string least = "source.memory=" + std::to_string(plan.ru_memory_needed_bytes);
     EXPECT_EQ(plan_of({"protocol.credits=8", least.c_str()}).protocol.retention_meps, 32U);
     const std::string less = "source.memory=" + std::to_string(plan.ru_memory_needed_bytes - 1);

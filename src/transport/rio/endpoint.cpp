@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <softrio.h>
 
+#include "base/cache.h"
 #include "transport/copy_head.h"
 
 namespace incast::transport::rio {
@@ -262,7 +263,7 @@ void Endpoint::note_written(Import& import) {
     written_bytes_ += import.key.bytes;
     using Stores = EndpointSettings::Stores;
     streams_ = settings_.stores == Stores::streaming ||
-               (settings_.stores == Stores::automatic && written_bytes_ > settings_.cache_bytes);
+               (settings_.stores == Stores::automatic && base::slots_exceed(written_bytes_, settings_.cache_bytes));
 }
 
 std::error_code Endpoint::start_body(Peer peer, std::uint32_t number, std::uint64_t address, Bytes bytes,

@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/cache.h"
 #include "base/stream_copy.h"
 #include "transport/copy_head.h"
 #include "transport/regions.h"
@@ -285,7 +286,7 @@ void Endpoint::note_written(Import& import) {
     written_bytes_ += import.memory.size();
     using Stores = EndpointSettings::Stores;
     streams_ = settings_.stores == Stores::streaming ||
-               (settings_.stores == Stores::automatic && written_bytes_ > settings_.cache_bytes);
+               (settings_.stores == Stores::automatic && base::slots_exceed(written_bytes_, settings_.cache_bytes));
 }
 
 void Endpoint::release_read() {

@@ -24,6 +24,7 @@ namespace incast::runtime {
 enum class Task : std::uint8_t { build, net };
 enum class Roles : std::uint8_t { folded, split };
 enum class EmPlace : std::uint8_t { shared, own };
+enum class Pin : std::uint8_t { automatic, never };
 enum class OnLoss : std::uint8_t { carry_on, stop };
 enum class SourceKind : std::uint8_t { generator, mfp };
 enum class SizeDistribution : std::uint8_t { fixed, normal, lognormal, exponential, histogram };
@@ -54,6 +55,7 @@ struct RunConfig {
     OnLoss on_loss{};
     bool respawn{};
     std::uint64_t yields{};
+    Pin pin{};
     Time join_deadline{};
     Time drain_deadline{};
     // [protocol]

@@ -12,6 +12,7 @@
 #include "runtime/lobby.h"
 #include "runtime/machine.h"
 #include "runtime/metrics_server.h"
+#include "runtime/placement.h"
 #include "runtime/signals.h"
 #include "runtime/spawner.h"
 
@@ -22,6 +23,12 @@ constexpr int reap_wait_ms = 500;  // between the end of a connection and the en
 constexpr int quit_wait_ms = 5000;
 constexpr std::uint32_t max_respawns = 10;  // of one node: more often, something is wrong with it
 constexpr Time longest_wait = ps_per_s;
+
+/// Commands that a node starts would inherit its core.
+bool may_pin(const Plan& plan) {
+    return plan.config.pin == Pin::automatic && plan.config.sink_kind != SinkKind::command &&
+           plan.config.filter_kind != FilterKind::command;
+}
 
 }  // namespace
 
@@ -36,6 +43,7 @@ public:
           run_token_(random_word()),
           lobby_(token_, reporter),
           members_(plan.n_nodes),
+          placement_(may_pin(plan) ? options.spawn.value_or(plan.n_nodes) : 0),
           conductor_(plan, *this, reporter, monotonic_now()) {}
 
     Result<bool> run();
@@ -84,6 +92,7 @@ private:
     /// `last_words`: the node itself said why, which is better than how its process ended.
     void drop(std::uint32_t node, const std::string& why, Time now, bool last_words = false);
     void reap(Time now);
+    void place(Time now);
     void look_for_silence(Time now);
     void respawn(std::uint32_t node, Time now);
     void tell(std::uint32_t node, const Json& message);
@@ -98,6 +107,7 @@ private:
     Lobby lobby_;
     std::vector<Member> members_;  // by node
     Spawner spawner_;
+    Placement placement_;
     Conductor conductor_;
     bool introduced_ = false;  // everybody has heard of everybody
     Json triggers_;            // null: they have not started
@@ -146,6 +156,7 @@ Result<bool> Coordinator::Members::run() {
             }
         }
         reap(now);
+        place(now);
         look_for_silence(now);
         conductor_.tick(now);
         if (interrupts() > 1) {
@@ -172,7 +183,8 @@ void Coordinator::Members::wait() {
     for (const Spawner::Child& child : spawner_.children()) {
         waiting.push_back({child.watch.fd(), POLLIN, 0});
     }
-    const Time until = std::min(conductor_.next_deadline(), lobby_.next_deadline());
+    const Time placing = introduced_ ? placement_.next_deadline() : time_never;
+    const Time until = std::min({conductor_.next_deadline(), lobby_.next_deadline(), placing});
     const Time time = std::clamp<Time>(until - monotonic_now(), 0, longest_wait);
     const timespec span{static_cast<std::time_t>(time / ps_per_s), static_cast<long>(time % ps_per_s / ps_per_ns)};
     ppoll(waiting.data(), waiting.size(), &span, nullptr);
@@ -379,6 +391,21 @@ void Coordinator::Members::respawn(std::uint32_t node, Time now) {
     member.awaited = true;
     if (const Result<pid_t> started = spawner_.start(node, lobby_.address(), token_); !started) {
         conductor_.lost(now, node, started.error().message);
+    }
+}
+
+void Coordinator::Members::place(Time now) {
+    if (!introduced_ || now < placement_.next_deadline()) {
+        return;
+    }
+    std::vector<pid_t> pids;
+    for (std::uint32_t node = 0; node < members_.size(); ++node) {
+        pids.push_back(spawner_.pid_of(node));
+    }
+    if (placement_.tick(now, pids)) {
+        reporter_.notice(Level::info, placement_.keeps()
+                                          ? "the nodes stay on one core each while no other program wants the cores"
+                                          : "other programs want the cores: the kernel places the nodes");
     }
 }
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -66,10 +65,9 @@ public:
     virtual void abandon() = 0;
     [[nodiscard]] virtual bool is_abandoned() const = 0;
 
-    /// Nothing: that id is no multicast group.
-    [[nodiscard]] virtual std::optional<MulticastGroup> group(std::uint32_t destid) const {
-        const MulticastGroup* found = options().group(destid);
-        return found == nullptr ? std::nullopt : std::optional(*found);
+    /// Null: that id is no multicast group. Every write asks, so nothing is copied; good as long as the port is.
+    [[nodiscard]] virtual std::shared_ptr<const MulticastGroup> group(std::uint32_t destid) const {
+        return {std::shared_ptr<const void>(), options().group(destid)};  // owns nothing
     }
 
     virtual int set_destid(std::uint32_t destid) = 0;

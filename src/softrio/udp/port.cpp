@@ -126,16 +126,18 @@ Membership::Changed Port::told() {
 
 void Port::take_groups() {
     const std::lock_guard lock(groups_mutex_);
-    groups_ = membership_.groups();
+    groups_.clear();
+    for (const MulticastGroup& each : membership_.groups())
+        groups_.push_back(std::make_shared<const MulticastGroup>(each));
     has_groups_ = !groups_.empty();
 }
 
-std::optional<MulticastGroup> Port::group(std::uint32_t destid) const {
+std::shared_ptr<const MulticastGroup> Port::group(std::uint32_t destid) const {
     if (auto own = softrio::Port::group(destid)) return own;
-    if (!has_groups_) return std::nullopt;
+    if (!has_groups_) return nullptr;
     const std::lock_guard lock(groups_mutex_);
-    const auto found = std::ranges::find(groups_, destid, &MulticastGroup::destid);
-    return found == groups_.end() ? std::nullopt : std::optional(*found);
+    const auto found = std::ranges::find_if(groups_, [&](const auto& each) { return each->destid == destid; });
+    return found == groups_.end() ? nullptr : *found;
 }
 
 Result<std::shared_ptr<Port>> Port::open(const Options& options, std::uint32_t mport, std::uint32_t wanted) {

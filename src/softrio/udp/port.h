@@ -38,7 +38,7 @@ public:
     [[nodiscard]] bool is_abandoned() const override { return abandoned_; }
 
     /// What the options say goes before what the enumerating host does.
-    [[nodiscard]] std::optional<MulticastGroup> group(std::uint32_t destid) const override;
+    [[nodiscard]] std::shared_ptr<const MulticastGroup> group(std::uint32_t destid) const override;
     int set_destid(std::uint32_t destid) override;
     [[nodiscard]] std::vector<std::uint32_t> others() override;
 
@@ -162,7 +162,7 @@ private:
     Membership membership_;  // of the fabric of an enumerating host
     std::atomic<bool> has_groups_ = false;
     mutable std::mutex groups_mutex_;
-    std::vector<MulticastGroup> groups_;  // that it has told of
+    std::vector<std::shared_ptr<const MulticastGroup>> groups_;  // that it has told of
     Socket socket_;
     std::unique_ptr<Engine> engine_;
     Channels channels_;

@@ -24,10 +24,12 @@ constexpr int quit_wait_ms = 5000;
 constexpr std::uint32_t max_respawns = 10;  // of one node: more often, something is wrong with it
 constexpr Time longest_wait = ps_per_s;
 
-/// Commands that a node starts would inherit its core.
+/// Not where programs besides the nodes belong to the run: they need the cores, too, and commands that a node starts
+/// would inherit its core.
 bool may_pin(const Plan& plan) {
-    return plan.config.pin == Pin::automatic && plan.config.sink_kind != SinkKind::command &&
-           plan.config.filter_kind != FilterKind::command;
+    const RunConfig& config = plan.config;
+    return config.pin == Pin::automatic && config.sink_kind != SinkKind::command &&
+           config.sink_kind != SinkKind::consumer && config.filter_kind != FilterKind::command;
 }
 
 }  // namespace

@@ -95,7 +95,9 @@ void count_credits(Plan& plan, const Machine& machine) {
         plan.chosen.push_back(fmt::format("{} credits, {}", config.credits, why));
     }
     plan.protocol.credits = static_cast<std::uint32_t>(config.credits);
-    const std::uint64_t slots_bytes = plan.n_bus * config.credits * plan.slot_bytes;
+    // What a process holds on to is out of the cache when its slot is next written to.
+    const std::uint64_t held = config.sink_kind == SinkKind::consumer ? config.window : 0;
+    const std::uint64_t slots_bytes = plan.n_bus * (config.credits + held) * plan.slot_bytes;
     bool stream = leave || base::slots_exceed(slots_bytes, cache);
     if (config.transport == "shm" && !config.transport_settings.contains("cache_bytes")) {
         // As just decided, for slots in quarantine are not in service: the transport would count them.

@@ -92,6 +92,12 @@ TEST(Resolve, StoresOfShmStreamWhereThatIsFasterAndNothingReadsTheBodies) {
     EXPECT_EQ(stores(streaming, {"transport.name=shm", "sink.kind=null", "transport.shm.stores=plain"}), "plain");
     EXPECT_EQ(stores(streaming, {"transport.name=tcp", "sink.kind=null"}), "");
     const char* const large = "protocol.mfp_size=1MiB";
+    EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=touch", large, "run.nodes=4", "protocol.credits=1"}),
+              "plain");
+    EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=consumer", "sink.name=x", large, "run.nodes=4",
+                             "protocol.credits=1"}),
+              "streaming")
+        << "the slots that processes hold count";
     EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=null", large, "run.nodes=4", "protocol.credits=4"}),
               "streaming");
     EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=null", large, "transport.shm.cache_bytes=1048576"}), "")

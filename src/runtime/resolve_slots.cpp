@@ -92,7 +92,7 @@ void count_credits(Plan& plan, const Machine& machine) {
             config.credits = std::max<std::uint64_t>(buffered, 1);
             why = fmt::format("as {} buffers allow", config.max_buffers);
         }
-        plan.chosen.push_back(fmt::format("{} credits, {}", config.credits, why));
+        plan.chosen.push_back(fmt::format("{} credit{}, {}", config.credits, config.credits == 1 ? "" : "s", why));
     }
     plan.protocol.credits = static_cast<std::uint32_t>(config.credits);
     // What a process holds on to is out of the cache when its slot is next written to.

@@ -84,11 +84,12 @@ void announce(const Plan& plan, std::vector<std::string> chosen, Reporter& repor
     }
     reporter.notice(
         Level::info,
-        fmt::format("{} nodes ({} RU, {} BU) over {}; MFP {} = {} events, slot {}, {} credits; memory per BU {}, per "
+        fmt::format("{} nodes ({} RU, {} BU) over {}; MFP {} = {} events, slot {}, {} credit{}; memory per BU {}, per "
                     "RU {} (F1 asks for {}); working set {}",
                     plan.n_nodes, plan.n_rus, plan.n_bus, plan.config.transport, bytes(plan.mfp_bytes), plan.packing,
-                    bytes(plan.slot_bytes), plan.config.credits, bytes(plan.bu_memory_bytes),
-                    bytes(plan.ru_memory_bytes), bytes(plan.ru_memory_needed_bytes), bytes(plan.working_set_bytes)));
+                    bytes(plan.slot_bytes), plan.config.credits, plan.config.credits == 1 ? "" : "s",
+                    bytes(plan.bu_memory_bytes), bytes(plan.ru_memory_bytes), bytes(plan.ru_memory_needed_bytes),
+                    bytes(plan.working_set_bytes)));
     chosen.insert(chosen.end(), plan.chosen.begin(), plan.chosen.end());
     if (!chosen.empty()) {
         reporter.notice(Level::info, fmt::format("chosen: {}", fmt::join(chosen, "; ")));

@@ -165,13 +165,18 @@ def event_building(
 ) -> dict[str, str]:
     """Settings that all comparisons have in common: sources that cycle through four times the cache (M4), all together.
 
-    About 64 fragments make an MFP, so that it is about as large as asked for: headers count as no goodput.
+    About 64 fragments make an MFP, so that it is about as large as asked for: headers count as no goodput. Scheme
+    `views` is pull-read whose events stay in the readout units' memory.
     """
     kind, _, verify = sink.partition(":")
     return {
         "run.nodes": str(nodes),
         "transport.name": transport,
-        "protocol.scheme": scheme,
+        **(
+            {"protocol.scheme": "pull-read", "protocol.views": "true"}
+            if scheme == "views"
+            else {"protocol.scheme": scheme}
+        ),
         "protocol.mfp_size": f"{mfp_bytes}B",
         "protocol.self_traffic": self_traffic,
         "source.fragment_size": f"{max(256, mfp_bytes // 64)}B",

@@ -137,6 +137,17 @@ public:
     [[nodiscard]] T& operator[](std::size_t index) { return items_[(head_ + index) & (capacity_ - 1)]; }
     [[nodiscard]] const T& operator[](std::size_t index) const { return items_[(head_ + index) & (capacity_ - 1)]; }
     void clear() { head_ = tail_; }
+    /// The others keep their order.
+    template <class Unwanted>
+    void remove_if(Unwanted&& unwanted) {
+        std::size_t kept = 0;
+        for (std::size_t index = 0; index < size(); ++index) {
+            if (const T item = (*this)[index]; !unwanted(item)) {
+                (*this)[kept++] = item;
+            }
+        }
+        tail_ = head_ + kept;
+    }
 
 private:
     std::size_t capacity_;

@@ -202,9 +202,9 @@ void BuilderUnit::repeat_credits(std::uint32_t ru) {
     }
     told_[ru].clear();
     for (std::uint32_t slot = 0; shape_.pushes(ru) && slot < slots_.size(); ++slot) {
-        const Slot& each = slots_[slot];
-        if (each.state == SlotState::granted || each.state == SlotState::assigned) {
-            told_[ru].push({each.credit, static_cast<std::uint16_t>(slot), 0});
+        const wire::CreditEntry entry{slots_[slot].credit, static_cast<std::uint16_t>(slot), 0};
+        if (is_in_service(entry)) {
+            told_[ru].push(entry);
         }
     }
 }
@@ -272,6 +272,9 @@ void BuilderUnit::flush_to_rus() {
         }
         if (!link.knows_regions && !tell_regions(static_cast<std::uint32_t>(ru), link)) {
             continue;
+        }
+        if (ahead_) {
+            told_[ru].remove_if([&](const wire::CreditEntry& credit) { return !is_in_service(credit); });
         }
         if (!port_.send_all<ControlKind::request>(peer, attempts_, link.requests) ||
             !port_.send_all<ControlKind::abort>(peer, attempts_, link.aborts) ||

@@ -466,6 +466,9 @@ void BuilderUnit::on_verdict(Time now, const ControlView& message) {
             ++port_.counters().denied_commits;
             if (each.state == SlotState::assigned) {
                 abort_requests(entry.slot);
+            } else {
+                // There is room for one request per slot, and this one may not have been sent yet.
+                commit_requests_.remove_if([&](const AttemptEntry& queued) { return queued.slot == entry.slot; });
             }
             retire(now, entry.slot);
         }

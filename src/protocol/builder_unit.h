@@ -166,6 +166,11 @@ private:
     void grant(Time now);
     void grant_credit(wire::CreditEntry entry);
     void repeat_credits(std::uint32_t ru);
+    /// RUs may still have to write for that credit.
+    [[nodiscard]] bool is_in_service(const wire::CreditEntry& entry) const {
+        const Slot& slot = slots_[entry.slot];
+        return slot.credit == entry.credit && (slot.state == SlotState::granted || slot.state == SlotState::assigned);
+    }
     void bind(Time now);
     void make_requests();
     void request_from_all();

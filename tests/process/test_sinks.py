@@ -135,10 +135,12 @@ def test_a_stopped_command_holds_back_triggers_and_nothing_else(start: Start) ->
         lambda report: is_sample(report) and report["triggers"]["dead_time_fraction"] > 0.99, "full memory", 60
     )
     held = run.wait_for(is_sample, "sample")
-    later = run.wait_for(is_sample, "sample while the command is stopped")
+    # On a busy machine, triggers may be counted a sample later.
+    later = run.wait_for(
+        lambda report: is_sample(report) and report["triggers"]["inhibited_hz"] > 0, "triggers held back", 60
+    )
     assert later["events"] == held["events"]
     assert later["triggers"]["accepted_hz"] == 0
-    assert later["triggers"]["inhibited_hz"] > 0
     os.kill(pid, signal.SIGCONT)
     run.wait_for(
         lambda report: (

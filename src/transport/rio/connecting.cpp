@@ -47,7 +47,7 @@ Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
         return *answer;
     }
     state.state = PeerState::State::calling;
-    state.gone = state.said_bye = state.heard_bye = state.owes_doorbell = state.wants_room = false;
+    state.gone = state.said_bye = state.heard_bye = state.owes_doorbell = state.wants_room = state.called_again = false;
     state.incarnation = incarnation;
     state.attempt = ++attempts_;
     state.theirs = state.heard = 0;
@@ -240,6 +240,15 @@ void Endpoint::go_up(Peer peer) {
     state.state = PeerState::State::up;
     own_events_.push_back(control_event(Event::Kind::peer_up, peer));
     active_.set(index(peer));  // it may have written before this side was up
+}
+
+/// The end of a process is told to whoever writes to it next. The first call of an attempt may so fail although its
+/// successor is there: it is made once more.
+void Endpoint::lost(Peer peer) {
+    PeerState& state = peers_[index(peer)];
+    const bool was_first = state.state == PeerState::State::calling && state.theirs == 0;
+    if (was_first && !std::exchange(state.called_again, true)) return say_hello(peer);
+    ended(peer, true);
 }
 
 void Endpoint::ended(Peer peer, bool gone) {

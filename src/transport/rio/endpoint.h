@@ -194,7 +194,8 @@ private:
     void arrived(Arrived arrival);
     /// Nothing of the peer lands from here on; `gone`: nothing can be written to it either.
     void ended(Peer peer, bool gone);
-    void lost(Peer peer) { ended(peer, true); }
+    /// A transfer to the peer failed.
+    void lost(Peer peer);
     void give_up(Peer peer);
     void say_bye(Peer peer);
     void finish_if_quiet(Peer peer);

@@ -53,6 +53,7 @@ struct PeerState {
     bool said_bye = false;  // in this attempt; closing: once it is there, only the peer's end is waited for
     bool heard_bye = false;
     bool owes_doorbell = false;  // its queue was full
+    bool called_again = false;   // in this attempt
     std::uint32_t faults = 0;    // completions among the endpoint's own events
     std::uint32_t incarnation = 0;
     std::uint32_t complained_of = 0;  // incarnation for which a failure to connect was logged

@@ -273,7 +273,7 @@ void BuilderUnit::flush_to_rus() {
         if (!link.knows_regions && !tell_regions(static_cast<std::uint32_t>(ru), link)) {
             continue;
         }
-        if (ahead_) {
+        if (ahead_ && port_.config().plant != Plant::uneven_grant) {
             told_[ru].remove_if([&](const wire::CreditEntry& credit) { return !is_in_service(credit); });
         }
         if (!port_.send_all<ControlKind::request>(peer, attempts_, link.requests) ||

@@ -96,8 +96,8 @@ protected:
     std::unique_ptr<Node> builder_;
 };
 
-/// Adversary seeds 5615 and 96938: with two slots, two requests that nobody needs any more left no room for a third,
-/// and a MEP that was complete was never committed.
+/// Adversary seeds 5615 and 96938: the request of an attempt that was void kept its place, of as many as there are
+/// slots, and a MEP that was complete was never committed.
 TEST_F(BuilderAlone, AsksForEveryCommitThoughAnAttemptIsVoidBeforeItsOwnRequestWasSent) {
     start(Scheme::pull_write, 2);
     say<ControlKind::view>({{0, 1, role_ru, wire::Change::up, 0}, {1, 1, role_bu, wire::Change::up, 0}});

@@ -74,7 +74,10 @@ bool Reader::take_offer(std::uint32_t slot, std::uint32_t ru, const wire::OfferE
     --contribution.to_offer;
     if (port_.config().views) {
         // Whoever takes the event looks at the MFP's header first: it comes from the RU's memory meanwhile.
-        base::prefetch(view(slot, source).data(), header_bytes);
+        const Bytes mfp = view(slot, source);
+        if (!mfp.empty()) {
+            base::prefetch(mfp.data(), std::min(mfp.size(), header_bytes));
+        }
     }
     return true;
 }

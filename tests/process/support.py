@@ -26,6 +26,20 @@ def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = 20.
         time.sleep(0.01)  # house: allow sleep: polls with a deadline
 
 
+def said_by(*words: str) -> str:
+    """Nothing if the command succeeds; else why not."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return f"there is no {words[0]}"
+    return "" if done.returncode == 0 else f"{' '.join(words)}: {done.stderr.strip() or done.returncode}"
+
+
+def must(*words: str) -> None:
+    """A command that has to succeed."""
+    assert said_by(*words) == ""
+
+
 def process_state(pid: int) -> str:
     """R, S, T (stopped), Z ... or an empty text if the process is gone."""
     try:

@@ -6,16 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import Start, check_accounting
+from support import Start, check_accounting, must, said_by
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 NODES_PER_HOST = 8
-
-
-def ip(*words: str) -> None:
-    """iproute2; what it says is in the failure."""
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"ip {' '.join(words)}: {done.stderr}"
 
 
 @pytest.fixture
@@ -25,22 +19,18 @@ def hosts() -> Iterator[list[str]]:
         pytest.skip("network namespaces need root")
     names = [f"incast-{os.getpid()}-{index}" for index in range(2)]
     try:
-        first = subprocess.run(["ip", "netns", "add", names[0]], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("no iproute2 on this host")
-    if first.returncode != 0:
-        pytest.skip(f"this host gives no network namespace: {first.stderr.strip()}")
-    try:
+        if why := said_by("ip", "netns", "add", names[0]):
+            pytest.skip(f"this host gives no network namespace: {why}")
         # In a chroot whose root is no mount point, one can be made but not entered.
-        inside = subprocess.run(["ip", "-n", names[0], "link"], capture_output=True, text=True, check=False)
-        if inside.returncode != 0:
-            pytest.skip(f"nobody can enter a network namespace here: {inside.stderr.strip()}")
-        ip("netns", "add", names[1])
-        ip("link", "add", "cable0", "netns", names[0], "type", "veth", "peer", "name", "cable1", "netns", names[1])
+        if why := said_by("ip", "-n", names[0], "link"):
+            pytest.skip(f"nobody can enter a network namespace here: {why}")
+        must("ip", "netns", "add", names[1])
+        peer = ("type", "veth", "peer", "name", "cable1", "netns", names[1])
+        must("ip", "link", "add", "cable0", "netns", names[0], *peer)
         for index, name in enumerate(names):
-            ip("-n", name, "address", "add", f"10.0.0.{index + 1}/24", "dev", f"cable{index}")
-            ip("-n", name, "link", "set", f"cable{index}", "up")
-            ip("-n", name, "link", "set", "lo", "up")
+            must("ip", "-n", name, "address", "add", f"10.0.0.{index + 1}/24", "dev", f"cable{index}")
+            must("ip", "-n", name, "link", "set", f"cable{index}", "up")
+            must("ip", "-n", name, "link", "set", "lo", "up")
         yield names
     finally:
         for name in names:

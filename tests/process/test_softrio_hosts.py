@@ -9,26 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import ROOT, Start, check_accounting, wait_until
+from support import ROOT, Start, check_accounting, must, said_by, wait_until
 
 CHILD = Path(__file__).with_name("softrio_child.py")
 SNIFF = Path(__file__).with_name("sniff.py")
 PORT = 7000
 TOKEN = "0123456789abcdef0123456789abcdef"
-
-
-def said_by(*words: str) -> str:
-    """Nothing if the command succeeds; else why not."""
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return f"there is no {words[0]}"
-    return "" if done.returncode == 0 else f"{' '.join(words)}: {done.stderr.strip() or done.returncode}"
-
-
-def must(*words: str) -> None:
-    """A command that has to succeed."""
-    assert said_by(*words) == ""
 
 
 Network = Callable[[int], list[str]]

@@ -8,11 +8,12 @@ namespace incast::protocol {
 using wire::ControlKind;
 
 Links::Links(Port& port, const Shape& shape)
-    : port_(port),
-      shape_(shape),
-      em_(port.config().em),
+    : em_(port.config().em),
       reports_(port.config().nodes.size()),
       links_(port.config().nodes.size()),
+      port_(port),
+      shape_(shape),
+      ways_(links_.size()),
       wanted_(links_.size()) {}
 
 bool Links::carries_data(Peer peer) const {
@@ -27,9 +28,9 @@ bool Links::needed(Peer peer) const {
            (peer == port_.config().em || port_.self() == port_.config().em || carries_data(peer));
 }
 
-void Links::want(Link& link, Peer peer, Time at) {
-    link.state = State::wanted;
-    link.retry_at = at;
+void Links::want(Peer peer, Time at) {
+    link(peer).state = State::wanted;
+    way(peer).retry_at = at;
     wanted_.set(static_cast<std::size_t>(peer));
     next_retry_ = std::min(next_retry_, at);
 }
@@ -43,10 +44,10 @@ void Links::update_peer(Time now, Peer peer, std::uint32_t incarnation, const Bl
         port_.transport().disconnect(peer);  // its down event comes first, then this is tried
     }
     link.incarnation = incarnation;
-    link.address.assign(reinterpret_cast<const char*>(address.bytes), address.size);
+    way(peer).address.assign(reinterpret_cast<const char*>(address.bytes), address.size);
     // While the earlier one is not fenced, connect() answers `again`, and is retried.
     if (link.state != State::up) {
-        want(link, peer, now);
+        want(peer, now);
     }
 }
 
@@ -55,7 +56,7 @@ bool Links::on_up(Time now, Peer peer, std::uint32_t incarnation) {
     if (link.state != State::connecting || link.incarnation != incarnation) {
         port_.transport().disconnect(peer);
         if (link.state == State::connecting) {
-            want(link, peer, now + port_.config().connect_retry);
+            want(peer, now + port_.config().connect_retry);
         }
         return false;
     }
@@ -68,14 +69,14 @@ bool Links::on_down(Time now, Peer peer, std::uint32_t incarnation) {
     Link& link = this->link(peer);
     const bool was_up = link.state == State::up;
     if (was_up && incarnation != link.incarnation) {
-        want(link, peer, now);  // a newer incarnation is known already
+        want(peer, now);  // a newer incarnation is known already
         return true;
     }
     if (was_up) {
         link.state = State::lost;
         report(peer, Report::lost);
     } else if (link.state == State::connecting) {
-        want(link, peer, now + port_.config().connect_retry);
+        want(peer, now + port_.config().connect_retry);
     }
     return was_up;
 }
@@ -93,26 +94,24 @@ void Links::drop(Peer peer) {
     }
 }
 
-void Links::connect_due(Time now) {
-    if (now < next_retry_) {
-        return;
-    }
+void Links::connect_wanted(Time now) {
     next_retry_ = time_never;
-    for (std::size_t peer = wanted_.next(0); peer != base::Bitmap::none; peer = wanted_.next(peer + 1)) {
-        Link& link = this->link(Peer{static_cast<std::uint32_t>(peer)});
-        if (link.retry_at <= now) {
+    for (std::size_t index = wanted_.next(0); index != base::Bitmap::none; index = wanted_.next(index + 1)) {
+        const Peer peer{static_cast<std::uint32_t>(index)};
+        Link& link = this->link(peer);
+        Way& way = this->way(peer);
+        if (way.retry_at <= now) {
             Blob address;
-            address.size = static_cast<std::uint8_t>(link.address.size());
-            std::memcpy(address.bytes, link.address.data(), link.address.size());
-            if (port_.transport().connect(Peer{static_cast<std::uint32_t>(peer)}, address, link.incarnation) ==
-                Post::pending) {
+            address.size = static_cast<std::uint8_t>(way.address.size());
+            std::memcpy(address.bytes, way.address.data(), way.address.size());
+            if (port_.transport().connect(peer, address, link.incarnation) == Post::pending) {
                 link.state = State::connecting;
-                wanted_.reset(peer);
+                wanted_.reset(index);
                 continue;
             }
-            link.retry_at = now + port_.config().connect_retry;
+            way.retry_at = now + port_.config().connect_retry;
         }
-        next_retry_ = std::min(next_retry_, link.retry_at);
+        next_retry_ = std::min(next_retry_, way.retry_at);
     }
 }
 
@@ -122,14 +121,11 @@ void Links::report(Peer peer, Report what) {
     }
     Link& link = this->link(peer);
     link.report = what;
-    link.report_incarnation = link.incarnation;
+    way(peer).report_incarnation = link.incarnation;
     reports_.set(static_cast<std::size_t>(peer));
 }
 
-void Links::flush_reports() {
-    if (!reports_.any()) {
-        return;
-    }
+void Links::send_reports() {
     auto connected = port_.message<ControlKind::connected>();
     auto lost = port_.message<ControlKind::peer_lost>();
     base::Bitmap& pending = reports_;
@@ -140,9 +136,9 @@ void Links::flush_reports() {
         connected.clear();
         lost.clear();
         for (; peer != base::Bitmap::none && !connected.full() && !lost.full(); peer = pending.next(peer + 1)) {
-            const Link& link = this->link(Peer{static_cast<std::uint32_t>(peer)});
-            const wire::PeerEntry entry{static_cast<std::uint32_t>(peer), link.report_incarnation};
-            if (link.report == Report::connected) {
+            const Peer about{static_cast<std::uint32_t>(peer)};
+            const wire::PeerEntry entry{static_cast<std::uint32_t>(peer), way(about).report_incarnation};
+            if (link(about).report == Report::connected) {
                 connected.add(entry);
             } else {
                 lost.add(entry);

@@ -22,8 +22,13 @@ enum class NodeState : std::uint8_t {
     em_silent,  // no sign of life from the EM for detection_deadline
 };
 
-/// Counted since start; plain numbers, read by the owner thread.
-struct Counters {
+/// Counted since start; plain numbers, read by the owner thread. What an RU counts all the time is one cache line.
+struct alignas(64) Counters {
+    // all
+    std::uint64_t messages_sent = 0;
+    std::uint64_t messages_received = 0;
+    std::uint64_t bad_messages = 0;   // malformed or from the wrong run, view or incarnation: dropped (T8)
+    std::uint64_t back_pressure = 0;  // posts that answered `again`
     // RU
     std::uint64_t meps_produced = 0;
     std::uint64_t contributions_sent = 0;  // MEPs of this RU written, per attempt
@@ -61,12 +66,8 @@ struct Counters {
     std::uint64_t views = 0;
     std::uint64_t phases = 0;           // of the schedule
     std::uint64_t barrier_expired = 0;  // of these, ended without some RU
-    // all
-    std::uint64_t messages_sent = 0;
-    std::uint64_t messages_received = 0;
-    std::uint64_t bad_messages = 0;   // malformed or from the wrong run, view or incarnation: dropped (T8)
-    std::uint64_t back_pressure = 0;  // posts that answered `again`
-    std::uint64_t copied_bytes = 0;   // bodies of self traffic; the transport knows of the rest
+    // RU and BU of one node
+    std::uint64_t copied_bytes = 0;  // bodies of self traffic; the transport knows of the rest
 };
 
 class Node {

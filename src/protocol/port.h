@@ -15,15 +15,17 @@
 
 namespace incast::protocol {
 
-class Port {
+/// What every step looks at is one cache line.
+class alignas(64) Port {
 public:
     Port(const Config& config, Peer self, std::uint32_t incarnation, Transport& transport)
-        : config_(config), transport_(transport), self_(self), incarnation_(incarnation) {}
+        : self_(self), incarnation_(incarnation), config_(config), transport_(transport) {}
 
     [[nodiscard]] const Config& config() const { return config_; }
     Transport& transport() { return transport_; }
     [[nodiscard]] const Transport& transport() const { return transport_; }
     [[nodiscard]] Peer self() const { return self_; }
+    [[nodiscard]] std::size_t self_index() const { return static_cast<std::size_t>(self_); }
     [[nodiscard]] std::uint32_t incarnation() const { return incarnation_; }
     Counters& counters() { return counters_; }
 
@@ -160,10 +162,10 @@ private:
         return true;
     }
 
-    const Config& config_;
-    Transport& transport_;
     Peer self_;
     std::uint32_t incarnation_;
+    const Config& config_;
+    Transport& transport_;
     std::size_t used_ = 0;  // of ring_
     std::size_t head_ = 0;
     std::unique_ptr<std::byte[]> ring_ = std::make_unique_for_overwrite<std::byte[]>(ring_bytes);

@@ -87,7 +87,7 @@ bool ReadoutUnit::send_offer(std::uint32_t queue_index) {
         }
         if (!work.begun) {
             work.begun = true;
-            ++pending_writes(work.mep);  // its MEP stays until all is offered
+            hold(work.mep, 1);  // its MEP stays until all is offered
         }
         counters.mfps_sent += next - work.next_source;
         counters.sent_goodput_bytes += goodput_bytes;
@@ -210,13 +210,13 @@ inline bool ReadoutUnit::send_contribution(std::uint32_t queue_index) {
     counters.mfps_sent += work.next_source - first;
     counters.sent_goodput_bytes += goodput_bytes;
     if (pending_now_ > 0) {
-        pending_writes(work.mep) += pending_now_;
+        hold(work.mep, pending_now_);
     }
     if (work.next_source < sources_) {
         const bool moved = work.next_source != first || work.next_byte != first_byte;
         if (moved && !work.begun) {
             work.begun = true;
-            ++pending_writes(work.mep);  // its MEP stays until the last write is posted
+            hold(work.mep, 1);  // its MEP stays until the last write is posted
         }
         update_runnable(queue_index);
         return false;

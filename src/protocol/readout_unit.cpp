@@ -31,21 +31,22 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
       shape_(shape),
       source_(source),
       own_builder_(own_builder),
-      ru_(shape.ru_of_node[static_cast<std::size_t>(port.self())]),
-      first_source_(shape.rus[ru_].first_source),
-      sources_(shape.rus[ru_].sources),
-      parallel_sends_(port.config().parallel_sends),
-      keeps_credits_(assigns_ahead(port.config()) && shape.pushes(ru_)),
+      keeps_credits_(assigns_ahead(port.config()) && shape.pushes(shape.ru_of_node[port.self_index()])),
       acks_contributions_(tells_placed(port.config()) && !port.config().ack_per_write),
       acks_writes_(port.config().ack_per_write),
       in_parts_(acks_writes_ || port.config().message_size > 0),
-      message_size_(port.config().message_size == 0 ? ~std::uint32_t{0} : port.config().message_size),
+      has_turns_(has_barriers(port.config().schedule) || port.config().schedule == Schedule::barrel_time_slot),
+      parallel_sends_(port.config().parallel_sends),
+      ru_(shape.ru_of_node[port.self_index()]),
+      first_source_(shape.rus[ru_].first_source),
+      sources_(shape.rus[ru_].sources),
       outstanding_writes_(port.config().outstanding_writes),
+      message_size_(port.config().message_size == 0 ? ~std::uint32_t{0} : port.config().message_size),
       schedule_(port.config(), ru_, shape.rus.size(), shape.bus.size(), port.self() == port.config().em),
       produce_at_once_(meps_at_once(port.config(), first_source_, sources_)),
       credits_(keeps_credits_ ? shape.bus.size() : 0, shape.slots, port.config().plant) {
     const std::size_t bus = shape.bus.size();
-    pending_writes_.assign(std::bit_ceil(std::size_t{port.config().retention_meps}), 0);
+    holds_of_.assign(std::bit_ceil(std::size_t{port.config().retention_meps}), 0);
     // Every credit of every BU may be assigned at once; those of a dead incarnation are dropped before those of its
     // successor come. Where the EM is ahead of credits, every MEP in its window may be.
     pool_ = base::Slab<Assignment>(bus * shape.slots + 1 + (keeps_credits_ ? shape.window : 0));
@@ -95,6 +96,7 @@ void ReadoutUnit::on_connection_up(Peer peer, std::uint32_t incarnation) {
     link.blocked = false;
     if (port_.config().scheme == Scheme::pull_read) {
         regions_due_.set(bu);
+        chores_ = true;
     }
     link.incarnation = incarnation;
     if (keeps_credits_) {
@@ -252,7 +254,7 @@ void ReadoutUnit::enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std
 /// An assignment that will not be carried out, or no further.
 void ReadoutUnit::remove(std::uint32_t queue_index, std::uint32_t previous, std::uint32_t index) {
     if (pool_[index].begun) {
-        --pending_writes(pool_[index].mep);  // it was begun: see send_contribution
+        let_go(pool_[index].mep);  // it was begun: see send_contribution
         if (forgotten_below_ < released_below_) {
             release();  // no completion may follow that would do it
         }
@@ -318,6 +320,7 @@ void ReadoutUnit::acknowledge_abort(std::uint32_t bu, std::uint32_t credit, std:
     const bool room = acks_of_[bu].size < 2 * shape_.slots;  // a lying BU fills its own places only
     if (room && acks_.push(acks_of_[bu], {credit, slot, 0})) {
         acks_due_.set(bu);
+        chores_ = true;
     }
 }
 
@@ -363,6 +366,8 @@ void ReadoutUnit::on_placed(Time now, Peer from, const ControlView& message) {
 void ReadoutUnit::prefetch(unsigned level) const {
     if (level == 0) {
         runnable_.prefetch();
+        base::prefetch(links_.data(), std::min(links_.size(), std::size_t{8}) * sizeof(BuilderLink));
+        base::prefetch(&pool_[0], 128);
     } else if (const std::size_t next = runnable_.next_cyclic(schedule_.likely()); next < links_.size()) {
         __builtin_prefetch(&links_[next]);
     }
@@ -383,10 +388,7 @@ void ReadoutUnit::on_room(Peer peer) {
 }
 
 void ReadoutUnit::on_completed(Token token) {
-    std::uint32_t& pending = pending_writes(token - 1);
-    if (pending > 0) {
-        --pending;
-    }
+    let_go(token - 1);
     if (forgotten_below_ < released_below_) {
         release();
     }
@@ -397,7 +399,10 @@ void ReadoutUnit::on_completed(Token token) {
 
 void ReadoutUnit::release() {
     const MepId before = forgotten_below_;
-    while (forgotten_below_ < released_below_ && pending_writes(forgotten_below_) == 0) {
+    if (holds_ == 0) {
+        forgotten_below_ = released_below_;
+    }
+    while (forgotten_below_ < released_below_ && !is_held(forgotten_below_)) {
         ++forgotten_below_;
     }
     if (forgotten_below_ > before) {
@@ -465,13 +470,22 @@ void ReadoutUnit::flush_acks() {
 
 void ReadoutUnit::flush(Time now, bool idle) {
     lazy_ = false;
-    tell_regions();
+    if (chores_) {
+        tell_regions();
+    }
     produce(now);
     flush_available(now, idle);
-    ask_clock(now);
+    if (has_turns_) {
+        ask_clock(now);
+    }
     serve(now);
-    tell_phase_done();
-    flush_acks();
+    if (has_turns_) {
+        tell_phase_done();
+    }
+    if (chores_) {
+        flush_acks();
+        chores_ = acks_due_.any() || regions_due_.any();
+    }
 }
 
 Time ReadoutUnit::next_deadline() const {
@@ -481,6 +495,9 @@ Time ReadoutUnit::next_deadline() const {
     Time deadline = std::min(next_ready_, turn_at_);
     if (lazy_) {
         deadline = std::min(deadline, report_at_);
+    }
+    if (!has_turns_) {
+        return deadline;
     }
     if (em_time_.heard >= 0) {
         deadline = std::min(deadline, em_time_.heard + 1);

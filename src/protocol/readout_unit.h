@@ -21,7 +21,7 @@ namespace incast::protocol {
 
 class BuilderUnit;
 
-class ReadoutUnit {
+class alignas(64) ReadoutUnit {
 public:
     /// `own_builder`: the BU of the same node, or nullptr; its slots are written directly.
     ReadoutUnit(Port& port, const Shape& shape, Source& source, BuilderUnit* own_builder);
@@ -44,6 +44,8 @@ public:
     /// A write whose token was `token` needs its bytes no longer.
     void on_completed(Token token);
 
+    /// What every step looks at lies in the first of its bytes.
+    static constexpr std::size_t often_used_bytes = 256;
     /// Node::step() is near; see there.
     void prefetch(unsigned level) const;
     void flush(Time now, bool idle);
@@ -114,9 +116,19 @@ private:
     }
     [[nodiscard]] std::uint32_t queue_of(std::uint32_t bu) const { return schedule_.one_queue() ? 0 : bu; }
     [[nodiscard]] Queue& queue(std::uint32_t index) { return links_[index].queue; }
-    [[nodiscard]] std::uint32_t& pending_writes(MepId mep) {
-        return pending_writes_[mep & (pending_writes_.size() - 1)];
+    /// Writes of that MEP, posted or to come, that need its bytes still: none of those counted before is released.
+    void hold(MepId mep, std::uint32_t writes) {
+        holds_of_[mep & (holds_of_.size() - 1)] += writes;
+        holds_ += writes;
     }
+    void let_go(MepId mep) {
+        std::uint32_t& holds = holds_of_[mep & (holds_of_.size() - 1)];
+        if (holds > 0) {
+            --holds;
+            --holds_;
+        }
+    }
+    [[nodiscard]] bool is_held(MepId mep) const { return holds_of_[mep & (holds_of_.size() - 1)] > 0; }
     /// Where a source lies in a BU's slot.
     [[nodiscard]] Target target_of(const BuilderLink& link, const Assignment& work, std::uint32_t source) const {
         const SlotLayout::Place place = shape_.layout.at(work.slot, source);
@@ -153,15 +165,11 @@ private:
     bool send_offer(std::uint32_t queue);
     [[nodiscard]] wire::Head head_of(const Assignment& work) const;
 
-    // What every step looks at comes first: with many nodes in one thread it is cold each time.
+    // With many nodes in one thread everything is cold each time. What every step looks at are four cache lines ...
     Port& port_;
     const Shape& shape_;
     Source& source_;
     BuilderUnit* own_builder_;
-    std::uint32_t ru_;  // index in shape.rus
-    std::uint32_t first_source_;
-    std::uint32_t sources_;
-    std::uint32_t parallel_sends_;  // of the config; 0: no limit
     bool in_view_ = false;
     bool produce_more_ = false;
     bool await_production_ = false;  // an assignment came before its MEP
@@ -170,27 +178,38 @@ private:
     bool acks_writes_;               // ... or every write
     bool in_parts_;                  // a MFP may be several writes, or each is acknowledged
     bool lazy_ = false;              // something waits for company
-    std::uint32_t queues_filled_ = 0;
-    std::uint32_t pending_now_ = 0;     // writes of the contribution being sent that answered `pending`
-    std::uint32_t message_size_;        // of the config; the most there is if it is not limited
-    std::uint32_t outstanding_writes_;  // of the config; 0: no limit
-    std::uint32_t regions_per_bu_ = 1;
+    bool has_turns_;                 // the schedule has phases or time slots
+    bool chores_ = false;            // acks_due_ or regions_due_ is not empty
+    std::uint32_t parallel_sends_;   // of the config; 0: no limit
+    std::uint32_t ru_;               // index in shape.rus
+    std::uint32_t first_source_;
+    std::uint32_t sources_;
+
     MepId produced_below_ = 0;
     MepId reported_below_ = 0;
     MepId released_below_ = 0;   // what the EM allows
     MepId forgotten_below_ = 0;  // what the source was told: no write of it is pending any more
-    std::uint64_t unplaced_ = 0;
     Time next_ready_ = time_never;
     Time turn_at_ = time_never;  // when the schedule must be asked again
     Time report_at_ = 0;         // what waits for company is told no earlier
+    std::uint32_t holds_ = 0;    // sum of holds_of_
+    std::uint32_t queues_filled_ = 0;
+
     base::Slab<Assignment> pool_;
     std::vector<BuilderLink> links_;
-    std::vector<std::uint32_t> pending_writes_;  // per MEP of the ring
-    base::Bitmap runnable_;                      // queues whose first assignment can be sent now
-    base::Bitmap acks_due_;
-    base::Bitmap regions_due_;  // pull-read: BUs that were not told
+    std::uint32_t regions_per_bu_ = 1;
+    std::uint32_t outstanding_writes_;  // of the config; 0: no limit
+    std::uint32_t message_size_;        // of the config; the most there is if it is not limited
+    std::uint32_t pending_now_ = 0;     // writes of the contribution being sent that answered `pending`
+
+    base::Bitmap runnable_;  // queues whose first assignment can be sent now
     SendSchedule schedule_;
 
+    // ... and the rest is needed now and then.
+    std::uint64_t unplaced_ = 0;
+    std::vector<std::uint32_t> holds_of_;  // per MEP of the ring
+    base::Bitmap acks_due_;
+    base::Bitmap regions_due_;        // pull-read: BUs that were not told
     std::uint64_t produce_at_once_;  // MEPs
     MepId first_mep_ = 0;
     CreditBook credits_;

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -23,7 +25,7 @@ inline std::byte content(MepId mep, std::uint32_t source, std::uint32_t byte) {
 
 /// Every MEP is there at once, each MFP `body_bytes` long. Records misuse. With 0 bytes nothing is kept of a piece: the
 /// benchmark counts this source's time as the protocol's.
-class PlainSource final : public Source {
+class alignas(64) PlainSource final : public Source {
 public:
     explicit PlainSource(std::uint32_t body_bytes, std::uint64_t total = 0) : body_bytes_(body_bytes), total_(total) {
         empty_.n_events = events_per_mep;
@@ -91,18 +93,19 @@ private:
         return (mep & (ring_ - 1)) * sources_ + index;
     }
 
-    std::size_t ring_ = 0;  // MEPs
-    std::vector<Piece> pieces_;
-    Piece empty_;
+    // What the benchmark needs is two cache lines, this one and empty_.
     std::uint32_t body_bytes_;
-    std::uint64_t total_;
     std::uint32_t retention_ = 0;
+    MepId produced_ = 0;
+    MepId released_ = 0;
+    std::uint64_t total_;
+    std::size_t ring_ = 0;  // MEPs
+    alignas(64) Piece empty_;
+    std::vector<Piece> pieces_;
     std::uint32_t sources_ = 0;
     std::uint32_t first_source_ = 0;
     std::span<std::byte> memory_;
     Local region_{};
-    MepId produced_ = 0;
-    MepId released_ = 0;
 };
 
 /// Remembers which MEPs came, and how.
@@ -202,6 +205,7 @@ public:
           medium_(transport::inproc::make({}).value()) {
         for (std::uint32_t index = 0; index < config.nodes.size(); ++index) {
             members_.emplace_back();
+            nodes_.emplace_back();
             join(Peer{index}, 1, body_bytes, null_sinks);
         }
         introduce_all();
@@ -215,7 +219,8 @@ public:
     }
     void kill(Peer peer) {
         Member& member = members_[static_cast<std::size_t>(peer)];
-        member.node.reset();
+        nodes_[static_cast<std::size_t>(peer)].reset();
+        member.node = nullptr;
         member.transport.reset();
     }
 
@@ -223,10 +228,8 @@ public:
     bool round() {
         bool any = false;
         now += 1'000'000;
-        for (Member& member : members_) {
-            if (member.node) {
-                any = member.node->step(now) || any;
-            }
+        for (std::size_t node = 0; node < nodes_.size(); ++node) {
+            any = (nodes_[node] && step(node)) || any;
         }
         return any;
     }
@@ -242,7 +245,7 @@ public:
     }
     [[nodiscard]] bool all_finished() const {
         return std::all_of(members_.begin(), members_.end(), [](const Member& member) {
-            return !member.node || member.node->state() == NodeState::finished;
+            return member.node == nullptr || member.node->state() == NodeState::finished;
         });
     }
 
@@ -252,10 +255,21 @@ public:
         std::unique_ptr<Sink> sink;
         RecordingSink* recording = nullptr;
         std::unique_ptr<EveryNthFilter> filter;
-        std::unique_ptr<Node> node;
+        Node* node = nullptr;  // in nodes_
         std::uint32_t incarnation = 0;
     };
     Member& operator[](std::size_t index) { return members_[index]; }
+    /// Steps that node, which exists; the next ones are told, as an environment with many nodes does.
+    bool step(std::size_t node) {
+        constexpr unsigned prefetch_levels = 4;
+        for (unsigned level = 0; level < prefetch_levels; ++level) {
+            const std::size_t later = node + prefetch_levels - level;
+            if (later < nodes_.size() && nodes_[later]) {
+                nodes_[later]->prefetch(level);
+            }
+        }
+        return nodes_[node]->step(now);
+    }
     Node& em() { return *members_[static_cast<std::size_t>(config_.em)].node; }
     CountingLedger ledger;
     Time now = 0;
@@ -280,7 +294,7 @@ private:
         }
         member.incarnation = incarnation;
         member.filter = std::make_unique<EveryNthFilter>(7);
-        member.node = std::make_unique<Node>(config_, peer, incarnation, *member.transport, member.source.get(),
+        member.node = &nodes_[index].emplace(config_, peer, incarnation, *member.transport, member.source.get(),
                                              lent_sinks_.contains(peer) ? lent_sinks_[peer] : member.sink.get(),
                                              &ledger, member.filter.get(), shape_.get());
         if (!member.node->start(now).ok()) {
@@ -290,7 +304,7 @@ private:
     void introduce_all() {
         for (Member& member : members_) {
             for (std::uint32_t other = 0; other < members_.size(); ++other) {
-                if (member.node && members_[other].transport && &member != &members_[other]) {
+                if (member.node != nullptr && members_[other].transport && &member != &members_[other]) {
                     member.node->update_peer(now, Peer{other}, members_[other].incarnation,
                                              members_[other].transport->address());
                 }
@@ -303,6 +317,7 @@ private:
     std::map<Peer, Sink*> lent_sinks_;
     std::unique_ptr<transport::Medium> medium_;
     std::vector<Member> members_;
+    std::deque<std::optional<Node>> nodes_;  // apart: each is cold when it is stepped, if there are a thousand
 };
 
 }  // namespace incast::protocol::testing

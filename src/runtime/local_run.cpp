@@ -19,6 +19,7 @@ namespace {
 
 constexpr Time longest_sleep = ps_per_ms;  // a transport without a descriptor to wait on (contract, "waiting")
 constexpr std::uint32_t rounds_per_look = 32;
+constexpr unsigned prefetch_levels = 5;  // of Host::prefetch: so many nodes ahead
 
 void sleep_for(Time time) {
     if (time > 0) {
@@ -216,8 +217,13 @@ LocalOutcome LocalRun::Crew::run_in_real_time() {
     std::uint32_t rounds = 0;
     while (!done()) {
         bool busy = false;
-        for (const std::unique_ptr<Host>& host : hosts_) {
-            busy = host->step(monotonic_now()) || busy;
+        for (std::size_t node = 0; node < hosts_.size(); ++node) {
+            for (unsigned level = 0; level < prefetch_levels; ++level) {
+                if (const std::size_t later = node + prefetch_levels - level; later < hosts_.size()) {
+                    hosts_[later]->prefetch(level);
+                }
+            }
+            busy = hosts_[node]->step(monotonic_now()) || busy;
         }
         if (busy && ++rounds % rounds_per_look != 0) {
             continue;

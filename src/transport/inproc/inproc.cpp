@@ -19,12 +19,12 @@ namespace incast::transport::inproc {
 namespace {
 
 constexpr std::uint32_t max_regions = 1024;
-constexpr std::size_t biggest_record = EventQueue::record_bytes(max_message_bytes);
+constexpr std::size_t biggest_record = EventQueue::message_bytes(max_message_bytes);
 // What one pair may have queued at the receiver, in bytes: small messages of this size on average count as one
 // operation.
-constexpr std::size_t typical_record = EventQueue::record_bytes(64);
+constexpr std::size_t typical_record = EventQueue::message_bytes(64);
 // peer_up, peer_down and room: at most one of each is queued per peer.
-constexpr std::size_t control_bytes_per_peer = 3 * EventQueue::event_bytes;
+constexpr std::size_t control_bytes_per_peer = 3 * EventQueue::other_bytes;
 constexpr std::size_t queue_bytes_goal = std::size_t{32} << 20;
 
 class Endpoint;
@@ -79,17 +79,25 @@ struct Import {
     std::span<std::byte> memory;  // valid while that endpoint lives
 };
 
-class Endpoint final : public Transport {
+std::size_t pair_bytes(const EndpointOptions& options) {
+    return std::clamp<std::size_t>(options.max_posted * typical_record, 2 * biggest_record,
+                                   std::max(2 * biggest_record, queue_bytes_goal / options.max_peers));
+}
+
+std::size_t queue_bytes(const EndpointOptions& options) {
+    return options.max_peers * (pair_bytes(options) + control_bytes_per_peer) + 2 * biggest_record;
+}
+
+class alignas(64) Endpoint final : public Transport {
 public:
+    /// Precondition: queue_bytes(options) <= EventQueue::max_capacity_bytes.
     Endpoint(std::shared_ptr<Hub> hub, const EndpointOptions& options)
-        : self_(options.self),
-          pair_bytes_(static_cast<std::uint32_t>(
-              std::clamp<std::size_t>(options.max_posted * typical_record, 2 * biggest_record,
-                                      std::max(2 * biggest_record, queue_bytes_goal / options.max_peers)))),
-          control_bytes_(options.max_peers * control_bytes_per_peer),
-          queue_(std::size_t{options.max_peers} * pair_bytes_ + control_bytes_ + 2 * biggest_record),
+        : queue_(queue_bytes(options)),
+          self_(options.self),
+          pair_bytes_(static_cast<std::uint32_t>(pair_bytes(options))),
+          control_bytes_(static_cast<std::uint32_t>(options.max_peers * control_bytes_per_peer)),
+          queued_bytes_(std::make_unique<std::uint32_t[]>(options.max_peers)),
           peers_(options.max_peers),
-          queued_bytes_(options.max_peers),
           regions_(std::make_shared<Regions>(max_regions, options.shareable)),
           hub_(std::move(hub)),
           options_(options),
@@ -194,15 +202,7 @@ public:
 
     Post send(Peer peer, Bytes message) override {
         if (message.empty() || message.size() > max_message_bytes || !is_up(peer)) return Post::refused;
-        return peers_[index(peer)].remote->accept({.kind = Event::Kind::message,
-                                                   .status = Status::ok,
-                                                   .size_or_value = static_cast<std::uint16_t>(message.size()),
-                                                   .peer = self_,
-                                                   .incarnation = 0,
-                                                   .data = nullptr},
-                                                  message)
-                   ? Post::done
-                   : Post::again;
+        return peers_[index(peer)].remote->accept_message(self_, message) ? Post::done : Post::again;
     }
 
     Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override {
@@ -267,23 +267,29 @@ public:
 
     std::size_t poll(Time, std::span<Event> events) override {
         queue_.release();
-        released_.clear();
+        if (lingers_) [[unlikely]] {
+            released_.clear();
+            lingers_ = !lingering_.empty();
+        }
         std::size_t count = 0;
         while (count < events.size() && !queue_.empty()) {
             const Event event = queue_.take();
             switch (event.kind) {
                 case Event::Kind::message:
                     queued_bytes_[index(event.peer)] -=
-                        static_cast<std::uint32_t>(EventQueue::record_bytes(event.size_or_value));
+                        static_cast<std::uint32_t>(EventQueue::message_bytes(event.size_or_value));
                     break;
                 case Event::Kind::notice:
+                    queued_bytes_[index(event.peer)] -= static_cast<std::uint32_t>(EventQueue::notice_bytes);
+                    break;
                 case Event::Kind::completed:
-                    queued_bytes_[index(event.peer)] -= static_cast<std::uint32_t>(EventQueue::event_bytes);
+                    queued_bytes_[index(event.peer)] -= static_cast<std::uint32_t>(EventQueue::other_bytes);
                     break;
                 case Event::Kind::peer_down:
                     peers_[index(event.peer)].state = PeerState::State::idle;
                     released_.push_back(std::move(lingering_.front()));
                     lingering_.pop_front();
+                    lingers_ = true;
                     break;
                 case Event::Kind::room:
                     peers_[index(event.peer)].room_queued = false;
@@ -293,7 +299,7 @@ public:
             }
             events[count++] = event;
         }
-        if (!waiting_.empty()) give_room();
+        if (room_owed_) [[unlikely]] give_room();
         return count;
     }
 
@@ -314,12 +320,12 @@ private:
     }
 
     void queue_control(Event::Kind kind, Peer peer) {
-        queue_.push({.kind = kind,
-                     .status = Status::ok,
-                     .size_or_value = 0,
-                     .peer = peer,
-                     .incarnation = peers_[index(peer)].incarnation,
-                     .token = 0});
+        queue_.push_event({.kind = kind,
+                           .status = Status::ok,
+                           .size_or_value = 0,
+                           .peer = peer,
+                           .incarnation = peers_[index(peer)].incarnation,
+                           .token = 0});
     }
 
     void queue_room(Peer peer) {
@@ -338,6 +344,7 @@ private:
         PeerState& state = peers_[index(peer)];
         state.state = PeerState::State::down;
         lingering_.push_back(state.remote == nullptr ? nullptr : state.remote->regions_);
+        lingers_ = true;
         state.remote = nullptr;
         state.peer_waits = state.self_waits = false;
         queue_control(Event::Kind::peer_down, peer);
@@ -359,46 +366,45 @@ private:
         if (state.listed) return;
         state.listed = true;
         waiting_.push_back(peer);
+        room_owed_ = true;
     }
 
-    /// An event from event.peer. False: no room; the peer is owed a room event.
-    bool accept(const Event& event, Bytes message) {
-        const std::size_t record = EventQueue::record_bytes(message.size());
-        if (!may_queue(event.peer, record)) [[unlikely]] {
-            PeerState& state = peers_[index(event.peer)];
+    /// A record on account of that peer. False: no room; the peer is owed a room event.
+    bool admit(Peer from, std::size_t record) {
+        if (!may_queue(from, record)) [[unlikely]] {
+            PeerState& state = peers_[index(from)];
             state.peer_waits = true;
-            wait_for_room(state, event.peer);
+            wait_for_room(state, from);
             return false;
         }
-        queued_bytes_[index(event.peer)] += static_cast<std::uint32_t>(record);
-        queue_.push(event, message);
+        queued_bytes_[index(from)] += static_cast<std::uint32_t>(record);
         return true;
     }
-
+    bool accept_message(Peer from, Bytes message) {
+        if (!admit(from, EventQueue::message_bytes(message.size()))) return false;
+        queue_.push_message(from, message);
+        return true;
+    }
     bool accept_notice(Peer from, std::uint16_t notice) {
-        return accept({.kind = Event::Kind::notice,
-                       .status = Status::ok,
-                       .size_or_value = notice,
-                       .peer = from,
-                       .incarnation = 0,
-                       .token = 0},
-                      {});
+        if (!admit(from, EventQueue::notice_bytes)) return false;
+        queue_.push_notice(from, notice);
+        return true;
     }
 
     Post fault(PeerState& state, Peer peer, Token token) {
         if (token == 0) return Post::done;
-        if (!may_queue(peer, EventQueue::event_bytes)) {
+        if (!may_queue(peer, EventQueue::other_bytes)) {
             state.self_waits = true;
             wait_for_room(state, peer);
             return Post::again;
         }
-        queued_bytes_[index(peer)] += EventQueue::event_bytes;
-        queue_.push({.kind = Event::Kind::completed,
-                     .status = Status::remote_fault,
-                     .size_or_value = 0,
-                     .peer = peer,
-                     .incarnation = state.incarnation,
-                     .token = token});
+        queued_bytes_[index(peer)] += static_cast<std::uint32_t>(EventQueue::other_bytes);
+        queue_.push_event({.kind = Event::Kind::completed,
+                           .status = Status::remote_fault,
+                           .size_or_value = 0,
+                           .peer = peer,
+                           .incarnation = state.incarnation,
+                           .token = token});
         return Post::pending;
     }
 
@@ -417,20 +423,26 @@ private:
             state.peer_waits = state.self_waits = state.listed = false;
         }
         waiting_.resize(kept);
+        room_owed_ = kept > 0;
     }
 
-    // What every call looks at comes first: with many endpoints in one thread it is cold each time.
+    // With many endpoints in one thread each is cold when its turn comes. One cache line is what a poll looks at, and a
+    // peer that sends here; the next one what an own post needs.
+    EventQueue queue_;
     Peer self_;
     std::uint32_t pair_bytes_;
-    std::size_t control_bytes_;
-    EventQueue queue_;
-    std::vector<PeerState> peers_;
+    std::uint32_t control_bytes_;
+    bool room_owed_ = false;  // waiting_ is not empty
+    bool lingers_ = false;    // lingering_ or released_ is not
     // By peer, in the own queue on its account. Apart, so that a thousand peers' notices touch few cache lines.
-    std::vector<std::uint32_t> queued_bytes_;
+    std::unique_ptr<std::uint32_t[]> queued_bytes_;
+
+    std::vector<PeerState> peers_;
     std::vector<Import> imports_;
+    std::shared_ptr<Regions> regions_;
+
     std::vector<Peer> waiting_;
     std::vector<std::shared_ptr<Regions>> released_;  // see lingering_
-    std::shared_ptr<Regions> regions_;
     std::uint64_t copied_bytes_ = 0;
     std::shared_ptr<Hub> hub_;
     EndpointOptions options_;
@@ -457,6 +469,11 @@ public:
                          " with max_peers " + std::to_string(options.max_peers) + ", max_posted " +
                          std::to_string(options.max_posted) +
                          ": both must be at least 1, and the node's index below max_peers"};
+        }
+        if (queue_bytes(options) > EventQueue::max_capacity_bytes) {
+            return Error{"inproc: max_peers " + std::to_string(options.max_peers) + " needs a queue of " +
+                         std::to_string(queue_bytes(options)) + " bytes; at most " +
+                         std::to_string(EventQueue::max_capacity_bytes) + " are possible"};
         }
         return std::unique_ptr<Transport>(std::make_unique<Endpoint>(hub_, options));
     }

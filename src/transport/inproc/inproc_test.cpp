@@ -13,15 +13,6 @@
 namespace incast::transport::inproc {
 namespace {
 
-Event message_event(std::size_t size) {
-    return {.kind = Event::Kind::message,
-            .status = Status::ok,
-            .size_or_value = static_cast<std::uint16_t>(size),
-            .peer = Peer{1},
-            .incarnation = 0,
-            .data = nullptr};
-}
-
 TEST(EventQueueTest, KeepsOrderAndBytesAcrossManyWraps) {
     EventQueue queue(1000);
     std::deque<std::pair<std::size_t, std::byte>> expected;
@@ -32,8 +23,8 @@ TEST(EventQueueTest, KeepsOrderAndBytesAcrossManyWraps) {
         state = state * 6364136223846793005ULL + 1442695040888963407ULL;
         const std::size_t size = 1 + (state >> 33) % 200;
         const std::vector<std::byte> bytes(size, static_cast<std::byte>(round));
-        if (queue.fits(EventQueue::record_bytes(size))) {
-            queue.push(message_event(size), bytes);
+        if (queue.fits(EventQueue::message_bytes(size))) {
+            queue.push_message(Peer{1}, bytes);
             expected.emplace_back(size, static_cast<std::byte>(round));
         } else {
             ++full;
@@ -55,16 +46,16 @@ TEST(EventQueueTest, KeepsOrderAndBytesAcrossManyWraps) {
 }
 
 TEST(EventQueueTest, TakenRecordsStayUntilRelease) {
-    EventQueue queue(EventQueue::record_bytes(64) * 2);
+    EventQueue queue(EventQueue::message_bytes(64) * 2);
     const std::vector<std::byte> first(64, std::byte{1});
-    queue.push(message_event(64), first);
+    queue.push_message(Peer{1}, first);
     const Event event = queue.take();
-    EXPECT_TRUE(queue.fits(EventQueue::record_bytes(64)));
-    queue.push(message_event(64), std::vector<std::byte>(64, std::byte{2}));
-    EXPECT_FALSE(queue.fits(EventQueue::record_bytes(1)));
+    EXPECT_TRUE(queue.fits(EventQueue::message_bytes(64)));
+    queue.push_message(Peer{1}, std::vector<std::byte>(64, std::byte{2}));
+    EXPECT_FALSE(queue.fits(EventQueue::message_bytes(1)));
     EXPECT_EQ(event.data[63], std::byte{1});
     queue.release();
-    EXPECT_TRUE(queue.fits(EventQueue::record_bytes(8)));
+    EXPECT_TRUE(queue.fits(EventQueue::message_bytes(8)));
 }
 
 class InprocTest : public testing::Test {

@@ -13,18 +13,20 @@
 namespace incast::transport::inproc {
 
 /// A ring of records. Memory is taken once; a record is contiguous. Handed-out records stay until release().
+///
+/// Of a thousand endpoints in one thread each is cold when its turn comes, so little is written: a notice is 8 bytes.
 class EventQueue {
 public:
-    static constexpr std::size_t event_bytes = sizeof(Event);
-    static_assert(event_bytes == 24 && alignof(Event) == 8);
+    /// What takes the place of the fields of an event that a message or a notice does not have.
+    static constexpr std::size_t notice_bytes = 8;
+    static constexpr std::size_t message_bytes(std::size_t size) { return notice_bytes + (size + 7) / 8 * 8; }
+    static constexpr std::size_t other_bytes = notice_bytes + 16;
+    static constexpr std::size_t max_capacity_bytes = std::size_t{1} << 31;
 
+    /// Precondition: capacity_bytes <= max_capacity_bytes.
     explicit EventQueue(std::size_t capacity_bytes)
         // Default-initialised: a page is touched only once the queue first grows that far.
-        : capacity_(capacity_bytes / 8 * 8), bytes_(new std::byte[capacity_]) {}
-
-    [[nodiscard]] static constexpr std::size_t record_bytes(std::size_t message_bytes) {
-        return event_bytes + (message_bytes + 7) / 8 * 8;
-    }
+        : bytes_(new std::byte[capacity_bytes]), capacity_(static_cast<std::uint32_t>(capacity_bytes / 8 * 8)) {}
 
     /// Room for a record of `record` bytes that is not for control events?
     [[nodiscard]] bool fits(std::size_t record) const {
@@ -32,27 +34,21 @@ public:
         return record < head_ - tail_;
     }
 
-    /// Precondition: fits(record_bytes(message.size())).
-    void push(Event event, Bytes message = {}) {
-        const std::size_t record = record_bytes(message.size());
-        if (tail_ >= head_ && record > capacity_ - tail_) {
-            end_ = tail_;  // what is left at the end is skipped
-            tail_ = 0;
-        }
-        std::byte* place = bytes_.get() + tail_;
-        if (event.kind == Event::Kind::message) {
-            std::memcpy(place + event_bytes, message.data(), message.size());
-            event.data = place + event_bytes;
-        }
-        // Field by field: an event was put together just now, and copied whole it would wait for that (copy_head.h).
-        auto& record_event = *new (place) Event;
-        record_event.kind = event.kind;
-        record_event.status = event.status;
-        record_event.size_or_value = event.size_or_value;
-        record_event.peer = event.peer;
-        record_event.incarnation = event.incarnation;
-        record_event.token = event.token;
-        tail_ += record;
+    /// Precondition for these three: the record fits.
+    void push_message(Peer from, Bytes message) {
+        std::byte* const place =
+            push(Event::Kind::message, Status::ok, static_cast<std::uint16_t>(message.size()), from,
+                 message_bytes(message.size()));
+        std::memcpy(place, message.data(), message.size());
+    }
+    void push_notice(Peer from, std::uint16_t notice) {
+        push(Event::Kind::notice, Status::ok, notice, from, notice_bytes);
+    }
+    /// Any other.
+    void push_event(const Event& event) {
+        const Rest rest{event.token, event.incarnation, 0};
+        std::byte* const place = push(event.kind, event.status, event.size_or_value, event.peer, other_bytes);
+        std::memcpy(place, &rest, sizeof rest);
     }
 
     [[nodiscard]] bool empty() const { return read_ == tail_; }
@@ -63,9 +59,29 @@ public:
             read_ = 0;
             end_ = none;
         }
+        const std::byte* const record = bytes_.get() + read_;
+        std::uint64_t start;
+        std::memcpy(&start, record, sizeof start);
         Event event;
-        std::memcpy(&event, bytes_.get() + read_, event_bytes);
-        read_ += record_bytes(event.kind == Event::Kind::message ? event.size_or_value : 0);
+        event.kind = static_cast<Event::Kind>(start & 0xFFU);
+        event.status = static_cast<Status>((start >> 8) & 0xFFU);
+        event.size_or_value = static_cast<std::uint16_t>(start >> 16);
+        event.peer = Peer{static_cast<std::uint32_t>(start >> 32)};
+        if (event.kind == Event::Kind::notice) {
+            event.incarnation = 0;
+            event.token = 0;
+            read_ += notice_bytes;
+        } else if (event.kind == Event::Kind::message) {
+            event.incarnation = 0;
+            event.data = record + sizeof start;
+            read_ += static_cast<std::uint32_t>(message_bytes(event.size_or_value));
+        } else {
+            Rest rest;
+            std::memcpy(&rest, record + sizeof start, sizeof rest);
+            event.incarnation = rest.incarnation;
+            event.token = rest.token;
+            read_ += other_bytes;
+        }
         return event;
     }
 
@@ -80,13 +96,35 @@ public:
     }
 
 private:
-    static constexpr std::size_t none = ~std::size_t{0};
-    std::size_t capacity_;
+    struct Rest {
+        Token token;
+        std::uint32_t incarnation;
+        std::uint32_t unused;
+    };
+    static_assert(notice_bytes + sizeof(Rest) == other_bytes);
+
+    /// Where what follows the start of the record goes.
+    std::byte* push(Event::Kind kind, Status status, std::uint16_t size_or_value, Peer peer, std::size_t record) {
+        if (tail_ >= head_ && record > capacity_ - tail_) {
+            end_ = tail_;  // what is left at the end is skipped
+            tail_ = 0;
+        }
+        std::byte* const place = bytes_.get() + tail_;
+        // One word, as it is read: what was stored in pieces would have to reach the cache first.
+        const std::uint64_t start = static_cast<std::uint64_t>(kind) | static_cast<std::uint64_t>(status) << 8 |
+                                    std::uint64_t{size_or_value} << 16 | static_cast<std::uint64_t>(peer) << 32;
+        std::memcpy(place, &start, sizeof start);
+        tail_ += static_cast<std::uint32_t>(record);
+        return place + sizeof start;
+    }
+
+    static constexpr std::uint32_t none = ~std::uint32_t{0};
     std::unique_ptr<std::byte[]> bytes_;
-    std::size_t head_ = 0;    // oldest record not released
-    std::size_t read_ = 0;    // next record to take
-    std::size_t tail_ = 0;    // where the next record goes
-    std::size_t end_ = none;  // where the records before the wrap end
+    std::uint32_t capacity_;
+    std::uint32_t head_ = 0;    // oldest record not released
+    std::uint32_t read_ = 0;    // next record to take
+    std::uint32_t tail_ = 0;    // where the next record goes
+    std::uint32_t end_ = none;  // where the records before the wrap end
 };
 
 }  // namespace incast::transport::inproc

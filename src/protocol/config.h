@@ -43,8 +43,9 @@ enum class Assignment : std::uint8_t {
 };
 /// What an RU does in a time slot that begins before its last contribution is placed.
 enum class Overrun : std::uint8_t {
-    skip,  // sends nothing in it: its order stays that of the clock
-    slip,  // goes on with its order as soon as it can: from then on it is that much behind the clock
+    skip,     // sends nothing in it: its order stays that of the clock
+    slip,     // goes on with its order as soon as it can: from then on it is that much behind the clock
+    overlap,  // uses it: no slot waits for what was sent in another
 };
 /// What a BU allocates and exposes as one region, on which fabrics have limits (seeds 000, 001).
 enum class Layout : std::uint8_t {
@@ -159,7 +160,7 @@ inline constexpr std::uint16_t more_follows = 0x8000;
 /// BUs tell RUs what is placed.
 [[nodiscard]] constexpr bool tells_placed(const Config& config) {
     return config.parallel_sends > 0 || config.ack_per_write || has_barriers(config.schedule) ||
-           config.schedule == Schedule::barrel_time_slot;
+           (config.schedule == Schedule::barrel_time_slot && config.overrun != Overrun::overlap);
 }
 
 /// Where source i of a slot lies (S3): a Head, then up to cap_bytes of body, 64-byte aligned.

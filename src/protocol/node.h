@@ -36,7 +36,7 @@ struct alignas(64) Counters {
     std::uint64_t sent_goodput_bytes = 0;  // counted when posted
     std::uint64_t sent_self_bytes = 0;
     std::uint64_t aborts_acknowledged = 0;
-    std::uint64_t slot_overruns = 0;    // contributions not placed by the end of their time slot
+    std::uint64_t slot_overruns = 0;    // contributions not placed, or handed over, by the end of their time slot
     std::uint64_t unguarded_slots = 0;  // contributions in time slots too short for twice the error of the clock
     // BU
     std::uint64_t meps_built = 0;  // delivered to the sink

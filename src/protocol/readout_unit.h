@@ -209,7 +209,7 @@ private:
     std::uint64_t unplaced_ = 0;
     std::vector<std::uint32_t> holds_of_;  // per MEP of the ring
     base::Bitmap acks_due_;
-    base::Bitmap regions_due_;        // pull-read: BUs that were not told
+    base::Bitmap regions_due_;       // pull-read: BUs that were not told
     std::uint64_t produce_at_once_;  // MEPs
     MepId first_mep_ = 0;
     CreditBook credits_;

@@ -75,6 +75,8 @@ void SendSchedule::note_begun(Time now, std::size_t queue) {
 void SendSchedule::note_sent(Time now, std::size_t queue, bool placed) {
     if (!begun_.take(queue)) {
         begin(now);
+    } else if (overrun_ == Overrun::overlap && kind_ == Schedule::barrel_time_slot) {
+        overruns_ += slot_of(now) > used_ ? 1 : 0;  // there was no room for it; no word of its placement is waited for
     }
     if (stale_.take(queue)) {
         return;  // of an earlier phase, which did not wait for it
@@ -86,7 +88,7 @@ void SendSchedule::note_sent(Time now, std::size_t queue, bool placed) {
 }
 
 void SendSchedule::placed(Time now, std::size_t queue) {
-    if (one_queue() || !awaited_.take(queue) || kind_ != Schedule::barrel_time_slot) {
+    if (one_queue() || !awaited_.take(queue) || kind_ != Schedule::barrel_time_slot || overrun_ == Overrun::overlap) {
         return;
     }
     const std::int64_t slot = slot_of(now);
@@ -154,8 +156,13 @@ Time SendSchedule::guard(Time now) const {
     return std::min(2 * clock_.error(now), slot_time_ / 4);
 }
 
+/// What was begun must be written first, and, unless slots may overlap, what was written be placed.
+bool SendSchedule::waits() const {
+    return !clock_.known() || begun_.any() || (awaited_.any() && overrun_ != Overrun::overlap);
+}
+
 std::size_t SendSchedule::in_slot(Time now, const base::Bitmap& runnable) {
-    if (!clock_.known() || awaited_.any() || begun_.any()) {
+    if (waits()) {
         return none;
     }
     const std::int64_t slot = slot_of(now);
@@ -190,7 +197,7 @@ Time SendSchedule::next_opening(Time now, const base::Bitmap& runnable) const {
     if (kind_ != Schedule::barrel_time_slot) {
         return gap_until_ > now ? gap_until_ : time_never;
     }
-    if (!clock_.known() || awaited_.any() || begun_.any()) {
+    if (waits()) {
         return time_never;  // what ends that is an event
     }
     const Time edge = guard(now);

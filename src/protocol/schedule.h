@@ -94,6 +94,7 @@ private:
     void note_sent(Time now, std::size_t queue, bool placed);
     void begin(Time now);
     [[nodiscard]] std::int64_t slot_of(Time now) const;
+    [[nodiscard]] bool waits() const;
     [[nodiscard]] Time guard(Time now) const;
     [[nodiscard]] Time next_opening(Time now, const base::Bitmap& runnable) const;
     [[nodiscard]] std::size_t turn(std::int64_t phase) const;

@@ -237,6 +237,29 @@ TEST(TimeSlots, AnOverrunSlips) {
     EXPECT_EQ(slots.schedule.next(400, last), 1U);
 }
 
+TEST(TimeSlots, MayOverlap) {
+    Slots slots(Overrun::overlap);
+    ASSERT_EQ(slots.schedule.next(10, slots.runnable), 0U);
+    slots.schedule.sent(10, 0, false);
+    EXPECT_EQ(slots.schedule.next(20, slots.runnable), none);  // once in a slot
+    ASSERT_EQ(slots.schedule.next(110, slots.runnable), 1U);   // whatever became of the one before
+    slots.schedule.sent(110, 1, false);
+    slots.schedule.placed(150, 0);
+    EXPECT_EQ(slots.schedule.overruns(), 0U);
+    EXPECT_EQ(slots.schedule.next(190, slots.runnable), none);
+    // What was begun is finished first; where that takes longer than the slot, it is counted.
+    ASSERT_EQ(slots.schedule.next(210, slots.runnable), 2U);
+    slots.schedule.begun(210, 2);
+    base::Bitmap others = slots.runnable;
+    others.reset(2);
+    EXPECT_EQ(slots.schedule.next(310, others), none);
+    EXPECT_EQ(slots.schedule.next_deadline(310, others), time_never);
+    ASSERT_EQ(slots.schedule.next(320, slots.runnable), 2U);
+    slots.schedule.sent(320, 2, true);
+    EXPECT_EQ(slots.schedule.overruns(), 1U);
+    EXPECT_EQ(slots.schedule.next(330, slots.runnable), 0U);
+}
+
 TEST(TimeSlots, AreGuardedByTwiceTheErrorOfTheClock) {
     Config config = config_of(Schedule::barrel_time_slot);
     SendSchedule schedule(config, 0, 2, 2, false);

@@ -32,7 +32,7 @@ constexpr std::array<std::string_view, 7> schedule_words{"sequential",     "rand
                                                          "barrel-barrier", "barrel-time-slot", "lockstep"};
 constexpr std::array<std::string_view, 3> assignment_words{"em", "static", "source-credits"};
 constexpr std::array<std::string_view, 3> layout_words{"contiguous", "per-mep", "segmented"};
-constexpr std::array<std::string_view, 2> overrun_words{"skip", "slip"};
+constexpr std::array<std::string_view, 3> overrun_words{"skip", "slip", "overlap"};
 constexpr std::array<std::string_view, 2> self_words{"copy", "pointer"};
 constexpr std::array<std::string_view, 2> source_words{"generator", "mfp"};
 constexpr std::array<std::string_view, 5> distribution_words{"fixed", "normal", "lognormal", "exponential",
@@ -162,8 +162,8 @@ constexpr std::array table{
     number(Kind::duration, "protocol.slot_time", &RunConfig::slot_time, "1ms", ps_ms / 1000, ps_s,
            "barrel-time-slot: length of a slot, in which a readout unit sends one contribution"),
     choice<&RunConfig::overrun>("protocol.overrun", "skip", overrun_words,
-                                "barrel-time-slot: a slot that begins before the last contribution is placed is left "
-                                "out, or the order goes on behind the clock"),
+                                "barrel-time-slot: a slot that begins before the last contribution is known to be "
+                                "placed is left out, or the order goes on behind the clock, or it is used"),
     choice<&RunConfig::self_traffic>("protocol.self_traffic", "copy", self_words,
                                      "fragments of a node for itself: copied into the slot, or left where they are"),
     number(Kind::count, "protocol.credits", &RunConfig::credits, "auto", 1, 16384,

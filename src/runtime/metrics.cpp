@@ -21,7 +21,7 @@ constexpr std::array fields{
     INCAST_TOTAL(sent_goodput_bytes, "Fragment bytes sent, counted when posted; of raw traffic, message bodies"),
     INCAST_TOTAL(sent_self_bytes, "Of the bytes sent, those for the node itself"),
     INCAST_TOTAL(aborts_acknowledged, "Attempts given up by this readout unit because it was told to"),
-    INCAST_TOTAL(slot_overruns, "Contributions that were not placed by the end of their time slot"),
+    INCAST_TOTAL(slot_overruns, "Contributions not placed (overlap: not handed over) by the end of their time slot"),
     INCAST_TOTAL(unguarded_slots, "Contributions in time slots shorter than twice the error of the clock"),
     INCAST_TOTAL(meps_built, "MEPs delivered to the sink"),
     INCAST_TOTAL(events_built, "Events delivered to the sink; of raw traffic, messages received"),

@@ -116,11 +116,9 @@ private:
                 break;
             case ControlKind::region:  // the last of them: from here on it can be written to
                 if (message->body<ControlKind::region>().index + 1U < regions) break;
-                step.what = Step::What::region;
-                steps.push_back(step);
-                break;
+                [[fallthrough]];
             case ControlKind::placed:
-                step.what = Step::What::placed;
+                step.what = message->kind() == ControlKind::placed ? Step::What::placed : Step::What::region;
                 steps.push_back(step);
                 break;
             case ControlKind::phase:
@@ -534,15 +532,15 @@ INSTANTIATE_TEST_SUITE_P(Variants, Order,
                                             ::testing::ValuesIn(variants())),
                          name_of_case);
 
-class Overruns : public ::testing::TestWithParam<protocol::Overrun> {};
+constexpr Shape two_by_two{2, 2};
 
-/// A builder unit sleeps for some slots: what it was sent is placed too late, which is counted, and the order stays.
-TEST_P(Overruns, AreCounted) {
-    const Shape shape{2, 2};
-    Config config = config_of(shape, Schedule::barrel_time_slot);
-    config.overrun = GetParam();
-    config.total_meps = 60;
-    Recorder recorder{shape.rus, shape.bus};
+/// The first builder unit sleeps after ten MEPs until `enough` was done; everything is built all the same, in order,
+/// and what is placed is told where slots wait for it.
+void oversleep(protocol::Overrun overrun, bool (*enough)(const Recorder&, Time asleep, Time now, Time slot)) {
+    const bool waits = overrun != protocol::Overrun::overlap;
+    Config config = config_of(two_by_two, Schedule::barrel_time_slot);
+    config.overrun = overrun;
+    Recorder recorder{two_by_two.rus, two_by_two.bus};
     const auto medium = transport::find_transport("inproc")->make({}).value();
     Crew crew(config, *medium, recorder);
     const Time deadline = crew.now() + 60 * ps_per_s;
@@ -550,37 +548,53 @@ TEST_P(Overruns, AreCounted) {
         crew.round();
         ASSERT_LT(crew.now(), deadline);
     }
-    // Without the first builder unit, until each RU has waited for it for two slots and more.
-    const auto waits = [&](std::uint32_t ru) {
-        const auto last = std::find_if(recorder.steps.rbegin(), recorder.steps.rend(), [&](const Step& step) {
-            return step.ru == ru && step.what == Step::What::sent;
-        });
-        return last->bu == 0 && last->now + 2 * config.slot_time < crew.now();
-    };
-    for (const Time until = crew.now() + 6 * config.slot_time; crew.now() < until || !waits(0) || !waits(1);) {
-        crew.round(shape.rus);
+    for (const Time asleep = crew.now(); !enough(recorder, asleep, crew.now(), config.slot_time);) {
+        crew.round(two_by_two.rus);
         ASSERT_LT(crew.now(), deadline);
     }
     while (!crew.round())
         ASSERT_LT(crew.now(), deadline);
     EXPECT_EQ(crew.ledger.commits, config.total_meps);
-    for (std::uint32_t ru = 0; ru < shape.rus; ++ru) {
-        EXPECT_GE(crew.counters(ru).slot_overruns, 1U);
+    for (std::uint32_t ru = 0; ru < two_by_two.rus; ++ru) {
+        EXPECT_GE(crew.counters(ru).slot_overruns, waits ? 1U : 0U);
         std::int64_t last = -1;
         for (const Step& step : recorder.steps) {
+            EXPECT_TRUE(waits || step.what != Step::What::placed);
             if (step.ru != ru || step.what != Step::What::sent) continue;
-            const std::int64_t slot = step.now / config.slot_time;
-            if (crew.counters(ru).unguarded_slots == 0) {
-                EXPECT_GT(slot, last);
-            }
-            last = slot;
+            EXPECT_TRUE(step.now / config.slot_time > last || crew.counters(ru).unguarded_slots > 0);
+            last = step.now / config.slot_time;
         }
         expect_all(recorder, ru, config.total_meps);
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Both, Overruns, ::testing::Values(protocol::Overrun::skip, protocol::Overrun::slip),
-                         [](const auto& each) { return each.param == protocol::Overrun::skip ? "skip" : "slip"; });
+/// Each RU sent to the sleeper last, and waited for it for two slots and more.
+bool all_wait(const Recorder& recorder, Time asleep, Time now, Time slot) {
+    std::size_t last[two_by_two.rus] = {none, none};
+    for (const Step& step : recorder.steps)
+        if (step.what == Step::What::sent) last[step.ru] = step.now + 2 * slot < now ? step.bu : none;
+    return now >= asleep + 6 * slot && last[0] == 0 && last[1] == 0;
+}
+
+/// Each RU sent to the sleeper, and then to the other builder unit.
+bool none_waits(const Recorder& recorder, Time asleep, Time, Time) {
+    bool slept[two_by_two.rus] = {}, served[two_by_two.rus] = {};
+    for (const Step& step : recorder.steps) {
+        if (step.what != Step::What::sent || step.now < asleep) continue;
+        served[step.ru] |= step.bu == 1 && slept[step.ru];
+        slept[step.ru] |= step.bu == 0;
+    }
+    return served[0] && served[1];
+}
+
+TEST(Overruns, AreCounted) {
+    for (const protocol::Overrun overrun : {protocol::Overrun::skip, protocol::Overrun::slip})
+        oversleep(overrun, all_wait);
+}
+
+TEST(Overruns, HoldUpNobodyWhereSlotsOverlap) {
+    oversleep(protocol::Overrun::overlap, none_waits);
+}
 
 }  // namespace
 }  // namespace incast

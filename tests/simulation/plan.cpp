@@ -161,7 +161,10 @@ void draw_schedule(Draw& draw, Plan& plan) {
     config.assignment = draw.percent(30) ? protocol::Assignment::fixed : protocol::Assignment::em;
     config.inter_send_gap = draw.percent(30) ? draw.between<Time>(1, 20) * ps_per_us : 0;
     config.slot_time = draw.scaled(calm, 5, 60);
-    config.overrun = draw.percent(50) ? protocol::Overrun::skip : protocol::Overrun::slip;
+    const auto overrun = draw.between<std::uint32_t>(0, 99);
+    config.overrun = overrun < 50   ? protocol::Overrun::skip
+                     : overrun < 75 ? protocol::Overrun::slip
+                                    : protocol::Overrun::overlap;
     config.barrier_deadline = draw.scaled(calm, 60, 300);
     // Whoever waits for its turn is not late (see validate); how long a phase takes is a matter of the network.
     const auto period = static_cast<Time>(config.nodes.size());
@@ -295,12 +298,13 @@ std::string describe(const Plan& plan) {
                         plan.filter.undecided_chance, us(plan.filter.undecided_max), us(config.decision_deadline));
     }
     constexpr const char* layouts[] = {"contiguous", "per-mep", "segmented"};
+    constexpr const char* overruns[] = {"skip", "slip", "overlap"};
     constexpr const char* assignments[] = {"the EM's", "static", "source-credits"};
     text += fmt::format("  {} layout, {} assignment, gap {} us, barrier deadline {} us, slots of {} us, {}\n",
                         layouts[static_cast<std::size_t>(config.layout)],
                         assignments[static_cast<std::size_t>(config.assignment)], us(config.inter_send_gap),
                         us(config.barrier_deadline), us(config.slot_time),
-                        config.overrun == protocol::Overrun::skip ? "skip" : "slip");
+                        overruns[static_cast<std::size_t>(config.overrun)]);
     text += fmt::format(
         "  network: delay {}+{} us, tail {} ppm up to {} us, overtaking {}, scattered {}, done {}, again {}, connect "
         "again {} refused {} "

@@ -299,7 +299,8 @@ public:
             }
             events[count++] = event;
         }
-        if (room_owed_) [[unlikely]] give_room();
+        if (room_owed_) [[unlikely]]
+            give_room();
         return count;
     }
 

@@ -36,9 +36,8 @@ public:
 
     /// Precondition for these three: the record fits.
     void push_message(Peer from, Bytes message) {
-        std::byte* const place =
-            push(Event::Kind::message, Status::ok, static_cast<std::uint16_t>(message.size()), from,
-                 message_bytes(message.size()));
+        std::byte* const place = push(Event::Kind::message, Status::ok, static_cast<std::uint16_t>(message.size()),
+                                      from, message_bytes(message.size()));
         std::memcpy(place, message.data(), message.size());
     }
     void push_notice(Peer from, std::uint16_t notice) {

@@ -234,6 +234,19 @@ TEST(Queues, KeepTheOrderOfEachInTheMemoryOfAll) {
     EXPECT_EQ(looked_at, 2U);
 }
 
+TEST(QueuesDeathTest, EndTheProcessRatherThanLoseAnEntry) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    Ring<int> ring(2);
+    ring.must_push(1);
+    ring.must_push(2);
+    EXPECT_FALSE(ring.push(3));
+    EXPECT_DEATH(ring.must_push(3), "");
+    Queues<int> queues(1);
+    Queues<int>::Queue queue;
+    queues.must_push(queue, 1);
+    EXPECT_DEATH(queues.must_push(queue, 2), "");
+}
+
 TEST(StreamingCopy, CopiesEveryLengthAtEveryOffset) {
     std::vector<std::byte> from(100'000);
     std::mt19937 random(1);

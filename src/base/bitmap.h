@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 
 #include "base/prefetch.h"
@@ -123,12 +124,19 @@ public:
     [[nodiscard]] std::size_t capacity() const { return capacity_; }
 
     /// False if full: nothing happened.
-    bool push(const T& item) {
+    [[nodiscard]] bool push(const T& item) {
         if (full()) {
             return false;
         }
         items_[tail_++ & (capacity_ - 1)] = item;
         return true;
+    }
+    /// For where there is room by construction. What would be dropped is part of an event or of what frees one, so if
+    /// there is none the process ends: others notice a dead node, and nobody a lost entry.
+    void must_push(const T& item) {
+        if (!push(item)) [[unlikely]] {
+            std::abort();
+        }
     }
     [[nodiscard]] T& front() { return items_[head_ & (capacity_ - 1)]; }
     void pop() { ++head_; }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <type_traits>
@@ -74,7 +75,7 @@ public:
     explicit Queues(std::size_t capacity = 0) : nodes_(capacity) {}
 
     /// False if there is no room: nothing happened.
-    bool push(Queue& queue, const T& item) {
+    [[nodiscard]] bool push(Queue& queue, const T& item) {
         const std::uint32_t index = nodes_.take();
         if (index == Slab<Node>::none) {
             return false;
@@ -84,6 +85,12 @@ public:
         queue.last = index;
         ++queue.size;
         return true;
+    }
+    /// See Ring::must_push.
+    void must_push(Queue& queue, const T& item) {
+        if (!push(queue, item)) [[unlikely]] {
+            std::abort();
+        }
     }
     [[nodiscard]] const T& front(const Queue& queue) const { return nodes_[queue.first].item; }
     void pop(Queue& queue) {

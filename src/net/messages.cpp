@@ -75,7 +75,10 @@ void Node::on_notice(Time now, std::uint32_t index, std::uint16_t notice) {
     ++counters_.messages_received;
     counters_.bytes_received += config_.message_bytes;
     if (config_.measure == Measure::latency) {
-        (void)answers_due_.push(number_of_stream);  // one question at a time: there is room
+        if (!answers_due_.push(number_of_stream)) {  // who asks one question at a time finds room
+            wrong(counters_.order_errors, "node " + name_of(link.partner.peer) + ", queue " + std::to_string(queue) +
+                                              ": asks again and again without waiting for an answer");
+        }
     } else if (stream.expected - stream.returned >= credit_threshold_) {
         control_due_.set(index);
     }
@@ -179,7 +182,7 @@ std::uint32_t Node::post_answers() {
                          static_cast<std::uint16_t>(stream.queue | answer_bit));
         }
         if (post == Post::again) {
-            (void)answers_due_.push(number_of_stream);
+            answers_due_.must_push(number_of_stream);
             continue;
         }
         if (post == Post::refused) {

@@ -336,7 +336,8 @@ void Node::enqueue(std::uint32_t number_of_stream) {
         }
         return;
     }
-    stream.queued = ready_.push(number_of_stream);
+    stream.queued = true;
+    ready_.must_push(number_of_stream);
 }
 
 void Node::end_stream(Outbound& stream) {

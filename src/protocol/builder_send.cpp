@@ -30,7 +30,8 @@ void BuilderUnit::plan_requests(std::uint32_t slot) {
     }
     each.requested = 0;
     if (!each.queued) {
-        each.queued = assigned_order_.push(static_cast<std::uint16_t>(slot));
+        each.queued = true;
+        assigned_order_.must_push(static_cast<std::uint16_t>(slot));
     }
 }
 
@@ -66,7 +67,7 @@ void BuilderUnit::request_from_all() {
         for (std::size_t index = 0; index < asked; ++index) {
             const std::uint16_t slot = assigned_order_[index];
             if (slots_[slot].state == SlotState::assigned && slots_[slot].awaited.test(ru)) {
-                attempts_.push(link.requests, entry_of(slot));
+                attempts_.must_push(link.requests, entry_of(slot));
                 ru_work_.set(ru);
             }
         }
@@ -99,7 +100,7 @@ void BuilderUnit::make_requests() {
             }
             owe(slot, ru);
             ++outstanding_requests_;
-            attempts_.push(link.requests, entry_of(slot));
+            attempts_.must_push(link.requests, entry_of(slot));
             ru_work_.set(ru);
         }
         each.queued = false;
@@ -134,7 +135,8 @@ void BuilderUnit::decide(Time now) {
             verdict = Filter::Verdict::accept;
         }
         if (verdict == Filter::Verdict::undecided) {
-            each.in_deciding = deciding_.push(slot);
+            each.in_deciding = true;
+            deciding_.must_push(slot);
             next_decision_ = std::min(next_decision_, deadline);
         } else if (verdict == Filter::Verdict::reject) {
             each.rejected = true;
@@ -176,10 +178,10 @@ void BuilderUnit::begin_second_stage(Time now, std::uint32_t slot) {
 /// To the EM, or with source-credits to every RU that pushes; an RU of which the queue is full is told what counts now.
 void BuilderUnit::grant_credit(wire::CreditEntry entry) {
     if (!ahead_) {
-        grants_.push(entry);
+        grants_.must_push(entry);
         return;
     }
-    open_.push(entry.slot);
+    open_.must_push(entry.slot);
     for (std::uint32_t ru = 0; ru < shape_.pushing_rus; ++ru) {
         if (!rus_[ru].up) {
             continue;
@@ -204,7 +206,7 @@ void BuilderUnit::repeat_credits(std::uint32_t ru) {
     for (std::uint32_t slot = 0; shape_.pushes(ru) && slot < slots_.size(); ++slot) {
         const wire::CreditEntry entry{slots_[slot].credit, static_cast<std::uint16_t>(slot), 0};
         if (is_in_service(entry)) {
-            told_[ru].push(entry);
+            told_[ru].must_push(entry);
         }
     }
 }

@@ -68,7 +68,7 @@ bool BuilderUnit::take(Time now, std::uint32_t slot) {
     if (each.rejected) {
         ++counters.meps_filtered;
         counters.events_filtered += each.n_events;
-        committed_.push(entry_of(slot));
+        committed_.must_push(entry_of(slot));
         return true;
     }
     BuiltMep mep = describe(slot);
@@ -99,7 +99,7 @@ bool BuilderUnit::take(Time now, std::uint32_t slot) {
         ++held_;
     }
     if (taken == Sink::Taken::done || taken == Sink::Taken::held) {
-        committed_.push(entry_of(slot));
+        committed_.must_push(entry_of(slot));
     } else {
         undurable_.push_back(entry_of(slot));
     }
@@ -140,7 +140,7 @@ void BuilderUnit::serve_sink(Time now) {
                     return entry.mep == durable_[index];
                 });
                 if (found != undurable_.end()) {
-                    committed_.push(*found);
+                    committed_.must_push(*found);
                     undurable_.erase(found);
                 }
             }

@@ -434,7 +434,8 @@ void BuilderUnit::complete(Time now, std::uint32_t slot) {
         each.late_at = time_never;
         each.completed = now;
         if (!each.in_deciding) {
-            each.in_deciding = deciding_.push(static_cast<std::uint16_t>(slot));
+            each.in_deciding = true;
+            deciding_.must_push(static_cast<std::uint16_t>(slot));
         }
         next_decision_ = now;
         return;
@@ -442,7 +443,7 @@ void BuilderUnit::complete(Time now, std::uint32_t slot) {
     each.state = SlotState::complete;
     each.completed = now;
     each.late_at = time_never;
-    commit_requests_.push(entry_of(slot));
+    commit_requests_.must_push(entry_of(slot));
     if (port_.config().plant == Plant::skipped_commit && each.mep % 16 == 5) {
         take(now, slot);
     }
@@ -459,7 +460,7 @@ void BuilderUnit::on_verdict(Time now, const ControlView& message) {
         if ((entry.flags & wire::attempt_granted) != 0 && each.state == SlotState::complete) {
             each.state = SlotState::taking;
             each.redelivered = (entry.flags & wire::attempt_redelivered) != 0;
-            taking_.push(entry.slot);
+            taking_.must_push(entry.slot);
         } else if ((entry.flags & wire::attempt_granted) == 0 &&
                    (each.state == SlotState::assigned || each.state == SlotState::deciding ||
                     each.state == SlotState::complete)) {
@@ -484,7 +485,7 @@ void BuilderUnit::abort_requests(std::uint32_t slot) {
     for (std::size_t ru = each.owed.next(0); ru != base::Bitmap::none; ru = each.owed.next(ru + 1)) {
         // One that has offered has nothing to forget; its reads are awaited.
         if (!shape_.pushes(ru) && !(reads_ && reader_->reading(slot, static_cast<std::uint32_t>(ru)))) {
-            attempts_.push(rus_[ru].aborts, entry_of(slot));
+            attempts_.must_push(rus_[ru].aborts, entry_of(slot));
             ru_work_.set(ru);
         }
     }
@@ -573,7 +574,7 @@ void BuilderUnit::find_late(Time now) {
         Slot& each = slots_[slot];
         if (each.late_at <= now && !late_.full()) {
             each.late_at = now + patience(each.attempt);
-            late_.push(static_cast<std::uint16_t>(slot));
+            late_.must_push(static_cast<std::uint16_t>(slot));
             ++port_.counters().late_reports;
         }
         next_late_ = std::min(next_late_, each.late_at);

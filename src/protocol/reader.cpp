@@ -91,7 +91,7 @@ void Reader::begin(std::uint32_t slot, std::uint32_t ru) {
     const Shape::Ru& unit = shape_.rus[ru];
     of(slot, ru).to_read = unit.sources;
     for (std::uint32_t source = unit.first_source; source < unit.first_source + unit.sources; ++source) {
-        units_[ru].tasks.push({slot, source});
+        units_[ru].tasks.must_push({slot, source});
     }
     due_.set(ru);
 }

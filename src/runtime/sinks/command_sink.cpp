@@ -97,7 +97,7 @@ protocol::Sink::Taken CommandSink::take(Time now, const protocol::BuiltMep& mep)
         }
         child_->submit(std::move(buffer));
         waiting_bytes_ += packed->bytes;
-        pending_.push({mep.mep, packed->bytes, begin_of(mep)});
+        pending_.must_push({mep.mep, packed->bytes, begin_of(mep)});
     }
     count(mep);
     return Taken::pending;

@@ -233,10 +233,10 @@ void ConsumerSink::finish(std::uint32_t slot) {
     // Before anything can be written there again: a reader that was too slow must see it (layout.h).
     record(slot).serial.store(0, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);
-    returned_.push(static_cast<std::uint16_t>(slot));
+    returned_.must_push(static_cast<std::uint16_t>(slot));
     --held_;
     if (!is_dropping()) {
-        durable_.push(use.mep);
+        durable_.must_push(use.mep);
         count_latency(now_, use.begin);
     }
     use = {};
@@ -301,7 +301,7 @@ void ConsumerSink::remove(std::size_t index, bool ejected) {
             ++stats_.consumers.abandoned_meps;
             finish(slot);
         } else {
-            orphans_.push(slot);
+            orphans_.must_push(slot);
         }
     }
     door_.forget(guest);

@@ -246,7 +246,7 @@ Post Endpoint::transfer(Peer peer, const Place& place, std::uint64_t offset, std
             break;
         }
         if (!ended) {
-            state.dmas.push({.cookie = cookie, .port = number, .token = 0, .lane_end = state.lane.written()});
+            state.dmas.must_push({.cookie = cookie, .port = number, .token = 0, .lane_end = state.lane.written()});
             ++waiting;
         }
         at += part;

@@ -121,7 +121,7 @@ bool Endpoint::send_letters(Peer peer, std::uint64_t end) {
         std::memcpy(payload.data() + sizeof head, records.data(), records.size());
         if (state.socket.send(out_letter_, sizeof head + records.size())) return false;
         state.lane.sent(head.start + records.size());
-        state.letters.push(state.lane.sent());
+        state.letters.must_push(state.lane.sent());
     }
     return true;
 }

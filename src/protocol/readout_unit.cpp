@@ -318,7 +318,8 @@ void ReadoutUnit::void_attempt(std::uint32_t bu, const wire::AttemptEntry& entry
 
 void ReadoutUnit::acknowledge_abort(std::uint32_t bu, std::uint32_t credit, std::uint16_t slot) {
     const bool room = acks_of_[bu].size < 2 * shape_.slots;  // a lying BU fills its own places only
-    if (room && acks_.push(acks_of_[bu], {credit, slot, 0})) {
+    if (room) {
+        acks_.must_push(acks_of_[bu], {credit, slot, 0});
         acks_due_.set(bu);
         chores_ = true;
     }

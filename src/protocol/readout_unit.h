@@ -116,7 +116,7 @@ private:
     }
     [[nodiscard]] std::uint32_t queue_of(std::uint32_t bu) const { return schedule_.one_queue() ? 0 : bu; }
     [[nodiscard]] Queue& queue(std::uint32_t index) { return links_[index].queue; }
-    /// Writes of that MEP, posted or to come, that need its bytes still: none of those counted before is released.
+    /// So many more writes need the bytes of that MEP: it is forgotten once let_go() was called for each.
     void hold(MepId mep, std::uint32_t writes) {
         holds_of_[mep & (holds_of_.size() - 1)] += writes;
         holds_ += writes;

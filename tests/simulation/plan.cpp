@@ -170,7 +170,7 @@ void draw_schedule(Draw& draw, Plan& plan) {
     const auto period = static_cast<Time>(config.nodes.size());
     const Time turn = turn_of(config, plan.network);
     config.late_after =
-        std::max(config.late_after, 2 * config.credits * period * std::max(turn, config.inter_send_gap));
+        std::max(config.late_after, Time{2} * config.credits * period * std::max(turn, config.inter_send_gap));
 }
 
 /// From a sequence of its own. What does not go together stays as it was drawn.

@@ -59,7 +59,7 @@ public:
             end_ = none;
         }
         const std::byte* const record = bytes_.get() + read_;
-        std::uint64_t start;
+        std::uint64_t start = 0;
         std::memcpy(&start, record, sizeof start);
         Event event;
         event.kind = static_cast<Event::Kind>(start & 0xFFU);

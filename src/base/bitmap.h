@@ -73,7 +73,11 @@ public:
     }
 
     /// A hint that it will be read soon.
-    void prefetch() const { base::prefetch(more_.get(), words() * sizeof(std::uint64_t)); }
+    void prefetch() const {
+        if (more_) {
+            base::prefetch(more_.get(), words() * sizeof(std::uint64_t));
+        }
+    }
 
     [[nodiscard]] bool any() const { return count_ > 0; }
     [[nodiscard]] std::size_t count() const { return count_; }

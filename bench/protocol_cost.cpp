@@ -96,7 +96,7 @@ bool measure(const Roster& roster, Scheme scheme, std::uint32_t credits, std::ui
     const auto delivered = static_cast<double>((cluster.ledger.commits - first) * roster.rus);
     std::uint64_t messages = 0;
     for (std::size_t node = 0; node < config.nodes.size(); ++node) {
-        messages += cluster[node].node->counters().messages_sent;
+        messages += cluster.node(node).counters().messages_sent;
     }
     const double per_mfp = static_cast<double>(messages) / (delivered + static_cast<double>(first * roster.rus));
     std::printf("%-28s %-10s credits %3u  %7.1f ns CPU per MFP", roster.name, name_of(scheme), credits,

@@ -39,8 +39,8 @@ TEST_P(Building, DeliversEveryMepOnceAndComplete) {
         const testing::RecordingSink& sink = *cluster[node].recording;
         EXPECT_EQ(sink.repeated + sink.incomplete + sink.wrong, 0U);
         EXPECT_EQ(cluster[node].source->misuse, 0U);
-        EXPECT_EQ(cluster[node].node->counters().bad_messages, 0U);
-        EXPECT_EQ(cluster[node].node->counters().stale_contributions, 0U);
+        EXPECT_EQ(cluster.node(node).counters().bad_messages, 0U);
+        EXPECT_EQ(cluster.node(node).counters().stale_contributions, 0U);
         taken += sink.taken.size();
         all.insert(sink.taken.begin(), sink.taken.end());
     }
@@ -61,7 +61,7 @@ void expect_delivered(Cluster& cluster, const Config& config) {
     std::size_t taken = 0;
     for (std::size_t node = 0; node < config.nodes.size(); ++node) {
         const testing::RecordingSink& sink = *cluster[node].recording;
-        const Counters& counters = cluster[node].node->counters();
+        const Counters& counters = cluster.node(node).counters();
         EXPECT_EQ(sink.repeated + sink.incomplete + sink.wrong, 0U);
         EXPECT_EQ(counters.bad_messages + counters.stale_contributions, 0U);
         EXPECT_TRUE(cluster[node].source == nullptr || cluster[node].source->misuse == 0U);
@@ -169,7 +169,7 @@ TEST_P(TwoStages, ReadsTheRestOfWhatTheFilterAccepts) {
     Counters sum;
     for (std::size_t node = 0; node < config.nodes.size(); ++node) {
         const testing::RecordingSink& sink = *cluster[node].recording;
-        const Counters& counters = cluster[node].node->counters();
+        const Counters& counters = cluster.node(node).counters();
         EXPECT_EQ(sink.repeated + sink.incomplete + sink.wrong, 0U);
         EXPECT_EQ(cluster[node].source->misuse + counters.bad_messages + counters.stale_contributions, 0U);
         all.insert(sink.taken.begin(), sink.taken.end());
@@ -214,7 +214,7 @@ TEST_P(Scheduled, DeliversEveryMepOnceAndComplete) {
     std::uint64_t contributions = 0;
     for (std::size_t node = 0; node < config.nodes.size(); ++node) {
         const testing::RecordingSink& sink = *cluster[node].recording;
-        const Counters& counters = cluster[node].node->counters();
+        const Counters& counters = cluster.node(node).counters();
         EXPECT_EQ(sink.repeated + sink.incomplete + sink.wrong, 0U);
         EXPECT_EQ(cluster[node].source->misuse, 0U);
         EXPECT_EQ(counters.bad_messages + counters.stale_contributions + counters.barrier_expired, 0U);
@@ -310,7 +310,7 @@ TEST_P(Losing, ADeadReadoutUnitIsFlaggedAndMayComeBack) {
     cluster.kill(Peer{1});
     ASSERT_TRUE(cluster.run_until([&] { return cluster.ledger.flagged > 20; }));
     cluster.restart(Peer{1}, 2, 64);
-    ASSERT_TRUE(cluster.run_until([&] { return cluster[1].node->state() == NodeState::running; }));
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.node(1).state() == NodeState::running; }));
     const std::uint64_t flagged = cluster.ledger.flagged;
     ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
     EXPECT_EQ(cluster.ledger.commits, 600U);

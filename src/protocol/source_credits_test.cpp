@@ -46,7 +46,7 @@ void expect_delivered(Cluster& cluster, const Config& config) {
     std::size_t taken = 0;
     for (std::size_t node = 0; node < config.nodes.size(); ++node) {
         const testing::RecordingSink& sink = *cluster[node].recording;
-        const Counters& counters = cluster[node].node->counters();
+        const Counters& counters = cluster.node(node).counters();
         EXPECT_EQ(sink.repeated + sink.incomplete + sink.wrong, 0U);
         EXPECT_EQ(counters.bad_messages + counters.stale_contributions + counters.barrier_expired, 0U);
         EXPECT_EQ(counters.late_reports, 0U);
@@ -166,7 +166,7 @@ TEST_P(Losing, ADeadBuilderCostsNoMepAndItsCreditsAreVoid) {
     EXPECT_GT(cluster[4].recording->taken.size(), 50U);
     std::uint64_t bad = 0;
     for (std::size_t node = 0; node < config.nodes.size(); ++node) {
-        bad += cluster[node].node->counters().bad_messages;
+        bad += cluster.node(node).counters().bad_messages;
     }
     EXPECT_EQ(bad, 0U);
 }
@@ -182,7 +182,7 @@ TEST_P(Losing, ADeadReadoutUnitComesBackAndLearnsOfTheCredits) {
     cluster.kill(Peer{1});
     ASSERT_TRUE(cluster.run_until([&] { return cluster.ledger.flagged > 20; }));
     cluster.restart(Peer{1}, 2, 64);
-    ASSERT_TRUE(cluster.run_until([&] { return cluster[1].node->state() == NodeState::running; }));
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.node(1).state() == NodeState::running; }));
     const std::uint64_t flagged = cluster.ledger.flagged;
     ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
     EXPECT_EQ(cluster.ledger.commits, 900U);

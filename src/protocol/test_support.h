@@ -220,7 +220,6 @@ public:
     void kill(Peer peer) {
         Member& member = members_[static_cast<std::size_t>(peer)];
         nodes_[static_cast<std::size_t>(peer)].reset();
-        member.node = nullptr;
         member.transport.reset();
     }
 
@@ -244,8 +243,8 @@ public:
         return condition();
     }
     [[nodiscard]] bool all_finished() const {
-        return std::all_of(members_.begin(), members_.end(), [](const Member& member) {
-            return member.node == nullptr || member.node->state() == NodeState::finished;
+        return std::all_of(nodes_.begin(), nodes_.end(), [](const std::optional<Node>& node) {
+            return !node || node->state() == NodeState::finished;
         });
     }
 
@@ -255,7 +254,6 @@ public:
         std::unique_ptr<Sink> sink;
         RecordingSink* recording = nullptr;
         std::unique_ptr<EveryNthFilter> filter;
-        Node* node = nullptr;  // in nodes_
         std::uint32_t incarnation = 0;
     };
     Member& operator[](std::size_t index) { return members_[index]; }
@@ -270,7 +268,9 @@ public:
         }
         return nodes_[node]->step(now);
     }
-    Node& em() { return *members_[static_cast<std::size_t>(config_.em)].node; }
+    /// It exists.
+    Node& node(std::size_t index) { return *nodes_[index]; }
+    Node& em() { return node(static_cast<std::size_t>(config_.em)); }
     CountingLedger ledger;
     Time now = 0;
 
@@ -294,18 +294,18 @@ private:
         }
         member.incarnation = incarnation;
         member.filter = std::make_unique<EveryNthFilter>(7);
-        member.node = &nodes_[index].emplace(config_, peer, incarnation, *member.transport, member.source.get(),
-                                             lent_sinks_.contains(peer) ? lent_sinks_[peer] : member.sink.get(),
-                                             &ledger, member.filter.get(), shape_.get());
-        if (!member.node->start(now).ok()) {
+        Node& node = nodes_[index].emplace(config_, peer, incarnation, *member.transport, member.source.get(),
+                                           lent_sinks_.contains(peer) ? lent_sinks_[peer] : member.sink.get(), &ledger,
+                                           member.filter.get(), shape_.get());
+        if (!node.start(now).ok()) {
             std::abort();
         }
     }
     void introduce_all() {
-        for (Member& member : members_) {
-            for (std::uint32_t other = 0; other < members_.size(); ++other) {
-                if (member.node != nullptr && members_[other].transport && &member != &members_[other]) {
-                    member.node->update_peer(now, Peer{other}, members_[other].incarnation,
+        for (std::uint32_t one = 0; one < nodes_.size(); ++one) {
+            for (std::uint32_t other = 0; other < nodes_.size(); ++other) {
+                if (nodes_[one] && nodes_[other] && one != other) {
+                    nodes_[one]->update_peer(now, Peer{other}, members_[other].incarnation,
                                              members_[other].transport->address());
                 }
             }

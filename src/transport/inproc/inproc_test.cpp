@@ -58,6 +58,14 @@ TEST(EventQueueTest, TakenRecordsStayUntilRelease) {
     EXPECT_TRUE(queue.fits(EventQueue::message_bytes(8)));
 }
 
+TEST(InprocLimits, AQueueTooLargeIsRefused) {
+    EndpointOptions options;
+    options.max_peers = 1U << 20;
+    const auto refused = make({}).value()->endpoint(options);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("max_peers 1048576"), std::string::npos) << refused.error().message;
+}
+
 class InprocTest : public testing::Test {
 protected:
     Transport& node(std::uint32_t index, std::uint32_t max_posted = 1024) {

@@ -1,12 +1,10 @@
 // Events made inside one process, in order; the bytes of a message are stored right behind its event.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <new>
 
 #include <incast/transport.h>
 

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <new>
 #include <string_view>
+#include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -81,6 +82,7 @@ struct incast_consumer {
     int socket = -1;
     bool armed = false;
     bool gone = false;           // the socket has ended
+    bool quiet = true;           // nothing came since the queue was last found empty
     std::uint64_t position = 0;  // entries of the queue taken
     std::uint64_t ticket = 0;
     std::atomic<std::uint64_t> rung = 0;  // the builder unit's sleep that it was last woken from here
@@ -301,15 +303,12 @@ void dissolve(incast_consumer& consumer) {
 // --- events
 // -------------------------------------------------------------------------------------------------------------------
 
-/// Takes the rings off the socket, and sees its end.
+/// Takes a ring off the socket, of which there is one per sleep, or sees its end.
 bool has_ended(incast_consumer& consumer) {
-    while (!consumer.gone) {
+    if (!consumer.gone) {
         char ring = 0;
         const ssize_t got = ::recv(consumer.socket, &ring, sizeof ring, MSG_DONTWAIT);
-        if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-            break;
-        }
-        consumer.gone = got <= 0;
+        consumer.gone = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
     }
     return consumer.gone;
 }
@@ -337,7 +336,8 @@ int take(incast_consumer& consumer, incast_consumer_event& event) {
         if (looked_for_end) {
             return INCAST_CONSUMER_LOST;
         }
-        if (!has_ended(consumer)) {
+        // An event came since the last time: that the socket has ended can wait, looking at it is a system call.
+        if (!std::exchange(consumer.quiet, true) || !has_ended(consumer)) {
             return 0;
         }
         // Closed between the two looks: once more, it may have said why.
@@ -347,6 +347,7 @@ int take(incast_consumer& consumer, incast_consumer_event& event) {
         return INCAST_CONSUMER_LOST;  // no builder unit writes that
     }
     ++consumer.position;
+    consumer.quiet = false;
     const layout::Record& record = consumer.record(entry.slot);
     event = {};
     event.serial = entry.serial;

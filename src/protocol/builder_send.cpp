@@ -223,7 +223,7 @@ void BuilderUnit::bind(Time now) {
 }
 
 void BuilderUnit::grant(Time now) {
-    while (!free_.empty() && serving_ < port_.config().credits) {
+    while (!free_.empty() && serving_ + awaited_slots(now) < port_.config().credits) {
         const std::uint16_t slot = free_.back();
         free_.pop_back();
         Slot& each = slots_[slot];
@@ -333,7 +333,9 @@ void BuilderUnit::flush(Time now) {
 }
 
 Time BuilderUnit::next_deadline() const {
-    return std::min({next_late_, sink_deadline_, deciding_.empty() ? time_never : next_decision_});
+    const bool may_grant = held_ > 0 && serving_ < port_.config().credits && !free_.empty();
+    return std::min({next_late_, sink_deadline_, deciding_.empty() ? time_never : next_decision_,
+                     may_grant ? reuse_until_ : time_never});
 }
 
 }  // namespace incast::protocol

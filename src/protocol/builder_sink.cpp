@@ -96,6 +96,8 @@ bool BuilderUnit::take(Time now, std::uint32_t slot) {
     }
     if (taken == Sink::Taken::held || taken == Sink::Taken::held_pending) {
         each.held = true;
+        each.held_since = now;
+        reuse_until_ = now + port_.config().reuse_wait;
         ++held_;
     }
     if (taken == Sink::Taken::done || taken == Sink::Taken::held) {
@@ -121,6 +123,7 @@ void BuilderUnit::take_back(Time now) {
             if (each.held) {
                 each.held = false;
                 --held_;
+                holds_briefly_ = now - each.held_since <= port_.config().reuse_wait;
                 if (port_.config().plant != Plant::early_reuse) {
                     settle(returned_[index]);
                 }

@@ -90,6 +90,7 @@ private:
         Time assigned = 0;
         Time completed = 0;
         Time late_at = time_never;
+        Time held_since = 0;
         std::vector<std::uint16_t> order;  // pull: in which order RUs are asked
     };
     using Attempts = base::Queues<wire::AttemptEntry>;
@@ -126,6 +127,10 @@ private:
     void flush_reads(Time now);
     [[nodiscard]] Time patience(std::uint16_t attempt) const;
     [[nodiscard]] BuiltMep describe(std::uint32_t slot);
+    /// Slots that come back from the sink before a further one is used.
+    [[nodiscard]] std::uint32_t awaited_slots(Time now) const {
+        return holds_briefly_ && now < reuse_until_ ? held_ : 0;
+    }
     void decide(Time now);
     void begin_second_stage(Time now, std::uint32_t slot);
     void begin(Time now, std::uint32_t slot, const wire::AttemptEntry& entry);
@@ -231,6 +236,8 @@ private:
     std::vector<MepId> durable_;
     std::vector<std::uint16_t> returned_;
     std::uint32_t held_ = 0;              // slots
+    Time reuse_until_ = 0;                // what the sink holds is waited for: it is still in the cache
+    bool holds_briefly_ = true;           // the sink gave the last one back within reuse_wait: waiting is worth it
     std::vector<wire::Head> self_heads_;  // [slot][own source]: a self write lands here
     std::vector<Bytes> self_bodies_;      // the same, self_traffic = pointer
     std::uint32_t outstanding_requests_ = 0;

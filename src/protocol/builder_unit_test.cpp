@@ -21,15 +21,39 @@ constexpr Peer ru{0};
 constexpr Peer bu{1};
 constexpr Peer em{2};
 
+/// Holds every MEP until it is told to give it back.
+class HoldingSink final : public Sink {
+public:
+    Taken take(Time, const BuiltMep& mep) override {
+        held.push_back(mep.slot);
+        return Taken::held;
+    }
+    std::size_t durable(Time, std::span<MepId>) override { return 0; }
+    std::size_t returned(Time, std::span<std::uint16_t> slots) override {
+        const std::size_t count = gives_back && !held.empty() ? 1 : 0;
+        if (count > 0) {
+            slots.front() = held.front();
+            held.erase(held.begin());
+        }
+        return count;
+    }
+    [[nodiscard]] Time next_deadline() const override { return time_never; }
+
+    std::vector<std::uint16_t> held;
+    bool gives_back = false;
+};
+
 /// Source-credits; the RU is connected, and in the view only if the EM says so.
 class BuilderAlone : public ::testing::Test {
 protected:
-    void start(Scheme scheme, std::uint32_t credits) {
+    void start(Scheme scheme, std::uint32_t credits, Sink& sink) {
         config_ = testing::make_config(1, 1, false, 1, 64);
         config_.assignment = Assignment::source_credits;
         config_.scheme = scheme;
         config_.credits = credits;
         config_.quarantine_slots = 0;
+        config_.held_slots = held_slots_;
+        config_.reuse_wait = reuse_wait_;
         ASSERT_TRUE(validate(config_).ok()) << validate(config_).error().message;
         for (const Peer peer : {ru, bu, em}) {
             transport::EndpointOptions options;
@@ -40,7 +64,7 @@ protected:
             options.max_posted = 1;  // room for little more than two messages of the largest size
             ends_.push_back(medium_->endpoint(options).value());
         }
-        builder_ = std::make_unique<Node>(config_, bu, 1, end(bu), nullptr, &sink_, nullptr);
+        builder_ = std::make_unique<Node>(config_, bu, 1, end(bu), nullptr, &sink, nullptr);
         ASSERT_TRUE(builder_->start(now_).ok());
         for (const Peer peer : {ru, em}) {
             builder_->update_peer(now_, peer, 1, end(peer).address());
@@ -48,6 +72,21 @@ protected:
             ASSERT_NE(end(peer).connect(bu, end(bu).address(), 1), Post::refused);
         }
         step();
+    }
+
+    void start(Scheme scheme, std::uint32_t credits) { start(scheme, credits, null_); }
+
+    /// The RU is not in the view, so a MEP is complete as soon as it is assigned; the EM grants its commit.
+    void build(MepId mep) {
+        say<ControlKind::assign>({attempt(mep)});
+        step();
+        const std::vector<AttemptEntry> requests = heard<ControlKind::commit_request>(em);
+        ASSERT_EQ(requests.size(), 1U);
+        AttemptEntry verdict = requests.front();
+        verdict.flags = wire::attempt_granted;
+        say<ControlKind::commit_verdict>({verdict});
+        step();
+        ASSERT_EQ(heard<ControlKind::committed>(em).size(), 1U);
     }
 
     Transport& end(Peer peer) { return *ends_[static_cast<std::size_t>(peer)]; }
@@ -92,7 +131,9 @@ protected:
     Time now_ = 0;
     std::unique_ptr<transport::Medium> medium_ = transport::inproc::make({}).value();
     std::vector<std::unique_ptr<Transport>> ends_;
-    NullSink sink_;
+    NullSink null_;
+    std::uint32_t held_slots_ = 0;
+    Time reuse_wait_ = 0;
     std::unique_ptr<Node> builder_;
 };
 
@@ -129,15 +170,7 @@ TEST_P(Told, OfNoCreditThatIsOver) {
     start(Scheme::push, 1);
     const MepId meps = GetParam();
     for (MepId mep = 0; mep < meps; ++mep) {
-        say<ControlKind::assign>({attempt(mep)});  // without an RU in the view it is complete at once
-        step();
-        const std::vector<AttemptEntry> requests = heard<ControlKind::commit_request>(em);
-        ASSERT_EQ(requests.size(), 1U);
-        AttemptEntry verdict = requests.front();
-        verdict.flags = wire::attempt_granted;
-        say<ControlKind::commit_verdict>({verdict});
-        step();
-        ASSERT_EQ(heard<ControlKind::committed>(em).size(), 1U);
+        build(mep);
     }
     ASSERT_GT(builder_->counters().back_pressure, 0U) << "the RU, which did not look, had room for everything";
     const std::size_t told_in_time = heard<ControlKind::grant>(ru).size();
@@ -146,6 +179,71 @@ TEST_P(Told, OfNoCreditThatIsOver) {
     const std::vector<wire::CreditEntry> told = heard<ControlKind::grant>(ru);
     ASSERT_EQ(told.size(), 1U);
     EXPECT_EQ(told.front().credit, meps + 1);
+}
+
+class Holding : public BuilderAlone {
+protected:
+    void start_holding(Time reuse_wait) {
+        held_slots_ = 2;
+        reuse_wait_ = reuse_wait;
+        start(Scheme::push, 1, sink_);
+        first_ = granted();
+        ASSERT_NE(first_, none);
+    }
+    /// The slot of the credit that was granted since the last call.
+    int granted() {
+        const std::vector<wire::CreditEntry> told = heard<ControlKind::grant>(ru);
+        EXPECT_LE(told.size(), 1U);
+        return told.empty() ? none : static_cast<int>(told.front().slot);
+    }
+
+    static constexpr int none = -1;
+    HoldingSink sink_;
+    int first_ = none;
+};
+
+TEST_F(Holding, AFurtherSlotIsUsedAtOnceIfThereIsNothingToWaitFor) {
+    start_holding(0);
+    build(0);
+    EXPECT_NE(granted(), none);
+    EXPECT_EQ(sink_.held.size(), 1U);
+}
+
+TEST_F(Holding, ASlotThatComesBackSoonIsUsedAgain) {
+    start_holding(10 * ps_per_us);
+    for (MepId mep = 0; mep < 20; ++mep) {
+        sink_.gives_back = false;
+        build(mep);
+        step();
+        ASSERT_EQ(granted(), none) << "it waits for the one that the sink has";
+        ASSERT_GT(builder_->next_deadline(), now_);
+        sink_.gives_back = true;
+        step();
+        ASSERT_EQ(granted(), first_);
+    }
+}
+
+TEST_F(Holding, WaitingEndsAndIsNotRepeatedWhileTheSinkTakesLong) {
+    start_holding(10 * ps_per_us);
+    build(0);
+    ASSERT_EQ(granted(), none);
+    const Time deadline = builder_->next_deadline();
+    EXPECT_LE(deadline, now_ + 10 * ps_per_us);
+    now_ = deadline - ps_per_us;
+    step();
+    const int second = granted();
+    ASSERT_NE(second, none);
+    EXPECT_NE(second, first_);
+    sink_.gives_back = true;  // late
+    step();
+    sink_.gives_back = false;
+    build(1);
+    EXPECT_NE(granted(), none) << "the last one came back late, so this one is not waited for";
+    sink_.gives_back = true;  // soon
+    step();
+    sink_.gives_back = false;
+    build(2);
+    EXPECT_EQ(granted(), none) << "the last one came back soon: waiting is worth it again";
 }
 
 INSTANTIATE_TEST_SUITE_P(EvenAndOdd, Told, ::testing::Values(300, 301));

@@ -118,6 +118,7 @@ struct Config {
     std::uint32_t credits = 4;             // MEP slots in service per BU (C1)
     std::uint32_t quarantine_slots = 2;    // further slots, used while others are quarantined (F3)
     std::uint32_t held_slots = 0;          // further slots, used while a sink holds others
+    Time reuse_wait = 0;                   // for a slot that the sink holds, before a further one is used; 0: no wait
     std::uint32_t retention_meps = 32;     // MEPs an RU keeps (F1)
     std::uint32_t parallel_requests = 0;   // pull: outstanding requests per BU; 0 = no limit (C2)
     std::uint32_t parallel_sends = 0;      // contributions an RU may have unplaced; 0 = no limit but credits (C2)

@@ -139,6 +139,7 @@ struct RunConfig {
     std::uint64_t sink_consumers{};
     std::uint64_t window{};
     Time patience{};
+    Time reuse_wait{};
     // [net]
     net::Pattern net_pattern{};
     std::uint64_t producers{};

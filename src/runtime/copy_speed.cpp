@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <functional>
 #include <memory>
 
 #include <sys/mman.h>
@@ -53,12 +54,7 @@ struct Way {
             at = at + 2 * piece_bytes > bytes ? 0 : at + piece_bytes;
         }
         base::fence_streams();
-        into = monotonic_now() - begin;
-    }
-
-    Time median() {
-        std::ranges::nth_element(took, took.begin() + slices / 2);
-        return std::max<Time>(took[slices / 2], 1);
+        into = std::max<Time>(monotonic_now() - begin, 1);
     }
 };
 
@@ -70,13 +66,16 @@ double plain_over_streaming(std::uint64_t cached_bytes) {
     Way plain{copy_plain, touched(in_cache), in_cache};
     Way streaming{base::copy_streaming, touched(source_bytes), source_bytes};
     if (!source || !plain.destination || !streaming.destination) return 1.0;
-    // In turn, as a machine that others use is faster in one moment than in the next; twice the way round the source,
-    // so that each has copied each slice.
+    // In turn, as a machine that others use is faster in one moment than in the next, and the two of a moment against
+    // each other; twice the way round the source, so that each has copied each slice.
     for (std::size_t turn = 0; turn < 2 * slices; ++turn) {
         Way& way = (turn + turn / slices) % 2 == 0 ? plain : streaming;
         way.time_slice(source.get() + turn % slices * slice_bytes, way.took[turn / 2]);
     }
-    return static_cast<double>(streaming.median()) / static_cast<double>(plain.median());
+    std::array<double, slices> ratios{};
+    std::ranges::transform(streaming.took, plain.took, ratios.begin(), std::divides<double>());
+    std::ranges::nth_element(ratios, ratios.begin() + slices / 2);
+    return ratios[slices / 2];
 }
 
 }  // namespace incast::runtime

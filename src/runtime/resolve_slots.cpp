@@ -36,6 +36,21 @@ bool slots_leave_the_cache(Plan& plan, const Machine& machine, std::uint64_t cac
     return ratio < 1;
 }
 
+/// The slots of the credits stay in the cache, those that processes have are further ones: builder units wait for them
+/// if all would be too much. Where processes are too slow for that, they are what limits the rate, not the stores.
+bool leave_the_cache_with_consumers(Plan& plan, std::uint64_t cache) {
+    const RunConfig& config = plan.config;
+    const std::uint64_t bytes = plan.n_bus * (config.credits + config.window) * plan.slot_bytes;
+    if (bytes <= cache / 2) return false;
+    if (config.reuse_wait == 0) return base::slots_exceed(bytes, cache);
+    plan.protocol.reuse_wait = config.reuse_wait;
+    plan.chosen.push_back(fmt::format(
+        "builder units wait up to {:g} ms for memory that a consumer has before they use more "
+        "(sink.reuse_wait): {} with its window do not fit into half of {} of cache",
+        static_cast<double>(config.reuse_wait) / static_cast<double>(ps_per_ms), bytes_text(bytes), bytes_text(cache)));
+    return false;
+}
+
 }  // namespace
 
 Result<Ok> check_buffers(const Plan& plan) {
@@ -95,10 +110,11 @@ void count_credits(Plan& plan, const Machine& machine) {
         plan.chosen.push_back(fmt::format("{} credit{}, {}", config.credits, config.credits == 1 ? "" : "s", why));
     }
     plan.protocol.credits = static_cast<std::uint32_t>(config.credits);
-    // What a process holds on to is out of the cache when its slot is next written to.
-    const std::uint64_t held = config.sink_kind == SinkKind::consumer ? config.window : 0;
-    const std::uint64_t slots_bytes = plan.n_bus * (config.credits + held) * plan.slot_bytes;
+    const std::uint64_t slots_bytes = plan.n_bus * config.credits * plan.slot_bytes;
     bool stream = leave || base::slots_exceed(slots_bytes, cache);
+    if (!stream && config.sink_kind == SinkKind::consumer) {
+        stream = leave_the_cache_with_consumers(plan, cache);
+    }
     if (config.transport == "shm" && !config.transport_settings.contains("cache_bytes")) {
         // As just decided, for slots in quarantine are not in service: the transport would count them.
         const auto [stores, chosen] = config.transport_settings.try_emplace("stores", stream ? "streaming" : "plain");

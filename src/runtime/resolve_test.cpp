@@ -96,6 +96,10 @@ TEST(Resolve, StoresOfShmStreamWhereThatIsFasterAndNothingReadsTheBodies) {
               "plain");
     EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=consumer", "sink.name=x", large, "run.nodes=4",
                              "protocol.credits=1"}),
+              "plain")
+        << "builder units wait for what processes hold";
+    EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=consumer", "sink.name=x", large, "run.nodes=4",
+                             "protocol.credits=1", "sink.reuse_wait=0"}),
               "streaming")
         << "the slots that processes hold count";
     EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=null", large, "run.nodes=4", "protocol.credits=4"}),
@@ -228,6 +232,17 @@ TEST(Resolve, SlotsLeaveTheCacheWhereNothingReadsTheirBodies) {
     EXPECT_LE(slots_bytes({size, "transport.name=tcp", "sink.kind=null"}), 16 * mib) << "the kernel never streams";
     const Plan plain = plan_of({size, "transport.name=shm", "sink.kind=null"});
     EXPECT_LE(plain.config.credits * plain.slot_bytes * plain.n_bus, 16 * mib) << "where plain stores are faster";
+}
+
+TEST(Resolve, BuilderUnitsWaitForConsumersWhereTheWindowsDoNotFit) {
+    const auto wait = [](const char* mfp_size, const char* setting) {
+        return plan_of({"sink.kind=consumer", "sink.name=x", "run.nodes=4", mfp_size, setting}).protocol.reuse_wait;
+    };
+    EXPECT_EQ(wait("protocol.mfp_size=1MiB", "sink.window=4"), ps_per_ms);
+    EXPECT_EQ(wait("protocol.mfp_size=1MiB", "sink.reuse_wait=2ms"), 2 * ps_per_ms);
+    EXPECT_EQ(wait("protocol.mfp_size=1MiB", "sink.reuse_wait=0"), 0);
+    EXPECT_EQ(wait("protocol.mfp_size=4KiB", "protocol.credits=4"), 0) << "everything fits";
+    EXPECT_EQ(wait("protocol.mfp_size=1MiB", "protocol.credits=16"), 0) << "not even the credits' slots fit";
 }
 
 TEST(Resolve, WhatIsSimulatedDoesNotDependOnTheHost) {

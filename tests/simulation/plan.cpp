@@ -247,6 +247,7 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
     plan.config.held_slots = draw.between(0U, 3U);
     plan.sink.hold_chance = draw.rate(500'000);
     plan.sink.hold_max = draw.between(20, 2000) * ps_per_us;
+    plan.config.reuse_wait = draw.percent(50) ? draw.between<Time>(1, 1000) * ps_per_us : 0;
 
     // After the last fault every node may still have to be declared dead, come back and connect, several times over
     // where a stalled connection ends one node after the other; then the work that is left, each MEP alone and each
@@ -258,8 +259,8 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
                           plan.network.loss_noticed_max + 10 * plan.config.connect_retry;
     const Time deciding = two_stages(plan.config.scheme) ? plan.config.decision_deadline : 0;
     const Time per_mep =
-        4 * plan.source.interval + plan.sink.busy_max + plan.sink.durable_max + plan.sink.hold_max + deciding +
-        40 * (plan.network.delay_min + plan.network.delay_spread) +
+        4 * plan.source.interval + plan.sink.busy_max + plan.sink.durable_max + plan.sink.hold_max +
+        plan.config.reuse_wait + deciding + 40 * (plan.network.delay_min + plan.network.delay_spread) +
         static_cast<Time>(plan.config.nodes.size()) * (plan.config.inter_send_gap + turn_of(plan.config, plan.network));
     plan.liveness_bound = last_fault + static_cast<Time>(plan.config.nodes.size()) * recovery +
                           plan.config.max_attempts * (plan.config.late_after + plan.config.heartbeat) * 4 +

@@ -36,13 +36,20 @@ bool slots_leave_the_cache(Plan& plan, const Machine& machine, std::uint64_t cac
     return ratio < 1;
 }
 
-/// The slots of the credits stay in the cache, those that processes have are further ones: builder units wait for them
-/// if all would be too much. Where processes are too slow for that, they are what limits the rate, not the stores.
-bool leave_the_cache_with_consumers(Plan& plan, std::uint64_t cache) {
+/// Another node has work while one waits.
+bool nodes_share_cores(const Plan& plan, const Machine& machine) {
+    return plan.config.transport == "shm" && plan.protocol.nodes.size() > machine.cores;
+}
+
+/// The slots of the credits fit into the cache; those that processes have are further ones. Where waiting for them
+/// costs little, builder units do so if all would be too much; processes that are too slow for that are what limits the
+/// rate.
+bool leave_the_cache_with_consumers(Plan& plan, const Machine& machine, std::uint64_t cache) {
     const RunConfig& config = plan.config;
     const std::uint64_t bytes = plan.n_bus * (config.credits + config.window) * plan.slot_bytes;
-    if (bytes <= cache / 2) return false;
-    if (config.reuse_wait == 0) return base::slots_exceed(bytes, cache);
+    if (config.reuse_wait == 0 || bytes <= cache / 2 || !nodes_share_cores(plan, machine)) {
+        return base::slots_exceed(bytes, cache);
+    }
     plan.protocol.reuse_wait = config.reuse_wait;
     plan.chosen.push_back(fmt::format(
         "builder units wait up to {:g} ms for memory that a consumer has before they use more "
@@ -87,8 +94,7 @@ void count_credits(Plan& plan, const Machine& machine) {
         // leave it, four times as many, so that nodes that share cores find more to do in their turn.
         // Over shm small MFPs may have more still: a node then does so much in its turn that changing to the next one,
         // and back, weighs little. Where its nodes share cores, others have work while one waits for its only slot.
-        const bool shared_cores = config.transport == "shm" && plan.protocol.nodes.size() > machine.cores;
-        const std::uint64_t fewest = shared_cores ? 1 : 2;
+        const std::uint64_t fewest = nodes_share_cores(plan, machine) ? 1 : 2;
         const std::uint64_t most = config.transport == "shm" ? 256 : 64;
         const std::uint64_t room = leave ? 2 * cache : cache / 2;
         const std::uint64_t that_fit = room / std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus);
@@ -113,7 +119,7 @@ void count_credits(Plan& plan, const Machine& machine) {
     const std::uint64_t slots_bytes = plan.n_bus * config.credits * plan.slot_bytes;
     bool stream = leave || base::slots_exceed(slots_bytes, cache);
     if (!stream && config.sink_kind == SinkKind::consumer) {
-        stream = leave_the_cache_with_consumers(plan, cache);
+        stream = leave_the_cache_with_consumers(plan, machine, cache);
     }
     if (config.transport == "shm" && !config.transport_settings.contains("cache_bytes")) {
         // As just decided, for slots in quarantine are not in service: the transport would count them.

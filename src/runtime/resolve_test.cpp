@@ -94,14 +94,12 @@ TEST(Resolve, StoresOfShmStreamWhereThatIsFasterAndNothingReadsTheBodies) {
     const char* const large = "protocol.mfp_size=1MiB";
     EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=touch", large, "run.nodes=4", "protocol.credits=1"}),
               "plain");
-    EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=consumer", "sink.name=x", large, "run.nodes=4",
-                             "protocol.credits=1"}),
-              "plain")
-        << "builder units wait for what processes hold";
-    EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=consumer", "sink.name=x", large, "run.nodes=4",
-                             "protocol.credits=1", "sink.reuse_wait=0"}),
-              "streaming")
-        << "the slots that processes hold count";
+    const auto consumed = {"transport.name=shm", "sink.kind=consumer", "sink.name=x", large,
+                           "run.nodes=4",        "protocol.credits=1"};
+    EXPECT_EQ(stores(plain, consumed), "streaming") << "the slots that processes hold count";
+    plain.cores = 2;
+    EXPECT_EQ(stores(plain, consumed), "plain") << "builder units wait for them";
+    plain.cores = 8;
     EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=null", large, "run.nodes=4", "protocol.credits=4"}),
               "streaming");
     EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=null", large, "transport.shm.cache_bytes=1048576"}), "")
@@ -235,14 +233,21 @@ TEST(Resolve, SlotsLeaveTheCacheWhereNothingReadsTheirBodies) {
 }
 
 TEST(Resolve, BuilderUnitsWaitForConsumersWhereTheWindowsDoNotFit) {
-    const auto wait = [](const char* mfp_size, const char* setting) {
-        return plan_of({"sink.kind=consumer", "sink.name=x", "run.nodes=4", mfp_size, setting}).protocol.reuse_wait;
+    Machine machine = machine_with(32 * mib);
+    machine.cores = 2;
+    const auto wait = [&machine](const char* mfp_size, const char* setting) {
+        return plan_on(machine, {"transport.name=shm", "run.nodes=4", "sink.kind=consumer", "sink.name=x", mfp_size,
+                                 "protocol.credits=1", setting})
+            .protocol.reuse_wait;
     };
     EXPECT_EQ(wait("protocol.mfp_size=1MiB", "sink.window=4"), ps_per_ms);
     EXPECT_EQ(wait("protocol.mfp_size=1MiB", "sink.reuse_wait=2ms"), 2 * ps_per_ms);
     EXPECT_EQ(wait("protocol.mfp_size=1MiB", "sink.reuse_wait=0"), 0);
-    EXPECT_EQ(wait("protocol.mfp_size=4KiB", "protocol.credits=4"), 0) << "everything fits";
+    EXPECT_EQ(wait("protocol.mfp_size=4KiB", "sink.window=4"), 0) << "everything fits";
     EXPECT_EQ(wait("protocol.mfp_size=1MiB", "protocol.credits=16"), 0) << "not even the credits' slots fit";
+    EXPECT_EQ(wait("protocol.mfp_size=1MiB", "transport.name=tcp"), 0) << "nodes may be on other hosts";
+    machine.cores = 4;
+    EXPECT_EQ(wait("protocol.mfp_size=1MiB", "sink.window=4"), 0) << "a core that waits has nothing else to do";
 }
 
 TEST(Resolve, WhatIsSimulatedDoesNotDependOnTheHost) {

@@ -75,6 +75,7 @@ private:
         bool silent = false;
         std::string address;  // of the present incarnation; empty: not yet known
         std::string metrics;  // HOST:PORT; empty: none
+        std::string ended;    // how its process did, while its last words are heard
         Time last_heard = 0;
     };
 
@@ -343,7 +344,7 @@ void Coordinator::Members::drop(std::uint32_t node, const std::string& why, Time
     member.present = false;
     member.channel.close();
     member.address.clear();
-    std::string reason = why;
+    std::string reason = last_words || member.ended.empty() ? why : member.ended;
     for (const Spawner::Child& child : spawner_.children()) {
         if (child.node == node) {
             // The process says better than its connection what happened, and ends soon after it.
@@ -367,7 +368,9 @@ void Coordinator::Members::reap(Time now) {
         Member& member = members_[ended.node];
         member.awaited = false;
         if (member.present) {
+            member.ended = ended.how;
             receive_from(ended.node, now);  // its last words, up to the end of the connection
+            member.ended.clear();
         }
         if (member.present || member.incarnation == 0) {
             drop(ended.node, ended.how, now);

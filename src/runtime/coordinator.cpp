@@ -305,6 +305,7 @@ void Coordinator::Members::learn_metrics(std::uint32_t node, std::string address
     }
     members_[node].metrics = std::move(address);
     std::vector<std::string> all;
+    all.reserve(members_.size());
     for (const Member& member : members_) {
         all.push_back(member.metrics);
     }
@@ -404,6 +405,7 @@ void Coordinator::Members::place(Time now) {
         return;
     }
     std::vector<pid_t> pids;
+    pids.reserve(members_.size());
     for (std::uint32_t node = 0; node < members_.size(); ++node) {
         pids.push_back(spawner_.pid_of(node));
     }

@@ -167,7 +167,7 @@ Result<Ok> validate(const Config& config) {
         return refuse("held_slots", config.held_slots, "0..16384");
     }
     if (config.reuse_wait < 0) {
-        return refuse("reuse_wait", config.reuse_wait, "0 or more");
+        return refuse("reuse_wait in ps", static_cast<std::uint64_t>(config.reuse_wait), "0 or more");
     }
     const std::uint64_t slots = std::uint64_t{config.credits} + config.quarantine_slots + config.held_slots;
     if (config.layout == Layout::segmented && slots * config.sources.size() > max_index) {

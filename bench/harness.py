@@ -7,6 +7,10 @@ figures of a shared machine drift too much to be compared across pairs.
 While a program runs, two readings of /proc are taken within its steady phase, by the same accounting for all programs
 (`incast.idle`, which scans use too). A pair during which others or steal took more than `IdleRule` allows of all cores
 is discarded and repeated, at most `max_discards` times.
+
+Nor does a pair count during which the memory changed its speed: that of a shared machine may double from one minute to
+the next, and what copies from memory with it. It is measured by a plain copy before, between and after the programs of a
+pair. Where it had several speeds over the pairs that count, the ratios are given for each.
 """
 
 import argparse
@@ -39,6 +43,9 @@ from incast.idle import (  # noqa: E402
 
 __all__ = ["IdleRule", "Machine", "Process", "Snapshot", "Window", "read_processes", "tree_cpu", "usable_cores"]
 
+
+# Of two pairs: as close as copies of one and the same memory come.
+_SAME_SPEED = 1.2
 
 # --- readings, and which count
 
@@ -84,6 +91,12 @@ class Pair:
 
     readings: dict[str, Reading]
     busy: str | None  # why it does not count
+    memory: list[float] = field(default_factory=list)  # what a plain copy reached meanwhile, GB/s
+
+    @property
+    def memory_speed(self) -> float:
+        """GB/s; 0 if nobody looked."""
+        return statistics.median(self.memory) if self.memory else 0.0
 
 
 @dataclass(frozen=True)
@@ -130,19 +143,35 @@ class Outcome:
         """Every pair that counts was taken while the machine was idle."""
         return all(pair.busy is None for pair in self.counted)
 
-    def ratios(self, reference: str, quantity: Callable[[Reading], float]) -> Spread:
-        """Of the subject to that reference, within pairs."""
+    def ratios(
+        self, reference: str, quantity: Callable[[Reading], float], pairs: Sequence[Pair] | None = None
+    ) -> Spread:
+        """Of the subject to that reference, within pairs: all that count, or those."""
         return Spread.of(
-            [quantity(pair.readings[self.subject]) / quantity(pair.readings[reference]) for pair in self.counted]
+            [
+                quantity(pair.readings[self.subject]) / quantity(pair.readings[reference])
+                for pair in (self.counted if pairs is None else pairs)
+            ]
         )
+
+    @property
+    def by_memory(self) -> list[list[Pair]]:
+        """The pairs that count, those with memory of about the same speed together, slowest first."""
+        groups: list[list[Pair]] = []
+        for pair in sorted(self.counted, key=lambda pair: pair.memory_speed):
+            if groups and pair.memory_speed <= _SAME_SPEED * groups[-1][-1].memory_speed:
+                groups[-1].append(pair)
+            else:
+                groups.append([pair])
+        return groups
 
     def rates(self, name: str) -> Spread:
         """Absolute, for orientation: these drift."""
         return Spread.of([pair.readings[name].rate / self.unit.size for pair in self.counted])
 
-    def rate_ratios(self, reference: str) -> Spread:
+    def rate_ratios(self, reference: str, pairs: Sequence[Pair] | None = None) -> Spread:
         """Above 1: the subject is faster."""
-        return self.ratios(reference, lambda reading: reading.rate)
+        return self.ratios(reference, lambda reading: reading.rate, pairs)
 
     def cpu_ratios(self, reference: str) -> Spread:
         """Below 1: the subject takes less CPU time for the same amount."""
@@ -167,7 +196,12 @@ class Outcome:
             "idle": self.idle,
             "ratios": summary,
             "pairs": [
-                {"busy": pair.busy, "readings": {k: asdict(v) for k, v in pair.readings.items()}} for pair in self.pairs
+                {
+                    "busy": pair.busy,
+                    "memory_gb_per_s": pair.memory,
+                    "readings": {k: asdict(v) for k, v in pair.readings.items()},
+                }
+                for pair in self.pairs
             ],
         }
 
@@ -182,24 +216,34 @@ def compare(
     allow_busy: bool,
     max_discards: int,
     cores: int,
+    memory: Callable[[], float] | None = None,
+    drift: float = 0.25,
     say: Callable[[str], None] = print,
 ) -> Outcome:
-    """Runs the subject (the first entrant) against the others until enough pairs count."""
+    """Runs the subject (the first entrant) against the others until enough pairs count.
+
+    `memory` copies for a moment and returns GB/s; `drift`: the most by which that may change during a pair.
+    """
     outcome = Outcome(title, unit, entrants[0].name, [each.name for each in entrants[1:]], pairs, allow_busy)
     discarded = 0
     while not outcome.complete and discarded <= max_discards:
         # By the number of those that count: a repeated pair keeps the order of the one it stands for.
         forward = len(outcome.counted) % 2 == 0
         readings: dict[str, Reading] = {}
+        speeds = [memory()] if memory is not None else []
         for entrant in entrants if forward else reversed(entrants):
             readings[entrant.name] = entrant.run()
+            if memory is not None:
+                speeds.append(memory())
         reasons = [
             f"{name}: {reason}"
             for name, reading in readings.items()
             for window in (reading.window, *reading.tried)
             if (reason := rule.broken_by(window, cores)) is not None
         ]
-        pair = Pair(readings, reasons[0] if reasons else None)
+        if speeds and max(speeds) > (1 + drift) * min(speeds):
+            reasons.append(f"memory: {min(speeds):.1f} to {max(speeds):.1f} GB/s")
+        pair = Pair(readings, reasons[0] if reasons else None, speeds)
         outcome.pairs.append(pair)
         if pair.busy is not None and not allow_busy:
             discarded += 1
@@ -215,6 +259,8 @@ def _pair_line(outcome: Outcome, pair: Pair) -> str:
         reading = pair.readings[name]
         rate, cpu = subject.rate / reading.rate, subject.cpu_per(unit) / reading.cpu_per(unit)
         parts.append(f"{name} {_figures(reading, unit)}: ratios {rate:.2f}, CPU {cpu:.2f}")
+    if pair.memory:
+        parts.append(f"memory {pair.memory_speed:.1f} GB/s")
     busy = "" if pair.busy is None else f"   [not idle: {pair.busy}]"
     return f"{number}: " + " | ".join(parts) + busy
 
@@ -238,10 +284,37 @@ def summary_lines(outcome: Outcome) -> list[str]:
         f" {outcome.cpu_ratios(name)} x"
         for name in outcome.references
     ]
+    groups = outcome.by_memory
+    for group in groups if len(groups) > 1 else []:
+        speeds = Spread.of([pair.memory_speed for pair in group])
+        ratios = ", ".join(f"{name} {outcome.rate_ratios(name, group)} x" for name in outcome.references)
+        lines.append(f"  with memory at {speeds} GB/s, {len(group)} pairs: rate / {ratios}")
     return lines
 
 
 # --- conditions
+
+
+def find_bench_program(name: str, engine: Path) -> Path | None:
+    """A program of bench/: beside the given engine's build tree, or in build/bench."""
+    folders = (engine.parent.parent / "bench-bin", ROOT / "build/bench/bench-bin")
+    return next((folder / name for folder in folders if (folder / name).is_file()), None)
+
+
+def memory_probe(engine: Path) -> Callable[[], float] | None:
+    """Copies for a moment with all cores, in GB/s; None where bench/streaming_copy is not built."""
+    program = find_bench_program("streaming_copy", engine)
+    if program is None:
+        return None
+    # More than any cache, and no more than takes a tenth of a second to touch for the first time.
+    sizes = ["--piece", "65536", "--source", str(128 << 20), "--destination", str(128 << 20)]
+    command = [str(program), "--threads", str(usable_cores()), *sizes, "--warm-up", "0.02", "--seconds", "0.2"]
+
+    def probe() -> float:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        return float(json.loads(done.stdout.strip().split("\n")[-1])["bytes_per_s"]) / 1e9
+
+    return probe
 
 
 def _first_line(path: Path) -> str:
@@ -316,6 +389,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-busy", action="store_true", help="count every pair; the output says NOT IDLE")
     parser.add_argument("--others", type=float, default=IdleRule.others, help="share of the cores others may take")
     parser.add_argument("--steal", type=float, default=IdleRule.steal, help="share of the cores that may be stolen")
+    parser.add_argument(
+        "--drift",
+        type=float,
+        default=0.25,
+        help="share by which the memory's speed may change during a pair (default: 0.25; 0: nobody looks)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes all readings there, for the record")
     parser.add_argument("--engine", type=Path, default=ROOT / "build/release/bin/incast-node")
     parser.add_argument(
@@ -352,6 +431,8 @@ class Session:
             allow_busy=self._arguments.allow_busy,
             max_discards=self._arguments.max_discards,
             cores=usable_cores(),
+            memory=memory_probe(self._arguments.engine) if self._arguments.drift > 0 else None,
+            drift=self._arguments.drift,
             say=lambda line: print(line, flush=True),
         )
         for line in summary_lines(outcome):

@@ -213,3 +213,30 @@ def test_a_core_has_its_share_of_the_cache_at_best() -> None:
     assert judged_cache_bytes(300 * MIB, 2) == 16 * MIB
     assert judged_cache_bytes(8 * MIB, 16) == 8 * MIB
     assert judged_cache_bytes(0, 4) == 16 * MIB, "where the machine does not say"
+
+
+def test_a_pair_during_which_the_memory_changed_its_speed_is_repeated() -> None:
+    speeds = iter([25.0, 26.0, 24.0, 25.0, 38.0, 38.0, 38.0, 37.0, 39.0])
+    ours, theirs = Script("ours", [2.0, 9.0, 4.0]), Script("theirs", [1.0, 1.0, 1.0])
+    outcome, _ = run_comparison([ours, theirs], pairs=2, memory=lambda: next(speeds))
+    assert [pair.busy for pair in outcome.pairs] == [None, "memory: 25.0 to 38.0 GB/s", None]
+    assert outcome.rate_ratios("theirs") == Spread(3.0, 2.0, 4.0)
+
+
+def test_ratios_are_given_for_each_speed_of_the_memory() -> None:
+    speeds = iter([25.0, 25.0, 25.0, 38.0, 38.0, 38.0, 26.0, 26.0, 26.0])
+    ours, theirs = Script("ours", [2.0, 4.0, 3.0]), Script("theirs", [1.0, 1.0, 1.0])
+    outcome, _ = run_comparison([ours, theirs], memory=lambda: next(speeds))
+    assert [[pair.memory_speed for pair in group] for group in outcome.by_memory] == [[25.0, 26.0], [38.0]]
+    lines = summary_lines(outcome)[-2:]
+    assert lines[0].endswith("25.50 (25.00..26.00) GB/s, 2 pairs: rate / theirs 2.50 (2.00..3.00) x")
+    assert lines[1].endswith("38.00 (38.00..38.00) GB/s, 1 pairs: rate / theirs 4.00 (4.00..4.00) x")
+    assert outcome.to_json()["pairs"][1]["memory_gb_per_s"] == [38.0, 38.0, 38.0]
+
+
+def test_memory_of_one_speed_is_not_told_apart() -> None:
+    speeds = iter([25.0] * 3 + [28.0] * 3 + [31.0] * 3)  # each within a fifth of the one before
+    ours, theirs = Script("ours", [2.0, 4.0, 3.0]), Script("theirs", [1.0, 1.0, 1.0])
+    outcome, _ = run_comparison([ours, theirs], memory=lambda: next(speeds))
+    assert len(outcome.by_memory) == 1
+    assert not any("with memory at" in line for line in summary_lines(outcome))

@@ -8,12 +8,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness import ROOT, Reading, Snapshot, Window
+from harness import Reading, Snapshot, Window, find_bench_program
 
 _STARTING_S = 120.0  # nothing here takes longer to be ready
 # The snapshots lie this share of the measured time inside of it.
@@ -101,11 +101,18 @@ def _watch(roots: Sequence[int], seconds: float) -> Window:
     return Window.between(first, Snapshot.take(roots))
 
 
-def _run_marked(command: Sequence[str], seconds: float, mark: Callable[[str], bool]) -> tuple[Window, list[str]]:
-    with tempfile.TemporaryDirectory() as folder, _started(command, mark, Path(folder)) as running:
+def _run_marked(
+    command: Sequence[str], seconds: float, mark: Callable[[str], bool], beside: Sequence[Sequence[str]] = ()
+) -> tuple[Window, list[str], list[dict[str, Any]]]:
+    """Its output, and the last line of JSON of each of the programs beside it, which end by themselves."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        running = stack.enter_context(_started(command, mark, folder))
+        others = [stack.enter_context(_started(other, lambda _line: False, folder)) for other in beside]
         running.wait_for_mark()
-        window = _watch([running.pid], seconds)
-        return window, running.finish(60)
+        window = _watch([each.pid for each in (running, *others)], seconds)
+        lines = running.finish(60)
+        return window, lines, [_last_json(other.finish(60)) for other in others]
 
 
 # --- Incast
@@ -123,6 +130,7 @@ class Incast:
     # What the rate is: bytes of fragments with or without self traffic, or MFPs that crossed processes.
     quantity: str = "total_without_self"
     copies: bool = True  # every byte of goodput has to have been copied at least once
+    beside: tuple[tuple[str, ...], ...] = ()  # commands of programs that take part, and their CPU time counts
 
     def command(self, folder: str) -> list[str]:
         """Its command line; the result goes to `folder`."""
@@ -135,10 +143,11 @@ class Incast:
     def result(self) -> tuple[Window, dict[str, Any]]:
         """Runs it once."""
         with tempfile.TemporaryDirectory() as folder:
-            window, _lines = _run_marked(self.command(folder), self.seconds, _is_measuring)
+            command = self.command(folder)
+            window, _lines, said = _run_marked(command, self.seconds, _is_measuring, self.beside)
             result = json.loads((Path(folder) / "result.json").read_text(encoding="utf-8"))
         self._check(result)
-        return window, result
+        return window, result | {"beside": said}
 
     def probe(self) -> dict[str, Any]:
         """The sizes that follow from the settings, of a run too short to measure anything."""
@@ -234,10 +243,10 @@ def _is_measuring(line: str) -> bool:
 
 def bench_program(name: str, engine: Path) -> Path:
     """A program of bench/: beside the given engine's build tree, or in build/bench."""
-    for folder in (engine.parent.parent / "bench-bin", ROOT / "build/bench/bench-bin"):
-        if (folder / name).is_file():
-            return folder / name
-    raise ProgramError(f"{name} is not built: tools/bench.sh --build")
+    program = find_bench_program(name, engine)
+    if program is None:
+        raise ProgramError(f"{name} is not built: tools/bench.sh --build")
+    return program
 
 
 def _last_json(lines: Sequence[str]) -> dict[str, Any]:
@@ -278,7 +287,7 @@ class StreamingCopy:
             ("stores", self.stores),
         ):
             command += [f"--{name}", str(value)]
-        window, lines = _run_marked(command, self.seconds, _says_measuring)
+        window, lines, _ = _run_marked(command, self.seconds, _says_measuring)
         said = _last_json(lines)
         return Reading(said["bytes_per_s"], window, said)
 
@@ -308,7 +317,7 @@ class TcpWays:
             *self.options,
         ):
             command += [f"--{name}", str(value)]
-        window, lines = _run_marked(command, self.seconds, _says_measuring)
+        window, lines, _ = _run_marked(command, self.seconds, _says_measuring)
         said = _last_json(lines)
         return Reading(said["bytes_per_s"], window, said)
 
@@ -357,7 +366,7 @@ class MpiAlltoall:
         """Runs it once in each way; the best."""
         readings = []
         for yields in self.yields:
-            window, lines = _run_marked(self.command(yields), self.seconds, _says_measuring)
+            window, lines, _ = _run_marked(self.command(yields), self.seconds, _says_measuring)
             said = _last_json(lines)
             readings.append(Reading(said[self.quantity], window, {**said, "mpi_yield_when_idle": yields}))
         best = max(readings, key=lambda reading: reading.rate)

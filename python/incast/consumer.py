@@ -10,7 +10,8 @@
 A builder unit waits for what is given back (policy block) or goes on without (policy drop); a consumer has at most
 `consumer.window` events at a time. In a `for` loop an event is given back when the loop asks for the next one, and its
 arrays show something else from then on: copy what you keep. `consumer.next()` leaves giving back to its caller:
-`event.release()`, a `with` block, or dropping the event and every array that came from it.
+`event.release()`, a `with` block, or dropping the event and every array that came from it. `Consumers` is the same for
+several builder units at once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import ctypes
 import os
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -135,6 +136,11 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "arm": (ctypes.c_int, [handle]),
         "leave": (None, [handle]),
         "free": (None, [handle]),
+        "group_make": (ctypes.c_int, [ctypes.POINTER(handle)]),
+        "group_add": (ctypes.c_int, [handle, handle]),
+        "group_remove": (ctypes.c_int, [handle, handle]),
+        "group_next": (ctypes.c_int, [handle, ctypes.c_int, event, ctypes.POINTER(handle)]),
+        "group_free": (None, [handle]),
         "text": (ctypes.c_char_p, [ctypes.c_int]),
     }
     for function, (result, arguments) in signatures.items():
@@ -185,6 +191,11 @@ class Event:
         self._raw = raw
         self._released = False
         self._table: list[_Source] | None = None
+
+    @property
+    def node(self) -> int:
+        """The node of the builder unit that built it."""
+        return self._consumer.node
 
     @property
     def serial(self) -> int:
@@ -339,13 +350,14 @@ class Consumer:
         self._payload = int(self._library.incast_consumer_payload(pointer))
         self._memory = ctypes.c_ubyte * self.payload_bytes
         self._table = ctypes.c_ubyte * (self.n_sources * _SOURCE.size)
-        self._tables: dict[int, ctypes.Array[ctypes.c_ubyte]] = {}  # by address: there is one per slot
+        self._tables: dict[int, ctypes.Array[ctypes.c_ubyte]] = {}  # of each slot, where it always lies
 
     def _table_of(self, event: _Event) -> ctypes.Array[ctypes.c_ubyte]:
-        address = self._quick.incast_consumer_sources(self._pointer, event)
-        table = self._tables.get(address)
+        slot = event.internal[0]
+        table = self._tables.get(slot)
         if table is None:
-            table = self._tables[address] = self._table.from_address(address)
+            address = self._quick.incast_consumer_sources(self._pointer, event)
+            table = self._tables[slot] = self._table.from_address(address)
         return table
 
     def next(self, timeout: float | None = None) -> Event | None:
@@ -365,16 +377,7 @@ class Consumer:
 
     def __iter__(self) -> Iterator[Event]:
         """Events until the builder unit ends; each is given back when the next one is asked for."""
-        while True:
-            try:
-                event = self.next()
-            except BuilderEndedError:
-                return
-            assert event is not None
-            try:
-                yield event
-            finally:
-                event.release()
+        return _until_end(self)
 
     def fileno(self) -> int:
         """For select or an event loop: readable if, after `arm()` was False, `next(0)` should be called."""
@@ -393,6 +396,82 @@ class Consumer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Consumers:
+    """Attached to several builder units of this host, whose events come as they are built. Of one thread."""
+
+    def __init__(
+        self, name: str = "incast", nodes: Iterable[int] | None = None, *, timeout: float | None = 10.0
+    ) -> None:
+        """Attaches to the builder units of those nodes, waiting for each of them at most `timeout` s; None: to all that
+        there are once there is one."""
+        if nodes is None:
+            first = Consumer(name, timeout=timeout)
+            rest = [node for node in builders(name) if node != first.node]
+            self.members = [first, *(Consumer(name, node, timeout=timeout) for node in rest)]
+        else:
+            self.members = [Consumer(name, node, timeout=timeout) for node in nodes]
+        self._library = _library()
+        self._group = ctypes.c_void_p()
+        _check(self._library.incast_consumer_group_make(ctypes.byref(self._group)), name)
+        self._free = self._library.incast_consumer_group_free
+        self._by_pointer = {consumer._pointer.value: consumer for consumer in self.members}
+        for consumer in self.members:
+            _check(self._library.incast_consumer_group_add(self._group, consumer._pointer), name)
+        self._whose = ctypes.c_void_p()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_free"):
+            self._free(self._group)
+
+    def next(self, timeout: float | None = None) -> Event | None:
+        """The next event of any of them, which the caller gives back; None if there is none within `timeout` s (None:
+        for ever).
+
+        BuilderEndedError: all have ended. BuilderLostError and EjectedError say so of one of them; the next call goes
+        on with the others.
+        """
+        raw = _Event()
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            status: int = self._library.incast_consumer_group_next(self._group, _left_ms(until), raw, self._whose)
+            if status > 0:
+                return Event(self._by_pointer[self._whose.value], raw)
+            if status < 0 and (status != _ENDED or self._whose.value is None):
+                whose = self._by_pointer.get(self._whose.value)
+                raise _error(status, "all builder units" if whose is None else f"node {whose.node}")
+            if status == 0 and until is not None and time.monotonic() >= until:  # a signal ends the library's waiting
+                return None
+
+    def __iter__(self) -> Iterator[Event]:
+        """Events until all builder units have ended; each is given back when the next one is asked for."""
+        return _until_end(self)
+
+    def close(self) -> None:
+        """Detaches from all of them; as `Consumer.close`."""
+        for consumer in self.members:
+            self._library.incast_consumer_group_remove(self._group, consumer._pointer)
+            consumer.close()
+
+    def __enter__(self) -> Consumers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _until_end(consumer: Consumer | Consumers) -> Iterator[Event]:
+    while True:
+        try:
+            event = consumer.next()
+        except BuilderEndedError:
+            return
+        assert event is not None
+        try:
+            yield event
+        finally:
+            event.release()
 
 
 def _left_ms(until: float | None) -> int:

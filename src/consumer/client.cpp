@@ -2,11 +2,9 @@
 // attach alone, and believes the builder unit no more than it must: what it reads of it is checked before it is used.
 #include <atomic>
 #include <cerrno>
-#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <new>
 #include <string_view>
 #include <utility>
@@ -22,8 +20,10 @@
 #include <incast/consumer.h>
 
 #include "consumer/layout.h"
+#include "consumer/limit.h"
 
 namespace layout = incast::consumer;
+using layout::Limit;
 
 static_assert(sizeof(incast_consumer_source) == sizeof(layout::SourceEntry) &&
               offsetof(incast_consumer_source, flag) == offsetof(layout::SourceEntry, flag));
@@ -38,28 +38,6 @@ constexpr unsigned long most_nodes = 65535;
 struct Area {
     std::byte* bytes = nullptr;
     std::size_t size = 0;
-};
-
-std::int64_t now_ms() {
-    timespec time{};
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<std::int64_t>(time.tv_sec) * 1000 + time.tv_nsec / 1'000'000;
-}
-
-/// What is left of a time limit, as poll() wants it.
-class Limit {
-public:
-    explicit Limit(int timeout_ms) : end_(timeout_ms < 0 ? -1 : now_ms() + timeout_ms) {}
-    [[nodiscard]] int left() const {
-        if (end_ < 0) {
-            return -1;
-        }
-        const std::int64_t left = end_ - now_ms();
-        return left <= 0 ? 0 : left > INT_MAX ? INT_MAX : static_cast<int>(left);
-    }
-
-private:
-    std::int64_t end_;
 };
 
 void close_fd(int& fd) {

@@ -14,7 +14,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from incast.consumer import Consumer, ConsumerError, NoBuilderError, builders
+from incast.consumer import (
+    BuilderEndedError,
+    BuilderLostError,
+    Consumer,
+    ConsumerError,
+    Consumers,
+    NoBuilderError,
+    builders,
+)
 from support import ROOT, Run, Start, check_accounting, process_state, wait_until
 
 CHILD = Path(__file__).parent / "consumer_child.py"
@@ -357,6 +365,50 @@ def test_a_killed_builder_unit_is_noticed(start: Start, attach: Attach, name: st
     assert set(first) == set(range(result["accounting"]["meps_committed"]))
 
 
+def test_one_process_takes_the_events_of_several_builder_units(start: Start, name: str) -> None:
+    run = start({**SETTINGS, "transport.name": "shm", "sink.name": name, "run.nodes": 3})
+    seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    with Consumers(name, range(3), timeout=60) as consumers:
+        for event in consumers:
+            for source, mfp in event.mfps():
+                assert mfp is not None
+                assert int(event.sources[source]) == source
+                assert len(mfp) > 0
+            seen[event.node].append(event.mep)
+            if sum(map(len, seen.values())) == 500:
+                run.process.send_signal(signal.SIGINT)
+        with pytest.raises(BuilderEndedError):
+            consumers.next(0)
+    assert run.finish(90) == 0, run.story()
+    result = run.result()
+    check_counts(result)
+    assert all(seen.values()), "each builder unit had events"
+    assert sorted(sum(seen.values(), [])) == list(range(result["accounting"]["meps_committed"]))
+
+
+def test_the_death_of_one_builder_unit_is_told_of_several(start: Start, name: str) -> None:
+    run = start(
+        {**SETTINGS, "transport.name": "shm", "sink.name": name, "run.roles": "split", "run.nodes": 3, "run.bus": 2}
+    )
+    consumers = Consumers(name, [1, 2], timeout=60)
+    for _ in range(20):
+        event = consumers.next(60)
+        assert event is not None
+        event.release()
+    os.kill(run.node_pid(2), signal.SIGKILL)
+    with pytest.raises(BuilderLostError, match="node 2: "):
+        for event in consumers:
+            event.release()
+    for _ in range(20):
+        event = consumers.next(60)
+        assert event is not None
+        assert event.node == 1
+        event.release()
+    consumers.close()
+    with pytest.raises(BuilderEndedError, match="all builder units"):
+        consumers.next()
+
+
 def test_one_run_per_name(start: Start, attach: Attach, name: str) -> None:
     first = start({**SETTINGS, "transport.name": "inproc", "sink.name": name})
     attach(0).wait_for("attached")
@@ -391,6 +443,8 @@ def test_who_is_not_there_is_said(name: str) -> None:
         Consumer(name, timeout=0.05)
     with pytest.raises(ConsumerError, match="bad argument"):
         Consumer("a b", timeout=0.05)
+    with pytest.raises(NoBuilderError):
+        Consumers(name, timeout=0.05)
 
 
 def test_header_is_c(tmp_path: Path) -> None:

@@ -422,6 +422,110 @@ TEST_F(ConsumerSinkTest, WhoTalksTooMuchIsEjected) {
     EXPECT_EQ(status_of_next(consumer), INCAST_CONSUMER_EJECTED);
 }
 
+/// Frees the group.
+struct Group {
+    Group() { EXPECT_EQ(incast_consumer_group_make(&raw), INCAST_CONSUMER_OK); }
+    Group(const Group&) = delete;
+    Group& operator=(const Group&) = delete;
+    ~Group() { incast_consumer_group_free(raw); }
+    void add(const Handle& consumer) const {
+        EXPECT_EQ(incast_consumer_group_add(raw, consumer.raw), INCAST_CONSUMER_OK);
+    }
+    incast_consumer_group* raw = nullptr;
+};
+
+TEST_F(ConsumerSinkTest, AGroupTakesTheEventsOfAllItsMembersInTurn) {
+    make(Policy::block, 2, 4);
+    const Handle one = attach();
+    const Handle two = attach();
+    const Group group;
+    group.add(one);
+    group.add(two);
+    EXPECT_EQ(incast_consumer_group_add(group.raw, two.raw), INCAST_CONSUMER_ARGUMENT) << "twice";
+    incast_consumer_event event{};
+    incast_consumer* whose = nullptr;
+    EXPECT_EQ(incast_consumer_group_next(group.raw, 0, &event, &whose), 0);
+    for (int count = 0; count < 4; ++count) {  // each is handed two of them
+        ASSERT_EQ(offer(), Taken::held_pending);
+    }
+    incast_consumer* before = nullptr;
+    for (int count = 0; count < 4; ++count) {
+        ASSERT_EQ(incast_consumer_group_next(group.raw, 5000, &event, &whose), 1);
+        EXPECT_TRUE(whose == one.raw || whose == two.raw);
+        EXPECT_NE(whose, before);
+        before = whose;
+        expect_whole(whose == one.raw ? one : two, event);
+        EXPECT_EQ(incast_consumer_release(whose, &event), INCAST_CONSUMER_OK);
+    }
+    tick();
+    EXPECT_EQ(durable_.size(), 4U);
+    EXPECT_EQ(incast_consumer_group_next(group.raw, 20, &event, &whose), 0) << "the limit is kept";
+    EXPECT_EQ(whose, nullptr);
+}
+
+TEST_F(ConsumerSinkTest, AGroupGoesOnWithoutThoseThatEnded) {
+    make(Policy::drop, 3, 1);
+    const Handle one = attach();
+    Handle two = attach();
+    const Handle three = attach();
+    const Group group;
+    for (const Handle* each : {&one, static_cast<const Handle*>(&two), &three}) {
+        group.add(*each);
+    }
+    EXPECT_EQ(incast_consumer_group_remove(group.raw, two.raw), INCAST_CONSUMER_OK);
+    EXPECT_EQ(incast_consumer_group_remove(group.raw, two.raw), INCAST_CONSUMER_ARGUMENT) << "it is no member";
+    two = Handle();
+    for (int count = 0; count < 20; ++count) {
+        (void)!::write(incast_consumer_fd(three.raw), "x", 1);  // who talks too much is ejected
+    }
+    tick();
+    incast_consumer_event event{};
+    incast_consumer* whose = nullptr;
+    EXPECT_EQ(incast_consumer_group_next(group.raw, 5000, &event, &whose), INCAST_CONSUMER_EJECTED);
+    EXPECT_EQ(whose, three.raw);
+    ASSERT_EQ(offer(), Taken::held);
+    ASSERT_EQ(incast_consumer_group_next(group.raw, 5000, &event, &whose), 1);
+    EXPECT_EQ(whose, one.raw);
+    sink_.reset();
+    EXPECT_EQ(incast_consumer_group_next(group.raw, 5000, &event, &whose), INCAST_CONSUMER_ENDED);
+    EXPECT_EQ(whose, one.raw);
+    EXPECT_EQ(incast_consumer_group_next(group.raw, -1, &event, &whose), INCAST_CONSUMER_ENDED);
+    EXPECT_EQ(whose, nullptr) << "nobody is left";
+}
+
+TEST_F(ConsumerSinkTest, ASleepingGroupIsWokenByAnyMember) {
+    constexpr std::uint64_t total = 2000;
+    make(Policy::block, 2, 2);
+    const Handle one = attach();
+    const Handle two = attach();
+    std::atomic<std::uint64_t> seen = 0;
+    std::thread consuming([&] {
+        const Group group;
+        group.add(one);
+        group.add(two);
+        incast_consumer_event event{};
+        incast_consumer* whose = nullptr;
+        while (incast_consumer_group_next(group.raw, -1, &event, &whose) == 1) {
+            expect_whole(whose == one.raw ? one : two, event);
+            incast_consumer_release(whose, &event);
+            ++seen;
+        }
+    });
+    while (durable_.size() < total) {
+        tick(10 * ps_per_us);
+        if (next_ < total) {
+            (void)offer();  // one at a time: it falls asleep in between
+        }
+        if (sink_->prepare_wait()) {
+            pollfd waiting{sink_->wait_fd(), POLLIN, 0};
+            ::poll(&waiting, 1, 1);
+        }
+    }
+    sink_.reset();
+    consuming.join();
+    EXPECT_EQ(seen, total);
+}
+
 TEST_F(ConsumerSinkTest, TwoThreadsPassThousandsOfEvents) {
     constexpr std::uint64_t total = 3000;
     make(Policy::block, 2, 3);

@@ -273,6 +273,7 @@ class StreamingCopy:
     source_bytes: int
     destination_bytes: int
     stores: str = "streaming"
+    turn: int = 0  # pieces after which a thread lets another one run; 0: never
 
     def __call__(self) -> Reading:
         """Runs it once."""
@@ -285,6 +286,7 @@ class StreamingCopy:
             ("seconds", self.seconds),
             ("warm-up", self.warm_up),
             ("stores", self.stores),
+            ("turn", self.turn),
         ):
             command += [f"--{name}", str(value)]
         window, lines, _ = _run_marked(command, self.seconds, _says_measuring)

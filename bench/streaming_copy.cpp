@@ -66,7 +66,7 @@ __attribute__((target("avx512f"))) void copy_avx512(std::byte* to, const std::by
 #endif
 
 /// What the shm transport does with large bodies.
-void copy_interleaved(std::byte* to, const std::byte* from, std::size_t bytes) {
+void copy_as_transport(std::byte* to, const std::byte* from, std::size_t bytes) {
     incast::base::copy_streaming(to, from, bytes);
     incast::base::fence_streams();
 }
@@ -78,7 +78,7 @@ struct Kind {
 };
 
 std::vector<Kind> kinds() {
-    std::vector<Kind> all{{"memcpy", copy_plain, true}, {"interleaved", copy_interleaved, true}};
+    std::vector<Kind> all{{"memcpy", copy_plain, true}, {"transport", copy_as_transport, true}};
 #if defined(__x86_64__)
     all.push_back({"sse2", copy_sse2, true});
     all.push_back({"avx2", copy_avx2, __builtin_cpu_supports("avx2") != 0});
@@ -95,6 +95,7 @@ struct Options {
     double seconds = 5;
     double warm_up = 1;
     std::string stores = "streaming";
+    std::uint64_t turn = 0;  // pieces
 };
 
 struct Free {
@@ -126,15 +127,20 @@ struct alignas(line_bytes) Worker {
 std::atomic<bool> stop = false;
 std::atomic<Copy> chosen = copy_plain;
 
-void work(Worker& worker, std::size_t piece) {
+void work(Worker& worker, std::size_t piece, std::uint64_t turn) {
     std::size_t from = 0;
     std::size_t to = 0;
+    std::uint64_t pieces = 0;
     while (!stop.load(std::memory_order_relaxed)) {
         chosen.load(std::memory_order_relaxed)(worker.destination.get() + to * piece,
                                                worker.source.get() + from * piece, piece);
         from = from + 1 == worker.source_pieces ? 0 : from + 1;
         to = to + 1 == worker.destination_pieces ? 0 : to + 1;
         worker.copied.fetch_add(piece, std::memory_order_relaxed);
+        if (++pieces == turn) {
+            pieces = 0;
+            std::this_thread::yield();
+        }
     }
 }
 
@@ -167,7 +173,7 @@ std::uint64_t copied_by(const std::vector<Worker>& workers) {
 Kind fastest_streaming(const std::vector<Worker>& workers, double seconds) {
     std::vector<Kind> candidates = kinds();
     std::erase_if(candidates,
-                  [](const Kind& kind) { return !kind.here || kind.name == "memcpy" || kind.name == "interleaved"; });
+                  [](const Kind& kind) { return !kind.here || kind.name == "memcpy" || kind.name == "transport"; });
     if (candidates.empty()) return kinds().front();
     constexpr int rounds = 4;
     std::vector<double> copied(candidates.size());
@@ -203,8 +209,9 @@ Options read_options(int argc, char** argv) {
     app.add_option("--seconds", options.seconds)->check(CLI::PositiveNumber);
     app.add_option("--warm-up", options.warm_up)->check(CLI::PositiveNumber);
     app.add_option("--stores", options.stores,
-                   "streaming: the fastest of sse2, avx2 and avx512; interleaved: as the shm transport does")
+                   "streaming: the fastest of sse2, avx2 and avx512; transport: as shm does past the cache")
         ->check(CLI::IsMember(names_of_stores()));
+    app.add_option("--turn", options.turn, "pieces after which a thread lets another one run; 0: never");
     app.callback([&options] {
         if (options.piece % line_bytes != 0) throw CLI::ValidationError("--piece", "a multiple of 64 bytes");
         if (std::min(options.source, options.destination) / options.threads < options.piece)
@@ -238,7 +245,7 @@ int main(int argc, char** argv) {
     std::vector<std::thread> threads;
     threads.reserve(workers.size());
     for (Worker& worker : workers)
-        threads.emplace_back(work, std::ref(worker), options.piece);
+        threads.emplace_back(work, std::ref(worker), options.piece, options.turn);
     if (options.stores == "streaming") {
         kind = fastest_streaming(workers, options.warm_up);
         chosen = kind.copy;

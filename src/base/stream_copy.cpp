@@ -17,12 +17,14 @@ namespace {
 
 constexpr std::size_t line_bytes = 64;
 // The prefetchers of a core follow several streams, but none of them beyond its page: reading four pages side by side
-// keeps them busy where one stream would wait for memory at the start of every page. bench/streaming_copy shows it.
-constexpr std::size_t ways = 4;
+// keeps Intel's busy where one stream would wait for memory at the start of every page. AMD's (Zen 4) do better with
+// one. bench/streaming_copy shows it, docs/measuring.md has the figures.
+constexpr std::size_t side_by_side = 4;
 constexpr std::size_t page_lines = 4096 / line_bytes;
 
 // `ways` runs of whole lines, `apart` bytes from one another; `to` is aligned to lines. SSE2 is part of x86-64; wider
 // stores are used where the processor has them.
+template <std::size_t ways>
 void stream_sse2(std::byte* to, const std::byte* from, std::size_t lines, std::size_t apart) {
     for (; lines > 0; --lines, to += line_bytes, from += line_bytes) {
         for (std::size_t way = 0; way < ways; ++way) {
@@ -40,6 +42,7 @@ void stream_sse2(std::byte* to, const std::byte* from, std::size_t lines, std::s
     }
 }
 
+template <std::size_t ways>
 __attribute__((target("avx"))) void stream_avx(std::byte* to, const std::byte* from, std::size_t lines,
                                                std::size_t apart) {
     for (; lines > 0; --lines, to += line_bytes, from += line_bytes) {
@@ -58,6 +61,7 @@ __attribute__((target("avx"))) void stream_avx(std::byte* to, const std::byte* f
     }
 }
 
+template <std::size_t ways>
 __attribute__((target("avx512f"))) void stream_avx512(std::byte* to, const std::byte* from, std::size_t lines,
                                                       std::size_t apart) {
     for (; lines > 0; --lines, to += line_bytes, from += line_bytes) {
@@ -71,7 +75,7 @@ __attribute__((target("avx512f"))) void stream_avx512(std::byte* to, const std::
 
 using StreamWays = void (*)(std::byte*, const std::byte*, std::size_t, std::size_t);
 
-template <StreamWays stream>
+template <std::size_t ways, StreamWays stream>
 void copy_with(std::byte* to, const std::byte* from, std::size_t bytes) {
     const std::size_t before = (line_bytes - reinterpret_cast<std::uintptr_t>(to) % line_bytes) % line_bytes;
     if (bytes < before + ways * line_bytes) {
@@ -91,12 +95,21 @@ void copy_with(std::byte* to, const std::byte* from, std::size_t bytes) {
     std::memcpy(to + done, from + done, bytes - done);
 }
 
+const bool has_avx = __builtin_cpu_supports("avx") != 0;
+const bool has_avx512 = __builtin_cpu_supports("avx512f") != 0;
+
 const std::array all_stores{
-    StreamingStores{"AVX-512", __builtin_cpu_supports("avx512f") != 0, copy_with<stream_avx512>},
-    StreamingStores{"AVX", __builtin_cpu_supports("avx") != 0, copy_with<stream_avx>},
-    StreamingStores{"SSE2", true, copy_with<stream_sse2>},
+    StreamingStores{"AVX-512", 1, has_avx512, copy_with<1, stream_avx512<1>>},
+    StreamingStores{"AVX-512", side_by_side, has_avx512, copy_with<side_by_side, stream_avx512<side_by_side>>},
+    StreamingStores{"AVX", 1, has_avx, copy_with<1, stream_avx<1>>},
+    StreamingStores{"AVX", side_by_side, has_avx, copy_with<side_by_side, stream_avx<side_by_side>>},
+    StreamingStores{"SSE2", 1, true, copy_with<1, stream_sse2<1>>},
+    StreamingStores{"SSE2", side_by_side, true, copy_with<side_by_side, stream_sse2<side_by_side>>},
 };
-const auto copy_widest = std::ranges::find(all_stores, true, &StreamingStores::here)->copy;
+
+const auto copy_best = std::ranges::find_if(all_stores, [](const StreamingStores& stores) {
+                           return stores.here && (stores.streams == 1) == (__builtin_cpu_is("amd") != 0);
+                       })->copy;
 
 }  // namespace
 
@@ -105,7 +118,7 @@ std::span<const StreamingStores> streaming_stores() {
 }
 
 void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes) {
-    copy_widest(to, from, bytes);
+    copy_best(to, from, bytes);
 }
 
 void fence_streams() {

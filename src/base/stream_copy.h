@@ -16,10 +16,12 @@ void fence_streams();
 /// One way of doing it.
 struct StreamingStores {
     const char* name;
-    bool here;  // this processor has them
+    std::size_t streams;  // pages side by side
+    bool here;            // this processor has them
     void (*copy)(std::byte* to, const std::byte* from, std::size_t bytes);
 };
-/// All ways, the widest first: copy_streaming takes the first that is here. Empty where there are none.
+/// All ways, the widest first: copy_streaming takes the first that is here with as many streams as suit the processor's
+/// maker. Empty where there are none.
 std::span<const StreamingStores> streaming_stores();
 
 }  // namespace incast::base

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What it costs to hand built events to other processes: the consumer sink against the null sink (docs/measuring.md).
 
-Two runs of the event builder, alike but for the sink (4 nodes, shm, 1 MiB MFPs, self traffic copied, as the consumer sink
-reads everything in the slot). In the subject's, as many Python processes as `--processes` share the builder units and
+Two runs of the event builder, alike but for the sink (4 nodes, shm, 1 MiB MFPs, self traffic copied, as consumers read
+everything in the slot). In the subject's, as many Python processes as `--processes` share the builder units and
 take every event as numpy views, in place:
 
     view   a read-only array per MFP, and its header read

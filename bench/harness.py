@@ -9,8 +9,8 @@ While a program runs, two readings of /proc are taken within its steady phase, b
 is discarded and repeated, at most `max_discards` times.
 
 Nor does a pair count during which the memory changed its speed: that of a shared machine may double from one minute to
-the next, and what copies from memory with it. It is measured by a plain copy before, between and after the programs of a
-pair. Where it had several speeds over the pairs that count, the ratios are given for each.
+the next, and what copies from memory with it. It is measured by a copy before, between and after the programs of a pair.
+Where it had several speeds over the pairs that count, the ratios are given for each.
 """
 
 import argparse
@@ -302,7 +302,7 @@ def find_bench_program(name: str, engine: Path) -> Path | None:
 
 
 def memory_probe(engine: Path) -> Callable[[], float] | None:
-    """Copies for a moment with all cores, in GB/s; None where bench/streaming_copy is not built."""
+    """Copies past the cache for a moment with all cores, in GB/s; None where bench/streaming_copy is not built."""
     program = find_bench_program("streaming_copy", engine)
     if program is None:
         return None

@@ -404,8 +404,10 @@ class Consumers:
     def __init__(
         self, name: str = "incast", nodes: Iterable[int] | None = None, *, timeout: float | None = 10.0
     ) -> None:
-        """Attaches to the builder units of those nodes, waiting for each of them at most `timeout` s; None: to all that
-        there are once there is one."""
+        """Attaches to the builder units of those nodes, waiting for each of them at most `timeout` s.
+
+        None: to all that there are once there is one.
+        """
         if nodes is None:
             first = Consumer(name, timeout=timeout)
             rest = [node for node in builders(name) if node != first.node]

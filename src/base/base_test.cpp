@@ -152,7 +152,8 @@ void check_copy(const StreamingStores& stores, std::span<const std::byte> from, 
     fence_streams();
     ASSERT_EQ(std::memcmp(to.data() + offset, from.data() + offset / 2, bytes), 0)
         << stores.name << " x " << stores.streams << ", " << bytes << " bytes at " << offset;
-    ASSERT_EQ(to[offset + bytes], std::byte{0xAA}) << stores.name << " x " << stores.streams << ", " << bytes << " bytes at " << offset;
+    ASSERT_EQ(to[offset + bytes], std::byte{0xAA})
+        << stores.name << " x " << stores.streams << ", " << bytes << " bytes at " << offset;
     ASSERT_TRUE(std::all_of(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(offset),
                             [](std::byte each) { return each == std::byte{0xAA}; }));
 }

@@ -1,5 +1,5 @@
-// Several handles as one (include/incast/consumer.h), made of the other public functions: a member is awake while it may
-// have something, and armed, asleep on its socket, once it was found empty.
+// Several handles as one (include/incast/consumer.h), made of the other public functions: a member is awake while it
+// may have something, and armed, asleep on its socket, once it was found empty.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -48,8 +48,8 @@ struct incast_consumer_group {
 
 namespace {
 
-/// Of those that may have something, each in turn: 1, an event; 0, all are armed now; or how one of them ended, which is a
-/// member no longer.
+/// Of those that may have something, each in turn: 1, an event; 0, all are armed now; or how one of them ended, which
+/// is a member no longer.
 int take_from_any(incast_consumer_group& group, incast_consumer_event& event, incast_consumer*& whose) {
     for (bool some = true; some;) {
         some = false;
@@ -80,8 +80,7 @@ int sleep(incast_consumer_group& group, int timeout_ms) {
     std::array<epoll_event, most_woken_at_once> woken;
     const int count = ::epoll_wait(group.epoll, woken.data(), static_cast<int>(woken.size()), timeout_ms);
     for (int which = 0; which < count; ++which) {
-        const int index =
-            group.find(static_cast<incast_consumer*>(woken[static_cast<std::size_t>(which)].data.ptr));
+        const int index = group.find(static_cast<incast_consumer*>(woken[static_cast<std::size_t>(which)].data.ptr));
         if (index < group.size) {
             group.members[index].awake = true;
         }

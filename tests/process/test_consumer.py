@@ -383,7 +383,7 @@ def test_one_process_takes_the_events_of_several_builder_units(start: Start, nam
     result = run.result()
     check_counts(result)
     assert all(seen.values()), "each builder unit had events"
-    assert sorted(sum(seen.values(), [])) == list(range(result["accounting"]["meps_committed"]))
+    assert sorted(mep for meps in seen.values() for mep in meps) == list(range(result["accounting"]["meps_committed"]))
 
 
 def test_the_death_of_one_builder_unit_is_told_of_several(start: Start, name: str) -> None:

@@ -8,9 +8,9 @@ While a program runs, two readings of /proc are taken within its steady phase, b
 (`incast.idle`, which scans use too). A pair during which others or steal took more than `IdleRule` allows of all cores
 is discarded and repeated, at most `max_discards` times.
 
-Nor does a pair count during which the memory changed its speed: that of a shared machine may double from one minute to
-the next, and what copies from memory with it. It is measured by a copy before, between and after the programs of a pair.
-Where it had several speeds over the pairs that count, the ratios are given for each.
+Nor does a pair count during which the memory changed its speed: that of a shared machine may double from one minute
+to the next, and what copies from memory with it. It is measured by a copy before, between and after the programs of a
+pair. Where it had several speeds over the pairs that count, the ratios are given for each.
 """
 
 import argparse

@@ -76,7 +76,7 @@ int take_from_any(incast_consumer_group& group, incast_consumer_event& event, in
 }
 
 /// Until one of them may have something. 0, or errno.
-int sleep(incast_consumer_group& group, int timeout_ms) {
+int wait_for_any(incast_consumer_group& group, int timeout_ms) {
     std::array<epoll_event, most_woken_at_once> woken;
     const int count = ::epoll_wait(group.epoll, woken.data(), static_cast<int>(woken.size()), timeout_ms);
     for (int which = 0; which < count; ++which) {
@@ -159,7 +159,7 @@ int incast_consumer_group_next(incast_consumer_group* group, int timeout_ms, inc
         if (last) {
             return 0;
         }
-        const int error = sleep(*group, limit.left());
+        const int error = wait_for_any(*group, limit.left());
         if (error != 0) {
             errno = error;
             return error == EINTR ? 0 : INCAST_CONSUMER_SYSTEM;

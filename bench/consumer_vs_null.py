@@ -16,7 +16,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness import Entrant, Reading, Session, add_options, conditions, version_of
 from programs import Incast, ProgramError, details_of, event_building, rate_of
@@ -55,6 +55,9 @@ class ConsumerRun:
         counts = result["consumers"]
         if taken != counts["taken_meps"]:
             raise ProgramError(f"the consumers saw {taken} MEPs, but were handed {counts['taken_meps']}")
+        if counts["dropped_meps"] > 0:
+            share = counts["dropped_meps"] / result["accounting"]["meps_committed"]
+            print(f"  dropped {share:.1%} of the MEPs, those before the consumers came included", flush=True)
         details = details_of(result) | {"consumers": counts}
         return Reading(rate_of(result, self.engine.quantity), window, details)
 
@@ -82,35 +85,34 @@ def main() -> int:
     session = Session(arguments, found)
     name = f"bench-{os.getpid()}"
 
-    def engine(sink: dict[str, str], beside: tuple[tuple[str, ...], ...]) -> Incast:
-        settings = event_building(
+    null = Incast(
+        engine=arguments.engine,
+        seconds=arguments.seconds,
+        warm_up=arguments.warm_up,
+        settings=event_building(
             transport=arguments.transport,
             scheme=arguments.scheme,
             mfp_bytes=arguments.mfp_size.bytes,
             nodes=arguments.nodes,
             cache=cache,
             self_traffic="copy",
-        )
-        overrides = tuple(arguments.overrides)
-        return Incast(
-            engine=arguments.engine,
-            seconds=arguments.seconds,
-            warm_up=arguments.warm_up,
-            settings=settings | sink,
-            overrides=overrides,
-            quantity="total",
-            beside=beside,
-        )
-
+        ),
+        overrides=tuple(arguments.overrides),
+        quantity="total",
+    )
     nodes = [str(node) for node in range(arguments.nodes)]
     this = (sys.executable, __file__, "--consume", name, "--work", arguments.work, "--of")
-    consumers = tuple((*this, *nodes[process :: arguments.processes]) for process in range(arguments.processes))
-    subject = engine({"sink.kind": "consumer", "sink.name": name, "sink.policy": arguments.policy}, consumers)
+    sink = {"sink.kind": "consumer", "sink.name": name, "sink.policy": arguments.policy}
+    consumer = replace(
+        null,
+        settings=null.settings | sink,
+        beside=tuple((*this, *nodes[process :: arguments.processes]) for process in range(arguments.processes)),
+    )
     title = (
         f"{arguments.processes} x numpy ({arguments.work}), {arguments.nodes} nodes, {arguments.transport}, "
         f"{arguments.scheme}, {arguments.mfp_size} MFPs, policy {arguments.policy}"
     )
-    session.compare(title, [Entrant("consumer", ConsumerRun(subject)), Entrant("null", engine({}, ()))])
+    session.compare(title, [Entrant("consumer", ConsumerRun(consumer)), Entrant("null", null)])
     return session.exit_status()
 
 

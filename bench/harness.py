@@ -91,7 +91,7 @@ class Pair:
 
     readings: dict[str, Reading]
     busy: str | None  # why it does not count
-    memory: list[float] = field(default_factory=list)  # what a plain copy reached meanwhile, GB/s
+    memory: list[float] = field(default_factory=list)  # what copies past the cache reached meanwhile, GB/s
 
     @property
     def memory_speed(self) -> float:
@@ -416,6 +416,9 @@ class Session:
         self._outcomes: list[Outcome] = []
         for name, value in found.items():
             print(f"{name}: {value}")
+        self._memory = memory_probe(arguments.engine) if arguments.drift > 0 else None
+        if self._memory is None:
+            print("memory not watched: --drift 0, or streaming_copy is not built (tools/bench.sh --build)")
         if arguments.allow_busy:
             print("busy machine allowed: what follows is a trial, no measurement")
 
@@ -431,7 +434,7 @@ class Session:
             allow_busy=self._arguments.allow_busy,
             max_discards=self._arguments.max_discards,
             cores=usable_cores(),
-            memory=memory_probe(self._arguments.engine) if self._arguments.drift > 0 else None,
+            memory=self._memory,
             drift=self._arguments.drift,
             say=lambda line: print(line, flush=True),
         )

@@ -168,8 +168,8 @@ INCAST_CONSUMER_API void incast_consumer_leave(incast_consumer* consumer);
 INCAST_CONSUMER_API void incast_consumer_free(incast_consumer* consumer);
 
 /* Several handles as one, for a process that takes the events of several builder units: of one thread, as they are. The
- * handles stay the caller's, who may use them for everything but next, fd and arm while they are in it; a group does
- * not work across fork() either. */
+ * handles stay the caller's, who may use them for everything but next, fd, arm and leave while they are in it; a group
+ * does not work across fork() either. */
 INCAST_CONSUMER_API int incast_consumer_group_make(incast_consumer_group** group);
 INCAST_CONSUMER_API int incast_consumer_group_add(incast_consumer_group* group, incast_consumer* consumer);
 /* Before the handle is freed, unless the group is freed first. */

@@ -20,7 +20,7 @@ import ctypes
 import os
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -171,11 +171,11 @@ def builders(name: str = "incast") -> list[int]:
 
 
 class _Handle:
-    """The library's handle: its memory is unmapped once nothing refers to it any more, arrays included."""
+    """What the library gave, and takes back once nothing refers to it any more; of a consumer, arrays do, too."""
 
-    def __init__(self, pointer: ctypes.c_void_p, library: ctypes.CDLL) -> None:
+    def __init__(self, pointer: ctypes.c_void_p, free: Callable[[ctypes.c_void_p], None]) -> None:
         self.pointer = pointer
-        self._free = library.incast_consumer_free
+        self._free = free
 
     def __del__(self) -> None:
         self._free(self.pointer)
@@ -337,7 +337,7 @@ class Consumer:
             if status != _NOBODY or (until is not None and time.monotonic() >= until):
                 break
         _check(status, where)
-        self._handle = _Handle(pointer, self._library)
+        self._handle = _Handle(pointer, self._library.incast_consumer_free)
         self._pointer = pointer
         info = _Info()
         _check(self._library.incast_consumer_get_info(pointer, info), where)
@@ -417,15 +417,11 @@ class Consumers:
         self._library = _library()
         self._group = ctypes.c_void_p()
         _check(self._library.incast_consumer_group_make(ctypes.byref(self._group)), name)
-        self._free = self._library.incast_consumer_group_free
+        self._handle = _Handle(self._group, self._library.incast_consumer_group_free)
         self._by_pointer = {consumer._pointer.value: consumer for consumer in self.members}
         for consumer in self.members:
             _check(self._library.incast_consumer_group_add(self._group, consumer._pointer), name)
         self._whose = ctypes.c_void_p()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_free"):
-            self._free(self._group)
 
     def next(self, timeout: float | None = None) -> Event | None:
         """The next event of any of them, which the caller gives back; None if there is none within `timeout` s (None:

@@ -77,8 +77,18 @@ def test_sources_of_all_nodes_exceed_the_cache_four_times() -> None:
         sink="verify:header",
     )
     assert settings["source.prefill_bytes"] == f"{16 * MIB}B"
-    assert settings["source.fragment_size"] == "256B"
     assert (settings["sink.kind"], settings["sink.verify"]) == ("verify", "header")
+
+
+@pytest.mark.parametrize("mfp_bytes", [512, 4000, 4096, 65536, MIB, 8 * MIB])
+def test_mfps_are_as_large_as_asked_for(mfp_bytes: int) -> None:
+    size = programs.fragment_bytes(mfp_bytes)
+    # As many as fit, which is what the engine packs.
+    fitting = [n for n in range(1, 65) if programs._mfp_prefix_bytes(n, size) + n * size <= mfp_bytes]
+    made = programs._mfp_prefix_bytes(fitting[-1], size) + fitting[-1] * size
+    assert mfp_bytes - 64 < made <= mfp_bytes
+    assert fitting[-1] >= min(64, mfp_bytes // 256) * 3 // 4
+    assert size % 8 == 0, "nothing is padded"
 
 
 def test_streams_are_shared_out() -> None:

@@ -8,9 +8,10 @@ While a program runs, two readings of /proc are taken within its steady phase, b
 (`incast.idle`, which scans use too). A pair during which others or steal took more than `IdleRule` allows of all cores
 is discarded and repeated, at most `max_discards` times.
 
-Nor does a pair count during which the memory changed its speed: that of a shared machine may double from one minute
-to the next, and what copies from memory with it. It is measured by a copy before, between and after the programs of a
-pair. Where it had several speeds over the pairs that count, the ratios are given for each.
+Nor does a pair count during which the machine became another one: the host of a virtual machine moves its cores, from
+one second to the next, within one last-level cache or across two, and the memory's speed changes with them. So a copy
+past the cache and the way of a cache line from core to core are timed before, between and after the programs of a pair.
+Where these differ over the pairs that count, the ratios are given for each.
 """
 
 import argparse
@@ -44,8 +45,13 @@ from incast.idle import (  # noqa: E402
 __all__ = ["IdleRule", "Machine", "Process", "Snapshot", "Window", "read_processes", "tree_cpu", "usable_cores"]
 
 
+MEMORY = "memory"  # what copies past the cache reach
+CORES = "cores"  # from one to another
+
 # Of two pairs: as close as copies of one and the same memory come.
 _SAME_SPEED = 1.2
+# Cores of one last-level cache are three to six times closer than others.
+_SAME_DISTANCE = 2.0
 
 # --- readings, and which count
 
@@ -91,12 +97,26 @@ class Pair:
 
     readings: dict[str, Reading]
     busy: str | None  # why it does not count
-    memory: list[float] = field(default_factory=list)  # what copies past the cache reached meanwhile, GB/s
+    watched: dict[str, list[float]] = field(default_factory=dict)  # by name of the watch, as it was meanwhile
 
-    @property
-    def memory_speed(self) -> float:
-        """GB/s; 0 if nobody looked."""
-        return statistics.median(self.memory) if self.memory else 0.0
+    def usual(self, name: str) -> float:
+        """What was watched under that name, in the middle; 0 if nobody looked."""
+        return statistics.median(self.watched[name]) if name in self.watched else 0.0
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Something of the machine that must stay as it is during a pair."""
+
+    name: str
+    unit: str
+    look: Callable[[], float]
+    most: float  # highest over lowest reading
+
+    def broken_by(self, readings: Sequence[float]) -> str | None:
+        """Why a pair with these does not count."""
+        low, high = min(readings), max(readings)
+        return f"{self.name}: {low:.1f} to {high:.1f} {self.unit}" if high > self.most * low else None
 
 
 @dataclass(frozen=True)
@@ -114,6 +134,17 @@ class Spread:
 
     def __str__(self) -> str:
         return f"{self.median:.2f} ({self.low:.2f}..{self.high:.2f})"
+
+
+def _alike(pairs: Sequence[Pair], name: str, most: float) -> list[list[Pair]]:
+    """In groups, lowest first; within one, each is at most `most` times what the one before it is."""
+    groups: list[list[Pair]] = []
+    for pair in sorted(pairs, key=lambda pair: pair.usual(name)):
+        if groups and pair.usual(name) <= most * groups[-1][-1].usual(name):
+            groups[-1].append(pair)
+        else:
+            groups.append([pair])
+    return groups
 
 
 @dataclass
@@ -155,15 +186,10 @@ class Outcome:
         )
 
     @property
-    def by_memory(self) -> list[list[Pair]]:
-        """The pairs that count, those with memory of about the same speed together, slowest first."""
-        groups: list[list[Pair]] = []
-        for pair in sorted(self.counted, key=lambda pair: pair.memory_speed):
-            if groups and pair.memory_speed <= _SAME_SPEED * groups[-1][-1].memory_speed:
-                groups[-1].append(pair)
-            else:
-                groups.append([pair])
-        return groups
+    def by_machine(self) -> list[list[Pair]]:
+        """The pairs that count, those together in which cores were about as far apart and memory about as fast."""
+        near_and_far = _alike(self.counted, CORES, _SAME_DISTANCE)
+        return [group for placed in near_and_far for group in _alike(placed, MEMORY, _SAME_SPEED)]
 
     def rates(self, name: str) -> Spread:
         """Absolute, for orientation: these drift."""
@@ -198,7 +224,7 @@ class Outcome:
             "pairs": [
                 {
                     "busy": pair.busy,
-                    "memory_gb_per_s": pair.memory,
+                    "watched": pair.watched,
                     "readings": {k: asdict(v) for k, v in pair.readings.items()},
                 }
                 for pair in self.pairs
@@ -216,34 +242,29 @@ def compare(
     allow_busy: bool,
     max_discards: int,
     cores: int,
-    memory: Callable[[], float] | None = None,
-    drift: float = 0.25,
+    watches: Sequence[Watch] = (),
     say: Callable[[str], None] = print,
 ) -> Outcome:
-    """Runs the subject (the first entrant) against the others until enough pairs count.
-
-    `memory` copies for a moment and returns GB/s; `drift`: the most by which that may change during a pair.
-    """
+    """Runs the subject (the first entrant) against the others until enough pairs count."""
     outcome = Outcome(title, unit, entrants[0].name, [each.name for each in entrants[1:]], pairs, allow_busy)
     discarded = 0
     while not outcome.complete and discarded <= max_discards:
         # By the number of those that count: a repeated pair keeps the order of the one it stands for.
         forward = len(outcome.counted) % 2 == 0
         readings: dict[str, Reading] = {}
-        speeds = [memory()] if memory is not None else []
+        watched = {watch.name: [watch.look()] for watch in watches}
         for entrant in entrants if forward else reversed(entrants):
             readings[entrant.name] = entrant.run()
-            if memory is not None:
-                speeds.append(memory())
+            for watch in watches:
+                watched[watch.name].append(watch.look())
         reasons = [
             f"{name}: {reason}"
             for name, reading in readings.items()
             for window in (reading.window, *reading.tried)
             if (reason := rule.broken_by(window, cores)) is not None
         ]
-        if speeds and max(speeds) > (1 + drift) * min(speeds):
-            reasons.append(f"memory: {min(speeds):.1f} to {max(speeds):.1f} GB/s")
-        pair = Pair(readings, reasons[0] if reasons else None, speeds)
+        reasons += [reason for watch in watches if (reason := watch.broken_by(watched[watch.name])) is not None]
+        pair = Pair(readings, reasons[0] if reasons else None, watched)
         outcome.pairs.append(pair)
         if pair.busy is not None and not allow_busy:
             discarded += 1
@@ -259,8 +280,10 @@ def _pair_line(outcome: Outcome, pair: Pair) -> str:
         reading = pair.readings[name]
         rate, cpu = subject.rate / reading.rate, subject.cpu_per(unit) / reading.cpu_per(unit)
         parts.append(f"{name} {_figures(reading, unit)}: ratios {rate:.2f}, CPU {cpu:.2f}")
-    if pair.memory:
-        parts.append(f"memory {pair.memory_speed:.1f} GB/s")
+    if MEMORY in pair.watched:
+        parts.append(f"memory {pair.usual(MEMORY):.1f} GB/s")
+    if CORES in pair.watched:
+        parts.append(f"cores {pair.usual(CORES):.0f} ns apart")
     busy = "" if pair.busy is None else f"   [not idle: {pair.busy}]"
     return f"{number}: " + " | ".join(parts) + busy
 
@@ -284,11 +307,13 @@ def summary_lines(outcome: Outcome) -> list[str]:
         f" {outcome.cpu_ratios(name)} x"
         for name in outcome.references
     ]
-    groups = outcome.by_memory
+    groups = outcome.by_machine
     for group in groups if len(groups) > 1 else []:
-        speeds = Spread.of([pair.memory_speed for pair in group])
+        speeds = Spread.of([pair.usual(MEMORY) for pair in group])
         ratios = ", ".join(f"{name} {outcome.rate_ratios(name, group)} x" for name in outcome.references)
-        lines.append(f"  with memory at {speeds} GB/s, {len(group)} pairs: rate / {ratios}")
+        apart = sorted(pair.usual(CORES) for pair in group if CORES in pair.watched)
+        where = f" and cores {apart[0]:.0f} to {apart[-1]:.0f} ns apart" if apart else ""
+        lines.append(f"  with memory at {speeds} GB/s{where}, {len(group)} pairs: rate / {ratios}")
     return lines
 
 
@@ -303,18 +328,41 @@ def find_bench_program(name: str, engine: Path) -> Path | None:
 
 def memory_probe(engine: Path) -> Callable[[], float] | None:
     """Copies past the cache for a moment with all cores, in GB/s; None where bench/streaming_copy is not built."""
-    program = find_bench_program("streaming_copy", engine)
-    if program is None:
-        return None
     # More than any cache, and no more than takes a tenth of a second to touch for the first time.
     sizes = ["--piece", "65536", "--source", str(128 << 20), "--destination", str(128 << 20)]
-    command = [str(program), "--threads", str(usable_cores()), *sizes, "--warm-up", "0.02", "--seconds", "0.2"]
+    arguments = ["--threads", str(usable_cores()), *sizes, "--warm-up", "0.02", "--seconds", "0.2"]
+    return _probe(engine, "streaming_copy", arguments, lambda said: float(said["bytes_per_s"]) / 1e9)
+
+
+def cores_probe(engine: Path) -> Callable[[], float] | None:
+    """How far apart cores are, in ns; None where there is one, or bench/core_distance is not built."""
+    if usable_cores() < 2:
+        return None
+    return _probe(engine, "core_distance", [], lambda said: float(said["ns"]))
+
+
+def _probe(
+    engine: Path, name: str, arguments: list[str], value: Callable[[dict[str, Any]], float]
+) -> Callable[[], float] | None:
+    program = find_bench_program(name, engine)
+    if program is None:
+        return None
+    command = [str(program), *arguments]
 
     def probe() -> float:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-        return float(json.loads(done.stdout.strip().split("\n")[-1])["bytes_per_s"]) / 1e9
+        return value(json.loads(done.stdout.strip().split("\n")[-1]))
 
     return probe
+
+
+def watches_for(engine: Path, drift: float) -> list[Watch]:
+    """What can be watched here: memory, which may change by `drift`, and cores."""
+    found = [
+        (MEMORY, "GB/s", memory_probe(engine), 1 + drift),
+        (CORES, "ns apart", cores_probe(engine), _SAME_DISTANCE),
+    ]
+    return [Watch(name, unit, look, most) for name, unit, look, most in found if look is not None]
 
 
 def _first_line(path: Path) -> str:
@@ -416,9 +464,9 @@ class Session:
         self._outcomes: list[Outcome] = []
         for name, value in found.items():
             print(f"{name}: {value}")
-        self._memory = memory_probe(arguments.engine) if arguments.drift > 0 else None
-        if self._memory is None:
-            print("memory not watched: --drift 0, or streaming_copy is not built (tools/bench.sh --build)")
+        self._watches = watches_for(arguments.engine, arguments.drift) if arguments.drift > 0 else []
+        for unwatched in {MEMORY, CORES} - {watch.name for watch in self._watches}:
+            print(f"{unwatched} not watched: --drift 0, or bench/ is not built (tools/bench.sh --build)")
         if arguments.allow_busy:
             print("busy machine allowed: what follows is a trial, no measurement")
 
@@ -434,8 +482,7 @@ class Session:
             allow_busy=self._arguments.allow_busy,
             max_discards=self._arguments.max_discards,
             cores=usable_cores(),
-            memory=self._memory,
-            drift=self._arguments.drift,
+            watches=self._watches,
             say=lambda line: print(line, flush=True),
         )
         for line in summary_lines(outcome):

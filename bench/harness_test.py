@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from harness import (
+    CORES,
     GIGABYTES,
+    MEMORY,
     MESSAGES,
     Entrant,
     IdleRule,
@@ -17,6 +19,7 @@ from harness import (
     Reading,
     Snapshot,
     Spread,
+    Watch,
     Window,
     compare,
     judged_cache_bytes,
@@ -215,28 +218,45 @@ def test_a_core_has_its_share_of_the_cache_at_best() -> None:
     assert judged_cache_bytes(0, 4) == 16 * MIB, "where the machine does not say"
 
 
+def watch(name: str, readings: list[float], most: float) -> Watch:
+    left = iter(readings)
+    return Watch(name, {MEMORY: "GB/s", CORES: "ns apart"}[name], lambda: next(left), most)
+
+
 def test_a_pair_during_which_the_memory_changed_its_speed_is_repeated() -> None:
-    speeds = iter([25.0, 26.0, 24.0, 25.0, 38.0, 38.0, 38.0, 37.0, 39.0])
+    memory = watch(MEMORY, [25.0, 26.0, 24.0, 25.0, 38.0, 38.0, 38.0, 37.0, 39.0], 1.25)
     ours, theirs = Script("ours", [2.0, 9.0, 4.0]), Script("theirs", [1.0, 1.0, 1.0])
-    outcome, _ = run_comparison([ours, theirs], pairs=2, memory=lambda: next(speeds))
+    outcome, _ = run_comparison([ours, theirs], pairs=2, watches=[memory])
     assert [pair.busy for pair in outcome.pairs] == [None, "memory: 25.0 to 38.0 GB/s", None]
     assert outcome.rate_ratios("theirs") == Spread(3.0, 2.0, 4.0)
 
 
-def test_ratios_are_given_for_each_speed_of_the_memory() -> None:
-    speeds = iter([25.0, 25.0, 25.0, 38.0, 38.0, 38.0, 26.0, 26.0, 26.0])
-    ours, theirs = Script("ours", [2.0, 4.0, 3.0]), Script("theirs", [1.0, 1.0, 1.0])
-    outcome, _ = run_comparison([ours, theirs], memory=lambda: next(speeds))
-    assert [[pair.memory_speed for pair in group] for group in outcome.by_memory] == [[25.0, 26.0], [38.0]]
-    lines = summary_lines(outcome)[-2:]
-    assert lines[0].endswith("25.50 (25.00..26.00) GB/s, 2 pairs: rate / theirs 2.50 (2.00..3.00) x")
-    assert lines[1].endswith("38.00 (38.00..38.00) GB/s, 1 pairs: rate / theirs 4.00 (4.00..4.00) x")
-    assert outcome.to_json()["pairs"][1]["memory_gb_per_s"] == [38.0, 38.0, 38.0]
+def test_a_pair_during_which_cores_were_moved_is_repeated() -> None:
+    memory = watch(MEMORY, [25.0] * 6, 1.25)
+    cores = watch(CORES, [26.0, 25.0, 150.0, 150.0, 145.0, 146.0], 2.0)
+    ours, theirs = Script("ours", [2.0, 4.0]), Script("theirs", [1.0, 1.0])
+    outcome, _ = run_comparison([ours, theirs], pairs=1, watches=[memory, cores])
+    assert [pair.busy for pair in outcome.pairs] == ["cores: 25.0 to 150.0 ns apart", None]
 
 
-def test_memory_of_one_speed_is_not_told_apart() -> None:
-    speeds = iter([25.0] * 3 + [28.0] * 3 + [31.0] * 3)  # each within a fifth of the one before
+def test_ratios_are_given_for_each_state_of_the_machine() -> None:
+    memory = watch(MEMORY, [25.0] * 3 + [38.0] * 3 + [26.0] * 3 + [24.0] * 3, 1.25)
+    cores = watch(CORES, [26.0] * 3 + [27.0] * 3 + [25.0] * 3 + [150.0] * 3, 2.0)
+    ours, theirs = Script("ours", [2.0, 4.0, 3.0, 5.0]), Script("theirs", [1.0, 1.0, 1.0, 1.0])
+    outcome, _ = run_comparison([ours, theirs], pairs=4, watches=[memory, cores])
+    assert [[pair.usual(MEMORY) for pair in group] for group in outcome.by_machine] == [[25.0, 26.0], [38.0], [24.0]]
+    lines = summary_lines(outcome)[-3:]
+    assert lines[0].endswith(
+        "25.50 (25.00..26.00) GB/s and cores 25 to 26 ns apart, 2 pairs: rate / theirs 2.50 (2.00..3.00) x"
+    )
+    assert "38.00 (38.00..38.00) GB/s and cores 27 to 27 ns apart, 1 pairs: rate / theirs 4.00" in lines[1]
+    assert "24.00 (24.00..24.00) GB/s and cores 150 to 150 ns apart, 1 pairs: rate / theirs 5.00" in lines[2]
+    assert outcome.to_json()["pairs"][1]["watched"] == {MEMORY: [38.0] * 3, CORES: [27.0] * 3}
+
+
+def test_a_machine_of_one_state_is_not_told_apart() -> None:
+    memory = watch(MEMORY, [25.0] * 3 + [28.0] * 3 + [31.0] * 3, 1.25)  # each within a fifth of the one before
     ours, theirs = Script("ours", [2.0, 4.0, 3.0]), Script("theirs", [1.0, 1.0, 1.0])
-    outcome, _ = run_comparison([ours, theirs], memory=lambda: next(speeds))
-    assert len(outcome.by_memory) == 1
+    outcome, _ = run_comparison([ours, theirs], watches=[memory])
+    assert len(outcome.by_machine) == 1
     assert not any("with memory at" in line for line in summary_lines(outcome))

@@ -196,8 +196,9 @@ def event_building(
 
 
 def fragment_bytes(mfp_bytes: int) -> int:
-    """Size of the fragments of which 48 to 64 (below 16 KiB fewer: about 256 B each) make an MFP as large as asked for,
-    to a few bytes: what carries messages treats sizes on two sides of a limit differently, and limits are powers of two.
+    """Size of the fragments of which 48 to 64 (below 16 KiB fewer: about 256 B each) make an MFP as large as asked for.
+
+    To a few bytes: what carries messages treats sizes on two sides of a limit differently, and limits are powers of 2.
     """
     most = max(1, min(64, mfp_bytes // 256))
 

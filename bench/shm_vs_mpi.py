@@ -28,9 +28,15 @@ def main() -> int:
     cache_option(parser)
     parser.add_argument("--mfp-sizes", type=parse_sizes, default=parse_sizes("64KiB,1MiB"), metavar="SIZE,...")
     parser.add_argument(
-        "--rate-sizes", type=parse_sizes, default=parse_sizes("4000B,4KiB"), metavar="SIZE,...", help="compared by MFPs/s"
+        "--rate-sizes",
+        type=parse_sizes,
+        default=parse_sizes("4000B,4KiB"),
+        metavar="SIZE,...",
+        help="compared by MFPs/s",
     )
-    parser.add_argument("--schemes", default="push,pull", help="of --mfp-sizes, comma-separated, or empty (default: push,pull)")
+    parser.add_argument(
+        "--schemes", default="push,pull", help="of --mfp-sizes, comma-separated, or empty (default: push,pull)"
+    )
     parser.add_argument("--rate-schemes", default="push,pull,views", help="of --rate-sizes (default: push,pull,views)")
     parser.add_argument("--nodes", type=int, default=4, help="and ranks")
     arguments = parser.parse_args()

@@ -75,7 +75,6 @@ private:
         bool silent = false;
         std::string address;  // of the present incarnation; empty: not yet known
         std::string metrics;  // HOST:PORT; empty: none
-        std::string ended;    // how its process did, while its last words are heard
         Time last_heard = 0;
     };
 
@@ -345,7 +344,6 @@ void Coordinator::Members::drop(std::uint32_t node, const std::string& why, Time
     member.present = false;
     member.channel.close();
     member.address.clear();
-    std::string reason = last_words || member.ended.empty() ? why : member.ended;
     for (const Spawner::Child& child : spawner_.children()) {
         if (child.node == node) {
             // The process says better than its connection what happened, and ends soon after it.
@@ -353,30 +351,26 @@ void Coordinator::Members::drop(std::uint32_t node, const std::string& why, Time
             poll(&waiting, 1, reap_wait_ms);
         }
     }
-    for (const Spawner::Ended& ended : spawner_.reap()) {
-        if (ended.node == node) {
-            reason = last_words ? why : ended.how;
-        } else {
-            drop(ended.node, ended.how, now);
-        }
-    }
-    conductor_.lost(now, node, reason);
+    const std::optional<std::string> how = spawner_.reap(node);
+    conductor_.lost(now, node, last_words || !how ? why : *how);
     respawn(node, now);
 }
 
 void Coordinator::Members::reap(Time now) {
-    for (const Spawner::Ended& ended : spawner_.reap()) {
-        Member& member = members_[ended.node];
+    for (const std::uint32_t node : spawner_.ended()) {
+        Member& member = members_[node];
         member.awaited = false;
         if (member.present) {
-            member.ended = ended.how;
-            receive_from(ended.node, now);  // its last words, up to the end of the connection
-            member.ended.clear();
+            receive_from(node, now);  // its last words, up to the end of the connection, which drops it
+        }
+        const std::optional<std::string> how = spawner_.reap(node);
+        if (!how) {
+            continue;  // it was dropped with its last words, and may have a successor
         }
         if (member.present || member.incarnation == 0) {
-            drop(ended.node, ended.how, now);
+            drop(node, *how, now);
         } else {
-            respawn(ended.node, now);  // its successor died before it came in
+            respawn(node, now);  // its successor died before it came in
         }
     }
 }

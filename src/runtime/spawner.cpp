@@ -74,17 +74,26 @@ Result<pid_t> Spawner::start(std::uint32_t node, const std::string& address, con
     return pid;
 }
 
-std::vector<Spawner::Ended> Spawner::reap() {
-    std::vector<Ended> ended;
-    std::erase_if(children_, [&ended](const Child& child) {
-        int status = 0;
-        if (waitpid(child.pid, &status, WNOHANG) != child.pid) {
-            return false;
+std::vector<std::uint32_t> Spawner::ended() const {
+    std::vector<std::uint32_t> nodes;
+    for (const Child& child : children_) {
+        siginfo_t found{};
+        const auto pid = static_cast<id_t>(child.pid);
+        if (waitid(P_PID, pid, &found, WEXITED | WNOHANG | WNOWAIT) == 0 && found.si_pid == child.pid) {
+            nodes.push_back(child.node);
         }
-        ended.push_back({child.node, describe(status)});
-        return true;
-    });
-    return ended;
+    }
+    return nodes;
+}
+
+std::optional<std::string> Spawner::reap(std::uint32_t node) {
+    const auto found = std::ranges::find(children_, node, &Child::node);
+    int status = 0;
+    if (found == children_.end() || waitpid(found->pid, &status, WNOHANG) != found->pid) {
+        return std::nullopt;
+    }
+    children_.erase(found);
+    return describe(status);
 }
 
 pid_t Spawner::pid_of(std::uint32_t node) const {
@@ -107,7 +116,9 @@ void Spawner::wait_or_kill(int timeout_ms) {
         }
         pollfd waiting{children_.front().watch.fd(), POLLIN, 0};
         poll(&waiting, 1, std::min(100, static_cast<int>(left / ps_per_ms) + 1));
-        reap();
+        for (const std::uint32_t node : ended()) {
+            reap(node);
+        }
     }
     for (const Child& child : children_) {
         kill(child.pid, SIGKILL);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,12 +33,10 @@ public:
     };
     [[nodiscard]] const std::vector<Child>& children() const { return children_; }
 
-    struct Ended {
-        std::uint32_t node = 0;
-        std::string how;  // "killed by signal 9 (Killed)"
-    };
-    /// Children that ended since the last call; they are no longer in children().
-    std::vector<Ended> reap();
+    /// The nodes whose processes have ended and were not reaped.
+    [[nodiscard]] std::vector<std::uint32_t> ended() const;
+    /// How the node's process ended, if it has: "killed by signal 9 (Killed)". It is no longer in children().
+    std::optional<std::string> reap(std::uint32_t node);
     /// The node's process, if it was started here and has not ended.
     [[nodiscard]] pid_t pid_of(std::uint32_t node) const;
     void kill_node(std::uint32_t node, int signal);

@@ -1,6 +1,6 @@
 // How far apart cores are: the time a cache line takes from one to the other. Cores of a virtual machine may be moved
-// by its host from one second to the next, within one last-level cache (some 30 ns on Zen 4) or across two (some 150
-// ns); what copies between processes then gets another cache and another share of the memory.
+// by its host from one second to the next: on Zen 4 some 30 or some 150 ns were seen, as within one last-level cache or
+// across two. What copies between processes is then on another machine.
 //
 // Neighbours of the cores that may be used are taken in pairs. Prints one line of JSON.
 #include <algorithm>

@@ -9,8 +9,8 @@ While a program runs, two readings of /proc are taken within its steady phase, b
 is discarded and repeated, at most `max_discards` times.
 
 Nor does a pair count during which the machine became another one: the host of a virtual machine moves its cores, from
-one second to the next, within one last-level cache or across two, and the memory's speed changes with them. So a copy
-past the cache and the way of a cache line from core to core are timed before, between and after the programs of a pair.
+one second to the next, closer together or further apart, and the memory's speed may change with them. So a copy past
+the cache and the way of a cache line from core to core are timed before, between and after the programs of a pair.
 Where these differ over the pairs that count, the ratios are given for each.
 """
 
@@ -47,6 +47,7 @@ __all__ = ["IdleRule", "Machine", "Process", "Snapshot", "Window", "read_process
 
 MEMORY = "memory"  # what copies past the cache reach
 CORES = "cores"  # from one to another
+_UNITS = {MEMORY: "GB/s", CORES: "ns apart"}
 
 # Of two pairs: as close as copies of one and the same memory come.
 _SAME_SPEED = 1.2
@@ -109,14 +110,13 @@ class Watch:
     """Something of the machine that must stay as it is during a pair."""
 
     name: str
-    unit: str
     look: Callable[[], float]
     most: float  # highest over lowest reading
 
     def broken_by(self, readings: Sequence[float]) -> str | None:
         """Why a pair with these does not count."""
         low, high = min(readings), max(readings)
-        return f"{self.name}: {low:.1f} to {high:.1f} {self.unit}" if high > self.most * low else None
+        return f"{self.name}: {low:.1f} to {high:.1f} {_UNITS[self.name]}" if high > self.most * low else None
 
 
 @dataclass(frozen=True)
@@ -280,10 +280,7 @@ def _pair_line(outcome: Outcome, pair: Pair) -> str:
         reading = pair.readings[name]
         rate, cpu = subject.rate / reading.rate, subject.cpu_per(unit) / reading.cpu_per(unit)
         parts.append(f"{name} {_figures(reading, unit)}: ratios {rate:.2f}, CPU {cpu:.2f}")
-    if MEMORY in pair.watched:
-        parts.append(f"memory {pair.usual(MEMORY):.1f} GB/s")
-    if CORES in pair.watched:
-        parts.append(f"cores {pair.usual(CORES):.0f} ns apart")
+    parts += [f"{name} {pair.usual(name):.1f} {_UNITS[name]}" for name in pair.watched]
     busy = "" if pair.busy is None else f"   [not idle: {pair.busy}]"
     return f"{number}: " + " | ".join(parts) + busy
 
@@ -309,11 +306,11 @@ def summary_lines(outcome: Outcome) -> list[str]:
     ]
     groups = outcome.by_machine
     for group in groups if len(groups) > 1 else []:
-        speeds = Spread.of([pair.usual(MEMORY) for pair in group])
+        state = ", ".join(
+            f"{name} {Spread.of([pair.usual(name) for pair in group])} {_UNITS[name]}" for name in group[0].watched
+        )
         ratios = ", ".join(f"{name} {outcome.rate_ratios(name, group)} x" for name in outcome.references)
-        apart = sorted(pair.usual(CORES) for pair in group if CORES in pair.watched)
-        where = f" and cores {apart[0]:.0f} to {apart[-1]:.0f} ns apart" if apart else ""
-        lines.append(f"  with memory at {speeds} GB/s{where}, {len(group)} pairs: rate / {ratios}")
+        lines.append(f"  with {state}, {len(group)} pairs: rate / {ratios}")
     return lines
 
 
@@ -358,11 +355,8 @@ def _probe(
 
 def watches_for(engine: Path, drift: float) -> list[Watch]:
     """What can be watched here: memory, which may change by `drift`, and cores."""
-    found = [
-        (MEMORY, "GB/s", memory_probe(engine), 1 + drift),
-        (CORES, "ns apart", cores_probe(engine), _SAME_DISTANCE),
-    ]
-    return [Watch(name, unit, look, most) for name, unit, look, most in found if look is not None]
+    found = [(MEMORY, memory_probe(engine), 1 + drift), (CORES, cores_probe(engine), _SAME_DISTANCE)]
+    return [Watch(name, look, most) for name, look, most in found if look is not None]
 
 
 def _first_line(path: Path) -> str:
@@ -465,8 +459,9 @@ class Session:
         for name, value in found.items():
             print(f"{name}: {value}")
         self._watches = watches_for(arguments.engine, arguments.drift) if arguments.drift > 0 else []
-        for unwatched in {MEMORY, CORES} - {watch.name for watch in self._watches}:
-            print(f"{unwatched} not watched: --drift 0, or bench/ is not built (tools/bench.sh --build)")
+        watched = [watch.name for watch in self._watches]
+        for unwatched in (name for name in _UNITS if name not in watched):
+            print(f"{unwatched} not watched: --drift 0, one core, or bench/ is not built (tools/bench.sh --build)")
         if arguments.allow_busy:
             print("busy machine allowed: what follows is a trial, no measurement")
 

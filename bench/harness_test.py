@@ -220,7 +220,7 @@ def test_a_core_has_its_share_of_the_cache_at_best() -> None:
 
 def watch(name: str, readings: list[float], most: float) -> Watch:
     left = iter(readings)
-    return Watch(name, {MEMORY: "GB/s", CORES: "ns apart"}[name], lambda: next(left), most)
+    return Watch(name, lambda: next(left), most)
 
 
 def test_a_pair_during_which_the_memory_changed_its_speed_is_repeated() -> None:
@@ -247,10 +247,12 @@ def test_ratios_are_given_for_each_state_of_the_machine() -> None:
     assert [[pair.usual(MEMORY) for pair in group] for group in outcome.by_machine] == [[25.0, 26.0], [38.0], [24.0]]
     lines = summary_lines(outcome)[-3:]
     assert lines[0].endswith(
-        "25.50 (25.00..26.00) GB/s and cores 25 to 26 ns apart, 2 pairs: rate / theirs 2.50 (2.00..3.00) x"
+        "with memory 25.50 (25.00..26.00) GB/s, cores 25.50 (25.00..26.00) ns apart, 2 pairs:"
+        " rate / theirs 2.50 (2.00..3.00) x"
     )
-    assert "38.00 (38.00..38.00) GB/s and cores 27 to 27 ns apart, 1 pairs: rate / theirs 4.00" in lines[1]
-    assert "24.00 (24.00..24.00) GB/s and cores 150 to 150 ns apart, 1 pairs: rate / theirs 5.00" in lines[2]
+    assert "memory 38.00 (38.00..38.00) GB/s, cores 27.00" in lines[1]
+    assert "memory 24.00 (24.00..24.00) GB/s, cores 150.00" in lines[2]
+    assert "1 pairs: rate / theirs 5.00" in lines[2]
     assert outcome.to_json()["pairs"][1]["watched"] == {MEMORY: [38.0] * 3, CORES: [27.0] * 3}
 
 
@@ -259,4 +261,4 @@ def test_a_machine_of_one_state_is_not_told_apart() -> None:
     ours, theirs = Script("ours", [2.0, 4.0, 3.0]), Script("theirs", [1.0, 1.0, 1.0])
     outcome, _ = run_comparison([ours, theirs], watches=[memory])
     assert len(outcome.by_machine) == 1
-    assert not any("with memory at" in line for line in summary_lines(outcome))
+    assert not any("with memory" in line for line in summary_lines(outcome))

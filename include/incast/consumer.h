@@ -9,6 +9,7 @@
  *     incast_consumer_event event;
  *     int status = incast_consumer_attach("farm", INCAST_CONSUMER_ANY_NODE, 10000, &consumer);
  *     while (status >= 0 && (status = incast_consumer_next(consumer, -1, &event)) >= 0) {
+ *         if (status == 0) continue; // a signal came
  *         for (uint32_t index = 0; index < event.n_sources; ++index) {
  *             incast_consumer_mfp mfp;
  *             if (incast_consumer_get_mfp(consumer, &event, index, &mfp) == INCAST_CONSUMER_OK) ...
@@ -135,7 +136,7 @@ INCAST_CONSUMER_API int incast_consumer_get_info(const incast_consumer* consumer
 
 /* The next event: 1, and `*event` is filled. 0: none within timeout_ms (0: does not wait; negative: waits for ever), or
  * a signal came. ENDED and LOST are final, and come once all events that were delivered have been taken; EJECTED comes
- * at once. */
+ * at once. LOST may come 100 ms late. */
 INCAST_CONSUMER_API int incast_consumer_next(incast_consumer* consumer, int timeout_ms, incast_consumer_event* event);
 
 /* Whether an MFP is there, and where. Its bytes are the builder unit's memory: read them before the release. */
@@ -177,7 +178,8 @@ INCAST_CONSUMER_API int incast_consumer_group_remove(incast_consumer_group* grou
 
 /* The next event of any of them, in turn, and whose it is: as incast_consumer_next(), which see. ENDED, LOST and
  * EJECTED are of `*consumer`, which is then in the group no longer; go on with the others. ENDED with a null
- * `*consumer`: nobody is left. */
+ * `*consumer`: nobody is left. A signal whose handler was installed with SA_RESTART, as signal() does, need not end the
+ * wait: who has one of those to look for sets a limit. */
 INCAST_CONSUMER_API int incast_consumer_group_next(incast_consumer_group* group, int timeout_ms,
                                                    incast_consumer_event* event, incast_consumer** consumer);
 INCAST_CONSUMER_API void incast_consumer_group_free(incast_consumer_group* group); /* null is allowed */

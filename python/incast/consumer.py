@@ -78,22 +78,6 @@ class _Info(ctypes.Structure):
     ]
 
 
-class _Event(ctypes.Structure):
-    _fields_ = [
-        ("serial", ctypes.c_uint64),
-        ("mep", ctypes.c_uint64),
-        ("first_event", ctypes.c_uint64),
-        ("goodput_bytes", ctypes.c_uint64),
-        ("missed", ctypes.c_uint64),
-        ("n_events", ctypes.c_uint32),
-        ("n_sources", ctypes.c_uint32),
-        ("missing_sources", ctypes.c_uint32),
-        ("attempt", ctypes.c_uint32),
-        ("flags", ctypes.c_uint32),
-        ("internal", ctypes.c_uint32 * 3),
-    ]
-
-
 def find_library() -> str:
     """INCAST_CONSUMER_LIBRARY, else the one in the package, else the checkout's release build, else the system's."""
     named = os.environ.get(LIBRARY_VARIABLE)
@@ -122,7 +106,7 @@ def _quick_library() -> ctypes.CDLL:
 
 
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
-    handle, event = ctypes.c_void_p, ctypes.POINTER(_Event)
+    handle, event = ctypes.c_void_p, ctypes.POINTER(Event)
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "builders": (ctypes.c_int, [ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint32), ctypes.c_int]),
         "attach": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.POINTER(handle)]),
@@ -181,16 +165,42 @@ class _Handle:
         self._free(self.pointer)
 
 
-class Event:
+class Event(ctypes.Structure):
     """One MEP: the MFPs of all sources for the events [first_event, first_event + n_events)."""
 
-    __slots__ = ("_consumer", "_raw", "_released", "_table")
+    # It is incast_consumer_event, with what Python adds. After a wake-up the core's caches hold payload in place of the
+    # interpreter, so what an event costs is how many different things are done for it: hence one object.
+    __slots__ = ("_consumer", "_payload", "_released", "_table")
+    _fields_ = (
+        ("_serial", ctypes.c_uint64),
+        ("_mep", ctypes.c_uint64),
+        ("_first_event", ctypes.c_uint64),
+        ("_goodput_bytes", ctypes.c_uint64),
+        ("_missed", ctypes.c_uint64),
+        ("_n_events", ctypes.c_uint32),
+        ("_n_sources", ctypes.c_uint32),
+        ("_missing_sources", ctypes.c_uint32),
+        ("_attempt", ctypes.c_uint32),
+        ("_flags", ctypes.c_uint32),
+        ("_slot", ctypes.c_uint32),
+        ("_internal", ctypes.c_uint32 * 2),
+    )
+    _serial: int
+    _mep: int
+    _first_event: int
+    _goodput_bytes: int
+    _missed: int
+    _n_events: int
+    _missing_sources: int
+    _attempt: int
+    _flags: int
+    _slot: int
 
-    def __init__(self, consumer: Consumer, raw: _Event) -> None:
-        self._consumer = consumer
-        self._raw = raw
-        self._released = False
-        self._table: list[_Source] | None = None
+    # Set once the library has filled it.
+    _consumer: Consumer
+    _payload: npt.NDArray[np.uint8]  # all the memory that events lie in
+    _released: bool
+    _table: list[_Source] | None
 
     @property
     def node(self) -> int:
@@ -200,57 +210,57 @@ class Event:
     @property
     def serial(self) -> int:
         """The number of the event at its builder unit."""
-        return int(self._raw.serial)
+        return self._serial
 
     @property
     def mep(self) -> int:
         """The number of the MEP in the run."""
-        return int(self._raw.mep)
+        return self._mep
 
     @property
     def first_event(self) -> int:
         """The id of the first event."""
-        return int(self._raw.first_event)
+        return self._first_event
 
     @property
     def n_events(self) -> int:
         """The packing factor; 0 if every source is missing."""
-        return int(self._raw.n_events)
+        return self._n_events
 
     @property
     def goodput_bytes(self) -> int:
         """Fragment bytes alone."""
-        return int(self._raw.goodput_bytes)
+        return self._goodput_bytes
 
     @property
     def missing_sources(self) -> int:
         """How many sources have no MFP; `flags` says why."""
-        return int(self._raw.missing_sources)
+        return self._missing_sources
 
     @property
     def attempt(self) -> int:
         """Which attempt at building it this was."""
-        return int(self._raw.attempt)
+        return self._attempt
 
     @property
     def missed(self) -> int:
         """MEPs that this consumer did not get since it attached, for want of room."""
-        return int(self._raw.missed)
+        return self._missed
 
     @property
     def redelivered(self) -> bool:
         """Another builder unit may have handed it out before it died."""
-        return bool(self._raw.flags & _REDELIVERED)
+        return bool(self._flags & _REDELIVERED)
 
     @property
     def repeated(self) -> bool:
         """Another consumer had it, and died or was ejected before it gave it back."""
-        return bool(self._raw.flags & _REPEATED)
+        return bool(self._flags & _REPEATED)
 
     def _sources(self) -> list[_Source]:
         if self._table is None:
             # A copy of the table, which is small; what it points to is not copied.
-            self._table = list(_SOURCE.iter_unpack(self._consumer._table_of(self._raw)))
+            self._table = list(_SOURCE.iter_unpack(self._consumer._table_of(self)))
         return self._table
 
     @property
@@ -263,12 +273,12 @@ class Event:
         """The sources of which something is missing, and why."""
         return {source: FLAG_NAMES[flag] for _, _, source, flag, _ in self._sources() if flag > 1}
 
+    def _memory(self) -> npt.NDArray[np.uint8]:
+        """What MFPs are slices of: a slice takes a fraction of the time that an array of its own does."""
+        return self._payload
+
     def _views(self, rows: list[_Source]) -> Iterator[tuple[int, Buffer | None]]:
-        # One array of all the memory per event, and slices of it: a slice takes a fraction of the time that an array of
-        # its own does. Slices keep the array, it keeps the memory, and that the event, which must not keep any of them.
-        memory: Any = self._consumer._memory.from_address(self._consumer._payload)
-        memory.event = self
-        payload = np.frombuffer(memoryview(memory).toreadonly(), np.uint8)
+        payload = self._memory()
         limit = self._consumer.payload_bytes
         for offset, size, source, _, _ in rows:
             end = offset + size
@@ -296,7 +306,7 @@ class Event:
     def intact(self) -> bool:
         """Whether all that was read of it up to now was this event: it was not taken back meanwhile."""
         consumer = self._consumer
-        return bool(consumer._quick.incast_consumer_intact(consumer._pointer, self._raw) == 0)
+        return bool(consumer._quick.incast_consumer_intact(consumer._pointer, self) == 0)
 
     def release(self) -> bool:
         """Gives it back; again does nothing. False: too late, the builder unit had taken it back."""
@@ -304,7 +314,7 @@ class Event:
             return True
         self._released = True
         consumer = self._consumer
-        status: int = consumer._quick.incast_consumer_release(consumer._pointer, self._raw)
+        status: int = consumer._quick.incast_consumer_release(consumer._pointer, self)
         if status == _OVERTAKEN:
             return False
         if status < 0:
@@ -317,9 +327,19 @@ class Event:
     def __exit__(self, *_: object) -> None:
         self.release()
 
+
+class _OwnedEvent(Event):
+    """Its caller's, who may leave giving it back to the interpreter: it lives as long as an array of it does."""
+
+    __slots__ = ()
+
+    def _memory(self) -> npt.NDArray[np.uint8]:
+        # Slices keep the array, it keeps the event, and that, which must not keep any of them, the memory.
+        return self._consumer._array_of_all(self)
+
     def __del__(self) -> None:
-        if not self._released:
-            self._consumer._quick.incast_consumer_release(self._consumer._pointer, self._raw)
+        if self._serial != 0 and not self._released:
+            self._consumer._quick.incast_consumer_release(self._consumer._pointer, self)
 
 
 class Consumer:
@@ -347,37 +367,50 @@ class Consumer:
         self.n_sources = int(info.n_sources)
         self.window = int(info.window)
         self.payload_bytes = int(info.payload_bytes)
-        self._payload = int(self._library.incast_consumer_payload(pointer))
-        self._memory = ctypes.c_ubyte * self.payload_bytes
+        self._address = int(self._library.incast_consumer_payload(pointer))
+        self._all = ctypes.c_ubyte * self.payload_bytes
+        self._payload = self._array_of_all(self._handle)
         self._table = ctypes.c_ubyte * (self.n_sources * _SOURCE.size)
         self._tables: dict[int, ctypes.Array[ctypes.c_ubyte]] = {}  # of each slot, where it always lies
 
-    def _table_of(self, event: _Event) -> ctypes.Array[ctypes.c_ubyte]:
-        slot = event.internal[0]
+    def _array_of_all(self, keeps: object) -> npt.NDArray[np.uint8]:
+        memory: Any = self._all.from_address(self._address)
+        memory.keeps = keeps
+        return np.frombuffer(memoryview(memory).toreadonly(), np.uint8)
+
+    def _table_of(self, event: Event) -> ctypes.Array[ctypes.c_ubyte]:
+        slot = event._slot
         table = self._tables.get(slot)
         if table is None:
             address = self._quick.incast_consumer_sources(self._pointer, event)
             table = self._tables[slot] = self._table.from_address(address)
         return table
 
+    def _fill_in(self, event: Event) -> Event:
+        event._consumer = self
+        event._payload = self._payload
+        event._released = False
+        event._table = None
+        return event
+
     def next(self, timeout: float | None = None) -> Event | None:
         """The next event, which the caller gives back; None if there is none within `timeout` s (None: for ever).
 
         BuilderEndedError, BuilderLostError and EjectedError say that there will be none any more.
         """
-        raw = _Event()
-        status: int = self._quick.incast_consumer_next(self._pointer, 0, raw)
+        event = _OwnedEvent()
+        status: int = self._quick.incast_consumer_next(self._pointer, 0, event)
         if status == 0 and timeout != 0:
             until = None if timeout is None else time.monotonic() + timeout
             while status == 0 and (until is None or time.monotonic() < until):  # a signal ends the library's waiting
-                status = self._library.incast_consumer_next(self._pointer, _left_ms(until), raw)
+                status = self._library.incast_consumer_next(self._pointer, _left_ms(until), event)
         if status < 0:
             raise _error(status, f"node {self.node}")
-        return Event(self, raw) if status > 0 else None
+        return self._fill_in(event) if status > 0 else None
 
     def __iter__(self) -> Iterator[Event]:
         """Events until the builder unit ends; each is given back when the next one is asked for."""
-        return _until_end(self)
+        return iter(_Group([self]))
 
     def fileno(self) -> int:
         """For select or an event loop: readable if, after `arm()` was False, `next(0)` should be called."""
@@ -398,6 +431,70 @@ class Consumer:
         self.close()
 
 
+class _Group:
+    """What the library makes of several consumers, which it does not keep."""
+
+    def __init__(self, members: list[Consumer]) -> None:
+        self._library, self._quick = _library(), _quick_library()
+        self._pointer = ctypes.c_void_p()
+        _check(self._library.incast_consumer_group_make(ctypes.byref(self._pointer)), "consumers")
+        self._handle = _Handle(self._pointer, self._library.incast_consumer_group_free)
+        self._by_pointer = {consumer._pointer.value: consumer for consumer in members}
+        for consumer in members:
+            _check(self._library.incast_consumer_group_add(self._pointer, consumer._pointer), "consumers")
+        self._whose = ctypes.c_void_p()
+
+    def remove(self, consumer: Consumer) -> None:
+        self._library.incast_consumer_group_remove(self._pointer, consumer._pointer)
+
+    def next(self, timeout: float | None) -> Event | None:
+        event = _OwnedEvent()
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            status: int = self._library.incast_consumer_group_next(self._pointer, _left_ms(until), event, self._whose)
+            if status > 0:
+                return self._by_pointer[self._whose.value]._fill_in(event)
+            if status < 0 and not self._is_end_of_one(status):
+                raise self._error(status)
+            if status == 0 and until is not None and time.monotonic() >= until:  # a signal ends the library's waiting
+                return None
+
+    def _is_end_of_one(self, status: int) -> bool:
+        return status == _ENDED and self._whose.value is not None
+
+    def _error(self, status: int) -> ConsumerError:
+        whose = self._by_pointer.get(self._whose.value)
+        return _error(status, "all builder units" if whose is None else f"node {whose.node}")
+
+    def __iter__(self) -> Iterator[Event]:
+        # The same as calls of next() and release(), spelled out: of the time that a consumer takes per event in a loop
+        # like this, a quarter went into looking things up and converting arguments. These functions of the library,
+        # being others than those that are declared, take what they are given as it is.
+        take = self._library["incast_consumer_group_next"]
+        give_back = self._quick["incast_consumer_release"]
+        group, for_ever, whose = self._pointer, ctypes.c_int(-1), self._whose
+        to_whose = ctypes.byref(whose)
+        by_pointer = self._by_pointer
+        while True:
+            event = Event()
+            to_event = ctypes.byref(event)
+            status = take(group, for_ever, to_event, to_whose)
+            if status <= 0:
+                if status == 0 or self._is_end_of_one(status):
+                    continue
+                if status == _ENDED:
+                    return
+                raise self._error(status)
+            consumer = by_pointer[whose.value]
+            consumer._fill_in(event)
+            try:
+                yield event
+            finally:
+                if not event._released:
+                    event._released = True
+                    give_back(consumer._pointer, to_event)
+
+
 class Consumers:
     """Attached to several builder units of this host, whose events come as they are built. Of one thread."""
 
@@ -414,14 +511,7 @@ class Consumers:
             self.members = [first, *(Consumer(name, node, timeout=timeout) for node in rest)]
         else:
             self.members = [Consumer(name, node, timeout=timeout) for node in nodes]
-        self._library = _library()
-        self._group = ctypes.c_void_p()
-        _check(self._library.incast_consumer_group_make(ctypes.byref(self._group)), name)
-        self._handle = _Handle(self._group, self._library.incast_consumer_group_free)
-        self._by_pointer = {consumer._pointer.value: consumer for consumer in self.members}
-        for consumer in self.members:
-            _check(self._library.incast_consumer_group_add(self._group, consumer._pointer), name)
-        self._whose = ctypes.c_void_p()
+        self._group = _Group(self.members)
 
     def next(self, timeout: float | None = None) -> Event | None:
         """The next event of any of them, which the caller gives back; None if there is none within `timeout` s (None:
@@ -430,26 +520,16 @@ class Consumers:
         BuilderEndedError: all have ended. BuilderLostError and EjectedError say so of one of them; the next call goes
         on with the others.
         """
-        raw = _Event()
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            status: int = self._library.incast_consumer_group_next(self._group, _left_ms(until), raw, self._whose)
-            if status > 0:
-                return Event(self._by_pointer[self._whose.value], raw)
-            if status < 0 and (status != _ENDED or self._whose.value is None):
-                whose = self._by_pointer.get(self._whose.value)
-                raise _error(status, "all builder units" if whose is None else f"node {whose.node}")
-            if status == 0 and until is not None and time.monotonic() >= until:  # a signal ends the library's waiting
-                return None
+        return self._group.next(timeout)
 
     def __iter__(self) -> Iterator[Event]:
         """Events until all builder units have ended; each is given back when the next one is asked for."""
-        return _until_end(self)
+        return iter(self._group)
 
     def close(self) -> None:
         """Detaches from all of them; as `Consumer.close`."""
         for consumer in self.members:
-            self._library.incast_consumer_group_remove(self._group, consumer._pointer)
+            self._group.remove(consumer)
             consumer.close()
 
     def __enter__(self) -> Consumers:
@@ -457,19 +537,6 @@ class Consumers:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _until_end(consumer: Consumer | Consumers) -> Iterator[Event]:
-    while True:
-        try:
-            event = consumer.next()
-        except BuilderEndedError:
-            return
-        assert event is not None
-        try:
-            yield event
-        finally:
-            event.release()
 
 
 def _left_ms(until: float | None) -> int:

@@ -1,4 +1,4 @@
-// What is left of a time limit in milliseconds, as poll() and epoll_wait() want it: -1 for ever.
+// What is left of a time limit in milliseconds, -1 for ever.
 #pragma once
 
 #include <climits>
@@ -19,13 +19,19 @@ public:
         return left <= 0 ? 0 : left > INT_MAX ? INT_MAX : static_cast<int>(left);
     }
 
-private:
+    /// At most that much of it: a part of a longer wait.
+    [[nodiscard]] int left_of(int most_ms) const {
+        const int all = left();
+        return all < 0 || all > most_ms ? most_ms : all;
+    }
+
     static std::int64_t now_ms() {
         timespec time{};
         clock_gettime(CLOCK_MONOTONIC, &time);
         return static_cast<std::int64_t>(time.tv_sec) * 1000 + time.tv_nsec / 1'000'000;
     }
 
+private:
     std::int64_t end_;
 };
 

@@ -92,10 +92,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                 break;
             case 5:
                 control.waiting = value;
-                (void)queue.wants_ring();
-                require(!queue.wants_ring());
+                (void)queue.wake();
+                require(!queue.wake());
                 break;
-            case 6:
+            default:
                 queue.take_all(slots);
                 take_back(false);
                 require(out.empty());

@@ -365,6 +365,47 @@ def test_a_killed_builder_unit_is_noticed(start: Start, attach: Attach, name: st
     assert set(first) == set(range(result["accounting"]["meps_committed"]))
 
 
+def test_an_event_is_held_as_long_as_anything_of_it(start: Start, name: str) -> None:
+    run = start({**SETTINGS, "transport.name": "shm", "sink.name": name, "run.nodes": 1, "sink.window": 1})
+    consumer = Consumer(name, 0, timeout=60)
+    event = consumer.next(60)
+    assert event is not None
+    first = event.serial
+    array = event.mfp(0)
+    assert isinstance(array, np.ndarray)
+    assert not array.flags.writeable
+    part = array[2:4]
+    del event, array
+    assert consumer.next(0.2) is None, "it may have one at a time"
+    del part
+    event = consumer.next(60)
+    assert event is not None
+    assert event.serial == first + 1
+    assert event.release()
+    for event in consumer:  # which gives back what the loop had
+        kept = [mfp for _, mfp in event.mfps()]
+        break
+    following = consumer.next(60)
+    assert following is not None
+    assert following.serial == first + 3
+    with following:
+        pass
+    for number, event in enumerate(consumer):
+        assert event.serial == first + 4 + number
+        if number == 3:
+            assert event.release(), "by the loop's body"
+        if number == 20:
+            run.process.send_signal(signal.SIGINT)
+    consumer.close()
+    del consumer, event, following
+    assert isinstance(kept[0], np.ndarray)
+    assert int(kept[0].sum()) >= 0, "the memory is there, whatever it shows"
+    assert run.finish(90) == 0, run.story()
+    result = run.result()
+    check_counts(result)
+    assert result["consumers"]["done_meps"] == result["accounting"]["meps_committed"]
+
+
 def test_one_process_takes_the_events_of_several_builder_units(start: Start, name: str) -> None:
     run = start({**SETTINGS, "transport.name": "shm", "sink.name": name, "run.nodes": 3})
     seen: dict[int, list[int]] = {0: [], 1: [], 2: []}

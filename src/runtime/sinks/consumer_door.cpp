@@ -95,8 +95,8 @@ Guest::Guest(std::uint64_t number, Descriptor connection, SharedPages for_queue,
       control_pages(std::move(for_control)),
       queue(queue_pages.bytes(), control_pages.bytes(), window) {}
 
-void Guest::ring_if_asleep() {
-    if (queue.wants_ring()) {
+void Guest::wake_if_asleep() {
+    if (queue.wake()) {
         const char ring = 0;
         // No room: it was rung often enough.
         (void)::send(socket.fd(), &ring, sizeof ring, MSG_DONTWAIT | MSG_NOSIGNAL);

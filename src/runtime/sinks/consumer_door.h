@@ -41,7 +41,7 @@ private:
 struct Guest {
     Guest(std::uint64_t number, transport::Descriptor connection, SharedPages for_queue, SharedPages for_control,
           std::uint32_t window);
-    void ring_if_asleep();
+    void wake_if_asleep();
 
     std::uint64_t id;
     transport::Descriptor socket;

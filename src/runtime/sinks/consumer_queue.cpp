@@ -12,7 +12,7 @@ using consumer::QueueHeader;
 ConsumerQueue::ConsumerQueue(std::span<std::byte> queue, std::span<std::byte> control, std::uint32_t window)
     : header_(new(queue.data()) QueueHeader),
       entries_(reinterpret_cast<QueueEntry*>(queue.data() + sizeof(QueueHeader))),
-      control_(reinterpret_cast<const Control*>(control.data())),
+      control_(reinterpret_cast<Control*>(control.data())),
       cells_(reinterpret_cast<const Cell*>(control.data() + sizeof(Control))),
       window_(window),
       held_(window) {
@@ -32,6 +32,7 @@ void ConsumerQueue::deliver(std::uint64_t serial, std::uint32_t slot, bool repea
     QueueEntry& entry = entries_[delivered_ % window_];
     entry = {serial, missed_, slot, cell, repeated ? 1U : 0U, 0};
     header_->delivered.store(++delivered_, std::memory_order_release);
+    tell();
 }
 
 ConsumerQueue::Said ConsumerQueue::collect(std::vector<std::uint32_t>& slots) {
@@ -72,14 +73,28 @@ void ConsumerQueue::take_all(std::vector<std::uint32_t>& slots) {
     }
 }
 
-bool ConsumerQueue::wants_ring() {
-    // The process says that it waits, then looks for events once more: one of the two sees the other.
+void ConsumerQueue::end(consumer::State state) {
+    header_->state.store(state, std::memory_order_release);
+    tell();
+}
+
+/// What changed was written before.
+void ConsumerQueue::tell() {
+    control_->news.store(++news_, std::memory_order_release);
+}
+
+bool ConsumerQueue::wake() {
+    // The process says that it sleeps, then looks for events once more: one of the two sees the other.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     const std::uint64_t waiting = control_->waiting.load(std::memory_order_relaxed);
-    if (waiting == 0 || waiting == rung_) {
+    if (waiting == 0 || waiting == woken_) {
         return false;
     }
-    rung_ = waiting;
+    woken_ = waiting;
+    if (consumer::is_on_word(waiting)) {
+        consumer::wake(control_->news);
+        return false;
+    }
     return true;
 }
 

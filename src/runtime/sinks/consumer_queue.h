@@ -35,12 +35,15 @@ public:
     /// Appends the slots it still has. It has none from then on.
     void take_all(std::vector<std::uint32_t>& slots);
 
-    /// After a delivery, or an end: the process sleeps, and was not yet woken from that sleep.
-    bool wants_ring();
+    /// After a delivery, or an end: wakes a process that sleeps on its queue, once per sleep. True: it sleeps on its
+    /// socket and was not rung for yet, which is the caller's.
+    bool wake();
     /// Nothing is delivered any more, and why.
-    void end(consumer::State state) { header_->state.store(state, std::memory_order_release); }
+    void end(consumer::State state);
 
 private:
+    void tell();
+
     struct Held {
         std::uint64_t serial = 0;  // 0: the cell is free
         std::uint64_t before = 0;  // what the cell's word was when the event was handed out
@@ -49,13 +52,14 @@ private:
 
     consumer::QueueHeader* header_;
     consumer::QueueEntry* entries_;
-    const consumer::Control* control_;
+    consumer::Control* control_;
     const consumer::Cell* cells_;
     std::uint32_t window_;
     std::uint64_t delivered_ = 0;
     std::uint64_t released_ = 0;  // as the process counts
     std::uint64_t missed_ = 0;
-    std::uint64_t rung_ = 0;
+    std::uint64_t woken_ = 0;  // the process's sleep that it was last woken from
+    std::uint32_t news_ = 0;
     std::vector<Held> held_;  // by cell
     std::vector<std::uint32_t> free_cells_;
 };

@@ -1,5 +1,8 @@
 #include "runtime/sinks/consumer_queue.h"
 
+#include <atomic>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -125,16 +128,39 @@ TEST(ConsumerQueue, AnOldWordGivesNothingBack) {
     EXPECT_EQ(pair.queue.outstanding(), 1U);
 }
 
-TEST(ConsumerQueue, RingsOncePerSleep) {
+TEST(ConsumerQueue, RingsOncePerSleepOnASocket) {
     Pair pair(2);
-    EXPECT_FALSE(pair.queue.wants_ring());
-    pair.control().waiting = 1;
-    EXPECT_TRUE(pair.queue.wants_ring());
-    EXPECT_FALSE(pair.queue.wants_ring());
+    EXPECT_FALSE(pair.queue.wake());
+    pair.control().waiting = consumer::sleep_word(1, false);
+    EXPECT_TRUE(pair.queue.wake());
+    EXPECT_FALSE(pair.queue.wake());
     pair.control().waiting = 0;
-    EXPECT_FALSE(pair.queue.wants_ring());
-    pair.control().waiting = 2;
-    EXPECT_TRUE(pair.queue.wants_ring());
+    EXPECT_FALSE(pair.queue.wake());
+    pair.control().waiting = consumer::sleep_word(2, false);
+    EXPECT_TRUE(pair.queue.wake());
+    pair.control().waiting = consumer::sleep_word(3, true);
+    EXPECT_FALSE(pair.queue.wake()) << "that is done here";
+}
+
+TEST(ConsumerQueue, WhatIsNewEndsASleepOnTheWord) {
+    for (const bool at_the_end : {false, true}) {
+        Pair pair(2);
+        const consumer::Watched before = consumer::watch(pair.control().news);
+        const auto begin = std::chrono::steady_clock::now();
+        std::atomic<int> slept = -1;
+        std::thread sleeping([&] { slept = consumer::sleep_on(&before, 1, 60'000); });
+        pair.control().waiting = consumer::sleep_word(1, true);
+        if (at_the_end) {
+            pair.queue.end(consumer::State::ended);
+        } else {
+            pair.queue.deliver(1, 0, false);
+        }
+        EXPECT_FALSE(pair.queue.wake());
+        sleeping.join();
+        EXPECT_EQ(slept, 0);
+        EXPECT_EQ(consumer::sleep_on(&before, 1, 60'000), 0) << "it was changed: nobody falls asleep";
+        EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30)) << "its time was not over";
+    }
 }
 
 }  // namespace

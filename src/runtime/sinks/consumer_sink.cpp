@@ -64,7 +64,7 @@ ConsumerSink::ConsumerSink(const SinkOptions& options, const protocol::Config& c
 ConsumerSink::~ConsumerSink() {
     for (const std::unique_ptr<Guest>& guest : guests_) {
         guest->queue.end(State::ended);
-        guest->ring_if_asleep();
+        guest->wake_if_asleep();
     }
 }
 
@@ -184,7 +184,7 @@ void ConsumerSink::hand_over(Guest& guest, std::uint32_t slot) {
         guest.progress = now_;
     }
     guest.queue.deliver(uses_[slot].serial, slot, uses_[slot].repeated);
-    guest.ring_if_asleep();
+    guest.wake_if_asleep();
 }
 
 protocol::Sink::Taken ConsumerSink::take(Time now, const protocol::BuiltMep& mep) {
@@ -286,7 +286,7 @@ void ConsumerSink::remove(std::size_t index, bool ejected) {
     if (ejected) {
         // Before its events are anybody else's.
         guest.queue.end(State::ejected);
-        guest.ring_if_asleep();
+        guest.wake_if_asleep();
     }
     slots_.clear();
     guest.queue.take_all(slots_);

@@ -16,21 +16,23 @@ namespace incast::consumer {
 using Word = std::atomic<std::uint32_t>;
 static_assert(sizeof(Word) == sizeof(std::uint32_t) && Word::is_always_lock_free);
 
-/// A word to sleep on, as the kernel's struct futex_waitv has it, which older headers have not.
+/// A word to sleep on, as the kernel's struct futex_waitv has it, which older headers have not. Made by watch(); places
+/// for many of them are left as they are.
 struct Watched {
-    std::uint64_t value = 0;
-    const Word* word = nullptr;
-    std::uint32_t flags = 2;  // FUTEX_32, of several processes
-    std::uint32_t zero = 0;
+    std::uint64_t value;
+    const Word* word;
+    std::uint32_t flags;
+    std::uint32_t zero;
 };
 static_assert(sizeof(Watched) == 24 && sizeof(Word*) == 8);
 
 inline constexpr int most_watched = 128;        // FUTEX_WAITV_MAX
+inline constexpr std::uint32_t futex_32 = 2;    // the word's size; it is of several processes
 inline constexpr long waitv_call_number = 449;  // SYS_futex_waitv, on every architecture
 
 /// What was in it is what a sleeper expects: look at everything else after this.
 inline Watched watch(const Word& word) {
-    return {word.load(std::memory_order_acquire), &word};
+    return {word.load(std::memory_order_acquire), &word, futex_32, 0};
 }
 
 /// Whether the kernel, and what filters its calls, knows sleeping on several.

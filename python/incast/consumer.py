@@ -170,7 +170,7 @@ class Event(ctypes.Structure):
 
     # It is incast_consumer_event, with what Python adds. After a wake-up the core's caches hold payload in place of the
     # interpreter, so what an event costs is how many different things are done for it: hence one object.
-    __slots__ = ("_consumer", "_payload", "_released", "_table")
+    __slots__ = ("_consumer", "_released", "_table")
     _fields_ = (
         ("_serial", ctypes.c_uint64),
         ("_mep", ctypes.c_uint64),
@@ -198,7 +198,6 @@ class Event(ctypes.Structure):
 
     # Set once the library has filled it.
     _consumer: Consumer
-    _payload: npt.NDArray[np.uint8]  # all the memory that events lie in
     _released: bool
     _table: list[_Source] | None
 
@@ -275,7 +274,7 @@ class Event(ctypes.Structure):
 
     def _memory(self) -> npt.NDArray[np.uint8]:
         """What MFPs are slices of: a slice takes a fraction of the time that an array of its own does."""
-        return self._payload
+        return self._consumer._payload
 
     def _views(self, rows: list[_Source]) -> Iterator[tuple[int, Buffer | None]]:
         payload = self._memory()
@@ -388,7 +387,6 @@ class Consumer:
 
     def _fill_in(self, event: Event) -> Event:
         event._consumer = self
-        event._payload = self._payload
         event._released = False
         event._table = None
         return event

@@ -25,10 +25,16 @@ static_assert(sizeof(incast_consumer_source) == sizeof(layout::SourceEntry) &&
 // --- sleeping
 // -------------------------------------------------------------------------------------------------------------------
 
+namespace {
+
+bool has_news(const incast_consumer& consumer) {
+    return consumer.control_page().news.load(std::memory_order_acquire) != consumer.taken();
+}
+
+}  // namespace
+
 bool layout::has_something(const incast_consumer& consumer) {
-    const QueueHeader& header = consumer.queue_header();
-    return header.delivered.load(std::memory_order_acquire) != consumer.position ||
-           header.state.load(std::memory_order_acquire) != State::attached || consumer.gone;
+    return has_news(consumer) || consumer.gone;
 }
 
 bool layout::has_ended(incast_consumer& consumer) {
@@ -80,7 +86,8 @@ int take(incast_consumer& consumer, incast_consumer_event& event) {
         if (state == layout::State::ejected) {
             return INCAST_CONSUMER_EJECTED;
         }
-        if (header.delivered.load(std::memory_order_acquire) != consumer.position) {
+        // Nothing is taken before `news` tells of it: that word says whether there is more.
+        if (has_news(consumer) && header.delivered.load(std::memory_order_relaxed) != consumer.position) {
             break;
         }
         if (state == layout::State::ended) {

@@ -30,9 +30,9 @@ inline constexpr int most_watched = 128;        // FUTEX_WAITV_MAX
 inline constexpr std::uint32_t futex_32 = 2;    // the word's size; it is of several processes
 inline constexpr long waitv_call_number = 449;  // SYS_futex_waitv, on every architecture
 
-/// What was in it is what a sleeper expects: look at everything else after this.
-inline Watched watch(const Word& word) {
-    return {word.load(std::memory_order_acquire), &word, futex_32, 0};
+/// Nobody sleeps while the word is another than this.
+inline Watched watch(const Word& word, std::uint32_t value) {
+    return {value, &word, futex_32, 0};
 }
 
 /// Whether the kernel, and what filters its calls, knows sleeping on several.

@@ -49,6 +49,8 @@ struct Handle {
     [[nodiscard]] Cell& cell(std::uint32_t number) const {
         return reinterpret_cast<Cell*>(control.bytes + sizeof(Control))[number];
     }
+    /// As the word `news` counts.
+    [[nodiscard]] std::uint32_t taken() const { return static_cast<std::uint32_t>(position); }
     [[nodiscard]] const Record& record(std::uint32_t slot) const {
         return *reinterpret_cast<const Record*>(directory.bytes + sizeof(DirectoryHeader) +
                                                 slot * record_bytes(welcome.n_sources));
@@ -67,9 +69,8 @@ bool has_something(const incast_consumer& consumer);
 bool has_ended(incast_consumer& consumer);
 /// Tells the builder unit that the process sleeps, and how. False: it should not, there is something.
 bool may_sleep(incast_consumer& consumer, Sleep how);
-/// Words are watched before may_sleep().
 inline Watched watch_news(const incast_consumer& consumer) {
-    return watch(consumer.control_page().news);
+    return watch(consumer.control_page().news, consumer.taken());
 }
 
 }  // namespace incast::consumer

@@ -123,8 +123,9 @@ static_assert(sizeof(QueueEntry) == 32);
 struct alignas(line_bytes) Control {
     std::atomic<std::uint64_t> releases = 0;  // words ever written to cells; follows the word
     std::atomic<std::uint64_t> waiting = 0;   // not 0: the consumer sleeps, see sleep_word
-    /// Written by the builder unit, whenever `delivered` or `state` has changed, for a consumer to sleep on. Here,
-    /// since sleeping on memory that is mapped for reading only takes the kernel 1.5 us more per event.
+    /// Of the builder unit: entries ever written, and one more at the end, so a consumer that has taken as many has
+    /// nothing to do and sleeps on it. Here, since sleeping on memory that is mapped for reading only takes the
+    /// kernel 1.5 us more per event.
     Word news = 0;
 };
 /// Another one every time. On the word `news`, or on the socket, where a ring wakes it.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <iterator>
 #include <thread>
+#include <utility>
 
 #include <gtest/gtest.h>
 #include <linux/filter.h>
@@ -21,6 +22,9 @@ namespace incast::sinks {
 namespace {
 
 class ConsumerGroupTest : public ConsumerSinkTest {
+public:
+    using ConsumerSinkTest::expect_whole;
+
 protected:
     /// Thousands, one at a time: it falls asleep in between. `prepared` runs in the thread that takes them.
     void pass_events_to_a_sleeping_group(bool (*prepared)());
@@ -38,23 +42,38 @@ struct Group {
     incast_consumer_group* raw = nullptr;
 };
 
+/// Two of them, and what the group says.
+struct GroupOfTwo {
+    GroupOfTwo(Handle&& first, Handle&& second) : one(std::move(first)), two(std::move(second)) {
+        group.add(one);
+        group.add(two);
+    }
+    /// What next() gave is whole.
+    void expect_and_release() {
+        ConsumerGroupTest::expect_whole(whose == one.raw ? one : two, event);
+        EXPECT_EQ(incast_consumer_release(whose, &event), INCAST_CONSUMER_OK);
+    }
+    int next(int timeout_ms) { return incast_consumer_group_next(group.raw, timeout_ms, &event, &whose); }
+
+    Handle one;
+    Handle two;
+    Group group;  // ends before its members
+    incast_consumer_event event{};
+    incast_consumer* whose = nullptr;
+};
+
 void ConsumerGroupTest::pass_events_to_a_sleeping_group(bool (*prepared)()) {
     constexpr std::uint64_t total = 2000;
     make(Policy::block, 2, 2);
-    const Handle one = attach();
-    const Handle two = attach();
+    Handle one = attach();
+    Handle two = attach();
     std::atomic<std::uint64_t> seen = 0;
     const auto begin = std::chrono::steady_clock::now();
     std::thread consuming([&] {
         ASSERT_TRUE(prepared());
-        const Group group;
-        group.add(one);
-        group.add(two);
-        incast_consumer_event event{};
-        incast_consumer* whose = nullptr;
-        while (incast_consumer_group_next(group.raw, -1, &event, &whose) == 1) {
-            expect_whole(whose == one.raw ? one : two, event);
-            incast_consumer_release(whose, &event);
+        GroupOfTwo both(std::move(one), std::move(two));
+        while (both.next(-1) == 1) {
+            both.expect_and_release();
             ++seen;
         }
     });
@@ -80,69 +99,50 @@ void ConsumerGroupTest::pass_events_to_a_sleeping_group(bool (*prepared)()) {
 
 TEST_F(ConsumerGroupTest, AGroupTakesTheEventsOfAllItsMembersInTurn) {
     make(Policy::block, 2, 4);
-    const Handle one = attach();
-    const Handle two = attach();
-    const Group group;
-    group.add(one);
-    group.add(two);
-    EXPECT_EQ(incast_consumer_group_add(group.raw, two.raw), INCAST_CONSUMER_ARGUMENT) << "twice";
-    incast_consumer_event event{};
-    incast_consumer* whose = nullptr;
-    EXPECT_EQ(incast_consumer_group_next(group.raw, 0, &event, &whose), 0);
+    GroupOfTwo both(attach(), attach());
+    EXPECT_EQ(incast_consumer_group_add(both.group.raw, both.two.raw), INCAST_CONSUMER_ARGUMENT) << "twice";
+    EXPECT_EQ(both.next(0), 0);
     for (int count = 0; count < 4; ++count) {  // each is handed two of them
         ASSERT_EQ(offer(), Taken::held_pending);
     }
     incast_consumer* before = nullptr;
     for (int count = 0; count < 4; ++count) {
-        ASSERT_EQ(incast_consumer_group_next(group.raw, 5000, &event, &whose), 1);
-        EXPECT_TRUE(whose == one.raw || whose == two.raw);
-        EXPECT_NE(whose, before);
-        before = whose;
-        expect_whole(whose == one.raw ? one : two, event);
-        EXPECT_EQ(incast_consumer_release(whose, &event), INCAST_CONSUMER_OK);
+        ASSERT_EQ(both.next(5000), 1);
+        EXPECT_TRUE(both.whose == both.one.raw || both.whose == both.two.raw);
+        EXPECT_NE(both.whose, before);
+        before = both.whose;
+        both.expect_and_release();
     }
     tick();
     EXPECT_EQ(durable_.size(), 4U);
-    EXPECT_EQ(incast_consumer_group_next(group.raw, 20, &event, &whose), 0) << "the limit is kept";
-    EXPECT_EQ(whose, nullptr);
+    EXPECT_EQ(both.next(20), 0) << "the limit is kept";
+    EXPECT_EQ(both.whose, nullptr);
 }
 
 TEST_F(ConsumerGroupTest, AGroupThatNeverSleepsSeesWhatComes) {
     make(Policy::block, 2, 4);
-    const Handle one = attach();
-    const Handle two = attach();
-    const Group group;
-    group.add(one);
-    group.add(two);
-    incast_consumer_event event{};
-    incast_consumer* whose = nullptr;
-    EXPECT_EQ(incast_consumer_group_next(group.raw, 0, &event, &whose), 0) << "both were found empty";
+    GroupOfTwo both(attach(), attach());
+    EXPECT_EQ(both.next(0), 0) << "both were found empty";
     for (int count = 0; count < 4; ++count) {
         ASSERT_EQ(offer(), Taken::held_pending);
-        EXPECT_EQ(incast_consumer_group_next(group.raw, 0, &event, &whose), 1);
+        EXPECT_EQ(both.next(0), 1);
     }
 }
 
 TEST_F(ConsumerGroupTest, ABusyMemberDoesNotKeepTheOthersWaiting) {
     make(Policy::block, 2, 4);
-    const Handle one = attach();
-    const Handle two = attach();
-    const Group group;
-    group.add(one);
-    group.add(two);
-    incast_consumer_event event{};
-    incast_consumer* whose = nullptr;
-    EXPECT_EQ(incast_consumer_group_next(group.raw, 20, &event, &whose), 0) << "both were found empty";
+    GroupOfTwo both(attach(), attach());
+    EXPECT_EQ(both.next(20), 0) << "both were found empty";
     ASSERT_EQ(offer(), Taken::held_pending);
-    ASSERT_EQ(incast_consumer_group_next(group.raw, 5000, &event, &whose), 1);
+    ASSERT_EQ(both.next(5000), 1);
     for (int count = 0; count < 4; ++count) {  // the busy one, which holds one already, gets some of them too
         ASSERT_EQ(offer(), Taken::held_pending);
     }
-    incast_consumer* before = whose;
+    incast_consumer* before = both.whose;
     for (int count = 0; count < 4; ++count) {
-        ASSERT_EQ(incast_consumer_group_next(group.raw, 5000, &event, &whose), 1);
-        EXPECT_NE(whose, before);
-        before = whose;
+        ASSERT_EQ(both.next(5000), 1);
+        EXPECT_NE(both.whose, before);
+        before = both.whose;
     }
 }
 

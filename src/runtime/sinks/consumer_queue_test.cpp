@@ -145,7 +145,7 @@ TEST(ConsumerQueue, RingsOncePerSleepOnASocket) {
 TEST(ConsumerQueue, WhatIsNewEndsASleepOnTheWord) {
     for (const bool at_the_end : {false, true}) {
         Pair pair(2);
-        const consumer::Watched before = consumer::watch(pair.control().news);
+        const consumer::Watched before = consumer::watch(pair.control().news, 0);
         const auto begin = std::chrono::steady_clock::now();
         std::atomic<int> slept = -1;
         std::thread sleeping([&] { slept = consumer::sleep_on(&before, 1, 60'000); });

@@ -21,6 +21,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -243,9 +244,10 @@ def compare(
     max_discards: int,
     cores: int,
     watches: Sequence[Watch] = (),
+    rest: Callable[[], None] = lambda: None,
     say: Callable[[str], None] = print,
 ) -> Outcome:
-    """Runs the subject (the first entrant) against the others until enough pairs count."""
+    """Runs the subject (the first entrant) against the others until enough pairs count, with a rest before each run."""
     outcome = Outcome(title, unit, entrants[0].name, [each.name for each in entrants[1:]], pairs, allow_busy)
     discarded = 0
     while not outcome.complete and discarded <= max_discards:
@@ -254,6 +256,7 @@ def compare(
         readings: dict[str, Reading] = {}
         watched = {watch.name: [watch.look()] for watch in watches}
         for entrant in entrants if forward else reversed(entrants):
+            rest()
             readings[entrant.name] = entrant.run()
             for watch in watches:
                 watched[watch.name].append(watch.look())
@@ -428,6 +431,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-discards", type=int, default=14, help="pairs that may be repeated because the machine was not idle"
     )
+    parser.add_argument(
+        "--rest",
+        type=float,
+        default=0,
+        help="seconds of rest before each run: a host may lend a virtual machine time that it takes back (default: 0)",
+    )
     parser.add_argument("--allow-busy", action="store_true", help="count every pair; the output says NOT IDLE")
     parser.add_argument("--others", type=float, default=IdleRule.others, help="share of the cores others may take")
     parser.add_argument("--steal", type=float, default=IdleRule.steal, help="share of the cores that may be stolen")
@@ -459,6 +468,7 @@ class Session:
         for name, value in found.items():
             print(f"{name}: {value}")
         self._watches = watches_for(arguments.engine, arguments.drift) if arguments.drift > 0 else []
+        print(f"rest_before_each_run_s: {arguments.rest:g}")
         watched = [watch.name for watch in self._watches]
         for unwatched in (name for name in _UNITS if name not in watched):
             print(f"{unwatched} not watched: --drift 0, one core, or bench/ is not built (tools/bench.sh --build)")
@@ -478,6 +488,7 @@ class Session:
             max_discards=self._arguments.max_discards,
             cores=usable_cores(),
             watches=self._watches,
+            rest=lambda: time.sleep(self._arguments.rest),
             say=lambda line: print(line, flush=True),
         )
         for line in summary_lines(outcome):

@@ -136,6 +136,25 @@ def test_which_goes_first_alternates() -> None:
     assert calls == ["A", "B", "C", "C", "B", "A", "A", "B", "C"]
 
 
+def test_each_run_has_a_rest_before_it() -> None:
+    calls: list[str] = []
+    scripts = [Script("A", [1.0] * 2), Script("B", [1.0] * 2)]
+    entrants = [script.entrant(calls) for script in scripts]
+    compare(
+        "a title",
+        entrants,
+        unit=GIGABYTES,
+        pairs=2,
+        rule=IdleRule(),
+        allow_busy=False,
+        max_discards=0,
+        cores=2,
+        rest=lambda: calls.append("rest"),
+        say=lambda _line: None,
+    )
+    assert calls == ["rest", "A", "rest", "B", "rest", "B", "rest", "A"]
+
+
 def test_the_median_is_that_of_ratios_within_pairs() -> None:
     # The machine is twice as fast in the second pair: a ratio of medians would say 1.5.
     outcome, _calls = run_comparison([Script("A", [3.0, 8.0, 3.3]), Script("B", [2.0, 4.0, 3.0])])

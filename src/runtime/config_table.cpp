@@ -169,7 +169,7 @@ constexpr std::array table{
     number(Kind::count, "protocol.credits", &RunConfig::credits, "auto", 1, 16384,
            "MEPs a builder unit may have in flight; auto: as many as keep all slots within half of the last-level "
            "cache (counted as 8 MiB per core at most; simulated nodes: 16 MiB), on shm within twice of it where the "
-           "sink reads no bodies, 2 to 64, on shm to 256"),
+           "sink reads no bodies; 2 to 64, on shm to 256; from 1 on inproc, and on shm where nodes share cores"),
     number(Kind::count, "protocol.quarantine_slots", &RunConfig::quarantine_slots, "2", 0, 1024,
            "further slots of a builder unit, used while others wait for a silent writer"),
     number(Kind::count, "protocol.parallel_requests", &RunConfig::parallel_requests, "0", 0, 65535,

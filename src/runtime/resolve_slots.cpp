@@ -36,9 +36,15 @@ bool slots_leave_the_cache(Plan& plan, const Machine& machine, std::uint64_t cac
     return ratio < 1;
 }
 
-/// Another node has work while one waits.
+/// Other processes have work while one waits.
 bool nodes_share_cores(const Plan& plan, const Machine& machine) {
     return plan.config.transport == "shm" && plan.protocol.nodes.size() > machine.cores;
+}
+
+/// Of a builder unit: a further slot is one more to keep in the cache, and keeps it busy only where nobody else has work
+/// for the core while it waits. On inproc all nodes are of one thread.
+std::uint64_t fewest_credits(const Plan& plan, const Machine& machine) {
+    return plan.config.transport == "inproc" || nodes_share_cores(plan, machine) ? 1 : 2;
 }
 
 /// The slots of the credits fit into the cache; those that processes have are further ones. Where waiting for them
@@ -93,8 +99,8 @@ void count_credits(Plan& plan, const Machine& machine) {
         // All slots in service within half of the cache: the rest is for sources and for everybody else. Where they may
         // leave it, four times as many, so that nodes that share cores find more to do in their turn.
         // Over shm small MFPs may have more still: a node then does so much in its turn that changing to the next one,
-        // and back, weighs little. Where its nodes share cores, others have work while one waits for its only slot.
-        const std::uint64_t fewest = nodes_share_cores(plan, machine) ? 1 : 2;
+        // and back, weighs little.
+        const std::uint64_t fewest = fewest_credits(plan, machine);
         const std::uint64_t most = config.transport == "shm" ? 256 : 64;
         const std::uint64_t room = leave ? 2 * cache : cache / 2;
         const std::uint64_t that_fit = room / std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus);

@@ -202,7 +202,8 @@ TEST(Resolve, CreditsKeepTheSlotsInTheCache) {
     const Plan plan = plan_of({"protocol.mfp_size=64KiB"}, 32 * mib);
     EXPECT_LE(plan.config.credits * plan.slot_bytes * plan.n_bus, 16 * mib);
     EXPECT_GT((plan.config.credits + 1) * plan.slot_bytes * plan.n_bus, 16 * mib);
-    EXPECT_EQ(plan_of({"protocol.mfp_size=8MiB"}).config.credits, 2U);
+    EXPECT_EQ(plan_of({"transport.name=tcp", "protocol.mfp_size=8MiB"}).config.credits, 2U);
+    EXPECT_EQ(plan_of({"transport.name=inproc", "protocol.mfp_size=8MiB"}).config.credits, 1U) << "all in one thread";
     const auto few = {"transport.name=shm", "protocol.mfp_size=8MiB", "run.nodes=8"};
     EXPECT_EQ(plan_of(few).config.credits, 2U) << "a core each";
     Machine shared = machine_with(32 * mib);

@@ -17,6 +17,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 
 from harness import Entrant, Reading, Session, add_options, conditions, version_of
 from programs import Incast, ProgramError, details_of, event_building, rate_of
@@ -80,6 +81,8 @@ def main() -> int:
     if arguments.consume:
         consume(arguments.consume, arguments.of, arguments.work)
         return 0
+    if find_spec("numpy") is None:
+        raise ProgramError(f"{sys.executable} has no numpy, which consumers need: run this with .venv/bin/python")
     found = conditions(incast=version_of([str(arguments.engine), "--version"]))
     cache = chosen_cache(arguments, found)
     session = Session(arguments, found)

@@ -41,6 +41,10 @@ class _Running:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def failed(self) -> bool:
+        return self._process.poll() not in (None, 0)
+
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
@@ -50,7 +54,7 @@ class _Running:
         self._marked.set()  # it has ended: nobody should wait for a mark that does not come
 
     def wait_for_mark(self) -> None:
-        if not self._marked.wait(_STARTING_S) or self._process.poll() not in (None, 0):
+        if not self._marked.wait(_STARTING_S) or self.failed:
             self.finish(1)
 
     def finish(self, timeout_s: float) -> list[str]:
@@ -111,6 +115,9 @@ def _run_marked(
         others = [stack.enter_context(_started(other, lambda _line: False, folder)) for other in beside]
         running.wait_for_mark()
         window = _watch([each.pid for each in (running, *others)], seconds)
+        for other in others:
+            if other.failed:  # what the engine says after that is only what came of it
+                other.finish(0)
         lines = running.finish(60)
         return window, lines, [_last_json(other.finish(60)) for other in others]
 

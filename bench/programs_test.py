@@ -156,3 +156,23 @@ def test_variants_are_settings_or_engines() -> None:
     for wrong in ("", "deep", ":x.y=1", "deep:x.y"):
         with pytest.raises(argparse.ArgumentTypeError, match="expected NAME"):
             parse_variant(wrong)
+
+
+def test_what_failed_beside_the_engine_is_the_reason(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    beside = f"import os, pathlib, sys; pathlib.Path({str(note)!r}).write_text(str(os.getpid())); sys.exit('no numpy')"
+    engine = tmp_path / "incast-node"
+    engine.write_text(
+        f"#!{sys.executable}\n"
+        "import pathlib, sys\n"
+        f"note = pathlib.Path({str(note)!r})\n"
+        "while not note.is_file() or not note.read_text(): pass\n"
+        "state = pathlib.Path('/proc', note.read_text(), 'stat')\n"
+        "while state.is_file() and ') Z ' not in state.read_text(): pass\n"
+        """print('{"type":"phase","phase":"measuring"}', flush=True)\n"""
+        "sys.exit('events were not all built')\n"
+    )
+    engine.chmod(0o755)
+    run = Incast(engine=engine, seconds=0.1, warm_up=0, settings={}, beside=((sys.executable, "-c", beside),))
+    with pytest.raises(ProgramError, match="no numpy"):
+        run.result()

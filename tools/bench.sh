@@ -18,8 +18,10 @@ run_one() {
     shift
     printf '\n=== %s\n' "$name"
     if [ -f "bench/$name.py" ]; then
-        # The engine of the same build as the reference programs.
-        "$(python_command)" "bench/$name.py" --engine build/bench/bin/incast-node "$@"
+        # The engine of the same build as the reference programs. Consumers need numpy, the others nothing.
+        local python="$INCAST_VENV/bin/python"
+        [ -x "$python" ] || python="$(python_command)"
+        "$python" "bench/$name.py" --engine build/bench/bin/incast-node "$@"
     elif [ -x "build/bench/bench-bin/$name" ]; then
         "build/bench/bench-bin/$name" "$@"
     else

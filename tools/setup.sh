@@ -43,9 +43,9 @@ packages_for() {
 # Ubuntu 22.04's own Python is 3.10; it also packages 3.11.
 python_packages() {
     if grep -q '^VERSION_ID="22.04"' /etc/os-release 2>/dev/null; then
-        echo python3.11 python3.11-venv
+        echo python3.11 python3.11-venv python3.11-dev
     else
-        echo python3 python3-venv
+        echo python3 python3-venv python3-dev
     fi
 }
 
@@ -164,5 +164,6 @@ incast_python() {
 
 pip_install() {
     PIP_DISABLE_PIP_VERSION_CHECK=1 logged "$INCAST_VENV/bin/python" -m pip install --quiet \
-        --config-settings=wheel.cmake=false --config-settings=editable.mode=inplace --editable "$1"
+        --config-settings=wheel.cmake=false --config-settings=wheel.py-api=py3 \
+        --config-settings=editable.mode=inplace --editable "$1"
 }

@@ -41,8 +41,8 @@ bool nodes_share_cores(const Plan& plan, const Machine& machine) {
     return plan.config.transport == "shm" && plan.protocol.nodes.size() > machine.cores;
 }
 
-/// Of a builder unit: a further slot is one more to keep in the cache, and keeps it busy only where nobody else has work
-/// for the core while it waits. On inproc all nodes are of one thread.
+/// Of a builder unit: a further slot is one more to keep in the cache, and keeps it busy only where nobody else has
+/// work for the core while it waits. On inproc all nodes are of one thread.
 std::uint64_t fewest_credits(const Plan& plan, const Machine& machine) {
     return plan.config.transport == "inproc" || nodes_share_cores(plan, machine) ? 1 : 2;
 }

@@ -9,14 +9,28 @@ import pytest
 from support import ROOT, Run, Start, process_state, wait_until
 
 
+def engine_path() -> Path:
+    named = os.environ.get("INCAST_NODE")
+    folder = Path(os.environ.get("INCAST_BIN_DIR", ROOT / "build" / "release" / "bin"))
+    return Path(named) if named else folder / "incast-node"
+
+
+# The module of the same build, for tests and their children: before a test imports incast.consumer.
+os.environ.setdefault("INCAST_CONSUMER_MODULE", str(engine_path().parent.parent / "lib" / "_consumer.abi3.so"))
+
+
 @pytest.fixture(scope="session")
 def engine() -> Path:
     """The program under test: INCAST_NODE, or the one of the build folder."""
-    named = os.environ.get("INCAST_NODE")
-    folder = Path(os.environ.get("INCAST_BIN_DIR", ROOT / "build" / "release" / "bin"))
-    path = Path(named) if named else folder / "incast-node"
+    path = engine_path()
     assert os.access(path, os.X_OK), f"{path} is not there: build it, or name it in INCAST_NODE"
     return path
+
+
+@pytest.fixture
+def name(tmp_path: Path) -> str:
+    """One that no other test on this host has."""
+    return f"test-{os.getpid()}-{tmp_path.name}"[:64]
 
 
 @pytest.fixture

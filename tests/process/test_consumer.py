@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from consumer_support import RUN, SETTINGS, check_counts
 from incast.consumer import (
     BuilderEndedError,
     BuilderLostError,
@@ -26,20 +27,7 @@ from incast.consumer import (
 from support import ROOT, Run, Start, check_accounting, process_state, wait_until
 
 CHILD = Path(__file__).parent / "consumer_child.py"
-RUN = 7  # run.seed, which is the number of the run too
 KILLS = int(os.environ.get("INCAST_KILL_TIMES", "4"))
-SETTINGS = {
-    "run.nodes": 2,
-    "run.seed": RUN,
-    "run.duration": "1h",
-    "run.warm_up": "100ms",
-    "run.sample_interval": "100ms",
-    "run.drain_deadline": "60s",
-    "source.fill": "generated",
-    "source.fragment_size": "1KiB",
-    "protocol.mfp_size": "16KiB",
-    "sink.kind": "consumer",
-}
 
 
 class Child:
@@ -108,20 +96,6 @@ class Child:
 Attach = Callable[..., Child]
 
 
-@pytest.fixture(autouse=True)
-def library(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library of the same build as the engine."""
-    path = engine.parent.parent / "lib" / "libincast_consumer.so.1"
-    assert path.is_file(), f"{path} is not there: build the target consumer_api"
-    monkeypatch.setenv("INCAST_CONSUMER_LIBRARY", str(path))
-
-
-@pytest.fixture
-def name(tmp_path: Path) -> str:
-    """One that no other test on this host has."""
-    return f"test-{os.getpid()}-{tmp_path.name}"[:64]
-
-
 @pytest.fixture
 def attach(name: str, tmp_path: Path) -> Iterator[Attach]:
     children: list[Child] = []
@@ -158,13 +132,6 @@ def end(run: Run) -> dict[str, Any]:
     check_accounting(result)
     check_counts(result)
     return result
-
-
-def check_counts(result: dict[str, Any]) -> None:
-    """Every built MEP went one way."""
-    consumers = result["consumers"]
-    assert consumers["taken_meps"] + consumers["dropped_meps"] == result["accounting"]["meps_committed"]
-    assert consumers["done_meps"] + consumers["abandoned_meps"] + consumers["held_meps"] == consumers["taken_meps"]
 
 
 def open_descriptors(pid: int) -> int:
@@ -363,47 +330,6 @@ def test_a_killed_builder_unit_is_noticed(start: Start, attach: Attach, name: st
     assert children[0].summary()["wrong"] == 0
     first, _ = notes_of(children)
     assert set(first) == set(range(result["accounting"]["meps_committed"]))
-
-
-def test_an_event_is_held_as_long_as_anything_of_it(start: Start, name: str) -> None:
-    run = start({**SETTINGS, "transport.name": "shm", "sink.name": name, "run.nodes": 1, "sink.window": 1})
-    consumer = Consumer(name, 0, timeout=60)
-    event = consumer.next(60)
-    assert event is not None
-    first = event.serial
-    array = event.mfp(0)
-    assert isinstance(array, np.ndarray)
-    assert not array.flags.writeable
-    part = array[2:4]
-    del event, array
-    assert consumer.next(0.2) is None, "it may have one at a time"
-    del part
-    event = consumer.next(60)
-    assert event is not None
-    assert event.serial == first + 1
-    assert event.release()
-    for event in consumer:  # which gives back what the loop had
-        kept = [mfp for _, mfp in event.mfps()]
-        break
-    following = consumer.next(60)
-    assert following is not None
-    assert following.serial == first + 3
-    with following:
-        pass
-    for number, event in enumerate(consumer):
-        assert event.serial == first + 4 + number
-        if number == 3:
-            assert event.release(), "by the loop's body"
-        if number == 20:
-            run.process.send_signal(signal.SIGINT)
-    consumer.close()
-    del consumer, event, following
-    assert isinstance(kept[0], np.ndarray)
-    assert int(kept[0].sum()) >= 0, "the memory is there, whatever it shows"
-    assert run.finish(90) == 0, run.story()
-    result = run.result()
-    check_counts(result)
-    assert result["consumers"]["done_meps"] == result["accounting"]["meps_committed"]
 
 
 def test_one_process_takes_the_events_of_several_builder_units(start: Start, name: str) -> None:

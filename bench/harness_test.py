@@ -51,8 +51,8 @@ class Script:
         return Entrant(self.name, run)
 
 
-def run_comparison(scripts: list[Script], **options: Any) -> tuple[Outcome, list[str]]:
-    calls: list[str] = []
+def run_comparison(scripts: list[Script], calls: list[str] | None = None, **options: Any) -> tuple[Outcome, list[str]]:
+    calls = [] if calls is None else calls
     defaults: dict[str, Any] = {
         "unit": GIGABYTES,
         "pairs": 3,
@@ -138,20 +138,7 @@ def test_which_goes_first_alternates() -> None:
 
 def test_each_run_has_a_rest_before_it() -> None:
     calls: list[str] = []
-    scripts = [Script("A", [1.0] * 2), Script("B", [1.0] * 2)]
-    entrants = [script.entrant(calls) for script in scripts]
-    compare(
-        "a title",
-        entrants,
-        unit=GIGABYTES,
-        pairs=2,
-        rule=IdleRule(),
-        allow_busy=False,
-        max_discards=0,
-        cores=2,
-        rest=lambda: calls.append("rest"),
-        say=lambda _line: None,
-    )
+    run_comparison([Script("A", [1.0] * 2), Script("B", [1.0] * 2)], calls, pairs=2, rest=lambda: calls.append("rest"))
     assert calls == ["rest", "A", "rest", "B", "rest", "B", "rest", "A"]
 
 

@@ -45,11 +45,9 @@ void destroy(PyObject* self) {
     free_object(self);
 }
 
-/// All the memory of its builder unit, as the handle's, but it keeps the event.
+/// As the handle's, but it keeps the event.
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
-    const Handle& handle = handle_of(event_of(self).handle.get());
-    void* begin = const_cast<std::uint8_t*>(incast_consumer_payload(handle.consumer));
-    return PyBuffer_FillInfo(view, self, begin, static_cast<Py_ssize_t>(handle.info.payload_bytes), 1, flags);
+    return show_memory(handle_of(event_of(self).handle.get()), self, view, flags);
 }
 
 /// What MFPs are slices of: a slice takes a fraction of the time that an array of its own does.

@@ -40,11 +40,8 @@ void destroy(PyObject* self) {
     free_object(self);
 }
 
-/// All of its memory, for reading only.
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
-    const Handle& handle = handle_of(self);
-    void* begin = const_cast<std::uint8_t*>(incast_consumer_payload(handle.consumer));
-    return PyBuffer_FillInfo(view, self, begin, static_cast<Py_ssize_t>(handle.info.payload_bytes), 1, flags);
+    return show_memory(handle_of(self), self, view, flags);
 }
 
 /// next(event_type, timeout_ms): the caller's, or None.
@@ -88,6 +85,11 @@ PyObject* number(PyObject* self, void*) {
 }
 
 }  // namespace
+
+int show_memory(const Handle& handle, PyObject* owner, Py_buffer* view, int flags) {
+    void* begin = const_cast<std::uint8_t*>(incast_consumer_payload(handle.consumer));
+    return PyBuffer_FillInfo(view, owner, begin, static_cast<Py_ssize_t>(handle.info.payload_bytes), 1, flags);
+}
 
 PyObject* make_handle_type() {
     static PyMethodDef methods[] = {{"next", next, METH_VARARGS, "The next event of that type, or None in time."},

@@ -16,7 +16,7 @@ struct Machine {
     std::uint64_t last_level_cache_bytes = 0;  // one instance; 0 = not known
     std::uint64_t memory_bytes = 0;
     /// As in copy_speed.h, which takes a while, so only where it matters; null: not known.
-    double (*plain_over_streaming)(std::uint64_t cached_bytes) = nullptr;
+    double (*plain_over_streaming)(std::uint64_t cached_bytes, unsigned cores) = nullptr;
 };
 [[nodiscard]] Machine read_machine();
 

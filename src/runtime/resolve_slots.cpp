@@ -18,24 +18,6 @@ std::uint64_t buffers_per_slot(const Plan& plan) {
     return plan.config.layout == protocol::Layout::segmented ? plan.protocol.sources.size() : 1;
 }
 
-/// Whether the slots had better lie past the cache: nobody reads the bodies in them, and this processor is faster at
-/// storing past it than at storing into it.
-bool slots_leave_the_cache(Plan& plan, const Machine& machine, std::uint64_t cache) {
-    const RunConfig& config = plan.config;
-    const bool unread =
-        config.sink_kind == SinkKind::null || (config.sink_kind == SinkKind::verify && config.verify == Verify::header);
-    if (!unread || config.transport != "shm") return false;
-    if (const auto given = config.transport_settings.find("stores"); given != config.transport_settings.end()) {
-        return given->second == "streaming";
-    }
-    if (machine.plain_over_streaming == nullptr) return false;
-    const double ratio = machine.plain_over_streaming(cache / 2 / std::max(1U, machine.cores));
-    plan.chosen.push_back(
-        fmt::format("{} stores: into the cache they are {:.2f} x as fast as past it, as just measured",
-                    ratio < 1 ? "streaming" : "plain", ratio));
-    return ratio < 1;
-}
-
 /// Other processes have work while one waits.
 bool nodes_share_cores(const Plan& plan, const Machine& machine) {
     return plan.config.transport == "shm" && plan.protocol.nodes.size() > machine.cores;
@@ -47,21 +29,59 @@ std::uint64_t fewest_credits(const Plan& plan, const Machine& machine) {
     return plan.config.transport == "inproc" || nodes_share_cores(plan, machine) ? 1 : 2;
 }
 
-/// The slots of the credits fit into the cache; those that processes have are further ones. Where waiting for them
-/// costs little, builder units do so if all would be too much; processes that are too slow for that are what limits the
-/// rate.
-bool leave_the_cache_with_consumers(Plan& plan, const Machine& machine, std::uint64_t cache) {
+std::uint64_t credits_within(std::uint64_t bytes, const Plan& plan) {
+    return bytes / std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus);
+}
+
+/// Of the slots of the credits, as they are chosen where slots stay in the cache.
+std::uint64_t bytes_in_turn(const Plan& plan, const Machine& machine, std::uint64_t cache) {
+    const std::uint64_t credits = plan.config.credits > 0
+                                      ? plan.config.credits
+                                      : std::max(credits_within(cache / 2, plan), fewest_credits(plan, machine));
+    return credits * plan.n_bus * plan.slot_bytes;
+}
+
+/// The slots of the credits fit into the cache; with those that processes have it is too much, unless builder units
+/// wait for them.
+bool consumers_hold_the_cache(const Plan& plan, const Machine& machine, std::uint64_t cache) {
     const RunConfig& config = plan.config;
-    const std::uint64_t bytes = plan.n_bus * (config.credits + config.window) * plan.slot_bytes;
-    if (config.reuse_wait == 0 || bytes <= cache / 2 || !nodes_share_cores(plan, machine)) {
-        return base::slots_exceed(bytes, cache);
+    if (config.sink_kind != SinkKind::consumer || config.reuse_wait == 0 || !nodes_share_cores(plan, machine)) {
+        return false;
     }
+    const std::uint64_t bytes = bytes_in_turn(plan, machine, cache);
+    const bool all_fit = bytes + config.window * plan.n_bus * plan.slot_bytes <= cache / 2;
+    return !all_fit && !base::slots_exceed(bytes, cache);
+}
+
+/// Whether the slots had better lie past the cache: this processor is faster at storing past it than at storing into
+/// it, and nobody reads the bodies in them, or else builder units would have to wait for those who do.
+bool slots_leave_the_cache(Plan& plan, const Machine& machine, std::uint64_t cache) {
+    const RunConfig& config = plan.config;
+    const bool unread =
+        config.sink_kind == SinkKind::null || (config.sink_kind == SinkKind::verify && config.verify == Verify::header);
+    if (config.transport != "shm" || !(unread || consumers_hold_the_cache(plan, machine, cache))) return false;
+    if (const auto given = config.transport_settings.find("stores"); given != config.transport_settings.end()) {
+        return given->second == "streaming";
+    }
+    if (machine.plain_over_streaming == nullptr) return false;
+    const std::uint64_t bytes = std::max(cache / 2, bytes_in_turn(plan, machine, cache));
+    const auto copying = std::min(static_cast<std::uint32_t>(plan.protocol.nodes.size()), std::max(1U, machine.cores));
+    const double ratio = machine.plain_over_streaming(bytes / copying, copying);
+    plan.chosen.push_back(
+        fmt::format("{} stores: into {} of cache they are {:.2f} x as fast as past it, as just measured",
+                    ratio < 1 ? "streaming" : "plain", bytes_text(bytes), ratio));
+    return ratio < 1;
+}
+
+/// Those of the credits fit into the cache; the further ones that processes have do not, so they are waited for if that
+/// costs little. Processes that are too slow for that are what limits the rate.
+void wait_for_consumers(Plan& plan, std::uint64_t bytes, std::uint64_t cache) {
+    const RunConfig& config = plan.config;
     plan.protocol.reuse_wait = config.reuse_wait;
     plan.chosen.push_back(fmt::format(
         "builder units wait up to {:g} ms for memory that a consumer has before they use more "
         "(sink.reuse_wait): {} with its window do not fit into half of {} of cache",
         static_cast<double>(config.reuse_wait) / static_cast<double>(ps_per_ms), bytes_text(bytes), bytes_text(cache)));
-    return false;
 }
 
 }  // namespace
@@ -97,20 +117,18 @@ void count_credits(Plan& plan, const Machine& machine) {
     const bool leave = slots_leave_the_cache(plan, machine, cache);
     if (config.credits == 0) {
         // All slots in service within half of the cache: the rest is for sources and for everybody else. Where they may
-        // leave it, four times as many, so that nodes that share cores find more to do in their turn.
+        // leave it, four times as many, so that nodes that share cores find more to do in their turn, and at least two,
+        // as none of them has to be filled again soon.
         // Over shm small MFPs may have more still: a node then does so much in its turn that changing to the next one,
         // and back, weighs little.
-        const std::uint64_t fewest = fewest_credits(plan, machine);
+        const std::uint64_t fewest = leave ? 2 : fewest_credits(plan, machine);
         const std::uint64_t most = config.transport == "shm" ? 256 : 64;
-        const std::uint64_t room = leave ? 2 * cache : cache / 2;
-        const std::uint64_t that_fit = room / std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus);
+        const std::uint64_t that_fit = credits_within(leave ? 2 * cache : cache / 2, plan);
         config.credits = std::clamp(that_fit, fewest, most);
         std::string why = that_fit < fewest ? "the fewest that keep a builder unit busy"
                           : that_fit > most ? "the most that are chosen"
-                          : leave           ? fmt::format(
-                                        "whose slots, of {} builder units, take at most twice {} of cache: "
-                                                  "nothing reads their bodies",
-                                        plan.n_bus, bytes_text(cache))
+                          : leave ? fmt::format("whose slots, of {} builder units, take at most twice {} of cache",
+                                                plan.n_bus, bytes_text(cache))
                                   : fmt::format("whose slots, of {} builder units, fit into half of {} of cache",
                                                 plan.n_bus, bytes_text(cache));
         const std::uint64_t slots = config.max_buffers / buffers_per_slot(plan);
@@ -125,7 +143,12 @@ void count_credits(Plan& plan, const Machine& machine) {
     const std::uint64_t slots_bytes = plan.n_bus * config.credits * plan.slot_bytes;
     bool stream = leave || base::slots_exceed(slots_bytes, cache);
     if (!stream && config.sink_kind == SinkKind::consumer) {
-        stream = leave_the_cache_with_consumers(plan, machine, cache);
+        const std::uint64_t with_window = slots_bytes + plan.n_bus * config.window * plan.slot_bytes;
+        if (consumers_hold_the_cache(plan, machine, cache)) {
+            wait_for_consumers(plan, with_window, cache);
+        } else {
+            stream = base::slots_exceed(with_window, cache);
+        }
     }
     if (config.transport == "shm" && !config.transport_settings.contains("cache_bytes")) {
         // As just decided, for slots in quarantine are not in service: the transport would count them.

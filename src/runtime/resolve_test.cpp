@@ -29,7 +29,7 @@ Machine machine_with(std::uint64_t cache_bytes) {
 /// One that is faster at storing past the cache, as Intel's are.
 Machine streaming_machine() {
     Machine machine = machine_with(32 * mib);
-    machine.plain_over_streaming = [](std::uint64_t) { return 0.8; };
+    machine.plain_over_streaming = [](std::uint64_t, unsigned) { return 0.8; };
     return machine;
 }
 
@@ -84,7 +84,7 @@ TEST(Resolve, StoresOfShmStreamWhereThatIsFasterAndNothingReadsTheBodies) {
     };
     const Machine streaming = streaming_machine();
     Machine plain = streaming;
-    plain.plain_over_streaming = [](std::uint64_t) { return 1.3; };
+    plain.plain_over_streaming = [](std::uint64_t, unsigned) { return 1.3; };
     EXPECT_EQ(stores(streaming, {"transport.name=shm", "sink.kind=null"}), "streaming");
     EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=null"}), "plain");
     EXPECT_EQ(stores(streaming, {"transport.name=shm", "sink.kind=verify", "sink.verify=header"}), "streaming");
@@ -105,15 +105,17 @@ TEST(Resolve, StoresOfShmStreamWhereThatIsFasterAndNothingReadsTheBodies) {
     EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=null", large, "transport.shm.cache_bytes=1048576"}), "")
         << "the transport decides";
     // Whoever is told does not measure.
-    plain.plain_over_streaming = [](std::uint64_t) -> double { throw std::logic_error("measured"); };
+    plain.plain_over_streaming = [](std::uint64_t, unsigned) -> double { throw std::logic_error("measured"); };
     EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=null", "transport.shm.stores=streaming"}), "streaming");
     EXPECT_EQ(stores(plain, {"transport.name=tcp", "sink.kind=null"}), "");
 }
 
 TEST(Resolve, TheSpeedsOfStoresAreOfThisProcessor) {
-    const double ratio = plain_over_streaming(mib);
-    EXPECT_GT(ratio, 0.05);
-    EXPECT_LT(ratio, 20);
+    for (const unsigned cores : {1U, 2U, 100U}) {
+        const double ratio = plain_over_streaming(mib, cores);
+        EXPECT_GT(ratio, 0.05);
+        EXPECT_LT(ratio, 20);
+    }
     EXPECT_EQ(read_machine().plain_over_streaming, &plain_over_streaming);
 }
 
@@ -249,6 +251,42 @@ TEST(Resolve, BuilderUnitsWaitForConsumersWhereTheWindowsDoNotFit) {
     EXPECT_EQ(wait("protocol.mfp_size=1MiB", "transport.name=tcp"), 0) << "nodes may be on other hosts";
     machine.cores = 4;
     EXPECT_EQ(wait("protocol.mfp_size=1MiB", "sink.window=4"), 0) << "a core that waits has nothing else to do";
+}
+
+TEST(Resolve, SlotsOfConsumersLieWhereStoringIsFaster) {
+    static std::uint64_t measured_bytes = 0;
+    Machine machine = machine_with(32 * mib);
+    machine.cores = 2;
+    const auto plan = [&machine](const char* mfp_size, const char* setting) {
+        return plan_on(machine,
+                       {"transport.name=shm", "run.nodes=4", "sink.kind=consumer", "sink.name=x", mfp_size, setting});
+    };
+    const auto stores = [](const Plan& chosen) { return chosen.config.transport_settings.at("stores"); };
+    const char* const large = "protocol.mfp_size=1MiB";
+    machine.plain_over_streaming = [](std::uint64_t cached_bytes, unsigned cores) {
+        measured_bytes = cached_bytes * cores;
+        return 0.9;
+    };
+    const Plan past = plan(large, "sink.window=4");
+    EXPECT_EQ(stores(past), "streaming");
+    EXPECT_TRUE(past.protocol.stream_self_copies);
+    EXPECT_EQ(past.protocol.reuse_wait, 0) << "what was filled last is in no cache";
+    EXPECT_EQ(past.config.credits, 2U);
+    EXPECT_EQ(measured_bytes, 4 * past.slot_bytes) << "of the one credit that there would be otherwise";
+    EXPECT_EQ(plan(large, "protocol.credits=1").config.credits, 1U) << "as given";
+
+    machine.plain_over_streaming = [](std::uint64_t, unsigned) { return 1.1; };
+    const Plan within = plan(large, "sink.window=4");
+    EXPECT_EQ(stores(within), "plain");
+    EXPECT_EQ(within.protocol.reuse_wait, ps_per_ms);
+    EXPECT_EQ(within.config.credits, 1U);
+
+    machine.plain_over_streaming = [](std::uint64_t, unsigned) -> double { throw std::logic_error("measured"); };
+    EXPECT_EQ(plan(large, "transport.shm.stores=streaming").protocol.reuse_wait, 0);
+    EXPECT_EQ(plan(large, "transport.shm.stores=plain").protocol.reuse_wait, ps_per_ms);
+    EXPECT_EQ(stores(plan("protocol.mfp_size=4KiB", "sink.window=4")), "plain") << "everything fits";
+    EXPECT_EQ(stores(plan(large, "protocol.credits=16")), "streaming") << "not even the credits' slots fit";
+    EXPECT_EQ(stores(plan(large, "sink.reuse_wait=0")), "streaming") << "nobody waits";
 }
 
 TEST(Resolve, WhatIsSimulatedDoesNotDependOnTheHost) {

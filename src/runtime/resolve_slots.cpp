@@ -41,25 +41,28 @@ std::uint64_t bytes_in_turn(const Plan& plan, const Machine& machine, std::uint6
     return credits * plan.n_bus * plan.slot_bytes;
 }
 
-/// The slots of the credits fit into the cache; with those that processes have it is too much, unless builder units
-/// wait for them.
-bool consumers_hold_the_cache(const Plan& plan, const Machine& machine, std::uint64_t cache) {
+/// Of those and a window of slots that processes have.
+std::uint64_t bytes_with_window(const Plan& plan, const Machine& machine, std::uint64_t cache) {
+    return bytes_in_turn(plan, machine, cache) + plan.config.window * plan.n_bus * plan.slot_bytes;
+}
+
+/// The slots of the credits stay in the cache if builder units wait for those that processes have.
+bool worth_waiting_for_consumers(const Plan& plan, const Machine& machine, std::uint64_t cache) {
     const RunConfig& config = plan.config;
-    if (config.sink_kind != SinkKind::consumer || config.reuse_wait == 0 || !nodes_share_cores(plan, machine)) {
-        return false;
-    }
-    const std::uint64_t bytes = bytes_in_turn(plan, machine, cache);
-    const bool all_fit = bytes + config.window * plan.n_bus * plan.slot_bytes <= cache / 2;
-    return !all_fit && !base::slots_exceed(bytes, cache);
+    return config.sink_kind == SinkKind::consumer && config.reuse_wait > 0 && nodes_share_cores(plan, machine) &&
+           bytes_with_window(plan, machine, cache) > cache / 2 &&
+           !base::slots_exceed(bytes_in_turn(plan, machine, cache), cache);
 }
 
 /// Whether the slots had better lie past the cache: this processor is faster at storing past it than at storing into
-/// it, and nobody reads the bodies in them, or else builder units would have to wait for those who do.
+/// it, and nobody reads the bodies in them, or they stay in it only if builder units wait for those who do.
 bool slots_leave_the_cache(Plan& plan, const Machine& machine, std::uint64_t cache) {
     const RunConfig& config = plan.config;
     const bool unread =
         config.sink_kind == SinkKind::null || (config.sink_kind == SinkKind::verify && config.verify == Verify::header);
-    if (config.transport != "shm" || !(unread || consumers_hold_the_cache(plan, machine, cache))) return false;
+    const bool would_wait = worth_waiting_for_consumers(plan, machine, cache) &&
+                            base::slots_exceed(bytes_with_window(plan, machine, cache), cache);
+    if (config.transport != "shm" || !(unread || would_wait)) return false;
     if (const auto given = config.transport_settings.find("stores"); given != config.transport_settings.end()) {
         return given->second == "streaming";
     }
@@ -75,13 +78,14 @@ bool slots_leave_the_cache(Plan& plan, const Machine& machine, std::uint64_t cac
 
 /// Those of the credits fit into the cache; the further ones that processes have do not, so they are waited for if that
 /// costs little. Processes that are too slow for that are what limits the rate.
-void wait_for_consumers(Plan& plan, std::uint64_t bytes, std::uint64_t cache) {
+void wait_for_consumers(Plan& plan, const Machine& machine, std::uint64_t cache) {
     const RunConfig& config = plan.config;
     plan.protocol.reuse_wait = config.reuse_wait;
-    plan.chosen.push_back(fmt::format(
-        "builder units wait up to {:g} ms for memory that a consumer has before they use more "
-        "(sink.reuse_wait): {} with its window do not fit into half of {} of cache",
-        static_cast<double>(config.reuse_wait) / static_cast<double>(ps_per_ms), bytes_text(bytes), bytes_text(cache)));
+    plan.chosen.push_back(
+        fmt::format("builder units wait up to {:g} ms for memory that a consumer has before they use more "
+                    "(sink.reuse_wait): {} with its window do not fit into half of {} of cache",
+                    static_cast<double>(config.reuse_wait) / static_cast<double>(ps_per_ms),
+                    bytes_text(bytes_with_window(plan, machine, cache)), bytes_text(cache)));
 }
 
 }  // namespace
@@ -143,11 +147,10 @@ void count_credits(Plan& plan, const Machine& machine) {
     const std::uint64_t slots_bytes = plan.n_bus * config.credits * plan.slot_bytes;
     bool stream = leave || base::slots_exceed(slots_bytes, cache);
     if (!stream && config.sink_kind == SinkKind::consumer) {
-        const std::uint64_t with_window = slots_bytes + plan.n_bus * config.window * plan.slot_bytes;
-        if (consumers_hold_the_cache(plan, machine, cache)) {
-            wait_for_consumers(plan, with_window, cache);
+        if (worth_waiting_for_consumers(plan, machine, cache)) {
+            wait_for_consumers(plan, machine, cache);
         } else {
-            stream = base::slots_exceed(with_window, cache);
+            stream = base::slots_exceed(bytes_with_window(plan, machine, cache), cache);
         }
     }
     if (config.transport == "shm" && !config.transport_settings.contains("cache_bytes")) {

@@ -310,8 +310,8 @@ constexpr std::array table{
            "consumer: MEPs that a process may have before it gives one back; each takes a slot"),
     number(Kind::duration, "sink.reuse_wait", &RunConfig::reuse_wait, "1ms", 0, 10 * ps_s,
            "consumer: memory of a MEP that a process has is waited for so long before further memory is used, as it is "
-           "still in the cache; only over shm where nodes share cores and a window is too large for the cache, and "
-           "while MEPs do come back as soon; 0: never"),
+           "still in the cache; only over shm with plain stores where nodes share cores and a window is too large for "
+           "the cache, and while MEPs do come back as soon; 0: never"),
     number(Kind::duration, "sink.patience", &RunConfig::patience, "0", 0, 864e2 * ps_s,
            "consumer: a process that has MEPs and gives none back for so long is ejected; 0: never"),
 

@@ -19,6 +19,7 @@ namespace {
 constexpr std::size_t mib = std::size_t{1} << 20;
 constexpr std::size_t piece_bytes = std::size_t{64} << 10;
 constexpr std::size_t shortest_bytes = 4 * mib;  // in less time a clock tick or an interrupt weighs too much
+constexpr std::size_t longest_bytes = 16 * mib;  // all of it is quick enough for the start of a run
 constexpr std::size_t source_bytes = 64 * mib;   // of which nothing is left in a cache when it is gone round again
 constexpr unsigned pairs = 6;
 constexpr unsigned laps_before = 3;    // until a cache that is almost full holds what it can of what is gone round
@@ -73,7 +74,7 @@ Time time_lap(Copy* copy, const Destination& to, Source& from, std::size_t lap_b
 double plain_over_streaming(std::uint64_t cached_bytes, unsigned cores) {
     const unsigned threads = std::clamp(cores, 1U, most_threads);
     const std::size_t in_cache =
-        std::clamp<std::size_t>(cached_bytes, piece_bytes, source_bytes) / piece_bytes * piece_bytes;
+        std::clamp<std::size_t>(cached_bytes, piece_bytes, longest_bytes) / piece_bytes * piece_bytes;
     const std::size_t lap_bytes = std::max(in_cache, shortest_bytes);
     const Memory memory = touched(source_bytes, true);
     const Memory slots = touched(in_cache * threads, false);

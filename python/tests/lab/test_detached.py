@@ -72,6 +72,7 @@ def test_it_runs_in_a_session_of_its_own_and_stops_when_asked(real: InProcess, d
 
 
 def test_one_that_was_killed_is_not_running_and_its_engine_can_be_stopped(real: InProcess, detached: int) -> None:
+    until(lambda: bool(state_of(real, "out")["goodput_bytes_per_s"]))  # its engine is there
     os.kill(detached, signal.SIGKILL)
     until(lambda: state_of(real, "out")["state"].startswith(DIED))
     assert "its engine goes on" in state_of(real, "out")["state"]

@@ -253,6 +253,18 @@ TEST(Resolve, BuilderUnitsWaitForConsumersWhereTheWindowsDoNotFit) {
     EXPECT_EQ(wait("protocol.mfp_size=1MiB", "sink.window=4"), 0) << "a core that waits has nothing else to do";
 }
 
+TEST(Resolve, PastTheCacheABuilderUnitIsKeptBusy) {
+    Machine machine = streaming_machine();
+    machine.cores = 2;
+    const auto credits = [&machine](const char* scheme) {
+        return plan_on(machine,
+                       {"transport.name=shm", "run.nodes=4", "sink.kind=null", "protocol.mfp_size=1MiB", scheme})
+            .config.credits;
+    };
+    EXPECT_EQ(credits("protocol.scheme=push"), 2U);
+    EXPECT_EQ(credits("protocol.scheme=pull"), 4U) << "asking takes one way more";
+}
+
 TEST(Resolve, SlotsOfConsumersLieWhereStoringIsFaster) {
     static std::uint64_t measured_bytes = 0;
     Machine machine = machine_with(32 * mib);

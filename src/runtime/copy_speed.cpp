@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -98,12 +99,21 @@ double plain_over_streaming(std::uint64_t cached_bytes, unsigned cores) {
             ratios[thread * pairs + pair] = pair % 2 == 0 ? second / first : first / second;
         }
     };
+    unsigned started = 1;
     {
         std::vector<std::jthread> others;
-        for (unsigned thread = 1; thread < threads; ++thread)
-            others.emplace_back(measure, thread);
+        others.reserve(threads);
+        try {
+            for (; started < threads; ++started)
+                others.emplace_back(measure, started);
+        } catch (const std::system_error&) {
+            // A limit on threads or on memory: those that run are measured, and wait for no more.
+            for (unsigned missing = started; missing < threads; ++missing)
+                together.arrive_and_drop();
+        }
         measure(0);
     }
+    ratios.resize(std::size_t{pairs} * started);
     const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
     std::ranges::nth_element(ratios, middle);
     return *middle;

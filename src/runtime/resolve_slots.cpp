@@ -39,7 +39,8 @@ std::uint64_t credits_within(std::uint64_t bytes, const Plan& plan) {
     return bytes / std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus);
 }
 
-/// Of the slots of the credits, as they are chosen where slots stay in the cache.
+/// Of the slots of the credits: those given, or chosen so far, or else as they are chosen where slots stay in the
+/// cache.
 std::uint64_t bytes_in_turn(const Plan& plan, const Machine& machine, std::uint64_t cache) {
     const std::uint64_t credits = plan.config.credits > 0
                                       ? plan.config.credits
@@ -149,8 +150,7 @@ void count_credits(Plan& plan, const Machine& machine) {
         plan.chosen.push_back(fmt::format("{} credit{}, {}", config.credits, config.credits == 1 ? "" : "s", why));
     }
     plan.protocol.credits = static_cast<std::uint32_t>(config.credits);
-    const std::uint64_t slots_bytes = plan.n_bus * config.credits * plan.slot_bytes;
-    bool stream = leave || base::slots_exceed(slots_bytes, cache);
+    bool stream = leave || base::slots_exceed(bytes_in_turn(plan, machine, cache), cache);
     if (!stream && config.sink_kind == SinkKind::consumer) {
         if (worth_waiting_for_consumers(plan, machine, cache)) {
             wait_for_consumers(plan, machine, cache);

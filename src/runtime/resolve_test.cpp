@@ -7,7 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/copy_speed.h"
 #include "wire/mfp.h"
 
 namespace incast::runtime {
@@ -108,15 +107,6 @@ TEST(Resolve, StoresOfShmStreamWhereThatIsFasterAndNothingReadsTheBodies) {
     plain.plain_over_streaming = [](std::uint64_t, unsigned) -> double { throw std::logic_error("measured"); };
     EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=null", "transport.shm.stores=streaming"}), "streaming");
     EXPECT_EQ(stores(plain, {"transport.name=tcp", "sink.kind=null"}), "");
-}
-
-TEST(Resolve, TheSpeedsOfStoresAreOfThisProcessor) {
-    for (const unsigned cores : {1U, 2U, 100U}) {
-        const double ratio = plain_over_streaming(mib, cores);
-        EXPECT_GT(ratio, 0.05);
-        EXPECT_LT(ratio, 20);
-    }
-    EXPECT_EQ(read_machine().plain_over_streaming, &plain_over_streaming);
 }
 
 TEST(Resolve, FoldedNodesDoEverything) {

@@ -29,12 +29,6 @@ std::uint64_t fewest_credits(const Plan& plan, const Machine& machine) {
     return plan.config.transport == "inproc" || nodes_share_cores(plan, machine) ? 1 : 2;
 }
 
-/// Past the cache none of the slots has to be filled again soon; a builder unit that asks for what comes waits for one
-/// more way than one that is sent it.
-std::uint64_t fewest_past_the_cache(const Plan& plan) {
-    return plan.config.scheme == protocol::Scheme::push ? 2 : 4;
-}
-
 std::uint64_t credits_within(std::uint64_t bytes, const Plan& plan) {
     return bytes / std::max<std::uint64_t>(1, plan.slot_bytes * plan.n_bus);
 }
@@ -128,10 +122,11 @@ void count_credits(Plan& plan, const Machine& machine) {
     const bool leave = slots_leave_the_cache(plan, machine, cache);
     if (config.credits == 0) {
         // All slots in service within half of the cache: the rest is for sources and for everybody else. Where they may
-        // leave it, four times as many, so that nodes that share cores find more to do in their turn.
+        // leave it, four times as many, so that nodes that share cores find more to do in their turn, and at least two,
+        // as none of them has to be filled again soon.
         // Over shm small MFPs may have more still: a node then does so much in its turn that changing to the next one,
         // and back, weighs little.
-        const std::uint64_t fewest = leave ? fewest_past_the_cache(plan) : fewest_credits(plan, machine);
+        const std::uint64_t fewest = leave ? 2 : fewest_credits(plan, machine);
         const std::uint64_t most = config.transport == "shm" ? 256 : 64;
         const std::uint64_t that_fit = credits_within(leave ? 2 * cache : cache / 2, plan);
         config.credits = std::clamp(that_fit, fewest, most);

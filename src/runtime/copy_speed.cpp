@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <barrier>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -22,7 +24,10 @@ constexpr std::size_t piece_bytes = std::size_t{64} << 10;
 constexpr std::size_t shortest_bytes = 4 * mib;  // in less time a clock tick or an interrupt weighs too much
 constexpr std::size_t longest_bytes = 16 * mib;  // all of it is quick enough for the start of a run
 constexpr std::size_t source_bytes = 64 * mib;   // of which nothing is left in a cache when it is gone round again
-constexpr unsigned pairs = 6;
+constexpr unsigned pairs = 6;                    // that count
+constexpr unsigned most_pairs = 36;  // of which others may take turns on the cores: for half a second, as they start
+constexpr double least_share = 0.9;  // of a core in a pair that counts
+constexpr auto rest_beside_others = std::chrono::milliseconds(10);
 constexpr unsigned laps_before = 3;    // until a cache that is almost full holds what it can of what is gone round
 constexpr unsigned most_threads = 16;  // more find nothing else, and take longer to start
 
@@ -70,6 +75,41 @@ Time time_lap(Copy* copy, const Destination& to, Source& from, std::size_t lap_b
     return std::max<Time>(monotonic_now() - begin, 1);
 }
 
+/// The last lap of some in a row, and how much of a core they had since all threads were let go.
+struct Laps {
+    double last;
+    double share;
+};
+
+/// What one thread finds in a pair; 0 of one that could not be started.
+struct Reading {
+    double plain_over_streaming = 0;
+    bool beside_others = false;  // who took turns on its core
+};
+
+Reading reading_of(const Laps& plain, const Laps& streaming) {
+    return {streaming.last / plain.last, std::min(plain.share, streaming.share) < least_share};
+}
+
+/// Of the pairs in which all cores were theirs, or of all if there are none.
+double middle_of(std::span<const Reading> readings, std::size_t threads) {
+    std::vector<double> alone;
+    std::vector<double> all;
+    for (; !readings.empty(); readings = readings.subspan(threads)) {
+        const auto pair = readings.first(threads);
+        const bool beside_others = std::ranges::any_of(pair, &Reading::beside_others);
+        for (const Reading& reading : pair) {
+            if (reading.plain_over_streaming == 0) continue;
+            all.push_back(reading.plain_over_streaming);
+            if (!beside_others) alone.push_back(reading.plain_over_streaming);
+        }
+    }
+    std::vector<double>& ratios = alone.empty() ? all : alone;
+    const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
+    std::ranges::nth_element(ratios, middle);
+    return *middle;
+}
+
 }  // namespace
 
 double plain_over_streaming(std::uint64_t cached_bytes, unsigned cores) {
@@ -80,27 +120,41 @@ double plain_over_streaming(std::uint64_t cached_bytes, unsigned cores) {
     const Memory memory = touched(source_bytes, true);
     const Memory slots = touched(in_cache * threads, false);
     if (!memory || !slots) return 1.0;
-    std::barrier together(threads);
-    std::vector<double> ratios(std::size_t{pairs} * threads);
+    Time let_go = 0;
+    std::barrier together(threads, [&let_go]() noexcept { let_go = monotonic_now(); });
+    std::vector<Reading> readings(std::size_t{most_pairs} * threads);
     const auto measure = [&](std::size_t thread) {
         const Destination to{slots.get() + thread * in_cache, in_cache};
         Source source{memory.get(), source_bytes / piece_bytes * thread / threads * piece_bytes};
         // All at once, as nodes copy, which share the cache and the memory.
         const auto time = [&](Copy* copy) {
             together.arrive_and_wait();
+            const Time begin = let_go;
+            const std::uint64_t cpu_begin_ns = thread_cpu_ns();
             for (unsigned lap = 0; lap < laps_before; ++lap)
                 time_lap(copy, to, source, lap_bytes);
-            return static_cast<double>(time_lap(copy, to, source, lap_bytes));
+            const Time last = time_lap(copy, to, source, lap_bytes);
+            const auto cpu = static_cast<double>((thread_cpu_ns() - cpu_begin_ns) * ps_per_ns);
+            return Laps{static_cast<double>(last), cpu / static_cast<double>(monotonic_now() - begin)};
         };
         // In turn, as a machine that others use is faster in one moment than in the next.
-        for (unsigned pair = 0; pair < pairs; ++pair) {
-            const double first = time(pair % 2 == 0 ? copy_plain : base::copy_streaming);
-            const double second = time(pair % 2 == 0 ? base::copy_streaming : copy_plain);
-            ratios[thread * pairs + pair] = pair % 2 == 0 ? second / first : first / second;
+        unsigned counted = 0;
+        for (unsigned pair = 0; pair < most_pairs && counted < pairs; ++pair) {
+            const Laps first = time(pair % 2 == 0 ? copy_plain : base::copy_streaming);
+            const Laps second = time(pair % 2 == 0 ? base::copy_streaming : copy_plain);
+            const std::span<Reading> all = std::span(readings).subspan(std::size_t{pair} * threads, threads);
+            all[thread] = pair % 2 == 0 ? reading_of(first, second) : reading_of(second, first);
+            together.arrive_and_wait();
+            // Consumers that start beside the run use the cache that nodes will have: wait for them.
+            if (std::ranges::any_of(all, &Reading::beside_others)) {
+                std::this_thread::sleep_for(rest_beside_others);
+            } else {
+                ++counted;
+            }
         }
     };
-    unsigned started = 1;
     {
+        unsigned started = 1;
         std::vector<std::jthread> others;
         others.reserve(threads);
         try {
@@ -113,10 +167,7 @@ double plain_over_streaming(std::uint64_t cached_bytes, unsigned cores) {
         }
         measure(0);
     }
-    ratios.resize(std::size_t{pairs} * started);
-    const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
-    std::ranges::nth_element(ratios, middle);
-    return *middle;
+    return middle_of(readings, threads);
 }
 
 }  // namespace incast::runtime

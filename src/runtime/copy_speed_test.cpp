@@ -2,6 +2,9 @@
 
 #include <cstdint>
 #include <fstream>
+#include <stop_token>
+#include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -53,6 +56,21 @@ TEST(CopySpeed, IsOfThisProcessor) {
         EXPECT_LT(ratio, 20);
     }
     EXPECT_EQ(read_machine().plain_over_streaming, &plain_over_streaming);
+}
+
+TEST(CopySpeed, IsFoundBesideOthersToo) {
+    std::vector<std::jthread> others;
+    const unsigned spinning = 2 * std::thread::hardware_concurrency();
+    others.reserve(spinning);
+    for (unsigned other = 0; other < spinning; ++other) {
+        others.emplace_back([](const std::stop_token& end) {
+            while (!end.stop_requested()) {
+            }
+        });
+    }
+    const double ratio = plain_over_streaming(mib, 2);
+    EXPECT_GT(ratio, 0.001);
+    EXPECT_LT(ratio, 1000);
 }
 
 TEST(CopySpeed, IsOfTheThreadsThatCanBeStarted) {

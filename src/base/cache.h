@@ -17,7 +17,7 @@ constexpr std::uint64_t usable_cache_bytes(std::uint64_t reported_bytes, std::ui
 }
 
 /// Whether slots of this size had better be stored to past the cache. Half as much again as `usable_bytes` is still
-/// better off in it (docs/measuring.md): what is evicted first has been read.
+/// better off in it (docs/experiments.md): what is evicted first has been read.
 constexpr bool slots_exceed(std::uint64_t slots_bytes, std::uint64_t usable_bytes) {
     return slots_bytes > usable_bytes + usable_bytes / 2;
 }

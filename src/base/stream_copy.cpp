@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t line_bytes = 64;
 // The prefetchers of a core follow several streams, but none of them beyond its page: reading four pages side by side
 // keeps Intel's busy where one stream would wait for memory at the start of every page. AMD's (Zen 4) do better with
-// one. bench/streaming_copy shows it, docs/measuring.md has the figures.
+// one. bench/streaming_copy shows it, docs/experiments.md has the figures.
 constexpr std::size_t side_by_side = 4;
 constexpr std::size_t page_lines = 4096 / line_bytes;
 

@@ -3,7 +3,7 @@
 // (3.11), so one build serves every later Python.
 //
 // Why it is compiled: after a wake-up the caches of the core hold payload in place of the interpreter, so an event
-// costs what is touched for it, and through ctypes it takes 1.35 times the CPU time (docs/measuring.md).
+// costs what is touched for it, and through ctypes it takes 1.35 times the CPU time (docs/experiments.md).
 #pragma once
 
 #include <utility>

@@ -88,8 +88,7 @@ Reply Agent::execute(const Command& command) {
         }
         case Op::is_zero: {
             const Bytes bytes = transport_->local(slice_of(command));
-            reply.ok = bytes.size() == command.length &&
-                       std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
+            reply.ok = same_bytes(bytes, std::vector<std::byte>(command.length));
             break;
         }
         case Op::fill: {
@@ -321,7 +320,7 @@ void Agent::run_traffic(const Command& command, Reply& reply) {
 bool Agent::matches(Bytes bytes, const Command& command) const {
     std::vector<std::byte> expected(command.length);
     fill_pattern(expected, command.seed);
-    return std::ranges::equal(bytes, expected);
+    return same_bytes(bytes, expected);
 }
 
 }  // namespace incast::conformance

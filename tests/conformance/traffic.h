@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -17,6 +18,9 @@ namespace incast::conformance {
 
 /// Bytes that depend on their position and a seed; the same on every side.
 void fill_pattern(std::span<std::byte> bytes, std::uint64_t seed);
+
+/// At once, not byte by byte: that is most of the time of these tests under sanitizers.
+[[nodiscard]] bool same_bytes(std::span<const std::byte> left, std::span<const std::byte> right);
 
 class Traffic {
 public:

@@ -13,6 +13,7 @@
 #include "base/crc.h"
 #include "base/histogram.h"
 #include "base/large_pages.h"
+#include "base/later.h"
 #include "base/prng.h"
 #include "base/slab.h"
 #include "base/stream_copy.h"
@@ -23,6 +24,21 @@ namespace {
 
 std::span<const std::byte> bytes_of(std::string_view text) {
     return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+TEST(Units, NothingIsLaterThanNever) {
+    EXPECT_EQ(later(5, Time{7}), 12);
+    EXPECT_EQ(later(5, 7.9), 12);
+    EXPECT_EQ(later(time_never - 1, Time{0}), time_never - 1);
+    EXPECT_EQ(later(time_never - 1, Time{1}), time_never);
+    EXPECT_EQ(later(time_never, time_never), time_never);
+    EXPECT_EQ(later(ps_per_s, 1e40), time_never);
+    EXPECT_EQ(later(Time{0}, 0x1p63), time_never);
+    for (const Time time : {Time{0}, Time{1}, ps_per_s, time_never / 2, time_never - 1000, time_never}) {
+        for (double ps = 0x1p52; ps <= 0x1p64; ps *= 1.01) {
+            EXPECT_GE(later(time, ps), time) << ps;
+        }
+    }
 }
 
 TEST(Crc32c, GivesThePublishedCheckValue) {

@@ -16,8 +16,9 @@ std::string_view name_of(std::string_view key) {
     return key.substr(key.find('.') + 1);
 }
 
-OrderedJson text_with(std::string_view pattern) {
-    return {{"type", "string"}, {"pattern", pattern}};
+/// A number, as 1.5 or 5e-6, and a unit.
+OrderedJson quantity_in(std::string_view units) {
+    return {{"type", "string"}, {"pattern", fmt::format("^ *[0-9.]+([eE][-+]?[0-9]+)? *{} *$", units)}};
 }
 
 OrderedJson schema_of(const KeySpec& spec) {
@@ -45,15 +46,15 @@ OrderedJson schema_of(const KeySpec& spec) {
             alternatives.push_back({{"type", "integer"},
                                     {"minimum", static_cast<std::uint64_t>(spec.min)},
                                     {"maximum", static_cast<std::uint64_t>(spec.max)}});
-            alternatives.push_back(text_with("^ *[0-9.]+ *([kKMGT]i?)?B? *$"));
+            alternatives.push_back(quantity_in("([kKMGT]i?)?B?"));
             break;
         case Kind::duration:
             alternatives.push_back({{"type", "number"}, {"minimum", 0}});
-            alternatives.push_back(text_with("^ *[0-9.]+ *(ps|ns|us|ms|s|min|h)? *$"));
+            alternatives.push_back(quantity_in("(ps|ns|us|ms|s|min|h)?"));
             break;
         case Kind::frequency:
             alternatives.push_back({{"type", "number"}, {"minimum", 0}});
-            alternatives.push_back(text_with("^ *[0-9.]+ *([kMG]?Hz)? *$"));
+            alternatives.push_back(quantity_in("([kMG]?Hz)?"));
             break;
         case Kind::real:
             alternatives.push_back({{"type", "number"}, {"minimum", spec.min}, {"maximum", spec.max}});

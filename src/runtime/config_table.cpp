@@ -242,7 +242,9 @@ constexpr std::array table{
     number(Kind::count, "source.sources_per_ru", &RunConfig::sources_per_ru, "1", 1, 65535,
            "sources that each readout unit reads"),
     number(Kind::frequency, "source.trigger_rate", &RunConfig::trigger_rate, "0", 0, 1e10,
-           "events per second (open loop); 0: as fast as they are built (closed loop)"),
+           "events per second (open loop), up to 1e8 where each is drawn (poisson, trace, bunch-train); 0: as fast as "
+           "they "
+           "are built (closed loop)"),
     text("source.trigger_steps", &RunConfig::trigger_steps, "",
          "other rates from given times on, counted from the first trigger, warm-up included: 120kHz@5s,80kHz@10s"),
     choice<&RunConfig::arrivals>("source.arrivals", "fixed", arrival_words,
@@ -479,7 +481,7 @@ Result<Ok> apply_key(const KeySpec& spec, std::string_view value, RunConfig& con
             return wrong(spec, value, parsed.error().message);
         }
         number = *parsed;
-        if (number < spec.min || number > spec.max) {
+        if (!(number >= spec.min && number <= spec.max)) {  // nor is NaN within any range
             return wrong(spec, value, "out of range");
         }
     }

@@ -295,11 +295,11 @@ Result<LocalOutcome> LocalRun::Crew::run_in_virtual_time() {
         simulated.bind(host->transport(), actor_ids_.back());
     }
     bool aborted = false;
-    for (std::uint64_t instants = 0; !done() && !aborted; ++instants) {
+    while (!done() && !aborted) {
         if (!simulated.advance()) {
             return Error{"the simulation came to a standstill: nothing will ever happen again"};
         }
-        aborted = instants % 1024 == 0 && interrupted();
+        aborted = interrupted();
     }
     return LocalOutcome{aborted, simulated.trace_hash()};
 }

@@ -125,6 +125,7 @@ Result<Ok> read_shapes(Plan& plan) {
             std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::llround(plan.size_histogram->mean())));
     }
     sources::TriggerOptions& triggers = plan.triggers;
+    std::string rate_key = "source.trigger_rate";  // who gives the rate
     triggers.arrivals = config.arrivals;
     if (config.arrivals == sources::Arrivals::trace) {
         const auto trace = sources::read_arrival_trace(config.arrival_trace);
@@ -133,7 +134,10 @@ Result<Ok> read_shapes(Plan& plan) {
                                "a file with a gap in nanoseconds per line");
         }
         triggers.trace = trace->gaps;
-        config.trigger_rate = config.trigger_rate == 0 ? trace->rate_hz : config.trigger_rate;
+        if (config.trigger_rate == 0) {
+            config.trigger_rate = trace->rate_hz;
+            rate_key = "source.arrival_trace";
+        }
     }
     triggers.rate_hz = config.trigger_rate;
     triggers.seed = config.seed;
@@ -153,7 +157,12 @@ Result<Ok> read_shapes(Plan& plan) {
     }
     if (const Result<Ok> valid = sources::check(triggers); !valid) {
         const bool bunches = config.arrivals == sources::Arrivals::bunch_train;
-        return not_allowed("source.trigger_rate", fmt::format("{:g} Hz", config.trigger_rate), valid.error().message,
+        sources::TriggerOptions first = triggers;
+        first.steps.clear();
+        const bool later = !triggers.steps.empty() && sources::check(first);  // it is a step that is wrong
+        return not_allowed(later ? "source.trigger_steps" : rate_key,
+                           later ? config.trigger_steps : fmt::format("{:g} Hz", config.trigger_rate),
+                           valid.error().message,
                            bunches ? "rates and trains that fit the orbit" : "rates, and steps in the order of time");
     }
     return Ok{};
@@ -301,6 +310,11 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
                 base::format_duration(outage), config.credits + lent, plan.n_bus);
         }
     }
+    if (needed > max_retention_meps) {
+        return not_allowed("protocol.packing", std::to_string(plan.packing),
+                           fmt::format("{} MEPs would have to be kept ({})", needed, why),
+                           fmt::format("at most {} MEPs: more events in an MFP, or a lower rate", max_retention_meps));
+    }
     plan.ru_memory_needed_bytes = needed * bytes_per_mep;
     // Of productions and releases one is told in steps of an eighth of this memory (protocol::lazy_share): with little
     // more than may be in flight, less is. Triggers that wait want no more, and what is simulated loses nothing by
@@ -314,11 +328,6 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
     if (kept < needed) {
         return not_allowed("source.memory", bytes_text(config.memory), fmt::format("too little ({})", why),
                            fmt::format("at least {}, or auto", bytes_text(plan.ru_memory_needed_bytes)));
-    }
-    if (needed > max_retention_meps) {
-        return not_allowed("protocol.packing", std::to_string(plan.packing),
-                           fmt::format("{} MEPs would have to be kept ({})", needed, why),
-                           fmt::format("at most {} MEPs: more events in an MFP, or a lower rate", max_retention_meps));
     }
     plan.memory_meps = static_cast<std::uint32_t>(std::min(kept, max_retention_meps));
     plan.triggers.memory_meps = plan.memory_meps;

@@ -185,7 +185,8 @@ private:
 
     /// The first time from `time` on at which actors may be called.
     [[nodiscard]] Time next_look(Time time) const {
-        return poll_interval_ == 0 ? time : (time + poll_interval_ - 1) / poll_interval_ * poll_interval_;
+        if (poll_interval_ == 0 || time > time_never - poll_interval_) return time;
+        return (time + poll_interval_ - 1) / poll_interval_ * poll_interval_;
     }
     /// One instant, unless it is later than `limit`.
     bool advance_until(Time limit);

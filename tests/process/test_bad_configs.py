@@ -51,6 +51,11 @@ BAD = [
         ["source.trigger_steps = 1kHz@2s,fast@3s", "'fast@3s'", "RATE@TIME"],
     ),
     (["source.trigger_rate=1kHz", "source.trigger_steps=2kHz@2s,1kHz@1s"], ["1.00 s", "times that ascend"]),
+    (["source.trigger_rate=1kHz", "source.trigger_steps=1e11Hz@2s"], ["source.trigger_steps = 1e11Hz@2s", "1e+10 Hz"]),
+    (["source.trigger_rate=1e15Hz"], ["source.trigger_rate = 1e15Hz", "0 Hz..1e+10 Hz"]),
+    (["source.trigger_rate=1GHz", "source.arrivals=poisson"], ["source.trigger_rate = 1e+09 Hz", "0 .. 1e+08 Hz"]),
+    (["source.trigger_rate=nan"], ["source.trigger_rate = nan", "not a frequency"]),
+    (["filter.accept=nan"], ["filter.accept = nan", "0..1"]),
     (["source.trigger_rate=40MHz", "source.arrivals=bunch-train"], ["4e+07 Hz", "filled bunches cross"]),
     (["source.arrivals=trace", "source.arrival_trace=/none"], ["source.arrival_trace = /none", "cannot be read"]),
     (

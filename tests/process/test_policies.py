@@ -96,6 +96,26 @@ def test_without_overload_no_policy_touches_anything(start: Start) -> None:
             assert node["accepted_events"] == node["offered_events"] == 200
 
 
+@pytest.mark.parametrize("transport", ["sim", "inproc", "shm"])
+@pytest.mark.parametrize("arrivals", ["fixed", "poisson"])
+def test_the_slowest_rates_end_as_any_other(start: Start, transport: str, arrivals: str) -> None:
+    """At some of them a packet takes longer to fill than there is time in 64 bits of picoseconds."""
+    for rate in ("1e-300Hz", "1e-7Hz") if transport == "sim" else ("5e-6Hz",):
+        settings = {
+            "transport.name": transport,
+            "run.nodes": 2,
+            "run.warm_up": 0,
+            "run.duration": "2ms",
+            "source.trigger_rate": rate,
+            "source.arrivals": arrivals,
+            "source.prefill_bytes": "256KiB",
+        }
+        run = start(settings)
+        assert run.finish() == 0, run.story()
+        check_accounting(run.result())
+        validate(run.result(), "result.schema.json")
+
+
 def test_a_step_of_the_rate_shows_in_the_samples(start: Start) -> None:
     run = start(
         {

@@ -95,7 +95,7 @@ void RingSource::look(Time now) {
         held_since_ += ns * ps_per_ns;
     }
     held_meps_ = made_meps_ - freed_meps_;
-    if (gate_ && held_meps_ < memory_meps_) {
+    if (gate_ && !gate_->behind() && held_meps_ < memory_meps_) {
         gate_->has_place(now);
     }
 }
@@ -122,6 +122,10 @@ void RingSource::plan_next(Time now) {
     if (!gate_) {
         look(now);
         gate_.emplace(triggers_, std::max(now, triggers_.origin), first_event(next_) - first_event(0));
+    }
+    if (!gate_->catch_up()) {
+        next_ready_ = now + 1;
+        return;
     }
     next_ready_ = gate_->due(events, has_room(next_) ? room_since_[next_ % retention_meps_] : 0);
 }
@@ -200,7 +204,7 @@ SourceStats RingSource::stats(Time now) {
     look(now);
     SourceStats stats = stats_;
     stats.offered_events = stats.accepted_events;
-    if (gate_) {
+    if (gate_ && !gate_->behind()) {
         const std::uint32_t events = n_events(next_);
         const std::uint32_t waiting = has_room(next_) ? 0 : events;
         stats.inhibited_events = gate_->inhibited_events(now, waiting);

@@ -6,13 +6,26 @@
 
 #include <fmt/format.h>
 
+#include "base/later.h"
 #include "base/units.h"
 #include "runtime/sources/portable_math.h"
 
 namespace incast::sources {
 namespace {
 
+using base::later;
+
 constexpr auto ps_s = static_cast<double>(ps_per_s);
+constexpr double highest_hz = 1e10;
+// Each of them is drawn, and counted: some ns each.
+constexpr double highest_drawn_hz = 1e8;
+
+// What a slow rate becomes: finite, so that what is calculated with it is a number.
+constexpr double endless = 1e40;
+
+double period_ps(double rate_hz) {
+    return std::min(ps_s / rate_hz, endless);
+}
 
 /// -ln(1 - p); every crossing triggers from p = 1 on.
 double hazard_of(double probability) {
@@ -24,11 +37,15 @@ double hazard_of(double probability) {
 Time BunchTrains::time_of(std::uint64_t crossing) const {
     const std::uint64_t within = crossing % filled_per_orbit();
     const std::uint64_t slot = within / filled * (std::uint64_t{filled} + gap) + within % filled;
-    return static_cast<Time>(crossing / filled_per_orbit() * orbit + slot) * spacing;
+    __extension__ using Wide = unsigned __int128;
+    const Wide slots = static_cast<Wide>(crossing / filled_per_orbit()) * orbit + slot;
+    const auto most = static_cast<std::uint64_t>(time_never / spacing);
+    return slots > most ? time_never : static_cast<Time>(slots) * spacing;
 }
 
 std::uint64_t BunchTrains::first_crossing_from(Time time) const {
-    const auto slots = static_cast<std::uint64_t>((std::max<Time>(time, 0) + spacing - 1) / spacing);
+    const Time from = std::max<Time>(time, 0);
+    const auto slots = static_cast<std::uint64_t>(from / spacing + (from % spacing > 0 ? 1 : 0));
     const std::uint64_t within = slots % orbit;
     const std::uint64_t train = std::uint64_t{filled} + gap;
     const std::uint64_t before = within / train * filled + std::min<std::uint64_t>(within % train, filled);
@@ -36,8 +53,8 @@ std::uint64_t BunchTrains::first_crossing_from(Time time) const {
 }
 
 Result<Ok> check(const TriggerOptions& options) {
-    if (!(options.rate_hz >= 0 && options.rate_hz <= 1e12)) {
-        return Error{fmt::format("trigger rate {} Hz, expected 0 .. 1e12", options.rate_hz)};
+    if (!(options.rate_hz >= 0 && options.rate_hz <= highest_hz)) {
+        return Error{fmt::format("triggers at {:g} Hz, expected 0 .. {:g} Hz", options.rate_hz, highest_hz)};
     }
     if (options.rate_hz == 0) {
         return Ok{};
@@ -46,9 +63,10 @@ Result<Ok> check(const TriggerOptions& options) {
     double lowest = options.rate_hz;
     Time before = 0;
     for (const RateStep& step : options.steps) {
-        if (!(step.rate_hz > 0 && step.rate_hz <= 1e12) || step.at <= before) {
-            return Error{fmt::format("{} Hz from {} on, expected more than 0 and up to 1e12 Hz, and times that ascend",
-                                     step.rate_hz, base::format_duration(step.at))};
+        if (!(step.rate_hz > 0 && step.rate_hz <= highest_hz) || step.at <= before) {
+            return Error{
+                fmt::format("{:g} Hz from {} on, expected more than 0 and up to {:g} Hz, and times that ascend",
+                            step.rate_hz, base::format_duration(step.at), highest_hz)};
         }
         before = step.at;
         highest = std::max(highest, step.rate_hz);
@@ -74,6 +92,12 @@ Result<Ok> check(const TriggerOptions& options) {
                             lowest, highest, least_hz, bunches.crossing_rate_hz())};
         }
     }
+    const bool each_crossing =
+        options.arrivals == Arrivals::bunch_train && lowest >= options.bunches.crossing_rate_hz();
+    if (options.arrivals != Arrivals::fixed && !each_crossing && highest > highest_drawn_hz) {
+        return Error{fmt::format("triggers at up to {:g} Hz, expected 0 .. {:g} Hz where each of them is drawn",
+                                 highest, highest_drawn_hz)};
+    }
     return Ok{};
 }
 
@@ -96,26 +120,22 @@ Result<std::vector<RateStep>> parse_rate_steps(std::string_view text) {
 }
 
 TriggerSequence::TriggerSequence(const TriggerOptions& options, std::uint64_t first_event)
-    : gaps_ps_(Distribution::exponential, ps_s / options.rate_hz, 0),
+    : gaps_ps_(Distribution::exponential, period_ps(options.rate_hz), 0),
       arrivals_(options.arrivals),
       key_(base::mix64(options.seed ^ 0x7412664765727321ULL)),  // another stream than the sizes of the same seed
       origin_(options.origin),
       bunches_(options.bunches),
       trace_(options.trace) {
     const double crossings_hz = bunches_.crossing_rate_hz();
-    segments_.push_back({origin_, 0, ps_s / options.rate_hz, 1, hazard_of(options.rate_hz / crossings_hz)});
+    segments_.push_back({origin_, 0, period_ps(options.rate_hz), 1, hazard_of(options.rate_hz / crossings_hz)});
     for (const RateStep& step : options.steps) {
         const Segment& before = segments_.back();
-        const Time start = origin_ + step.at;
+        const Time start = later(origin_, step.at);
         segments_.push_back({start, before.first_event + static_cast<double>(start - before.start) / before.period_ps,
-                             ps_s / step.rate_hz, options.rate_hz / step.rate_hz,
+                             period_ps(step.rate_hz), std::min(options.rate_hz / step.rate_hz, endless),
                              hazard_of(step.rate_hz / crossings_hz)});
     }
     begin_ = advance({0, origin_, 0, 0}, first_event);
-}
-
-void TriggerSequence::skip_to(Time time) {
-    begin_ = skip(begin_, time);
 }
 
 const TriggerSequence::Segment& TriggerSequence::segment_of(double event) const {
@@ -129,10 +149,10 @@ const TriggerSequence::Segment& TriggerSequence::segment_of(double event) const 
 Time TriggerSequence::fixed_time(std::uint64_t event) const {
     const auto number = static_cast<double>(event);
     const Segment& in = segment_of(number);
-    return in.start + static_cast<Time>((number - in.first_event) * in.period_ps);
+    return later(in.start, (number - in.first_event) * in.period_ps);
 }
 
-TriggerSequence::Cursor TriggerSequence::skip(Cursor from, Time time) const {
+TriggerSequence::Cursor TriggerSequence::skip(Cursor from, Time time, std::uint64_t most) const {
     if (arrivals_ == Arrivals::fixed) {
         std::size_t index = segments_.size() - 1;
         while (index > 0 && time < segments_[index].start) {
@@ -153,14 +173,24 @@ TriggerSequence::Cursor TriggerSequence::skip(Cursor from, Time time) const {
         if (crossing > from.crossing) {
             from.event += crossing - from.crossing;
             from.crossing = crossing;
-            from.last = origin_ + bunches_.time_of(crossing - 1);
+            from.last = later(origin_, bunches_.time_of(crossing - 1));
         }
         return from;
     }
-    for (Cursor next = advance(from, 1); next.last < time; next = advance(next, 1)) {
+    for (Cursor next = advance(from, 1); next.last < time && most > 0; next = advance(next, 1), --most) {
         from = next;
     }
     return from;
+}
+
+std::uint64_t TriggerSequence::expected(Cursor from, Time until) const {
+    double events = 0;
+    for (std::size_t index = from.segment; index < segments_.size() && segments_[index].start < until; ++index) {
+        const Time begin = std::max(from.last, segments_[index].start);
+        const Time end = index + 1 < segments_.size() ? std::min(until, segments_[index + 1].start) : until;
+        events += static_cast<double>(std::max<Time>(end - begin, 0)) / segments_[index].period_ps;
+    }
+    return static_cast<std::uint64_t>(events);
 }
 
 double TriggerSequence::gap_before(std::uint64_t event) const {
@@ -187,8 +217,9 @@ TriggerSequence::Cursor TriggerSequence::advance(Cursor from, std::uint64_t coun
 }
 
 void TriggerSequence::step(Cursor& cursor) const {
+    constexpr double rounding = 0.5;
     double gap = gap_before(cursor.event++);
-    const auto end = [&] { return cursor.last + static_cast<Time>(nearest(gap * segments_[cursor.segment].stretch)); };
+    const auto end = [&] { return later(cursor.last, gap * segments_[cursor.segment].stretch + rounding); };
     Time next = end();
     while (cursor.segment + 1 < segments_.size() && next > segments_[cursor.segment + 1].start) {
         const Time start = segments_[cursor.segment + 1].start;
@@ -222,16 +253,35 @@ void TriggerSequence::step_crossings(Cursor& cursor) const {
         cursor.crossing += passed;
         break;
     }
-    cursor.last = origin_ + bunches_.time_of(cursor.crossing++);
+    cursor.last = later(origin_, bunches_.time_of(cursor.crossing++));
 }
 
 TriggerGate::TriggerGate(const TriggerOptions& options, Time now, std::uint64_t first_event)
-    : sequence_(options, first_event), policy_(options.policy), dead_until_(now) {
+    : sequence_(options, 0), policy_(options.policy), first_event_(first_event), dead_until_(now) {
     if (policy_ == Policy::throttle && first_event > 0) {
         // One that comes back cannot know which triggers were inhibited meanwhile: it takes part from now on.
-        sequence_.skip_to(now);
+        from_ = now;
     }
-    passed_ = offered_ = due_ = sequence_.begin();
+    first_ = sequence_.begin();
+    (void)catch_up();
+}
+
+bool TriggerGate::catch_up() {
+    if (behind_) {
+        if (first_.event < first_event_) {
+            first_ = sequence_.advance(first_, sequence_.counts() ? first_event_ - first_.event
+                                                                  : std::min(first_event_ - first_.event, at_once));
+        }
+        bool there = first_.event >= first_event_;
+        if (there) {
+            const std::uint64_t before = first_.event;
+            first_ = sequence_.skip(first_, from_, at_once);
+            there = sequence_.counts() || first_.event - before < at_once;
+        }
+        passed_ = offered_ = due_ = first_;
+        behind_ = !there;
+    }
+    return !behind_;
 }
 
 Time TriggerGate::due(std::uint32_t n_events, Time room) {
@@ -300,8 +350,14 @@ std::uint64_t TriggerGate::offered_events(Time now) {
     if (offered_.event < passed_.event) {
         offered_ = passed_;
     }
-    offered_ = sequence_.skip(offered_, now + 1);
-    return offered_.event - sequence_.begin().event;
+    const std::uint64_t before = offered_.event;
+    offered_ = sequence_.skip(offered_, now + 1, at_once);
+    std::uint64_t events = offered_.event;
+    if (!sequence_.counts() && events - before == at_once) {
+        events += sequence_.expected(offered_, now);  // the others are counted next time
+    }
+    told_ = std::max(told_, events);
+    return told_ - first_.event;
 }
 
 }  // namespace incast::sources

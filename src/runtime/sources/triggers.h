@@ -84,13 +84,16 @@ public:
     TriggerSequence(const TriggerOptions& options, std::uint64_t first_event);
 
     [[nodiscard]] const Cursor& begin() const { return begin_; }
-    /// Begins with the first event at or after `time` instead; events before it are not counted by anybody.
-    void skip_to(Time time);
     /// The cursor `count` events on; its `last` is the time of the last of them.
     [[nodiscard]] Cursor advance(Cursor from, std::uint64_t count) const;
     /// The cursor behind the last event before `time`; `from` if there is none from there on. Fixed arrivals, and bunch
-    /// trains without a choice, cost the same however many they are; the others some ns each.
-    [[nodiscard]] Cursor skip(Cursor from, Time time) const;
+    /// trains without a choice, cost the same however many they are; the others some ns each, and no more than `most`
+    /// are skipped.
+    [[nodiscard]] Cursor skip(Cursor from, Time time, std::uint64_t most = ~std::uint64_t{0}) const;
+    /// Fixed arrivals: an event's time follows from its number, so that however many are skipped at once.
+    [[nodiscard]] bool counts() const { return arrivals_ == Arrivals::fixed; }
+    /// So many events there are between the cursor and `until` on average.
+    [[nodiscard]] std::uint64_t expected(Cursor from, Time until) const;
 
 private:
     struct Segment {
@@ -125,7 +128,13 @@ private:
 /// slow to fill it alike, and does not count the short wait until a thread looks.
 class TriggerGate {
 public:
+    /// Begins with `first_event`; throttle: if that is not 0, with the first event at or after `now`.
     TriggerGate(const TriggerOptions& options, Time now, std::uint64_t first_event);
+
+    /// Goes over events before the first one, a few ms at a time; true once none is left. While it is behind nothing
+    /// else may be asked.
+    [[nodiscard]] bool catch_up();
+    [[nodiscard]] bool behind() const { return behind_; }
 
     /// When the last of the next `n_events` events is meant to happen, if there has been room for them since `room`.
     /// throttle: triggers before `room` that would have made them complete are inhibited, and the first one after it is
@@ -139,11 +148,11 @@ public:
     void has_place(Time now);
 
     /// Events that are past: accepted, inhibited or dropped.
-    [[nodiscard]] std::uint64_t passed_events() const { return passed_.event - sequence_.begin().event; }
+    [[nodiscard]] std::uint64_t passed_events() const { return passed_.event - first_.event; }
     /// `waiting` as below: those that came since the first of them made these events complete are inhibited already.
     [[nodiscard]] std::uint64_t inhibited_events(Time now, std::uint32_t waiting);
     [[nodiscard]] std::uint64_t dropped_events() const { return dropped_; }
-    /// Events meant to happen until now.
+    /// Events meant to happen until now. So many at once that nobody could wait for their count are estimated.
     std::uint64_t offered_events(Time now);
     /// `waiting`: there is no room for the next events, and this is how many there will be in their MEP; 0: there is.
     [[nodiscard]] Time dead_time(Time now, std::uint32_t waiting);
@@ -152,8 +161,14 @@ private:
     void pass(std::uint32_t n_events, Time room);
     void count_dead(Time from, Time until);
 
+    static constexpr std::uint64_t at_once = std::uint64_t{1} << 22U;  // events gone over in one call
+
     TriggerSequence sequence_;
     Policy policy_;
+    std::uint64_t first_event_;
+    Time from_ = 0;  // the first one is at this time or later
+    bool behind_ = true;
+    TriggerSequence::Cursor first_;
     TriggerSequence::Cursor passed_;
     TriggerSequence::Cursor due_;  // behind the events asked about last
     Time due_without_inhibit_ = 0;
@@ -161,6 +176,7 @@ private:
     std::uint32_t asked_events_ = 0;
     Time asked_room_ = -1;
     TriggerSequence::Cursor offered_;
+    std::uint64_t told_ = 0;  // events, of the whole sequence
     std::uint64_t inhibited_ = 0;
     std::uint64_t dropped_ = 0;
     Time no_place_since_ = time_never;

@@ -180,10 +180,60 @@ TEST(Triggers, SkippingIsAdvancingOneByOne) {
     }
 }
 
+std::vector<TriggerOptions> slow_ones() {
+    std::vector<TriggerOptions> all;
+    for (const double rate_hz : {5e-6, 1e-7, 1e-12, 1e-300}) {
+        for (const Arrivals arrivals : {Arrivals::fixed, Arrivals::poisson, Arrivals::trace}) {
+            TriggerOptions options = options_of(rate_hz, arrivals, 700'000 * ps_per_s);
+            options.trace = std::make_shared<const std::vector<double>>(std::vector<double>{0.5, 1.5, 0, 2});
+            all.push_back(options);
+            options.steps = {{3600 * ps_per_s, 1e9}, {3601 * ps_per_s, 1e-9}, {9'000'000 * ps_per_s, 1e3}};
+            all.push_back(options);
+            options.rate_hz = 1e3;
+            options.steps = {{ps_per_s, rate_hz}};
+            all.push_back(options);
+        }
+    }
+    TriggerOptions bunches = options_of(0.01, Arrivals::bunch_train);
+    bunches.bunches = {.spacing = ps_per_s, .orbit = 1'000'000'000, .trains = 1, .filled = 1'000'000, .gap = 0};
+    bunches.rate_hz = bunches.bunches.crossing_rate_hz();
+    all.push_back(bunches);
+    bunches.bunches.spacing = ps_per_ms;
+    bunches.rate_hz = 0.1;
+    all.push_back(bunches);
+    return all;
+}
+
+TEST(Triggers, WhatIsPastTheEndOfTimeNeverHappens) {
+    for (const TriggerOptions& options : slow_ones()) {
+        const TriggerSequence sequence(options, 0);
+        TriggerSequence::Cursor cursor = sequence.begin();
+        Time before = 0;
+        for (const std::uint64_t count : {1U, 1U, 61U, 65'535U, 65'535U, 65'535U}) {
+            cursor = sequence.advance(cursor, count);
+            ASSERT_GE(cursor.last, before) << options.rate_hz;
+            before = cursor.last;
+        }
+        for (const Time time : {options.origin + ps_per_s, options.origin + 3600 * ps_per_s, time_never - 1}) {
+            const TriggerSequence::Cursor skipped = sequence.skip(sequence.begin(), time, 100'000);
+            ASSERT_LT(skipped.last, time) << options.rate_hz;
+            if (skipped.event < 100'000) {
+                ASSERT_GE(sequence.advance(skipped, 1).last, time) << options.rate_hz;
+            }
+        }
+        TriggerGate gate(options, options.origin, 0);
+        EXPECT_GE(gate.due(65'535, 0), options.origin) << options.rate_hz;
+        EXPECT_EQ(gate.dead_time(options.origin, 65'535), 0);
+    }
+}
+
 TEST(Triggers, RefuseWhatCannotBe) {
     EXPECT_TRUE(check(options_of(0, Arrivals::trace)));
     EXPECT_FALSE(check(options_of(-1, Arrivals::fixed)));
     EXPECT_FALSE(check(options_of(1e3, Arrivals::trace))) << "no trace";
+    EXPECT_FALSE(check(options_of(1e15, Arrivals::fixed)));
+    EXPECT_TRUE(check(options_of(1e10, Arrivals::fixed)));
+    EXPECT_FALSE(check(options_of(1e9, Arrivals::poisson))) << "nobody could draw them all";
     EXPECT_TRUE(check(options_of(31e6, Arrivals::bunch_train)));
     EXPECT_FALSE(check(options_of(40e6, Arrivals::bunch_train))) << "faster than filled bunches cross";
     TriggerOptions options = options_of(1e3, Arrivals::fixed);
@@ -274,6 +324,35 @@ TEST(TriggerGate, CountsOfferedEventsWhetherAcceptedOrNot) {
     gate.accept(8, 0);
     EXPECT_EQ(gate.offered_events(20'000), 20U);
     EXPECT_EQ(gate.passed_events(), 8U);
+}
+
+TEST(TriggerGate, GoesOverManyEventsInPieces) {
+    constexpr std::uint64_t many = 5'000'000;  // behind it, after a long run
+    TriggerOptions options = options_of(1e8, Arrivals::poisson, 1000);
+    options.policy = Policy::throttle;
+    const Time now = ps_per_s / 10;
+    TriggerGate gate(options, now, many);
+    int calls = 1;
+    for (; gate.behind(); ++calls) {
+        ASSERT_LT(calls, 100);
+        if (gate.catch_up()) {
+            EXPECT_FALSE(gate.behind());
+        }
+    }
+    EXPECT_GT(calls, 2);
+    const TriggerSequence sequence(options, 0);
+    const TriggerSequence::Cursor last = sequence.skip(sequence.begin(), now);
+    EXPECT_EQ(gate.due(1, 0), sequence.advance(last, 1).last);
+    EXPECT_EQ(gate.passed_events(), 0U);
+}
+
+TEST(TriggerGate, EstimatesWhatItCannotCountAtOnce) {
+    TriggerGate gate(options_of(1e8, Arrivals::poisson, 1000), 1000, 0);
+    // A million's root is a thousand, so this is many standard deviations.
+    EXPECT_NEAR(static_cast<double>(gate.offered_events(ps_per_s / 10)), 1e7, 1e5);
+    const std::uint64_t told = gate.offered_events(ps_per_s / 10);
+    EXPECT_NEAR(static_cast<double>(told), 1e7, 1e5);
+    EXPECT_GE(gate.offered_events(ps_per_s / 10), told) << "what was said is not taken back";
 }
 
 TEST(TriggerGate, ThrottledItBeginsWithTheTriggersThatAreStillToCome) {

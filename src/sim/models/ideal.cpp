@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "base/later.h"
 #include "sim/world.h"
 
 namespace incast::sim {
 namespace {
+
+using base::later;  // a slow link may be in use for longer than there is time
 
 enum IdealStep : std::uint16_t { left, reached, arrived, asked_for, asked, given, returned };
 
@@ -41,12 +44,12 @@ Post IdealModel::posted(World& world, TransferId id) {
     const Time start = std::max(world.now(), links_[from].out_free);
     if (transfer.is_read) {
         // The request waits its turn like a message, of no bytes.
-        world.schedule(start + settings_.latency, world.receiver(transfer), id, asked_for);
+        world.schedule(later(start, settings_.latency), world.receiver(transfer), id, asked_for);
         return Post::pending;
     }
-    links_[from].out_free = start + serialisation(transfer.bytes);
+    links_[from].out_free = later(start, serialisation(transfer.bytes));
     world.schedule(links_[from].out_free, from, id, left);
-    world.schedule(start + settings_.latency, world.receiver(transfer), id, reached);
+    world.schedule(later(start, settings_.latency), world.receiver(transfer), id, reached);
     return Post::pending;
 }
 
@@ -58,7 +61,7 @@ void IdealModel::due(World& world, TransferId id, std::uint16_t step) {
             break;
         case reached: {
             const EndpointId to = world.receiver(transfer);
-            links_[to].in_free = std::max(world.now(), links_[to].in_free) + serialisation(transfer.bytes);
+            links_[to].in_free = later(std::max(world.now(), links_[to].in_free), serialisation(transfer.bytes));
             world.schedule(links_[to].in_free, to, id, arrived);
             break;
         }
@@ -72,9 +75,9 @@ void IdealModel::due(World& world, TransferId id, std::uint16_t step) {
             if (!world.can_take(id)) break;
             const EndpointId owner = world.receiver(transfer);
             const Time start = std::max(world.now(), links_[owner].out_free);
-            links_[owner].out_free = start + serialisation(answer_bytes(transfer));
+            links_[owner].out_free = later(start, serialisation(answer_bytes(transfer)));
             world.schedule(links_[owner].out_free, owner, id, given);
-            world.schedule(start + settings_.latency, world.sender(transfer), id, returned);
+            world.schedule(later(start, settings_.latency), world.sender(transfer), id, returned);
             break;
         }
         case given:
@@ -83,7 +86,7 @@ void IdealModel::due(World& world, TransferId id, std::uint16_t step) {
         case returned: {
             const EndpointId reader = world.sender(transfer);
             links_[reader].in_free =
-                std::max(world.now(), links_[reader].in_free) + serialisation(answer_bytes(transfer));
+                later(std::max(world.now(), links_[reader].in_free), serialisation(answer_bytes(transfer)));
             world.schedule(links_[reader].in_free, reader, id, arrived);
             break;
         }

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+_TICKS_KNOWN = 10  # a window of fewer has no shares
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -155,13 +156,17 @@ class Window:
             ),
         )
 
-    def shares(self, cores: int) -> dict[str, float]:
-        """Of all cores: what the run had, what others had, what was stolen."""
-        capacity = (self.seconds or 1.0) * cores
+    @property
+    def is_known(self) -> bool:
+        """Whether it is long enough to say shares of it: the machine's time is counted in ticks."""
+        return self.seconds >= _TICKS_KNOWN / _TICKS_PER_S
+
+    def shares(self, cores: int) -> dict[str, float | None]:
+        """Of all cores: what the run had, what others had, what was stolen; None where it was too short to say."""
+        capacity = self.seconds * cores
         return {
-            "run_cpu_fraction": round(self.cpu / capacity, 4),
-            "others_cpu_fraction": round(self.others / capacity, 4),
-            "stolen_cpu_fraction": round(self.steal / capacity, 4),
+            f"{name}_cpu_fraction": round(min(seconds / capacity, 1.0), 4) if self.is_known else None
+            for name, seconds in (("run", self.cpu), ("others", self.others), ("stolen", self.steal))
         }
 
 
@@ -193,7 +198,7 @@ class IdleRule:
         capacity = window.seconds * cores
         for name, seconds, allowed in (("others", window.others, self.others), ("steal", window.steal, self.steal)):
             if seconds > allowed * capacity:
-                return f"{name} took {seconds / capacity:.1%} of the CPU time, more than {allowed:.0%}"
+                return f"{name} took {min(seconds / capacity, 1.0):.1%} of the CPU time, more than {allowed:.0%}"
         return None
 
 

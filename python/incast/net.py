@@ -70,9 +70,14 @@ def with_efficiency(result: dict[str, Any], built: Mapping[str, Any], path: Path
     raw, goodput = result["bytes_per_s"]["total"], built["goodput_bytes_per_s"]["total_without_self"]
     if not same or raw <= 0:
         return result
-    return result | {
-        "efficiency": {"result": str(path), "goodput_bytes_per_s": goodput, "fraction": goodput / raw},
-    }
+    efficiency: dict[str, Any] = {"result": str(path), "goodput_bytes_per_s": goodput, "fraction": goodput / raw}
+    if goodput > raw:
+        # Event building cannot do more than its interconnect: one of the two is not what it says.
+        efficiency |= {
+            "fraction": None,
+            "reason": "the run moved more than raw traffic did: one of them was too short, or others used the machine",
+        }
+    return result | {"efficiency": efficiency}
 
 
 def measure(

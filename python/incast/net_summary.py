@@ -134,6 +134,8 @@ def _rows(result: Result) -> Iterable[tuple[str, Text]]:
     if efficiency := result.get("efficiency"):
         words = f"{units.fraction(efficiency['fraction'])}   ({units.rate(efficiency['goodput_bytes_per_s'])} goodput)"
         yield "efficiency", Text(f"{words} of {efficiency['result']}", style="bold")
+        if "reason" in efficiency:
+            yield "", Text(efficiency["reason"], style="yellow")
     yield "verification", _verification(result)
     cpu, useful = _seconds(result["cpu_s_per_gb"]), _seconds(result["useful_cpu_s_per_gb"])
     yield "CPU", Text(f"{cpu} s/GB   ({useful} s/GB without polling in vain)")

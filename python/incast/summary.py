@@ -57,6 +57,14 @@ def _what_ran(result: Mapping[str, Any]) -> Text:
     return text
 
 
+def _event_rate(result: Mapping[str, Any]) -> str:
+    """Of the measured window alone: what was built before and behind it is among the events."""
+    seconds, rate = _number(result, "window", "seconds"), units.frequency(_number(result, "events_per_s"))
+    if seconds is None:
+        return rate
+    return f"{rate} in the {units.duration_ns(1e9 * seconds)} measured" if seconds else "no time was measured"
+
+
 def _lost(result: Mapping[str, Any]) -> Text:
     """Nobody knows where the event manager's last word is missing; that is not zero."""
     lost = _number(result, "lost_events")
@@ -105,7 +113,9 @@ def _cpu(result: Mapping[str, Any]) -> Text:
     if per_gb is None:
         return Text(units.ABSENT)
     total, polling = _number(result, "cpu", "seconds"), _number(result, "cpu", "polling_seconds")
-    share = f"   ({units.fraction(polling / total)} of it polling in vain)" if total and polling is not None else ""
+    share = ""
+    if total and polling is not None and polling <= total:  # an older engine's estimate may exceed what there was
+        share = f"   ({units.fraction(polling / total)} of it polling in vain)"
     return Text(f"{per_gb:.3g} s/GB{share}")
 
 
@@ -193,7 +203,7 @@ def _figures(result: Mapping[str, Any], more: Sequence[tuple[str, Text]]) -> Ren
 def _rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
     without_self = _goodput(_number(result, "goodput_bytes_per_s", "total_without_self"))
     without_self.stylize("bold")
-    events = f"{units.count(_number(result, 'events'))}   ({units.frequency(_number(result, 'events_per_s'))})"
+    events = f"{units.count(_number(result, 'events'))}   ({_event_rate(result)})"
     redelivered = _number(result, "redelivered_events")
     rejected = _number(result, "rejected_events")
     rows = [

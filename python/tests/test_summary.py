@@ -40,6 +40,15 @@ def test_every_figure_of_a_result() -> None:
     assert "results in /results/here" in rows
 
 
+def test_the_rate_of_events_names_its_window() -> None:
+    assert shown(RESULT | {"window": {"seconds": 4.0}})["events"] == "1 234 567 (123 k/s in the 4.00 s measured)"
+    assert shown(RESULT | {"window": {"seconds": 0.0}})["events"] == "1 234 567 (no time was measured)"
+
+
+def test_an_estimate_of_more_than_there_was_is_left_out() -> None:
+    assert shown(RESULT | {"cpu": {"seconds": 1.0, "polling_seconds": 1.23}})["CPU"] == "0.456 s/GB"
+
+
 def test_unverified_goodput_says_so() -> None:
     assert shown(RESULT | {"verified": "none"})["verification"] == "not verified"
 

@@ -40,13 +40,16 @@ nlohmann::ordered_json trigger_json(const Plan& plan, const Interval& interval) 
     const double rus = plan.n_rus;
     const NodeTotals& delta = interval.delta;
     const double unit_ns = seconds(interval.length) * 1e9 * rus;
-    const auto part = [unit_ns](std::uint64_t ns) { return unit_ns > 0 ? static_cast<double>(ns) / unit_ns : 0.0; };
+    // Nodes are asked one after the other, so that some saw a little more of the interval than it is long.
+    const auto part = [](std::uint64_t ns, double of_ns) {
+        return of_ns > 0 ? std::min(static_cast<double>(ns) / of_ns, 1.0) : 0.0;
+    };
     nlohmann::ordered_json json{{"offered_hz", per_second(delta.offered_events, interval.length) / rus},
                                 {"accepted_hz", per_second(delta.accepted_events, interval.length) / rus},
                                 {"inhibited_hz", per_second(delta.inhibited_events, interval.length) / rus},
                                 {"dropped_hz", per_second(delta.dropped_events, interval.length) / rus},
-                                {"dead_time_fraction", std::min(part(delta.dead_time_ns), 1.0)},
-                                {"occupancy", part(delta.held_mep_ns) / std::max(plan.memory_meps, 1U)},
+                                {"dead_time_fraction", part(delta.dead_time_ns, unit_ns)},
+                                {"occupancy", part(delta.held_mep_ns, unit_ns * std::max(plan.memory_meps, 1U))},
                                 {"waiting_events", interval.waiting_events}};
     json["latency_mean_ns"] = mean_latency_ns(delta);
     return json;
@@ -125,6 +128,7 @@ void Conductor::sample(Time now, NodeSample sample) {
     }
     NodeRecord& record = nodes_[sample.node];
     add(sample.totals, record.carried);
+    sample.cpu_wall_ns += record.carried_cpu_wall_ns;
     if (record.latest && sample.incarnation > record.latest->incarnation) {
         reporter_.notice(Level::info, fmt::format("node {} is back (incarnation {})",
                                                   node_name(sample.node, record.roles), sample.incarnation));
@@ -215,6 +219,7 @@ void Conductor::replaced(std::uint32_t node) {
     record.lost = false;
     if (record.latest) {
         record.carried = record.latest->totals;
+        record.carried_cpu_wall_ns = record.latest->cpu_wall_ns;
     }
 }
 

@@ -56,6 +56,7 @@ struct NodeRecord {
     std::optional<NodeSample> begin;  // of the measured window
     std::optional<NodeSample> end;
     std::optional<NodeSample> last;
+    std::uint64_t carried_cpu_wall_ns = 0;
     NodeTotals carried;  // of processes that had this node before; part of every sample above
 };
 

@@ -93,6 +93,7 @@ Usage process_usage() {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     return {nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime),
+            static_cast<std::uint64_t>(monotonic_now() / ps_per_ns),
             static_cast<std::uint64_t>(usage.ru_maxrss) * 1024};
 }
 

@@ -30,7 +30,8 @@ struct Versions {
 
 /// Of this process, now.
 struct Usage {
-    std::uint64_t cpu_ns = 0;  // user and system
+    std::uint64_t cpu_ns = 0;   // user and system
+    std::uint64_t wall_ns = 0;  // the time at which it was read: what shares of CPU time are shares of
     std::uint64_t peak_rss_bytes = 0;
 };
 [[nodiscard]] Usage process_usage();

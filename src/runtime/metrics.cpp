@@ -246,6 +246,7 @@ nlohmann::ordered_json to_json(const NodeSample& sample) {
                                 {"mark", mark_names[static_cast<std::size_t>(sample.mark)]},
                                 {"at_ps", static_cast<std::uint64_t>(sample.at)},
                                 {"joined_at_ps", static_cast<std::uint64_t>(sample.joined_at)},
+                                {"cpu_wall_ns", sample.cpu_wall_ns},
                                 {"rss_bytes", sample.rss_bytes},
                                 {"peak_rss_bytes", sample.peak_rss_bytes},
                                 {"peak_held_meps", sample.peak_held_meps},
@@ -273,6 +274,7 @@ Result<NodeSample> sample_from_json(const nlohmann::json& json) {
         !read_number(json, "incarnation", sample.incarnation) || !read_word(json, "state", state_names, sample.state) ||
         !read_word(json, "mark", mark_names, sample.mark) || !read_number(json, "at_ps", sample.at) ||
         !read_number(json, "joined_at_ps", sample.joined_at) || !read_number(json, "rss_bytes", sample.rss_bytes) ||
+        !read_number(json, "cpu_wall_ns", sample.cpu_wall_ns) ||
         !read_number(json, "peak_rss_bytes", sample.peak_rss_bytes) ||
         !read_number(json, "peak_held_meps", sample.peak_held_meps) ||
         !read_number(json, "trigger_spread_ns", sample.trigger_spread_ns) ||

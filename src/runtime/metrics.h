@@ -94,7 +94,8 @@ struct NodeSample {
     protocol::NodeState state{};
     Mark mark{};
     Time at = 0;
-    Time joined_at = 0;  // event manager: when all nodes were in the view; 0 = not yet
+    Time joined_at = 0;             // event manager: when all nodes were in the view; 0 = not yet
+    std::uint64_t cpu_wall_ns = 0;  // time in which totals.cpu_ns was used, by the process's clock; 0: not counted here
     std::uint64_t rss_bytes = 0;
     std::uint64_t peak_rss_bytes = 0;
     std::uint64_t peak_held_meps = 0;     // RU in open loop: since window_begin

@@ -14,6 +14,7 @@ NodeSample some_sample() {
     sample.mark = Mark::window_end;
     sample.at = 5 * ps_per_s;
     sample.joined_at = ps_per_s;
+    sample.cpu_wall_ns = 900;
     sample.rss_bytes = 1000;
     sample.peak_rss_bytes = 2000;
     std::uint64_t value = 1;
@@ -41,6 +42,7 @@ TEST(Metrics, ASampleTravelsWhole) {
     EXPECT_EQ(received->mark, sent.mark);
     EXPECT_EQ(received->at, sent.at);
     EXPECT_EQ(received->joined_at, sent.joined_at);
+    EXPECT_EQ(received->cpu_wall_ns, sent.cpu_wall_ns);
     EXPECT_EQ(received->failure, sent.failure);
     for (const TotalsField& field : totals_fields()) {
         EXPECT_EQ(received->totals.*field.member, sent.totals.*field.member) << field.name;
@@ -52,8 +54,8 @@ TEST(Metrics, ASampleTravelsWhole) {
 
 TEST(Metrics, ASampleThatLacksAnythingIsRefused) {
     const nlohmann::json good = as_json(some_sample());
-    for (const char* key :
-         {"node", "incarnation", "state", "mark", "at_ps", "joined_at_ps", "rss_bytes", "peak_rss_bytes", "totals"}) {
+    for (const char* key : {"node", "incarnation", "state", "mark", "at_ps", "joined_at_ps", "cpu_wall_ns", "rss_bytes",
+                            "peak_rss_bytes", "totals"}) {
         nlohmann::json bad = good;
         bad.erase(key);
         EXPECT_FALSE(sample_from_json(bad).ok()) << key;

@@ -61,7 +61,7 @@ Result<Blob> NetHost::begin(Time, std::uint32_t incarnation) {
     if (Result<Ok> started = node_->start(); !started) {
         return started.error();
     }
-    cpu_at_setup_ns_ = process_usage().cpu_ns;
+    at_setup_ = process_usage();
     return transport_->address();
 }
 
@@ -118,7 +118,8 @@ NodeSample NetHost::sample(Mark mark, Time now) {
     add(sample.totals, driven_);
     if (options_.counts_process) {
         const Usage usage = process_usage();
-        sample.totals.cpu_ns = usage.cpu_ns - cpu_at_setup_ns_;
+        sample.totals.cpu_ns = usage.cpu_ns - at_setup_.cpu_ns;
+        sample.cpu_wall_ns = usage.wall_ns - at_setup_.wall_ns;
         sample.peak_rss_bytes = usage.peak_rss_bytes;
         sample.rss_bytes = process_rss_bytes();
     }

@@ -42,7 +42,7 @@ private:
     transport::Medium& medium_;
     HostOptions options_;
     std::uint32_t incarnation_ = 0;
-    std::uint64_t cpu_at_setup_ns_ = 0;
+    Usage at_setup_;  // of the process, when its memory was set up
     net::State known_state_ = net::State::joining;
     bool known_failed_ = false;
     NodeTotals driven_;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
+#include "runtime/cpu_use.h"
 #include "runtime/exit_status.h"
 #include "runtime/json.h"
 #include "runtime/results.h"
@@ -82,12 +83,13 @@ private:
             latency_.merge(*end.latency_ns);
         }
         if (whole_) {
-            add(window_, end.totals);
+            cpu_.add(end.totals, end.cpu_wall_ns);
             const Time over = end.net->finished_at != 0 ? end.net->finished_at : end.at;
             time_ = std::max(time_, end.net->began_at != 0 ? over - end.net->began_at : 0);
             count_pairs(end.node, *end.net, {});
         } else if (record.begin && record.begin->net) {
-            add(window_, difference(end.totals, record.begin->totals));
+            cpu_.add(difference(end.totals, record.begin->totals),
+                     end.cpu_wall_ns - std::min(end.cpu_wall_ns, record.begin->cpu_wall_ns));
             time_ = std::max(time_, end.at - record.begin->at);
             count_pairs(end.node, *end.net, *record.begin->net);
         }
@@ -149,7 +151,7 @@ private:
     const std::vector<NodeRecord>& nodes_;
     bool whole_ = false;
     std::map<net::Pair, Flow> flows_;
-    NodeTotals window_;
+    CpuUse cpu_;
     NodeTotals totals_;
     Time time_ = 0;  // of the node that was measured longest
     base::Histogram latency_;
@@ -206,8 +208,9 @@ OrderedJson Tally::nodes_json() const {
 }
 
 OrderedJson Tally::cpu_json() const {
-    return {{"seconds", static_cast<double>(window_.cpu_ns) * 1e-9},
-            {"polling_seconds", static_cast<double>(std::min(window_.polling_cpu_ns, window_.cpu_ns)) * 1e-9},
+    return {{"seconds", cpu_.seconds()},
+            {"cores", cpu_.cores()},
+            {"polling_seconds", cpu_.polling_seconds()},
             {"scope", fmt::format("user and system time of {} process{} with nodes, {}", facts_.processes,
                                   facts_.processes == 1 ? "" : "es",
                                   whole_ ? "since their memory was set up" : "in the measured window")}};

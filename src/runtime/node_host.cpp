@@ -45,8 +45,8 @@ Result<Blob> NodeHost::begin(Time now, std::uint32_t incarnation) {
     if (Result<Ok> started = node_->start(now); !started) {
         return started.error();
     }
-    if (cpu_at_setup_ns_ == 0) {
-        cpu_at_setup_ns_ = process_usage().cpu_ns;
+    if (at_setup_.wall_ns == 0) {
+        at_setup_ = process_usage();
     }
     known_state_ = node_->state();
     return transport_->address();
@@ -201,7 +201,8 @@ NodeSample NodeHost::sample(Mark mark, Time now) {
     add(sample.totals, driven_);
     if (options_.counts_process) {
         const Usage usage = process_usage();
-        sample.totals.cpu_ns = usage.cpu_ns - cpu_at_setup_ns_;
+        sample.totals.cpu_ns = usage.cpu_ns - at_setup_.cpu_ns;
+        sample.cpu_wall_ns = usage.wall_ns - at_setup_.wall_ns;
         sample.peak_rss_bytes = usage.peak_rss_bytes;
         sample.rss_bytes = process_rss_bytes();
     }

@@ -55,7 +55,7 @@ private:
     HostOptions options_;
     std::uint32_t roles_;
     std::uint32_t incarnation_ = 0;
-    std::uint64_t cpu_at_setup_ns_ = 0;
+    Usage at_setup_;  // of the process, when its memory was set up
     Time joined_at_ = 0;
     Time trigger_origin_ = 0;  // 0: not known yet
     protocol::NodeState known_state_ = protocol::NodeState::joining;

@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "runtime/config_table.h"
+#include "runtime/cpu_use.h"
 #include "runtime/exit_status.h"
 #include "runtime/json.h"
 #include "runtime/spread.h"
@@ -22,6 +23,7 @@ using base::seconds;
 struct Window {
     NodeTotals delta;
     Time time = 0;
+    std::uint64_t cpu_wall_ns = 0;  // in which delta.cpu_ns was used
 };
 
 const NodeSample* newest(const NodeRecord& record) {
@@ -43,6 +45,7 @@ public:
         for (const NodeRecord& record : nodes_) {
             windows_.push_back(window_of(record));
             add(window_, windows_.back().delta);
+            cpu_.add(windows_.back().delta, windows_.back().cpu_wall_ns);
             if (const NodeSample* sample = newest(record)) {
                 add(totals_, sample->totals);
                 peak_rss_ = std::max(peak_rss_, sample->peak_rss_bytes);
@@ -68,13 +71,14 @@ private:
             return {};
         }
         if (whole_) {
-            return {last->totals, facts_.conductor.whole_window()};
+            return {last->totals, facts_.conductor.whole_window(), last->cpu_wall_ns};
         }
         if (!record.begin) {
             return {};
         }
         const NodeSample& end = record.end ? *record.end : *last;
-        return {difference(end.totals, record.begin->totals), end.at - record.begin->at};
+        return {difference(end.totals, record.begin->totals), end.at - record.begin->at,
+                end.cpu_wall_ns - std::min(end.cpu_wall_ns, record.begin->cpu_wall_ns)};
     }
 
     /// Admitted events that are neither committed complete nor flagged (F4). Not known if the event manager's last word
@@ -141,17 +145,19 @@ private:
         return goodput.empty() ? OrderedJson(nullptr) : to_json(spread_of(goodput));
     }
 
-    /// Of the time that all nodes of a role were measured.
-    double fraction(std::uint32_t role, std::uint64_t NodeTotals::* nanoseconds) const {
+    /// Of the time that all nodes of a role were measured, each `parts` times. What a node counted before the first and
+    /// behind the last event of a run that is measured whole is not of that time.
+    double fraction(std::uint32_t role, std::uint64_t NodeTotals::* nanoseconds, double parts = 1) const {
         double part = 0;
         double whole = 0;
         for (std::size_t index = 0; index < nodes_.size(); ++index) {
             if ((nodes_[index].roles & role) != 0) {
-                part += static_cast<double>(windows_[index].delta.*nanoseconds) * 1e-9;
-                whole += seconds(windows_[index].time);
+                const double most = parts * seconds(windows_[index].time);
+                part += std::min(static_cast<double>(windows_[index].delta.*nanoseconds) * 1e-9, most);
+                whole += most;
             }
         }
-        return whole > 0 ? std::clamp(part / whole, 0.0, 1.0) : 0;
+        return whole > 0 ? part / whole : 0;
     }
 
     OrderedJson node_json(std::size_t index) const;
@@ -170,6 +176,7 @@ private:
     std::vector<Window> windows_;  // by node
     NodeTotals window_;
     NodeTotals totals_;
+    CpuUse cpu_;
     Time time_ = 0;
     base::Histogram latency_;
     std::uint64_t peak_rss_ = 0;
@@ -254,10 +261,9 @@ OrderedJson Tally::triggers_json() const {
     json["inhibited_hz"] = rate(window_.inhibited_events) / rus;
     json["dropped_hz"] = rate(window_.dropped_events) / rus;
     json["waiting_events"] = waiting;
-    json["occupancy"] = {
-        {"mean", time_ > 0 ? static_cast<double>(window_.held_mep_ns) * 1e-9 / (seconds(time_) * rus * places) : 0.0},
-        {"max", static_cast<double>(peak) / places},
-        {"memory_meps", facts_.plan.memory_meps}};
+    json["occupancy"] = {{"mean", fraction(protocol::role_ru, &NodeTotals::held_mep_ns, places)},
+                         {"max", static_cast<double>(peak) / places},
+                         {"memory_meps", facts_.plan.memory_meps}};
     json["events_with_drops"] = totals_.events_with_drops;
     json["spread_ns"] = spread;
     json["over_time"] = triggers_over_time();
@@ -337,9 +343,10 @@ OrderedJson Tally::accounting_json() const {
 }
 
 OrderedJson Tally::cpu_json() const {
-    return {{"seconds", static_cast<double>(window_.cpu_ns) * 1e-9},
-            {"sink_seconds", static_cast<double>(window_.sink_cpu_ns) * 1e-9},
-            {"polling_seconds", static_cast<double>(window_.polling_cpu_ns) * 1e-9},
+    return {{"seconds", cpu_.seconds()},
+            {"cores", cpu_.cores()},
+            {"sink_seconds", cpu_.sink_seconds()},
+            {"polling_seconds", cpu_.polling_seconds()},
             {"scope", fmt::format("user and system time of {} process{} with nodes, {}", facts_.processes,
                                   facts_.processes == 1 ? "" : "es",
                                   whole_ ? "since their memory was set up" : "in the measured window")}};
@@ -441,9 +448,10 @@ OrderedJson Tally::json() const {
 std::string Tally::summary() const {
     const OrderedJson result = json();
     std::string text = fmt::format(
-        "{}: {} events ({:.0f}/s), {}/s goodput ({}/s without self), {} incomplete, {} lost, {} redelivered",
+        "{}: {} events ({:.0f}/s in {} measured), {}/s goodput ({}/s without self), {} incomplete, {} lost, {} "
+        "redelivered",
         to_text(facts_.conductor.outcome()), result["events"].get<std::uint64_t>(), rate(window_.events_built),
-        base::format_bytes(rate(window_.built_goodput_bytes)),
+        base::format_duration(time_), base::format_bytes(rate(window_.built_goodput_bytes)),
         base::format_bytes(result["goodput_bytes_per_s"]["total_without_self"].get<double>()), incomplete_events(),
         lost_events_ ? std::to_string(*lost_events_) : "unknown", totals_.redelivered_events);
     text += fmt::format("\nverified: {}, {} errors; {} latency p50 {}, p99 {}",

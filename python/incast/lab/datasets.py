@@ -172,7 +172,7 @@ def _others(run: Run) -> str | None:
         others, stolen = machine["others_cpu_fraction"], machine["stolen_cpu_fraction"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if run.domain == SIMULATED:
+    if run.domain == SIMULATED or others is None or stolen is None:
         return None
     return f"others used {100 * others:.0f} % of all cores meanwhile, {100 * stolen:.0f} % were stolen by the host"
 

@@ -63,7 +63,8 @@ class Diagnosis:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    """A share lies in 0 to 1; what is measured at both ends of it may be a little off."""
+    return f"{100 * min(max(share, 0.0), 1.0):.0f} %"
 
 
 # --- open loop
@@ -93,7 +94,7 @@ def _bursts(facts: Facts) -> Finding | None:
     mean, most = (number(facts.result, "triggers", "occupancy", key) for key in ("mean", "max"))
     if not facts.open_loop or not offered or accepted is None or mean is None or most is None:
         return None
-    missed = 1 - accepted / offered
+    missed = max(0.0, 1 - accepted / offered)
     if max(dead, missed) <= 0.01 or most < 0.99 or mean > 0.5:
         return None
     evidence = (
@@ -174,7 +175,7 @@ def _cpu_slack(facts: Facts) -> tuple[str, str] | None:
     asleep = [load for load in facts.loads if load.sleeps > 0]
     if hottest.cpu > 0.8 or total > 0.8 * facts.cores or len(asleep) < len(facts.loads):
         return None
-    return "medium", f"every node slept at times; the busiest one used {_percent(hottest.cpu)} of a core"
+    return "medium", f"every node slept at times; the busiest one used {hottest.cpu:.2f} cores"
 
 
 def _cpu(facts: Facts) -> Finding | None:
@@ -213,7 +214,7 @@ def _starved(facts: Facts, advice: str) -> Finding | None:
     if not awake or len(awake) < len(facts.loads) or facts.seconds < _SHORT_S:
         return None
     share = sum(load.cpu for load in awake) / len(awake)
-    evidence = [f"none of {len(awake)} nodes ever slept, and each got {_percent(share)} of a core"]
+    evidence = [f"none of {len(awake)} nodes ever slept, and each got {share:.2f} cores"]
     return Finding("CPU", "medium", (*evidence, f"{len(awake)} nodes on {facts.cores:.0f} cores"), advice)
 
 
@@ -232,11 +233,7 @@ def _links(facts: Facts) -> Finding | None:
     if known is None or not facts.loads:
         return None
     rate, says = known
-    use = {
-        "sender link": [load.sent_bytes_per_s / rate for load in facts.loads if load.sent_bytes_per_s > 0],
-        "receiver link": [load.received_bytes_per_s / rate for load in facts.loads if load.received_bytes_per_s > 0],
-    }
-    full = {name: shares for name, shares in use.items() if shares and max(shares) >= _FULL}
+    full = {name: shares for name, shares in facts.link_use(rate).items() if max(shares) >= _FULL}
     if not full:
         return None
     # Where both ends are full: the one that is full on average.
@@ -314,7 +311,7 @@ def _used_by_elimination(facts: Facts) -> tuple[str, str] | None:
     if facts.virtual:
         if known is None or not facts.loads:
             return None
-        fullest = max(max(load.sent_bytes_per_s, load.received_bytes_per_s) for load in facts.loads) / known[0]
+        fullest = facts.link_use_at_most(known[0])
         return ("high" if fullest < 0.7 else "medium"), f"no link was fuller than {_percent(fullest)}"
     return _cpu_slack(facts)
 
@@ -330,7 +327,7 @@ def _parallel_sends(facts: Facts) -> Finding | None:
     ]
     surely = free[0]
     if facts.in_flight is not None:
-        part = facts.in_flight / slots
+        part = min(1.0, facts.in_flight / slots)
         evidence.append(f"{_percent(part)} of the credits were in use: what is assigned waits to be sent")
         surely = "high" if part > 0.6 else "low"
     return Finding("parallel sends", surely, tuple(evidence), "raise protocol.parallel_sends")
@@ -356,6 +353,7 @@ def _credits(facts: Facts) -> Finding | None:
     each, flight, free = number(facts.result, "sizes", "credits"), facts.in_flight, _used_by_elimination(facts)
     if not each or not facts.slots or flight is None or free is None:
         return None
+    flight = min(flight, facts.slots)  # rate times mean time, where the one is not quite that of the other
     part, waited = flight / facts.slots, number(facts.result, "bu_wait_fraction") or 0.0
     # A credit is in use for at least two of three ways through the network (announcement, write; grant). Where it is
     # less, and builder units do not wait either, something else holds the run up, or it has not settled yet.

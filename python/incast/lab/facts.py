@@ -16,7 +16,11 @@ from incast.lab.quantity import number_of
 from incast.lab.table import at
 
 Result = Mapping[str, Any]
-_HEAD_BYTES = 64  # of every write (docs/formats.md)
+# docs/formats.md
+_HEAD_BYTES = 64  # of every write
+_MFP_BYTES = 20  # of an MFP's header
+_TABLE_BYTES = 3  # of an MFP, for each event
+_ALIGN = 8  # of a fragment
 
 
 def number(result: Result, *path: str) -> float | None:
@@ -75,13 +79,15 @@ def node_loads(result: Result, samples: Iterable[Mapping[str, Any]]) -> list[Nod
     for number_, one in sorted(sums.items()):
         if one["seconds"] > 0:
             per_ns = 1e-9 / one["seconds"]
+            cpu = one.get("cpu_ns", 0.0) * per_ns
             loads.append(
                 NodeLoad(
                     name=names.get(number_, str(number_)),
                     seconds=one["seconds"],
-                    cpu=one.get("cpu_ns", 0.0) * per_ns,
-                    polling=one.get("polling_cpu_ns", 0.0) * per_ns,
-                    sink=one.get("sink_cpu_ns", 0.0) * per_ns,
+                    cpu=cpu,
+                    # Both are estimates.
+                    polling=min(one.get("polling_cpu_ns", 0.0) * per_ns, cpu),
+                    sink=min(one.get("sink_cpu_ns", 0.0) * per_ns, cpu),
                     sleeps=int(one.get("sleeps", 0)),
                     sent_bytes_per_s=_to_others(one, "sent") * overhead,
                     received_bytes_per_s=_to_others(one, "built") * overhead,
@@ -96,13 +102,19 @@ def _to_others(sums: Mapping[str, float], key: str) -> float:
 
 
 def _wire_per_payload(result: Result) -> float:
-    """Bytes on the way for each byte of fragments: tables and head of an MFP, in event building."""
+    """Bytes on the way for each byte of fragments: head, tables and padding of the MFPs that there were."""
     totals = [node["totals"] for node in result.get("nodes", ()) if isinstance(node.get("totals"), Mapping)]
-    payload, mfps = (sum(one.get(key, 0) for one in totals) for key in ("sent_goodput_bytes", "mfps_sent"))
-    mfp_bytes = number(result, "sizes", "mfp_bytes")
-    if not payload or not mfps or mfp_bytes is None:
+    payload, mfps, events, meps = (
+        sum(one.get(key, 0) for one in totals)
+        for key in ("sent_goodput_bytes", "mfps_sent", "events_built", "meps_built")
+    )
+    if not payload or not mfps or not meps:
         return 1.0
-    return max(1.0, float((mfp_bytes + _HEAD_BYTES) * mfps / payload))
+    each = events / meps
+    fragment = setting_number(result, "source", "fragment_size")
+    fixed = setting(result, "source", "size_distribution") in (None, "fixed") and fragment is not None
+    padding = -(fragment or 0.0) % _ALIGN if fixed else (_ALIGN - 1) / 2
+    return float(1 + (_HEAD_BYTES + _MFP_BYTES + (_TABLE_BYTES + padding) * each) * mfps / payload)
 
 
 @dataclass(frozen=True)
@@ -133,7 +145,7 @@ class Facts:
             mean_latency_s=_mean_latency(result, lines),
             readout_units=sum("RU" in role for role in roles),
             builder_units=sum("BU" in role for role in roles),
-            window=None if window is None or window.seconds <= 0 else window,
+            window=None if window is None or not window.is_known else window,
         )
 
     @property
@@ -179,9 +191,7 @@ class Facts:
         """
         if self.window is None or sum(one.ran for one in self.window.processes) < 0.8 * self.window.cpu:
             return []
-        shares = [
-            Readiness(one.ran / self.window.seconds, one.waited / self.window.seconds) for one in self.window.processes
-        ]
+        shares = [_readiness(one, self.window.seconds) for one in self.window.processes]
         shares.sort(key=lambda share: share.ran + share.waited, reverse=True)
         return shares[: max(1, len(self.result.get("nodes", ())))]
 
@@ -190,27 +200,58 @@ class Facts:
         """Of all cores, what others and the hypervisor took meanwhile; 0 where nobody looked."""
         if self.window is None:
             return 0.0
-        return (self.window.others + self.window.steal) / (self.window.seconds * self.cores)
+        return min(1.0, (self.window.others + self.window.steal) / (self.window.seconds * self.cores))
 
     @property
     def cpu_cores(self) -> float | None:
-        """Cores' worth of CPU time that all nodes used for work, in the measured window."""
-        seconds, polling = (number(self.result, "cpu", key) for key in ("seconds", "polling_seconds"))
-        if seconds is None or self.seconds <= 0:
+        """Cores that all nodes used for work in the mean; None where that is not known."""
+        seconds, polling, used = (number(self.result, "cpu", key) for key in ("seconds", "polling_seconds", "cores"))
+        if seconds and used is None and "cores" not in at(self.result, ("cpu",)) and self.seconds > 0:
+            used = seconds / self.seconds  # of an older engine, which may have counted for longer than it measured
+        if not seconds or used is None or used > self.cores:
             return None
-        return (seconds - (polling or 0.0)) / self.seconds
+        return used * max(0.0, 1 - (polling or 0.0) / seconds)
 
     @property
     def sink_share(self) -> float:
         """Of the CPU time that was work: that in the sink."""
         seconds, polling = (number(self.result, "cpu", key) or 0.0 for key in ("seconds", "polling_seconds"))
         sink = number(self.result, "cpu", "sink_seconds") or 0.0
-        return sink / (seconds - polling) if seconds > polling else 0.0
+        return min(1.0, sink / (seconds - polling)) if seconds > polling else 0.0
 
     @property
     def fullest_link(self) -> float | None:
         """Simulated networks: the share of its rate that the busiest direction of a cable carried."""
         return number(self.result, "network", "links", "utilisation_max")
+
+    @property
+    def under_way_bytes(self) -> float:
+        """What may be on its way from or to a node: counted as sent, and not as received."""
+        each, slot = number(self.result, "sizes", "credits"), number(self.result, "sizes", "slot_bytes")
+        return (each or 0.0) * (slot or 0.0)
+
+    def link_use(self, rate: float) -> dict[str, list[float]]:
+        """Of the links of all nodes that moved something: the share of their rate that they carried.
+
+        Nothing is known of those of a run that moved little more than may be under way at its ends.
+        """
+        use = {
+            "sender link": [(load.sent_bytes_per_s, load.seconds) for load in self.loads],
+            "receiver link": [(load.received_bytes_per_s, load.seconds) for load in self.loads],
+        }
+        return {
+            name: [min(1.0, moved / rate) for moved, _ in loads if moved > 0]
+            for name, loads in use.items()
+            if max((moved * seconds for moved, seconds in loads), default=0.0) > 2 * self.under_way_bytes
+        }
+
+    def link_use_at_most(self, rate: float) -> float:
+        """No link carried more than this share of its rate."""
+        bounds = (
+            (max(load.sent_bytes_per_s, load.received_bytes_per_s) + self.under_way_bytes / load.seconds) / rate
+            for load in self.loads
+        )
+        return min(1.0, max(bounds, default=1.0))
 
     def link_rate(self) -> tuple[float, str] | None:
         """Bytes per second that a node can send, and receive, and who says so; None where nothing says it."""
@@ -227,6 +268,12 @@ class Facts:
                 peers = max(1, max(self.readout_units, self.builder_units) - 1)
                 return each * streams * peers, "transport.tcp.max_rate_bytes_per_s of all connections of a node"
         return None
+
+
+def _readiness(process: Readiness, seconds: float) -> Readiness:
+    """Shares of the time between two looks, which were taken at several processes one after the other."""
+    ran = min(1.0, process.ran / seconds)
+    return Readiness(ran, min(1.0 - ran, process.waited / seconds))
 
 
 def _mean_latency(result: Result, samples: Iterable[Mapping[str, Any]]) -> float | None:

@@ -34,7 +34,9 @@ def _links(result: Mapping[str, Any], facts: Facts) -> Finding | None:
     name = max(use, key=lambda which: use[which])
     if use[name] < _FULL:
         return None
-    evidence = (f"the fullest is {100 * use[name]:.0f} % full of {units.rate(rate)} ({says}), heads included",)
+    evidence = (
+        f"the fullest is {100 * min(use[name], 1.0):.0f} % full of {units.rate(rate)} ({says}), heads included",
+    )
     return Finding(name, "high", evidence, "faster links")
 
 
@@ -51,7 +53,7 @@ def _cpu(result: Mapping[str, Any], facts: Facts) -> Finding | None:
             waited = sum(share.waited for share in starved) / len(starved)
             evidence = (
                 f"{len(starved)} of {len(shares)} processes wanted to run nearly all the time,"
-                f" and waited for a core for {100 * waited:.0f} % of it",
+                f" and waited for a core for {100 * min(waited, 1.0):.0f} % of it",
             )
             return Finding("CPU", "high", evidence, "larger messages, or more cores")
         return None

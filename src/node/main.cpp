@@ -15,6 +15,7 @@
 #include "runtime/info.h"
 #include "runtime/machine.h"
 #include "runtime/member.h"
+#include "runtime/rendezvous.h"
 #include "runtime/run.h"
 
 namespace {
@@ -81,10 +82,17 @@ int refuse(const std::string& text) {
     return rt::exit_bad_config;
 }
 
+Result<std::string> short_enough(const std::string& where, std::string token) {
+    if (token.size() > rt::max_token) {
+        return Error{fmt::format("{}: a token of {} bytes; allowed: up to {}", where, token.size(), rt::max_token)};
+    }
+    return token;
+}
+
 Result<std::string> read_token(const Options& options) {
     if (options.token_file.empty()) {
         const char* const variable = std::getenv("INCAST_TOKEN");  // NOLINT(concurrency-mt-unsafe): the only thread
-        return std::string(variable == nullptr ? "" : variable);
+        return short_enough("INCAST_TOKEN", variable == nullptr ? "" : variable);
     }
     std::ifstream file(options.token_file);
     std::string token;
@@ -92,7 +100,7 @@ Result<std::string> read_token(const Options& options) {
         return Error{
             fmt::format("--token-file {}: no token can be read; allowed: a file with one word", options.token_file)};
     }
-    return token;
+    return short_enough("--token-file " + options.token_file, std::move(token));
 }
 
 std::string default_output() {

@@ -81,6 +81,7 @@ Conductor::Conductor(const Plan& plan, Crew& crew, Reporter& reporter, Time now)
     : plan_(plan),
       crew_(crew),
       reporter_(reporter),
+      audit_(reporter, now),
       nodes_(plan.n_nodes),
       started_(now),
       phase_since_(now),
@@ -188,6 +189,7 @@ void Conductor::lost(Time now, std::uint32_t node, const std::string& why) {
         return;
     }
     const std::string who = fmt::format("node {} lost: {}", node_name(node, record.roles), why);
+    const AuditEntry entry{"lost", node, "", why, nullptr};
     if (plan_.is_net()) {
         end_with(Outcome::node_lost, who + "; without it the pattern is another one, and the run ends here", now);
     } else if ((record.roles & protocol::role_em) != 0) {
@@ -210,8 +212,10 @@ void Conductor::lost(Time now, std::uint32_t node, const std::string& why) {
         if ((record.roles & protocol::role_ru) != 0) {
             effect += "; MEPs without its fragments are flagged";
         }
-        reporter_.notice(Level::warning, who + effect);
+        audit_.say(now, Level::warning, who + effect, entry);
+        return;
     }
+    audit_.say(now, Level::warning, "", entry);
 }
 
 void Conductor::replaced(std::uint32_t node) {
@@ -334,10 +338,15 @@ void Conductor::tick(Time now) {
     if (now >= next_report_ && phase_ != Phase::done) {
         report_interval(now);
     }
+    if (phase_ == Phase::done) {
+        audit_.finish(now);
+    } else {
+        audit_.tick(now);
+    }
 }
 
 Time Conductor::next_deadline() const {
-    Time next = next_report_;
+    Time next = std::min(next_report_, audit_.next_deadline());
     switch (phase_) {
         case Phase::joining:
             return std::min(next, phase_since_ + plan_.config.join_deadline);

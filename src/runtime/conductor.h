@@ -12,6 +12,7 @@
 
 #include <incast/transport.h>
 
+#include "runtime/audit.h"
 #include "runtime/metrics.h"
 #include "runtime/report.h"
 #include "runtime/resolve.h"
@@ -93,6 +94,8 @@ public:
     /// When tick() must be called.
     [[nodiscard]] Time next_deadline() const;
 
+    /// Where whoever else has something to say of this run says it.
+    [[nodiscard]] Audit& audit() { return audit_; }
     [[nodiscard]] Phase phase() const { return phase_; }
     [[nodiscard]] Outcome outcome() const { return outcome_; }
     /// From the start until all nodes had joined; nothing if they did not.
@@ -124,6 +127,7 @@ private:
     const Plan& plan_;
     Crew& crew_;
     Reporter& reporter_;
+    Audit audit_;
     std::vector<NodeRecord> nodes_;
     Phase phase_ = Phase::joining;
     Outcome outcome_ = Outcome::complete;

@@ -9,6 +9,7 @@
 #include <poll.h>
 
 #include "base/units.h"
+#include "runtime/allowance.h"
 #include "runtime/lobby.h"
 #include "runtime/machine.h"
 #include "runtime/metrics_server.h"
@@ -23,6 +24,10 @@ constexpr int reap_wait_ms = 500;  // between the end of a connection and the en
 constexpr int quit_wait_ms = 5000;
 constexpr std::uint32_t max_respawns = 10;  // of one node: more often, something is wrong with it
 constexpr Time longest_wait = ps_per_s;
+constexpr int messages_at_once = 32;  // of one node, before the others have their turn
+constexpr unsigned message_burst = 256;
+constexpr unsigned messages_per_sample = 10;  // a node sends one per interval, and a few when something happens
+constexpr Time slowest_message_gap = 50 * ps_per_ms;
 
 /// Not where programs besides the nodes belong to the run: they need the cores, too, and commands that a node starts
 /// would inherit its core.
@@ -43,10 +48,15 @@ public:
           reporter_(reporter),
           token_(options.token.empty() ? make_token() : options.token),
           run_token_(random_word()),
-          lobby_(token_, reporter),
           members_(plan.n_nodes),
           placement_(may_pin(plan) ? options.spawn.value_or(plan.n_nodes) : 0),
-          conductor_(plan, *this, reporter, monotonic_now()) {}
+          conductor_(plan, *this, reporter, monotonic_now()),
+          lobby_(token_, conductor_.audit(), {max_sample_frame(plan.n_nodes), max_small_frame}) {
+        for (Member& member : members_) {
+            member.allowance =
+                Allowance(message_burst, std::min(slowest_message_gap, plan.sample_interval / messages_per_sample));
+        }
+    }
 
     Result<bool> run();
     [[nodiscard]] const Conductor& conductor() const { return conductor_; }
@@ -76,6 +86,9 @@ private:
         std::string address;  // of the present incarnation; empty: not yet known
         std::string metrics;  // HOST:PORT; empty: none
         Time last_heard = 0;
+        Allowance allowance{message_burst, slowest_message_gap};  // beyond it, what it says waits in its socket
+        bool has_more = false;                                    // that was not read yet
+        Time read_at = 0;                                         // no sooner
     };
 
     Result<Ok> start();
@@ -83,11 +96,15 @@ private:
     void wait();
     void admit(Lobby::Guest guest, Time now);
     [[nodiscard]] std::optional<std::uint32_t> place_for(const Lobby::Guest& guest) const;
-    void receive_from(std::uint32_t node, Time now);
+    enum class Share : std::uint8_t { fair, all };
+    void receive_from(std::uint32_t node, Time now, Share share = Share::fair);
     /// False: the message makes no sense.
     bool handle(std::uint32_t node, const Json& message, Time now);
     void learn_address(std::uint32_t node, std::string address);
-    void learn_metrics(std::uint32_t node, std::string address);
+    void learn_metrics(std::uint32_t node, std::string address, Time now);
+    [[nodiscard]] std::string name_of(std::uint32_t node) const {
+        return node_name(node, plan_.protocol.nodes[node].roles);
+    }
     [[nodiscard]] Json peer_entry(std::uint32_t node) const {
         return {node, members_[node].incarnation, members_[node].address};
     }
@@ -106,11 +123,11 @@ private:
     Reporter& reporter_;
     std::string token_;
     std::uint64_t run_token_;
-    Lobby lobby_;
     std::vector<Member> members_;  // by node
     Spawner spawner_;
     Placement placement_;
     Conductor conductor_;
+    Lobby lobby_;
     bool introduced_ = false;  // everybody has heard of everybody
     Json triggers_;            // null: they have not started
 };
@@ -153,7 +170,7 @@ Result<bool> Coordinator::Members::run() {
             admit(std::move(guest), now);
         }
         for (std::uint32_t node = 0; node < members_.size(); ++node) {
-            if (members_[node].present) {
+            if (members_[node].present && now >= members_[node].read_at) {
                 receive_from(node, now);
             }
         }
@@ -175,9 +192,12 @@ Result<bool> Coordinator::Members::run() {
 
 void Coordinator::Members::wait() {
     std::vector<pollfd> waiting;
-    lobby_.watch(waiting);
+    lobby_.watch(waiting, monotonic_now());
+    Time reading = time_never;
     for (const Member& member : members_) {
-        if (member.present) {
+        if (member.present && member.has_more) {
+            reading = std::min(reading, member.read_at);
+        } else if (member.present) {
             waiting.push_back(
                 {member.channel.fd(), static_cast<short>(POLLIN | (member.channel.wants_write() ? POLLOUT : 0)), 0});
         }
@@ -186,7 +206,7 @@ void Coordinator::Members::wait() {
         waiting.push_back({child.watch.fd(), POLLIN, 0});
     }
     const Time placing = introduced_ ? placement_.next_deadline() : time_never;
-    const Time until = std::min({conductor_.next_deadline(), lobby_.next_deadline(), placing});
+    const Time until = std::min({conductor_.next_deadline(), lobby_.next_deadline(), placing, reading});
     const Time time = std::clamp<Time>(until - monotonic_now(), 0, longest_wait);
     const timespec span{static_cast<std::time_t>(time / ps_per_s), static_cast<long>(time % ps_per_s / ps_per_ns)};
     ppoll(waiting.data(), waiting.size(), &span, nullptr);
@@ -208,7 +228,7 @@ void Coordinator::Members::admit(Lobby::Guest guest, Time now) {
         const std::string which = guest.wanted_node
                                       ? fmt::format("node {} is taken, or there is none", *guest.wanted_node)
                                       : "all nodes are there";
-        lobby_.refuse(guest.channel, guest.from, node ? "the run is ending" : which);
+        lobby_.refuse(now, guest.channel, guest.from, node ? "the run is ending" : which);
         return;
     }
     Member& member = members_[*node];
@@ -222,6 +242,8 @@ void Coordinator::Members::admit(Lobby::Guest guest, Time now) {
     member.silent = false;
     member.address.clear();
     member.last_heard = now;
+    member.has_more = false;
+    member.read_at = 0;
     ++member.incarnation;
     tell(*node, {{"type", "welcome"},
                  {"node", *node},
@@ -231,13 +253,19 @@ void Coordinator::Members::admit(Lobby::Guest guest, Time now) {
                  {"config", plan_.values}});
 }
 
-void Coordinator::Members::receive_from(std::uint32_t node, Time now) {
+void Coordinator::Members::receive_from(std::uint32_t node, Time now, Share share) {
     Member& member = members_[node];
     if (!member.channel.flush()) {
-        drop(node, "its connection broke", now);
+        drop(node, member.channel.stuck() ? "it does not read what it is told" : "its connection broke", now);
         return;
     }
-    while (member.present) {
+    for (int messages = 0; member.present; ++messages) {
+        const bool fair = share == Share::fair;
+        member.has_more = fair && (messages == messages_at_once || member.allowance.next(now) > now);
+        if (member.has_more) {
+            member.read_at = member.allowance.next(now);
+            return;
+        }
         const Result<std::optional<Json>> message = member.channel.receive();
         if (!message) {
             drop(node, message.error().message, now);
@@ -246,9 +274,10 @@ void Coordinator::Members::receive_from(std::uint32_t node, Time now) {
         if (!message->has_value()) {
             return;
         }
+        member.allowance.take(now);
         member.last_heard = now;
         if (!handle(node, **message, now)) {
-            drop(node, fmt::format("it sent a message that makes no sense ('{}')", type_of(**message)), now);
+            drop(node, fmt::format("it sent a message that makes no sense ('{}')", one_line(type_of(**message))), now);
         }
     }
 }
@@ -268,16 +297,19 @@ bool Coordinator::Members::handle(std::uint32_t node, const Json& message, Time 
     if (type == "address") {
         const std::optional<std::string> address = text_in(message, "address");
         const std::string metrics = text_in(message, "metrics").value_or("");
-        if (!address || !blob_from_hex(*address) || (!metrics.empty() && !parse_host_port(metrics))) {
+        // Once per incarnation: everybody is told of it.
+        if (!address || address->empty() || !blob_from_hex(*address) || !members_[node].address.empty() ||
+            number_in(message, "incarnation") != members_[node].incarnation) {
             return false;
         }
-        if (number_in(message, "incarnation") == members_[node].incarnation) {
-            learn_metrics(node, metrics);
-            learn_address(node, *address);
-        }
+        learn_metrics(node, metrics, now);
+        learn_address(node, *address);
         return true;
     }
     if (type == "rejoin") {
+        if (members_[node].address.empty()) {
+            return false;  // it has one to begin with already
+        }
         ++members_[node].incarnation;
         members_[node].address.clear();
         tell(node, {{"type", "incarnation"}, {"incarnation", members_[node].incarnation}});
@@ -286,19 +318,27 @@ bool Coordinator::Members::handle(std::uint32_t node, const Json& message, Time 
     if (type == "remark") {
         const std::optional<std::string> text = text_in(message, "text");
         if (text) {
-            reporter_.notice(Level::warning,
-                             fmt::format("node {}: {}", node_name(node, plan_.protocol.nodes[node].roles), *text));
+            conductor_.audit().say(now, Level::warning, fmt::format("node {}: {}", name_of(node), one_line(*text)),
+                                   {"remark", node, "", one_line(*text), nullptr});
         }
         return text.has_value();
     }
     if (type == "failed") {
-        drop(node, text_in(message, "text").value_or("it failed"), now, true);
+        drop(node, one_line(text_in(message, "text").value_or("it failed")), now, true);
         return true;
     }
     return false;
 }
 
-void Coordinator::Members::learn_metrics(std::uint32_t node, std::string address) {
+void Coordinator::Members::learn_metrics(std::uint32_t node, std::string address, Time now) {
+    const std::string host = peer_host(members_[node].channel.fd());
+    if (!address.empty() && !may_claim_metrics(plan_.config.metrics, node, address, host)) {
+        const std::string reason =
+            fmt::format("it says that its metrics are at '{}', which is not at {}", one_line(address), host);
+        conductor_.audit().say(now, Level::warning, fmt::format("node {}: {}: left out", name_of(node), reason),
+                               {"bad_message", node, members_[node].from, reason, nullptr});
+        address.clear();
+    }
     if (members_[node].metrics == address) {
         return;
     }
@@ -308,7 +348,7 @@ void Coordinator::Members::learn_metrics(std::uint32_t node, std::string address
     for (const Member& member : members_) {
         all.push_back(member.metrics);
     }
-    announce_metrics(reporter_, node_name(node, plan_.protocol.nodes[node].roles), members_[node].metrics, all);
+    announce_metrics(reporter_, name_of(node), members_[node].metrics, all);
 }
 
 void Coordinator::Members::learn_address(std::uint32_t node, std::string address) {
@@ -361,7 +401,7 @@ void Coordinator::Members::reap(Time now) {
         Member& member = members_[node];
         member.awaited = false;
         if (member.present) {
-            receive_from(node, now);  // its last words, up to the end of the connection, which drops it
+            receive_from(node, now, Share::all);  // its last words, up to the end of the connection, which drops it
         }
         const std::optional<std::string> how = spawner_.reap(node);
         if (!how) {
@@ -424,8 +464,7 @@ void Coordinator::Members::look_for_silence(Time now) {
         } else if (silent && !member.silent) {
             reporter_.notice(Level::warning,
                              fmt::format("node {} has been silent for {}; the run goes on without it until it is back",
-                                         node_name(node, plan_.protocol.nodes[node].roles),
-                                         base::format_duration(now - member.last_heard)));
+                                         name_of(node), base::format_duration(now - member.last_heard)));
         }
         member.silent = silent;
     }

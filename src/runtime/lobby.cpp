@@ -1,6 +1,7 @@
 #include "runtime/lobby.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include <fmt/format.h>
 
@@ -15,39 +16,64 @@ Result<Ok> Lobby::open(const std::string& host_port) {
     return Ok{};
 }
 
-void Lobby::watch(std::vector<pollfd>& waiting) const {
-    waiting.push_back({listener_.fd(), POLLIN, 0});
+void Lobby::watch(std::vector<pollfd>& waiting, Time now) const {
+    waiting.push_back({now < accept_at_ ? -1 : listener_.fd(), POLLIN, 0});
     for (const Stranger& stranger : strangers_) {
         waiting.push_back({stranger.channel.fd(), POLLIN, 0});
     }
 }
 
 Time Lobby::next_deadline() const {
-    Time next = time_never;
+    Time next = accept_at_ == 0 ? time_never : accept_at_;
     for (const Stranger& stranger : strangers_) {
         next = std::min(next, stranger.deadline);
     }
     return next;
 }
 
-void Lobby::refuse(Channel& channel, const std::string& from, const std::string& reason) {
-    reporter_.notice(Level::warning, fmt::format("refused {}: {}", from, reason));
+void Lobby::refuse(Time now, Channel& channel, const std::string& from, const std::string& reason) {
+    audit_.say(now, Level::warning, fmt::format("refused {}: {}", from, reason),
+               {"refused", {}, from, reason, nullptr});
     channel.send({{"type", "refused"}, {"reason", reason}});
     channel.close();
 }
 
-void Lobby::accept_all(Time now) {
-    for (std::string from;; from.clear()) {
-        Descriptor accepted = accept_one(listener_.fd(), from);
-        if (!accepted.is_open()) {
+/// A node of the run says hello at once: whoever has been silent longest is least likely to be one. Of a host that has
+/// many, so that it takes no place but its own.
+void Lobby::make_room(Time now) {
+    const auto crowd = [this](const Stranger& stranger) {
+        return std::ranges::count(strangers_, stranger.host, &Stranger::host);
+    };
+    std::size_t victim = 0;  // they stand in the order in which they came
+    for (std::size_t index = 1; index < strangers_.size(); ++index) {
+        victim = crowd(strangers_[index]) > crowd(strangers_[victim]) ? index : victim;
+    }
+    refuse(now, strangers_[victim].channel, strangers_[victim].from,
+           "too many connections that have not said who they are");
+    strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(victim));
+}
+
+void Lobby::accept_all(Time now, std::vector<Guest>& guests) {
+    if (now < accept_at_) {
+        return;
+    }
+    accept_at_ = 0;
+    for (unsigned accepted = 0; accepted < accepted_at_once; ++accepted) {
+        std::string from;
+        Descriptor socket = accept_one(listener_.fd(), from);
+        if (!socket.is_open()) {
+            accept_at_ = errno == EAGAIN || errno == EWOULDBLOCK || errno == ECONNABORTED ? 0 : now + accept_pause;
             return;
         }
-        Channel channel(std::move(accepted), max_stranger_frame);
-        if (strangers_.size() >= max_strangers) {
-            refuse(channel, from, fmt::format("{} connections are waiting to be let in already", max_strangers));
-            continue;
+        std::string host = from.substr(0, from.rfind(':'));
+        Stranger stranger{Channel(std::move(socket), {}), std::move(from), std::move(host), now + handshake_deadline};
+        if (decide(stranger, now, guests)) {
+            continue;  // whoever says at once who it is needs no place
         }
-        strangers_.push_back({std::move(channel), from, now + handshake_deadline});
+        if (strangers_.size() >= max_strangers) {
+            make_room(now);
+        }
+        strangers_.push_back(std::move(stranger));
     }
 }
 
@@ -77,23 +103,25 @@ std::optional<std::string> Lobby::judge(Stranger& stranger, Time now, std::optio
     return "";
 }
 
+bool Lobby::decide(Stranger& stranger, Time now, std::vector<Guest>& guests) {
+    std::optional<std::uint32_t> wanted_node;
+    const std::optional<std::string> verdict = judge(stranger, now, wanted_node);
+    if (!verdict) {
+        return false;
+    }
+    if (verdict->empty()) {
+        stranger.channel.set_limits(limits_);
+        guests.push_back({std::move(stranger.channel), stranger.from, wanted_node});
+    } else {
+        refuse(now, stranger.channel, stranger.from, *verdict);
+    }
+    return true;
+}
+
 std::vector<Lobby::Guest> Lobby::receive(Time now) {
-    accept_all(now);
     std::vector<Guest> guests;
-    std::erase_if(strangers_, [&](Stranger& stranger) {
-        std::optional<std::uint32_t> wanted_node;
-        const std::optional<std::string> verdict = judge(stranger, now, wanted_node);
-        if (!verdict) {
-            return false;
-        }
-        if (verdict->empty()) {
-            stranger.channel.set_frame_limit(max_frame);
-            guests.push_back({std::move(stranger.channel), stranger.from, wanted_node});
-        } else {
-            refuse(stranger.channel, stranger.from, *verdict);
-        }
-        return true;
-    });
+    std::erase_if(strangers_, [&](Stranger& stranger) { return decide(stranger, now, guests); });
+    accept_all(now, guests);
     return guests;
 }
 

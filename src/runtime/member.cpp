@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
+#include "runtime/allowance.h"
 #include "runtime/conductor.h"
 #include "runtime/driver.h"
 #include "runtime/exit_status.h"
@@ -24,7 +26,10 @@ namespace {
 constexpr int connect_timeout_ms = 10'000;
 constexpr Time welcome_deadline = 30 * ps_per_s;
 // Whoever knocks at an endpoint's port costs a line; a flood of them shall not drown the run.
-constexpr std::uint32_t most_remarks = 1000;
+constexpr unsigned remark_burst = 64;
+constexpr Time remark_gap = 100 * ps_per_ms;
+// A coordinator that does not read misses samples, not the run.
+constexpr std::size_t most_unread = std::size_t{256} << 10U;
 
 /// Where a node stands with its coordinator.
 class Member {
@@ -57,9 +62,10 @@ private:
     std::unique_ptr<MetricsServer> metrics_;  // null: run.metrics = off
     std::string metrics_address_;             // as others reach it
     Time next_sample_ = 0;
-    std::uint32_t remarks_ = 0;
-    bool introduced_ = false;  // the peers of this incarnation are known
-    bool renewing_ = false;    // a new incarnation was asked for
+    Allowance remarks_{remark_burst, remark_gap};
+    std::uint64_t unsaid_ = 0;  // remarks that were too many
+    bool introduced_ = false;   // the peers of this incarnation are known
+    bool renewing_ = false;     // a new incarnation was asked for
     bool quit_ = false;
 };
 
@@ -89,7 +95,7 @@ Result<Ok> Member::be_welcomed() {
     if (!connected) {
         return connected.error();
     }
-    channel_ = Channel(std::move(*connected), max_frame);
+    channel_ = Channel(std::move(*connected), {max_coordinator_frame});
     channel_.send({{"type", "hello"},
                    {"magic", rendezvous_magic},
                    {"protocol", rendezvous_version},
@@ -110,7 +116,7 @@ Result<Ok> Member::be_welcomed() {
     }
     Result<Ok> done = set_up(*answer);
     if (!done) {
-        channel_.send({{"type", "failed"}, {"text", done.error().message}});
+        channel_.send({{"type", "failed"}, {"text", one_line(done.error().message)}});
     }
     return done;
 }
@@ -243,7 +249,7 @@ Result<Ok> Member::handle(const Json& message) {
         }
         Result<Ok> begun = begin(static_cast<std::uint32_t>(*incarnation));
         if (!begun) {
-            channel_.send({{"type", "failed"}, {"text", begun.error().message}});
+            channel_.send({{"type", "failed"}, {"text", one_line(begun.error().message)}});
         }
         return begun;
     }
@@ -281,19 +287,23 @@ void Member::tell(Mark mark, Time now) {
 }
 
 void Member::remark(std::string_view line) {
-    if (remarks_ > most_remarks) {
+    if (channel_.queued() > most_unread || !remarks_.take(monotonic_now())) {
+        ++unsaid_;
         return;
     }
-    if (++remarks_ > most_remarks) {
-        line = "so many lines that further ones are left out";
+    std::string text = one_line(line);
+    if (unsaid_ > 0) {
+        text += fmt::format(" ({} lines before it were left out)", std::exchange(unsaid_, 0));
     }
-    channel_.send({{"type", "remark"}, {"text", line}});
+    channel_.send({{"type", "remark"}, {"text", text}});
 }
 
 void Member::look(Time now) {
     const bool news = host_->news();
     if (now >= next_sample_ || news) {
-        tell(Mark::interval, now);
+        if (channel_.queued() <= most_unread) {
+            tell(Mark::interval, now);
+        }
         next_sample_ = now + plan_.sample_interval;
     }
     if (host_->needs_new_incarnation() && !renewing_) {

@@ -95,6 +95,7 @@ static_assert(sizeof(NodeTotals) == fields.size() * sizeof(std::uint64_t));
 
 constexpr std::array<std::string_view, all_states.size()> state_names{"joining", "running", "finished", "evicted",
                                                                       "em_silent"};
+constexpr std::size_t max_words = 500;  // of a text in a sample
 constexpr std::array<std::string_view, 4> mark_names{"interval", "window_begin", "window_end", "last"};
 
 template <class Enum, std::size_t N>
@@ -130,7 +131,8 @@ bool read_text(const nlohmann::json& json, const char* key, std::string& into) {
     if (!found->is_string()) {
         return false;
     }
-    into = found->get<std::string>().substr(0, 500);
+    into = found->get<std::string>().substr(0, max_words);
+    std::ranges::replace_if(into, [](unsigned char letter) { return letter < 0x20 || letter == 0x7F; }, ' ');
     return true;
 }
 
@@ -259,10 +261,10 @@ nlohmann::ordered_json to_json(const NodeSample& sample) {
         json["net"] = net_json(*sample.net);
     }
     if (!sample.failure.empty()) {
-        json["failure"] = sample.failure;
+        json["failure"] = sample.failure.substr(0, max_words);
     }
     if (!sample.note.empty()) {
-        json["note"] = sample.note;
+        json["note"] = sample.note.substr(0, max_words);
     }
     return json;
 }

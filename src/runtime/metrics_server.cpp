@@ -291,6 +291,25 @@ std::string reachable_address(const std::string& bound, const std::string& host)
     return bound;
 }
 
+bool may_claim_metrics(const std::string& setting, std::uint32_t node, const std::string& claimed,
+                       const std::string& host) {
+    if (setting == "off") {
+        return false;
+    }
+    const Result<std::string> configured = metrics_address(setting, node);
+    const Result<HostPort> claim = parse_host_port(claimed);
+    if (!configured || !claim || claim->port == "0") {
+        return false;
+    }
+    const Result<HostPort> wanted = parse_host_port(*configured);
+    if (wanted->port != "0" && wanted->port != claim->port) {
+        return false;
+    }
+    const bool beside = is_loopback(host) || is_of_this_host(host);
+    return claim->host == host || claim->host == wanted->host ||
+           (wanted->host == "localhost" && is_loopback(claim->host)) || (beside && is_of_this_host(claim->host));
+}
+
 void announce_metrics(Reporter& reporter, const std::string& who, const std::string& address,
                       std::span<const std::string> all) {
     reporter.notice(Level::info, fmt::format("node {}: metrics at http://{}/metrics", who, address));

@@ -53,6 +53,11 @@ private:
 /// `bound`, with `host` in the place of one that stands for all of them (0.0.0.0, ::).
 [[nodiscard]] std::string reachable_address(const std::string& bound, const std::string& host);
 
+/// Whether node `node`, whose connection comes from `host`, may say that its metrics are at `claimed`: numbers, and its
+/// own address or that of run.metrics. Prometheus asks whatever is listed.
+[[nodiscard]] bool may_claim_metrics(const std::string& setting, std::uint32_t node, const std::string& claimed,
+                                     const std::string& host);
+
 /// Says where `who` can be scraped, and writes all addresses (empty ones left out) to `metrics.json` in the run's
 /// folder, for file_sd_configs of Prometheus.
 void announce_metrics(Reporter& reporter, const std::string& who, const std::string& address,

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sys/random.h>
@@ -15,16 +16,42 @@ namespace incast::runtime {
 namespace {
 
 constexpr std::size_t length_bytes = 4;
-constexpr std::size_t max_queued = 4 * max_frame;  // a peer that reads so little is gone
+constexpr std::size_t max_queued = 2 * max_coordinator_frame;  // a peer that reads so little is gone
 
 Error not_a_frame(std::string_view what) {
     return {fmt::format("not an Incast node: {}", what)};
 }
 
+/// Before it is parsed: a parser would build whatever is there.
+bool nested_at_most(std::string_view text, unsigned limit) {
+    unsigned depth = 0;
+    bool quoted = false;
+    for (std::size_t at = 0; at < text.size(); ++at) {
+        const char letter = text[at];
+        if (quoted) {
+            at += letter == '\\' ? 1 : 0;
+            quoted = letter != '"';
+        } else if (letter == '"') {
+            quoted = true;
+        } else if (letter == '[' || letter == '{') {
+            if (++depth > limit) {
+                return false;
+            }
+        } else if (letter == ']' || letter == '}') {
+            depth -= depth > 0 ? 1 : 0;
+        }
+    }
+    return true;
+}
+
 }  // namespace
 
 bool Channel::send(const Json& message) {
-    if (!open() || out_.size() - sent_ > max_queued) {
+    if (!open() || stuck_) {
+        return false;
+    }
+    if (queued() > max_queued) {
+        stuck_ = true;  // a message left out would make nonsense of what follows
         return false;
     }
     const std::string text = message.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -37,6 +64,9 @@ bool Channel::send(const Json& message) {
 }
 
 bool Channel::flush() {
+    if (stuck_) {
+        return false;
+    }
     while (sent_ < out_.size()) {
         const ssize_t n = ::send(fd_.fd(), out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL);
         if (n < 0) {
@@ -49,33 +79,47 @@ bool Channel::flush() {
     return true;
 }
 
-Result<std::optional<Json>> FrameReader::next(std::size_t limit) {
-    if (bytes_.size() < length_bytes) {
+void FrameReader::append(std::string_view bytes) {
+    bytes_.erase(0, std::exchange(taken_, 0));
+    bytes_ += bytes;
+}
+
+Result<std::optional<Json>> FrameReader::next(FrameLimits limits) {
+    const std::string_view there = std::string_view(bytes_).substr(taken_);
+    if (there.size() < length_bytes) {
         return std::optional<Json>();
     }
     std::uint32_t size = 0;
     for (unsigned byte = 0; byte < length_bytes; ++byte) {
-        size |= static_cast<std::uint32_t>(static_cast<unsigned char>(bytes_[byte])) << (8 * byte);
+        size |= static_cast<std::uint32_t>(static_cast<unsigned char>(there[byte])) << (8 * byte);
     }
-    if (size > limit) {
-        return not_a_frame(fmt::format("a message of {} bytes is announced, at most {} are allowed", size, limit));
+    if (size > limits.most) {
+        return not_a_frame(
+            fmt::format("a message of {} bytes is announced, at most {} are allowed", size, limits.most));
     }
-    if (bytes_.size() < length_bytes + size) {
+    if (there.size() < length_bytes + size) {
         return std::optional<Json>();
     }
-    const std::string_view text = std::string_view(bytes_).substr(length_bytes, size);
+    const std::string_view text = there.substr(length_bytes, size);
+    if (!nested_at_most(text, max_nesting)) {
+        return not_a_frame(fmt::format("the message is nested more than {} deep", max_nesting));
+    }
     Json message = Json::parse(text.begin(), text.end(), nullptr, false);
     if (!message.is_object()) {
         return not_a_frame("the message is no JSON object");
     }
-    bytes_.erase(0, length_bytes + size);
+    if (size > limits.but_for_samples && type_of(message) != "sample") {
+        return not_a_frame(fmt::format("a message '{}' has {} bytes, at most {} are allowed",
+                                       one_line(type_of(message)), size, limits.but_for_samples));
+    }
+    taken_ += length_bytes + size;
     return std::optional<Json>(std::move(message));
 }
 
 Result<std::optional<Json>> Channel::receive() {
     bool ended = false;
     while (true) {
-        Result<std::optional<Json>> message = in_.next(limit_);
+        Result<std::optional<Json>> message = in_.next(limits_);
         if (!message || message->has_value()) {
             return message;
         }
@@ -163,6 +207,14 @@ std::optional<std::string> text_in(const Json& message, const char* key) {
 
 std::string type_of(const Json& message) {
     return text_in(message, "type").value_or("");
+}
+
+std::string one_line(std::string_view text) {
+    std::string line(text.substr(0, max_said));
+    for (char& letter : line) {
+        letter = static_cast<unsigned char>(letter) < 0x20 || letter == 0x7F ? ' ' : letter;
+    }
+    return line + (text.size() > max_said ? "..." : "");
 }
 
 }  // namespace incast::runtime

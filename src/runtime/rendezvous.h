@@ -1,7 +1,7 @@
 // The wire between the coordinator of a run and its nodes: how they find each other, and how they are told what to do.
 //
 // A stream of frames over TCP: u32 length (little-endian), then that many bytes of JSON, one object with a string
-// "type". Until the other side has shown the run's token, frames are at most 4 KiB.
+// "type". A frame is at most as long as what its sender may have to say (max_..._frame), and nested at most 8 deep.
 //   node -> coordinator   hello {magic, protocol, token, node or null, pid, version}   address {incarnation, address,
 //                         metrics: HOST:PORT or ""}
 //                         sample {sample}   rejoin {}   failed {text}
@@ -27,29 +27,48 @@ namespace incast::runtime {
 
 inline constexpr int rendezvous_version = 1;
 inline constexpr std::string_view rendezvous_magic = "incast-rendezvous";
-inline constexpr std::size_t max_stranger_frame = 4096;
-inline constexpr std::size_t max_frame = std::size_t{16} << 20U;
+inline constexpr std::size_t max_token = 256;
+inline constexpr std::size_t max_stranger_frame = 1024;  // a hello, before the token in it was seen
+inline constexpr std::size_t max_small_frame = 8192;     // what a node says, but for a sample
+inline constexpr std::size_t max_said = 500;             // of a line for a person, from another process
+inline constexpr unsigned max_nesting = 8;
+
+/// A node's sample: every total, a full histogram, and in raw traffic one entry per peer.
+constexpr std::size_t max_sample_frame(std::uint32_t nodes) {
+    return (std::size_t{96} << 10U) + std::size_t{384} * nodes;
+}
+/// What the coordinator says: the whole configuration, or the addresses of all nodes.
+constexpr std::size_t max_coordinator_frame = std::size_t{4} << 20U;
 
 using Json = nlohmann::json;
+
+/// How long a frame may be.
+struct FrameLimits {
+    std::size_t most = max_stranger_frame;
+    std::size_t but_for_samples = most;  // of any other type
+};
 
 /// Takes the stream apart.
 class FrameReader {
 public:
-    void append(std::string_view bytes) { bytes_ += bytes; }
-    /// The next whole message; nothing if it is not there yet. Error: it is longer than `limit`, or no JSON object.
-    Result<std::optional<Json>> next(std::size_t limit);
+    void append(std::string_view bytes);
+    /// The next whole message; nothing if it is not there yet. Error: it is too long, nested too deep, or no JSON
+    /// object.
+    Result<std::optional<Json>> next(FrameLimits limits);
 
 private:
     std::string bytes_;
+    std::size_t taken_ = 0;  // bytes that were handed out
 };
 
 /// One end of such a stream. Never blocks.
 class Channel {
 public:
     Channel() = default;
-    Channel(Descriptor fd, std::size_t frame_limit) : fd_(std::move(fd)), limit_(frame_limit) {}
+    Channel(Descriptor fd, FrameLimits limits) : fd_(std::move(fd)), limits_(limits) {}
 
-    /// Queues and sends what the socket takes. False once the stream is broken.
+    /// Queues and sends what the socket takes. False once the stream is broken, or the other side reads so little that
+    /// more is queued than it may ever be told.
     bool send(const Json& message);
     /// Sends more of what is queued.
     bool flush();
@@ -57,17 +76,21 @@ public:
     /// object.
     Result<std::optional<Json>> receive();
 
-    void set_frame_limit(std::size_t bytes) { limit_ = bytes; }
-    [[nodiscard]] bool wants_write() const { return sent_ < out_.size(); }
+    void set_limits(FrameLimits limits) { limits_ = limits; }
+    [[nodiscard]] bool wants_write() const { return queued() > 0; }
+    /// Bytes that the socket has not taken yet.
+    [[nodiscard]] std::size_t queued() const { return out_.size() - sent_; }
+    [[nodiscard]] bool stuck() const { return stuck_; }
     [[nodiscard]] int fd() const { return fd_.fd(); }
     [[nodiscard]] bool open() const { return fd_.is_open(); }
     void close() { fd_ = Descriptor(); }
 
 private:
     Descriptor fd_;
-    std::size_t limit_ = max_stranger_frame;
+    FrameLimits limits_;
     std::string out_;
     std::size_t sent_ = 0;
+    bool stuck_ = false;  // more was to be said than may be queued
     FrameReader in_;
 };
 
@@ -85,5 +108,7 @@ private:
 [[nodiscard]] std::optional<std::string> text_in(const Json& message, const char* key);
 /// "" if there is none.
 [[nodiscard]] std::string type_of(const Json& message);
+/// Foreign words as part of one line: without control characters, and at most max_said bytes.
+[[nodiscard]] std::string one_line(std::string_view text);
 
 }  // namespace incast::runtime

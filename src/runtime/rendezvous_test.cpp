@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "runtime/metrics.h"
 #include "runtime/socket.h"
 
 namespace incast::runtime {
@@ -24,7 +25,7 @@ protected:
     Rendezvous() {
         std::array<int, 2> fds{};
         EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()), 0);
-        channel_ = Channel(Descriptor(fds[0]), max_stranger_frame);
+        channel_ = Channel(Descriptor(fds[0]), {max_stranger_frame});
         other_ = Descriptor(fds[1]);
     }
     void say(const std::string& bytes) const {
@@ -69,8 +70,56 @@ TEST_F(Rendezvous, APartIsNotYetAMessage) {
 }
 
 TEST_F(Rendezvous, WhatIsTooLongIsRefusedByItsAnnouncement) {
-    say(std::string("\x01\x10\x00\x00", 4));  // 4097
-    EXPECT_THAT(channel_.receive().error().message, HasSubstr("4097 bytes is announced, at most 4096"));
+    say(std::string("\x01\x04\x00\x00", 4));  // 1025
+    EXPECT_THAT(channel_.receive().error().message, HasSubstr("1025 bytes is announced, at most 1024"));
+}
+
+TEST_F(Rendezvous, OnlyASampleMayBeLong) {
+    channel_.set_limits({max_sample_frame(4), max_small_frame});
+    const std::string filling(max_small_frame, ' ');
+    say(frame(R"({"type":"sample")" + filling + "}") + frame(R"({"type":"remark")" + filling + "}"));
+    EXPECT_TRUE(channel_.receive()->has_value());
+    EXPECT_THAT(channel_.receive().error().message, HasSubstr("'remark' has 8209 bytes, at most 8192"));
+}
+
+TEST_F(Rendezvous, WhatIsNestedDeepIsNotParsed) {
+    channel_.set_limits({max_sample_frame(4), max_small_frame});
+    say(frame(R"({"a":[[[[[[[0]]]]]]],"text":"[[[[[[[[[{{{{{\\"})"));
+    EXPECT_TRUE(channel_.receive()->has_value());
+    say(frame(R"({"a":[[[[[[[[0]]]]]]]]})"));
+    EXPECT_THAT(channel_.receive().error().message, HasSubstr("nested more than 8 deep"));
+}
+
+TEST(RendezvousLimits, HoldTheLargestSampleThereMayBe) {
+    constexpr std::uint32_t nodes = 64;
+    NodeSample sample;
+    sample.failure = sample.note = std::string(1000, '\x01');
+    for (const TotalsField& field : totals_fields()) {
+        sample.totals.*field.member = UINT64_MAX;
+    }
+    sample.latency_ns.emplace();
+    for (std::size_t bucket = 0; bucket < base::Histogram::buckets; ++bucket) {
+        sample.latency_ns->add_bucket(bucket, UINT64_MAX, UINT64_MAX);
+    }
+    constexpr std::uint64_t most = UINT64_MAX;
+    sample.net.emplace().pairs.assign(nodes, {UINT32_MAX, most, most, most, most, most, most, most});
+    EXPECT_LT(to_json(sample).dump().size() + 100, max_sample_frame(nodes));
+}
+
+TEST_F(Rendezvous, WhoeverReadsNothingIsGivenUp) {
+    const std::string text(1 << 20, 'x');
+    bool sent = true;
+    for (int messages = 0; sent && messages < 100; ++messages) {
+        sent = channel_.send({{"type", text}});
+    }
+    EXPECT_FALSE(sent);
+    EXPECT_TRUE(channel_.stuck());
+    EXPECT_FALSE(channel_.flush());
+}
+
+TEST(RendezvousWords, AreOneLine) {
+    EXPECT_EQ(one_line("a\nb\x1b[0m\x7f"), "a b [0m ");
+    EXPECT_EQ(one_line(std::string(600, 'x')).size(), max_said + 3);
 }
 
 TEST_F(Rendezvous, OnlyObjectsAreMessages) {
@@ -79,7 +128,7 @@ TEST_F(Rendezvous, OnlyObjectsAreMessages) {
         EXPECT_FALSE(channel_.receive().ok()) << text;
         std::array<int, 2> fds{};
         ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()), 0);
-        channel_ = Channel(Descriptor(fds[0]), max_stranger_frame);
+        channel_ = Channel(Descriptor(fds[0]), {max_stranger_frame});
         other_ = Descriptor(fds[1]);
     }
 }
@@ -92,7 +141,7 @@ TEST_F(Rendezvous, TheLastWordsBeforeTheEndAreHeard) {
 }
 
 TEST_F(Rendezvous, WhatDoesNotFitIntoTheSocketIsSentLater) {
-    channel_.set_frame_limit(max_frame);
+    channel_.set_limits({max_coordinator_frame});
     const std::string text(3 << 20, 'x');
     ASSERT_TRUE(channel_.send({{"type", text}}));
     EXPECT_TRUE(channel_.wants_write());

@@ -26,6 +26,12 @@ Result<std::unique_ptr<Reporter>> Reporter::open(const std::filesystem::path& di
         return Error{fmt::format("--output {}: samples.jsonl cannot be written; allowed: a folder that can be written",
                                  directory.string())};
     }
+    Result<RecordFile> audit = RecordFile::create(reporter->directory_ / "audit.jsonl");
+    if (!audit) {
+        return Error{fmt::format("--output {}: {}; allowed: a folder that can be written", directory.string(),
+                                 audit.error().message)};
+    }
+    reporter->audit_ = std::move(*audit);
     try {
         auto file =
             std::make_shared<spdlog::sinks::basic_file_sink_st>((reporter->directory_ / "log.txt").string(), true);
@@ -91,6 +97,10 @@ void Reporter::interval(const nlohmann::ordered_json& sample) {
 
 void Reporter::node_sample(const nlohmann::ordered_json& sample) {
     samples_ << sample.dump() << '\n' << std::flush;
+}
+
+void Reporter::audit(const nlohmann::ordered_json& entry) {
+    audit_->append(entry.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n');
 }
 
 void Reporter::result(const std::filesystem::path& file, std::string_view summary) {

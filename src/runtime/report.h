@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,8 @@
 #include <spdlog/logger.h>
 
 #include <incast/result.h>
+
+#include "runtime/record_file.h"
 
 namespace incast::runtime {
 
@@ -34,6 +37,8 @@ public:
     void interval(const nlohmann::ordered_json& sample);
     /// An interval of one node (samples.jsonl).
     void node_sample(const nlohmann::ordered_json& sample);
+    /// What went wrong, for a machine (audit.jsonl); see audit.h.
+    void audit(const nlohmann::ordered_json& entry);
     /// A line for a machine that is neither of the above, e.g. where to join.
     void event(const nlohmann::ordered_json& event);
     void result(const std::filesystem::path& file, std::string_view summary);
@@ -46,6 +51,7 @@ private:
     std::filesystem::path directory_;
     Progress progress_;
     std::ofstream samples_;
+    std::optional<RecordFile> audit_;
     std::shared_ptr<spdlog::logger> log_;
 };
 

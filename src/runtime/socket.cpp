@@ -4,6 +4,7 @@
 #include <memory>
 #include <system_error>
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netdb.h>
@@ -151,6 +152,33 @@ std::string local_address(int fd) {
 }
 std::string local_host(int fd) {
     return own_name(fd, false);
+}
+
+std::string peer_host(int fd) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    return getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0 ? name_of(address, size, false)
+                                                                              : "unknown";
+}
+
+bool is_of_this_host(const std::string& address) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_DGRAM;
+    hints.ai_flags = AI_NUMERICHOST;
+    addrinfo* found = nullptr;
+    if (getaddrinfo(address.c_str(), nullptr, &hints, &found) != 0) {
+        return false;
+    }
+    const Addresses addresses(found, &freeaddrinfo);
+    // Only an address of its own can be bound to.
+    const Descriptor socket_fd(socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    return socket_fd.is_open() && bind(socket_fd.fd(), found->ai_addr, found->ai_addrlen) == 0;
+}
+
+bool is_loopback(const std::string& address) {
+    in_addr v4{};
+    return inet_pton(AF_INET, address.c_str(), &v4) == 1 ? (ntohl(v4.s_addr) >> 24U) == IN_LOOPBACKNET
+                                                         : address == "::1";
 }
 
 }  // namespace incast::runtime

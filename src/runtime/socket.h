@@ -30,5 +30,10 @@ Result<Descriptor> connect_to(const std::string& host_port, int timeout_ms);
 std::string local_address(int fd);
 /// The host alone, as a transport's bind address.
 std::string local_host(int fd);
+/// The host of the other end.
+std::string peer_host(int fd);
+/// Numbers ("10.0.0.1", "::1"), and an address of this host.
+bool is_of_this_host(const std::string& address);
+bool is_loopback(const std::string& address);
 
 }  // namespace incast::runtime

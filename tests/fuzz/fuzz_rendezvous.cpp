@@ -12,15 +12,28 @@
 using namespace incast;
 using namespace incast::runtime;
 
+namespace {
+
+bool deeper_than(const Json& json, unsigned levels) {
+    return json.is_structured() && (levels == 0 || std::ranges::any_of(json, [levels](const Json& each) {
+                                        return deeper_than(each, levels - 1);
+                                    }));
+}
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     std::string_view input(reinterpret_cast<const char*>(data), size);
+    // As at the coordinator: before the token was seen, or of a node.
+    const bool known = size % 2 == 1;
+    const FrameLimits limits = known ? FrameLimits{max_sample_frame(4), max_small_frame} : FrameLimits{};
     FrameReader reader;
     while (!input.empty()) {
         const std::size_t piece = std::min<std::size_t>(input.size(), 1 + static_cast<unsigned char>(input[0]));
         reader.append(input.substr(0, piece));
         input.remove_prefix(piece);
         while (true) {
-            Result<std::optional<Json>> received = reader.next(max_stranger_frame);
+            Result<std::optional<Json>> received = reader.next(limits);
             if (!received) {
                 return 0;
             }
@@ -28,8 +41,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                 break;
             }
             const Json& message = **received;
-            if (type_of(message).size() > max_stranger_frame || number_in(message, "n") == std::uint64_t{size} + 1) {
+            if (type_of(message).size() > limits.most || number_in(message, "n") == std::uint64_t{size} + 1) {
                 return 0;  // both were read: that is what matters here
+            }
+            if (one_line(type_of(message)).find('\n') != std::string::npos || deeper_than(message, max_nesting)) {
+                std::abort();
             }
             if (const auto address = text_in(message, "address")) {
                 const std::optional<Blob> blob = blob_from_hex(*address);

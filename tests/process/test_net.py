@@ -71,7 +71,7 @@ def test_a_pattern_carries_what_it_says(start: Start, transport: str, pattern: s
     check(result, pairs, MESSAGES)
     check_verified(result, result["messages"])
     assert result["round_trip_ns"] is None
-    expected = {"result.json", "config.toml", "log.txt", "samples.jsonl"}
+    expected = {"result.json", "config.toml", "log.txt", "samples.jsonl", "audit.jsonl"}
     assert {path.name for path in run.output.iterdir()} == expected
 
 

@@ -1,5 +1,6 @@
 """Whoever knocks at a listening run without knowing its token is refused with one line, and the run does not notice."""
 
+import contextlib
 import json
 import os
 import random
@@ -8,11 +9,14 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
-from support import Run, Start, check_accounting, wait_until
+from support import ROOT, Run, Start, check_accounting, wait_until
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 SETTINGS = {
@@ -55,12 +59,29 @@ def knock(address: tuple[str, int], data: bytes) -> bytes:
     return answer
 
 
-def refusals(run: Run) -> list[str]:
-    return [line for line in run.notices if line.startswith("refused ")]
+MORE = r"(?:(\d+) more like it within [^,]*, the last: )?"
 
 
-def refused_by_endpoints(run: Run) -> list[str]:
-    return [line for line in run.notices if re.match(r"node \d+.*: tcp: refused connection from ", line)]
+def said(run: Run, pattern: str) -> int:
+    """How many such lines there were, those included that were only counted."""
+    found = [re.match(MORE + pattern, line) for line in run.notices]
+    return sum(int(match.group(1) or 1) for match in found if match)
+
+
+def refusals(run: Run) -> int:
+    return said(run, "refused ")
+
+
+def refused_by_endpoints(run: Run) -> int:
+    return said(run, r"node \d+ \([^)]*\): tcp: refused connection from ")
+
+
+def audited(run: Run, kind: str) -> list[dict[str, Any]]:
+    entries = [json.loads(line) for line in (run.output / "audit.jsonl").read_text().splitlines()]
+    schema = json.loads((ROOT / "schema" / "audit.schema.json").read_text())
+    for entry in entries:
+        jsonschema.validate(entry, schema)
+    return [entry for entry in entries if entry["kind"] == kind]
 
 
 def wait_for_refusal(run: Run, text: str) -> None:
@@ -76,7 +97,8 @@ KNOCKS = [
     pytest.param(struct.pack("<I", 0xFFFFFFFF), "not an Incast node", id="huge"),
     pytest.param(frame({"type": "sample"}), "not an Incast node", id="no-hello"),
     pytest.param(struct.pack("<I", 7) + b"[1,2,3]", "no JSON object", id="no-object"),
-    pytest.param(struct.pack("<I", 4000) + b"[" * 4000, "no JSON object", id="deep"),
+    pytest.param(struct.pack("<I", 1000) + b"[" * 1000, "nested more than 8 deep", id="deep"),
+    pytest.param(hello(more="x" * 1024), "at most 1024 are allowed", id="long"),
     pytest.param(hello(token="f" * 32), "wrong token", id="wrong-token"),
     pytest.param(hello(token=""), "wrong token", id="empty-token"),
     pytest.param(hello(token=TOKEN[:-1]), "wrong token", id="short-token"),
@@ -102,7 +124,8 @@ def test_strangers_are_refused_with_one_line(start: Start, data: bytes, reason: 
 def finish_undisturbed(run: Run, refused: int) -> None:
     run.process.send_signal(signal.SIGINT)
     assert run.finish() == 0, run.story()
-    assert len(refusals(run)) == refused
+    assert refusals(run) == refused
+    assert sum(entry["count"] for entry in audited(run, "refused")) == refused
     assert not [line for line in run.notices if "lost" in line]
     assert TOKEN not in (run.output / "log.txt").read_text()
     assert run.result()["incomplete_events"] == 0
@@ -147,8 +170,8 @@ def test_a_port_scan_disturbs_nothing(start: Start) -> None:
     run.wait_for(lambda report: report["type"] == "sample" and report["events"] > first["events"], "further events")
     for stranger in silent:
         stranger.close()
-    run.wait_for(lambda _: len(refusals(run)) == 60, "one line for each of the coordinator's visitors")
-    run.wait_for(lambda _: len(refused_by_endpoints(run)) == 180, "one line for each of the endpoints' visitors")
+    run.wait_for(lambda _: refusals(run) == 60, "all of the coordinator's visitors are told of")
+    run.wait_for(lambda _: refused_by_endpoints(run) == 180, "all of the endpoints' visitors are told of")
     finish_undisturbed(run, refused=60)
 
 
@@ -185,6 +208,118 @@ def test_the_token_is_not_on_a_command_line(start: Start) -> None:
     for pid in [run.process.pid, *run.all_node_pids()]:
         assert TOKEN.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
     finish_undisturbed(run, refused=0)
+
+
+def test_silent_strangers_keep_nobody_out(start: Start, engine: Path) -> None:
+    """They hold every place, and come back to it; the last node joins, and the log stays short."""
+    run, address = listening(start, "--spawn", "2")
+    silent = [socket.create_connection(address, timeout=20) for _ in range(100)]
+    for _ in range(200):
+        with socket.create_connection(address, timeout=20) as guesser:
+            guesser.sendall(hello(token="guess"))
+    environment = {**os.environ, "INCAST_TOKEN": TOKEN}
+    joiner = subprocess.Popen([str(engine), "--join", f"{address[0]}:{address[1]}"], env=environment)
+    run.wait_for_phase("measuring")
+    run.wait_for(lambda _: refusals(run) == 300, "all of them are told of")
+    assert len([line for line in run.notices if "refused" in line]) < 100
+    for stranger in silent:
+        stranger.close()
+    finish_undisturbed(run, refused=300)
+    assert joiner.wait(20) == 0
+
+
+class Member:
+    """Knows the token, and says what it likes. The run waits for it: nothing is measured yet."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        report = run.wait_for(lambda report: report["type"] == "listening", "address")
+        host, port = report["address"].rsplit(":", 1)
+        self.socket = socket.create_connection((host, int(port)), timeout=20)
+        self.socket.sendall(hello())
+        size = struct.unpack("<I", self.receive(4))[0]
+        assert json.loads(self.receive(size))["type"] == "welcome"
+
+    def receive(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            chunk = self.socket.recv(size - len(data))
+            assert chunk
+            data += chunk
+        return data
+
+    def say(self, data: bytes) -> None:
+        """All of it, or as much as the coordinator takes before it hangs up."""
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            self.socket.sendall(data)
+
+
+@pytest.fixture
+def join(start: Start) -> Iterator[Callable[..., Member]]:
+    members: list[Member] = []
+
+    def joined(**settings: Any) -> Member:
+        members.append(Member(start({**SETTINGS, **settings}, "--spawn", "2", token=TOKEN)))
+        return members[-1]
+
+    yield joined
+    for member in members:
+        member.socket.close()
+
+
+BAD_MESSAGES = [
+    pytest.param(struct.pack("<I", 16 << 20) + b"[" * (1 << 20), "16777216 bytes is announced", id="huge"),
+    pytest.param(struct.pack("<I", 9000) + b"[" * 9000, "nested more than 8 deep", id="deep"),
+    pytest.param(frame({"type": "remark", "text": "x" * 9000}), "'remark' has 90.. bytes, at most 8192", id="long"),
+    pytest.param(frame({"type": "address", "incarnation": 99, "address": "00"}), "makes no sense", id="incarnation"),
+    pytest.param(frame({"type": "rejoin"}), "makes no sense", id="rejoin"),
+    pytest.param(frame({"type": "sample", "sample": {"totals": 5, "node": 2}}), "makes no sense", id="sample"),
+]
+
+
+@pytest.mark.parametrize(("data", "reason"), BAD_MESSAGES)
+def test_a_member_that_talks_nonsense_is_dropped(join: Callable[..., Member], data: bytes, reason: str) -> None:
+    member = join()
+    member.say(data)
+    assert member.run.finish(30) == 1, member.run.story()
+    assert any(re.search(f"node 2 .*lost: .*{reason}", line) for line in member.run.notices), member.run.story()
+    (lost,) = audited(member.run, "lost")
+    assert lost["node"] == 2
+    assert re.search(reason, lost["reason"])
+
+
+def test_a_member_that_talks_much_is_not_heard_much(join: Callable[..., Member]) -> None:
+    """Its lines are counted, it costs the coordinator little, and what it says is one line each."""
+    member = join()
+    flood = frame({"type": "remark", "text": "much\n2026-01-01T00:00:00.000 error forged"}) * 100_000
+    sender = threading.Thread(target=member.say, args=(flood,), daemon=True)
+    sender.start()
+    member.run.wait_for(lambda _: said(member.run, "node 2 .*: much ") > 20, "the count of its lines")
+    log = (member.run.output / "log.txt").read_text().splitlines()
+    assert len(log) < 200
+    assert not [line for line in log if line.startswith("2026-01-01")]
+    member.run.process.send_signal(signal.SIGINT)
+    assert member.run.finish(30) in (0, 1)
+    member.socket.close()
+    sender.join(20)
+    assert not sender.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("claimed", "listed"),
+    [("169.254.169.254:80", False), ("example.org:80", False), ("[2001:db8::1]:80", False), ("127.0.0.1:80", True)],
+)
+def test_metrics_are_listed_where_they_can_be(join: Callable[..., Member], claimed: str, listed: bool) -> None:
+    """Prometheus asks whatever stands in metrics.json."""
+    member = join(**{"run.metrics": "127.0.0.1:0"})
+    member.say(frame({"type": "address", "incarnation": 1, "address": "00", "metrics": claimed}))
+    told = "metrics at" if listed else "left out"
+    member.run.wait_for(lambda report: told in report.get("text", "") and "node 2 " in report["text"], told)
+    member.run.process.send_signal(signal.SIGINT)
+    member.run.finish(30)
+    path = member.run.output / "metrics.json"
+    assert (claimed in (path.read_text() if path.exists() else "")) == listed
+    assert len(audited(member.run, "bad_message")) == (0 if listed else 1)
 
 
 def test_nobody_joins(start: Start) -> None:

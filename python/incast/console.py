@@ -1,4 +1,7 @@
-"""Where the commands write. Colours are for terminals; elsewhere lines keep their length, whatever reads them."""
+"""Where the commands write. Colours are for terminals; elsewhere lines keep their length, whatever reads them.
+
+What is written holds paths, addresses and titles of others: neither `[bold]` nor `:fire:` in them means anything.
+"""
 
 from rich.console import Console
 
@@ -8,7 +11,7 @@ _WIDTH_OF_NO_TERMINAL = 160
 
 def open_console(*, stderr: bool = False) -> Console:
     """Standard output, or standard error."""
-    console = Console(stderr=stderr, highlight=False)
+    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, _WIDTH_OF_NO_TERMINAL)
     return console

@@ -299,3 +299,13 @@ def is_running(process_id: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
+
+
+def test_words_of_others_are_no_markup(incast: Incast) -> None:
+    """A path may hold what a terminal library takes for an emoji or a colour."""
+    name = "night:100:[bold]1[/bold]"
+    done = incast("run", "--output", name)
+    assert done.returncode == 0, done.stderr
+    assert name in done.stdout + done.stderr
+    refused = incast("run", "--output", "w", "--web-listen", "127.0.0.1:-1:")
+    assert "127.0.0.1:-1:" in refused.stderr

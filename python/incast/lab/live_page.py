@@ -8,14 +8,16 @@ thread for each client sends them on, so nobody who reads slowly holds up the ru
 import json
 import socket
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from incast.engine import EngineError, Notice, Phase, Progress, Sample
 from incast.live import RunState
@@ -121,22 +123,34 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], feed: Feed) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.feed = feed
-        self.places = threading.BoundedSemaphore(_CLIENTS_MAX)
+        self.name = address[0]
+        self._clients: list[tuple[str, Any]] = []  # host and socket, in the order in which they came
+        self._clients_lock = threading.Lock()
         self._readers = 0
         self._readers_changed = threading.Condition()
         super().__init__(address, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self.places.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+        with self._clients_lock:
+            if len(self._clients) >= _CLIENTS_MAX:
+                self._make_room()
+            self._clients.append((str(client_address[0]), request))
         super().process_request(request, client_address)
+
+    def _make_room(self) -> None:
+        """The oldest client goes, of the host that has most; a browser that is still there comes back by itself."""
+        crowds = Counter(host for host, _ in self._clients)
+        victim = max(range(len(self._clients)), key=lambda index: (crowds[self._clients[index][0]], -index))
+        _, request = self._clients.pop(victim)
+        with suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)  # its thread closes it
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self.places.release()
+            with self._clients_lock:
+                self._clients = [client for client in self._clients if client[1] is not request]
 
     @contextmanager
     def reader(self) -> Iterator[None]:
@@ -169,10 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """The page, its parts, and its events."""
-        # A page of elsewhere whose name was made to mean this host shall not read along.
-        bound = str(self.server.server_address[0])
-        host = self.headers.get("Host", "").rpartition(":")[0].strip("[]") or self.headers.get("Host", "")
-        if bound in _LOOPBACK and host not in _LOOPBACK:
+        if not self._is_called(self.headers.get("Host", "")):
             self.send_error(HTTPStatus.FORBIDDEN)
         elif self.path == "/events":
             self._stream()
@@ -182,6 +193,19 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
+
+    def _is_called(self, host: str) -> bool:
+        """A page of elsewhere whose name was made to mean this host shall not read along."""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        try:
+            ip_address(name)
+        except ValueError:
+            return name in ("localhost", self.server.name.lower(), socket.gethostname().lower())
+        # Who serves its own host alone is asked for by no other address.
+        return name in _LOOPBACK or str(self.server.server_address[0]) not in _LOOPBACK
 
     def _begin(self, kind: str, content: bytes | None) -> None:
         self.send_response(HTTPStatus.OK)

@@ -120,17 +120,40 @@ def test_memory_is_bounded(nodes: int) -> None:
     assert times[-1] == most * 3 - 1
 
 
-def test_a_client_too_many_is_turned_away(page: LivePage) -> None:
+def test_for_a_client_too_many_the_oldest_makes_room(page: LivePage) -> None:
     connections = []
+    streams = []
     for _ in range(live_page._CLIENTS_MAX):
         connections.append(connect(page))
         connections[-1].request("GET", "/events")
-        assert connections[-1].getresponse().status == 200
-    with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
-        get(page, "/")
+        streams.append(connections[-1].getresponse())
+        assert streams[-1].status == 200
+        assert streams[-1].readline() == b"event: state\n"
+    assert get(page, "/")[0] == 200
     page.feed.end("over")
+    kinds = [b"event: end\n" in stream.read() for stream in streams]
+    assert kinds == [False] + [True] * (live_page._CLIENTS_MAX - 1)
     for connection in connections:
         connection.close()
+
+
+def test_silent_clients_keep_nobody_out(page: LivePage) -> None:
+    silent = [connect(page) for _ in range(3 * live_page._CLIENTS_MAX)]
+    for connection in silent:
+        connection.connect()
+    assert get(page, "/")[0] == 200
+    for connection in silent:
+        connection.close()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "0.0.0.0:0"])
+def test_only_addresses_and_own_names(address: str) -> None:
+    with LivePage(address, "run", virtual=False) as page:
+        for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "[::1", ""):
+            assert get(page, "/", Host=host)[0] == 403, host
+        for host in ("localhost", "127.0.0.1:5", "[::1]:80", "LOCALHOST:1"):
+            assert get(page, "/", Host=host)[0] == 200, host
+        assert get(page, "/", Host="192.0.2.1:80")[0] == (200 if address.startswith("0") else 403)
 
 
 def test_addresses() -> None:

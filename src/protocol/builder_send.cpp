@@ -167,7 +167,7 @@ void BuilderUnit::begin_second_stage(Time now, std::uint32_t slot) {
         return;
     }
     each.state = SlotState::assigned;
-    each.late_at = now + patience(each.attempt);
+    each.late_at = now + patience(port_.config(), each.attempt);
     next_late_ = std::min(next_late_, each.late_at);
     plan_requests(slot);
 }

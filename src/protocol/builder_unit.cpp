@@ -210,14 +210,6 @@ void BuilderUnit::on_assign(Time now, const ControlView& message) {
     }
 }
 
-/// From the third attempt on, a MEP may take twice as long as at the one before: were the deadline below what the
-/// network needs, every attempt would be voided for ever (adversary seed 1036).
-Time BuilderUnit::patience(std::uint16_t attempt) const {
-    constexpr int max_doublings = 10;
-    const int doublings = std::clamp(attempt - 2, 0, max_doublings);
-    return port_.config().late_after << doublings;
-}
-
 void BuilderUnit::begin(Time now, std::uint32_t slot, const AttemptEntry& entry) {
     Slot& each = slots_[slot];
     account_waiting(now);
@@ -233,7 +225,7 @@ void BuilderUnit::begin(Time now, std::uint32_t slot, const AttemptEntry& entry)
     each.trigger = time_never;
     each.last_trigger = 0;
     each.assigned = now;
-    each.late_at = now + patience(entry.attempt);
+    each.late_at = now + patience(port_.config(), entry.attempt);
     next_late_ = std::min(next_late_, each.late_at);
     if (usual_.stale) {
         learn_usual();
@@ -573,7 +565,7 @@ void BuilderUnit::find_late(Time now) {
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
         Slot& each = slots_[slot];
         if (each.late_at <= now && !late_.full()) {
-            each.late_at = now + patience(each.attempt);
+            each.late_at = now + patience(port_.config(), each.attempt);
             late_.must_push(static_cast<std::uint16_t>(slot));
             ++port_.counters().late_reports;
         }

@@ -125,7 +125,6 @@ private:
     void place(Time now, std::uint32_t slot, std::uint32_t ru);
     void finish_reading(Time now, const Reader::Finished& finished);
     void flush_reads(Time now);
-    [[nodiscard]] Time patience(std::uint16_t attempt) const;
     [[nodiscard]] BuiltMep describe(std::uint32_t slot);
     /// Slots that come back from the sink before a further one is used.
     [[nodiscard]] std::uint32_t awaited_slots(Time now) const {

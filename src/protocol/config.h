@@ -86,6 +86,11 @@ enum class Plant : std::uint8_t {
     uneven_grant,         // BU tells one RU another slot for a credit than the others
     unfinished_read,      // BU takes what it reads for placed as soon as the read is posted
     kept_credits,         // RU keeps credits of a BU incarnation for its successor
+    believed_late,        // EM believes whoever says that a MEP is late, and whom that BU names
+    believed_loss,        // EM believes one node that complains of another
+    believed_missing,     // EM believes a BU that says which sources are missing
+    believed_grant,       // RU believes any grant
+    believed_abort,       // RU forgets an attempt, whoever says so
 };
 
 struct NodeSpec {
@@ -142,10 +147,19 @@ struct Config {
     Time barrier_deadline = 100 * ps_per_ms;  // after which the EM goes on without the RUs that are not done
     Time slot_time = ps_per_ms;
     Overrun overrun = Overrun::skip;
-    std::uint32_t max_attempts = 3;  // by lateness; then RUs that do not deliver are unreachable
+    std::uint32_t max_attempts = 3;  // by lateness; then RUs that two BUs found not to deliver are unreachable
 
     Plant plant = Plant::none;
 };
+
+/// How long a BU waits for an attempt before it says that it is late. From the third one on twice as long as at the one
+/// before: were the deadline below what the network needs, every attempt would be voided for ever (adversary seed
+/// 1036).
+[[nodiscard]] constexpr Time patience(const Config& config, std::uint16_t attempt) {
+    constexpr int max_doublings = 10;
+    const int doublings = attempt < 2 ? 0 : attempt - 2 < max_doublings ? attempt - 2 : max_doublings;
+    return config.late_after << doublings;
+}
 
 /// In a notice: further writes of the same contribution follow. The other bits are the slot.
 inline constexpr std::uint16_t more_follows = 0x8000;

@@ -15,6 +15,9 @@ EventManager::EventManager(Port& port, const Shape& shape, Ledger* ledger)
       ledger_(ledger),
       bus_with_credit_(shape.bus.size()),
       barrier_(shape.rus.size(), std::max(shape.rus.size(), shape.bus.size())),
+      complaints_(port.config().nodes.size() * port.config().nodes.size()),
+      quarrels_(port.config().nodes.size()),
+      claims_(port.config().nodes.size()),
       clock_asks_(port.config().nodes.size()),
       due_(port.config().nodes.size()) {
     const Config& config = port.config();
@@ -67,14 +70,13 @@ bool EventManager::on_message(Time now, Peer from, const ControlView& message) {
             if (shape_.ru_of_node[static_cast<std::size_t>(from)] == no_index) {
                 return false;
             }
-            sender.available_below = std::max(sender.available_below, message.body<ControlKind::available>().below);
-            held_known_ = false;
+            on_available(now, from, message.body<ControlKind::available>().below);
             return true;
         case ControlKind::grant:
             on_grant(from, message);
             return true;
         case ControlKind::commit_request:
-            on_commit_request(from, message);
+            on_commit_request(now, from, message);
             return true;
         case ControlKind::committed:
             on_committed(from, message);
@@ -120,7 +122,7 @@ void EventManager::on_grant(Peer from, const ControlView& message) {
     }
 }
 
-void EventManager::on_commit_request(Peer from, const ControlView& message) {
+void EventManager::on_commit_request(Time now, Peer from, const ControlView& message) {
     const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(from)];
     if (bu == no_index) {
         ++port_.counters().bad_messages;
@@ -136,12 +138,26 @@ void EventManager::on_commit_request(Peer from, const ControlView& message) {
             const bool current = wanted.bu == bu && wanted.attempt == entry.attempt && wanted.credit == entry.credit;
             grant = (wanted.state == MepState::assigned && (current || plant == Plant::no_attempt_check)) ||
                     (plant == Plant::double_commit && wanted.state != MepState::waiting);
+            const bool rejected = (entry.flags & wire::attempt_rejected) != 0;
+            const bool false_claim = (rejected && !two_stages(port_.config().scheme)) ||
+                                     (entry.value > 0 && entry.value > most_missing(entry.mep));
+            if (grant && false_claim && plant != Plant::believed_missing) {
+                grant = false;
+                reassign(entry.mep);
+                refuse_claim(now, from);
+                if (member(from).standing != Standing::in_view) {
+                    return;
+                }
+            }
             if (grant) {
+                if (entry.value == 0 && !rejected) {
+                    claims_.vouch(from, wanted.assigned);
+                }
                 wanted.state = MepState::granted;
                 wanted.bu = bu;
                 wanted.attempt = entry.attempt;
                 wanted.missing_sources = entry.value;
-                wanted.rejected = (entry.flags & wire::attempt_rejected) != 0;
+                wanted.rejected = rejected;
             }
         }
         std::uint16_t flags = grant ? std::uint16_t{wire::attempt_granted} : std::uint16_t{0};
@@ -182,7 +198,9 @@ void EventManager::on_committed(Peer from, const ControlView& message) {
         }
         done.state = MepState::committed;
         // Views of an RU that was lost between verdict and delivery are missing, too.
-        done.missing_sources = std::max(done.missing_sources, entry.value);
+        if (entry.value > done.missing_sources) {
+            done.missing_sources = std::max(done.missing_sources, std::min(entry.value, most_missing(entry.mep)));
+        }
         Counters& counters = port_.counters();
         ++counters.meps_committed;
         counters.meps_rejected += done.rejected ? 1 : 0;
@@ -194,42 +212,6 @@ void EventManager::on_committed(Peer from, const ControlView& message) {
     }
     while (watermark_ < next_ && mep(watermark_).state == MepState::committed) {
         ++watermark_;
-    }
-}
-
-void EventManager::on_late(Time now, Peer from, const ControlView& message) {
-    const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(from)];
-    const AttemptEntry entry = message.body<ControlKind::late>().attempt;
-    if (bu == no_index || entry.mep < watermark_ || entry.mep >= next_) {
-        return;
-    }
-    const Mep& late = mep(entry.mep);
-    if (late.state != MepState::assigned || late.bu != bu || late.attempt != entry.attempt) {
-        return;
-    }
-    if (late.attempt >= port_.config().max_attempts) {
-        // Several BUs in turn could not get it: the RUs that do not deliver are unreachable (F5: only the EM says so).
-        bool dropped = false;
-        for (std::uint32_t index = 0; index < message.header().count; ++index) {
-            const std::uint32_t node = message.entry<ControlKind::late>(index).node;
-            if (node < members_.size() && shape_.ru_of_node[node] != no_index &&
-                members_[node].standing == Standing::in_view && evictable(Peer{node})) {
-                evict(now, Peer{node}, wire::Change::unreachable);
-                dropped = true;
-            }
-        }
-        if (dropped) {
-            return;  // the BU, if it is still in, completes the MEP flagged
-        }
-    }
-    if (member(from).standing == Standing::in_view && log_room()) {
-        verdict(bu, entry, 0);
-        if (shape_.pushing_rus > 0) {
-            AttemptEntry abort = entry;
-            abort.bu = static_cast<std::uint16_t>(from);
-            log_[log_head_++ & (log_.size() - 1)] = {abort, member(from).incarnation, true};
-        }
-        reassign(entry.mep);
     }
 }
 
@@ -257,7 +239,7 @@ EventManager::Credit EventManager::take_credit(std::uint32_t bu) {
     return credit;
 }
 
-void EventManager::assign(MepId id, std::uint32_t bu) {
+void EventManager::assign(Time now, MepId id, std::uint32_t bu) {
     Builder& builder = builders_[bu];
     const Credit credit = take_credit(bu);
     Mep& target = mep(id);
@@ -266,6 +248,7 @@ void EventManager::assign(MepId id, std::uint32_t bu) {
     target.bu = bu;
     target.slot = credit.slot;
     target.credit = credit.credit;
+    target.assigned = now;
     AttemptEntry entry;
     entry.mep = id;
     entry.credit = credit.credit;
@@ -346,29 +329,32 @@ void EventManager::learn_builders() {
     bus_known_at_ = port_.view;
 }
 
-void EventManager::assign_all() {
+void EventManager::assign_all(Time now) {
     if (!formed_ || !bus_with_credit_.any()) {
         return;
     }
     const MepId limit = stopped_ ? next_ : admission_limit();
     MepId oldest_waiting = watermark_;
     while ((waiting_ > 0 || next_ < limit) && log_room()) {
-        const std::size_t bu = builder_for(next_);
+        std::size_t bu = builder_for(next_);
         if (bu == base::Bitmap::none) {
             break;
         }
-        next_bu_ = bu + 1;
         if (waiting_ > 0) {  // the oldest can always finish: what was admitted comes first (C3)
             while (mep(oldest_waiting).state != MepState::waiting) {
                 ++oldest_waiting;
             }
+            if (bu == mep(oldest_waiting).bu) {
+                bu = bus_with_credit_.next_cyclic(bu + 1);  // another one, if any can: so two have tried it
+            }
             --waiting_;
-            assign(oldest_waiting, static_cast<std::uint32_t>(bu));
+            assign(now, oldest_waiting, static_cast<std::uint32_t>(bu));
         } else {
             mep(next_) = Mep{};
-            assign(next_++, static_cast<std::uint32_t>(bu));
+            assign(now, next_++, static_cast<std::uint32_t>(bu));
             ++port_.counters().meps_admitted;
         }
+        next_bu_ = bu + 1;
     }
 }
 
@@ -389,6 +375,7 @@ void EventManager::tick(Time now) {
             each.last_heard += gap;
         }
         barrier_.shift(gap);
+        oldest_.since += gap;
     }
     if (now < next_check_) {
         return;
@@ -401,6 +388,7 @@ void EventManager::tick(Time now) {
         }
     }
     decide_suspicions(now);
+    watch_oldest(now);
     next_check_ = now + port_.config().heartbeat;
     for (const Suspicion& suspicion : suspicions_) {
         next_check_ = std::min(next_check_, suspicion.decide_at);
@@ -455,7 +443,7 @@ void EventManager::flush(Time now, bool idle) {
             form(now);
         }
     }
-    assign_all();
+    assign_all(now);
     turn_phase(now);
     answer_clocks(now);
     const bool beat = now >= next_beat_;

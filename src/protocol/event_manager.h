@@ -13,6 +13,7 @@
 
 #include "base/bitmap.h"
 #include "protocol/barrier.h"
+#include "protocol/claims.h"
 #include "protocol/interfaces.h"
 #include "protocol/port.h"
 #include "protocol/shape.h"
@@ -51,6 +52,7 @@ private:
         Time last_heard = 0;
         std::uint32_t view_cursor = 0;
         bool told_end = false;
+        MepId from_mep = 0;  // the first it takes part in
         // RU
         MepId available_below = 0;
         MepId told_released = 0;
@@ -80,6 +82,7 @@ private:
         std::uint32_t credit = 0;
         std::uint32_t bu = 0;  // index in shape.bus
         std::uint32_t missing_sources = 0;
+        Time assigned = 0;
     };
     struct LogRecord {
         wire::AttemptEntry attempt;  // .bu is the node
@@ -97,6 +100,7 @@ private:
         Peer about{};
         std::uint32_t about_incarnation = 0;
         Time decide_at = 0;
+        Time settle_at = 0;  // no later, whatever the other says by then
     };
 
     Member& member(Peer peer) { return members_[static_cast<std::size_t>(peer)]; }
@@ -105,9 +109,14 @@ private:
     [[nodiscard]] const Member& member(Peer peer) const { return members_[static_cast<std::size_t>(peer)]; }
 
     void on_grant(Peer from, const wire::ControlView& message);
-    void on_commit_request(Peer from, const wire::ControlView& message);
+    void on_available(Time now, Peer from, MepId below);
+    void on_commit_request(Time now, Peer from, const wire::ControlView& message);
     void on_committed(Peer from, const wire::ControlView& message);
     void on_late(Time now, Peer from, const wire::ControlView& message);
+    bool blame(Time now, Peer from, const wire::ControlView& message);
+    void refuse_claim(Time now, Peer from);
+    void watch_oldest(Time now);
+    [[nodiscard]] std::uint32_t most_missing(MepId id) const;
     void on_phase_done(Peer from, const wire::ControlView& message);
 
     // membership.cpp
@@ -118,6 +127,13 @@ private:
     void suspect(Time now, Peer reporter, wire::PeerEntry about);
     void decide_suspicions(Time now);
     [[nodiscard]] bool current(const Suspicion& suspicion) const;
+    [[nodiscard]] bool confirmed(const Suspicion& suspicion) const;
+    [[nodiscard]] bool carries_data(Peer one, Peer other) const;
+    void forget_complaints(std::size_t node);
+    /// Of the first about the second, both of the incarnations that are in.
+    [[nodiscard]] std::size_t complaint(Peer reporter, Peer about) const {
+        return static_cast<std::size_t>(reporter) * members_.size() + static_cast<std::size_t>(about);
+    }
     [[nodiscard]] Peer culprit(const Suspicion& suspicion) const;
     void form(Time now);
     void admit_joining(Time now);
@@ -127,9 +143,9 @@ private:
     void evict(Time now, Peer peer, wire::Change change);
     [[nodiscard]] bool evictable(Peer peer) const { return peer != port_.self(); }
 
-    void assign(MepId id, std::uint32_t bu);
+    void assign(Time now, MepId id, std::uint32_t bu);
     [[nodiscard]] Credit take_credit(std::uint32_t bu);
-    void assign_all();
+    void assign_all(Time now);
     void reassign(MepId id);
     [[nodiscard]] std::size_t builder_for(MepId id);
     void learn_builders();
@@ -172,6 +188,14 @@ private:
     std::uint32_t bus_known_at_ = 0;          // the view that these are of
 
     Barrier barrier_;
+    base::Bitmap complaints_;              // by complaint()
+    std::vector<std::uint32_t> quarrels_;  // per node, of all its incarnations: lost connections that cost a node
+    Claims claims_;
+    struct {
+        MepId mep = 0;
+        std::uint16_t attempt = 0;
+        Time since = 0;
+    } oldest_;  // attempt that is not complete, as watch_oldest() saw it last
     base::Bitmap clock_asks_;
     Time clock_next_ = time_never;  // when the next answer may be sent
 

@@ -25,6 +25,7 @@ void EventManager::on_hello(Time now, Peer from, const ControlView& message) {
         evicted_.push_back(from);
         return;
     }
+    forget_complaints(node);
     joiner = Member{};
     joiner.standing = Standing::joining;
     joiner.incarnation = message.header().incarnation;
@@ -85,17 +86,50 @@ void EventManager::report(Peer from, wire::PeerEntry entry, bool up) {
 // --- suspicion
 // -------------------------------------------------------------------------------------------------------------------
 
+bool EventManager::carries_data(Peer one, Peer other) const {
+    const auto a = static_cast<std::size_t>(one);
+    const auto b = static_cast<std::size_t>(other);
+    return a != b && ((shape_.ru_of_node[a] != no_index && shape_.bu_of_node[b] != no_index) ||
+                      (shape_.bu_of_node[a] != no_index && shape_.ru_of_node[b] != no_index));
+}
+
 void EventManager::suspect(Time now, Peer reporter, wire::PeerEntry about) {
     if (about.peer >= members_.size()) {
         return;
     }
+    if (!carries_data(reporter, Peer{about.peer})) {
+        refuse_claim(now, reporter);  // it has no connection with that node that could be lost
+        return;
+    }
     // The peer may simply be dead; its own connection to the EM will say so within the grace.
-    const Suspicion suspicion{reporter, member(reporter).incarnation, Peer{about.peer}, about.incarnation,
-                              now + port_.config().suspect_grace};
-    if (current(suspicion)) {
+    const Time grace = port_.config().suspect_grace;
+    const Suspicion suspicion{reporter,         member(reporter).incarnation,
+                              Peer{about.peer}, about.incarnation,
+                              now + grace,      now + std::max(grace, port_.config().detection_deadline)};
+    const std::size_t which = complaint(reporter, suspicion.about);
+    if (current(suspicion) && !complaints_.test(which)) {  // a repeat says nothing new
+        complaints_.set(which);
         suspicions_.push_back(suspicion);
         next_check_ = std::min(next_check_, suspicion.decide_at);
     }
+}
+
+void EventManager::forget_complaints(std::size_t node) {
+    if (!complaints_.any()) {
+        return;
+    }
+    for (std::uint32_t other = 0; other < members_.size(); ++other) {
+        complaints_.reset(complaint(Peer{static_cast<std::uint32_t>(node)}, Peer{other}));
+        complaints_.reset(complaint(Peer{other}, Peer{static_cast<std::uint32_t>(node)}));
+    }
+}
+
+/// A connection that is lost is lost to both: the other one says so too, or somebody else misses it as well.
+bool EventManager::confirmed(const Suspicion& suspicion) const {
+    return complaints_.test(complaint(suspicion.about, suspicion.reporter)) ||
+           std::ranges::any_of(suspicions_, [&](const Suspicion& other) {
+               return other.about == suspicion.about && other.reporter != suspicion.reporter && current(other);
+           });
 }
 
 bool EventManager::current(const Suspicion& suspicion) const {
@@ -107,21 +141,27 @@ bool EventManager::current(const Suspicion& suspicion) const {
 
 void EventManager::decide_suspicions(Time now) {
     for (std::size_t index = 0; index < suspicions_.size();) {
-        const Suspicion& suspicion = suspicions_[index];
+        Suspicion& suspicion = suspicions_[index];
+        if (current(suspicion) && suspicion.decide_at <= now && suspicion.settle_at > now && !confirmed(suspicion)) {
+            suspicion.decide_at = std::min(now + port_.config().heartbeat, suspicion.settle_at);
+        }
         if (current(suspicion) && suspicion.decide_at > now) {
             ++index;
             continue;
         }
         if (current(suspicion)) {
-            evict(now, culprit(suspicion), wire::Change::unreachable);
+            const Peer leaving = culprit(suspicion);
+            ++quarrels_[static_cast<std::size_t>(suspicion.reporter)];
+            ++quarrels_[static_cast<std::size_t>(suspicion.about)];
+            evict(now, leaving, wire::Change::unreachable);
         }
         suspicions_[index] = suspicions_.back();
         suspicions_.pop_back();
     }
 }
 
-/// Two live nodes cannot reach each other: one must go. The one that more nodes complain about, or that complains about
-/// more.
+/// Two live nodes cannot reach each other: one must go. Who complains, if nobody else does; the one that more nodes
+/// complain about, or that complains about more; the one that lost more connections before.
 Peer EventManager::culprit(const Suspicion& suspicion) const {
     const Peer a = suspicion.reporter;
     const Peer b = suspicion.about;
@@ -130,6 +170,9 @@ Peer EventManager::culprit(const Suspicion& suspicion) const {
     }
     if (member(a).standing != member(b).standing) {
         return member(a).standing == Standing::joining ? a : b;
+    }
+    if (!confirmed(suspicion) && port_.config().plant != Plant::believed_loss) {
+        return a;
     }
     std::size_t score_a = 0;
     std::size_t score_b = 0;
@@ -141,6 +184,11 @@ Peer EventManager::culprit(const Suspicion& suspicion) const {
     }
     if (score_a != score_b) {
         return score_a > score_b ? a : b;
+    }
+    const std::uint32_t before_a = quarrels_[static_cast<std::size_t>(a)];
+    const std::uint32_t before_b = quarrels_[static_cast<std::size_t>(b)];
+    if (before_a != before_b) {
+        return before_a > before_b ? a : b;
     }
     // A BU without an RU holds nothing that is not elsewhere: its loss costs no fragment. But one BU must stay.
     const auto builds_only = [this](Peer peer) {
@@ -232,6 +280,7 @@ void EventManager::enter_view(Time now, Peer peer) {
     const auto node = static_cast<std::size_t>(peer);
     Member& entering = member(peer);
     entering.standing = Standing::in_view;
+    entering.from_mep = next_;
     entering.available_below = next_;
     entering.told_released = next_;
     entering.log_cursor = log_head_;
@@ -255,6 +304,7 @@ void EventManager::evict(Time now, Peer peer, wire::Change change) {
     Member& leaving = member(peer);
     const bool was_in_view = leaving.standing == Standing::in_view;
     leaving.standing = Standing::absent;  // its incarnation stays known: it is never taken again
+    claims_.forget(peer);
     evicted_.push_back(peer);
     held_known_ = false;
     membership_changed_ = true;  // someone may have waited for a connection with it

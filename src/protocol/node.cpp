@@ -208,7 +208,7 @@ void Node::Impl::on_message(Time now, Peer from, Bytes bytes) {
             (taken = ru != nullptr) ? ru->on_announce(*message) : void();
             break;
         case ControlKind::abort:
-            (taken = ru != nullptr) ? ru->on_abort(*message) : void();
+            (taken = ru != nullptr) ? ru->on_abort(from, *message) : void();
             break;
         case ControlKind::region:
             (taken = ru && from_bu) ? ru->on_region(from, *message) : void();

@@ -36,6 +36,7 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
       acks_writes_(port.config().ack_per_write),
       in_parts_(acks_writes_ || port.config().message_size > 0),
       has_turns_(has_barriers(port.config().schedule) || port.config().schedule == Schedule::barrel_time_slot),
+      pulled_(!shape.pushes(shape.ru_of_node[port.self_index()])),
       parallel_sends_(port.config().parallel_sends),
       ru_(shape.ru_of_node[port.self_index()]),
       first_source_(shape.rus[ru_].first_source),
@@ -44,7 +45,7 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
       message_size_(port.config().message_size == 0 ? ~std::uint32_t{0} : port.config().message_size),
       schedule_(port.config(), ru_, shape.rus.size(), shape.bus.size(), port.self() == port.config().em),
       produce_at_once_(meps_at_once(port.config(), first_source_, sources_)),
-      credits_(keeps_credits_ ? shape.bus.size() : 0, shape.slots, port.config().plant) {
+      credits_(keeps_credits_ ? shape.bus.size() : 0, shape.slots, shape.window, port.config().plant) {
     const std::size_t bus = shape.bus.size();
     holds_of_.assign(std::bit_ceil(std::size_t{port.config().retention_meps}), 0);
     // Every credit of every BU may be assigned at once; those of a dead incarnation are dropped before those of its
@@ -100,7 +101,7 @@ void ReadoutUnit::on_connection_up(Peer peer, std::uint32_t incarnation) {
     }
     link.incarnation = incarnation;
     if (keeps_credits_) {
-        credits_.clear(bu);
+        credits_.clear(bu, in_view_);
     }
 }
 
@@ -127,6 +128,9 @@ void ReadoutUnit::on_view(Time now, const wire::ViewEntry& entry) {
         produced_below_ = reported_below_ = released_below_ = forgotten_below_ = entry.from_mep;
         source_.start(now, entry.from_mep);
         produce_more_ = true;
+        for (std::uint32_t bu = 0; keeps_credits_ && entry.from_mep == 0 && bu < links_.size(); ++bu) {
+            credits_.announced(bu, 0);  // every one that has a MEP is announced from here on
+        }
     }
     if (const std::uint32_t bu = shape_.bu_of_node[entry.node]; bu != no_index) {
         links_[bu].view_incarnation = entry.change == wire::Change::up ? entry.incarnation : 0;
@@ -190,6 +194,9 @@ void ReadoutUnit::on_announce(const ControlView& message) {
         const BuilderLink& link = links_[bu];
         if (link.up &&
             (link.incarnation == link.view_incarnation || port_.config().plant == Plant::stale_incarnation)) {
+            if (keeps_credits_) {
+                credits_.announced(bu, entry.credit);
+            }
             enqueue(body.base + index, bu, entry.credit, entry.slot, static_cast<std::uint16_t>(body.attempt));
         }
     }
@@ -199,11 +206,14 @@ void ReadoutUnit::on_request(Peer from, const ControlView& message) {
     const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(from)];
     for (std::uint32_t index = 0; index < message.header().count; ++index) {
         const wire::AttemptEntry entry = message.entry<ControlKind::request>(index);
-        if (entry.slot >= shape_.slots) {
+        // One for each of its slots: whoever asks for more would take the places of others.
+        if (entry.slot >= shape_.slots || !pulled_ || links_[bu].requests >= shape_.slots) {
             ++port_.counters().bad_messages;
             continue;
         }
-        enqueue(entry.mep, bu, entry.credit, entry.slot, entry.attempt);
+        if (enqueue(entry.mep, bu, entry.credit, entry.slot, entry.attempt)) {
+            ++links_[bu].requests;
+        }
     }
 }
 
@@ -226,16 +236,16 @@ bool ReadoutUnit::find_credit(Assignment& work) {
     return work.slot != wire::unknown_slot;
 }
 
-void ReadoutUnit::enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std::uint16_t slot,
+bool ReadoutUnit::enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std::uint16_t slot,
                           std::uint16_t attempt) {
     if (!in_view_ || mep < released_below_) {
-        return;  // released or never held: another attempt was committed, or this RU came in later
+        return false;  // released or never held: another attempt was committed, or this RU came in later
     }
     const bool far_off = mep >= produced_below_ + 2 * std::uint64_t{port_.config().retention_meps};
     const std::uint32_t index = far_off ? no_index : pool_.take();
     if (index == no_index) {
         ++port_.counters().bad_messages;  // more assignments than credits, or a MEP far off: a lying peer
-        return;
+        return false;
     }
     pool_[index] = {
         .mep = mep, .credit = credit, .bu = static_cast<std::uint16_t>(bu), .slot = slot, .attempt = attempt};
@@ -249,6 +259,7 @@ void ReadoutUnit::enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std
         pool_[behind.last].next = index;
         behind.last = index;
     }
+    return true;
 }
 
 /// An assignment that will not be carried out, or no further.
@@ -272,14 +283,16 @@ void ReadoutUnit::unlink(std::uint32_t queue_index, std::uint32_t previous, std:
         from.last = previous;
     }
     pool_[previous].next = pool_[index].next;
-    pool_.give_back(index);
+    give_back(index);
 }
 
-void ReadoutUnit::on_abort(const ControlView& message) {
+void ReadoutUnit::on_abort(Peer from, const ControlView& message) {
     for (std::uint32_t index = 0; index < message.header().count; ++index) {
         const wire::AttemptEntry entry = message.entry<ControlKind::abort>(index);
         const std::uint32_t bu = entry.bu < shape_.bu_of_node.size() ? shape_.bu_of_node[entry.bu] : no_index;
-        if (bu == no_index) {
+        // A BU voids what it asked for itself; what is another's, only the EM.
+        const bool theirs = from == Peer{entry.bu} && pulled_;
+        if (bu == no_index || (from != port_.config().em && !theirs && port_.config().plant != Plant::believed_abort)) {
             ++port_.counters().bad_messages;
             continue;
         }

@@ -32,7 +32,7 @@ public:
     void on_connection_lost(Time now, Peer peer);
     void on_view(Time now, const wire::ViewEntry& entry);
     void on_announce(const wire::ControlView& message);
-    void on_abort(const wire::ControlView& message);
+    void on_abort(Peer from, const wire::ControlView& message);
     void on_region(Peer from, const wire::ControlView& message);
     void on_request(Peer from, const wire::ControlView& message);
     /// Source-credits.
@@ -82,6 +82,7 @@ private:
         std::uint32_t view_incarnation = 0;  // the one the EM talks about; 0: not in the view
         Remote region{};                     // the first
         std::uint16_t regions = 0;           // known of them
+        std::uint16_t requests = 0;          // pull: of that BU, not answered yet
     };
     static_assert(sizeof(BuilderLink) == 32);
     /// Of what is acknowledged, over one connection.
@@ -90,7 +91,14 @@ private:
         std::uint64_t placed = 0;  // as far as known
     };
 
-    void enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std::uint16_t slot, std::uint16_t attempt);
+    bool enqueue(MepId mep, std::uint32_t bu, std::uint32_t credit, std::uint16_t slot, std::uint16_t attempt);
+    /// Its place in the pool is free again.
+    void give_back(std::uint32_t index) {
+        if (pulled_) {
+            --links_[pool_[index].bu].requests;
+        }
+        pool_.give_back(index);
+    }
     void remove(std::uint32_t queue, std::uint32_t previous, std::uint32_t index);
     void unlink(std::uint32_t queue, std::uint32_t previous, std::uint32_t index);
     /// Unlinks the first one.
@@ -98,7 +106,7 @@ private:
         Queue& from = queue(queue_index);
         const std::uint32_t index = from.first;
         from.first = pool_[index].next;
-        pool_.give_back(index);
+        give_back(index);
         if (from.first == no_index) {
             from.last = no_index;
             --queues_filled_;
@@ -179,6 +187,7 @@ private:
     bool in_parts_;                  // a MFP may be several writes, or each is acknowledged
     bool lazy_ = false;              // something waits for company
     bool has_turns_;                 // the schedule has phases or time slots
+    bool pulled_;                    // BUs ask for what this RU writes
     bool chores_ = false;            // acks_due_ or regions_due_ is not empty
     std::uint32_t parallel_sends_;   // of the config; 0: no limit
     std::uint32_t ru_;               // index in shape.rus

@@ -13,7 +13,7 @@ using testing::Cluster;
 using testing::make_config;
 
 TEST(CreditBook, KnowsTheSlotOfACreditThatWasGranted) {
-    CreditBook book(2, 3, Plant::none);
+    CreditBook book(2, 3, 8, Plant::none);
     EXPECT_EQ(book.slot_of(1, 1), wire::unknown_slot);
     EXPECT_TRUE(book.add(1, {1, 2, 0}));
     EXPECT_TRUE(book.add(1, {2, 0, 0}));
@@ -25,7 +25,7 @@ TEST(CreditBook, KnowsTheSlotOfACreditThatWasGranted) {
 
 /// C1: whether a grant comes once, twice or, because a later one says so, not at all.
 TEST(CreditBook, RepeatedAndLostGrantsAreHarmless) {
-    CreditBook book(1, 3, Plant::none);
+    CreditBook book(1, 3, 8, Plant::none);
     EXPECT_TRUE(book.add(0, {1, 0, 0}));
     EXPECT_TRUE(book.add(0, {1, 0, 0}));
     EXPECT_TRUE(book.add(0, {7, 2, 0})) << "credits 2 to 6 were over before they could be told";
@@ -37,9 +37,36 @@ TEST(CreditBook, RepeatedAndLostGrantsAreHarmless) {
     EXPECT_FALSE(book.add(0, {1, 0, 0})) << "older than what is known";
     EXPECT_EQ(book.slot_of(0, 8), 0U);
     EXPECT_FALSE(book.add(0, {9, 3, 0})) << "no such slot";
-    book.clear(0);
+    book.clear(0, true);
     EXPECT_EQ(book.slot_of(0, 8), wire::unknown_slot);
     EXPECT_TRUE(book.add(0, {1, 0, 0})) << "of the BU's next incarnation";
+}
+
+/// A grant far ahead, taken for true, would hide the true one of its slot.
+TEST(CreditBook, GrantsFarAheadAreRefused) {
+    CreditBook book(1, 3, 8, Plant::none);
+    EXPECT_TRUE(book.add(0, {1, 0, 0}));
+    EXPECT_TRUE(book.add(0, {2'000'000'000, 0, 0})) << "kept apart: it is not known yet how far the BU is";
+    book.announced(0, 0);
+    EXPECT_EQ(book.slot_of(0, 1), 0U);
+    EXPECT_FALSE(book.add(0, {2'000'000'000, 1, 0}));
+    EXPECT_EQ(book.slot_of(0, 2'000'000'000), wire::unknown_slot);
+    EXPECT_TRUE(book.add(0, {2, 1, 0}));
+    EXPECT_EQ(book.slot_of(0, 2), 1U);
+}
+
+TEST(CreditBook, AReadoutUnitThatComesLaterLearnsHowFarABuilderIs) {
+    CreditBook book(1, 3, 8, Plant::none);
+    EXPECT_TRUE(book.add(0, {5000, 0, 0}));
+    EXPECT_TRUE(book.add(0, {4'000'000'000, 1, 0}));
+    EXPECT_TRUE(book.add(0, {5001, 1, 0}));
+    EXPECT_TRUE(book.add(0, {4'000'000'000, 2, 0}));
+    book.announced(0, 4999);
+    EXPECT_EQ(book.slot_of(0, 5000), 0U);
+    EXPECT_EQ(book.slot_of(0, 5001), 1U);
+    EXPECT_EQ(book.slot_of(0, 4'000'000'000), wire::unknown_slot);
+    book.clear(0, true);
+    EXPECT_FALSE(book.add(0, {5002, 0, 0})) << "the next incarnation counts from 1";
 }
 
 void expect_delivered(Cluster& cluster, const Config& config) {

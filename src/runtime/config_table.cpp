@@ -205,7 +205,7 @@ constexpr std::array table{
     number(Kind::duration, "protocol.suspect_grace", &RunConfig::suspect_grace, "300ms", 0, 60 * ps_s,
            "between a lost data connection and the event manager's decision"),
     number(Kind::count, "protocol.max_attempts", &RunConfig::max_attempts, "3", 1, 100,
-           "late attempts at a MEP before the readout units that do not deliver are unreachable"),
+           "late attempts at a MEP before readout units that two builder units found not to deliver are unreachable"),
 
     choice<&RunConfig::filter_kind>(
         "filter.kind", "share", filter_words,

@@ -5,7 +5,7 @@
 //   to 4096 record  u64 id | u32 node | u32 view | u32 value | u16 attempt | u8 kind | u8 flags | u64 time
 //     kind 1 commit: id = MEP, node = its builder unit, value = sources missing, flags bit 0 = redelivered, bit 1 =
 //     rejected by a filter, time = 0 kind 2 view:   id = incarnation, node = who changed, value = 1 up, 2 dead, 3
-//     unreachable, time in ps of the run's clock
+//     unreachable, 4 distrusted, time in ps of the run's clock
 // The file is mapped: a record is written, then the count, so whatever happens to the process (kill -9 included) the
 // kernel keeps every record that the count covers. It does not survive a crash of the whole machine.
 #pragma once

@@ -80,7 +80,7 @@ struct PeerEntry {
     std::uint32_t peer = 0;
     std::uint32_t incarnation = 0;
 };
-enum class Change : std::uint32_t { up = 1, dead = 2, unreachable = 3 };
+enum class Change : std::uint32_t { up = 1, dead = 2, unreachable = 3, distrusted = 4 };
 struct ViewEntry {
     std::uint32_t node = 0;
     std::uint32_t incarnation = 0;

@@ -38,10 +38,26 @@ TEST(Adversary, PlansAreWhatTheIssueAsksFor) {
     }
 }
 
+/// Nobody honest is dropped, or waits in vain, and every promise is kept.
+TEST(Adversary, ALiarHarmsNobodyElse) {
+    for (const Lie lie : {Lie::late, Lie::withheld, Lie::loss, Lie::missing, Lie::grant, Lie::abort}) {
+        std::uint64_t told = 0;
+        for (std::uint64_t seed = 0; seed < 6; ++seed) {
+            const Outcome outcome = play(seed, {.lie = lie});
+            EXPECT_TRUE(outcome.violations.empty())
+                << "lie " << static_cast<int>(lie) << " seed " << seed << ": " << outcome.violations.front().what;
+            const auto lies = outcome.marks.find("lie");
+            told += lies == outcome.marks.end() ? 0 : lies->second;
+        }
+        EXPECT_TRUE(told > 50 || lie == Lie::missing) << "lie " << static_cast<int>(lie);
+    }
+}
+
 struct Planted {
     const char* name;
     Plant plant;
     std::vector<std::string> rules;  // any of which the bug may break
+    Lie lie = Lie::none;             // whom it takes
     friend void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; }
 };
 
@@ -50,7 +66,7 @@ class Plants : public ::testing::TestWithParam<Planted> {};
 /// Most within a few seeds.
 TEST_P(Plants, IsFound) {
     for (std::uint64_t seed = 0; seed < 1000; ++seed) {
-        const Outcome outcome = play(seed, {.plant = GetParam().plant});
+        const Outcome outcome = play(seed, {.plant = GetParam().plant, .lie = GetParam().lie});
         const bool seen = std::ranges::any_of(outcome.violations, [](const Violation& violation) {
             return std::ranges::find(GetParam().rules, violation.rule) != GetParam().rules.end();
         });
@@ -59,33 +75,36 @@ TEST_P(Plants, IsFound) {
     FAIL() << "not found in 1000 seeds";
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Plants,
-                         ::testing::Values(Planted{"no_generation_check", Plant::no_generation_check, {"F6"}},
-                                           Planted{"no_attempt_check", Plant::no_attempt_check, {"F2"}},
-                                           Planted{"early_release", Plant::early_release, {"F1"}},
-                                           Planted{"double_credit", Plant::double_credit, {"C1"}},
-                                           Planted{"no_quarantine", Plant::no_quarantine, {"F3"}},
-                                           Planted{"skipped_commit", Plant::skipped_commit, {"F2"}},
-                                           Planted{"double_commit", Plant::double_commit, {"F2"}},
-                                           Planted{"unconfirmed_missing", Plant::unconfirmed_missing, {"F5"}},
-                                           Planted{"forgotten_reassign", Plant::forgotten_reassign, {"liveness"}},
-                                           Planted{"unmarked_redelivery", Plant::unmarked_redelivery, {"F2"}},
-                                           Planted{"admit_unretained", Plant::admit_unretained, {"C3"}},
-                                           Planted{"stale_incarnation", Plant::stale_incarnation, {"F3", "C1", "F6"}},
-                                           Planted{"unordered_abort_ack", Plant::unordered_abort_ack, {"F3"}},
-                                           Planted{"undecided_reject", Plant::undecided_reject, {"C7"}},
-                                           Planted{"ignored_reject", Plant::ignored_reject, {"C7"}},
-                                           Planted{"wrong_phase_order", Plant::wrong_phase_order, {"C6"}},
-                                           Planted{"early_phase", Plant::early_phase, {"C6"}},
-                                           Planted{"open_barrier", Plant::open_barrier, {"C6"}},
-                                           Planted{"hasty_send", Plant::hasty_send, {"C6"}},
-                                           Planted{"wrong_builder", Plant::wrong_builder, {"C5"}},
-                                           Planted{"early_reuse", Plant::early_reuse, {"C1"}},
-                                           Planted{"uncredited_send", Plant::uncredited_send, {"C5"}},
-                                           Planted{"uneven_grant", Plant::uneven_grant, {"C1"}},
-                                           Planted{"kept_credits", Plant::kept_credits, {"C5"}},
-                                           Planted{"unfinished_read", Plant::unfinished_read, {"T1"}}),
-                         [](const auto& each) { return each.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    All, Plants,
+    ::testing::Values(
+        Planted{"no_generation_check", Plant::no_generation_check, {"F6"}},
+        Planted{"no_attempt_check", Plant::no_attempt_check, {"F2"}},
+        Planted{"early_release", Plant::early_release, {"F1"}}, Planted{"double_credit", Plant::double_credit, {"C1"}},
+        Planted{"no_quarantine", Plant::no_quarantine, {"F3"}},
+        Planted{"skipped_commit", Plant::skipped_commit, {"F2"}},
+        Planted{"double_commit", Plant::double_commit, {"F2"}},
+        Planted{"unconfirmed_missing", Plant::unconfirmed_missing, {"F5"}},
+        Planted{"forgotten_reassign", Plant::forgotten_reassign, {"liveness"}},
+        Planted{"unmarked_redelivery", Plant::unmarked_redelivery, {"F2"}},
+        Planted{"admit_unretained", Plant::admit_unretained, {"C3"}},
+        Planted{"stale_incarnation", Plant::stale_incarnation, {"F3", "C1", "F6"}},
+        Planted{"unordered_abort_ack", Plant::unordered_abort_ack, {"F3"}},
+        Planted{"undecided_reject", Plant::undecided_reject, {"C7"}},
+        Planted{"ignored_reject", Plant::ignored_reject, {"C7"}},
+        Planted{"wrong_phase_order", Plant::wrong_phase_order, {"C6"}},
+        Planted{"early_phase", Plant::early_phase, {"C6"}}, Planted{"open_barrier", Plant::open_barrier, {"C6"}},
+        Planted{"hasty_send", Plant::hasty_send, {"C6"}}, Planted{"wrong_builder", Plant::wrong_builder, {"C5"}},
+        Planted{"early_reuse", Plant::early_reuse, {"C1"}}, Planted{"uncredited_send", Plant::uncredited_send, {"C5"}},
+        Planted{"uneven_grant", Plant::uneven_grant, {"C1"}}, Planted{"kept_credits", Plant::kept_credits, {"C5"}},
+        Planted{"unfinished_read", Plant::unfinished_read, {"T1"}},
+        Planted{"believed_late", Plant::believed_late, {"T8"}, Lie::late},
+        Planted{"believed_late_in_time", Plant::believed_late, {"T8"}, Lie::withheld},
+        Planted{"believed_loss", Plant::believed_loss, {"T8"}, Lie::loss},
+        Planted{"believed_missing", Plant::believed_missing, {"F2", "C7"}, Lie::missing},
+        Planted{"believed_grant", Plant::believed_grant, {"T8"}, Lie::grant},
+        Planted{"believed_abort", Plant::believed_abort, {"T8"}, Lie::abort}),
+    [](const auto& each) { return each.param.name; });
 
 }  // namespace
 }  // namespace incast::adversary

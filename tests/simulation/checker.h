@@ -53,6 +53,11 @@ public:
         judge_.violation(rule, format, std::forward<Args>(args)...);
     }
     void mark(std::string_view name) { judge_.mark(name); }
+    /// What is posted meanwhile is false: the rules are for what the node says itself.
+    void lies(bool begins) {
+        lying_ = begins;
+        judge_.mark("lie", begins ? 1 : 0);
+    }
 
     // --- from the EM
     // -------------------------------------------------------------------------------------------------------------
@@ -249,6 +254,7 @@ private:
     std::vector<Mep> meps_;
     protocol::MepId committed_below_ = 0;
     std::uint64_t committed_count_ = 0;
+    bool lying_ = false;
 };
 
 }  // namespace incast::adversary

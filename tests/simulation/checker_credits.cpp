@@ -62,6 +62,7 @@ void Checker::grants_delivered(sim::EndpointId from, sim::EndpointId to, const C
     if (granting == nullptr) return;
     for (std::uint32_t index = 0; index < message.header().count; ++index) {
         const wire::CreditEntry entry = message.entry<ControlKind::grant>(index);
+        if (plan_.lie == Lie::grant && entry.credit >= far_credit) continue;
         if (entry.credit == 0 || entry.credit > granting->credits.size()) continue;
         if (protocol::assigns_ahead(plan_.config)) {
             senders_[to].credits[granting->node][entry.credit] = entry.slot;

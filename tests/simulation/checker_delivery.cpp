@@ -318,8 +318,12 @@ void Checker::committed(const protocol::LedgerEntry& entry) {
 void Checker::view_changed(Time /*now*/, std::uint32_t view, Peer peer, std::uint32_t incarnation,
                            wire::Change change) {
     const auto node = static_cast<std::uint32_t>(peer);
-    constexpr const char* names[] = {"?", "up", "dead", "unreachable"};
-    const char* name = names[static_cast<std::uint32_t>(change) & 3];
+    constexpr const char* names[] = {"?", "up", "dead", "unreachable", "distrusted"};
+    const char* name =
+        names[std::min<std::size_t>(static_cast<std::size_t>(change), std::size(names)) % std::size(names)];
+    if (plan_.lie != Lie::none && change != wire::Change::up && node != plan_.liar) {
+        violation("T8", "node {}#{} is dropped as {}, though only node {} lies", node, incarnation, name, plan_.liar);
+    }
     judge_.story("view {}: node {}#{} {}", view, node, incarnation, name);
     judge_.mark(fmt::format("view: {}{}", name, change == wire::Change::up && incarnation > 1 ? " again" : ""));
     Membership* known = membership(node, incarnation);

@@ -22,6 +22,7 @@ void Checker::message_posted(Time /*now*/, sim::EndpointId from, sim::EndpointId
                   header.run);
     }
     tell(from, to, *message);
+    if (lying_) return;
     switch (message->kind()) {
         case ControlKind::grant:
             check_grants(from, to, *message);
@@ -49,6 +50,10 @@ void Checker::message_posted(Time /*now*/, sim::EndpointId from, sim::EndpointId
             break;
         case ControlKind::late:
             judge_.mark("late");
+            if (plan_.lie == Lie::grant || plan_.lie == Lie::abort) {
+                violation("T8", "node {} waits in vain for MEP {}, though only node {} lies", node_of(from),
+                          message->body<ControlKind::late>().attempt.mep, plan_.liar);
+            }
             break;
         case ControlKind::peer_lost:
             judge_.mark("lost peer reported", header.count);

@@ -47,8 +47,37 @@ const std::map<std::string, protocol::Plant>& plants() {
         {"uneven_grant", Plant::uneven_grant},
         {"kept_credits", Plant::kept_credits},
         {"unfinished_read", Plant::unfinished_read},
+        {"believed_late", Plant::believed_late},
+        {"believed_loss", Plant::believed_loss},
+        {"believed_missing", Plant::believed_missing},
+        {"believed_grant", Plant::believed_grant},
+        {"believed_abort", Plant::believed_abort},
     };
     return names;
+}
+
+const std::map<std::string, Lie>& lies() {
+    static const std::map<std::string, Lie> names = {
+        {"late", Lie::late},       {"withheld", Lie::withheld}, {"loss", Lie::loss},
+        {"missing", Lie::missing}, {"grant", Lie::grant},       {"abort", Lie::abort},
+    };
+    return names;
+}
+
+/// False, after a line, if that is none of them.
+template <class Value>
+bool choose(const char* option, const std::string& name, const std::map<std::string, Value>& names, Value& chosen) {
+    if (name.empty()) return true;
+    const auto found = names.find(name);
+    if (found != names.end()) {
+        chosen = found->second;
+        return true;
+    }
+    std::string known;
+    for (const auto& [each, value] : names)
+        known += " " + each;
+    fmt::print(stderr, "{} = '{}': expected one of{}\n", option, name, known);
+    return false;
 }
 
 /// What a healthy set of runs exercises: every kind of fault and every branch of the protocol.
@@ -236,6 +265,7 @@ int main_of(int argc, char** argv) {
         "promise.");
     std::string seeds_text = "1:1000";
     std::string plant_name;
+    std::string lie_name;
     unsigned threads = std::max(1U, std::thread::hardware_concurrency());
     bool coverage = false;
     bool all = false;
@@ -243,6 +273,7 @@ int main_of(int argc, char** argv) {
     app.add_option("--seeds", seeds_text, "FIRST:COUNT")->capture_default_str();
     app.add_option("--plant", plant_name,
                    "a deliberate bug, which the checkers must find; the first seed that shows it ends the run");
+    app.add_option("--lie", lie_name, "one node lies so, and nothing else goes wrong");
     app.add_option("--threads", threads, "seeds played at the same time")
         ->check(CLI::Range(1U, 1024U))
         ->capture_default_str();
@@ -252,16 +283,8 @@ int main_of(int argc, char** argv) {
     CLI11_PARSE(app, argc, argv);
 
     RunOptions options;
-    if (!plant_name.empty()) {
-        const auto found = plants().find(plant_name);
-        if (found == plants().end()) {
-            std::string known;
-            for (const auto& [name, plant] : plants())
-                known += " " + name;
-            fmt::print(stderr, "--plant = '{}': expected one of{}\n", plant_name, known);
-            return 2;
-        }
-        options.plant = found->second;
+    if (!choose("--plant", plant_name, plants(), options.plant) || !choose("--lie", lie_name, lies(), options.lie)) {
+        return 2;
     }
     if (replay_option->count() > 0) {
         options.story = true;

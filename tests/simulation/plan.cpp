@@ -181,9 +181,47 @@ void draw_assignment(Plan& plan) {
     if (!protocol::validate(plan.config)) plan.config.assignment = before;
 }
 
+/// From a sequence of its own. Before the liveness bound is reckoned.
+void draw_lie(Plan& plan, Lie lie) {
+    if (lie == Lie::none) return;
+    protocol::Config& config = plan.config;
+    Draw draw(base::mix64(plan.seed ^ 0x11e));
+    plan.lie = lie;
+    plan.lie_every = draw.between(50, 500) * ps_per_us;
+    plan.network.tail_chance = 0;
+    plan.network.delay_spread = std::min(plan.network.delay_spread, 40 * ps_per_us);
+    plan.network.again_max = std::min(plan.network.again_max, 50 * ps_per_us);
+    plan.network.connect_refused_chance = 0;
+    const Time until = plan.chaos.until;
+    const Time restart_max = plan.chaos.restart_max;
+    plan.chaos = {};
+    plan.chaos.until = until;
+    plan.chaos.restart_max = restart_max;
+    plan.chaos.tell_max = 200 * ps_per_us;
+    plan.stop_at = 0;
+    config.late_after = std::max(config.late_after, 20 * ps_per_ms);
+    config.max_attempts = std::min(config.max_attempts, 4U);
+    if (lie == Lie::grant) {  // what it is about
+        config.scheme = protocol::Scheme::push;
+        config.second_stage_all = false;
+        config.schedule = protocol::Schedule::linear_shift;
+        config.assignment = protocol::Assignment::source_credits;
+    }
+    const auto pick = [&](std::uint32_t roles, std::uint32_t other) {
+        std::uint32_t node = 0;
+        do {
+            node = draw.between<std::uint32_t>(0, static_cast<std::uint32_t>(config.nodes.size()) - 1);
+        } while ((config.nodes[node].roles & roles) == 0 || (config.nodes[node].roles & role_em) != 0 || node == other);
+        return node;
+    };
+    plan.liar = pick(lie == Lie::loss ? role_bu | role_ru : role_bu, ~0U);
+    const std::uint32_t roles = config.nodes[plan.liar].roles;
+    plan.about = pick((roles & role_bu) != 0 ? role_ru : role_bu, plan.liar);
+}
+
 }  // namespace
 
-Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
+Plan make_plan(std::uint64_t seed, protocol::Plant plant, Lie lie) {
     Plan plan;
     plan.seed = seed;
     Draw draw(base::mix64(seed ^ 0x9a7));
@@ -248,6 +286,7 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
     plan.sink.hold_chance = draw.rate(500'000);
     plan.sink.hold_max = draw.between(20, 2000) * ps_per_us;
     plan.config.reuse_wait = draw.percent(50) ? draw.between<Time>(1, 1000) * ps_per_us : 0;
+    draw_lie(plan, lie);
 
     // After the last fault every node may still have to be declared dead, come back and connect, several times over
     // where a stalled connection ends one node after the other; then the work that is left, each MEP alone and each
@@ -265,6 +304,9 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant) {
     plan.liveness_bound = last_fault + static_cast<Time>(plan.config.nodes.size()) * recovery +
                           plan.config.max_attempts * (plan.config.late_after + plan.config.heartbeat) * 4 +
                           static_cast<Time>(plan.source.total_meps) * per_mep;
+    if (lie == Lie::withheld) {  // each of them waits for its deadline, once or more
+        plan.liveness_bound += 4 * static_cast<Time>(plan.source.total_meps) * plan.config.late_after;
+    }
     return plan;
 }
 

@@ -46,6 +46,19 @@ struct FilterPlan {
     Time undecided_max = 0;
 };
 
+/// What a lying node says (docs/simulation.md).
+enum class Lie : std::uint8_t {
+    none,
+    late,      // BU: what it was just given is late, and no RU delivers
+    withheld,  // BU: keeps what is complete, and says at the deadline that it is late, and no RU delivers
+    loss,      // BU or RU: its connection with another node is lost
+    missing,   // BU: sources are missing, or the filter rejected it
+    grant,     // BU: credits far ahead (source-credits)
+    abort,     // BU: attempts of other BUs are void
+};
+/// No run has so many; the true ones go on from 1.
+inline constexpr std::uint32_t far_credit = 2'000'000'000;
+
 struct Plan {
     std::uint64_t seed = 0;
     protocol::Config config;
@@ -54,12 +67,17 @@ struct Plan {
     SourcePlan source;
     SinkPlan sink;
     FilterPlan filter;
+    Lie lie = Lie::none;
+    std::uint32_t liar = 0;   // a node
+    std::uint32_t about = 0;  // the node it speaks ill of, where it is one
+    Time lie_every = 0;
     Time stop_at = 0;         // the EM is told to admit no more (Ctrl-C); 0: never
     Time liveness_bound = 0;  // by then every MEP is committed and every node has finished
 };
 
 /// Everything is drawn from the seed alone.
-Plan make_plan(std::uint64_t seed, protocol::Plant plant);
+/// With a lie nothing else goes wrong: no faults, a calm network, and deadlines that nobody honest misses.
+Plan make_plan(std::uint64_t seed, protocol::Plant plant, Lie lie = Lie::none);
 
 /// For the story: one line per aspect.
 std::string describe(const Plan& plan);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "liar.h"
 #include "sim/endpoint.h"
 
 namespace incast::adversary {
@@ -34,11 +35,15 @@ void Host::start(Time now) {
     options.max_peers = static_cast<std::uint32_t>(plan.config.nodes.size());
     options.max_posted = 64;
     endpoint_ = run_.world.endpoint(options).value();
-    endpoint_id_ = static_cast<sim::Endpoint&>(*endpoint_).id();
+    Transport& of_world = *endpoint_;
+    endpoint_id_ = static_cast<sim::Endpoint&>(of_world).id();
+    if (plan.lie != Lie::none && plan.liar == index_) {
+        endpoint_ = std::make_unique<LyingEndpoint>(std::move(endpoint_), plan, run_.checker, incarnation_);
+    }
     run_.checker.node_started(index_, incarnation_, endpoint_id_);
     const std::uint64_t seed = stream(plan.seed, index_, incarnation_);
     if ((roles & protocol::role_ru) != 0)
-        source_ = std::make_unique<ModelSource>(plan, index_, run_.world, run_.checker, seed);
+        source_ = std::make_unique<ModelSource>(plan, index_, endpoint_id_, run_.world, run_.checker, seed);
     if ((roles & protocol::role_bu) != 0)
         sink_ = std::make_unique<ModelSink>(plan, index_, incarnation_, run_.checker, seed + 1);
     if (two_stages(plan.config.scheme))
@@ -50,7 +55,7 @@ void Host::start(Time now) {
         run_.judge.violation("start", "node {} does not start: {}", index_, started.error().message);
     }
     if (actor_ == sim::nil) actor_ = run_.world.add_actor(*this);
-    run_.world.bind(*endpoint_, actor_);
+    run_.world.bind(of_world, actor_);
     run_.judge.story("node {}#{} starts", index_, incarnation_);
 }
 
@@ -299,7 +304,7 @@ std::optional<sim::ConnectionId> Director::draw_connection() {
 // ---------------------------------------------------------------------------------------------------------------------
 
 Run::Run(std::uint64_t seed, const RunOptions& options)
-    : plan(make_plan(seed, options.plant)),
+    : plan(make_plan(seed, options.plant, options.lie)),
       judge(options.story),
       world(std::make_unique<sim::AdversarialModel>(plan.network)),
       checker(plan, world, judge),

@@ -24,6 +24,7 @@ struct Outcome {
 
 struct RunOptions {
     protocol::Plant plant = protocol::Plant::none;
+    Lie lie = Lie::none;
     bool story = false;
 };
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "sim/endpoint.h"
-
 namespace incast::adversary {
 
 using protocol::MepId;
@@ -12,12 +10,12 @@ using protocol::MepId;
 // --- source
 // ------------------------------------------------------------------------------------------------------------------
 
-ModelSource::ModelSource(const Plan& plan, std::uint32_t node, sim::World& world, Checker& checker, std::uint64_t seed)
-    : plan_(plan), node_(node), world_(world), checker_(checker), prng_(seed) {}
+ModelSource::ModelSource(const Plan& plan, std::uint32_t node, sim::EndpointId endpoint, sim::World& world,
+                         Checker& checker, std::uint64_t seed)
+    : plan_(plan), node_(node), endpoint_(endpoint), world_(world), checker_(checker), prng_(seed) {}
 
 Result<Ok> ModelSource::attach(Transport& transport, const protocol::Config& config, std::uint32_t first_source,
                                std::uint32_t count) {
-    endpoint_ = static_cast<sim::Endpoint&>(transport).id();
     first_source_ = first_source;
     count_ = count;
     for (std::uint32_t index = 0; index < count; ++index) {

@@ -17,7 +17,8 @@ namespace incast::adversary {
 
 class ModelSource final : public protocol::Source {
 public:
-    ModelSource(const Plan& plan, std::uint32_t node, sim::World& world, Checker& checker, std::uint64_t seed);
+    ModelSource(const Plan& plan, std::uint32_t node, sim::EndpointId endpoint, sim::World& world, Checker& checker,
+                std::uint64_t seed);
 
     Result<Ok> attach(Transport& transport, const protocol::Config& config, std::uint32_t first_source,
                       std::uint32_t count) override;
@@ -36,10 +37,10 @@ private:
 
     const Plan& plan_;
     std::uint32_t node_;
+    sim::EndpointId endpoint_;
     sim::World& world_;
     Checker& checker_;
     base::Prng prng_;
-    sim::EndpointId endpoint_ = 0;
     std::uint32_t first_source_ = 0;
     std::uint32_t count_ = 0;
     std::vector<Local> regions_;  // by source of this RU

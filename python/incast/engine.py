@@ -196,11 +196,16 @@ def _text(line: bytes) -> str:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[int]:
-    """Gives a descriptor on which a byte arrives for every request to stop (Ctrl-C, SIGTERM, a closed terminal)."""
+    """Gives a descriptor on which each request to stop arrives as a byte: Ctrl-C, SIGTERM, a closed terminal.
+
+    A program that was started to ignore a closed terminal (nohup) goes on without it.
+    """
     asked, ask = os.pipe()
     os.set_blocking(ask, False)
     os.set_blocking(asked, False)
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    signals = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signals.append(signal.SIGHUP)
 
     def note(_signal: int, _frame: FrameType | None) -> None:
         """Python writes the byte; a handler must exist for that."""
@@ -236,6 +241,7 @@ class EngineRun:
         self._result_path: Path | None = None
         self._machine: MeasuredPhase | None = None
         self.pid = 0  # of the engine, once it has started
+        self._view_error: Exception | None = None
         self._reports = 0
         self._foreign_lines = 0
         self._first_foreign_line = ""
@@ -289,7 +295,7 @@ class EngineRun:
             while handlers:
                 for key, _ in selector.select(_POLL_S):
                     if key.fd == asked:
-                        self._stop(process, len(os.read(asked, 64)))
+                        self._stop(process, os.read(asked, 64))
                         continue
                     reader, take = handlers[key.fd]
                     lines = reader.read()
@@ -298,7 +304,7 @@ class EngineRun:
                         del handlers[key.fd]
                     for line in lines or ():
                         take(line)
-                self._on_tick()
+                self._tick()
                 if orphans_until is None:
                     if process.poll() is not None:
                         orphans_until = time.monotonic() + self._orphan_grace_s
@@ -306,14 +312,16 @@ class EngineRun:
                     kill_group_of(process.pid)
                     break
 
-    def _stop(self, process: subprocess.Popen[bytes], requests: int) -> None:
+    def _stop(self, process: subprocess.Popen[bytes], signals: bytes) -> None:
         first = self._stop_requests == 0
-        self._stop_requests += requests
+        # A terminal that closes says so to its session and to its programs: twice is no second request.
+        requests = sum(number != signal.SIGHUP for number in signals)
+        self._stop_requests += requests or int(first)
         if self._stop_requests > 1:
             kill_group_of(process.pid)
         elif first and process.poll() is None:
             process.send_signal(signal.SIGINT)
-            self._on_progress(Notice("info", "stopping: the engine drains and reports; Ctrl-C again aborts"))
+            self._show(Notice("info", "stopping: the engine drains and reports; Ctrl-C again aborts"))
 
     def _take_report(self, line: str) -> None:
         try:
@@ -330,10 +338,23 @@ class EngineRun:
         if isinstance(report, Phase) and self._machine is not None:
             self._machine.on_phase(report.name)
         if report is not None:
-            self._on_progress(report)
+            self._show(report)
 
     def _take_remark(self, line: str) -> None:
-        self._on_progress(Notice("engine", line))
+        self._show(Notice("engine", line))
+
+    def _show(self, report: Progress) -> None:
+        """A display that fails ends no run."""
+        try:
+            self._on_progress(report)
+        except Exception as error:
+            self._view_error = self._view_error or error
+
+    def _tick(self) -> None:
+        try:
+            self._on_tick()
+        except Exception as error:
+            self._view_error = self._view_error or error
 
     def _foreign_words(self) -> str:
         return (
@@ -348,14 +369,16 @@ class EngineRun:
             name = signal.Signals(-status).name
             if self._result_path is None:
                 raise EngineError(f"the engine was killed by {name} before it could report", 128 - status)
-            self._on_progress(Notice("error", f"the engine was killed by {name} after it had reported"))
+            self._show(Notice("error", f"the engine was killed by {name} after it had reported"))
             status = 128 - status
         if self._result_path is None and status == 0:
             if self._foreign_lines:
                 raise EngineError(self._foreign_words(), EXIT_PROTOCOL)
             raise EngineError(f"{self._command[0]} ended without a result", EXIT_PROTOCOL)
         if self._foreign_lines:
-            self._on_progress(Notice("warning", self._foreign_words()))
+            self._show(Notice("warning", self._foreign_words()))
+        if self._view_error is not None:
+            self._show(Notice("warning", f"a part of the display failed: {self._view_error}"))
         return Outcome(status, self._result_path, None if self._machine is None else self._machine.window)
 
 

@@ -4,6 +4,7 @@ As in `incast run` nothing is validated here: options become settings of the eng
 """
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,12 +17,16 @@ import typer
 
 from incast.console import open_console
 from incast.engine import EXIT_NO_ENGINE, EngineError, find_engine
+from incast.files import FILES_OF_A_RUN, ForceOption, leave_file, remove_files, writing_output
 from incast.lab.diagnosis import diagnose_directory
+from incast.lab.processes import engines_writing_to
 from incast.net_summary import print_net_sizes
 from incast.run import RunRequest, make_request, read_result, show_result, watch
 from incast.shipped import FabricOption, TraceOption
 
 _EXIT_BAD_CONFIG = 2
+_SIZE_FOLDER = re.compile(r"\d\d+-[\w.-]+")
+RESULT_NAME = "result.json"
 _CHECK_TIMEOUT_S = 60.0
 
 
@@ -84,10 +89,13 @@ def measure(
     request: RunRequest, sizes: list[str], like: tuple[Mapping[str, Any], Path] | None, *, as_json: bool
 ) -> int:
     """One measurement for each message size, one after the other; the exit status is the worst one."""
-    requests = [request] if len(sizes) < 2 else [_of_size(request, size, number) for number, size in enumerate(sizes)]
-    if len(requests) > 1:
-        for one in requests:
-            _check(one)  # all of them before the first, which may take long
+    requests = [request]
+    if len(sizes) > 1:
+        for number, size in enumerate(sizes):
+            _check(_of_size(request, size, number))  # all of them before the first, which may take long
+        request = request.with_folder()
+        _clear(request)
+        requests = [_of_size(request, size, number) for number, size in enumerate(sizes)]
     results: list[dict[str, Any]] = []
     status = 0
     for one in requests:
@@ -99,7 +107,7 @@ def measure(
         result = read_result(outcome, outcome.result_path)
         if like is not None:
             result = with_efficiency(result, *like)
-            outcome.result_path.write_text(json.dumps(result, indent=2) + "\n")
+            leave_file(outcome.result_path, json.dumps(result, indent=2) + "\n")
         results.append(result)
         if len(requests) > 1:
             diagnose_directory(outcome.result_path.parent, result, outcome.window)
@@ -119,6 +127,23 @@ def _of_size(request: RunRequest, size: str, number: int) -> RunRequest:
     return replace(request, settings=settings, output=request.output / f"{number:02}-{name}")
 
 
+def _clear(request: RunRequest) -> None:
+    """The folder of a list of sizes: an earlier list's results are refused, or removed if that was asked for."""
+    old = request.output / RESULT_NAME
+    if old.exists() and not request.force:
+        raise EngineError(
+            f"--output {request.output}: holds {RESULT_NAME} of an earlier run; allowed: another folder, or --force, "
+            "which removes that run's files",
+            _EXIT_BAD_CONFIG,
+        )
+    if request.force and request.output.is_dir():
+        with writing_output(request.output):
+            for folder in request.output.iterdir():
+                if _SIZE_FOLDER.fullmatch(folder.name) and folder.is_dir() and not engines_writing_to(folder):
+                    remove_files(folder, FILES_OF_A_RUN)
+            remove_files(request.output, FILES_OF_A_RUN)
+
+
 def _check(request: RunRequest) -> None:
     command = [*request.command(find_engine()), "--check"]
     try:
@@ -132,7 +157,7 @@ def _check(request: RunRequest) -> None:
 
 def _show_sizes(results: list[dict[str, Any]], output: Path, *, as_json: bool) -> None:
     text = json.dumps({"schema": 1, "kind": "net-sizes", "results": results}, indent=2) + "\n"
-    (output / "result.json").write_text(text)
+    leave_file(output / RESULT_NAME, text)
     if as_json:
         sys.stdout.write(text)
     else:
@@ -193,6 +218,7 @@ def net(
         Path | None,
         typer.Option(metavar="DIR", help="Result directory. (default: incast-results/<UTC time>-<transport>)"),
     ] = None,
+    force: ForceOption = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result, and nothing else, on standard output.")
     ] = False,
@@ -229,7 +255,7 @@ def net(
         ),
     }
     chosen = [*(settings or []), "run.task=net"]
-    request = make_request(config, options, chosen, output, datetime.now(UTC))
+    request = replace(make_request(config, options, chosen, output, datetime.now(UTC)), force=force)
     compared = (built, like) if like is not None else None
     raise typer.Exit(measure(request, sizes, compared, as_json=as_json))
 

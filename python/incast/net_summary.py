@@ -11,7 +11,7 @@ from rich.text import Text
 from incast import units
 from incast.lab.diagnosis import Diagnosis
 from incast.live import VIRTUAL_TIME
-from incast.summary import limit_rows
+from incast.summary import file_rows, limit_rows
 
 # A wider matrix fits no terminal; the result has it all.
 _MATRIX_NODES_MAX = 16
@@ -26,7 +26,7 @@ def print_net_summary(console: Console, result: Result, directory: Path, diagnos
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    for label, text in (*_rows(result), *limit_rows(diagnosis)):
+    for label, text in (*_rows(result), *limit_rows(diagnosis), *file_rows(result)):
         table.add_row(label, text)
     console.print(table)
     console.print(_matrix(result))

@@ -6,6 +6,7 @@ says about it is shown, and its exit status is the command's. So there is one pl
 
 import contextlib
 import json
+import os
 import re
 import shlex
 import sys
@@ -21,6 +22,7 @@ import typer
 from incast import units
 from incast.console import open_console
 from incast.engine import EXIT_PROTOCOL, EngineError, EngineRun, Notice, Outcome, Progress, find_engine
+from incast.files import ForceOption, give_up_folder, new_folder
 from incast.idle import Window
 from incast.lab.diagnosis import diagnose_directory
 from incast.lab.dips import MachineLog, dips_of_directory
@@ -47,12 +49,22 @@ class RunRequest:
     output: Path
     transport: str
     web: str | None = None  # HOST:PORT of the live page
+    force: bool = False  # an old run's files in `output` are removed
+    default_name: bool = False  # `output` is ours to choose, and is not made yet
+    watched: bool = True  # the engine ends with this process
 
     def command(self, engine: Path) -> list[str]:
         """The engine's command line."""
         overrides = [word for setting in self.settings for word in ("--set", setting)]
         config = [] if self.config is None else [str(self.config)]
-        return [str(engine), *config, *overrides, "--output", str(self.output), "--progress", "json"]
+        words = [str(engine), *config, *overrides, "--output", str(self.output), "--progress", "json"]
+        if self.force:
+            words.append("--force")
+        return [*words, "--watched-by", str(os.getpid())] if self.watched else words
+
+    def with_folder(self) -> "RunRequest":
+        """Where the name is ours to choose, makes the folder: no other run gets it."""
+        return replace(self, output=new_folder(self.output), default_name=False) if self.default_name else self
 
 
 def source_settings(source: str) -> dict[str, str]:
@@ -108,7 +120,10 @@ def make_request(
     given = (f"{key}={value}" for key, value in options.items() if value is not None)
     ordered = (*given, *settings)
     transport = _transport(config, ordered)
-    return RunRequest(config, ordered, output or _default_output(transport, now), transport)
+    if output is not None:
+        return RunRequest(config, ordered, output, transport)
+    name = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{transport}"
+    return RunRequest(config, ordered, _RESULTS_FOLDER / name, transport, default_name=True)
 
 
 def _transport(config: Path | None, settings: tuple[str, ...]) -> str:
@@ -130,14 +145,6 @@ def _transport(config: Path | None, settings: tuple[str, ...]) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "", name) or "run"
 
 
-def _default_output(transport: str, now: datetime) -> Path:
-    base = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{transport}"
-    candidate, number = _RESULTS_FOLDER / base, 2
-    while candidate.exists():
-        candidate, number = _RESULTS_FOLDER / f"{base}-{number}", number + 1
-    return candidate
-
-
 def execute(request: RunRequest, *, as_json: bool) -> int:
     """Runs the engine and shows what comes of it; the exit status."""
     outcome = watch(request, f"incast run  {request.transport}")
@@ -149,13 +156,16 @@ def execute(request: RunRequest, *, as_json: bool) -> int:
 def watch(request: RunRequest, title: str, unit: str = "events") -> Outcome:
     """Runs the engine to its end, with a view of its progress."""
     engine = find_engine()
+    named_by_us = request.default_name
+    request = request.with_folder()
     screen = open_console(stderr=True)
     virtual = request.transport == "sim"
     try:
         with contextlib.ExitStack() as stack:
             view = stack.enter_context(make_view(screen, title, virtual=virtual, unit=unit))
             page = stack.enter_context(_open_page(request.web, title, virtual, view)) if request.web else None
-            machine = MachineLog(request.output)
+            machine = MachineLog(request.output, lambda line: view.on_progress(Notice("warning", line)))
+            stack.callback(machine.close)
 
             def on_progress(progress: Progress) -> None:
                 view.on_progress(progress)
@@ -173,6 +183,9 @@ def watch(request: RunRequest, title: str, unit: str = "events") -> Outcome:
         if not request.output.is_dir():
             raise
         raise EngineError(f"{error}; what there is lies in {request.output}", error.exit_status) from error
+    finally:
+        if named_by_us:
+            give_up_folder(request.output)  # of a run that was refused
 
 
 def _open_page(address: str, title: str, virtual: bool, view: RunView) -> "LivePage":
@@ -366,6 +379,7 @@ def run(
         Path | None,
         typer.Option(metavar="DIR", help="Result directory. (default: incast-results/<UTC time>-<transport>)"),
     ] = None,
+    force: ForceOption = False,
     detach: Annotated[
         bool, typer.Option("--detach", help="Run on without this terminal; see incast status, incast stop.")
     ] = False,
@@ -416,7 +430,7 @@ def run(
         **(sink_settings(sink) if sink is not None else {}),
         "sink.verify": verify,
     }
-    request = make_request(config, options, settings or [], output, datetime.now(UTC))
+    request = replace(make_request(config, options, settings or [], output, datetime.now(UTC)), force=force)
     if web or web_listen is not None:
         from incast.lab.live_page import DEFAULT_ADDRESS
 

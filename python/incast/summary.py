@@ -154,7 +154,7 @@ def print_summary(
     dips: Sequence[Dip] = (),
 ) -> None:
     """The figures of a run for a person, what limited it, its dips, and the directory with everything else of it."""
-    console.print(_figures(result, [*limit_rows(diagnosis), *dip_rows(dips)]))
+    console.print(_figures(result, [*limit_rows(diagnosis), *dip_rows(dips), *file_rows(result)]))
     # On one line whatever its length, so that it can be copied.
     console.print(f"results in {directory}", soft_wrap=True, markup=False, highlight=False)
 
@@ -171,6 +171,16 @@ def limit_rows(diagnosis: Diagnosis | None) -> list[tuple[str, Text]]:
     rows = [("limited by", text)]
     if diagnosis.suggestion and diagnosis.confidence != "none":
         rows.append(("to try", Text(diagnosis.suggestion)))
+    return rows
+
+
+def file_rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
+    """What could not be written, and why."""
+    rows = []
+    for file in result.get("incomplete_files") or ():
+        missing = file["missing"]
+        words = "is not there" if missing is None else f"lacks {units.count(missing)} records"
+        rows.append(("not written", Text(f"{file['file']} {words}: {file['reason']}", style="yellow")))
     return rows
 
 

@@ -36,11 +36,12 @@ RESULT: dict[str, Any] = {
     "dead_time_fraction": 0.25,
     "bu_wait_fraction": 0.125,
     "cpu_s_per_gb": 0.456,
-    "cpu": {"seconds": 20.0, "sink_seconds": 0.1, "polling_seconds": 5.0, "scope": "4 processes"},
+    "cpu": {"seconds": 20.0, "cores": 2.0, "sink_seconds": 0.1, "polling_seconds": 5.0, "scope": "4 processes"},
     "peak_rss_bytes": 104857600,
     "time_domain": "real",
     "sizes": {"packing": 61, "mfp_bytes": 65536},
     "triggers": {"loop": "closed", "requested_hz": 0, "offered_hz": 0, "accepted_hz": 0},
+    "incomplete_files": [],
     "nodes": [],
     "config": {"run": {"nodes": 4}, "transport": {"name": "tcp"}, "protocol": {"scheme": "push"}},
 }
@@ -220,7 +221,7 @@ def main() -> int:
         return 0
     output = Path(arguments[arguments.index("--output") + 1])
     if mood != "bad-config":
-        output.mkdir(parents=True)
+        output.mkdir(parents=True, exist_ok=True)
     return MOODS[mood](output)
 
 

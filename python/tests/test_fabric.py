@@ -10,7 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from incast.cli import app
+from incast.commands import app
 from incast.engine import EngineError
 from incast.fabric import Fabric, draw
 from incast.shipped import fabric_file

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from incast.cli import app
+from incast.commands import app
 from incast.fabric_sources import CLASSES, parameters, table
 from typer.testing import CliRunner
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from incast.cli import app
+from incast.commands import app
 from typer.testing import CliRunner
 
 

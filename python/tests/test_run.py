@@ -28,7 +28,7 @@ def test_without_options_the_engine_decides_everything(incast: Incast) -> None:
     arguments = incast.engine_arguments()
     assert arguments[0] == "--output"
     assert re.fullmatch(r"incast-results/\d{8}T\d{6}Z-shm", arguments[1])
-    assert arguments[2:] == ["--progress", "json"]
+    assert arguments[2:-1] == ["--progress", "json", "--watched-by"]
     assert (incast.folder / arguments[1] / "result.json").is_file()
 
 
@@ -111,14 +111,15 @@ def test_the_results_are_named_after_time_and_transport(
 
 def test_two_runs_in_one_second_do_not_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    first = make_request(None, {}, [], None, NOW).output
-    first.mkdir(parents=True)
-    assert make_request(None, {}, [], None, NOW).output.name == f"{first.name}-2"
+    first, second = (make_request(None, {}, [], None, NOW).with_folder().output for _ in range(2))
+    assert first.is_dir()
+    assert second.name == f"{first.name}-2"
 
 
 def test_a_config_file_goes_to_the_engine_with_what_overrides_it(incast: Incast) -> None:
     incast("run", "my.toml", "--nodes", "2", "--output", "here")
-    assert incast.engine_arguments() == ["my.toml", "--set", "run.nodes=2", "--output", "here", "--progress", "json"]
+    asked = ["my.toml", "--set", "run.nodes=2", "--output", "here", "--progress", "json", "--watched-by"]
+    assert incast.engine_arguments()[:-1] == asked
 
 
 def test_summary_on_stdout_and_progress_on_stderr(incast: Incast) -> None:

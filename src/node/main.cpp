@@ -1,6 +1,9 @@
 // incast-node: runs an event builder (or raw traffic) from a config, or joins one as a node.
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
@@ -15,6 +18,7 @@
 #include "runtime/info.h"
 #include "runtime/machine.h"
 #include "runtime/member.h"
+#include "runtime/record_file.h"
 #include "runtime/rendezvous.h"
 #include "runtime/run.h"
 
@@ -29,6 +33,7 @@ struct Options {
     std::string config_file;
     std::vector<std::string> assignments;
     std::string output;
+    bool force = false;
     std::string progress = "text";
     std::optional<std::uint32_t> spawn;
     std::string listen = "127.0.0.1:0";
@@ -52,6 +57,7 @@ void declare(CLI::App& app, Options& options) {
         ->take_all();
     app.add_option("--output", options.output, "folder for result.json, samples.jsonl, ledger.bin and log.txt")
         ->type_name("DIR");
+    app.add_flag("--force", options.force, "remove the files of an old run from that folder");
     app.add_option("--progress", options.progress, "on standard output: text, json (one object per line) or none")
         ->check(CLI::IsMember({"text", "json", "none"}));
     app.add_flag("--check", options.check, "check the configuration, and run nothing");
@@ -62,7 +68,8 @@ void declare(CLI::App& app, Options& options) {
         ->capture_default_str();
     app.add_option("--join", options.join, "be a node of the run at this address")->type_name("HOST:PORT");
     app.add_option("--node", options.node, "--join: be this node of the run")->type_name("N");
-    app.add_option("--watched-by", options.watched_by, "--join: end when the process with this id ends")
+    app.add_option("--watched-by", options.watched_by,
+                   "end when the process with this id ends; a run, early and in order")
         ->type_name("PID");
     app.add_option("--token-file", options.token_file, "file with the run's token (default: the variable INCAST_TOKEN)")
         ->type_name("FILE");
@@ -77,9 +84,15 @@ void declare(CLI::App& app, Options& options) {
     app.add_flag("--version", options.version, "print the version");
 }
 
-int refuse(const std::string& text) {
-    fmt::print(stderr, "incast-node: {}\n", text);
-    return rt::exit_bad_config;
+/// Not fmt::print, which throws where nobody reads.
+int refuse(const std::string& text, int status = rt::exit_bad_config) {
+    std::fputs(fmt::format("incast-node: {}\n", text).c_str(), stderr);
+    return status;
+}
+
+int print(const std::string& text) {
+    if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return rt::exit_ok;
+    return refuse("standard output: " + rt::reason_of(errno), rt::exit_failed);
 }
 
 Result<std::string> short_enough(const std::string& where, std::string token) {
@@ -109,7 +122,14 @@ std::string default_output() {
     localtime_r(&now, &local);
     char text[32] = "";
     std::strftime(text, sizeof text, "results/%Y%m%d-%H%M%S", &local);
-    return text;
+    // Whoever makes the folder has it: two runs of one second get two.
+    std::error_code code;
+    std::filesystem::create_directories("results", code);
+    std::string candidate = text;
+    for (int number = 2; !std::filesystem::create_directory(candidate, code) && !code; ++number) {
+        candidate = fmt::format("{}-{}", text, number);
+    }
+    return candidate;
 }
 
 int run(const Options& options, const std::string& token) {
@@ -125,14 +145,16 @@ int run(const Options& options, const std::string& token) {
         }
     }
     rt::RunOptions run_options;
-    run_options.output = options.output.empty() ? default_output() : options.output;
+    run_options.check_only = options.check;
+    run_options.output = options.output.empty() && !options.check ? default_output() : options.output;
+    run_options.replace = options.force;
+    run_options.watched_by = options.watched_by;
     run_options.progress = options.progress == "json"   ? rt::Progress::json
                            : options.progress == "text" ? rt::Progress::text
                                                         : rt::Progress::none;
     run_options.spawn = options.spawn;
     run_options.listen = options.listen;
     run_options.token = token;
-    run_options.check_only = options.check;
     return rt::run(config, run_options);
 }
 
@@ -149,24 +171,20 @@ int main(int argc, char** argv) {
         return error.get_exit_code() == 0 ? app.exit(error) : refuse(error.what());
     }
     if (options.version) {
-        fmt::print("incast-node {} ({})\n", rt::versions().incast, rt::versions().git);
-        return rt::exit_ok;
+        return print(fmt::format("incast-node {} ({})\n", rt::versions().incast, rt::versions().git));
     }
     if (options.reference || options.schema) {
-        fmt::print("{}", options.reference ? rt::config_reference() : rt::config_schema());
-        return rt::exit_ok;
+        return print(options.reference ? rt::config_reference() : rt::config_schema());
     }
     if (app.count("--info") != 0) {
-        fmt::print("{}", options.info == "json" ? rt::info_json() : rt::info_text());
-        return rt::exit_ok;
+        return print(options.info == "json" ? rt::info_json() : rt::info_text());
     }
     if (!options.fabric.empty()) {
         const Result<std::string> described = rt::fabric_json(options.fabric);
         if (!described) {
             return refuse(described.error().message);
         }
-        fmt::print("{}", *described);
-        return rt::exit_ok;
+        return print(*described);
     }
     Result<std::string> token = read_token(options);
     if (!token) {

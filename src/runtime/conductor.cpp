@@ -86,7 +86,8 @@ Conductor::Conductor(const Plan& plan, Crew& crew, Reporter& reporter, Time now)
       started_(now),
       phase_since_(now),
       next_report_(now + plan.sample_interval),
-      last_report_(now) {
+      last_report_(now),
+      drain_deadline_(plan.config.drain_deadline) {
     for (std::size_t index = 0; index < nodes_.size(); ++index) {
         nodes_[index].roles = plan.protocol.nodes[index].roles;
     }
@@ -314,14 +315,13 @@ void Conductor::tick(Time now) {
         case Phase::draining:
             if (over) {
                 close(now);
-            } else if (elapsed >= plan_.config.drain_deadline) {
-                end_with(
-                    Outcome::not_drained,
-                    fmt::format(
-                        "{} within {} of the end of {}",
-                        plan_.is_net() ? "what was under way did not all arrive" : "events admitted were not all built",
-                        base::format_duration(plan_.config.drain_deadline), plan_.is_net() ? "sending" : "admission"),
-                    now);
+            } else if (elapsed >= drain_deadline_) {
+                end_with(Outcome::not_drained,
+                         fmt::format("{} within {} of the end of {}",
+                                     plan_.is_net() ? "what was under way did not all arrive"
+                                                    : "events admitted were not all built",
+                                     base::format_duration(drain_deadline_), plan_.is_net() ? "sending" : "admission"),
+                         now);
             }
             break;
         case Phase::closing: {
@@ -355,7 +355,7 @@ Time Conductor::next_deadline() const {
         case Phase::measuring:
             return plan_.measured_whole ? next : std::min(next, phase_since_ + plan_.duration);
         case Phase::draining:
-            return std::min(next, phase_since_ + plan_.config.drain_deadline);
+            return std::min(next, phase_since_ + drain_deadline_);
         case Phase::closing:
             return std::min(next, phase_since_ + closing_deadline);
         case Phase::done:
@@ -419,9 +419,19 @@ void Conductor::report_interval(Time now) {
         sample["triggers"] = trigger_json(plan_, interval);
     }
     reporter_.interval(sample);
+    look_at_disks(now);
     reported_ = sum;
     last_report_ = now;
     next_report_ = now + plan_.sample_interval;
+}
+
+void Conductor::look_at_disks(Time now) {
+    std::optional<Time> left;
+    if (!plan_.measured_whole && plan_.config.transport != "sim" && phase_ <= Phase::measuring) {
+        const Time measured = phase_ == Phase::measuring ? now - phase_since_ : 0;
+        left = std::max<Time>(plan_.duration - measured, 0);
+    }
+    reporter_.look_at_disks(now, left);
 }
 
 void Conductor::write_node_sample(const NodeRecord& record, const NodeSample& sample) {

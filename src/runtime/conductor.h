@@ -3,6 +3,7 @@
 // others are conducted alike.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -89,6 +90,8 @@ public:
     /// A new process has taken the node's place.
     void replaced(std::uint32_t node);
     void interrupt(Time now);
+    /// Nobody waits for the end any more: draining takes some seconds at most.
+    void hurry() { drain_deadline_ = std::min(drain_deadline_, hurried_drain); }
     /// Does what is due.
     void tick(Time now);
     /// When tick() must be called.
@@ -109,11 +112,14 @@ public:
     [[nodiscard]] Time whole_window() const;
 
 private:
+    static constexpr Time hurried_drain = 4 * ps_per_s;
+
     void enter(Phase phase, Time now);
     void end_with(Outcome outcome, const std::string& reason, Time now);
     void stop(Time now);
     void close(Time now);
     void report_interval(Time now);
+    void look_at_disks(Time now);
     void write_node_sample(const NodeRecord& record, const NodeSample& sample);
     [[nodiscard]] bool any_left(std::uint32_t roles) const;
     /// As the event manager says, or as all nodes of raw traffic do.
@@ -141,6 +147,7 @@ private:
     Time last_report_;
     NodeTotals reported_;
     std::vector<Interval> intervals_;
+    Time drain_deadline_;
 };
 
 }  // namespace incast::runtime

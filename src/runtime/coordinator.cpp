@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <ctime>
 #include <vector>
 
@@ -154,8 +155,11 @@ void Coordinator::Members::announce_join(std::uint32_t spawned) {
         return;
     }
     // To the terminal alone: the log may be shown to others.
-    fmt::print(stderr, "incast-node: waiting for {} node{}: INCAST_TOKEN={} incast-node --join {}\n",
-               plan_.n_nodes - spawned, plan_.n_nodes - spawned == 1 ? "" : "s", token_, lobby_.address());
+    const std::uint32_t wanted = plan_.n_nodes - spawned;
+    std::fputs(fmt::format("incast-node: waiting for {} node{}: INCAST_TOKEN={} incast-node --join {}\n", wanted,
+                           wanted == 1 ? "" : "s", token_, lobby_.address())
+                   .c_str(),
+               stderr);
 }
 
 Result<bool> Coordinator::Members::run() {
@@ -178,6 +182,9 @@ Result<bool> Coordinator::Members::run() {
         place(now);
         look_for_silence(now);
         conductor_.tick(now);
+        if (watcher_is_gone(now)) {
+            conductor_.hurry();
+        }
         if (interrupts() > 1) {
             return false;  // the spawner kills what is left
         }

@@ -14,20 +14,33 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "runtime/record_file.h"
+
 namespace incast::runtime {
 namespace {
 
 constexpr std::uint64_t ledger_magic = 0x3147'4445'4C43'4E49;  // "INCLEDG1"
-constexpr std::size_t window_records = std::size_t{1} << 15;   // 1 MiB: one system call per 32768 commits
-constexpr std::size_t window_bytes = window_records * sizeof(LedgerRecord);
-constexpr std::size_t header_bytes = 4096;  // a page, so that the records behind it can be mapped
+// 1 MiB: one system call per 32768 commits. Less where the disk has no room for that.
+constexpr std::size_t window_sizes[]{std::size_t{1} << 20U, std::size_t{1} << 16U, std::size_t{1} << 12U};
+constexpr std::uint32_t records_between_tries = 256;  // while the disk is full: a try is a system call
+constexpr std::size_t header_bytes = 4096;            // a page, so that the records behind it can be mapped
 constexpr std::uint8_t kind_commit = 1;
 constexpr std::uint8_t flag_redelivered = 1;
 constexpr std::uint8_t flag_rejected = 2;
 constexpr std::uint8_t kind_view = 2;
 
-Error system_error(const std::filesystem::path& file, const char* what) {
-    return {fmt::format("ledger '{}' cannot be {}: {}", file.string(), what, std::generic_category().message(errno))};
+Error system_error(const std::filesystem::path& file, const char* what, int error) {
+    return {fmt::format("ledger '{}' cannot be {}: {}", file.string(), what, reason_of(error))};
+}
+
+/// Real blocks now: a full disk is an error here, and not a bus error at some later store. Zero, or the error, which
+/// errno does not have.
+int allocate(int fd, off_t offset, std::size_t bytes) {
+    int error = EINTR;
+    while (error == EINTR) {
+        error = posix_fallocate(fd, offset, static_cast<off_t>(bytes));
+    }
+    return error;
 }
 
 }  // namespace
@@ -38,6 +51,9 @@ struct LedgerFile::Header {
     std::uint64_t run;
     std::uint32_t events_per_mep;
     std::uint32_t record_bytes;
+    std::uint64_t missing;
+    std::uint32_t error;  // of the last that is missing
+    std::uint32_t zero;
 };
 
 Result<std::unique_ptr<LedgerFile>> LedgerFile::create(const std::filesystem::path& file, std::uint64_t run,
@@ -46,61 +62,98 @@ Result<std::unique_ptr<LedgerFile>> LedgerFile::create(const std::filesystem::pa
     std::filesystem::remove(file, code);
     const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd < 0) {
-        return system_error(file, "made");
+        return system_error(file, "made", errno);
     }
+    int error = allocate(fd, 0, header_bytes);
     void* page = MAP_FAILED;
-    if (posix_fallocate(fd, 0, header_bytes) == 0) {
+    if (error == 0) {
         page = mmap(nullptr, header_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        error = page == MAP_FAILED ? errno : 0;
     }
-    if (page == MAP_FAILED) {
-        const Error error = system_error(file, "mapped");
+    if (error != 0) {
         close(fd);
-        return error;
+        std::filesystem::remove(file, code);
+        return system_error(file, "made", error);
     }
     auto* header = static_cast<Header*>(page);
-    *header = {ledger_magic, 0, run, events_per_mep, sizeof(LedgerRecord)};
+    *header = {ledger_magic, 0, run, events_per_mep, sizeof(LedgerRecord), 0, 0, 0};
     std::unique_ptr<LedgerFile> ledger(new LedgerFile(fd, header));
-    if (!ledger->next_window()) {
-        return system_error(file, "extended");
+    ledger->window_end_ = header_bytes;
+    if (const int why = ledger->next_window(); why != 0) {
+        ledger.reset();
+        std::filesystem::remove(file, code);
+        return system_error(file, "extended", why);
     }
     return ledger;
 }
 
 LedgerFile::~LedgerFile() {
     const std::uint64_t bytes = header_bytes + header_->records * sizeof(LedgerRecord);
-    if (window_ != nullptr) {
-        munmap(static_cast<void*>(window_), window_bytes);
-    }
+    unmap_window();
     munmap(static_cast<void*>(header_), header_bytes);
     // Left too long if this fails: the header's count says where the records end.
     [[maybe_unused]] const int result = ftruncate(fd_, static_cast<off_t>(bytes));
     close(fd_);
 }
 
-bool LedgerFile::next_window() {
+std::uint64_t LedgerFile::missing() const {
+    return header_->missing;
+}
+
+std::string LedgerFile::reason() const {
+    return header_->missing == 0 ? "" : reason_of(static_cast<int>(header_->error));
+}
+
+void LedgerFile::unmap_window() {
     if (window_ != nullptr) {
-        munmap(static_cast<void*>(window_), window_bytes);
+        munmap(static_cast<void*>(window_), window_records_ * sizeof(LedgerRecord));
         window_ = nullptr;
     }
-    const auto offset = static_cast<off_t>(header_bytes + windows_ * window_bytes);
-    // Real blocks now: a full disk is an error here, and not a bus error at some later store.
-    if (posix_fallocate(fd_, offset, static_cast<off_t>(window_bytes)) != 0) {
-        return false;
+    window_records_ = 0;
+    in_window_ = 0;
+}
+
+int LedgerFile::map_window(std::size_t bytes) {
+    const auto offset = static_cast<off_t>(window_end_);
+    if (const int error = allocate(fd_, offset, bytes); error != 0) {
+        return error;
     }
-    void* const mapped = mmap(nullptr, window_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd_, offset);
+    void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd_, offset);
     if (mapped == MAP_FAILED) {
-        return false;
+        return errno;
     }
     window_ = static_cast<LedgerRecord*>(mapped);
-    in_window_ = 0;
-    ++windows_;
-    return true;
+    window_records_ = bytes / sizeof(LedgerRecord);
+    window_end_ += bytes;
+    return 0;
+}
+
+int LedgerFile::next_window() {
+    unmap_window();
+    int error = 0;
+    for (const std::size_t bytes : window_sizes) {
+        error = map_window(bytes);
+        if (error != ENOSPC && error != EDQUOT && error != EFBIG) {
+            break;
+        }
+    }
+    return error;
 }
 
 void LedgerFile::append(const LedgerRecord& record) {
-    if (broken_ || (in_window_ == window_records && !next_window())) {
-        broken_ = true;
-        return;
+    if (in_window_ == window_records_) {
+        int error = static_cast<int>(header_->error);
+        if (until_next_try_ == 0) {
+            error = next_window();
+            broken_ = error != 0;
+            until_next_try_ = broken_ ? records_between_tries : 0;
+        }
+        if (broken_) {
+            --until_next_try_;
+            header_->error = static_cast<std::uint32_t>(error);
+            std::atomic_ref(header_->missing).store(header_->missing + 1, std::memory_order_release);
+            return;
+        }
     }
     window_[in_window_++] = record;
     // The record before the count, for whoever reads the file while it grows or after this process was killed.
@@ -132,6 +185,8 @@ Result<LedgerSummary> read_ledger(const std::filesystem::path& file,
         return Error{fmt::format("'{}' is not a ledger of this version", file.string())};
     }
     LedgerSummary summary;
+    summary.missing = header.missing;
+    summary.reason = header.missing == 0 ? "" : reason_of(static_cast<int>(header.error));
     std::vector<bool> seen;
     std::vector<LedgerRecord> block(4096);
     for (std::uint64_t left = header.records; left > 0;) {
@@ -159,7 +214,7 @@ Result<LedgerSummary> read_ledger(const std::filesystem::path& file,
             summary.rejected += rejected ? 1 : 0;
             summary.redelivered += (record.flags & flag_redelivered) != 0 ? 1 : 0;
             if (record.id >= seen.size()) {
-                if (record.id > header.records + (std::uint64_t{1} << 24U)) {
+                if (record.id > header.records + header.missing + (std::uint64_t{1} << 24U)) {
                     return Error{fmt::format("ledger '{}' names MEP {}, far beyond its {} records", file.string(),
                                              record.id, header.records)};
                 }

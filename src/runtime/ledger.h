@@ -1,19 +1,22 @@
 // The event manager's ledger as a file: who committed which MEP, and who came and went. PROTOCOL.md F2, F4.
 //
 // ledger.bin, little-endian: a header page, then 32-byte records, append-only.
-//   header  u64 magic "INCLEDG1" | u64 records written | u64 run | u32 events per MEP | u32 record bytes (32) | zeros
-//   to 4096 record  u64 id | u32 node | u32 view | u32 value | u16 attempt | u8 kind | u8 flags | u64 time
+//   header  u64 magic "INCLEDG1" | u64 records written | u64 run | u32 events per MEP | u32 record bytes (32) |
+//   u64 records missing | u32 why (errno) | zeros to 4096
+//   record  u64 id | u32 node | u32 view | u32 value | u16 attempt | u8 kind | u8 flags | u64 time
 //     kind 1 commit: id = MEP, node = its builder unit, value = sources missing, flags bit 0 = redelivered, bit 1 =
 //     rejected by a filter, time = 0 kind 2 view:   id = incarnation, node = who changed, value = 1 up, 2 dead, 3
 //     unreachable, 4 distrusted, time in ps of the run's clock
 // The file is mapped: a record is written, then the count, so whatever happens to the process (kill -9 included) the
-// kernel keeps every record that the count covers. It does not survive a crash of the whole machine.
+// kernel keeps every record that the count covers. It does not survive a crash of the whole machine. While the disk is
+// full records are left out, and counted as missing.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include <incast/result.h>
 
@@ -44,22 +47,31 @@ public:
     void committed(const protocol::LedgerEntry& entry) override;
     void view_changed(Time now, std::uint32_t view, Peer node, std::uint32_t incarnation, wire::Change change) override;
 
-    /// The disk was full: records since then are missing.
-    [[nodiscard]] bool broken() const { return broken_; }
+    /// Records that are not in the file, as the disk was full.
+    [[nodiscard]] std::uint64_t missing() const;
+    /// Why, in words; empty: none is missing.
+    [[nodiscard]] std::string reason() const;
+    /// Whether the last record is in the file.
+    [[nodiscard]] bool well() const { return !broken_; }
 
     struct Header;
 
 private:
     LedgerFile(int fd, Header* header) : fd_(fd), header_(header) {}
     void append(const LedgerRecord& record);
-    bool next_window();
+    /// Zero, or why there is none.
+    int next_window();
+    int map_window(std::size_t bytes);
+    void unmap_window();
 
     int fd_;
     Header* header_;
     LedgerRecord* window_ = nullptr;  // one part of the file at a time is mapped
     std::uint64_t in_window_ = 0;
-    std::uint64_t windows_ = 0;
+    std::uint64_t window_records_ = 0;
+    std::uint64_t window_end_ = 0;  // in the file
     bool broken_ = false;
+    std::uint32_t until_next_try_ = 0;  // records, while it is broken
 };
 
 struct LedgerSummary {
@@ -71,6 +83,8 @@ struct LedgerSummary {
     std::uint64_t rejected = 0;
     std::uint64_t losses = 0;   // nodes declared dead or unreachable
     std::uint64_t returns = 0;  // incarnations that came in after a loss
+    std::uint64_t missing = 0;  // records that are not there, as the disk was full
+    std::string reason;         // why, if any is missing
 };
 
 /// Reads a ledger, also of a run that ended badly, and calls `each` (may be empty) for every record. Error: not a

@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/full_disk.h"
+
 namespace incast::runtime {
 namespace {
 
@@ -67,7 +69,7 @@ TEST_F(Ledger, GrowsPastItsWindows) {
         for (std::uint64_t mep = 0; mep < n; ++mep) {
             (*ledger)->committed({.mep = mep});
         }
-        EXPECT_FALSE((*ledger)->broken());
+        EXPECT_TRUE((*ledger)->well());
     }
     EXPECT_EQ(std::filesystem::file_size(file_), 4096 + n * sizeof(LedgerRecord));
     EXPECT_EQ(read_ledger(file_, {})->committed_below, n);
@@ -119,6 +121,43 @@ TEST_F(Ledger, OtherFilesAreRefused) {
 
 TEST_F(Ledger, AFolderThatCannotBeWrittenIsAnError) {
     EXPECT_THAT(LedgerFile::create(folder_ / "none" / "ledger.bin", 1, 1).error().message, HasSubstr("cannot be made"));
+}
+
+TEST_F(Ledger, WhatAFullDiskCostsIsCountedAndItGoesOnWhenThereIsRoom) {
+    constexpr std::uint64_t first_window = 32768;
+    constexpr std::uint64_t there = first_window + 2048 + 128;  // a smaller window, and a page
+    {
+        const Result<std::unique_ptr<LedgerFile>> ledger = LedgerFile::create(file_, 1, 1);
+        ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+        std::uint64_t mep = 0;
+        {
+            const FullDisk full(4096 + (1U << 20U) + (1U << 16U) + 4096 + 100);
+            while (mep < there + 1000) {
+                (*ledger)->committed({.mep = mep++, .attempt = 1});
+            }
+            EXPECT_FALSE((*ledger)->well());
+            EXPECT_EQ((*ledger)->reason(), "File too large");
+        }
+        while (mep < there + 2000) {
+            (*ledger)->committed({.mep = mep++, .attempt = 1});
+        }
+        EXPECT_TRUE((*ledger)->well());
+        EXPECT_EQ((*ledger)->missing(), 1024U);
+    }
+    const Result<LedgerSummary> summary = read_ledger(file_, {});
+    ASSERT_TRUE(summary.ok()) << summary.error().message;
+    EXPECT_EQ(summary->distinct_meps, there + 2000 - 1024);
+    EXPECT_EQ(summary->committed_below, there);
+    EXPECT_EQ(summary->missing, 1024U);
+    EXPECT_EQ(summary->reason, "File too large");
+}
+
+TEST_F(Ledger, ADiskThatIsFullFromTheStartIsTheReason) {
+    const FullDisk full(5000);
+    const Result<std::unique_ptr<LedgerFile>> ledger = LedgerFile::create(file_, 1, 1);
+    ASSERT_FALSE(ledger.ok());
+    EXPECT_THAT(ledger.error().message, HasSubstr("File too large"));
+    EXPECT_FALSE(std::filesystem::exists(file_));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ namespace incast::runtime {
 namespace {
 
 constexpr Time longest_sleep = ps_per_ms;  // a transport without a descriptor to wait on (contract, "waiting")
+constexpr Time longest_orphan = 6 * ps_per_s;
 constexpr std::uint32_t rounds_per_look = 32;
 constexpr unsigned prefetch_levels = 5;  // of Host::prefetch: so many nodes ahead
 
@@ -129,11 +130,15 @@ public:
     }
 
     bool interrupted() {
+        if (watcher_is_gone(monotonic_now())) {
+            conductor_->hurry();
+        }
         if (interrupts() > handled_interrupts_) {
             handled_interrupts_ = interrupts();
             conductor_->interrupt(now());
         }
-        return interrupts() > 1;
+        // How long virtual seconds of draining take nobody knows.
+        return interrupts() > 1 || (world_ != nullptr && watcher_gone_for(monotonic_now()) > longest_orphan);
     }
 
     [[nodiscard]] bool done() const { return conductor_->phase() == Phase::done; }

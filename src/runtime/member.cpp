@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <memory>
 #include <utility>
 
@@ -11,6 +12,7 @@
 
 #include "runtime/allowance.h"
 #include "runtime/conductor.h"
+#include "runtime/display.h"
 #include "runtime/driver.h"
 #include "runtime/exit_status.h"
 #include "runtime/host.h"
@@ -336,6 +338,7 @@ Result<Ok> Member::take_part() {
 }  // namespace
 
 int join(const JoinOptions& options) {
+    prepare_descriptors();
     if (options.watched_by != 0) {
         live_with_parent(options.watched_by);
     } else {
@@ -348,7 +351,8 @@ int join(const JoinOptions& options) {
     }
     // A watching coordinator tells of its nodes itself, in one line.
     if (!outcome && options.watched_by == 0) {
-        fmt::print(stderr, "incast-node: node of {}: {}\n", options.coordinator, outcome.error().message);
+        std::fputs(fmt::format("incast-node: node of {}: {}\n", options.coordinator, outcome.error().message).c_str(),
+                   stderr);
     }
     return outcome ? exit_ok : exit_refused;
 }

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <system_error>
@@ -322,18 +321,7 @@ void announce_metrics(Reporter& reporter, const std::string& who, const std::str
     }
     const nlohmann::ordered_json groups = nlohmann::ordered_json::array(
         {{{"targets", std::move(targets)}, {"labels", {{"incast_run", directory.filename().string()}}}}});
-    const std::filesystem::path file = directory / "metrics.json";
-    const std::filesystem::path unfinished = directory / "metrics.json.part";
-    std::ofstream output(unfinished, std::ios::trunc);
-    output << groups.dump(2) << '\n';
-    output.close();
-    std::error_code code;
-    if (output) {
-        std::filesystem::rename(unfinished, file, code);  // Prometheus watches the folder: it never sees half of it
-    }
-    if (!output || code) {
-        reporter.notice(Level::warning, fmt::format("'{}' cannot be written", file.string()));
-    }
+    reporter.write_file("metrics.json", groups.dump(2) + '\n');
 }
 
 }  // namespace incast::runtime

@@ -292,6 +292,9 @@ OrderedJson Tally::json() const {
         json["network"] = *facts_.network;
     }
     json["nodes"] = nodes_json();
+    if (facts_.incomplete_files != nullptr) {
+        json["incomplete_files"] = *facts_.incomplete_files;
+    }
     json["config"] = config_json(plan_.values);
     json["machine"] = machine_json(facts_.machine);
     json["versions"] = versions_json();

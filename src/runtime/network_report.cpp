@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
+#include <filesystem>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <tuple>
 #include <vector>
 
@@ -26,19 +28,56 @@ using sim::packet::Topology;
 
 constexpr std::size_t worst_queues = 10;  // in result.json; all are in the table
 
+/// A table that is whole or not there. It may be long, so it is written in parts.
+class Table {
+public:
+    Table(Reporter& reporter, const char* name)
+        : reporter_(reporter), name_(name), file_(RecordFile::create(reporter.directory() / name)) {
+        why_ = file_ ? "" : file_.error().message;
+    }
+    ~Table() {
+        write();
+        if (why_.empty()) return;
+        std::error_code code;
+        std::filesystem::remove(reporter_.directory() / name_, code);
+        reporter_.notice(Level::warning, fmt::format("{} is not written: {}", name_, why_));
+        reporter_.is_incomplete(name_, {}, why_);
+    }
+    Table(const Table&) = delete;
+    Table& operator=(const Table&) = delete;
+
+    void add(std::string_view line) {
+        lines_ += line;
+        if (lines_.size() > part_bytes) write();
+    }
+
+private:
+    static constexpr std::size_t part_bytes = 1U << 16U;
+    void write() {
+        if (why_.empty() && !file_->append(lines_)) why_ = file_->reason();
+        lines_.clear();
+    }
+
+    Reporter& reporter_;
+    const char* name_;
+    Result<RecordFile> file_;
+    std::string lines_;
+    std::string why_;  // it cannot be written
+};
+
 class Report {
 public:
-    Report(sim::PacketModel& model, std::filesystem::path directory)
+    Report(sim::PacketModel& model, Reporter& reporter)
         : model_(model),
           topology_(model.fabric().topology),
           recorder_(*model.recorder()),
           window_(recorder_.window_end() - recorder_.window_begin()),
-          directory_(std::move(directory)) {}
+          reporter_(reporter) {}
 
-    Result<Ok> write() const {
-        const bool written = write_ports() && write_queues() && write_series();
-        if (written) return Ok{};
-        return Error{fmt::format("'{}': a table of the network cannot be written", directory_.string())};
+    void write() const {
+        write_ports();
+        write_queues();
+        write_series();
     }
     [[nodiscard]] OrderedJson json() const;
 
@@ -56,12 +95,9 @@ private:
         const auto bits = static_cast<double>(cable.rate.bits_per_s);
         return time > 0 ? static_cast<double>(bytes) * 8 / bits / seconds(time) : 0.0;
     }
-    [[nodiscard]] std::ofstream table(const char* name) const {
-        return std::ofstream(directory_ / name, std::ios::trunc);
-    }
-    [[nodiscard]] bool write_ports() const;
-    [[nodiscard]] bool write_queues() const;
-    [[nodiscard]] bool write_series() const;
+    void write_ports() const;
+    void write_queues() const;
+    void write_series() const;
     [[nodiscard]] OrderedJson links() const;
     [[nodiscard]] OrderedJson queues() const;
 
@@ -69,13 +105,14 @@ private:
     const Topology& topology_;
     const Recorder& recorder_;
     Time window_;
-    std::filesystem::path directory_;
+    Reporter& reporter_;
 };
 
-bool Report::write_ports() const {
-    std::ofstream out = table("network_ports.csv");
-    out << "port,from,to,bits_per_s,utilisation,packets,bytes,marked,dropped,lost,pauses_sent,pauses_heard,paused_s,"
-           "repeated\n";
+void Report::write_ports() const {
+    Table out(reporter_, "network_ports.csv");
+    out.add(
+        "port,from,to,bits_per_s,utilisation,packets,bytes,marked,dropped,lost,pauses_sent,pauses_heard,paused_s,"
+        "repeated\n");
     std::uint32_t host = 0;
     std::vector<std::uint64_t> repeated(topology_.nodes.size());
     for (std::size_t node = 0; node < topology_.nodes.size(); ++node)
@@ -84,39 +121,37 @@ bool Report::write_ports() const {
         const PortCounters& counters = recorder_.ports()[port];
         const Topology::Node& node = from(port);
         const auto index = static_cast<std::size_t>(&node - topology_.nodes.data());
-        out << fmt::format("{},{},{},{},{:.6f},{},{},{},{},{},{},{},{:.9f},{}\n", port, node.name, to(port),
-                           topology_.cables[port / 2].rate.bits_per_s, utilisation(port, counters.bytes, window_),
-                           counters.packets, counters.bytes, counters.marked, counters.dropped, counters.lost,
-                           counters.pauses_sent, counters.pauses_heard, seconds(counters.paused_time), repeated[index]);
+        out.add(fmt::format("{},{},{},{},{:.6f},{},{},{},{},{},{},{},{:.9f},{}\n", port, node.name, to(port),
+                            topology_.cables[port / 2].rate.bits_per_s, utilisation(port, counters.bytes, window_),
+                            counters.packets, counters.bytes, counters.marked, counters.dropped, counters.lost,
+                            counters.pauses_sent, counters.pauses_heard, seconds(counters.paused_time),
+                            repeated[index]));
     }
-    return static_cast<bool>(out.flush());
 }
 
-bool Report::write_queues() const {
-    std::ofstream out = table("network_queues.csv");
-    out << "port,from,to,class,mean_bytes,p50_bytes,p90_bytes,p99_bytes,max_bytes\n";
+void Report::write_queues() const {
+    Table out(reporter_, "network_queues.csv");
+    out.add("port,from,to,class,mean_bytes,p50_bytes,p90_bytes,p99_bytes,max_bytes\n");
     for (const QueueRecord& queue : recorder_.queues())
-        out << fmt::format("{},{},{},{},{:.1f},{},{},{},{}\n", queue.port, from(queue.port).name, to(queue.port),
-                           queue.traffic_class, queue.mean_bytes, queue.p50_bytes, queue.p90_bytes, queue.p99_bytes,
-                           queue.peak_bytes);
-    return static_cast<bool>(out.flush());
+        out.add(fmt::format("{},{},{},{},{:.1f},{},{},{},{}\n", queue.port, from(queue.port).name, to(queue.port),
+                            queue.traffic_class, queue.mean_bytes, queue.p50_bytes, queue.p90_bytes, queue.p99_bytes,
+                            queue.peak_bytes));
 }
 
-bool Report::write_series() const {
-    std::ofstream out = table("network_series.csv");
-    out << "t_s,port,from,to,utilisation,queue_mean_bytes,queue_max_bytes,marked,dropped,lost,pauses_heard,paused\n";
+void Report::write_series() const {
+    Table out(reporter_, "network_series.csv");
+    out.add("t_s,port,from,to,utilisation,queue_mean_bytes,queue_max_bytes,marked,dropped,lost,pauses_heard,paused\n");
     for (std::size_t interval = 0; interval < recorder_.intervals(); ++interval) {
         for (PortIndex port = 0; port < recorder_.ports().size(); ++port) {
             const SeriesPoint& point = recorder_.point(interval, port);
             if (point.sent_bytes == 0 && point.peak_queue_bytes == 0 && point.paused_time == 0) continue;
-            out << fmt::format("{:.9f},{},{},{},{:.4f},{},{},{},{},{},{},{:.4f}\n",
-                               seconds(static_cast<Time>(interval) * recorder_.interval()), port, from(port).name,
-                               to(port), utilisation(port, point.sent_bytes, recorder_.interval()),
-                               point.mean_queue_bytes, point.peak_queue_bytes, point.marked, point.dropped, point.lost,
-                               point.pauses_heard, seconds(point.paused_time) / seconds(recorder_.interval()));
+            out.add(fmt::format("{:.9f},{},{},{},{:.4f},{},{},{},{},{},{},{:.4f}\n",
+                                seconds(static_cast<Time>(interval) * recorder_.interval()), port, from(port).name,
+                                to(port), utilisation(port, point.sent_bytes, recorder_.interval()),
+                                point.mean_queue_bytes, point.peak_queue_bytes, point.marked, point.dropped, point.lost,
+                                point.pauses_heard, seconds(point.paused_time) / seconds(recorder_.interval())));
         }
     }
-    return static_cast<bool>(out.flush());
 }
 
 /// The utilisation of those that carried anything.
@@ -208,9 +243,9 @@ OrderedJson Report::json() const {
 
 }  // namespace
 
-Result<OrderedJson> report_network(sim::PacketModel& model, const std::filesystem::path& directory) {
-    const Report report(model, directory);
-    if (const Result<Ok> written = report.write(); !written) return written.error();
+OrderedJson report_network(sim::PacketModel& model, Reporter& reporter) {
+    const Report report(model, reporter);
+    report.write();
     return report.json();
 }
 

@@ -2,18 +2,15 @@
 // schema/network.schema.json).
 #pragma once
 
-#include <filesystem>
-
 #include <nlohmann/json_fwd.hpp>
 
-#include <incast/result.h>
-
+#include "runtime/report.h"
 #include "sim/models/packet.h"
 
 namespace incast::runtime {
 
-/// Writes DIR/network_ports.csv, network_queues.csv and network_series.csv, and answers the part of result.json. The
-/// model records, and its window has ended. Error: a file cannot be written.
-Result<nlohmann::ordered_json> report_network(sim::PacketModel& model, const std::filesystem::path& directory);
+/// Writes network_ports.csv, network_queues.csv and network_series.csv, and answers the part of result.json. The model
+/// records, and its window has ended. A table that cannot be written is left out, and the reporter is told.
+nlohmann::ordered_json report_network(sim::PacketModel& model, Reporter& reporter);
 
 }  // namespace incast::runtime

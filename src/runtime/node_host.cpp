@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "base/prefetch.h"
 #include "runtime/machine.h"
 #include "runtime/units.h"
@@ -226,10 +228,30 @@ NodeSample NodeHost::sample(Mark mark, Time now) {
             sample.failure = std::move(failure);
         }
     }
-    if (ledger_ && ledger_->broken()) {
-        sample.note = "the ledger could not be extended (is the disk full?): its last records are missing";
+    if (ledger_) {
+        tell_of_ledger();
+        if (ledger_->missing() > 0) {
+            sample.note = fmt::format("ledger.bin lacks {} records: {}", ledger_->missing(), ledger_->reason());
+        }
     }
     return sample;
+}
+
+/// Once that it cannot be extended, and once that it can again.
+void NodeHost::tell_of_ledger() {
+    if (!options_.log || ledger_->missing() == 0) {
+        return;
+    }
+    if (!told_ledger_lacks_) {
+        told_ledger_lacks_ = true;
+        options_.log(
+            fmt::format("ledger.bin cannot be written: {}; the run goes on, records are missing until there is "
+                        "room, and what is lost will be unknown",
+                        ledger_->reason()));
+    } else if (ledger_->well() && !told_ledger_goes_on_) {
+        told_ledger_goes_on_ = true;
+        options_.log(fmt::format("ledger.bin is written again; {} records are missing", ledger_->missing()));
+    }
 }
 
 }  // namespace incast::runtime

@@ -49,6 +49,7 @@ private:
     class Meter;
     Result<Ok> make_units();
     [[nodiscard]] NodeTotals current(Time now);
+    void tell_of_ledger();
 
     const Plan& plan_;
     transport::Medium& medium_;
@@ -64,6 +65,8 @@ private:
     NodeTotals driven_;
     // The node uses the others until it is destroyed, and units use their regions, which the endpoint owns.
     std::unique_ptr<LedgerFile> ledger_;
+    bool told_ledger_lacks_ = false;
+    bool told_ledger_goes_on_ = false;
     std::unique_ptr<Transport> transport_;
     std::unique_ptr<sources::RuntimeSource> source_;
     std::unique_ptr<sinks::RuntimeSink> sink_;

@@ -37,11 +37,29 @@ std::string reason_of(int error_number) {
 }
 
 Result<RecordFile> RecordFile::create(const std::filesystem::path& file) {
-    Descriptor opened(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    Result<RecordFile> opened = open(file);
+    if (opened) {
+        if (const Result<Ok> begun = opened->begin_anew(); !begun) {
+            return begun.error();
+        }
+    }
+    return opened;
+}
+
+Result<RecordFile> RecordFile::open(const std::filesystem::path& file) {
+    Descriptor opened(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
     if (opened.fd() < 0) {
         return Error{fmt::format("'{}' cannot be made: {}", file.string(), reason_of(errno))};
     }
     return RecordFile(std::move(opened), file);
+}
+
+Result<Ok> RecordFile::begin_anew() {
+    if (::ftruncate(file_.fd(), 0) != 0) {
+        return Error{fmt::format("'{}' cannot be emptied: {}", path_.string(), reason_of(errno))};
+    }
+    bytes_ = 0;
+    return Ok{};
 }
 
 bool RecordFile::cut_back() {

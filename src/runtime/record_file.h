@@ -19,6 +19,9 @@ class RecordFile {
 public:
     /// Begins the file anew. Error: "<file> cannot be made: <reason>".
     static Result<RecordFile> create(const std::filesystem::path& file);
+    /// With what is there still in it, until begin_anew().
+    static Result<RecordFile> open(const std::filesystem::path& file);
+    Result<Ok> begin_anew();
 
     /// Whole lines, with their ends. False: nothing of it is in the file, and reason() says why. May block on the disk.
     bool append(std::string_view record);

@@ -1,6 +1,5 @@
 #include "runtime/record_file.h"
 
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -8,32 +7,22 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
+
+#include "runtime/full_disk.h"
 
 namespace incast::runtime {
 namespace {
 
-/// A limit on the size of files stands for a full disk: there is room for a part of a record, and then an error.
 class RecordFiles : public testing::Test {
 public:
-    ~RecordFiles() override {
-        allow(RLIM_INFINITY);
-        std::filesystem::remove_all(folder_);
-    }
+    ~RecordFiles() override { std::filesystem::remove_all(folder_); }
 
 protected:
     RecordFiles() {
-        std::signal(SIGXFSZ, SIG_IGN);
         std::string name = (std::filesystem::temp_directory_path() / "incast-records-XXXXXX").string();
         folder_ = ::mkdtemp(name.data());
         file_ = folder_ / "lines";
-    }
-    static void allow(rlim_t bytes) {
-        rlimit limit{};
-        getrlimit(RLIMIT_FSIZE, &limit);
-        limit.rlim_cur = bytes;
-        setrlimit(RLIMIT_FSIZE, &limit);
     }
     static std::string read(const std::filesystem::path& file) {
         std::ostringstream text;
@@ -48,15 +37,16 @@ TEST_F(RecordFiles, WithoutRoomOnlyWholeRecordsAreThereAndItGoesOnWhenThereIsRoo
     Result<RecordFile> file = RecordFile::create(file_);
     ASSERT_TRUE(file.ok()) << file.error().message;
     ASSERT_TRUE(file->append("first\n"));
-    allow(9);
-    EXPECT_FALSE(file->append("second\n"));
-    EXPECT_EQ(read(file_), "first\n");
-    EXPECT_FALSE(file->append("third\n"));
-    EXPECT_FALSE(file->well());
-    EXPECT_EQ(file->missing(), 2U);
-    EXPECT_EQ(file->reason(), "File too large");
-    EXPECT_TRUE(file->append("4\n")) << "there is room for a shorter one";
-    allow(RLIM_INFINITY);
+    {
+        const FullDisk full(9);
+        EXPECT_FALSE(file->append("second\n"));
+        EXPECT_EQ(read(file_), "first\n");
+        EXPECT_FALSE(file->append("third\n"));
+        EXPECT_FALSE(file->well());
+        EXPECT_EQ(file->missing(), 2U);
+        EXPECT_EQ(file->reason(), "File too large");
+        EXPECT_TRUE(file->append("4\n")) << "there is room for a shorter one";
+    }
     EXPECT_TRUE(file->append("fifth\n"));
     EXPECT_TRUE(file->well());
     EXPECT_EQ(file->missing(), 2U);
@@ -72,7 +62,7 @@ TEST_F(RecordFiles, AFolderThatIsNotThereIsNamedWithTheReason) {
 
 TEST_F(RecordFiles, AFileIsReplacedWholeOrNotAtAll) {
     ASSERT_TRUE(write_whole(file_, "old").ok());
-    allow(4);
+    const FullDisk full(4);
     const Result<Ok> written = write_whole(file_, "longer");
     ASSERT_FALSE(written.ok());
     EXPECT_THAT(written.error().message, testing::HasSubstr("lines' cannot be written: File too large"));
@@ -86,7 +76,7 @@ TEST_F(RecordFiles, ReservedRoomIsUsedAndWhatIsLeftOfItIsGivenBack) {
     ASSERT_TRUE(write_whole(file_, "short").ok());
     EXPECT_EQ(read(file_), "short");
     EXPECT_FALSE(std::filesystem::exists(folder_ / "lines.part"));
-    allow(100);
+    const FullDisk full(100);
     EXPECT_FALSE(reserve_for(file_, 8192));
     EXPECT_FALSE(std::filesystem::exists(folder_ / "lines.part"));
 }

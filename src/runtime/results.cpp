@@ -1,8 +1,6 @@
 #include "runtime/results.h"
 
 #include <algorithm>
-#include <fstream>
-#include <system_error>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -82,10 +80,11 @@ private:
     }
 
     /// Admitted events that are neither committed complete nor flagged (F4). Not known if the event manager's last word
-    /// is missing.
+    /// or a part of the ledger is missing.
     void count_lost() {
         const NodeSample* em = newest(em_);
-        if (em == nullptr || em_.lost || em->state == protocol::NodeState::joining) {
+        const bool ledger_lacks = facts_.ledger && facts_.ledger->missing > 0;
+        if (em == nullptr || em_.lost || em->state == protocol::NodeState::joining || ledger_lacks) {
             return;
         }
         const std::uint64_t committed = facts_.ledger
@@ -108,7 +107,8 @@ private:
     std::uint64_t events() const {
         const NodeSample* em = newest(em_);
         const std::uint64_t told = em != nullptr ? em->totals.meps_committed : 0;
-        const std::uint64_t committed = facts_.ledger ? facts_.ledger->distinct_meps : told;
+        const bool whole = facts_.ledger && facts_.ledger->missing == 0;
+        const std::uint64_t committed = whole ? facts_.ledger->distinct_meps : told;
         if (committed == totals_.meps_built + totals_.meps_filtered) {
             return totals_.events_built + totals_.events_filtered;
         }
@@ -335,7 +335,8 @@ OrderedJson Tally::accounting_json() const {
                           {"redelivered", ledger.redelivered},
                           {"rejected", ledger.rejected},
                           {"losses", ledger.losses},
-                          {"returns", ledger.returns}};
+                          {"returns", ledger.returns},
+                          {"missing_records", ledger.missing}};
     } else {
         json["ledger_error"] = facts_.ledger_error;
     }
@@ -439,6 +440,9 @@ OrderedJson Tally::json() const {
     for (std::size_t index = 0; index < nodes_.size(); ++index) {
         json["nodes"].push_back(node_json(index));
     }
+    if (facts_.incomplete_files != nullptr) {
+        json["incomplete_files"] = *facts_.incomplete_files;
+    }
     json["config"] = config_json(facts_.plan.values);
     json["machine"] = machine_json(facts_.machine);
     json["versions"] = versions_json();
@@ -497,22 +501,6 @@ int Tally::exit_status() const {
 RunResult make_result(const RunFacts& facts) {
     const Tally tally(facts);
     return {tally.json().dump(2) + "\n", tally.summary(), tally.exit_status()};
-}
-
-Result<std::filesystem::path> write_result(const std::filesystem::path& directory, const std::string& json) {
-    const std::filesystem::path file = directory / "result.json";
-    const std::filesystem::path unfinished = directory / "result.json.part";
-    std::ofstream output(unfinished, std::ios::trunc);
-    output << json;
-    output.close();
-    std::error_code code;
-    if (output) {
-        std::filesystem::rename(unfinished, file, code);
-    }
-    if (!output || code) {
-        return Error{fmt::format("'{}' cannot be written", file.string())};
-    }
-    return file;
 }
 
 nlohmann::ordered_json config_json(const std::map<std::string, std::string>& values) {

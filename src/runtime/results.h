@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -26,6 +25,7 @@ struct RunFacts {
     std::optional<LedgerSummary> ledger;      // nothing if it could not be read
     std::string ledger_error;
     const nlohmann::ordered_json* network = nullptr;  // of the packet model, if it records
+    const nlohmann::ordered_json* incomplete_files = nullptr;
 };
 
 struct RunResult {
@@ -36,9 +36,6 @@ struct RunResult {
 RunResult make_result(const RunFacts& facts);
 /// Of raw traffic: schema/net_result.schema.json.
 RunResult make_net_result(const RunFacts& facts);
-
-/// Writes DIR/result.json, whole or not at all, and returns its path.
-Result<std::filesystem::path> write_result(const std::filesystem::path& directory, const std::string& json);
 
 /// Values by key ("run.nodes") as sections with typed values, as schema/config.schema.json has them.
 nlohmann::ordered_json config_json(const std::map<std::string, std::string>& values);

@@ -1,6 +1,6 @@
 #include "runtime/run.h"
 
-#include <fstream>
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,8 +23,11 @@
 namespace incast::runtime {
 namespace {
 
+constexpr const char* result_name = "result.json";
+
 int refuse(const Error& error, int status) {
-    fmt::print(stderr, "incast-node: {}\n", error.message);
+    // Not fmt::print, which throws where nobody reads.
+    std::fputs(fmt::format("incast-node: {}\n", error.message).c_str(), stderr);
     return status;
 }
 
@@ -96,33 +99,83 @@ void announce(const Plan& plan, std::vector<std::string> chosen, Reporter& repor
     }
 }
 
-RunResult result_of(RunFacts facts, const Reporter& reporter) {
-    if (facts.plan.is_net()) {
-        return make_net_result(facts);
+RunResult result_of(RunFacts facts, Reporter& reporter) {
+    if (!facts.plan.is_net()) {
+        const Result<LedgerSummary> ledger = read_ledger(reporter.directory() / "ledger.bin", {});
+        if (ledger) {
+            facts.ledger = *ledger;
+            if (ledger->missing > 0) {
+                reporter.is_incomplete("ledger.bin", ledger->missing, ledger->reason);
+            }
+        } else {
+            facts.ledger_error = ledger.error().message;
+        }
     }
-    const Result<LedgerSummary> ledger = read_ledger(reporter.directory() / "ledger.bin", {});
-    if (ledger) {
-        facts.ledger = *ledger;
-    } else {
-        facts.ledger_error = ledger.error().message;
-    }
-    return make_result(facts);
+    const nlohmann::ordered_json incomplete = reporter.incomplete_files();
+    facts.incomplete_files = &incomplete;
+    return facts.plan.is_net() ? make_net_result(facts) : make_result(facts);
+}
+
+/// Room for result.json: some KB for each node, and in open loop at most 1000 lines over time.
+std::uint64_t size_of_result(const Plan& plan) {
+    constexpr std::uint64_t common = 32U << 10U;
+    constexpr std::uint64_t of_a_node = 6U << 10U;
+    constexpr std::uint64_t of_a_pair = 1U << 10U;
+    constexpr std::uint64_t over_time = 400U << 10U;
+    return common + plan.n_nodes * of_a_node + (plan.is_net() ? plan.net.pairs.size() * of_a_pair : 0) +
+           (plan.config.trigger_rate > 0 ? over_time : 0);
 }
 
 int finish(const RunFacts& facts, Reporter& reporter) {
     const RunResult result = result_of(facts, reporter);
-    const Result<std::filesystem::path> file = write_result(reporter.directory(), result.json);
-    if (!file) {
-        reporter.notice(Level::error, file.error().message);
+    const std::filesystem::path file = reporter.directory() / result_name;
+    if (const Result<Ok> written = write_whole(file, result.json); !written) {
+        reporter.notice(Level::error, written.error().message + "; what it would say:");
+        reporter.notice(Level::info, result.summary);
         return exit_failed;
     }
-    reporter.result(*file, result.summary);
+    reporter.result(file, result.summary);
     return result.exit_status;
+}
+
+int run_and_report(const Plan& plan, transport::Medium& medium, const Machine& machine, const RunOptions& options,
+                   Reporter& reporter) {
+    if (is_local(plan)) {
+        LocalRun local(plan, medium, reporter);
+        const Result<LocalOutcome> outcome = local.run();
+        if (!outcome) {
+            reporter.notice(Level::error, outcome.error().message);
+            return exit_failed;
+        }
+        if (outcome->aborted) {
+            reporter.notice(Level::error, "aborted: no result was written");
+            return exit_aborted;
+        }
+        RunFacts facts{plan, machine, local.conductor(), local.virtual_time(), 1, outcome->trace_hash, {}, {}, {}};
+        nlohmann::ordered_json network;
+        if (sim::PacketModel* const model = local.recorded_network(); model != nullptr) {
+            network = report_network(*model, reporter);
+            facts.network = &network;
+        }
+        return finish(facts, reporter);
+    }
+    Coordinator coordinator(plan, options, reporter);
+    const Result<bool> ended = coordinator.run();
+    if (!ended) {
+        reporter.notice(Level::error, ended.error().message);
+        return exit_failed;
+    }
+    if (!*ended) {
+        reporter.notice(Level::error, "aborted: no result was written");
+        return exit_aborted;
+    }
+    return finish({plan, machine, coordinator.conductor(), false, plan.n_nodes, {}, {}, {}, {}}, reporter);
 }
 
 }  // namespace
 
 int run(const ConfigText& config, const RunOptions& options) {
+    prepare_descriptors();
     const Machine machine = read_machine();
     ConfigText asked = config;
     std::vector<std::string> chosen;
@@ -149,49 +202,19 @@ int run(const ConfigText& config, const RunOptions& options) {
     if (options.check_only) {
         return exit_ok;
     }
-    Result<std::unique_ptr<Reporter>> reporter = Reporter::open(options.output, options.progress);
+    Result<std::unique_ptr<Reporter>> reporter = Reporter::open(options.output, options.progress, options.replace);
     if (!reporter) {
         return refuse(reporter.error(), exit_bad_config);
     }
-    std::ofstream(options.output / "config.toml") << config_toml(plan->values);
-    announce(*plan, std::move(chosen), **reporter);
     count_interrupts();
-
-    if (is_local(*plan)) {
-        LocalRun local(*plan, **medium, **reporter);
-        const Result<LocalOutcome> outcome = local.run();
-        if (!outcome) {
-            (*reporter)->notice(Level::error, outcome.error().message);
-            return exit_failed;
-        }
-        if (outcome->aborted) {
-            (*reporter)->notice(Level::error, "aborted: no result was written");
-            return exit_aborted;
-        }
-        RunFacts facts{*plan, machine, local.conductor(), local.virtual_time(), 1, outcome->trace_hash, {}, {}, {}};
-        nlohmann::ordered_json network;
-        if (sim::PacketModel* const model = local.recorded_network(); model != nullptr) {
-            Result<nlohmann::ordered_json> reported = report_network(*model, (*reporter)->directory());
-            if (!reported) {
-                (*reporter)->notice(Level::error, reported.error().message);
-                return exit_failed;
-            }
-            network = std::move(*reported);
-            facts.network = &network;
-        }
-        return finish(facts, **reporter);
-    }
-    Coordinator coordinator(*plan, options, **reporter);
-    const Result<bool> ended = coordinator.run();
-    if (!ended) {
-        (*reporter)->notice(Level::error, ended.error().message);
-        return exit_failed;
-    }
-    if (!*ended) {
-        (*reporter)->notice(Level::error, "aborted: no result was written");
-        return exit_aborted;
-    }
-    return finish({*plan, machine, coordinator.conductor(), false, plan->n_nodes, {}, {}, {}, {}}, **reporter);
+    watch_over(options.watched_by);
+    const std::filesystem::path result_file = (*reporter)->directory() / result_name;
+    reserve_for(result_file, size_of_result(*plan));
+    (*reporter)->write_file("config.toml", config_toml(plan->values));
+    announce(*plan, std::move(chosen), **reporter);
+    const int status = run_and_report(*plan, **medium, machine, options, **reporter);
+    give_up_reserve(result_file);  // of a run without a result
+    return status;
 }
 
 }  // namespace incast::runtime

@@ -40,8 +40,14 @@ def start(engine: Path, tmp_path: Path) -> Iterator[Start]:
     """
     runs: list[Run] = []
 
-    def begin(settings: dict[str, Any], *arguments: str, token: str = "", prefix: Sequence[str] = ()) -> Run:
-        output = tmp_path / f"run{len(runs)}"
+    def begin(
+        settings: dict[str, Any],
+        *arguments: str,
+        token: str = "",
+        prefix: Sequence[str] = (),
+        output: Path | None = None,
+    ) -> Run:
+        output = output or tmp_path / f"run{len(runs)}"
         runs.append(Run(engine, output, settings, *arguments, token=token, prefix=prefix))
         return runs[-1]
 

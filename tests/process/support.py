@@ -69,7 +69,10 @@ class Run:
         environment.pop("INCAST_TOKEN", None)
         if token:
             environment["INCAST_TOKEN"] = token
-        self._errors = (output.parent / f"{output.name}.stderr").open("w+")
+        errors = output.parent / f"{output.name}.stderr"
+        while errors.exists():  # of another run into the same folder
+            errors = errors.with_name(errors.name + "+")
+        self._errors = errors.open("w+")
         self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=environment
         )

@@ -10,12 +10,12 @@ directory DIR lie
 import contextlib
 import io
 import json
-import logging.handlers
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +27,7 @@ from rich.text import Text
 from incast import units
 from incast.console import open_console
 from incast.engine import EngineError
+from incast.files import FILES_OF_A_RUN, LineFile, give_up_folder, reason_of, remove_files, replace_file, writing_output
 from incast.lab.processes import engines_writing_to
 from incast.run import RunRequest, execute
 
@@ -37,6 +38,7 @@ _BEGIN_DEADLINE_S = 60.0
 _POLL_S = 0.05
 _TAIL_BYTES = 1 << 18
 _SCHEMA = 1
+_STATE_BYTES = 4096
 DIED = "died without a word"
 _EXIT_NO_RUN = 1
 _EXIT_BAD_USE = 2
@@ -80,6 +82,8 @@ class Detached:
         if self.is_alive():
             return "running"
         left = self.engines()
+        if not self.content:
+            return f"running as process {left[0]}, not detached" if left else self._result_status()
         return DIED + (f"; its engine goes on as process {left[0]}" if left else "")
 
     def engines(self) -> list[int]:
@@ -93,21 +97,44 @@ class Detached:
         return "ended without a result"
 
 
+def _find(directory: Path) -> Detached:
+    """A detached run, or another one whose engine is at work there: whoever started it may be gone."""
+    state = _beside(directory, _SUFFIX)
+    if not state.exists() and engines_writing_to(directory):
+        return Detached(state, {})
+    return _read(state)
+
+
 def _read(state: Path) -> Detached:
     try:
         content = json.loads(state.read_text(encoding="utf-8"))
         if not isinstance(content, dict) or content.get("schema") != _SCHEMA:
             raise ValueError("no state of a detached run")
     except (OSError, ValueError) as error:
-        why = "no detached run" if isinstance(error, FileNotFoundError) else str(error)
+        if isinstance(error, FileNotFoundError):
+            why = "no detached run"
+        else:
+            why = reason_of(error) if isinstance(error, OSError) else f"damaged: {error}"
         raise EngineError(f"{state}: {why}; allowed: the --output of `incast run --detach`", _EXIT_NO_RUN) from error
     return Detached(state, content)
 
 
 def _write(state: Path, content: dict[str, Any]) -> None:
-    new = state.with_name(state.name + ".new")
-    new.write_text(json.dumps({"schema": _SCHEMA, **content}, indent=2) + "\n", encoding="utf-8")
-    new.replace(state)
+    """Padded, so that a later content needs no more room: on a full disk it takes the place of the one before."""
+    text = json.dumps({"schema": _SCHEMA, **content}, indent=2).encode()
+    text = text.ljust(max(_STATE_BYTES, len(text) + _STATE_BYTES // 4)) + b"\n"
+    try:
+        replace_file(state, text)
+    except OSError:
+        before = state.stat().st_size if state.exists() else 0
+        text = text.rstrip()
+        if len(text) > before:
+            raise
+        descriptor = os.open(state, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(descriptor, text.ljust(before - 1) + b"\n", 0)
+        finally:
+            os.close(descriptor)
 
 
 # --- starting
@@ -115,37 +142,48 @@ def _write(state: Path, content: dict[str, Any]) -> None:
 
 def start(request: RunRequest, *, as_json: bool) -> int:
     """Starts it, waits until the engine is at work or has refused, and says how to look after it."""
+    if request.default_name:
+        request = request.with_folder()
+    elif request.force:
+        _forget(request.output)
+    else:
+        for path in (request.output, _beside(request.output, _SUFFIX)):
+            if path.exists():
+                raise EngineError(
+                    f"--output: {path} is there already; allowed: a name that is not, or --force, which removes an old "
+                    "run's files",
+                    _EXIT_BAD_USE,
+                )
     state, log = _beside(request.output, _SUFFIX), _beside(request.output, ".log")
-    for path in (request.output, state):
-        if path.exists():
-            raise EngineError(f"--output: {path} is there already; allowed: a name that is not", _EXIT_BAD_USE)
-    state.parent.mkdir(parents=True, exist_ok=True)
     asked = {
         "config": None if request.config is None else str(request.config.resolve()),
         "settings": list(request.settings),
         "transport": request.transport,
         "web": request.web,
+        "force": request.force,
     }
-    _write(state, {"request": asked})
-    with log.open("ab") as file:
-        # It leaves its work to a child in a session of its own, and ends.
-        subprocess.run(
-            [sys.executable, "-m", "incast.lab.detached", str(state)],
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            check=False,
-            timeout=_BEGIN_DEADLINE_S,
-        )
+    with writing_output(request.output):
+        state.parent.mkdir(parents=True, exist_ok=True)
+        _write(state, {"request": asked})
+        with log.open("ab") as file:
+            subprocess.run(
+                [sys.executable, "-m", "incast.lab.background", str(state)],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                check=False,
+                timeout=_BEGIN_DEADLINE_S,
+            )
     deadline = time.monotonic() + _BEGIN_DEADLINE_S
     while (run := _read(state)).content.get("exit_status") is None and not (request.output / "samples.jsonl").exists():
         if time.monotonic() > deadline:
             raise EngineError(f"the run did not begin within {_BEGIN_DEADLINE_S:g} s; see {log}", _EXIT_NO_RUN)
         time.sleep(_POLL_S)
-    if (status_ := run.content.get("exit_status")) and not request.output.is_dir():
+    if (status_ := run.content.get("exit_status")) and not (request.output / "log.txt").exists():
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["it said nothing"]
         for path in (state, log):
             path.unlink(missing_ok=True)
+        give_up_folder(request.output)
         raise EngineError(lines[-1].removeprefix("incast: ").removeprefix("incast-node: "), status_)
     pid = run.content.get("pid")
     if as_json:
@@ -161,14 +199,30 @@ def start(request: RunRequest, *, as_json: bool) -> int:
     return 0
 
 
+def _forget(output: Path) -> None:
+    """Removes what a detached run has left beside its directory. EngineError: it is at work."""
+    state, log = _beside(output, _SUFFIX), _beside(output, ".log")
+    running = engines_writing_to(output)
+    with contextlib.suppress(EngineError):
+        run = _read(state)
+        if run.content.get("exit_status") is None and run.is_alive():
+            running.append(run.content["pid"])
+    if running:
+        raise EngineError(
+            f"--output {output}: a run is at work there as process {running[0]}; allowed: another folder", _EXIT_BAD_USE
+        )
+    with writing_output(output):
+        for path in (state, log, *(_beside(output, f".log.{number}") for number in range(1, _LOGS_KEPT + 1))):
+            path.unlink(missing_ok=True)
+        if output.is_dir():
+            remove_files(output, FILES_OF_A_RUN)
+
+
 class _RotatingText(io.TextIOBase):
-    """A text stream into a log that is begun anew when it is long."""
+    """A text stream into a log that is begun anew when it is long. What cannot be written is left out."""
 
     def __init__(self, path: Path) -> None:
-        self._handler = logging.handlers.RotatingFileHandler(
-            path, maxBytes=_LOG_BYTES, backupCount=_LOGS_KEPT, encoding="utf-8"
-        )
-        self._handler.setFormatter(logging.Formatter("%(message)s"))
+        self._file = LineFile(path)
         self._partial = ""
 
     def writable(self) -> bool:
@@ -177,15 +231,27 @@ class _RotatingText(io.TextIOBase):
 
     def close(self) -> None:
         """The log's file, too."""
-        self._handler.close()
+        self._file.close()
         super().close()
 
     def write(self, text: str) -> int:
         """Whole lines go to the log."""
         *lines, self._partial = (self._partial + text).split("\n")
         for line in lines:
-            self._handler.emit(logging.LogRecord("incast", logging.INFO, "", 0, line, (), None))
+            if self._file.bytes() + len(line) >= _LOG_BYTES:
+                self._begin_anew()
+            self._file.append(line + "\n")
         return len(text)
+
+    def _begin_anew(self) -> None:
+        path = self._file.path
+        names = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, _LOGS_KEPT + 1))]
+        with contextlib.suppress(OSError):
+            for older, newer in zip(reversed(names[1:]), reversed(names[:-1]), strict=True):
+                if newer.exists():
+                    newer.replace(older)
+        self._file.close()
+        self._file = LineFile(path)
 
 
 def main(state: Path) -> int:
@@ -201,7 +267,13 @@ def main(state: Path) -> int:
     # Absolute, so that its engine is found by it.
     config, output = asked["config"], detached.output.resolve()
     request = RunRequest(
-        None if config is None else Path(config), tuple(asked["settings"]), output, asked["transport"], asked.get("web")
+        None if config is None else Path(config),
+        tuple(asked["settings"]),
+        output,
+        asked["transport"],
+        asked.get("web"),
+        force=bool(asked.get("force")),
+        watched=False,  # if this process is killed, its engine goes on, and `incast stop` finds it
     )
     stream = _RotatingText(_beside(detached.output, ".log"))
     status = 1
@@ -211,10 +283,13 @@ def main(state: Path) -> int:
     except EngineError as error:
         stream.write(f"incast: {error}\n")
         status = error.exit_status
+    except OSError as error:
+        stream.write(f"incast: {error.filename or 'error'}: {reason_of(error)}\n")
     finally:
-        stream.close()
         ended = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        _write(state, {**content, "exit_status": status, "ended_utc": ended})
+        with contextlib.suppress(OSError):
+            _write(state, {**content, "exit_status": status, "ended_utc": ended})
+        stream.close()
     return status
 
 
@@ -265,16 +340,27 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="In JSON.")] = False,
 ) -> None:
     """Say how detached runs go, and how those that ended did."""
-    if directories:
-        runs = [_read(_beside(directory, _SUFFIX)) for directory in directories]
-    else:
-        runs = [_read(path) for path in sorted(Path("incast-results").glob(f"*{_SUFFIX}"))]
-    reports = [_report_of(run) for run in runs]
+    wanted: list[tuple[Callable[[Path], Detached], Path]] = [(_find, directory) for directory in directories or ()]
+    if not directories:
+        wanted = [(_read, path) for path in sorted(Path("incast-results").glob(f"*{_SUFFIX}"))]
+    reports, damaged = [], False
+    for find, path in wanted:
+        try:
+            reports.append(_report_of(find(path)))
+        except EngineError as error:
+            damaged = True
+            open_console(stderr=True).print(f"incast: {error}", style="red", markup=False, soft_wrap=True)
+    _show_reports(reports, as_json=as_json, none=not wanted)
+    if damaged:
+        raise typer.Exit(_EXIT_NO_RUN)
+
+
+def _show_reports(reports: Sequence[dict[str, Any]], *, as_json: bool, none: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(reports, indent=2) + "\n")
         return
     screen = open_console()
-    if not reports:
+    if none:
         screen.print("no detached runs in incast-results")
     for report in reports:
         line = Text(f"{report['output']}: ").append(report["state"], style="bold")
@@ -294,7 +380,7 @@ def stop(
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Wait so long for it to drain and report.")] = 120,
 ) -> None:
     """End a detached run early: what was admitted is built, and what was measured is reported."""
-    run = _read(_beside(directory, _SUFFIX))
+    run = _find(directory)
     screen = open_console()
     # Where whoever watched the engine was killed, the engine is asked itself.
     asked = [run.content["pid"]] if run.is_alive() else run.engines()
@@ -309,14 +395,7 @@ def stop(
         if time.monotonic() > deadline:
             raise EngineError(f"{run.output}: did not end within {timeout:g} s; it is still asked to", _EXIT_NO_RUN)
         time.sleep(_POLL_S)
-    ended = _read(run.state)
+    ended = _read(run.state) if run.content else run
     screen.print(f"{ended.output}: {ended.words()}", markup=False, soft_wrap=True)
-    if ended.content.get("exit_status") != 0:
+    if run.content and ended.content.get("exit_status") != 0:
         raise typer.Exit(_EXIT_NO_RUN)
-
-
-if __name__ == "__main__":
-    if os.fork():
-        os._exit(0)
-    os.setsid()
-    sys.exit(main(Path(sys.argv[1])))

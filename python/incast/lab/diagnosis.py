@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from incast import units
+from incast.files import leave_file
 from incast.idle import Window, usable_cores
 from incast.lab.facts import Facts, number, read_samples, setting, setting_number
 
@@ -411,5 +412,5 @@ def diagnose_directory(directory: Path, result: Mapping[str, Any], window: Windo
     found = diagnose(result, read_samples(directory), window)
     machine = None if window is None else {"seconds": window.seconds, **window.shares(usable_cores())}
     text = json.dumps({"schema": 1, **found.to_json(), "machine": machine}, indent=2) + "\n"
-    (directory / DIAGNOSIS_NAME).write_text(text, encoding="utf-8")
+    leave_file(directory / DIAGNOSIS_NAME, text)
     return found

@@ -9,7 +9,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from incast.engine import Progress, Sample
+from incast.files import LineFile, leave_file
 from incast.idle import IdleRule, Snapshot, Window, usable_cores
 
 MACHINE_NAME = "machine.jsonl"
@@ -222,8 +223,10 @@ def _machine_words(machine: Sequence[Mapping[str, float]], begin: float, end: fl
 class MachineLog:
     """Looks at the machine while a run goes on, a second apart at least, and keeps what it saw beside the result."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, say: Callable[[str], None] = lambda _: None) -> None:
+        """`say` gets a line when something cannot be kept."""
+        self._file = LineFile(directory / MACHINE_NAME)
+        self._say = say
         self._before: Snapshot | None = None
 
     def on_progress(self, progress: Progress, pid: int) -> None:
@@ -239,8 +242,13 @@ class MachineLog:
         window = Window.between(self._before, now)
         self._before = now
         look = {"t": progress.t_s, "seconds": window.seconds, **window.shares(usable_cores())}
-        with suppress(OSError), (self._directory / MACHINE_NAME).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(look) + "\n")
+        if not self._file.append(json.dumps(look) + "\n") and self._file.missing == 1:
+            reason = f"{self._file.path} cannot be written: {self._file.reason}"
+            self._say(f"{reason}; what the machine did meanwhile is missing there")
+
+    def close(self) -> None:
+        """At the end of the run."""
+        self._file.close()
 
 
 _LOG_LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+) (\w+) (.*)")
@@ -281,5 +289,5 @@ def dips_of_directory(directory: Path, samples: Sequence[Mapping[str, Any]], *, 
         text = json.dumps(
             {"schema": 1, "rule": f"below {DIP:g} of the median", "dips": [asdict(dip) for dip in dips]}, indent=2
         )
-        (directory / DIPS_NAME).write_text(text + "\n", encoding="utf-8")
+        leave_file(directory / DIPS_NAME, text + "\n")
     return dips

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from incast.engine import EXIT_BAD_CONFIG, EngineError
+from incast.files import replace_file
 
 PREFIX = "fabric."
 FILE_KEY = "transport.sim.fabric"
@@ -77,7 +78,7 @@ def stored(folder: Path, text: str) -> Path:
     path = folder.resolve() / _FOLDER / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        replace_file(path, text)
     return path
 
 

@@ -16,11 +16,13 @@ import os
 import shutil
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 from incast.engine import EngineError, kill_group_of
+from incast.files import FILES_OF_A_RUN, reason_of, remove_files, replace_file, writing_output
 from incast.lab.plan import EXIT_BAD_SCAN, Plan, Point, Reading
 from incast.lab.processes import engines_writing_to
 from incast.lab.table import Row
@@ -31,6 +33,25 @@ READINGS_NAME = "readings"
 _SCHEMA = 1
 _LEFTOVER_DEADLINE_S = 15.0
 EXIT_LEFTOVER = 1
+
+
+def remove_scan(folder: Path) -> None:
+    """What a scan has written there, and nothing else. EngineError: a scan is at work, or it cannot be removed."""
+    if not is_scan(folder):
+        return
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with writing_output(folder):
+            for place in (folder / READINGS_NAME, folder / "fabrics"):
+                for reading in place.glob("*-*"):
+                    remove_files(reading, FILES_OF_A_RUN)
+                remove_files(place, [file.name for file in place.glob("*.toml")])
+            remove_files(folder, (PLAN_NAME, JOURNAL_NAME, "table.csv", "table.parquet", "base.toml"))
+    except BlockingIOError as error:
+        raise EngineError(f"{folder}: another process is taking this scan", EXIT_BAD_SCAN) from error
+    finally:
+        os.close(lock)
 
 
 def is_scan(folder: Path) -> bool:
@@ -86,15 +107,17 @@ class Journal:
         """Takes the folder for itself. EngineError if another process has it, or a scan with other points."""
         self.folder = folder
         self.plan = plan
-        folder.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        with writing_output(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(self._lock)
             raise EngineError(f"{folder}: another process is taking this scan", EXIT_BAD_SCAN) from error
         try:
-            self._begin()
+            with writing_output(folder):
+                self._begin()
         except BaseException:
             os.close(self._lock)
             raise
@@ -108,9 +131,7 @@ class Journal:
                 )
         else:
             text = json.dumps({"schema": _SCHEMA, "plan": asdict(self.plan)}, indent=1) + "\n"
-            new = self.folder / (PLAN_NAME + ".new")
-            new.write_text(text, encoding="utf-8")
-            new.replace(self.folder / PLAN_NAME)
+            replace_file(self.folder / PLAN_NAME, text)
         path = self.folder / JOURNAL_NAME
         rows, whole_bytes = _lines(path)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
@@ -139,8 +160,19 @@ class Journal:
     def add(self, row: Row) -> None:
         """The reading is done once this returns, whatever happens after it."""
         line = (json.dumps(row) + "\n").encode()
-        os.write(self._file, line)
-        os.fdatasync(self._file)
+        whole = os.lseek(self._file, 0, os.SEEK_CUR)
+        try:
+            while line:
+                line = line[os.write(self._file, line) :]
+            os.fdatasync(self._file)
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._file, whole)
+            raise EngineError(
+                f"{self.folder / JOURNAL_NAME}: {reason_of(error)}; this reading is to be taken again: incast scan "
+                f"--resume {self.folder}",
+                EXIT_LEFTOVER,
+            ) from error
         self._rows[row["point"], row["repeat"]] = row
 
     def directory(self, reading: Reading) -> Path:
@@ -151,7 +183,8 @@ class Journal:
         """The same, with nothing there."""
         directory = self.directory(reading)
         shutil.rmtree(directory, ignore_errors=True)
-        directory.parent.mkdir(exist_ok=True)
+        with writing_output(self.folder):
+            directory.parent.mkdir(exist_ok=True)
         return directory
 
     def end_leftovers(self) -> int:

@@ -1,12 +1,14 @@
 """`incast scan`: takes the readings of a scan file, one row each, and can be stopped and continued at any time."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,11 +24,12 @@ from rich.text import Text
 from incast import units
 from incast.console import open_console
 from incast.engine import EXIT_NO_ENGINE, EngineError, find_engine, stop_signals
+from incast.files import ForceOption, give_up_folder, new_folder, reason_of, replace_file, writing_output
 from incast.idle import usable_cores
 from incast.lab import extra
 from incast.lab.diagnosis import diagnose_directory
 from incast.lab.fabric_text import fabric_setting
-from incast.lab.journal import Journal, directory_name, load_plan, summary_of
+from incast.lab.journal import Journal, directory_name, load_plan, remove_scan, summary_of
 from incast.lab.plan import EXIT_BAD_SCAN, Plan, Point, Reading, read_plan
 from incast.lab.quantity import setting_text
 from incast.lab.runner import COMPLETE, Taken, Watch, take_readings
@@ -71,6 +74,11 @@ def engine_command(engine: Path, base: Path | None, settings: Sequence[str]) -> 
     return [str(engine), *([] if base is None else [str(base)]), *overrides]
 
 
+def to_directory(directory: Path) -> list[str]:
+    """The engine's words for where it writes, and that it ends with this process."""
+    return ["--output", str(directory.resolve()), "--progress", "json", "--watched-by", str(os.getpid())]
+
+
 def wrong_value(plan: Plan, refused: dict[int, str]) -> str | None:
     """The engine's line for a value that is wrong wherever it stands; None if all values are right somewhere.
 
@@ -95,7 +103,7 @@ def write_base(folder: Path, plan: Plan) -> Path | None:
     if not plan.base:
         return None
     path = folder.resolve() / _BASE_NAME
-    path.write_text(plan.base, encoding="utf-8")
+    replace_file(path, plan.base)
     return path
 
 
@@ -253,7 +261,7 @@ def run_scan(journal: Journal, jobs: int, console: Console, *, retry_failed: boo
         directory = journal.clear(reading)
         network = fabric_setting(folder, reading.point.fabric)
         words = engine_command(engine, base, (*reading.settings(), *network))
-        return [*words, "--output", str(directory.resolve()), "--progress", "json"], directory
+        return [*words, *to_directory(directory)], directory
 
     with stop_signals() as asked, ScanView(console, plan, left, jobs) as view:
 
@@ -266,10 +274,20 @@ def run_scan(journal: Journal, jobs: int, console: Console, *, retry_failed: boo
         try:
             return take_readings(left, command, timeout_s=plan.timeout_seconds, jobs=jobs, asked=asked, watch=watch)
         finally:
-            write_tables(folder, columns, journal.rows)
+            _write_tables(folder, columns, journal.rows)
 
 
-def _folder_of(file: Path | None, resume: Path | None, output: Path | None) -> tuple[Plan, Path]:
+def _write_tables(folder: Path, columns: Columns, rows: Sequence[Row]) -> None:
+    try:
+        write_tables(folder, columns, rows)
+    except OSError as error:
+        raise EngineError(
+            f"{folder / CSV_NAME} is not written: {reason_of(error)}; incast scan --resume {folder} writes it",
+            _EXIT_FAILED_POINTS,
+        ) from error
+
+
+def _folder_of(file: Path | None, resume: Path | None, output: Path | None, *, force: bool) -> tuple[Plan, Path]:
     if resume is not None:
         if output is not None:
             raise EngineError("--resume names the folder already; allowed: --output or --resume", EXIT_BAD_SCAN)
@@ -280,24 +298,33 @@ def _folder_of(file: Path | None, resume: Path | None, output: Path | None) -> t
     if file is None:
         raise EngineError("nothing to scan; allowed: a scan file, or --resume DIR", EXIT_BAD_SCAN)
     plan = read_plan(file)
-    return plan, empty_folder(output, file.stem)
+    return plan, empty_folder(output, file.stem, force=force)
 
 
-def empty_folder(output: Path | None, name: str) -> Path:
-    """Where a new scan of that name goes; EngineError if something is there."""
-    folder = output or new_folder(name)
-    if folder.exists() and any(folder.iterdir()):
-        raise EngineError(f"{folder} is not empty; allowed: another --output, or --resume {folder}", EXIT_BAD_SCAN)
-    return folder
+def empty_folder(output: Path | None, name: str, *, force: bool = False) -> Path:
+    """Where a new scan of that name goes; EngineError if something is there. `force`: an old scan is removed."""
+    if output is None:
+        return new_folder(_RESULTS_FOLDER / f"scan-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{name}")
+    if force:
+        remove_scan(output)
+    with writing_output(output):
+        if output.exists() and any(output.iterdir()):
+            raise EngineError(
+                f"{output} is not empty; allowed: another --output, --resume {output}, or --force, which removes an "
+                "old scan's files",
+                EXIT_BAD_SCAN,
+            )
+    return output
 
 
-def new_folder(name: str) -> Path:
-    """A folder for the results of a scan of that name, which is not there yet."""
-    base = f"scan-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{name}"
-    candidate, number = _RESULTS_FOLDER / base, 2
-    while candidate.exists():
-        candidate, number = _RESULTS_FOLDER / f"{base}-{number}", number + 1
-    return candidate
+@contextmanager
+def given_up_if_empty(folder: Path, *, ours: bool) -> Iterator[None]:
+    """A folder that was made for a scan that is not begun goes again, if its name is `ours`."""
+    try:
+        yield
+    finally:
+        if ours:
+            give_up_folder(folder)
 
 
 def check_points(file: str, plan: Plan, screen: Console) -> None:
@@ -331,6 +358,7 @@ def scan(
         Path | None,
         typer.Option(metavar="DIR", help="Where the results go. (default: incast-results/scan-<UTC time>-<file>)"),
     ] = None,
+    force: ForceOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Say on standard output, in JSON, what was done.")] = False,
 ) -> None:
     """Measure a grid or a list of settings, so many seconds each; one table with a row per point and repeat.
@@ -338,13 +366,14 @@ def scan(
     Ctrl-C stops it; `incast scan --resume DIR` goes on. Points that fail are in the table, with the reason.
     """
     screen = open_console(stderr=True)
-    plan, folder = _folder_of(file, resume, output)
-    if resume is None or check:
-        check_points(str(file or resume), plan, screen)
-    if check:
-        _announce(screen, plan, None, plan.readings())
-        return
-    _, status = carry_out(plan, folder, jobs, retry_failed=retry_failed, as_json=as_json)
+    plan, folder = _folder_of(file, resume, output, force=force)
+    with given_up_if_empty(folder, ours=output is None and resume is None):
+        if resume is None or check:
+            check_points(str(file or resume), plan, screen)
+        if check:
+            _announce(screen, plan, None, plan.readings())
+            return
+        _, status = carry_out(plan, folder, jobs, retry_failed=retry_failed, as_json=as_json)
     if status:
         raise typer.Exit(status)
 

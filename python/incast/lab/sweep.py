@@ -12,11 +12,12 @@ from rich.text import Text
 from incast import units
 from incast.console import open_console
 from incast.engine import EngineError
+from incast.files import ForceOption
 from incast.lab.fabric_text import FILE_KEY
 from incast.lab.plan import EXIT_BAD_SCAN, Plan, make_plan
 from incast.lab.quantity import Scalar, quantity, setting_text
 from incast.lab.runner import COMPLETE
-from incast.lab.scan import carry_out, check_points, empty_folder
+from incast.lab.scan import carry_out, check_points, empty_folder, given_up_if_empty
 from incast.lab.table import Row, headline
 from incast.live import VIRTUAL_TIME
 from incast.shipped import fabric_file
@@ -99,6 +100,7 @@ def sim(
         Path | None,
         typer.Option(metavar="DIR", help="Where the results go. (default: incast-results/scan-<UTC time>-sweep)"),
     ] = None,
+    force: ForceOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Say on standard output, in JSON, what was done.")] = False,
 ) -> None:
     """Simulate a grid of settings in virtual time, on all cores; one table (docs/scanning.md), printed and written.
@@ -113,9 +115,10 @@ def sim(
         "repeats": repeats,
     }
     plan = make_plan(_ORIGIN, sweep_content(sweep or [], settings or [], fabric, numbers))
-    folder = empty_folder(output, "sweep")
-    check_points(str(_ORIGIN), plan, open_console(stderr=True))
-    rows, status = carry_out(plan, folder, jobs, as_json=as_json)
+    folder = empty_folder(output, "sweep", force=force)
+    with given_up_if_empty(folder, ours=output is None):
+        check_points(str(_ORIGIN), plan, open_console(stderr=True))
+        rows, status = carry_out(plan, folder, jobs, as_json=as_json)
     if not as_json:
         open_console().print(_table(plan, rows))
     if status:

@@ -2,11 +2,11 @@
 
 import csv
 import io
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from incast.files import replace_file
 from incast.lab import extra
 from incast.lab.plan import Plan
 from incast.lab.quantity import Scalar, common_unit, number_of, setting_text
@@ -194,10 +194,10 @@ def write_tables(folder: Path, columns: Columns, rows: Sequence[Mapping[str, Any
     writer.writerow(columns.types)
     for row in complete:
         writer.writerow([_csv_cell(value) for value in row.values()])
-    _replace(written[0], text.getvalue().encode())
+    replace_file(written[0], text.getvalue().encode())
     if not extra.missing("polars"):
         written.append(folder / PARQUET_NAME)
-        _replace(written[1], _parquet(columns, complete))
+        replace_file(written[1], _parquet(columns, complete))
     return written
 
 
@@ -213,13 +213,3 @@ def _parquet(columns: Columns, rows: Sequence[Row]) -> bytes:
     buffer = io.BytesIO()
     polars.DataFrame(rows, schema=schema, orient="row").write_parquet(buffer)
     return buffer.getvalue()
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """A reader, or a crash, sees the old file or the new one."""
-    new = path.with_name(path.name + ".new")
-    with new.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from incast.cli import app
+from incast.commands import app
 from incast.engine import EngineError
 
 from tests.conftest import Incast

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from incast.lab.detached import _LOG_BYTES, DIED, Detached, _RotatingText
+from incast.lab.detached import _LOG_BYTES, DIED, Detached, _RotatingText, _write
 
 from tests.conftest import DEADLINE_S
 from tests.lab.conftest import InProcess
+from tests.test_files import full_disk
 
 SMALL = ("--transport", "inproc", "--nodes", "2", "--warm-up", "0s", "--set", "source.prefill_bytes=256KiB")
 
@@ -122,3 +123,39 @@ def test_logs_rotate(tmp_path: Path) -> None:
     assert [path.name for path in logs] == ["x.log", *(f"x.log.{k}" for k in range(1, 5))]
     assert all(path.stat().st_size <= _LOG_BYTES for path in logs)
     assert "100 % of a line" in logs[0].read_text()
+
+
+def test_a_damaged_state_hides_no_other(real: InProcess) -> None:
+    results = real.folder / "incast-results"
+    results.mkdir()
+    (results / "bad.run.json").write_text("")
+    (results / "good.run.json").write_text(json.dumps({"schema": 1, "exit_status": 3, "pid": 1, "start_ticks": 1}))
+    done = real("status")
+    assert done.returncode == 1
+    assert "good: ended with status 3" in done.stdout
+    (line,) = done.stderr.splitlines()
+    assert "bad.run.json: damaged" in line
+    assert [report["state"] for report in json.loads(real("status", "--json").stdout)] == ["ended with status 3"]
+
+
+def test_its_state_is_written_in_place_where_there_is_no_room_for_another(tmp_path: Path) -> None:
+    state = tmp_path / "out.run.json"
+    _write(state, {"request": {}})
+    size = state.stat().st_size
+    with full_disk(size - 1):  # a new file would be as long
+        _write(state, {"request": {}, "exit_status": 0})
+    assert state.stat().st_size == size
+    assert json.loads(state.read_text())["exit_status"] == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out.run.json"]
+
+
+def test_a_name_is_of_one_run_unless_it_is_to_be_replaced(real: InProcess) -> None:
+    short = ("run", "--detach", *SMALL, "--events", "2000", "--output", "out")
+    assert real(*short).returncode == 0
+    until(lambda: state_of(real, "out")["exit_status"] is not None)
+    refused = real(*short)
+    assert refused.returncode == 2
+    assert "is there already; allowed: a name that is not, or --force" in refused.stderr
+    assert real(*short, "--force").returncode == 0
+    until(lambda: state_of(real, "out")["exit_status"] is not None)
+    assert state_of(real, "out")["state"] == "complete"

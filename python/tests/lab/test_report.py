@@ -309,6 +309,6 @@ def test_names_and_scales() -> None:
 
 def test_libraries_of_the_extra_are_imported_where_they_are_used() -> None:
     """Else every `incast run` would pay for them, and could not do without."""
-    look = "import sys, incast.cli; print(*sorted({'matplotlib', 'polars', 'jinja2'} & set(sys.modules)))"
+    look = "import sys, incast.commands; print(*sorted({'matplotlib', 'polars', 'jinja2'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     assert done.stdout.strip() == ""

@@ -158,7 +158,9 @@ private:
 
     void lose(std::string_view what) {
         socket_.close();
-        fmt::print(stderr, "incast-node: filter: '{}' {}; from here on every MEP is accepted\n", command_, what);
+        std::fputs(
+            fmt::format("incast-node: filter: '{}' {}; from here on every MEP is accepted\n", command_, what).c_str(),
+            stderr);
     }
 
     std::string command_;

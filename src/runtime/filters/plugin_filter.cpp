@@ -66,7 +66,9 @@ public:
                 return Verdict::reject;
             default:
                 if (verdict != INCAST_FILTER_ACCEPT && !std::exchange(confused_, true)) {
-                    fmt::print(stderr, "incast-node: filter: {} is no verdict; such MEPs are accepted\n", verdict);
+                    std::fputs(
+                        fmt::format("incast-node: filter: {} is no verdict; such MEPs are accepted\n", verdict).c_str(),
+                        stderr);
                 }
                 return Verdict::accept;
         }

@@ -116,10 +116,13 @@ void Flusher::run() {
 }
 
 Result<Ok> Flusher::write_lines(std::string_view lines) const {
+    const off_t before = ::lseek(manifest_.descriptor(), 0, SEEK_END);
     for (std::string_view left = lines; !left.empty();) {
         const ssize_t written = ::write(manifest_.descriptor(), left.data(), left.size());
         if (written < 0 && errno != EINTR) {
-            return manifest_.error("cannot write");
+            const Error error = manifest_.error("cannot write");
+            [[maybe_unused]] const int cut = before < 0 ? -1 : ::ftruncate(manifest_.descriptor(), before);
+            return error;  // and none of these lines is there
         }
         left.remove_prefix(written > 0 ? static_cast<std::size_t>(written) : 0);
     }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <limits.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "base/crc.h"
 
@@ -138,8 +139,9 @@ bool MepSink::write_all(std::span<const Bytes> segments) {
             if (errno == EINTR) {
                 continue;
             }
-            // What was written of this MEP stays behind the manifest; nothing is appended to this file any more.
             fail(file_->error("cannot write").message);
+            // Were a part of this MEP to stay, it would be behind the manifest, and void.
+            [[maybe_unused]] const int cut = ::ftruncate(file_->descriptor(), static_cast<off_t>(file_bytes_));
             return false;
         }
         for (done += static_cast<std::size_t>(written); !segments.empty() && done >= segments.front().size();) {

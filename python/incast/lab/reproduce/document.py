@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from incast.files import replace_file
 from incast.lab.reproduce.laboratory import Outcome
 from incast.lab.reproduce.model import Value
 
@@ -101,4 +102,4 @@ def rows_of_document(text: str) -> list[tuple[str, str, str, str]]:
 
 def write_document(path: Path, outcomes: Sequence[Outcome]) -> None:
     """Replaces that file."""
-    path.write_text(document_text(outcomes), encoding="utf-8")
+    replace_file(path, document_text(outcomes))

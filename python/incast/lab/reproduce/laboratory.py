@@ -5,22 +5,27 @@ row changes them, and the row's definition. How figures are judged is not kept. 
 whose last check is longest ago, is run again, and must give the same figures to the last bit.
 """
 
+import fcntl
 import hashlib
 import json
+import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from incast.engine import EXIT_PROTOCOL, EngineError, find_engine, stop_signals
+from incast.engine import EXIT_BAD_CONFIG, EXIT_PROTOCOL, EngineError, find_engine, stop_signals
+from incast.files import FILES_OF_A_RUN, replace_file, writing_output
 from incast.lab.fabric_text import fabric_setting
+from incast.lab.journal import PLAN_NAME
 from incast.lab.plan import Point, Reading
 from incast.lab.reproduce.model import Fabrics, Figures, Finding, Row
 from incast.lab.runner import COMPLETE, Taken, Watch, take_readings
-from incast.lab.scan import engine_command
+from incast.lab.scan import engine_command, to_directory
 from incast.lab.table import figures
 
 _SCHEMA = 1
@@ -92,7 +97,8 @@ class Laboratory:
 
     def _keep(self, row: Row, row_figures: RowFigures) -> None:
         path = self._path(row)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with writing_output(self._folder):
+            path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(
             {
                 "schema": _SCHEMA,
@@ -102,9 +108,8 @@ class Laboratory:
             },
             indent=1,
         )
-        new = path.with_name(path.name + ".new")
-        new.write_text(text + "\n", encoding="utf-8")
-        new.replace(path)
+        with writing_output(self._folder):
+            replace_file(path, text + "\n")
 
     def _row_to_check(self, rows: Iterable[Row], kept: Mapping[str, RowFigures]) -> Row | None:
         candidates = [row for row in rows if row.experiments and row.id in kept]
@@ -120,6 +125,27 @@ class Laboratory:
                         f"must give the same: see {self._path(row)}",
                         EXIT_PROTOCOL,
                     )
+
+    @contextmanager
+    def _taken_folder(self) -> Iterator[None]:
+        """The folder, made and locked. EngineError: another process has it, or it is that of a run or a scan."""
+        folder = self._folder
+        with writing_output(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for name in (*FILES_OF_A_RUN, PLAN_NAME):
+                if (folder / name).exists():
+                    raise EngineError(
+                        f"--output {folder}: holds {name} of a run or a scan; allowed: another folder", EXIT_BAD_CONFIG
+                    )
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise EngineError(f"--output {folder}: another process reproduces there", EXIT_BAD_CONFIG) from error
+            yield
+        finally:
+            os.close(lock)
 
     # --- runs
 
@@ -144,15 +170,18 @@ class Laboratory:
         failed: list[str] = []
         if not points:
             return found
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="runs-", dir=self._folder) as place, stop_signals() as asked:
+        with (
+            self._taken_folder(),
+            tempfile.TemporaryDirectory(prefix="runs-", dir=self._folder) as place,
+            stop_signals() as asked,
+        ):
             folder = Path(place)
 
             def command(reading: Reading) -> tuple[list[str], Path]:
                 directory = folder / f"{reading.point.number:04}"
                 network = fabric_setting(folder, reading.point.fabric)
                 words = engine_command(self._engine, None, (*reading.point.settings, *network))
-                return [*words, "--output", str(directory.resolve()), "--progress", "json"], directory
+                return [*words, *to_directory(directory)], directory
 
             def done(taken: Taken) -> None:
                 point = taken.reading.point

@@ -1,0 +1,132 @@
+"""The commands of `incast`."""
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+import incast
+from incast.console import open_console
+from incast.engine import EXIT_ABORTED, EngineError, engine_info, find_engine
+from incast.fabric import fabric_app
+from incast.file_commands import JsonOption, import_root, mep_app
+from incast.files import reason_of
+from incast.lab.compare import compare
+from incast.lab.detached import status, stop
+from incast.lab.report import report
+from incast.lab.reproduce.command import reproduce
+from incast.lab.scan import scan
+from incast.lab.sweep import sim
+from incast.net import net
+from incast.rio import CONTEXT as RIO_CONTEXT
+from incast.rio import rio
+from incast.run import run
+from incast.streams import Streams
+
+_EXIT_FAILED = 1
+
+app = typer.Typer(
+    name="incast",
+    help="Event building over any interconnect, real or simulated.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(run)
+app.command()(status)
+app.command()(stop)
+app.command()(net)
+app.command()(sim)
+app.command(context_settings=RIO_CONTEXT, add_help_option=False)(rio)
+app.command()(scan)
+app.command()(report)
+app.command()(compare)
+app.command()(reproduce)
+app.command()(import_root)
+app.add_typer(mep_app, name="mep")
+app.add_typer(fabric_app, name="fabric")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"incast {incast.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options before the command."""
+
+
+@app.command()
+def info(as_json: JsonOption = False) -> None:
+    """Say which engine and which transports are here, and why one is not."""
+    answer = {"python_package": incast.__version__, "engine_path": str(find_engine()), **engine_info()}
+    if as_json:
+        typer.echo(json.dumps(answer, indent=2))
+        return
+    console = open_console()
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    for key, value in _flattened(answer):
+        facts.add_row(key, Text(str(value)))
+    console.print(facts)
+    transports = answer.get("transports")
+    if isinstance(transports, list):
+        console.print(_transport_table(transports))
+
+
+def _flattened(answer: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Every single fact with its name; lists of objects have tables of their own."""
+    facts: list[tuple[str, Any]] = []
+    for key, value in answer.items():
+        if isinstance(value, dict):
+            facts += _flattened(value, f"{prefix}{key} ")
+        elif not isinstance(value, list):
+            facts.append((f"{prefix}{key}".replace("_", " "), value))
+    return facts
+
+
+def _transport_table(transports: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("transport", "here", "what it is, or why it is not here"):
+        table.add_column(heading)
+    for transport in transports:
+        here = bool(transport.get("available"))
+        words = str(transport.get("summary" if here else "reason", ""))
+        state = Text("yes", style="green") if here else Text("no", style="yellow")
+        table.add_row(Text(str(transport.get("name", "?"))), state, Text(words))
+    return table
+
+
+def run_command_line() -> None:
+    """Runs the command line; an error that has a plain reason is one line on standard error."""
+    streams = Streams()
+    status: int | str | None = 0
+    try:
+        app()
+    except EngineError as error:
+        status = _complain(str(error), error.exit_status)
+    except KeyboardInterrupt:
+        status = EXIT_ABORTED
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        status = _complain(f"{where}{reason_of(error)}", _EXIT_FAILED)
+    except SystemExit as end:
+        status = end.code
+    if (trouble := streams.trouble()) is not None:
+        status = status or _complain(f"standard output: {trouble}", _EXIT_FAILED)
+    sys.exit(status)
+
+
+def _complain(line: str, status: int) -> int:
+    open_console(stderr=True).print(f"incast: {line}", style="red", markup=False, soft_wrap=True)
+    return status

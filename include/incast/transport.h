@@ -13,7 +13,8 @@
 // - head: at most 64 bytes, copied by the call, lands at target.offset before the body, which lands right behind it.
 //   In simulation the head is the only part that moves.
 // - memory: the transport owns regions: a few large ones made at start-up. A key lives as long as the exposing
-//   incarnation. An access outside a region never lands and gives remote_fault.
+//   incarnation. An access outside a region never lands and gives remote_fault; a write outside the places that
+//   let_write() named never lands where `bounds_writes`, and ends the connection.
 // - fence: after peer_down no byte of that connection may land here. Where a live peer cannot be fenced
 //   (fences_live_peer false), peer_down waits for the end of that incarnation; until then its slots are quarantined by
 //   the protocol.
@@ -94,6 +95,16 @@ struct Target {
     std::uint64_t offset = 0;
 };
 
+/// Places in an own region: `count` of `length` bytes, the first at `offset`, each `stride` bytes behind the one
+/// before.
+struct Places {
+    Local region{};
+    std::uint64_t offset = 0;
+    std::uint64_t length = 0;
+    std::uint64_t stride = 0;
+    std::uint32_t count = 0;
+};
+
 /// What became of a posted operation. See `completion` and `pressure` above.
 enum class Post : std::uint8_t { done, pending, again, refused };
 
@@ -126,6 +137,7 @@ struct Capabilities {
     std::uint32_t max_posted = 0;  // operations per peer that may be pending before `again` is to be expected
     bool read = false;             // read() works
     bool view = false;             // view() works
+    bool bounds_writes = false;    // let_write() is enforced
     bool phantom_bodies = false;   // bodies do not move: memory() is empty and only heads land
     bool survives_peer_loss = true;
     bool fences_live_peer = true;
@@ -163,6 +175,10 @@ public:
     virtual std::span<std::byte> memory(Local region) = 0;
     /// A key with which peers may write to (and read from) the region.
     virtual Result<Blob> expose(Local region) = 0;
+    /// From the first call for a region on, a peer may write in it only within the places that were named to it,
+    /// whether it is connected or not; with count 0 none is. Where the capability `bounds_writes` is missing (one-sided
+    /// writes) this does nothing: peers are trusted.
+    virtual Result<Ok> let_write(Peer, const Places&) { return Ok{}; }
     virtual Result<Remote> import_key(Peer peer, const Blob& key) = 0;
     /// An own region as a file descriptor, the caller's to close, that other processes may be handed: it can be mapped,
     /// for reading only. Error where the endpoint was not asked for shareable regions, or has no memory.

@@ -240,6 +240,29 @@ void BuilderUnit::grant(Time now) {
     port_.send_all<ControlKind::grant>(port_.config().em, grants_);
 }
 
+/// An RU writes where its own sources lie, and nowhere else (T8). Where it is read from, it writes nothing.
+Result<Ok> BuilderUnit::bound_writers() {
+    Transport& transport = port_.transport();
+    for (const Region& region : regions_) {
+        if (const Result<Ok> guarded = transport.let_write(port_.self(), {.region = region.local}); !guarded) {
+            return guarded;
+        }
+    }
+    for (std::uint32_t ru = 0; ru < shape_.rus.size() && !reads_; ++ru) {
+        const Shape::Ru& unit = shape_.rus[ru];
+        const std::uint32_t count = ru == own_ru_ ? 0 : shape_.layout.regions_of_ru(shape_.slots, unit.sources);
+        for (std::uint32_t index = 0; index < count; ++index) {
+            const std::uint32_t region = shape_.layout.region_of_ru(index, unit.first_source, unit.sources);
+            const Places places = shape_.layout.places_of_ru(regions_[region].local, index, unit.first_source,
+                                                             unit.sources, shape_.slots);
+            if (const Result<Ok> let = transport.let_write(unit.node, places); !let) {
+                return let;
+            }
+        }
+    }
+    return Ok{};
+}
+
 /// The keys with which that RU writes; false: some are still to be told.
 bool BuilderUnit::tell_regions(std::uint32_t ru, RuLink& link) {
     const Shape::Ru& unit = shape_.rus[ru];

@@ -94,6 +94,9 @@ Result<Ok> BuilderUnit::start(Time now) {
     }
     has_memory_ = regions_.front().memory != nullptr;
     waiting_since_ = now;
+    if (const Result<Ok> bounded = bound_writers(); !bounded) {
+        return bounded;
+    }
     return sink_.attach(transport, regions_.front().local);
 }
 

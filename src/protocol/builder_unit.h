@@ -132,6 +132,7 @@ private:
     }
     void decide(Time now);
     void begin_second_stage(Time now, std::uint32_t slot);
+    Result<Ok> bound_writers();
     void begin(Time now, std::uint32_t slot, const wire::AttemptEntry& entry);
     void expect(std::uint32_t slot);
     void learn_usual();

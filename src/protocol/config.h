@@ -207,6 +207,16 @@ struct SlotLayout {
     [[nodiscard]] std::uint32_t index_of_ru(std::uint32_t slot, std::uint32_t own, std::uint32_t sources) const {
         return kind == Layout::contiguous ? 0 : kind == Layout::per_mep ? slot : slot * sources + own;
     }
+    /// Where an RU with that range of sources writes in the region at a place in that order, which is `local`: its
+    /// sources lie side by side, so it is one run of bytes per slot.
+    [[nodiscard]] Places places_of_ru(Local local, std::uint32_t index, std::uint32_t first, std::uint32_t sources,
+                                      std::uint32_t slots) const {
+        const std::size_t from = kind == Layout::segmented ? first + index % sources : first;
+        const std::size_t behind = kind == Layout::segmented ? from + 1 : from + sources;
+        const std::uint64_t end = behind < source_offset.size() ? source_offset[behind] : slot_bytes;
+        const std::uint64_t offset = kind == Layout::segmented ? 0 : source_offset[from];
+        return {local, offset, end - source_offset[from], slot_bytes, kind == Layout::contiguous ? slots : 1};
+    }
     /// And the region at a place in that order.
     [[nodiscard]] std::uint32_t region_of_ru(std::uint32_t index, std::uint32_t first, std::uint32_t sources) const {
         return kind != Layout::segmented ? index : at(index / sources, first + index % sources).region;

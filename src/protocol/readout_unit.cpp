@@ -81,6 +81,9 @@ Result<Ok> ReadoutUnit::start() {
             return key.error();
         }
         region_keys_.push_back(*key);
+        if (const Result<Ok> guarded = port_.transport().let_write(port_.self(), {.region = region}); !guarded) {
+            return guarded;  // it is for reading
+        }
     }
     return Ok{};
 }

@@ -12,11 +12,13 @@ namespace incast::transport {
 
 std::span<const Builtin> builtin_transports() {
     static const std::array list{
-        Builtin{"inproc", "all nodes in one thread: memory copies, no network", inproc::parameters(), inproc::make},
-        Builtin{"shm", "shared memory between processes of one host", shm::parameters(), shm::make},
-        Builtin{"tcp", "TCP connections between processes, IPv4 or IPv6", tcp::parameters(), tcp::make},
-        Builtin{"rio", "RapidIO: rDMA, doorbells and messages, over SoftRIO", rio::parameters(), rio::make},
-        Builtin{"sim", "a simulated network in virtual time: the ideal model", sim::parameters(), sim::make_sim_medium},
+        Builtin{"inproc", "all nodes in one thread: memory copies, no network", false, inproc::parameters(),
+                inproc::make},
+        Builtin{"shm", "shared memory between processes of one host", false, shm::parameters(), shm::make},
+        Builtin{"tcp", "TCP connections between processes, IPv4 or IPv6", true, tcp::parameters(), tcp::make},
+        Builtin{"rio", "RapidIO: rDMA, doorbells and messages, over SoftRIO", false, rio::parameters(), rio::make},
+        Builtin{"sim", "a simulated network in virtual time: the ideal model", false, sim::parameters(),
+                sim::make_sim_medium},
     };
     return list;
 }

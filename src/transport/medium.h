@@ -53,6 +53,7 @@ struct Parameter {
 struct Builtin {
     std::string_view name;
     std::string_view summary;
+    bool bounds_writes;  // its endpoints' capability
     std::span<const Parameter> parameters;
     Result<std::unique_ptr<Medium>> (*make)(const Settings&);
 };

@@ -1,6 +1,8 @@
-// The regions of one endpoint: zeroed, page-aligned memory, owned here, with every access checked.
+// The regions of one endpoint: zeroed, page-aligned memory, owned here, with every access checked; and who may write
+// where in them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -49,6 +51,7 @@ public:
         regions_.emplace_back(static_cast<std::byte*>(memory), bytes);
         files_.push_back(std::move(file));
         exposed_.push_back(false);
+        guarded_.push_back(false);
         return Local{static_cast<std::uint16_t>(regions_.size() - 1)};
     }
 
@@ -81,6 +84,39 @@ public:
         return region < regions_.size() && exposed_[region] ? regions_[region] : std::span<std::byte>{};
     }
 
+    /// As Transport::let_write; false: no such region, or places that do not fit into it.
+    bool let_write(Peer peer, const Places& places) {
+        const std::uint64_t bytes = memory(places.region).size();
+        const std::uint64_t last = places.count > 0 ? places.count - 1 : 0;
+        if (!has(places.region) || !inside(bytes, places.offset, places.length) ||
+            (last > 0 && places.stride > (bytes - places.length - places.offset) / last)) {
+            return false;
+        }
+        guarded_[static_cast<std::size_t>(places.region)] = true;
+        const auto node = static_cast<std::size_t>(peer);
+        if (places.count == 0) return true;
+        if (places_.size() <= node) places_.resize(node + 1);
+        std::vector<Places>& own = places_[node];
+        own.insert(std::ranges::upper_bound(own, places.region, {}, &Places::region), places);
+        return true;
+    }
+
+    /// Those bytes lie in one of the places that the peer may write in. They are inside the region.
+    [[nodiscard]] bool may_write(Peer peer, std::size_t region, std::uint64_t offset, std::uint64_t length) const {
+        if (!guarded_[region]) return true;
+        if (static_cast<std::size_t>(peer) >= places_.size()) return false;
+        const std::vector<Places>& own = places_[static_cast<std::size_t>(peer)];
+        const Local wanted{static_cast<std::uint16_t>(region)};
+        for (auto at = std::ranges::lower_bound(own, wanted, {}, &Places::region);
+             at != own.end() && at->region == wanted; ++at) {
+            if (offset < at->offset) continue;
+            const std::uint64_t behind = offset - at->offset;
+            const std::uint64_t number = at->stride > 0 ? behind / at->stride : 0;
+            if (number < at->count && inside(at->length, behind - number * at->stride, length)) return true;
+        }
+        return false;
+    }
+
     /// True if `length` bytes at `offset` lie inside. Zero bytes at the very end do.
     [[nodiscard]] static bool inside(std::size_t region_bytes, std::uint64_t offset, std::uint64_t length) {
         return offset <= region_bytes && length <= region_bytes - offset;
@@ -90,6 +126,8 @@ private:
     std::vector<std::span<std::byte>> regions_;
     std::vector<Descriptor> files_;  // shareable: of each region
     std::vector<bool> exposed_;
+    std::vector<bool> guarded_;                // let_write() was called for it
+    std::vector<std::vector<Places>> places_;  // by peer, in the order of their regions
     std::uint32_t max_regions_;
     bool shareable_;
 };

@@ -115,6 +115,17 @@ Reply Agent::execute(const Command& command) {
             }
             break;
         }
+        case Op::let_write: {
+            const auto let =
+                transport_->let_write(Peer{command.peer}, {.region = Local{command.region},
+                                                           .offset = command.offset,
+                                                           .length = command.length,
+                                                           .stride = command.remote_offset,
+                                                           .count = static_cast<std::uint32_t>(command.repeat)});
+            reply.ok = let.ok();
+            reply.text = let ? "" : let.error().message;
+            break;
+        }
         case Op::share:
             share(command, reply);
             break;

@@ -36,6 +36,7 @@ enum class Op : std::uint8_t {
     matches,     // region, offset, length -> ok if local() is the pattern of seed
     local,       // region, offset, length -> text: the bytes of local()
     expose,      // region -> blob; not ok: text
+    let_write,   // peer, region, offset, length, repeat: places, remote_offset: the stride; not ok: text
     share,       // region, offset, length -> ok if a mapping of it shows the pattern of seed; not ok: text
     import_key,  // peer, blob -> number; not ok: text
     send,   // peer, length, seed, repeat: message i is the pattern of seed + i; stops at the first that is not done

@@ -151,6 +151,70 @@ TEST_P(Conformance, M9_RegionsByTheHundredReachThePeer) {
     }
 }
 
+TEST_P(Conformance, M10_APeerWritesOnlyInThePlacesThatWereNamedToIt) {
+    INCAST_SKIP_UNLESS(capabilities().bounds_writes, "it does not bound writers");
+    Node& a = node(0);
+    Node& b = node(1);
+    Node& c = node(2);
+    join(a, b);
+    join(c, b);
+    const std::uint16_t region = b.allocate(4 * kib);
+    const Blob key = b.expose(region);
+    const std::uint16_t source = a.allocate(4 * kib);
+    // Of each KiB the first 256 bytes are c's, and 256 behind them a's.
+    const auto let = [&](std::uint32_t peer, std::uint64_t offset) {
+        const Reply reply = b.execute({.op = Op::let_write,
+                                       .region = region,
+                                       .peer = peer,
+                                       .length = 256,
+                                       .offset = offset,
+                                       .remote_offset = kib,
+                                       .repeat = 4});
+        EXPECT_TRUE(reply.ok) << reply.text;
+    };
+    let(2, 0);
+    let(0, 256);
+    EXPECT_FALSE(b.execute({.op = Op::let_write, .region = region, .length = 256, .offset = 4 * kib - 255}).ok);
+    std::uint16_t notice = 0;
+    const auto write = [&](std::uint64_t offset, std::uint8_t head_bytes, std::uint64_t length) {
+        const std::uint32_t remote = a.import_key(b, key);
+        return a.write(b, {.head_bytes = head_bytes,
+                           .length = length,
+                           .region = source,
+                           .remote = remote,
+                           .remote_offset = offset,
+                           .notice = ++notice,
+                           .seed = 7});
+    };
+    for (std::uint64_t place = 0; place < 4; ++place) {
+        ASSERT_TRUE(taken(write(place * kib + 256, 64, 192)));
+        EXPECT_EQ(wait_for(b, Event::Kind::notice, a).value, notice);
+        EXPECT_TRUE(b.matches(region, place * kib + 256, 64, 7));
+        ASSERT_TRUE(taken(write(place * kib + 300, 16, 0)));
+        EXPECT_EQ(wait_for(b, Event::Kind::notice, a).value, notice);
+    }
+    struct Elsewhere {
+        std::uint64_t offset;
+        std::uint8_t head_bytes;
+        std::uint64_t length;
+    };
+    for (const Elsewhere& place : {Elsewhere{0, 64, 0}, Elsewhere{255, 8, 0}, Elsewhere{256, 64, 193},
+                                   Elsewhere{512, 8, 0}, Elsewhere{3 * kib + 512, 0, 1}}) {
+        ASSERT_TRUE(taken(write(place.offset, place.head_bytes, place.length)));
+        EXPECT_EQ(wait_for(a, Event::Kind::peer_down, b).incarnation, 1u) << "offset " << place.offset;
+        wait_for(b, Event::Kind::peer_down, a);
+        join(a, b);
+    }
+    EXPECT_TRUE(b.execute({.op = Op::is_zero, .region = region, .length = 256}).ok);
+    EXPECT_TRUE(b.execute({.op = Op::is_zero, .region = region, .length = 512, .offset = 512}).ok);
+    EXPECT_TRUE(b.execute({.op = Op::is_zero, .region = region, .length = 512, .offset = 3 * kib + 512}).ok);
+    // Others are none the worse for it.
+    const std::uint32_t remote = c.import_key(b, key);
+    ASSERT_TRUE(taken(c.write(b, {.head_bytes = 64, .remote = remote, .notice = std::uint16_t{99}, .seed = 2})));
+    EXPECT_EQ(wait_for(b, Event::Kind::notice, c).value, 99);
+    EXPECT_TRUE(b.matches(region, 0, 64, 2));
+}
+
 TEST_P(Conformance, M7_EveryCopyOfABodyIsCounted) {
     Node& a = node(0);
     Node& b = node(1);

@@ -21,6 +21,7 @@ public:
     Result<Local> allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
     std::span<std::byte> memory(Local region) override { return inner_->memory(region); }
     Result<Blob> expose(Local region) override { return inner_->expose(region); }
+    Result<Ok> let_write(Peer peer, const Places& places) override { return inner_->let_write(peer, places); }
     Result<Remote> import_key(Peer peer, const Blob& key) override { return inner_->import_key(peer, key); }
     Result<int> share(Local region) override { return inner_->share(region); }
     Post send(Peer peer, Bytes message) override { return inner_->send(peer, message); }

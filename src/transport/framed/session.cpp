@@ -155,6 +155,9 @@ bool Session::check(const FrameHeader& frame) {
             if (!Regions::inside(regions_.exposed(frame.region).size(), frame.offset, frame.length)) {
                 return fail_check("a write outside an exposed region");
             }
+            if (!regions_.may_write(options_.peer, frame.region, frame.offset, frame.length)) {
+                return fail_check("a write outside the places that it may write in");
+            }
             return true;
         case FrameKind::read_request:
             if (frame.length > max_write_bytes) return fail_check("a read of a forbidden size");

@@ -264,6 +264,42 @@ TEST_P(SessionTest, AbandonCompletesEverythingOnce) {
     EXPECT_EQ(tokens, (std::vector<Token>{1, 2, 3}));
 }
 
+TEST(Places, AWriterIsBoundedToThePlacesThatWereNamedToIt) {
+    Regions regions{4};
+    const Local region = regions.allocate(1000).value();
+    const Local other = regions.allocate(1000).value();
+    const auto may = [&](std::uint32_t peer, std::uint64_t offset, std::uint64_t length) {
+        return regions.may_write(Peer{peer}, static_cast<std::size_t>(region), offset, length);
+    };
+    EXPECT_TRUE(may(1, 0, 1000)) << "nobody bounded anybody";
+    EXPECT_TRUE(regions.let_write(Peer{0}, {.region = region}));
+    EXPECT_FALSE(may(1, 0, 1));
+    EXPECT_FALSE(may(0, 0, 1)) << "no places";
+    EXPECT_TRUE(regions.let_write(Peer{1}, {.region = region, .offset = 100, .length = 50, .stride = 200, .count = 5}));
+    EXPECT_TRUE(regions.let_write(Peer{1}, {.region = region, .offset = 990, .length = 10, .count = 1}));
+    EXPECT_TRUE(regions.let_write(Peer{1}, {.region = other, .length = 10, .count = 1}));
+    for (std::uint64_t place = 0; place < 5; ++place) {
+        const std::uint64_t from = 100 + place * 200;
+        EXPECT_TRUE(may(1, from, 50));
+        EXPECT_TRUE(may(1, from + 49, 1));
+        EXPECT_TRUE(may(1, from + 50, 0)) << "nothing, at its end";
+        EXPECT_FALSE(may(1, from + 49, 2));
+        EXPECT_FALSE(may(1, from - 1, 1));
+        EXPECT_FALSE(may(1, from + 51, 1));
+        EXPECT_FALSE(may(2, from, 1)) << "another peer's";
+    }
+    EXPECT_TRUE(may(1, 990, 10));
+    EXPECT_FALSE(may(1, 100, 250)) << "two places at once";
+    EXPECT_TRUE(regions.may_write(Peer{1}, static_cast<std::size_t>(other), 0, 10));
+    EXPECT_FALSE(regions.may_write(Peer{1}, static_cast<std::size_t>(other), 100, 10));
+    for (const Places& wrong :
+         {Places{.region = Local{9}}, Places{.region = region, .offset = 100, .length = 50, .stride = 200, .count = 6},
+          Places{.region = region, .offset = 1, .length = 1000, .count = 1},
+          Places{.region = region, .length = 1, .stride = ~std::uint64_t{0} / 2, .count = 3}}) {
+        EXPECT_FALSE(regions.let_write(Peer{1}, wrong));
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Streams, SessionTest, testing::Values(1, 2, 5), testing::PrintToStringParamName());
 
 struct BadFrame {

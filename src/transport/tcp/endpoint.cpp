@@ -64,6 +64,7 @@ public:
                          .max_regions = max_regions,
                          .max_posted = options.max_posted,
                          .read = true,
+                         .bounds_writes = true,
                          .has_wait_fd = true};
         active_.reserve(options.max_peers);
         working_.reserve(options.max_peers);
@@ -129,6 +130,15 @@ public:
                               .bytes = regions_.memory(region).size(),
                               .run = options_.run};
         return to_blob(key);
+    }
+
+    Result<Ok> let_write(Peer peer, const Places& places) override {
+        if (index(peer) >= peers_.size() || !regions_.let_write(peer, places)) {
+            return Error{"let_write: " + std::to_string(places.count) + " places of " + std::to_string(places.length) +
+                         " bytes at " + std::to_string(places.offset) + ": not in region " +
+                         std::to_string(static_cast<unsigned>(places.region)) + ", or for no peer"};
+        }
+        return Ok{};
     }
 
     Result<Remote> import_key(Peer peer, const Blob& blob) override {

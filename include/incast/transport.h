@@ -38,7 +38,7 @@
 
 namespace incast {
 
-/// Picoseconds since an arbitrary origin: monotonic real time, or virtual time in simulation (int64: 106 days).
+/// Picoseconds since an origin of the caller's, monotonic, real or virtual. int64: 106 days, which hosts are up longer.
 using Time = std::int64_t;
 inline constexpr Time time_never = std::numeric_limits<Time>::max();
 inline constexpr Time ps_per_ns = 1'000;

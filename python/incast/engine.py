@@ -11,7 +11,6 @@ import selectors
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 from incast.idle import MeasuredPhase, Window
+from incast.patience import Patience
 
 ENGINE_NAME = "incast-node"
 ENGINE_VARIABLE = "INCAST_NODE"
@@ -287,7 +287,7 @@ class EngineRun:
             process.stdout.fileno(): (LineReader(process.stdout.fileno()), self._take_report),
             process.stderr.fileno(): (LineReader(process.stderr.fileno()), self._take_remark),
         }
-        orphans_until: float | None = None
+        orphans: Patience | None = None
         with selectors.DefaultSelector() as selector:
             selector.register(asked, selectors.EVENT_READ)
             for descriptor in handlers:
@@ -305,10 +305,10 @@ class EngineRun:
                     for line in lines or ():
                         take(line)
                 self._tick()
-                if orphans_until is None:
+                if orphans is None:
                     if process.poll() is not None:
-                        orphans_until = time.monotonic() + self._orphan_grace_s
-                elif time.monotonic() > orphans_until:
+                        orphans = Patience(self._orphan_grace_s)
+                elif orphans.is_over():
                     kill_group_of(process.pid)
                     break
 

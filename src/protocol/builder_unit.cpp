@@ -28,6 +28,8 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* fil
       acks_(tells_placed(port.config())),
       ahead_(assigns_ahead(port.config())),
       shows_(sink.wants_sources()),
+      granted_(port.config().credits_before),
+      assigned_(port.config().credits_before),
       prng_(base::mix64(port.config().seed ^ 0xb0) ^ bu_) {
     const std::size_t rus = shape.rus.size();
     const std::size_t slots = shape.slots;
@@ -557,6 +559,17 @@ void BuilderUnit::place_self(const wire::HeadWords& head, std::uint32_t source, 
             std::memcpy(to, from.data() + body.offset, body.length);
         }
         port_.counters().copied_bytes += body.length;
+    }
+}
+
+void BuilderUnit::forgive(Time pause) {
+    for (Slot& each : slots_) {
+        if (each.late_at != time_never) {
+            each.late_at += pause;
+        }
+        if (each.state == SlotState::deciding) {
+            each.completed += pause;  // from which its filter's deadline counts
+        }
     }
 }
 

@@ -55,6 +55,8 @@ public:
     void place_self(const wire::HeadWords& head, std::uint32_t source, Slice body, std::uint16_t slot);
 
     void flush(Time now);
+    /// This node was paused for so long: what did not come meanwhile is not late.
+    void forgive(Time pause);
     [[nodiscard]] Time next_deadline() const;
     /// Nothing left to hand to the sink, or to hear from it.
     [[nodiscard]] bool drained() const { return taking_.empty() && undurable_.empty() && committed_.empty(); }

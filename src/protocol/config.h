@@ -150,6 +150,9 @@ struct Config {
     std::uint32_t max_attempts = 3;  // by lateness; then RUs that two BUs found not to deliver are unreachable
 
     Plant plant = Plant::none;
+    /// Of every BU incarnation, as if it had granted so many: tests begin near the end of 32 bits, which runs of hours
+    /// cross.
+    std::uint32_t credits_before = 0;
 };
 
 /// How long a BU waits for an attempt before it says that it is late. From the third one on twice as long as at the one

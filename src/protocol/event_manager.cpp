@@ -367,15 +367,10 @@ bool EventManager::ended() const {
 }
 
 void EventManager::tick(Time now) {
-    // If this very node was paused, nobody else is to blame for the silence.
     const Time gap = now - last_step_;
     last_step_ = now;
     if (gap > port_.config().heartbeat) {
-        for (Member& each : members_) {
-            each.last_heard += gap;
-        }
-        barrier_.shift(gap);
-        oldest_.since += gap;
+        forgive(now, gap);
     }
     if (now < next_check_) {
         return;

@@ -126,6 +126,7 @@ private:
     void report(Peer from, wire::PeerEntry entry, bool up);
     void suspect(Time now, Peer reporter, wire::PeerEntry about);
     void decide_suspicions(Time now);
+    void forgive(Time now, Time pause);
     [[nodiscard]] bool current(const Suspicion& suspicion) const;
     [[nodiscard]] bool confirmed(const Suspicion& suspicion) const;
     [[nodiscard]] bool carries_data(Peer one, Peer other) const;

@@ -36,8 +36,8 @@ void EventManager::on_hello(Time now, Peer from, const ControlView& message) {
     // they do.
     if (const std::uint32_t bu = shape_.bu_of_node[node]; bu != no_index) {
         Builder& builder = builders_[bu];
-        builder.granted = 0;
-        builder.assigned = 0;
+        builder.granted = port_.config().credits_before;
+        builder.assigned = port_.config().credits_before;
         builder.free.clear();
         builder.assigns.clear();
         builder.verdicts.clear();
@@ -158,6 +158,18 @@ void EventManager::decide_suspicions(Time now) {
         suspicions_[index] = suspicions_.back();
         suspicions_.pop_back();
     }
+}
+
+/// This very node was paused: nobody else is to blame for the silence.
+void EventManager::forgive(Time now, Time pause) {
+    for (Member& each : members_) {
+        each.last_heard = std::min(each.last_heard + pause, now);
+    }
+    for (Suspicion& suspicion : suspicions_) {
+        suspicion.decide_at += pause;
+    }
+    barrier_.shift(pause);
+    oldest_.since += pause;
 }
 
 /// Two live nodes cannot reach each other: one must go. Who complains, if nobody else does; the one that more nodes

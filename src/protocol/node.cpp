@@ -342,6 +342,9 @@ bool Node::Impl::step(Time now) {
     last_step_ = now;
     if (gap > port.config().heartbeat) {
         em_heard_ += gap;
+        if (bu) {
+            bu->forgive(gap);
+        }
     }
     // Several batches before anything is sent: what a node with many peers sends is then worth a message.
     std::array<Event, 128> events;

@@ -56,6 +56,35 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values(Schedule::sequential, Schedule::random, Schedule::linear_shift),
                        ::testing::Values(1U, 3U), ::testing::Values(0U, 1U, 5U)));
 
+/// Credits are numbered by 32 bits, which builder units of small events use up within hours.
+class Wrapping : public ::testing::TestWithParam<std::tuple<Scheme, Assignment, Schedule>> {};
+
+TEST_P(Wrapping, CreditsGoOnBehindTheirLastNumber) {
+    const auto [scheme, assignment, schedule] = GetParam();
+    Config config = make_config(3, 3, true, 1, 256);
+    config.scheme = scheme;
+    config.assignment = assignment;
+    config.schedule = schedule;
+    config.total_meps = 300;
+    config.credits_before = ~std::uint32_t{0} - 40;
+    ASSERT_TRUE(validate(config).ok());
+    Cluster cluster(config, 100);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
+    EXPECT_EQ(cluster.ledger.commits, 300U);
+    for (std::size_t node = 0; node < config.nodes.size(); ++node) {
+        const testing::RecordingSink& sink = *cluster[node].recording;
+        EXPECT_GT(sink.taken.size(), 41U) << "the end was not crossed";
+        EXPECT_EQ(sink.repeated + sink.incomplete + sink.wrong, 0U);
+        EXPECT_EQ(cluster.node(node).counters().bad_messages, 0U);
+        EXPECT_EQ(cluster.node(node).counters().stale_contributions, 0U);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Wrapping,
+                         ::testing::Combine(::testing::Values(Scheme::push, Scheme::pull_write),
+                                            ::testing::Values(Assignment::em, Assignment::fixed),
+                                            ::testing::Values(Schedule::random, Schedule::linear_shift)));
+
 /// All MEPs once, whole and right.
 void expect_delivered(Cluster& cluster, const Config& config) {
     std::size_t taken = 0;

@@ -16,8 +16,9 @@ using base::seconds;
 constexpr std::array<std::string_view, 6> phase_names{"joining", "warm-up", "measuring", "draining", "closing", "done"};
 constexpr std::array<std::string_view, 7> outcome_names{"complete",    "interrupted", "node lost", "event manager lost",
                                                         "not drained", "not joined",  "failed"};
-constexpr Time trigger_lead = 5 * ps_per_ms;     // until every node has heard of it
-constexpr Time closing_deadline = 3 * ps_per_s;  // for the last samples; a node that is stopped sends none
+constexpr Time trigger_lead = 5 * ps_per_ms;          // until every node has heard of it
+constexpr Time longest_run = 100 * 86400 * ps_per_s;  // 64 bits of picoseconds are full after 106 days
+constexpr Time closing_deadline = 3 * ps_per_s;       // for the last samples; a node that is stopped sends none
 
 double per_second(std::uint64_t count, Time time) {
     return time > 0 ? static_cast<double>(count) / seconds(time) : 0.0;
@@ -275,6 +276,14 @@ void Conductor::interrupt(Time now) {
     stop(now);
 }
 
+void Conductor::forgive(Time pause) {
+    phase_since_ += pause;
+    if (pause >= ps_per_s && phase_ != Phase::done) {
+        reporter_.notice(Level::warning, fmt::format("this process was stopped for {}: its deadlines are later by that",
+                                                     base::format_duration(pause)));
+    }
+}
+
 void Conductor::tick(Time now) {
     const Time elapsed = now - phase_since_;
     const bool over = finished();
@@ -309,6 +318,9 @@ void Conductor::tick(Time now) {
                 }
                 close(now);
             } else if (!plan_.measured_whole && elapsed >= plan_.duration) {
+                stop(now);
+            } else if (now - started_ >= longest_run) {
+                reporter_.notice(Level::warning, "the run ends here: its clock lasts for 100 days");
                 stop(now);
             }
             break;

@@ -92,6 +92,8 @@ public:
     void interrupt(Time now);
     /// Nobody waits for the end any more: draining takes some seconds at most.
     void hurry() { drain_deadline_ = std::min(drain_deadline_, hurried_drain); }
+    /// Nobody could be heard for so long, as this process was stopped: deadlines are later by that.
+    void forgive(Time pause);
     /// Does what is due.
     void tick(Time now);
     /// When tick() must be called.

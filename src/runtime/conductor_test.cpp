@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/run_clock.h"
+
 namespace incast::runtime {
 namespace {
 
@@ -205,6 +207,44 @@ TEST_F(Conducting, DeadlinesEndWhatDoesNotEnd) {
     pass(10 * ps_per_s);
     pass(5 * ps_per_s);
     EXPECT_EQ(conductor_->outcome(), Outcome::not_drained);
+}
+
+TEST_F(Conducting, APauseOfItsOwnIsForgiven) {
+    begin({"run.join_deadline=10s"});
+    report(em, protocol::NodeState::joining);
+    now_ += 20 * ps_per_s;
+    conductor_->forgive(15 * ps_per_s);
+    pass(0);
+    EXPECT_EQ(conductor_->phase(), Phase::joining);
+    pass(5 * ps_per_s);
+    EXPECT_EQ(conductor_->outcome(), Outcome::not_joined);
+}
+
+TEST_F(Conducting, ARunEndsBeforeItsClock) {
+    begin({"run.events=1000000", "run.duration=auto"});
+    join();
+    constexpr Time day = 86400 * ps_per_s;
+    pass(99 * day);
+    EXPECT_EQ(conductor_->phase(), Phase::measuring);
+    pass(day);
+    EXPECT_EQ(conductor_->phase(), Phase::draining);
+    EXPECT_EQ(conductor_->outcome(), Outcome::complete);
+}
+
+TEST(PauseWatch, SleepsThatWereMeantAreNoPause) {
+    PauseWatch watch(0, ps_per_s);
+    EXPECT_EQ(watch.look(ps_per_s), 0);
+    EXPECT_EQ(watch.look(4 * ps_per_s, 2 * ps_per_s), 0);
+    EXPECT_EQ(watch.look(14 * ps_per_s, 2 * ps_per_s), 8 * ps_per_s);
+    EXPECT_EQ(watch.look(14 * ps_per_s), 0);
+}
+
+TEST(RunClock, CountsFromItsOrigin) {
+    const RunClock fresh;
+    EXPECT_LT(fresh.now(), 60 * ps_per_s);
+    const RunClock older(fresh.origin_ns() - 3'000'000'000);
+    const Time before = fresh.now();
+    EXPECT_GE(older.now() - before, 3 * ps_per_s);
 }
 
 TEST_F(Conducting, AnInterruptDrains) {

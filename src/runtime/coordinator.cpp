@@ -15,6 +15,7 @@
 #include "runtime/machine.h"
 #include "runtime/metrics_server.h"
 #include "runtime/placement.h"
+#include "runtime/run_clock.h"
 #include "runtime/signals.h"
 #include "runtime/spawner.h"
 
@@ -51,7 +52,7 @@ public:
           run_token_(random_word()),
           members_(plan.n_nodes),
           placement_(may_pin(plan) ? options.spawn.value_or(plan.n_nodes) : 0),
-          conductor_(plan, *this, reporter, monotonic_now()),
+          conductor_(plan, *this, reporter, clock_.now()),
           lobby_(token_, conductor_.audit(), {max_sample_frame(plan.n_nodes), max_small_frame}) {
         for (Member& member : members_) {
             member.allowance =
@@ -71,7 +72,7 @@ public:
         }
     }
     void start_triggers(Time origin) override {
-        triggers_ = {{"type", "triggers"}, {"origin_ns", origin / ps_per_ns}, {"clock", monotonic_clock_id()}};
+        triggers_ = {{"type", "triggers"}, {"origin_ns", origin / ps_per_ns}};
         tell_all(triggers_);
     }
 
@@ -94,14 +95,16 @@ private:
 
     Result<Ok> start();
     void announce_join(std::uint32_t spawned);
-    void wait();
+    /// Returns how long it meant to sleep at most.
+    Time wait();
+    void forgive(Time pause);
     void admit(Lobby::Guest guest, Time now);
     [[nodiscard]] std::optional<std::uint32_t> place_for(const Lobby::Guest& guest) const;
     enum class Share : std::uint8_t { fair, all };
     void receive_from(std::uint32_t node, Time now, Share share = Share::fair);
     /// False: the message makes no sense.
     bool handle(std::uint32_t node, const Json& message, Time now);
-    void learn_address(std::uint32_t node, std::string address);
+    void learn_address(std::uint32_t node, std::string address, Time now);
     void learn_metrics(std::uint32_t node, std::string address, Time now);
     [[nodiscard]] std::string name_of(std::uint32_t node) const {
         return node_name(node, plan_.protocol.nodes[node].roles);
@@ -122,6 +125,7 @@ private:
     const Plan& plan_;
     const RunOptions& options_;
     Reporter& reporter_;
+    RunClock clock_;  // the run's
     std::string token_;
     std::uint64_t run_token_;
     std::vector<Member> members_;  // by node
@@ -167,9 +171,13 @@ Result<bool> Coordinator::Members::run() {
         return started.error();
     }
     int handled = 0;
+    PauseWatch watch(clock_.now(), plan_.protocol.heartbeat);
     while (conductor_.phase() != Phase::done) {
-        wait();
-        const Time now = monotonic_now();
+        const Time slept = wait();
+        const Time now = clock_.now();
+        if (const Time pause = watch.look(now, slept); pause > 0) {
+            forgive(pause);
+        }
         for (Lobby::Guest& guest : lobby_.receive(now)) {
             admit(std::move(guest), now);
         }
@@ -197,9 +205,9 @@ Result<bool> Coordinator::Members::run() {
     return true;
 }
 
-void Coordinator::Members::wait() {
+Time Coordinator::Members::wait() {
     std::vector<pollfd> waiting;
-    lobby_.watch(waiting, monotonic_now());
+    lobby_.watch(waiting, clock_.now());
     Time reading = time_never;
     for (const Member& member : members_) {
         if (member.present && member.has_more) {
@@ -214,9 +222,18 @@ void Coordinator::Members::wait() {
     }
     const Time placing = introduced_ ? placement_.next_deadline() : time_never;
     const Time until = std::min({conductor_.next_deadline(), lobby_.next_deadline(), placing, reading});
-    const Time time = std::clamp<Time>(until - monotonic_now(), 0, longest_wait);
+    const Time time = std::clamp<Time>(until - clock_.now(), 0, longest_wait);
     const timespec span{static_cast<std::time_t>(time / ps_per_s), static_cast<long>(time % ps_per_s / ps_per_ns)};
     ppoll(waiting.data(), waiting.size(), &span, nullptr);
+    return time;
+}
+
+void Coordinator::Members::forgive(Time pause) {
+    conductor_.forgive(pause);
+    lobby_.forgive(pause);
+    for (Member& member : members_) {
+        member.last_heard += pause;
+    }
 }
 
 std::optional<std::uint32_t> Coordinator::Members::place_for(const Lobby::Guest& guest) const {
@@ -257,6 +274,9 @@ void Coordinator::Members::admit(Lobby::Guest guest, Time now) {
                  {"incarnation", member.incarnation},
                  {"run_token", run_token_},
                  {"directory", reporter_.directory().string()},
+                 {"clock", monotonic_clock_id()},
+                 {"origin_ns", clock_.origin_ns()},
+                 {"now_ns", clock_.now() / ps_per_ns},
                  {"config", plan_.values}});
 }
 
@@ -310,7 +330,7 @@ bool Coordinator::Members::handle(std::uint32_t node, const Json& message, Time 
             return false;
         }
         learn_metrics(node, metrics, now);
-        learn_address(node, *address);
+        learn_address(node, *address, now);
         return true;
     }
     if (type == "rejoin") {
@@ -358,7 +378,7 @@ void Coordinator::Members::learn_metrics(std::uint32_t node, std::string address
     announce_metrics(reporter_, name_of(node), members_[node].metrics, all);
 }
 
-void Coordinator::Members::learn_address(std::uint32_t node, std::string address) {
+void Coordinator::Members::learn_address(std::uint32_t node, std::string address, Time now) {
     members_[node].address = std::move(address);
     if (!introduced_ && std::ranges::any_of(members_, [](const Member& member) { return member.address.empty(); })) {
         return;
@@ -371,6 +391,10 @@ void Coordinator::Members::learn_address(std::uint32_t node, std::string address
     }
     if (!introduced_) {
         introduced_ = true;
+        // Who came early had nothing to say until now.
+        for (Member& member : members_) {
+            member.last_heard = now;
+        }
         tell_all(all);
         return;
     }

@@ -15,6 +15,7 @@
 
 #include "base/stream_copy.h"
 #include "runtime/machine.h"
+#include "runtime/run_clock.h"
 
 namespace incast::runtime {
 namespace {
@@ -65,14 +66,14 @@ struct Source {
 };
 
 /// How long it takes to copy so much that way, in which the destination is gone round at least once.
-Time time_lap(Copy* copy, const Destination& to, Source& from, std::size_t lap_bytes) {
-    const Time begin = monotonic_now();
+std::int64_t time_lap(Copy* copy, const Destination& to, Source& from, std::size_t lap_bytes) {
+    const std::int64_t begin_ns = monotonic_ns();
     for (std::size_t done = 0; done < lap_bytes; done += piece_bytes) {
         copy(to.memory + done % to.bytes, from.memory + from.at, piece_bytes);
         from.at = (from.at + piece_bytes) % source_bytes;
     }
     base::fence_streams();
-    return std::max<Time>(monotonic_now() - begin, 1);
+    return std::max<std::int64_t>(monotonic_ns() - begin_ns, 1);
 }
 
 /// The last lap of some in a row, and how much of a core they had since all threads were let go.
@@ -120,8 +121,8 @@ double plain_over_streaming(std::uint64_t cached_bytes, unsigned cores) {
     const Memory memory = touched(source_bytes, true);
     const Memory slots = touched(in_cache * threads, false);
     if (!memory || !slots) return 1.0;
-    Time let_go = 0;
-    std::barrier together(threads, [&let_go]() noexcept { let_go = monotonic_now(); });
+    std::int64_t let_go_ns = 0;
+    std::barrier together(threads, [&let_go_ns]() noexcept { let_go_ns = monotonic_ns(); });
     std::vector<Reading> readings(std::size_t{most_pairs} * threads);
     const auto measure = [&](std::size_t thread) {
         const Destination to{slots.get() + thread * in_cache, in_cache};
@@ -129,13 +130,13 @@ double plain_over_streaming(std::uint64_t cached_bytes, unsigned cores) {
         // All at once, as nodes copy, which share the cache and the memory.
         const auto time = [&](Copy* copy) {
             together.arrive_and_wait();
-            const Time begin = let_go;
+            const std::int64_t begin_ns = let_go_ns;
             const std::uint64_t cpu_begin_ns = thread_cpu_ns();
             for (unsigned lap = 0; lap < laps_before; ++lap)
                 time_lap(copy, to, source, lap_bytes);
-            const Time last = time_lap(copy, to, source, lap_bytes);
-            const auto cpu = static_cast<double>((thread_cpu_ns() - cpu_begin_ns) * ps_per_ns);
-            return Laps{static_cast<double>(last), cpu / static_cast<double>(monotonic_now() - begin)};
+            const std::int64_t last_ns = time_lap(copy, to, source, lap_bytes);
+            const auto cpu_ns = static_cast<double>(thread_cpu_ns() - cpu_begin_ns);
+            return Laps{static_cast<double>(last_ns), cpu_ns / static_cast<double>(monotonic_ns() - begin_ns)};
         };
         // In turn, as a machine that others use is faster in one moment than in the next.
         unsigned counted = 0;

@@ -18,9 +18,9 @@ constexpr Time busy_without_control = ps_per_ms;
 }  // namespace
 
 Time Driver::run(Time look_at, int control_fd, bool control_wants_write) {
-    const Time entered = monotonic_now();
+    const Time entered = clock_.now();
     while (true) {
-        const Time now = monotonic_now();
+        const Time now = clock_.now();
         if (now >= look_at || now - entered >= busy_without_control) {
             return now;
         }
@@ -31,7 +31,7 @@ Time Driver::run(Time look_at, int control_fd, bool control_wants_write) {
             host_.driven().polling_cpu_ns += (thread_cpu_ns() - before) * measured_every;
         }
         if (look) {
-            return monotonic_now();
+            return clock_.now();
         }
     }
 }

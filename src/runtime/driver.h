@@ -9,13 +9,15 @@
 #include <incast/transport.h>
 
 #include "runtime/host.h"
+#include "runtime/run_clock.h"
 
 namespace incast::runtime {
 
 class Driver {
 public:
     /// `yields`: run.yields
-    Driver(Host& host, std::uint64_t yields) : host_(host), yields_before_sleep_(yields) {}
+    Driver(Host& host, const RunClock& clock, std::uint64_t yields)
+        : host_(host), clock_(clock), yields_before_sleep_(yields) {}
 
     /// Steps until `look_at`, until there are news of the node, or after a sleep; while busy it returns every
     /// millisecond, so that the control connection can be looked at. Returns the time.
@@ -30,6 +32,7 @@ private:
     static constexpr std::uint64_t measured_every = 64;
 
     Host& host_;
+    const RunClock& clock_;
     std::uint64_t yields_before_sleep_;
     std::uint64_t rounds_ = 0;
     std::uint64_t idle_rounds_ = 0;  // since the last useful one

@@ -23,6 +23,12 @@ void Lobby::watch(std::vector<pollfd>& waiting, Time now) const {
     }
 }
 
+void Lobby::forgive(Time pause) {
+    for (Stranger& stranger : strangers_) {
+        stranger.deadline += pause;
+    }
+}
+
 Time Lobby::next_deadline() const {
     Time next = accept_at_ == 0 ? time_never : accept_at_;
     for (const Stranger& stranger : strangers_) {

@@ -37,6 +37,8 @@ public:
     void watch(std::vector<pollfd>& waiting, Time now) const;
     /// Accepts, reads and refuses; returns those that are let in. They still have to be given a node, or be refused.
     std::vector<Guest> receive(Time now);
+    /// Nobody could be heard for so long: deadlines are later by that.
+    void forgive(Time pause);
     /// When receive() must be called even if nothing arrives.
     [[nodiscard]] Time next_deadline() const;
 

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include "runtime/machine.h"
+#include "runtime/run_clock.h"
 
 namespace incast::runtime {
 namespace {
@@ -48,8 +48,8 @@ protected:
     /// At `at`, until `enough`.
     std::vector<Lobby::Guest> receive(Time at, const std::function<bool(const std::vector<Lobby::Guest>&)>& enough) {
         std::vector<Lobby::Guest> all;
-        const Time until = monotonic_now() + 30 * ps_per_s;
-        while (!enough(all) && monotonic_now() < until) {
+        const RunClock clock;
+        while (!enough(all) && clock.now() < 30 * ps_per_s) {
             std::vector<pollfd> waiting;
             lobby_->watch(waiting, at);
             poll(waiting.data(), waiting.size(), 10);
@@ -66,8 +66,8 @@ protected:
         return waiting.size() - 1;
     }
     std::string answer_to(Channel& channel) {
-        const Time until = monotonic_now() + 30 * ps_per_s;
-        while (monotonic_now() < until) {
+        const RunClock clock;
+        while (clock.now() < 30 * ps_per_s) {
             const Result<std::optional<Json>> message = channel.receive();
             if (!message) {
                 return message.error().message;

@@ -10,6 +10,7 @@
 #include "runtime/host.h"
 #include "runtime/machine.h"
 #include "runtime/metrics_server.h"
+#include "runtime/run_clock.h"
 #include "runtime/signals.h"
 #include "sim/models/packet.h"
 #include "sim/sim_medium.h"
@@ -82,7 +83,7 @@ public:
         }
     }
 
-    [[nodiscard]] Time now() const { return world_ != nullptr ? world_->world().now() : monotonic_now(); }
+    [[nodiscard]] Time now() const { return world_ != nullptr ? world_->world().now() : clock_.now(); }
 
     Result<Ok> begin() {
         Result<std::unique_ptr<MetricsServer>> opened = MetricsServer::open_for(plan_, 0);
@@ -215,11 +216,14 @@ private:
     std::vector<sim::ActorId> actor_ids_;  // by node, in virtual time
     std::vector<Mark> wanted_;
     Time next_sample_ = 0;
+    RunClock clock_;
     int handled_interrupts_ = 0;
 };
 
 LocalOutcome LocalRun::Crew::run_in_real_time() {
     std::uint32_t rounds = 0;
+    PauseWatch watch(now(), plan_.protocol.heartbeat);
+    Time slept = 0;
     while (!done()) {
         bool busy = false;
         for (std::size_t node = 0; node < hosts_.size(); ++node) {
@@ -228,12 +232,16 @@ LocalOutcome LocalRun::Crew::run_in_real_time() {
                     hosts_[later]->prefetch(level);
                 }
             }
-            busy = hosts_[node]->step(monotonic_now()) || busy;
+            busy = hosts_[node]->step(now()) || busy;
         }
         if (busy && ++rounds % rounds_per_look != 0) {
             continue;
         }
-        const Time before = monotonic_now();
+        const Time before = now();
+        if (const Time pause = watch.look(before, slept); pause > 0) {
+            conductor_->forgive(pause);
+        }
+        slept = 0;
         Time deadline = std::min(look(before), before + longest_sleep);
         if (interrupted()) {
             return {true, {}};
@@ -242,7 +250,8 @@ LocalOutcome LocalRun::Crew::run_in_real_time() {
             for (const std::unique_ptr<Host>& host : hosts_) {
                 deadline = std::min(deadline, host->next_deadline());
             }
-            sleep_for(deadline - before);
+            slept = std::max<Time>(deadline - before, 0);
+            sleep_for(slept);
         }
     }
     return {};

@@ -15,6 +15,7 @@
 
 #include "base/units.h"
 #include "runtime/copy_speed.h"
+#include "runtime/run_clock.h"
 
 namespace incast::runtime {
 namespace {
@@ -92,8 +93,7 @@ Versions versions() {
 Usage process_usage() {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    return {nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime),
-            static_cast<std::uint64_t>(monotonic_now() / ps_per_ns),
+    return {nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime), static_cast<std::uint64_t>(monotonic_ns()),
             static_cast<std::uint64_t>(usage.ru_maxrss) * 1024};
 }
 
@@ -105,17 +105,16 @@ std::uint64_t process_rss_bytes() {
     return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-Time monotonic_now() {
+std::int64_t monotonic_ns() {
     timespec time{};
     clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<Time>(time.tv_sec) * ps_per_s + static_cast<Time>(time.tv_nsec) * ps_per_ns;
+    return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
 std::string monotonic_clock_id() {
-    std::ifstream input("/proc/sys/kernel/random/boot_id");
-    std::string id;
-    std::getline(input, id);
-    return id;
+    std::error_code none;  // a kernel without time namespaces has one clock
+    return first_line("/proc/sys/kernel/random/boot_id") + " " +
+           std::filesystem::read_symlink("/proc/self/ns/time", none).string();
 }
 
 std::uint64_t thread_cpu_ns() {

@@ -37,9 +37,7 @@ struct Usage {
 [[nodiscard]] Usage process_usage();
 [[nodiscard]] std::uint64_t process_rss_bytes();
 
-/// CLOCK_MONOTONIC, shared by all processes of a host.
-[[nodiscard]] Time monotonic_now();
-/// The same for all processes whose monotonic_now() is the same clock: of a start of a host.
+/// The same for all processes whose CLOCK_MONOTONIC is the same: of a start of a host, and a time namespace of it.
 [[nodiscard]] std::string monotonic_clock_id();
 /// CPU time of the calling thread.
 [[nodiscard]] std::uint64_t thread_cpu_ns();

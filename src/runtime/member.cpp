@@ -20,6 +20,7 @@
 #include "runtime/metrics_server.h"
 #include "runtime/rendezvous.h"
 #include "runtime/resolve.h"
+#include "runtime/run_clock.h"
 #include "runtime/signals.h"
 
 namespace incast::runtime {
@@ -46,6 +47,7 @@ private:
     /// Waits for the next message, at most until `deadline`.
     Result<Json> wait_for_message(Time deadline);
     Result<Ok> set_up(const Json& welcome);
+    Result<Ok> set_clock(const Json& welcome);
     Result<Ok> open_metrics(std::uint32_t node);
     Result<Ok> begin(std::uint32_t incarnation);
     Result<Ok> handle(const Json& message);
@@ -57,6 +59,7 @@ private:
     void remark(std::string_view line);
 
     const JoinOptions& options_;
+    RunClock clock_;  // the run's, once it is welcome
     Channel channel_;
     Plan plan_;
     std::unique_ptr<transport::Medium> medium_;
@@ -72,6 +75,7 @@ private:
 };
 
 Result<Json> Member::wait_for_message(Time deadline) {
+    PauseWatch pauses(clock_.now(), 2 * ps_per_s);
     while (true) {
         Result<std::optional<Json>> message = channel_.receive();
         if (!message) {
@@ -80,7 +84,9 @@ Result<Json> Member::wait_for_message(Time deadline) {
         if (message->has_value()) {
             return std::move(**message);
         }
-        const Time left = deadline - monotonic_now();
+        const Time now = clock_.now();
+        deadline += pauses.look(now);
+        const Time left = deadline - now;
         if (left <= 0) {
             return Error{"the coordinator does not answer"};
         }
@@ -105,7 +111,7 @@ Result<Ok> Member::be_welcomed() {
                    {"node", options_.node ? Json(*options_.node) : Json(nullptr)},
                    {"pid", static_cast<std::uint64_t>(getpid())},
                    {"version", versions().incast}});
-    Result<Json> answer = wait_for_message(monotonic_now() + welcome_deadline);
+    Result<Json> answer = wait_for_message(clock_.now() + welcome_deadline);
     if (!answer) {
         return answer.error();
     }
@@ -146,6 +152,9 @@ Result<Ok> Member::set_up(const Json& welcome) {
         return plan.error();
     }
     plan_ = std::move(*plan);
+    if (Result<Ok> set = set_clock(welcome); !set) {
+        return set;
+    }
     if (*node >= plan_.n_nodes) {
         return Error{"the coordinator's welcome names a node that the config does not have"};
     }
@@ -171,6 +180,22 @@ Result<Ok> Member::set_up(const Json& welcome) {
     return begin(static_cast<std::uint32_t>(*incarnation));
 }
 
+/// All nodes count their time from the same moment. On the coordinator's clock that is exact; elsewhere the run is as
+/// old as the welcome says, plus its way here.
+Result<Ok> Member::set_clock(const Json& welcome) {
+    const std::optional<std::string> clock = text_in(welcome, "clock");
+    const std::optional<std::uint64_t> origin_ns = number_in(welcome, "origin_ns");
+    const std::optional<std::uint64_t> now_ns = number_in(welcome, "now_ns");
+    constexpr auto most_ns = static_cast<std::uint64_t>(time_never / ps_per_ns);
+    if (!clock || !origin_ns || !now_ns || *now_ns > most_ns || *origin_ns > std::uint64_t{time_never} - *now_ns) {
+        return Error{"the coordinator's clock is malformed"};
+    }
+    const bool same = *clock == monotonic_clock_id();
+    clock_ =
+        RunClock(same ? static_cast<std::int64_t>(*origin_ns) : monotonic_ns() - static_cast<std::int64_t>(*now_ns));
+    return Ok{};
+}
+
 Result<Ok> Member::open_metrics(std::uint32_t node) {
     Result<std::unique_ptr<MetricsServer>> opened = MetricsServer::open_for(plan_, node);
     if (!opened) {
@@ -182,7 +207,7 @@ Result<Ok> Member::open_metrics(std::uint32_t node) {
 }
 
 Result<Ok> Member::begin(std::uint32_t incarnation) {
-    const Result<Blob> address = host_->begin(monotonic_now(), incarnation);
+    const Result<Blob> address = host_->begin(clock_.now(), incarnation);
     if (!address) {
         return address.error();
     }
@@ -200,7 +225,7 @@ Result<Ok> Member::update_peers(const Json& message) {
     if (peers == message.end() || !peers->is_array()) {
         return Error{"the coordinator's list of peers is malformed"};
     }
-    const Time now = monotonic_now();
+    const Time now = clock_.now();
     for (const Json& peer : *peers) {
         if (!peer.is_array() || peer.size() != 3 || !peer[0].is_number_unsigned() || !peer[1].is_number_unsigned() ||
             !peer[2].is_string()) {
@@ -225,7 +250,7 @@ Result<Ok> Member::handle(const Json& message) {
     if (type == "sample") {
         const std::optional<std::uint64_t> mark = number_in(message, "mark");
         if (mark && *mark <= static_cast<std::uint64_t>(Mark::last)) {
-            tell(static_cast<Mark>(*mark), monotonic_now());
+            tell(static_cast<Mark>(*mark), clock_.now());
         }
         return Ok{};
     }
@@ -235,13 +260,10 @@ Result<Ok> Member::handle(const Json& message) {
     }
     if (type == "triggers") {
         const std::optional<std::uint64_t> origin_ns = number_in(message, "origin_ns");
-        const std::optional<std::string> clock = text_in(message, "clock");
-        if (!origin_ns || !clock || *origin_ns > static_cast<std::uint64_t>(time_never / ps_per_ns)) {
+        if (!origin_ns || *origin_ns > static_cast<std::uint64_t>(time_never / ps_per_ns)) {
             return Error{"the coordinator's start of the triggers is malformed"};
         }
-        // Another host's clock says nothing here: the triggers start as the message arrives.
-        const bool same_clock = *clock == monotonic_clock_id();
-        host_->start_triggers(same_clock ? static_cast<Time>(*origin_ns) * ps_per_ns : monotonic_now());
+        host_->start_triggers(static_cast<Time>(*origin_ns) * ps_per_ns);
         return Ok{};
     }
     if (type == "incarnation") {
@@ -289,7 +311,7 @@ void Member::tell(Mark mark, Time now) {
 }
 
 void Member::remark(std::string_view line) {
-    if (channel_.queued() > most_unread || !remarks_.take(monotonic_now())) {
+    if (channel_.queued() > most_unread || !remarks_.take(clock_.now())) {
         ++unsaid_;
         return;
     }
@@ -315,7 +337,7 @@ void Member::look(Time now) {
 }
 
 Result<Ok> Member::take_part() {
-    Driver driver(*host_, plan_.config.yields);
+    Driver driver(*host_, clock_, plan_.config.yields);
     while (true) {
         if (Result<Ok> received = receive_all(); !received) {
             return received;

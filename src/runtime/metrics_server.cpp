@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "runtime/machine.h"
+#include "runtime/run_clock.h"
 #include "runtime/socket.h"
 
 namespace incast::runtime {
@@ -105,11 +105,12 @@ private:
     };
 
     void serve() {
+        PauseWatch pauses(clock_.now(), ps_per_s);
         while (true) {
             std::vector<pollfd> waiting{{stop_.fd(), POLLIN, 0}};
-            const bool accepts = clients_.size() < max_clients && monotonic_now() >= accept_at_;
+            const bool accepts = clients_.size() < max_clients && clock_.now() >= accept_at_;
             waiting.push_back({accepts ? listener_.fd() : -1, POLLIN, 0});
-            Time until = accept_at_ > monotonic_now() ? accept_at_ : time_never;
+            Time until = accept_at_ > clock_.now() ? accept_at_ : time_never;
             for (const Client& client : clients_) {
                 waiting.push_back({client.socket.fd(), static_cast<short>(is_sending(client) ? POLLOUT : POLLIN), 0});
                 until = std::min(until, client.deadline);
@@ -121,7 +122,12 @@ private:
             if (waiting[0].revents != 0) {
                 return;
             }
-            const Time now = monotonic_now();
+            const Time now = clock_.now();
+            // Stopped, it could not answer.
+            const Time pause = pauses.look(now, timeout_ms < 0 ? now : timeout_ms * ps_per_ms);
+            for (Client& client : clients_) {
+                client.deadline += pause;
+            }
             std::erase_if(clients_, [now, this](Client& client) { return now >= client.deadline || !go_on(client); });
             if (waiting[1].revents != 0) {
                 accept(now);
@@ -129,8 +135,8 @@ private:
         }
     }
 
-    static int milliseconds_until(Time until) {
-        return static_cast<int>(std::clamp<Time>((until - monotonic_now()) / ps_per_ms + 1, 0, 60'000));
+    [[nodiscard]] int milliseconds_until(Time until) const {
+        return static_cast<int>(std::clamp<Time>((until - clock_.now()) / ps_per_ms + 1, 0, 60'000));
     }
     static bool is_sending(const Client& client) { return client.sent < client.answer.size(); }
 
@@ -220,7 +226,8 @@ private:
     Descriptor stop_;
     RunLabels run_;
     std::vector<Client> clients_;  // the thread's
-    Time accept_at_ = 0;           // no connection is taken before
+    RunClock clock_;
+    Time accept_at_ = 0;  // no connection is taken before
     std::mutex mutex_;
     std::map<std::uint32_t, ExposedNode> nodes_;  // guarded by mutex_
     std::thread thread_;

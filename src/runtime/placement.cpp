@@ -10,53 +10,52 @@
 namespace incast::runtime {
 namespace {
 
-/// User and system time of these cores, interrupts included (/proc/stat, proc_stat(5)); what a hypervisor steals is
-/// nobody's that could be given way to.
-Time busy_time(const std::vector<int>& cores) {
-    const Time tick = ps_per_s / std::max(1L, sysconf(_SC_CLK_TCK));
-    std::ifstream stat("/proc/stat");
-    std::string name;
-    Time busy = 0;
-    while (stat >> name) {
-        Time user = 0;
-        Time nice = 0;
-        Time system = 0;
-        Time idle = 0;
-        Time io_wait = 0;
-        Time irq = 0;
-        Time soft_irq = 0;
-        const bool is_core = name.starts_with("cpu") && name.size() > 3;
-        if (is_core && (stat >> user >> nice >> system >> idle >> io_wait >> irq >> soft_irq) &&
-            std::ranges::find(cores, std::stoi(name.substr(3))) != cores.end()) {
-            busy += (user + nice + system + irq + soft_irq) * tick;
-        }
-        std::getline(stat, name);
-    }
-    return busy;
-}
+constexpr std::int64_t ns_per_s = 1'000'000'000;
 
-Time cpu_time(clockid_t clock) {
+std::int64_t cpu_ns(clockid_t clock) {
     timespec time{};
-    return clock_gettime(clock, &time) == 0 ? time.tv_sec * ps_per_s + time.tv_nsec * ps_per_ns : 0;
+    return clock_gettime(clock, &time) == 0 ? time.tv_sec * ns_per_s + time.tv_nsec : 0;
 }
 
-Time cpu_time_of(pid_t pid) {
+std::int64_t cpu_ns_of(pid_t pid) {
     clockid_t clock = 0;
-    return clock_getcpuclockid(pid, &clock) == 0 ? cpu_time(clock) : 0;
+    return clock_getcpuclockid(pid, &clock) == 0 ? cpu_ns(clock) : 0;
 }
 
 }  // namespace
 
-bool PlacementRule::keeps(Time now, Time busy, Time own) {
-    const Time others = busy - own;
+std::int64_t CoreTime::read_ns(std::istream& stat, const std::vector<int>& cores) {
+    std::string name;
+    std::int64_t ticks = 0;
+    while (stat >> name) {
+        std::int64_t user = 0;
+        std::int64_t nice = 0;
+        std::int64_t system = 0;
+        std::int64_t idle = 0;
+        std::int64_t io_wait = 0;
+        std::int64_t irq = 0;
+        std::int64_t soft_irq = 0;
+        const bool is_core = name.starts_with("cpu") && name.size() > 3;
+        if (is_core && (stat >> user >> nice >> system >> idle >> io_wait >> irq >> soft_irq) &&
+            std::ranges::find(cores, std::stoi(name.substr(3))) != cores.end()) {
+            ticks += user + nice + system + irq + soft_irq;
+        }
+        std::getline(stat, name);
+    }
+    if (!first_ticks_) first_ticks_ = ticks;
+    return (ticks - *first_ticks_) * (ns_per_s / std::max(1L, sysconf(_SC_CLK_TCK)));
+}
+
+bool PlacementRule::keeps(Time now, std::int64_t busy_ns, std::int64_t own_ns) {
+    const std::int64_t others_ns = busy_ns - own_ns;
     if (at_ < 0) {
         at_ = quiet_from_ = now;
-        others_ = others;
+        others_ns_ = others_ns;
         return keeps_;
     }
-    const bool wanted = (others - others_) * others_share > now - at_;
+    const bool wanted = (others_ns - others_ns_) * others_share > (now - at_) / ps_per_ns;
     at_ = now;
-    others_ = others;
+    others_ns_ = others_ns;
     if (wanted) {
         quiet_from_ = now;
         if (keeps_) {
@@ -82,8 +81,9 @@ bool Placement::tick(Time now, std::span<const pid_t> pids) {
     if (now < next_) return false;
     next_ = now + PlacementRule::interval;
     const bool before = keeps_;
-    const Time own = own_time(pids);
-    keeps_ = rule_.keeps(now, busy_time(cores_), own);
+    const std::int64_t own = own_ns(pids);
+    std::ifstream stat("/proc/stat");
+    keeps_ = rule_.keeps(now, core_time_.read_ns(stat, cores_), own);
     if (keeps_ != before) {
         for (Node& node : nodes_)
             node.placed = false;
@@ -92,20 +92,20 @@ bool Placement::tick(Time now, std::span<const pid_t> pids) {
     return keeps_ != before;
 }
 
-Time Placement::own_time(std::span<const pid_t> pids) {
+std::int64_t Placement::own_ns(std::span<const pid_t> pids) {
     nodes_.resize(pids.size());
-    Time own = cpu_time(CLOCK_PROCESS_CPUTIME_ID);
+    std::int64_t own = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
     for (std::size_t index = 0; index < pids.size(); ++index) {
         Node& node = nodes_[index];
         if (node.pid != pids[index]) {
-            ended_ += node.cpu_time;
+            ended_ns_ += node.cpu_ns;
             node = {.pid = pids[index]};
         }
         // One that has just ended has no clock any longer.
-        if (node.pid > 0) node.cpu_time = std::max(node.cpu_time, cpu_time_of(node.pid));
-        own += node.cpu_time;
+        if (node.pid > 0) node.cpu_ns = std::max(node.cpu_ns, cpu_ns_of(node.pid));
+        own += node.cpu_ns;
     }
-    return own + ended_;
+    return own + ended_ns_;
 }
 
 void Placement::place() {

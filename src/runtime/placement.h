@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,8 +24,9 @@ class PlacementRule {
 public:
     static constexpr Time interval = 500 * ps_per_ms;  // shorter, the kernel's ticks of 10 ms would show
 
-    /// CPU time so far, on the cores that the nodes may use; at the first call, then every `interval`.
-    bool keeps(Time now, Time busy, Time own);
+    /// CPU time since some moment, on the cores that the nodes may use; at the first call, then every `interval`.
+    /// In nanoseconds: picoseconds of many cores would fill 64 bits within days.
+    bool keeps(Time now, std::int64_t busy_ns, std::int64_t own_ns);
 
 private:
     static constexpr std::int64_t others_share = 8;  // they want the cores if they take more than 1/8 of one
@@ -32,9 +35,20 @@ private:
 
     bool keeps_ = true;
     Time at_ = -1;
-    Time others_ = 0;
+    std::int64_t others_ns_ = 0;
     Time quiet_from_ = 0;
     Time pause_ = first_pause;  // of quiet before nodes are kept again; twice as long each time that was too early
+};
+
+/// User and system time of cores, interrupts included, since it was first read; what a hypervisor steals is nobody's
+/// that could be given way to.
+class CoreTime {
+public:
+    /// `stat`: /proc/stat, proc_stat(5).
+    std::int64_t read_ns(std::istream& stat, const std::vector<int>& cores);
+
+private:
+    std::optional<std::int64_t> first_ticks_;
 };
 
 class Placement {
@@ -53,19 +67,20 @@ public:
 private:
     struct Node {
         pid_t pid = 0;
-        Time cpu_time = 0;
+        std::int64_t cpu_ns = 0;
         bool placed = false;  // as keeps_ says
     };
-    [[nodiscard]] Time own_time(std::span<const pid_t> pids);
+    [[nodiscard]] std::int64_t own_ns(std::span<const pid_t> pids);
     void place();
 
     std::vector<int> cores_;  // that this process may use
     cpu_set_t all_{};
     PlacementRule rule_;
+    CoreTime core_time_;
     bool keeps_ = false;
     std::vector<Node> nodes_;
-    Time ended_ = 0;  // CPU time of processes that were here
-    Time next_ = 0;   // time_never: this is not for these nodes
+    std::int64_t ended_ns_ = 0;  // CPU time of processes that were here
+    Time next_ = 0;              // time_never: this is not for these nodes
 };
 
 }  // namespace incast::runtime

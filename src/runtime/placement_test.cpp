@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <sstream>
+#include <string>
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -17,9 +19,9 @@ public:
     Watch() { rule_.keeps(0, 0, 0); }
     bool next(double others) {
         now_ += PlacementRule::interval;
-        own_ += 2 * PlacementRule::interval;
-        others_ += static_cast<Time>(others * static_cast<double>(PlacementRule::interval));
-        return rule_.keeps(now_, own_ + others_, own_);
+        own_ns_ += 2 * interval_ns;
+        others_ns_ += static_cast<std::int64_t>(others * static_cast<double>(interval_ns));
+        return rule_.keeps(now_, own_ns_ + others_ns_, own_ns_);
     }
     /// Intervals without others until nodes are kept again.
     int quiet_until_kept() {
@@ -30,10 +32,11 @@ public:
     }
 
 private:
+    static constexpr std::int64_t interval_ns = PlacementRule::interval / ps_per_ns;
     PlacementRule rule_;
     Time now_ = 0;
-    Time own_ = 0;
-    Time others_ = 0;
+    std::int64_t own_ns_ = 0;
+    std::int64_t others_ns_ = 0;
 };
 
 TEST(PlacementRule, KeepsNodesUntilOthersWantTheCores) {
@@ -42,6 +45,25 @@ TEST(PlacementRule, KeepsNodesUntilOthersWantTheCores) {
     EXPECT_TRUE(watch.next(0.1)) << "the kernel's ticks, a shell";
     EXPECT_FALSE(watch.next(0.3));
     EXPECT_FALSE(watch.next(0)) << "not at once again";
+}
+
+/// 1000 cores, each busy for 100 years: a host that is never idle and never restarted.
+TEST(CoreTime, CountsFromItsFirstReading) {
+    CoreTime cores;
+    std::vector<int> all;
+    const auto stat = [&](std::int64_t more) {
+        std::string text = "cpu  1 2 3 4 5 6 7 8 9 10\n";
+        for (int core = 0; core < 1000; ++core)
+            text +=
+                "cpu" + std::to_string(core) + " " + std::to_string(315'576'000'000 + more) + " 0 0 7 7 0 0 7 0 0\n";
+        return std::istringstream(text + "intr 1\n");
+    };
+    for (int core = 0; core < 1000; ++core)
+        all.push_back(core);
+    std::istringstream first = stat(0);
+    EXPECT_EQ(cores.read_ns(first, all), 0);
+    std::istringstream second = stat(50);
+    EXPECT_EQ(cores.read_ns(second, all), 1000 * 50 * (1'000'000'000 / sysconf(_SC_CLK_TCK)));
 }
 
 TEST(PlacementRule, KeepsThemAgainAfterAPauseThatGrows) {

@@ -25,7 +25,7 @@
 
 namespace incast::runtime {
 
-inline constexpr int rendezvous_version = 1;
+inline constexpr int rendezvous_version = 2;
 inline constexpr std::string_view rendezvous_magic = "incast-rendezvous";
 inline constexpr std::size_t max_token = 256;
 inline constexpr std::size_t max_stranger_frame = 1024;  // a hello, before the token in it was seen

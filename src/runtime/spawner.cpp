@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/machine.h"
+#include "runtime/run_clock.h"
 
 extern char** environ;
 
@@ -108,9 +108,13 @@ void Spawner::kill_node(std::uint32_t node, int signal) {
 }
 
 void Spawner::wait_or_kill(int timeout_ms) {
-    const Time deadline = monotonic_now() + timeout_ms * ps_per_ms;
+    const RunClock since;
+    PauseWatch pauses(since.now(), ps_per_s);
+    Time deadline = timeout_ms * ps_per_ms;
     while (!children_.empty()) {
-        const Time left = deadline - monotonic_now();
+        const Time now = since.now();
+        deadline += pauses.look(now);
+        const Time left = deadline - now;
         if (left <= 0) {
             break;
         }

@@ -31,7 +31,8 @@ private:
 };
 
 Time real_now() {
-    const auto since = std::chrono::steady_clock::now().time_since_epoch();
+    static const auto begin = std::chrono::steady_clock::now();
+    const auto since = std::chrono::steady_clock::now() - begin;
     return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count() * ps_per_ns;
 }
 

@@ -337,7 +337,8 @@ Conformance::Shared Conformance::share(Node& owner, Node& user, std::uint64_t by
 
 Time Conformance::now() {
     if (virtual_time()) return virtual_now_;
-    const auto since = std::chrono::steady_clock::now().time_since_epoch();
+    static const auto begin = std::chrono::steady_clock::now();
+    const auto since = std::chrono::steady_clock::now() - begin;
     return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count() * ps_per_ns;
 }
 

@@ -29,6 +29,7 @@ from incast.console import open_console
 from incast.engine import EngineError
 from incast.files import FILES_OF_A_RUN, LineFile, give_up_folder, reason_of, remove_files, replace_file, writing_output
 from incast.lab.processes import engines_writing_to
+from incast.patience import Patience
 from incast.run import RunRequest, execute
 
 _SUFFIX = ".run.json"
@@ -174,9 +175,9 @@ def start(request: RunRequest, *, as_json: bool) -> int:
                 check=False,
                 timeout=_BEGIN_DEADLINE_S,
             )
-    deadline = time.monotonic() + _BEGIN_DEADLINE_S
+    patience = Patience(_BEGIN_DEADLINE_S)
     while (run := _read(state)).content.get("exit_status") is None and not (request.output / "samples.jsonl").exists():
-        if time.monotonic() > deadline:
+        if patience.is_over():
             raise EngineError(f"the run did not begin within {_BEGIN_DEADLINE_S:g} s; see {log}", _EXIT_NO_RUN)
         time.sleep(_POLL_S)
     if (status_ := run.content.get("exit_status")) and not (request.output / "log.txt").exists():
@@ -390,9 +391,9 @@ def stop(
     for pid in asked:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGINT)
-    deadline = time.monotonic() + timeout
+    patience = Patience(timeout)
     while run.is_alive() or run.engines():
-        if time.monotonic() > deadline:
+        if patience.is_over():
             raise EngineError(f"{run.output}: did not end within {timeout:g} s; it is still asked to", _EXIT_NO_RUN)
         time.sleep(_POLL_S)
     ended = _read(run.state) if run.content else run

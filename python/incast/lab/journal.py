@@ -26,6 +26,7 @@ from incast.files import FILES_OF_A_RUN, reason_of, remove_files, replace_file, 
 from incast.lab.plan import EXIT_BAD_SCAN, Plan, Point, Reading
 from incast.lab.processes import engines_writing_to
 from incast.lab.table import Row
+from incast.patience import Patience
 
 PLAN_NAME = "plan.json"
 JOURNAL_NAME = "journal.jsonl"
@@ -193,9 +194,9 @@ class Journal:
         An engine is known by its `--output` within this folder, which no other process writes to while we hold it.
         """
         ended: set[int] = set()
-        deadline = time.monotonic() + _LEFTOVER_DEADLINE_S
+        patience = Patience(_LEFTOVER_DEADLINE_S)
         while left := self._leftovers():
-            if time.monotonic() > deadline:
+            if patience.is_over():
                 raise EngineError(f"{self.folder}: process {left[0]} of an earlier scan does not end", EXIT_LEFTOVER)
             for pid in left:
                 kill_group_of(pid)

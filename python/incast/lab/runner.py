@@ -21,6 +21,7 @@ from typing import Any
 from incast.engine import EngineError, LineReader, Notice, Phase, ResultWritten, kill_group_of, parse_progress
 from incast.idle import IdleRule, MeasuredPhase, Window, usable_cores
 from incast.lab.plan import Reading
+from incast.patience import Patience
 
 _POLL_S = 0.2
 # A node that outlives its launcher keeps the pipes open, and ends by its own detection deadline.
@@ -67,8 +68,8 @@ class _Job:
         self.reading = reading
         self.directory = directory
         self.started_at = time.monotonic()
-        self.deadline = self.started_at + timeout_s
-        self.orphans_until: float | None = None
+        self.patience = Patience(timeout_s)
+        self.orphans: Patience | None = None
         self.timed_out = False
         self._timeout_s = timeout_s
         self._started_utc = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -242,14 +243,13 @@ def _read(selector: selectors.BaseSelector, job: _Job, descriptor: int) -> None:
 
 def _ended(selector: selectors.BaseSelector, job: _Job) -> bool:
     """Whether its pipes are closed; enforces the time limits."""
-    now = time.monotonic()
-    if job.pipes and job.orphans_until is None and job.process.poll() is not None:
-        job.orphans_until = now + _ORPHAN_GRACE_S
-    if now > job.deadline and job.process.poll() is None:
+    if job.pipes and job.orphans is None and job.process.poll() is not None:
+        job.orphans = Patience(_ORPHAN_GRACE_S)
+    if job.patience.is_over() and job.process.poll() is None:
         job.timed_out = True
         job.kill()
-        job.orphans_until = now
-    if job.pipes and job.orphans_until is not None and now > job.orphans_until:
+        job.orphans = Patience(0)
+    if job.pipes and job.orphans is not None and job.orphans.is_over():
         kill_group_of(job.process.pid)
         for descriptor in job.pipes:
             selector.unregister(descriptor)

@@ -38,8 +38,8 @@ constexpr std::size_t capacity = 16384;
 constexpr const char* neighbour_role = "--neighbour";
 
 Time now() {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-               .count() *
+    static const auto begin = std::chrono::steady_clock::now();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count() *
            ps_per_ns;
 }
 

@@ -95,10 +95,14 @@ def _verification(result: Mapping[str, Any]) -> Text:
 def _latency(result: Mapping[str, Any]) -> Text:
     if not _number(result, "latency_ns", "count"):
         return Text(units.ABSENT)
+    if reason := _at(result, "latency_ns", "reason"):
+        return Text(f"not shown: {reason}")
     parts = [
         f"{name} {units.duration_ns(_number(result, 'latency_ns', key))}"
         for name, key in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"), ("max", "max"))
     ]
+    if error := _number(result, "latency_ns", "clock_error"):
+        parts.append(f"clock_error {units.duration_ns(error)}")
     return Text("   ".join(parts))
 
 

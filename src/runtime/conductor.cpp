@@ -16,18 +16,20 @@ using base::seconds;
 constexpr std::array<std::string_view, 6> phase_names{"joining", "warm-up", "measuring", "draining", "closing", "done"};
 constexpr std::array<std::string_view, 7> outcome_names{"complete",    "interrupted", "node lost", "event manager lost",
                                                         "not drained", "not joined",  "failed"};
-constexpr Time trigger_lead = 5 * ps_per_ms;          // until every node has heard of it
-constexpr Time longest_run = 100 * 86400 * ps_per_s;  // 64 bits of picoseconds are full after 106 days
-constexpr Time closing_deadline = 3 * ps_per_s;       // for the last samples; a node that is stopped sends none
+constexpr std::uint64_t max_clock_error_ns = std::uint64_t{1} << 62U;  // a node may say anything
+constexpr Time trigger_lead = 5 * ps_per_ms;                           // until every node has heard of it
+constexpr Time longest_run = 100 * 86400 * ps_per_s;                   // 64 bits of picoseconds are full after 106 days
+constexpr Time closing_deadline = 3 * ps_per_s;  // for the last samples; a node that is stopped sends none
 
 double per_second(std::uint64_t count, Time time) {
     return time > 0 ? static_cast<double>(count) / seconds(time) : 0.0;
 }
 
-/// null: no MEP was built.
-nlohmann::ordered_json mean_latency_ns(const NodeTotals& delta) {
-    return delta.meps_built > 0 ? nlohmann::ordered_json(delta.delay_ns / delta.meps_built)
-                                : nlohmann::ordered_json(nullptr);
+/// null: no MEP was built, or it is not known better than to 10 % of it.
+nlohmann::ordered_json mean_latency_ns(const NodeTotals& delta, std::uint64_t error_ns) {
+    const std::uint64_t mean = delta.meps_built > 0 ? delta.delay_ns / delta.meps_built : 0;
+    return delta.meps_built > 0 && is_latency_known(mean, error_ns) ? nlohmann::ordered_json(mean)
+                                                                    : nlohmann::ordered_json(nullptr);
 }
 
 }  // namespace
@@ -52,7 +54,7 @@ nlohmann::ordered_json trigger_json(const Plan& plan, const Interval& interval) 
                                 {"dead_time_fraction", part(delta.dead_time_ns, unit_ns)},
                                 {"occupancy", part(delta.held_mep_ns, unit_ns * std::max(plan.memory_meps, 1U))},
                                 {"waiting_events", interval.waiting_events}};
-    json["latency_mean_ns"] = mean_latency_ns(delta);
+    json["latency_mean_ns"] = mean_latency_ns(delta, interval.clock_error_ns);
     return json;
 }
 
@@ -276,6 +278,17 @@ void Conductor::interrupt(Time now) {
     stop(now);
 }
 
+std::uint64_t Conductor::clock_error_ns() const {
+    std::uint64_t most = 0;
+    std::uint64_t second = 0;
+    for (const NodeRecord& record : nodes_) {
+        const std::uint64_t error = record.latest ? std::min(record.latest->clock_error_ns, max_clock_error_ns) : 0;
+        second = std::max(second, std::min(most, error));
+        most = std::max(most, error);
+    }
+    return most + second;
+}
+
 void Conductor::forgive(Time pause) {
     phase_since_ += pause;
     if (pause >= ps_per_s && phase_ != Phase::done) {
@@ -410,7 +423,7 @@ void Conductor::report_interval(Time now) {
     }
     const NodeTotals delta = difference(sum, reported_);
     const Time time = now - last_report_;
-    const Interval interval{now - started_, time, delta, waiting};
+    const Interval interval{now - started_, time, delta, plan_.config.trigger_rate > 0 ? clock_error_ns() : 0, waiting};
     if (phase_ == Phase::measuring && last_report_ >= phase_since_) {
         intervals_.push_back(interval);
     }
@@ -425,7 +438,7 @@ void Conductor::report_interval(Time now) {
                                   {"dropped_events", sum.dropped_events},
                                   {"reassignments", sum.reassignments},
                                   {"evictions", sum.evictions},
-                                  {"latency_mean_ns", mean_latency_ns(delta)},
+                                  {"latency_mean_ns", mean_latency_ns(delta, interval.clock_error_ns)},
                                   {"nodes", std::move(nodes)}};
     if (plan_.config.trigger_rate > 0) {
         sample["triggers"] = trigger_json(plan_, interval);

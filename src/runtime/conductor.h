@@ -67,6 +67,7 @@ struct Interval {
     Time end = 0;  // since the start
     Time length = 0;
     NodeTotals delta;
+    std::uint64_t clock_error_ns = 0;  // as Conductor::clock_error_ns
     std::uint64_t waiting_events = 0;  // at its end: due and not read out, in the readout unit that has most of them
 };
 
@@ -77,6 +78,10 @@ std::string node_name(std::uint32_t node, std::uint32_t roles);
 
 /// Of one RU, open loop: events that are due and wait for room.
 [[nodiscard]] std::uint64_t waiting_events(const NodeTotals& totals);
+/// Whether a latency is worth showing: clocks of several hosts may be off by more than a tenth of it.
+[[nodiscard]] constexpr bool is_latency_known(std::uint64_t latency_ns, std::uint64_t clock_error_ns) {
+    return clock_error_ns <= latency_ns / 10;
+}
 /// The same numbers for a reader of progress and of result.json: rates per readout unit, in open loop.
 [[nodiscard]] nlohmann::ordered_json trigger_json(const Plan& plan, const Interval& interval);
 
@@ -107,6 +112,8 @@ public:
     [[nodiscard]] std::optional<Time> set_up_time() const { return set_up_; }
     [[nodiscard]] const std::string& reason() const { return reason_; }  // if the outcome is not complete
     [[nodiscard]] const std::vector<NodeRecord>& nodes() const { return nodes_; }
+    /// How much the clocks of two nodes may be apart, since the measured window began; 0: they are one clock.
+    [[nodiscard]] std::uint64_t clock_error_ns() const;
     /// Those wholly within the measured time.
     [[nodiscard]] const std::vector<Interval>& intervals() const { return intervals_; }
     /// If it was measured whole: from when all had joined until every event was built, or until the last report if that

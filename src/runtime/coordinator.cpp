@@ -333,6 +333,13 @@ bool Coordinator::Members::handle(std::uint32_t node, const Json& message, Time 
         learn_address(node, *address, now);
         return true;
     }
+    if (type == "clock") {
+        const std::optional<std::uint64_t> asked_ns = number_in(message, "asked_ns");
+        if (asked_ns) {
+            tell(node, {{"type", "clock"}, {"asked_ns", *asked_ns}, {"now_ns", clock_.now() / ps_per_ns}});
+        }
+        return asked_ns.has_value();
+    }
     if (type == "rejoin") {
         if (members_[node].address.empty()) {
             return false;  // it has one to begin with already

@@ -131,7 +131,7 @@ public:
     }
 
     bool interrupted() {
-        if (watcher_is_gone(monotonic_now())) {
+        if (watcher_is_gone(clock_.now())) {
             conductor_->hurry();
         }
         if (interrupts() > handled_interrupts_) {
@@ -139,7 +139,7 @@ public:
             conductor_->interrupt(now());
         }
         // How long virtual seconds of draining take nobody knows.
-        return interrupts() > 1 || (world_ != nullptr && watcher_gone_for(monotonic_now()) > longest_orphan);
+        return interrupts() > 1 || (world_ != nullptr && watcher_gone_for(clock_.now()) > longest_orphan);
     }
 
     [[nodiscard]] bool done() const { return conductor_->phase() == Phase::done; }

@@ -105,12 +105,6 @@ std::uint64_t process_rss_bytes() {
     return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-std::int64_t monotonic_ns() {
-    timespec time{};
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-}
-
 std::string monotonic_clock_id() {
     std::error_code none;  // a kernel without time namespaces has one clock
     return first_line("/proc/sys/kernel/random/boot_id") + " " +

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
+#include <deque>
 #include <memory>
 #include <utility>
 
@@ -11,6 +13,7 @@
 #include <unistd.h>
 
 #include "runtime/allowance.h"
+#include "runtime/clock_estimate.h"
 #include "runtime/conductor.h"
 #include "runtime/display.h"
 #include "runtime/driver.h"
@@ -28,6 +31,12 @@ namespace {
 
 constexpr int connect_timeout_ms = 10'000;
 constexpr Time welcome_deadline = 30 * ps_per_s;
+// On another clock than the coordinator's (clock_estimate.h).
+constexpr int first_questions = 8;
+constexpr Time ask_first_every = 100 * ps_per_ms;  // until there is a line
+constexpr Time ask_every = ps_per_s;
+constexpr std::int64_t awaited_ns = 2'000'000;
+constexpr Time look_for_answer_every = 20 * ps_per_us;
 // Whoever knocks at an endpoint's port costs a line; a flood of them shall not drown the run.
 constexpr unsigned remark_burst = 64;
 constexpr Time remark_gap = 100 * ps_per_ms;
@@ -48,6 +57,10 @@ private:
     Result<Json> wait_for_message(Time deadline);
     Result<Ok> set_up(const Json& welcome);
     Result<Ok> set_clock(const Json& welcome);
+    void ask_time(Time now);
+    Result<Ok> take_time(const Json& message);
+    [[nodiscard]] std::uint64_t clock_error_now() const;
+    [[nodiscard]] Time look_at(Time now) const;
     Result<Ok> open_metrics(std::uint32_t node);
     Result<Ok> begin(std::uint32_t incarnation);
     Result<Ok> handle(const Json& message);
@@ -59,11 +72,18 @@ private:
     void remark(std::string_view line);
 
     const JoinOptions& options_;
-    RunClock clock_;  // the run's, once it is welcome
+    RunClock clock_;        // the run's, once it is welcome
+    bool follows_ = false;  // the coordinator's clock is another one
+    ClockEstimate estimate_;
+    std::int64_t hello_ns_ = 0;  // when it knocked
+    std::int64_t asked_ns_ = 0;  // for the time; 0: no answer is awaited
+    Time next_ask_ = 0;
+    std::uint64_t clock_error_ns_ = 0;  // the most since window_begin
     Channel channel_;
     Plan plan_;
     std::unique_ptr<transport::Medium> medium_;
     std::unique_ptr<Host> host_;
+    std::deque<Json> put_off_;                // came before it was set up
     std::unique_ptr<MetricsServer> metrics_;  // null: run.metrics = off
     std::string metrics_address_;             // as others reach it
     Time next_sample_ = 0;
@@ -104,6 +124,7 @@ Result<Ok> Member::be_welcomed() {
         return connected.error();
     }
     channel_ = Channel(std::move(*connected), {max_coordinator_frame});
+    hello_ns_ = monotonic_ns();
     channel_.send({{"type", "hello"},
                    {"magic", rendezvous_magic},
                    {"protocol", rendezvous_version},
@@ -180,8 +201,8 @@ Result<Ok> Member::set_up(const Json& welcome) {
     return begin(static_cast<std::uint32_t>(*incarnation));
 }
 
-/// All nodes count their time from the same moment. On the coordinator's clock that is exact; elsewhere the run is as
-/// old as the welcome says, plus its way here.
+/// All nodes count their time from the same moment. That is exact on the coordinator's own clock, which is one that
+/// says it is and shows it; elsewhere its time is asked for.
 Result<Ok> Member::set_clock(const Json& welcome) {
     const std::optional<std::string> clock = text_in(welcome, "clock");
     const std::optional<std::uint64_t> origin_ns = number_in(welcome, "origin_ns");
@@ -190,10 +211,72 @@ Result<Ok> Member::set_clock(const Json& welcome) {
     if (!clock || !origin_ns || !now_ns || *now_ns > most_ns || *origin_ns > std::uint64_t{time_never} - *now_ns) {
         return Error{"the coordinator's clock is malformed"};
     }
-    const bool same = *clock == monotonic_clock_id();
-    clock_ =
-        RunClock(same ? static_cast<std::int64_t>(*origin_ns) : monotonic_ns() - static_cast<std::int64_t>(*now_ns));
+    const std::int64_t here_ns = monotonic_ns();
+    const auto theirs_ns = static_cast<std::int64_t>(*origin_ns + *now_ns);
+    follows_ = *clock != monotonic_clock_id() || theirs_ns < hello_ns_ || theirs_ns > here_ns;
+    if (!follows_) {
+        clock_ = RunClock(static_cast<std::int64_t>(*origin_ns));
+        return Ok{};
+    }
+    estimate_.add({hello_ns_, static_cast<Time>(*now_ns) * ps_per_ns, here_ns});
+    for (int asked = 0; asked < first_questions;) {
+        if (asked_ns_ == 0) ask_time(clock_.now());
+        Result<Json> message = wait_for_message(clock_.now() + welcome_deadline);
+        if (!message) {
+            return message.error();
+        }
+        if (type_of(*message) != "clock") {
+            put_off_.push_back(std::move(*message));
+            continue;
+        }
+        ++asked;
+        if (Result<Ok> taken = take_time(*message); !taken) {
+            return taken;
+        }
+    }
+    const std::int64_t local_ns = monotonic_ns();
+    clock_ = RunClock(local_ns - estimate_.at(local_ns) / ps_per_ns);
     return Ok{};
+}
+
+void Member::ask_time(Time now) {
+    next_ask_ = now + (estimate_.has_line() ? ask_every : ask_first_every);
+    asked_ns_ = monotonic_ns();
+    channel_.send({{"type", "clock"}, {"asked_ns", asked_ns_}});
+}
+
+Result<Ok> Member::take_time(const Json& message) {
+    const std::int64_t local_ns = monotonic_ns();
+    const std::optional<std::uint64_t> asked_ns = number_in(message, "asked_ns");
+    const std::optional<std::uint64_t> now_ns = number_in(message, "now_ns");
+    if (!follows_ || !asked_ns || !now_ns || *now_ns > static_cast<std::uint64_t>(time_never / ps_per_ns)) {
+        return Error{"the coordinator's answer about the time is malformed"};
+    }
+    if (asked_ns_ == 0 || *asked_ns != static_cast<std::uint64_t>(asked_ns_)) {
+        return Ok{};  // of a question that was given up
+    }
+    estimate_.add({std::exchange(asked_ns_, 0), static_cast<Time>(*now_ns) * ps_per_ns, local_ns});
+    clock_.steer(local_ns, estimate_.at(local_ns), estimate_.drift());
+    clock_error_ns_ = std::max(clock_error_ns_, clock_error_now());
+    return Ok{};
+}
+
+std::uint64_t Member::clock_error_now() const {
+    if (!follows_) {
+        return 0;
+    }
+    const std::int64_t local_ns = monotonic_ns();
+    const Time lag = std::abs(estimate_.at(local_ns) - clock_.at(local_ns));
+    return static_cast<std::uint64_t>((estimate_.error(local_ns) + lag) / ps_per_ns) + 1;
+}
+
+/// While an answer is awaited a busy driver looks more often, as its round trip tells how good it is.
+Time Member::look_at(Time now) const {
+    if (!follows_) {
+        return next_sample_;
+    }
+    const bool awaits = asked_ns_ != 0 && monotonic_ns() - asked_ns_ < awaited_ns;
+    return std::min(next_sample_, awaits ? now + look_for_answer_every : next_ask_);
 }
 
 Result<Ok> Member::open_metrics(std::uint32_t node) {
@@ -254,6 +337,9 @@ Result<Ok> Member::handle(const Json& message) {
         }
         return Ok{};
     }
+    if (type == "clock") {
+        return take_time(message);
+    }
     if (type == "stop") {
         host_->stop_admission();
         return Ok{};
@@ -286,6 +372,14 @@ Result<Ok> Member::handle(const Json& message) {
 
 Result<Ok> Member::receive_all() {
     while (!quit_) {
+        if (!put_off_.empty()) {
+            const Json message = std::move(put_off_.front());
+            put_off_.pop_front();
+            if (Result<Ok> done = handle(message); !done) {
+                return done;
+            }
+            continue;
+        }
         Result<std::optional<Json>> message = channel_.receive();
         if (!message) {
             return message.error();
@@ -302,7 +396,12 @@ Result<Ok> Member::receive_all() {
 
 void Member::tell(Mark mark, Time now) {
     Json message{{"type", "sample"}};
-    const NodeSample sample = host_->sample(mark, now);
+    NodeSample sample = host_->sample(mark, now);
+    const std::uint64_t error_now_ns = clock_error_now();
+    sample.clock_error_ns = clock_error_ns_ = std::max(clock_error_ns_, error_now_ns);
+    if (mark == Mark::window_begin) {
+        clock_error_ns_ = error_now_ns;
+    }
     message["sample"] = to_json(sample);
     channel_.send(message);
     if (metrics_) {
@@ -348,11 +447,15 @@ Result<Ok> Member::take_part() {
         if (interrupts() > 0) {
             return Error{"interrupted"};
         }
+        const Time now = clock_.now();
+        if (follows_ && now >= next_ask_) {
+            ask_time(now);
+        }
         if (introduced_) {
-            look(driver.run(next_sample_, channel_.fd(), channel_.wants_write()));
+            look(driver.run(look_at(now), channel_.fd(), channel_.wants_write()));
         } else {
             pollfd waiting{channel_.fd(), static_cast<short>(POLLIN | (channel_.wants_write() ? POLLOUT : 0)), 0};
-            poll(&waiting, 1, 1000);
+            poll(&waiting, 1, follows_ ? static_cast<int>(ask_first_every / ps_per_ms) : 1000);
         }
     }
 }

@@ -253,6 +253,7 @@ nlohmann::ordered_json to_json(const NodeSample& sample) {
                                 {"peak_rss_bytes", sample.peak_rss_bytes},
                                 {"peak_held_meps", sample.peak_held_meps},
                                 {"trigger_spread_ns", sample.trigger_spread_ns},
+                                {"clock_error_ns", sample.clock_error_ns},
                                 {"totals", to_json(sample.totals)}};
     if (sample.latency_ns) {
         json["latency_ns"] = histogram_json(*sample.latency_ns);
@@ -280,7 +281,8 @@ Result<NodeSample> sample_from_json(const nlohmann::json& json) {
         !read_number(json, "peak_rss_bytes", sample.peak_rss_bytes) ||
         !read_number(json, "peak_held_meps", sample.peak_held_meps) ||
         !read_number(json, "trigger_spread_ns", sample.trigger_spread_ns) ||
-        !read_text(json, "failure", sample.failure) || !read_text(json, "note", sample.note)) {
+        !read_number(json, "clock_error_ns", sample.clock_error_ns) || !read_text(json, "failure", sample.failure) ||
+        !read_text(json, "note", sample.note)) {
         return Error{"a sample lacks a field, or one has the wrong type"};
     }
     for (const TotalsField& field : fields) {

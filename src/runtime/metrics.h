@@ -100,6 +100,7 @@ struct NodeSample {
     std::uint64_t peak_rss_bytes = 0;
     std::uint64_t peak_held_meps = 0;     // RU in open loop: since window_begin
     std::uint64_t trigger_spread_ns = 0;  // BU, throttle: largest difference of intended times within a MEP
+    std::uint64_t clock_error_ns = 0;  // since window_begin, the most its clock is off the coordinator's; 0: the same
     NodeTotals totals;
     std::optional<base::Histogram> latency_ns;  // at window_end and last: since window_begin, or since the start
     std::optional<NetSample> net;               // raw traffic, at every mark but interval

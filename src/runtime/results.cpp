@@ -163,6 +163,9 @@ private:
 
     OrderedJson node_json(std::size_t index) const;
     OrderedJson window_json() const;
+    std::uint64_t clock_error_ns() const;
+    OrderedJson latency_json() const;
+    std::string why_no_latency() const;
     OrderedJson triggers_json() const;
     OrderedJson triggers_over_time() const;
     OrderedJson sink_json() const;
@@ -283,6 +286,7 @@ OrderedJson Tally::triggers_over_time() const {
             sum.end = intervals[index].end;
             sum.length += intervals[index].length;
             add(sum.delta, intervals[index].delta);
+            sum.clock_error_ns = std::max(sum.clock_error_ns, intervals[index].clock_error_ns);
             sum.waiting_events = intervals[index].waiting_events;
         }
         OrderedJson one{{"t", seconds(sum.end)}};
@@ -369,6 +373,35 @@ OrderedJson Tally::consumers_json() const {
             {"missed_meps", totals_.consumer_missed_meps}};
 }
 
+/// From the trigger it is a difference of times of two hosts, if the run has several.
+std::uint64_t Tally::clock_error_ns() const {
+    return facts_.plan.config.trigger_rate > 0 ? facts_.conductor.clock_error_ns() : 0;
+}
+
+OrderedJson Tally::latency_json() const {
+    OrderedJson json{{"kind", facts_.plan.config.trigger_rate > 0 ? "trigger" : "service"},
+                     {"count", latency_.count()},
+                     {"clock_error", clock_error_ns()},
+                     {"p50", latency_.quantile(0.50)},
+                     {"p99", latency_.quantile(0.99)},
+                     {"p999", latency_.quantile(0.999)},
+                     {"max", latency_.max()}};
+    if (const std::string why = why_no_latency(); !why.empty()) {
+        json["p50"] = json["p99"] = json["p999"] = json["max"] = nullptr;
+        json["reason"] = why;
+    }
+    return json;
+}
+
+/// Empty: there is one.
+std::string Tally::why_no_latency() const {
+    if (latency_.count() == 0 || is_latency_known(latency_.quantile(0.5), clock_error_ns())) {
+        return {};
+    }
+    return fmt::format("clocks of hosts may be {} apart, more than 10 % of the median",
+                       base::format_duration(static_cast<Time>(clock_error_ns()) * ps_per_ns));
+}
+
 OrderedJson Tally::json() const {
     const RunConfig& config = facts_.plan.config;
     const double goodput_gb = static_cast<double>(window_.built_goodput_bytes) * 1e-9;
@@ -395,12 +428,7 @@ OrderedJson Tally::json() const {
     json["verified"] = verified_text(config, facts_.virtual_time);
     json["verified_meps"] = totals_.lines_checked_meps;
     json["verify_errors"] = totals_.verify_errors;
-    json["latency_ns"] = {{"kind", config.trigger_rate > 0 ? "trigger" : "service"},
-                          {"count", latency_.count()},
-                          {"p50", latency_.quantile(0.50)},
-                          {"p99", latency_.quantile(0.99)},
-                          {"p999", latency_.quantile(0.999)},
-                          {"max", latency_.max()}};
+    json["latency_ns"] = latency_json();
     json["dead_time_fraction"] = fraction(protocol::role_ru, &NodeTotals::dead_time_ns);
     json["bu_wait_fraction"] = fraction(protocol::role_bu, &NodeTotals::bu_waiting_ns);
     json["cpu_s_per_gb"] =
@@ -461,11 +489,16 @@ std::string Tally::summary() const {
         base::format_duration(time_), base::format_bytes(rate(window_.built_goodput_bytes)),
         base::format_bytes(result["goodput_bytes_per_s"]["total_without_self"].get<double>()), incomplete_events(),
         lost_events_ ? std::to_string(*lost_events_) : "unknown", totals_.redelivered_events);
-    text += fmt::format("\nverified: {}, {} errors; {} latency p50 {}, p99 {}",
-                        verified_text(facts_.plan.config, facts_.virtual_time), totals_.verify_errors,
-                        facts_.plan.config.trigger_rate > 0 ? "trigger" : "service",
-                        base::format_duration(static_cast<Time>(latency_.quantile(0.5)) * ps_per_ns),
-                        base::format_duration(static_cast<Time>(latency_.quantile(0.99)) * ps_per_ns));
+    text +=
+        fmt::format("\nverified: {}, {} errors; {} latency ", verified_text(facts_.plan.config, facts_.virtual_time),
+                    totals_.verify_errors, facts_.plan.config.trigger_rate > 0 ? "trigger" : "service");
+    const auto duration = [](std::uint64_t ns) { return base::format_duration(static_cast<Time>(ns) * ps_per_ns); };
+    if (const std::string why = why_no_latency(); !why.empty()) {
+        text += "not shown: " + why;
+    } else {
+        text += fmt::format("p50 {}, p99 {}", duration(latency_.quantile(0.5)), duration(latency_.quantile(0.99)));
+        text += clock_error_ns() > 0 ? fmt::format(" (clock_error {})", duration(clock_error_ns())) : "";
+    }
     const OrderedJson& triggers = result["triggers"];
     if (triggers["loop"] == "open") {
         const double offered = triggers["offered_hz"].get<double>();

@@ -91,3 +91,42 @@ def test_a_node_that_joins_late(start: Start, engine: Path, transport: str) -> N
     assert run.finish() == 0, run.story()
     assert not [line for line in run.notices if "silent" in line]
     check_accounting(run.result())
+
+
+@pytest.mark.parametrize("age_s", [3600, -0.5], ids=["an hour older", "half as old"])
+def test_two_hosts_with_different_clocks(start: Start, engine: Path, tmp_path: Path, age_s: float) -> None:
+    """Latency from the trigger is a difference of times of two hosts, so each says how well it knows the other's clock.
+
+    The namespaces of one host share CLOCK_REALTIME, which is the witness: nothing took longer than the run did.
+    """
+    if age_s < 0:
+        age_s *= time.monotonic()
+    offset = str(int(age_s))
+    prefix = ["unshare", "--mount", "--time", "--monotonic", offset, "--boottime", offset]
+    if os.geteuid() != 0:
+        pytest.skip("time namespaces need root")
+    if why := said_by(*prefix, "true"):
+        pytest.skip(f"this host gives no time namespace: {why}")
+    token = "0123456789abcdef0123456789abcdef"
+    settings = {**SETTINGS, "transport.name": "tcp", "run.nodes": 2, "source.trigger_rate": "200Hz"}
+    begun = time.clock_gettime(time.CLOCK_REALTIME)
+    run = start(settings, "--spawn", "1", token=token)
+    listening = run.wait_for(lambda report: report["type"] == "listening", "address")
+    joined = subprocess.run(
+        [*prefix, engine, "--join", listening["address"], "--output", tmp_path],
+        env={**os.environ, "INCAST_TOKEN": token},
+        check=False,
+        timeout=60,
+    )
+    assert joined.returncode == 0
+    assert run.finish() == 0, run.story()
+    took_ns = (time.clock_gettime(time.CLOCK_REALTIME) - begun) * 1e9
+    result = run.result()
+    check_accounting(result)
+    latency = result["latency_ns"]
+    assert 0 < latency["clock_error"] < took_ns
+    if latency["p50"] is None:
+        assert "10 % of the median" in latency["reason"]
+    else:
+        assert latency["clock_error"] <= latency["p50"] / 10
+        assert latency["max"] <= took_ns + latency["clock_error"]

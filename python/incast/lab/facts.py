@@ -277,6 +277,9 @@ def _readiness(process: Readiness, seconds: float) -> Readiness:
 
 
 def _mean_latency(result: Result, samples: Iterable[Mapping[str, Any]]) -> float | None:
+    latency = result.get("latency_ns")
+    if isinstance(latency, Mapping) and latency.get("reason"):
+        return None  # clocks of hosts are too far apart
     delay = meps = 0.0
     for sample in samples:
         if sample.get("phase") == "measuring":

@@ -1,0 +1,108 @@
+"""A node that knows the token and lies: nobody honest is dropped, and nothing is lost (T8)."""
+
+import itertools
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from liar import GRANT, LATE, PEER_LOST, Liar
+from support import Run, Start, check_accounting
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+NODES = 4
+LIAR = NODES - 1
+HONEST = range(LIAR)
+EM = 0
+SETTINGS = {
+    "transport.name": "tcp",
+    "run.nodes": NODES,
+    "run.warm_up": "0s",
+    "run.duration": "2s",
+    "run.sample_interval": "100ms",
+    "run.drain_deadline": "30s",
+    "source.trigger_rate": "2kHz",
+    "protocol.mfp_size": "16KiB",
+    "protocol.detection_deadline": "20s",
+    "protocol.late_after": "10s",
+    "protocol.heartbeat": "50ms",
+    "sink.kind": "verify",
+}
+
+
+@pytest.fixture
+def lying(start: Start, engine: Path, tmp_path: Path) -> Iterator[Any]:
+    """A run, and the liar in it."""
+    liars: list[Liar] = []
+
+    def begin(**settings: Any) -> tuple[Run, Liar]:
+        run = start({**SETTINGS, **settings}, "--spawn", str(NODES - 1), token=TOKEN)
+        address = run.wait_for(lambda report: report["type"] == "listening", "address")["address"]
+        liars.append(Liar(engine, address, TOKEN, LIAR, tmp_path / "liar"))
+        return run, liars[-1]
+
+    yield begin
+    for liar in liars:
+        liar.close()
+
+
+def dropped(run: Run) -> list[int]:
+    """Nodes that left the view, by the event manager's ledger (docs/running.md)."""
+    ledger = (run.output / "ledger.bin").read_bytes()
+    (records,) = struct.unpack_from("<Q", ledger, 8)
+    return [
+        node
+        for _, node, _, change, _, kind, _, _ in struct.iter_unpack("<QIIIHBBQ", ledger[4096 : 4096 + 32 * records])
+        if kind == 2 and change != 1
+    ]
+
+
+def check_nobody_honest_is_harmed(run: Run) -> dict[str, Any]:
+    result: dict[str, Any] = run.result()
+    assert not [node for node in dropped(run) if node != LIAR], run.story()
+    assert result["events"] > 0
+    check_accounting(result)
+    return result
+
+
+def test_what_a_builder_calls_late_too_early_costs_itself_its_place(lying: Any) -> None:
+    run, liar = lying()
+    told = itertools.count()
+
+    def late(attempt: bytes) -> None:
+        next(told)
+        liar.lines[EM].say(LATE, attempt, tuple(struct.pack("<I", node) for node in HONEST))
+
+    liar.told = late
+    run.wait_for_phase("measuring")
+    run.finish()
+    result = check_nobody_honest_is_harmed(run)
+    assert next(told) > 10
+    assert result["nodes"][EM]["totals"]["bad_messages"] >= 5
+    assert LIAR in dropped(run)
+
+
+def test_a_complaint_about_others_costs_them_nothing(lying: Any) -> None:
+    run, liar = lying()
+    run.wait_for_phase("measuring")
+    for node in HONEST:
+        for _ in range(100):
+            liar.lines[EM].say(PEER_LOST, b"", (struct.pack("<II", node, 1),))
+    run.finish()
+    result = check_nobody_honest_is_harmed(run)
+    assert result["status"] == "complete"
+    assert not dropped(run)
+
+
+def test_grants_far_ahead_stall_nothing(lying: Any) -> None:
+    run, liar = lying(**{"protocol.assignment": "source-credits"})
+    run.wait_for_phase("measuring")
+    grants = tuple(struct.pack("<IHH", 2_000_000_000, slot, 0) for slot in range(100))
+    for node in HONEST:
+        liar.lines[node].say(GRANT, b"", grants)
+    assert run.finish() == 0, run.story()
+    result = check_nobody_honest_is_harmed(run)
+    assert result["status"] == "complete"
+    assert result["accounting"]["reassignments"] == 0
+    assert sum(node["totals"]["bad_messages"] for node in result["nodes"]) >= len(HONEST), "they are counted"

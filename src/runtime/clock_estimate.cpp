@@ -6,21 +6,21 @@
 namespace incast::runtime {
 namespace {
 
-constexpr std::int64_t ns_per_s = 1'000'000'000;
-constexpr std::int64_t window_ns = 10 * ns_per_s;
-constexpr std::int64_t history_ns = 60 * ns_per_s;
+constexpr std::int64_t clock_second_ns = 1'000'000'000;
+constexpr std::int64_t fit_window_ns = 10 * clock_second_ns;
+constexpr std::int64_t fit_history_ns = 60 * clock_second_ns;
 constexpr std::size_t least_windows = 3;
 constexpr std::size_t most_points = 1000;
-constexpr Time drift_share = 5000;  // crystals are good to 100 ppm each
+constexpr Time crystal_share = 5000;  // crystals are good to 100 ppm each
 /// Beyond any run (26 days on either side): a peer that says so lies, and sums must not overflow.
-constexpr Time most = time_never / 4;
+constexpr Time clock_most = time_never / 4;
 
 }  // namespace
 
 bool ClockEstimate::add(const Answer& answer) {
     const std::int64_t begin_ns = known() ? begin_ns_ : answer.asked_ns;
-    if (answer.told < 0 || answer.told > most || answer.answered_ns < answer.asked_ns ||
-        answer.answered_ns - begin_ns > most / ps_per_ns || answer.asked_ns < begin_ns) {
+    if (answer.told < 0 || answer.told > clock_most || answer.answered_ns < answer.asked_ns ||
+        answer.answered_ns - begin_ns > clock_most / ps_per_ns || answer.asked_ns < begin_ns) {
         return false;
     }
     Point point;
@@ -35,7 +35,7 @@ bool ClockEstimate::add(const Answer& answer) {
         }
     }
     begin_ns_ = begin_ns;
-    std::erase_if(points_, [&](const Point& each) { return each.at_ns < point.at_ns - history_ns; });
+    std::erase_if(points_, [&](const Point& each) { return each.at_ns < point.at_ns - fit_history_ns; });
     if (points_.size() >= most_points) {
         points_.erase(points_.begin());
     }
@@ -49,7 +49,7 @@ std::vector<ClockEstimate::Point> ClockEstimate::best_of_windows() const {
     std::vector<Point> best;
     std::int64_t window = -1;
     for (auto each = points_.rbegin(); each != points_.rend(); ++each) {
-        const std::int64_t of = (points_.back().at_ns - each->at_ns) / window_ns;
+        const std::int64_t of = (points_.back().at_ns - each->at_ns) / fit_window_ns;
         if (of != window) {
             best.push_back(*each);
             window = of;
@@ -62,7 +62,7 @@ std::vector<ClockEstimate::Point> ClockEstimate::best_of_windows() const {
 
 void ClockEstimate::fit() {
     const std::vector<Point> best = best_of_windows();
-    has_line_ = best.size() >= least_windows && best.front().at_ns - best.back().at_ns >= window_ns;
+    has_line_ = best.size() >= least_windows && best.front().at_ns - best.back().at_ns >= fit_window_ns;
     if (!has_line_) {
         fit_point();
         return;
@@ -96,7 +96,7 @@ void ClockEstimate::fit() {
 void ClockEstimate::fit_point() {
     const std::int64_t now_ns = points_.back().at_ns;
     const auto error_now = [&](const Point& each) {
-        return each.half + (now_ns - each.at_ns) * ps_per_ns / drift_share;
+        return each.half + (now_ns - each.at_ns) * ps_per_ns / crystal_share;
     };
     line_ = *std::ranges::min_element(points_, {}, error_now);
     drift_ = 0;
@@ -111,13 +111,13 @@ Time ClockEstimate::at(std::int64_t local_ns) const {
 Time ClockEstimate::error(std::int64_t local_ns) const {
     const std::int64_t age_ns = std::max<std::int64_t>(local_ns - begin_ns_ - line_.at_ns, 0);
     if (!has_line_) {
-        return line_.half + age_ns * ps_per_ns / drift_share;
+        return line_.half + age_ns * ps_per_ns / crystal_share;
     }
     // A line leads on for as long as the window that its last point is of; its slope is known as well as its ends are.
-    const std::int64_t led_ns = std::min(age_ns, window_ns);
+    const std::int64_t led_ns = std::min(age_ns, fit_window_ns);
     const auto slope = static_cast<Time>(static_cast<double>(line_.half) * static_cast<double>(led_ns) /
                                          static_cast<double>(span_ns_));
-    return line_.half + slope + (age_ns - led_ns) * ps_per_ns / drift_share;
+    return line_.half + slope + (age_ns - led_ns) * ps_per_ns / crystal_share;
 }
 
 }  // namespace incast::runtime

@@ -61,6 +61,7 @@ class Victim:
         self.dice = dice
         self.output = folder / "out"
         self.mark = str(folder)
+        self.disk_stays_full = False
         self.by = dice.choice(["incast", "incast", "detached", "engine"])
         self.transport = dice.choice(["tcp", "shm", "inproc"])
         settings = SETTINGS | {
@@ -113,7 +114,8 @@ class Victim:
         samples = self.output / "samples.jsonl"
         size = room + (samples.stat().st_size if samples.exists() else 0)
         self._limit(size)
-        if self.dice.random() < 0.5:
+        self.disk_stays_full = self.dice.random() >= 0.5
+        if not self.disk_stays_full:
             self.pause()
             self._limit(resource.RLIM_INFINITY)
 
@@ -184,7 +186,9 @@ def check_what_is_left(victim: Victim, *, engine_killed: bool, has_begun: bool) 
     if engine_killed:
         return
     assert not (victim.output / "result.json.part").exists()
-    if not has_begun and not result_file.exists():
+    if not result_file.exists():
+        # Unlike a full disk, a limit below its size forbids even the room that the result has from the start.
+        assert victim.disk_stays_full or not has_begun
         return
     result: dict[str, Any] = json.loads(result_file.read_text())
     missing = {file["file"]: file["missing"] for file in result["incomplete_files"]}

@@ -1,6 +1,7 @@
 """The commands of `incast`."""
 
 import json
+import os
 import sys
 from typing import Annotated, Any
 
@@ -112,6 +113,7 @@ def run_command_line() -> None:
     streams = Streams()
     status: int | str | None = 0
     try:
+        _check_words()
         app()
     except EngineError as error:
         status = _complain(str(error), error.exit_status)
@@ -125,6 +127,14 @@ def run_command_line() -> None:
     if (trouble := streams.trouble()) is not None:
         status = status or _complain(f"standard output: {trouble}", _EXIT_FAILED)
     sys.exit(status)
+
+
+def _check_words() -> None:
+    """What is not UTF-8 can be neither printed nor written into JSON."""
+    for word in sys.argv[1:]:
+        if any("\ud800" <= letter <= "\udfff" for letter in word):
+            shown = os.fsencode(word).decode("utf-8", "backslashreplace")
+            raise EngineError(f"'{shown}' is not UTF-8; allowed: words and paths in UTF-8", 2)
 
 
 def _complain(line: str, status: int) -> int:

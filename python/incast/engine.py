@@ -25,6 +25,7 @@ ENGINE_VARIABLE = "INCAST_NODE"
 
 EXIT_ABORTED = 130
 EXIT_BAD_CONFIG = 2
+EXIT_INCOMPLETE = 5  # more events than run.fail_above_incomplete allows are incomplete; there is a result
 EXIT_NO_ENGINE = 127
 EXIT_PROTOCOL = 70  # EX_SOFTWARE of sysexits.h: the engine broke its promise, the person did nothing wrong
 

@@ -186,6 +186,7 @@ class CheckReport:
     uncommitted_bytes: int = 0
     first_event: int | None = None
     flags: Counter[str] = field(default_factory=Counter)
+    flag_events: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -194,14 +195,21 @@ class CheckReport:
         """Whether everything is as it should be."""
         return not self.problems
 
+    @property
+    def complete_events(self) -> int:
+        """Those with what every source had."""
+        return self.events - self.incomplete_events
+
     def lines(self) -> list[str]:
         """The report for a person."""
         last = "" if self.first_event is None else f" ({self.first_event} .. {self.first_event + self.events - 1})"
         lines = [
             f"{self.path}: {self.meps} MEPs, {self.events} events{last}, {self.mfps} MFPs, {self.bytes} bytes,"
             f" {self.payload_bytes} of them payload",
-            f"incomplete events: {self.incomplete_events}"
-            + "".join(f"; {flag}: {count} MFPs" for flag, count in sorted(self.flags.items())),
+            f"complete events: {self.complete_events}, incomplete events: {self.incomplete_events}"
+            + "".join(
+                f"; {flag}: {self.flag_events[flag]} events, {mfps} MFPs" for flag, mfps in sorted(self.flags.items())
+            ),
             f"redelivered: {self.redelivered}, duplicates left out: {self.duplicates},"
             f" uncommitted bytes: {self.uncommitted_bytes}",
         ]
@@ -216,6 +224,7 @@ class CheckReport:
         self.bytes += len(mep.packet)
         self.payload_bytes += mep.payload_bytes
         self.flags.update(mep.flags.values())
+        self.flag_events.update(dict.fromkeys(mep.flags.values(), mep.n_events))
         if mep.flags:
             self.incomplete_events += mep.n_events
         self.first_event = mep.first_event if self.first_event is None else min(self.first_event, mep.first_event)

@@ -14,6 +14,7 @@ from incast.lab.dips import Dip
 from incast.live import VIRTUAL_TIME
 
 _DIPS_SHOWN = 5
+_FILES_SHOWN = 4
 
 
 def _at(result: Mapping[str, Any], *path: str) -> Any:
@@ -75,6 +76,36 @@ def _lost(result: Mapping[str, Any]) -> Text:
 
 def _alarming(value: float | None) -> Text:
     return Text(units.count(value), style="bold red" if value else "")
+
+
+def _flags(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
+    """Why events are incomplete: a row for each flag that some source of some event has."""
+    flags = _at(result, "flags")
+    return [
+        (
+            f"  {flag}",
+            Text(
+                f"{units.count(_number(result, 'flags', flag, 'events'))} events,"
+                f" {units.count(_number(result, 'flags', flag, 'mfps'))} MFPs",
+                style="red",
+            ),
+        )
+        for flag in (flags if isinstance(flags, Mapping) else ())
+    ]
+
+
+def _left_out(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
+    """What of the input files has no place in the run."""
+    files = [file for file in _at(result, "inputs", "uneven") or () if file["left_out_mfps"]]
+    if not files:
+        return []
+    words = [
+        f"{units.count(file['left_out_events'])} events of {file['file']} ({units.count(file['left_out_mfps'])} MFPs)"
+        for file in files[:_FILES_SHOWN]
+    ]
+    if len(files) > _FILES_SHOWN:
+        words.append(f"and of {len(files) - _FILES_SHOWN} more files")
+    return [("left out", Text("\n".join(words), style="bold red"))]
 
 
 def _verification(result: Mapping[str, Any]) -> Text:
@@ -229,6 +260,8 @@ def _rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
         ("over time", _spread(result, "over_time")),
         ("events", Text(events)),
         ("incomplete", _alarming(_number(result, "incomplete_events"))),
+        *_flags(result),
+        *_left_out(result),
         ("lost", _lost(result)),
         *([("rejected by the filter", Text(units.count(rejected)))] if rejected else []),
         ("redelivered", Text(units.count(redelivered), style="yellow" if redelivered else "")),

@@ -51,6 +51,7 @@ def test_missing_sources_are_counted_and_no_fault(folder: MepFolder) -> None:
     assert report.ok
     assert report.incomplete_events == 4
     assert report.flags == {"missing-dead": 1}
+    assert report.lines()[1] == "complete events: 24, incomplete events: 4; missing-dead: 4 events, 1 MFPs"
 
 
 def test_flags_of_the_manifest_must_be_true(folder: MepFolder) -> None:

@@ -91,6 +91,24 @@ def test_events_that_no_command_took_are_shown() -> None:
     assert rows["not delivered"] == "5 packets, without a command"
 
 
+def test_incomplete_events_have_a_row_for_each_flag() -> None:
+    flags = {"desync": {"events": 1091, "mfps": 29}, "dropped": {"events": 40, "mfps": 80}}
+    rows = shown(RESULT | {"incomplete_events": 1131, "flags": flags})
+    assert rows["incomplete"] == "1 131"
+    assert (rows["desync"], rows["dropped"]) == ("1 091 events, 29 MFPs", "40 events, 80 MFPs")
+    assert "left out" not in rows
+
+
+def test_what_of_the_input_is_left_out_is_shown_by_file() -> None:
+    files = [
+        {"file": f"source-{source}.mfp", "left_out_mfps": 5 if source else 0, "left_out_events": 20 * source}
+        for source in range(8)
+    ]
+    rows = shown(RESULT | {"inputs": {"uneven": files}})
+    assert rows["left out"] == "20 events of source-1.mfp (5 MFPs)"
+    assert {"40 events of source-2.mfp (5 MFPs)", "and of 3 more files"} <= set(rows)
+
+
 def test_a_node_in_trouble_has_a_line() -> None:
     nodes = [
         {"node": 0, "roles": "0 (RU+BU+EM)", "lost": False},

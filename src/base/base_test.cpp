@@ -18,6 +18,7 @@
 #include "base/slab.h"
 #include "base/stream_copy.h"
 #include "base/units.h"
+#include "base/utf8.h"
 
 namespace incast::base {
 namespace {
@@ -280,6 +281,19 @@ TEST(StreamingCopy, CopiesEveryLengthAtEveryOffset) {
             ASSERT_NO_FATAL_FAILURE(check_copy(stores, from, 64, bytes));
         ASSERT_NO_FATAL_FAILURE(check_copy(stores, from, 7, 70'000));
     }
+}
+
+TEST(Utf8, IsToldFromOtherBytes) {
+    for (const std::string_view good :
+         {"", "a/b", "\xc3\xbc", "\xe2\x82\xac", "\xf0\x9f\x94\xa5", "\xf4\x8f\xbf\xbf", "\x7f"}) {
+        EXPECT_TRUE(is_utf8(good)) << good;
+    }
+    for (const std::string_view bad : {"\xfc", "r\xfcn", "\xc3", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80",
+                                       "\xf0\x80\x80\xaf", "\xf4\x90\x80\x80", "\x80", "\xe2\x82", "\xff\xfe"}) {
+        EXPECT_FALSE(is_utf8(bad)) << shown(bad);
+    }
+    EXPECT_EQ(shown("r\xfcn\n"), "r\\xfcn\\x0a");
+    EXPECT_EQ(shown("r\xc3\xbcn"), "r\xc3\xbcn");
 }
 
 }  // namespace

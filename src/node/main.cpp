@@ -12,10 +12,12 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "base/utf8.h"
 #include "node/rio_tool.h"
 #include "runtime/config.h"
 #include "runtime/exit_status.h"
 #include "runtime/info.h"
+#include "runtime/limits.h"
 #include "runtime/machine.h"
 #include "runtime/member.h"
 #include "runtime/record_file.h"
@@ -36,7 +38,7 @@ struct Options {
     bool force = false;
     std::string progress = "text";
     std::optional<std::uint32_t> spawn;
-    std::string listen = "127.0.0.1:0";
+    std::string listen;
     std::string join;
     std::optional<std::uint32_t> node;
     int watched_by = 0;
@@ -63,9 +65,8 @@ void declare(CLI::App& app, Options& options) {
     app.add_flag("--check", options.check, "check the configuration, and run nothing");
     app.add_option("--spawn", options.spawn, "node processes to start here; the others are waited for (default: all)")
         ->type_name("N");
-    app.add_option("--listen", options.listen, "address on which nodes join; beyond loopback only if asked for")
-        ->type_name("HOST:PORT")
-        ->capture_default_str();
+    app.add_option("--listen", options.listen, "address on which nodes join (default: a port of loopback)")
+        ->type_name("HOST:PORT");
     app.add_option("--join", options.join, "be a node of the run at this address")->type_name("HOST:PORT");
     app.add_option("--node", options.node, "--join: be this node of the run")->type_name("N");
     app.add_option("--watched-by", options.watched_by,
@@ -161,6 +162,15 @@ int run(const Options& options, const std::string& token) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    rt::raise_file_limit();
+    rt::say_so_at_the_end();
+    for (const std::string_view word : std::vector<std::string_view>(argv + 1, argv + argc)) {
+        // Paths and values end up in JSON and in what others read.
+        if (!incast::base::is_utf8(word)) {
+            return refuse(
+                fmt::format("'{}' is not UTF-8; allowed: words and paths in UTF-8", incast::base::shown(word)));
+        }
+    }
     if (argc > 1 && std::string_view(argv[1]) == "rio") return incast::node::rio_tool({argv + 2, argv + argc});
     CLI::App app{"Builds events over any interconnect, real or simulated.", "incast-node"};
     Options options;

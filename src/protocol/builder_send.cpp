@@ -157,6 +157,7 @@ void BuilderUnit::begin_second_stage(Time now, std::uint32_t slot) {
     if (port_.config().second_stage_all) {
         each.goodput_bytes = 0;
         each.self_bytes = 0;
+        each.defective_sources = 0;
     } else {
         for (std::size_t ru = 0; ru < shape_.first_stage_rus; ++ru) {
             each.awaited.reset(ru);

@@ -1,5 +1,6 @@
 // A builder unit and its sink: what the sink is shown, what it took, holds and has made durable.
 #include <algorithm>
+#include <array>
 
 #include "protocol/builder_unit.h"
 
@@ -55,11 +56,38 @@ BuiltMep BuilderUnit::describe(std::uint32_t slot) {
     mep.goodput_bytes = each.goodput_bytes;
     mep.self_bytes = each.self_bytes;
     mep.missing_sources = each.missing_sources;
+    mep.flagged_sources = each.missing_sources + each.defective_sources;
     mep.trigger = each.trigger;
     mep.last_trigger = each.last_trigger;
     mep.assigned = each.assigned;
     mep.completed = each.completed;
     return mep;
+}
+
+/// Which defects a MEP has that is delivered incomplete.
+void BuilderUnit::count_flags(std::uint32_t slot) {
+    const Slot& each = slots_[slot];
+    std::array<std::uint32_t, wire::source_flag_names.size()> sources{};
+    for (std::uint32_t ru = 0; ru < rus_.size(); ++ru) {
+        const Shape::Ru& unit = shape_.rus[ru];
+        if (!each.expected.test(ru)) {
+            sources[static_cast<std::size_t>(rus_[ru].missing_as)] += unit.sources;
+            continue;
+        }
+        for (std::uint32_t source = unit.first_source; source < unit.first_source + unit.sources; ++source) {
+            // A liar may have changed it since it was looked at.
+            const auto flag = static_cast<std::size_t>(head_of(slot, ru, source)->flag);
+            if (flag < sources.size()) {
+                ++sources[flag];
+            }
+        }
+    }
+    Counters& counters = port_.counters();
+    for (const FlagCounters& flag : flag_counters) {
+        const std::uint32_t mfps = sources[static_cast<std::size_t>(flag.flag)];
+        counters.*flag.mfps += mfps;
+        counters.*flag.events += mfps > 0 ? each.n_events : 0;
+    }
 }
 
 bool BuilderUnit::take(Time now, std::uint32_t slot) {
@@ -86,9 +114,10 @@ bool BuilderUnit::take(Time now, std::uint32_t slot) {
     counters.events_built += mep.n_events;
     counters.built_goodput_bytes += mep.goodput_bytes;
     counters.built_self_bytes += mep.self_bytes;
-    if (mep.missing_sources > 0) {
+    if (mep.flagged_sources > 0) {
         ++counters.incomplete_meps;
         counters.incomplete_events += mep.n_events;
+        count_flags(slot);
     }
     if (mep.redelivered) {
         ++counters.redelivered_meps;

@@ -173,7 +173,9 @@ void BuilderUnit::lose(Time now, std::uint32_t ru) {
             const Shape::Ru& unit = shape_.rus[ru];  // it was there, but in that RU's memory
             each.missing_sources += unit.sources;
             for (std::uint32_t source = unit.first_source; source < unit.first_source + unit.sources; ++source) {
-                each.goodput_bytes -= head_of(slot, ru, source)->goodput_bytes;
+                const Head& head = *head_of(slot, ru, source);
+                each.goodput_bytes -= head.goodput_bytes;
+                each.defective_sources -= wire::is_defect(head.flag) ? 1 : 0;
             }
             continue;
         }
@@ -226,6 +228,7 @@ void BuilderUnit::begin(Time now, std::uint32_t slot, const AttemptEntry& entry)
     each.redelivered = false;
     each.goodput_bytes = 0;
     each.self_bytes = 0;
+    each.defective_sources = 0;
     each.n_events = 0;
     each.trigger = time_never;
     each.last_trigger = 0;
@@ -339,7 +342,8 @@ inline bool BuilderUnit::contribution_is(std::uint32_t slot, std::uint32_t ru, C
         const std::uint64_t unknown =
             (std::uint64_t{head->magic} ^ wire::head_magic) | (std::uint64_t{head->version} ^ wire::control_version) |
             (head->run ^ config.run) | (head->incarnation ^ incarnation) | (head->source ^ source) |
-            std::uint64_t{head->body_bytes > config.sources[source].cap_bytes};
+            std::uint64_t{head->body_bytes > config.sources[source].cap_bytes} |
+            std::uint64_t{head->flag > SourceFlag::dropped};
         const std::uint64_t other =
             (head->credit ^ each.credit) | (head->mep ^ each.mep) | (std::uint64_t{head->attempt} ^ each.attempt);
         if ((unknown | other) != 0 && (unknown != 0 || config.plant != Plant::no_generation_check)) [[unlikely]] {
@@ -350,6 +354,7 @@ inline bool BuilderUnit::contribution_is(std::uint32_t slot, std::uint32_t ru, C
         content.trigger = std::min(content.trigger, head->trigger);
         content.last_trigger = std::max(content.last_trigger, head->trigger);
         content.n_events = std::max(content.n_events, head->n_events);
+        content.defective_sources += wire::is_defect(head->flag) ? 1 : 0;
     }
     return true;
 }
@@ -395,7 +400,8 @@ void BuilderUnit::place(Time now, std::uint32_t slot, std::uint32_t ru) {
         each.early.set(ru);  // the RU heard of the assignment before this BU did
         return;
     }
-    Content content{each.goodput_bytes, each.first_event, each.trigger, each.last_trigger, each.n_events};
+    Content content{each.goodput_bytes, each.first_event, each.trigger,
+                    each.last_trigger,  each.n_events,    each.defective_sources};
     if (each.state == SlotState::free || !contribution_is(slot, ru, content)) {
         ++port_.counters().stale_contributions;
         return;
@@ -416,6 +422,7 @@ void BuilderUnit::place(Time now, std::uint32_t slot, std::uint32_t ru) {
         each.trigger = content.trigger;
         each.last_trigger = content.last_trigger;
         each.n_events = content.n_events;
+        each.defective_sources = content.defective_sources;
         if (!each.awaited.any()) {
             complete(now, slot);
         }

@@ -81,14 +81,15 @@ private:
         Time last_trigger = 0;
         std::uint32_t n_events = 0;
         std::uint32_t missing_sources = 0;
-        base::Bitmap expected;        // RUs whose contribution is part of it: placed, or awaited
-        base::Bitmap early;           // RUs whose notice came before the assignment
-        std::uint32_t requested = 0;  // pull: RUs asked, in order of the schedule
-        bool held = false;            // the sink still reads it
-        bool queued = false;          // pull: in assigned_order_
-        bool in_deciding = false;     // two stages: in deciding_
-        bool first_stage = false;     // two stages: RUs of the second were not asked for it yet
-        bool rejected = false;        // by the filter
+        std::uint32_t defective_sources = 0;  // of the contributions that are placed, flagged
+        base::Bitmap expected;                // RUs whose contribution is part of it: placed, or awaited
+        base::Bitmap early;                   // RUs whose notice came before the assignment
+        std::uint32_t requested = 0;          // pull: RUs asked, in order of the schedule
+        bool held = false;                    // the sink still reads it
+        bool queued = false;                  // pull: in assigned_order_
+        bool in_deciding = false;             // two stages: in deciding_
+        bool first_stage = false;             // two stages: RUs of the second were not asked for it yet
+        bool rejected = false;                // by the filter
         Time assigned = 0;
         Time completed = 0;
         Time late_at = time_never;
@@ -119,6 +120,7 @@ private:
         Time trigger;
         Time last_trigger;
         std::uint32_t n_events;
+        std::uint32_t defective_sources;
     };
     [[nodiscard]] bool contribution_is(std::uint32_t slot, std::uint32_t ru, Content& content) const;
     [[nodiscard]] std::byte* memory_at(SlotLayout::Place place) const {
@@ -128,6 +130,7 @@ private:
     void finish_reading(Time now, const Reader::Finished& finished);
     void flush_reads(Time now);
     [[nodiscard]] BuiltMep describe(std::uint32_t slot);
+    void count_flags(std::uint32_t slot);
     /// Slots that come back from the sink before a further one is used.
     [[nodiscard]] std::uint32_t awaited_slots(Time now) const {
         return holds_briefly_ && now < reuse_until_ ? held_ : 0;
@@ -162,7 +165,7 @@ private:
         entry.slot = static_cast<std::uint16_t>(slot);
         entry.attempt = each.attempt;
         entry.flags = each.rejected ? std::uint16_t{wire::attempt_rejected} : std::uint16_t{0};
-        entry.value = each.missing_sources;
+        entry.value = wire::flagged_value(each.missing_sources, each.defective_sources);
         return entry;
     }
     void account_waiting(Time now);

@@ -83,9 +83,9 @@ class Departures final : public Ledger {
 public:
     void committed(const LedgerEntry& entry) override {
         ++commits;
-        flagged += entry.missing_sources > 0 ? 1 : 0;
+        flagged += entry.flagged_sources > 0 ? 1 : 0;
     }
-    void view_changed(Time, std::uint32_t, Peer node, std::uint32_t, Change change) override {
+    void view_changed(Time, std::uint32_t, Peer node, std::uint32_t, Change change, Cause) override {
         if (change != Change::up) {
             left.emplace_back(node, change);
         }

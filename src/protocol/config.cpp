@@ -205,6 +205,9 @@ Result<Ok> validate(const Config& config) {
         return refuse("late_after in ps", static_cast<std::uint64_t>(config.late_after),
                       "positive, as suspect_grace and connect_retry");
     }
+    if (config.max_wait < 0) {
+        return refuse("max_wait in ps", static_cast<std::uint64_t>(config.max_wait), "0 or more");
+    }
     if (!within(config.max_attempts, 1, 1000)) {
         return refuse("max_attempts", config.max_attempts, "1..1000");
     }
@@ -236,6 +239,9 @@ std::uint64_t fingerprint(const Config& config) {
     sum.add(config.quarantine_slots);
     sum.add(config.held_slots);
     sum.add(config.retention_meps);
+    sum.add(config.packing);
+    sum.add(config.total_events);
+    sum.add(static_cast<std::uint64_t>(config.max_wait));
     sum.add(config.parallel_sends);
     sum.add(config.ack_per_write ? 1 : 0);
     return sum.value();

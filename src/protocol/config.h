@@ -91,6 +91,7 @@ enum class Plant : std::uint8_t {
     believed_missing,     // EM believes a BU that says which sources are missing
     believed_grant,       // RU believes any grant
     believed_abort,       // RU forgets an attempt, whoever says so
+    lone_close,           // RU closes a MEP early on its own
 };
 
 struct NodeSpec {
@@ -131,6 +132,10 @@ struct Config {
     bool ack_per_write = false;            // every write is acknowledged, not every contribution (C2)
     std::uint32_t outstanding_writes = 0;  // to one BU, not yet acknowledged; 0 = no limit; needs ack_per_write (C2)
     std::uint64_t total_meps = 0;          // 0 = until stop_admission(), or what the sources say
+    // Sources that count events (C8): a MEP has `packing`, unless it is closed early, and the last one what is left.
+    std::uint32_t packing = 0;       // 0: nobody counts, and no MEP is closed early
+    std::uint64_t total_events = 0;  // 0 = no end
+    Time max_wait = 0;               // of a MEP's first event for the others; 0 = until it is full
 
     /// Bodies of self traffic are copied past the cache: for slots that do not fit into it, or that nobody reads. A
     /// node's own affair.

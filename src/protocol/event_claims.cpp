@@ -15,7 +15,7 @@ void EventManager::refuse_claim(Time now, Peer from) {
     ++port_.counters().bad_messages;
     if (claims_.strike(now, from, port_.config().heartbeat) && evictable(from) &&
         member(from).standing == Standing::in_view) {
-        evict(now, from, wire::Change::distrusted);
+        evict(now, from, Cause::distrusted);
     }
 }
 
@@ -26,8 +26,12 @@ void EventManager::on_available(Time now, Peer from, MepId below) {
         refuse_claim(now, from);
         return;
     }
-    sender.available_below = std::max(sender.available_below, below);
+    if (below > sender.available_below) {
+        sender.available_below = below;
+        sender.open = false;  // what it asked for was answered before it was heard
+    }
     held_known_ = false;
+    look_at_open_ = asked_;
 }
 
 /// The sources of RUs that are not in the view, or took no part in that MEP yet: what the EM itself has confirmed (F5).
@@ -58,7 +62,7 @@ void EventManager::on_late(Time now, Peer from, const ControlView& message) {
         return;
     }
     if (claims_.fails(now, from, late.assigned, port_.config().heartbeat) && evictable(from)) {
-        evict(now, from, wire::Change::unreachable);
+        evict(now, from, Cause::stuck);
         return;
     }
     if (blame(now, from, message)) {
@@ -90,7 +94,7 @@ void EventManager::watch_oldest(Time now) {
     const Time stage = patience(config, waited_for.attempt) + config.heartbeat;
     const Time silence = (now - oldest_.since - config.decision_deadline - config.detection_deadline) / 4;
     if (silence > stage && evictable(shape_.bus[waited_for.bu])) {
-        evict(now, shape_.bus[waited_for.bu], wire::Change::unreachable);
+        evict(now, shape_.bus[waited_for.bu], Cause::stuck);
     }
 }
 
@@ -111,7 +115,7 @@ bool EventManager::blame(Time now, Peer from, const ControlView& message) {
         claims_.accuse(now, from, named);
         const bool believed = alone || claims_.confirmed(named) || port_.config().plant == Plant::believed_late;
         if (last && believed && evictable(named)) {
-            evict(now, named, wire::Change::unreachable);
+            evict(now, named, Cause::late);
             dropped = true;
         }
     }

@@ -34,6 +34,7 @@ EventManager::EventManager(Port& port, const Shape& shape, Ledger* ledger)
     evicted_.reserve(config.nodes.size());
     bus_in_view_.reserve(shape.bus.size());
     window_.resize(shape.window);
+    closed_events_.resize(shape.window);
     log_.resize(std::bit_ceil(8 * std::size_t{config.retention_meps} + 64));
     total_ = config.total_meps;
 }
@@ -71,6 +72,9 @@ bool EventManager::on_message(Time now, Peer from, const ControlView& message) {
                 return false;
             }
             on_available(now, from, message.body<ControlKind::available>().below);
+            return true;
+        case ControlKind::open:
+            on_open(now, from, message);
             return true;
         case ControlKind::grant:
             on_grant(from, message);
@@ -139,8 +143,11 @@ void EventManager::on_commit_request(Time now, Peer from, const ControlView& mes
             grant = (wanted.state == MepState::assigned && (current || plant == Plant::no_attempt_check)) ||
                     (plant == Plant::double_commit && wanted.state != MepState::waiting);
             const bool rejected = (entry.flags & wire::attempt_rejected) != 0;
+            const std::uint32_t missing = wire::missing_sources(entry);
+            const std::uint32_t defective = wire::defective_sources(entry);
             const bool false_claim = (rejected && !two_stages(port_.config().scheme)) ||
-                                     (entry.value > 0 && entry.value > most_missing(entry.mep));
+                                     missing + defective > port_.config().sources.size() ||
+                                     (missing > 0 && missing > most_missing(entry.mep));
             if (grant && false_claim && plant != Plant::believed_missing) {
                 grant = false;
                 reassign(entry.mep);
@@ -150,13 +157,14 @@ void EventManager::on_commit_request(Time now, Peer from, const ControlView& mes
                 }
             }
             if (grant) {
-                if (entry.value == 0 && !rejected) {
+                if (missing == 0 && !rejected) {
                     claims_.vouch(from, wanted.assigned);
                 }
                 wanted.state = MepState::granted;
                 wanted.bu = bu;
                 wanted.attempt = entry.attempt;
-                wanted.missing_sources = entry.value;
+                wanted.missing_sources = missing;
+                wanted.defective_sources = defective;
                 wanted.rejected = rejected;
             }
         }
@@ -198,16 +206,22 @@ void EventManager::on_committed(Peer from, const ControlView& message) {
         }
         done.state = MepState::committed;
         // Views of an RU that was lost between verdict and delivery are missing, too.
-        if (entry.value > done.missing_sources) {
-            done.missing_sources = std::max(done.missing_sources, std::min(entry.value, most_missing(entry.mep)));
+        const std::uint32_t missing = wire::missing_sources(entry);
+        if (missing > done.missing_sources) {
+            done.missing_sources = std::max(done.missing_sources, std::min(missing, most_missing(entry.mep)));
         }
+        const auto sources = static_cast<std::uint32_t>(port_.config().sources.size());
+        done.defective_sources =
+            std::min(wire::defective_sources(entry), sources - std::min(sources, done.missing_sources));
+        const std::uint32_t flagged = done.missing_sources + done.defective_sources;
         Counters& counters = port_.counters();
         ++counters.meps_committed;
+        counters.events_committed += done.n_events;
         counters.meps_rejected += done.rejected ? 1 : 0;
-        counters.meps_flagged += !done.rejected && done.missing_sources > 0 ? 1 : 0;
+        counters.meps_flagged += !done.rejected && flagged > 0 ? 1 : 0;
         if (ledger_ != nullptr) {
             ledger_->committed({entry.mep, static_cast<std::uint32_t>(from), done.attempt, done.redelivered,
-                                done.rejected, done.missing_sources, port_.view});
+                                done.rejected, flagged, port_.view, done.n_events});
         }
     }
     while (watermark_ < next_ && mep(watermark_).state == MepState::committed) {
@@ -351,6 +365,7 @@ void EventManager::assign_all(Time now) {
             assign(now, oldest_waiting, static_cast<std::uint32_t>(bu));
         } else {
             mep(next_) = Mep{};
+            count_events(mep(next_));
             assign(now, next_++, static_cast<std::uint32_t>(bu));
             ++port_.counters().meps_admitted;
         }
@@ -379,7 +394,7 @@ void EventManager::tick(Time now) {
         const Member& each = members_[node];
         if (each.standing != Standing::absent && now - each.last_heard > port_.config().detection_deadline &&
             evictable(Peer{node})) {
-            evict(now, Peer{node}, wire::Change::dead);
+            evict(now, Peer{node}, Cause::silent);
         }
     }
     decide_suspicions(now);
@@ -438,6 +453,7 @@ void EventManager::flush(Time now, bool idle) {
             form(now);
         }
     }
+    close_open();
     assign_all(now);
     turn_phase(now);
     answer_clocks(now);
@@ -523,7 +539,7 @@ bool EventManager::flush_ru(Peer peer, Member& to) {
         }
         to.told_released = released_;
     }
-    return true;
+    return flush_close(peer, to);
 }
 
 /// Tells an RU of the log's records before `end`. False: not all of them.

@@ -59,6 +59,9 @@ private:
         std::uint64_t log_cursor = 0;
         std::uint64_t total_meps = 0;
         std::uint64_t told_phase = 0;
+        bool open = false;  // it holds `open_events` of MEP available_below, and waits to be told its end
+        std::uint32_t open_events = 0;
+        std::uint64_t told_close = 0;
         Time clock_asked = 0;  // what it said when it asked for the time
         Time clock_heard = 0;  // when that came
     };
@@ -82,7 +85,9 @@ private:
         std::uint32_t credit = 0;
         std::uint32_t bu = 0;  // index in shape.bus
         std::uint32_t missing_sources = 0;
+        std::uint32_t defective_sources = 0;
         Time assigned = 0;
+        std::uint32_t n_events = 0;
     };
     struct LogRecord {
         wire::AttemptEntry attempt;  // .bu is the node
@@ -119,6 +124,14 @@ private:
     [[nodiscard]] std::uint32_t most_missing(MepId id) const;
     void on_phase_done(Peer from, const wire::ControlView& message);
 
+    // closing.cpp
+    void on_open(Time now, Peer from, const wire::ControlView& message);
+    void count_events(Mep& admitted);
+    void close_open();
+    [[nodiscard]] bool flush_close(Peer peer, Member& to);
+    [[nodiscard]] std::uint32_t events_of(MepId id, std::uint64_t first_event) const;
+    [[nodiscard]] std::uint64_t first_event_of(MepId id) const;
+
     // membership.cpp
     void on_hello(Time now, Peer from, const wire::ControlView& message);
     void on_connected(Peer from, const wire::ControlView& message);
@@ -141,7 +154,7 @@ private:
     [[nodiscard]] bool linked(std::size_t bu, std::size_t ru) const;
     [[nodiscard]] bool linked_with_view(Peer peer) const;
     void enter_view(Time now, Peer peer);
-    void evict(Time now, Peer peer, wire::Change change);
+    void evict(Time now, Peer peer, Cause cause);
     [[nodiscard]] bool evictable(Peer peer) const { return peer != port_.self(); }
 
     void assign(Time now, MepId id, std::uint32_t bu);
@@ -187,6 +200,16 @@ private:
     std::size_t next_bu_ = 0;
     std::vector<std::uint32_t> bus_in_view_;  // where ids name BUs
     std::uint32_t bus_known_at_ = 0;          // the view that these are of
+
+    // Where a MEP ends (C8). One order at a time is enough: nobody asks for the next before it has the last one.
+    std::vector<std::uint32_t> closed_events_;  // by MEP of the window; 0: it is full, or not decided
+    std::uint64_t next_event_ = 0;              // first event of next_
+    MepId closed_below_ = 0;                    // no MEP from here on was closed early ...
+    MepId decided_below_ = 0;                   // ... and of those from here on the end is not decided
+    std::uint64_t closes_ = 0;                  // orders so far; the last one:
+    wire::CloseBody close_{};
+    bool asked_ = false;         // some RU waits for one
+    bool look_at_open_ = false;  // and what it depends on has changed
 
     Barrier barrier_;
     base::Bitmap complaints_;              // by complaint()

@@ -34,8 +34,9 @@ public:
                               std::uint32_t count) = 0;
     /// Those its pieces lie in, once attached; what a BU may read from (scheme pull-read).
     [[nodiscard]] virtual std::span<const Local> regions() const = 0;
-    /// The first MEP this incarnation takes part in; called once, before produce.
-    virtual void start(Time now, MepId first) = 0;
+    /// The first MEP this incarnation takes part in, and where events are counted its first event; called once, before
+    /// produce.
+    virtual void start(Time now, MepId first, std::uint64_t first_event) = 0;
     /// Makes the next MEP (consecutive ids from `first`) available. False: not yet, see next_ready(). The protocol
     /// never asks for more than retention_meps beyond the last release.
     virtual bool produce(Time now, MepId mep) = 0;
@@ -46,6 +47,13 @@ public:
     virtual void release(MepId below) = 0;
     /// When produce may succeed again; 0 if at once, time_never if it ended.
     [[nodiscard]] virtual Time next_ready() const = 0;
+    /// After a produce that failed: when the first event of that MEP will have waited for Config::max_wait. time_never:
+    /// it will be full by then, or it is not for this source to say.
+    [[nodiscard]] virtual Time impatient_at() const { return time_never; }
+    /// Of that MEP, how many events there are. Sources never close one by themselves (C8).
+    [[nodiscard]] virtual std::uint32_t open_events(Time) { return 0; }
+    /// The EM's order: that MEP ends with so many of them.
+    virtual void close(Time, MepId, std::uint32_t) {}
     /// MEPs there are in all; 0 = no end. An RU whose sources ended before others' gives desync-flagged pieces for the
     /// rest.
     [[nodiscard]] virtual std::uint64_t total_meps() const = 0;
@@ -66,8 +74,9 @@ struct BuiltMep {
     std::uint64_t first_event = 0;
     std::uint32_t n_events = 0;
     std::uint64_t goodput_bytes = 0;
-    std::uint64_t self_bytes = 0;  // of goodput_bytes, what came from this very node (M3)
-    std::uint32_t missing_sources = 0;
+    std::uint64_t self_bytes = 0;          // of goodput_bytes, what came from this very node (M3)
+    std::uint32_t missing_sources = 0;     // that are not there at all
+    std::uint32_t flagged_sources = 0;     // these, and those that are there with a defect; not 0: it is incomplete
     Time trigger = 0;                      // the earliest Piece::trigger in it
     Time last_trigger = 0;                 // and the latest
     Time assigned = 0;                     // when this BU learned of it
@@ -129,9 +138,21 @@ struct LedgerEntry {
     std::uint32_t bu = 0;
     std::uint16_t attempt = 0;
     bool redelivered = false;
-    bool rejected = false;  // by a filter: no sink got it
-    std::uint32_t missing_sources = 0;
+    bool rejected = false;              // by a filter: no sink got it
+    std::uint32_t flagged_sources = 0;  // not 0: incomplete
     std::uint32_t view = 0;
+    std::uint32_t n_events = 0;  // 0: the EM does not count them
+};
+
+/// Why the view changed.
+enum class Cause : std::uint8_t {
+    joined,
+    connection_lost,
+    silent,   // for detection_deadline
+    cut_off,  // it and another node cannot reach each other
+    late,     // BUs in turn did not get its fragments
+    stuck,    // a BU that does not complete what it was given
+    distrusted,
 };
 
 /// What the EM tells its environment. Called on the hot path (committed) and on view changes.
@@ -144,8 +165,8 @@ public:
     /// Before any RU is released.
     virtual void committed(const LedgerEntry& entry) = 0;
     /// A node came in (up) or was declared dead or unreachable.
-    virtual void view_changed(Time now, std::uint32_t view, Peer node, std::uint32_t incarnation,
-                              wire::Change change) = 0;
+    virtual void view_changed(Time now, std::uint32_t view, Peer node, std::uint32_t incarnation, wire::Change change,
+                              Cause cause) = 0;
 };
 
 /// A BU without sink work: takes everything, keeps nothing.

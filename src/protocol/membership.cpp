@@ -153,7 +153,7 @@ void EventManager::decide_suspicions(Time now) {
             const Peer leaving = culprit(suspicion);
             ++quarrels_[static_cast<std::size_t>(suspicion.reporter)];
             ++quarrels_[static_cast<std::size_t>(suspicion.about)];
-            evict(now, leaving, wire::Change::unreachable);
+            evict(now, leaving, Cause::cut_off);
         }
         suspicions_[index] = suspicions_.back();
         suspicions_.pop_back();
@@ -292,26 +292,34 @@ void EventManager::enter_view(Time now, Peer peer) {
     const auto node = static_cast<std::size_t>(peer);
     Member& entering = member(peer);
     entering.standing = Standing::in_view;
-    entering.from_mep = next_;
-    entering.available_below = next_;
-    entering.told_released = next_;
+    // It takes part from the first MEP on of which the end is not decided: of the others it was not told.
+    const MepId from = std::max(next_, closed_below_);
+    entering.from_mep = from;
+    entering.available_below = from;
+    entering.told_released = from;
+    entering.told_close = closes_;
     entering.log_cursor = log_head_;
     entering.told_phase = barrier_.phase();  // it is in the next one
     held_known_ = false;
+    look_at_open_ = asked_;
     ++port_.view;
     ++port_.counters().views;
     views_.push_back({static_cast<std::uint32_t>(node), entering.incarnation, port_.config().nodes[node].roles,
-                      wire::Change::up, next_});
+                      wire::Change::up, from, first_event_of(from)});
     if (const std::uint32_t bu = shape_.bu_of_node[node];
         bu != no_index && (assigns_ahead(port_.config()) || !builders_[bu].free.empty())) {
         bus_with_credit_.set(bu);
     }
     if (ledger_ != nullptr) {
-        ledger_->view_changed(now, port_.view, peer, entering.incarnation, wire::Change::up);
+        ledger_->view_changed(now, port_.view, peer, entering.incarnation, wire::Change::up, Cause::joined);
     }
 }
 
-void EventManager::evict(Time now, Peer peer, wire::Change change) {
+void EventManager::evict(Time now, Peer peer, Cause cause) {
+    const bool dead = cause == Cause::connection_lost || cause == Cause::silent;
+    const wire::Change change = dead                         ? wire::Change::dead
+                                : cause == Cause::distrusted ? wire::Change::distrusted
+                                                             : wire::Change::unreachable;
     const auto node = static_cast<std::size_t>(peer);
     Member& leaving = member(peer);
     const bool was_in_view = leaving.standing == Standing::in_view;
@@ -319,6 +327,7 @@ void EventManager::evict(Time now, Peer peer, wire::Change change) {
     claims_.forget(peer);
     evicted_.push_back(peer);
     held_known_ = false;
+    look_at_open_ = asked_;
     membership_changed_ = true;  // someone may have waited for a connection with it
     if (!was_in_view) {
         return;
@@ -330,7 +339,7 @@ void EventManager::evict(Time now, Peer peer, wire::Change change) {
     ++port_.counters().views;
     ++port_.counters().evictions;
     views_.push_back(
-        {static_cast<std::uint32_t>(node), leaving.incarnation, port_.config().nodes[node].roles, change, next_});
+        {static_cast<std::uint32_t>(node), leaving.incarnation, port_.config().nodes[node].roles, change, next_, 0});
     if (const std::uint32_t bu = shape_.bu_of_node[node]; bu != no_index) {
         bus_with_credit_.reset(bu);
         for (MepId id = watermark_; id < next_; ++id) {
@@ -346,14 +355,14 @@ void EventManager::evict(Time now, Peer peer, wire::Change change) {
         }
     }
     if (ledger_ != nullptr) {
-        ledger_->view_changed(now, port_.view, peer, leaving.incarnation, change);
+        ledger_->view_changed(now, port_.view, peer, leaving.incarnation, change, cause);
     }
 }
 
 void EventManager::on_connection_lost(Time now, Peer peer, std::uint32_t incarnation) {
     const Member& lost = member(peer);
     if (lost.standing != Standing::absent && lost.incarnation == incarnation) {
-        evict(now, peer, wire::Change::dead);
+        evict(now, peer, Cause::connection_lost);
     }
 }
 

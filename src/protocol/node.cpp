@@ -151,6 +151,7 @@ bool Node::Impl::from_em(Peer from, ControlKind kind) const {
         case ControlKind::end:
         case ControlKind::phase:
         case ControlKind::clock_answer:
+        case ControlKind::close:
             return from == port.config().em;
         default:
             return true;
@@ -228,6 +229,9 @@ void Node::Impl::on_message(Time now, Peer from, Bytes bytes) {
             break;
         case ControlKind::phase:
             (taken = ru != nullptr) ? ru->on_phase(*message) : void();
+            break;
+        case ControlKind::close:
+            (taken = ru != nullptr) ? ru->on_close(now, *message) : void();
             break;
         case ControlKind::clock_answer:
             (taken = ru != nullptr) ? ru->on_clock_answer(now, *message) : void();

@@ -4,6 +4,7 @@
 // Node on a new endpoint with a higher incarnation; no unit has a reset path.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
@@ -23,7 +24,7 @@ enum class NodeState : std::uint8_t {
 };
 
 /// Counted since start; plain numbers, read by the owner thread. What an RU counts all the time is one cache line.
-struct alignas(64) Counters {
+struct CounterFields {
     // all
     std::uint64_t messages_sent = 0;
     std::uint64_t messages_received = 0;
@@ -44,8 +45,23 @@ struct alignas(64) Counters {
     std::uint64_t mfps_received = 0;
     std::uint64_t built_goodput_bytes = 0;
     std::uint64_t built_self_bytes = 0;
-    std::uint64_t incomplete_meps = 0;  // delivered flagged
+    std::uint64_t incomplete_meps = 0;  // delivered with at least one source flagged
     std::uint64_t incomplete_events = 0;
+    // Of these, by flag: MFPs, and events of MEPs with such an MFP. One event may have several flags.
+    std::uint64_t flagged_missing_dead_mfps = 0;
+    std::uint64_t flagged_missing_dead_events = 0;
+    std::uint64_t flagged_missing_unreachable_mfps = 0;
+    std::uint64_t flagged_missing_unreachable_events = 0;
+    std::uint64_t flagged_late_mfps = 0;
+    std::uint64_t flagged_late_events = 0;
+    std::uint64_t flagged_truncated_mfps = 0;
+    std::uint64_t flagged_truncated_events = 0;
+    std::uint64_t flagged_bad_checksum_mfps = 0;
+    std::uint64_t flagged_bad_checksum_events = 0;
+    std::uint64_t flagged_desync_mfps = 0;
+    std::uint64_t flagged_desync_events = 0;
+    std::uint64_t flagged_dropped_mfps = 0;
+    std::uint64_t flagged_dropped_events = 0;
     std::uint64_t redelivered_meps = 0;
     std::uint64_t redelivered_events = 0;
     std::uint64_t stale_contributions = 0;  // wrong credit, attempt, incarnation or run: dropped (T8)
@@ -58,7 +74,7 @@ struct alignas(64) Counters {
     // EM
     std::uint64_t meps_admitted = 0;
     std::uint64_t meps_committed = 0;
-    std::uint64_t meps_flagged = 0;   // of these, delivered with missing sources
+    std::uint64_t meps_flagged = 0;   // of these, delivered incomplete
     std::uint64_t meps_rejected = 0;  // of these, not delivered because a filter rejected them
     std::uint64_t events_committed = 0;
     std::uint64_t reassignments = 0;
@@ -68,6 +84,28 @@ struct alignas(64) Counters {
     std::uint64_t barrier_expired = 0;  // of these, ended without some RU
     // RU and BU of one node
     std::uint64_t copied_bytes = 0;  // bodies of self traffic; the transport knows of the rest
+};
+struct alignas(64) Counters : CounterFields {};
+
+struct FlagCounters {
+    wire::SourceFlag flag;
+    std::uint64_t CounterFields::* mfps;
+    std::uint64_t CounterFields::* events;
+};
+/// Of every flag that makes an event incomplete.
+inline constexpr std::array flag_counters{
+    FlagCounters{wire::SourceFlag::missing_dead, &CounterFields::flagged_missing_dead_mfps,
+                 &CounterFields::flagged_missing_dead_events},
+    FlagCounters{wire::SourceFlag::missing_unreachable, &CounterFields::flagged_missing_unreachable_mfps,
+                 &CounterFields::flagged_missing_unreachable_events},
+    FlagCounters{wire::SourceFlag::late, &CounterFields::flagged_late_mfps, &CounterFields::flagged_late_events},
+    FlagCounters{wire::SourceFlag::truncated, &CounterFields::flagged_truncated_mfps,
+                 &CounterFields::flagged_truncated_events},
+    FlagCounters{wire::SourceFlag::bad_checksum, &CounterFields::flagged_bad_checksum_mfps,
+                 &CounterFields::flagged_bad_checksum_events},
+    FlagCounters{wire::SourceFlag::desync, &CounterFields::flagged_desync_mfps, &CounterFields::flagged_desync_events},
+    FlagCounters{wire::SourceFlag::dropped, &CounterFields::flagged_dropped_mfps,
+                 &CounterFields::flagged_dropped_events},
 };
 
 class Node {

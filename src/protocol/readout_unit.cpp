@@ -129,11 +129,12 @@ void ReadoutUnit::on_view(Time now, const wire::ViewEntry& entry) {
         in_view_ = true;
         first_mep_ = entry.from_mep;
         produced_below_ = reported_below_ = released_below_ = forgotten_below_ = entry.from_mep;
-        source_.start(now, entry.from_mep);
+        source_.start(now, entry.from_mep, entry.from_event);
         produce_more_ = true;
         for (std::uint32_t bu = 0; keeps_credits_ && entry.from_mep == 0 && bu < links_.size(); ++bu) {
             credits_.announced(bu, 0);  // every one that has a MEP is announced from here on
         }
+        impatient_ = awaits_close_ = fill_up_ = false;
     }
     if (const std::uint32_t bu = shape_.bu_of_node[entry.node]; bu != no_index) {
         links_[bu].view_incarnation = entry.change == wire::Change::up ? entry.incarnation : 0;
@@ -428,13 +429,17 @@ void ReadoutUnit::release() {
     }
 }
 
+MepId ReadoutUnit::most_produced() const {
+    return forgotten_below_ + port_.config().retention_meps;
+}
+
 void ReadoutUnit::produce(Time now) {
-    if (!in_view_ || (!produce_more_ && now < next_ready_)) {
+    if (!in_view_ || awaits_close_ || (!produce_more_ && now < next_ready_)) {
         return;
     }
     produce_more_ = false;
-    next_ready_ = time_never;
-    const MepId limit = forgotten_below_ + port_.config().retention_meps;
+    next_ready_ = impatient_at_ = time_never;
+    const MepId limit = most_produced();
     const MepId before = produced_below_;
     while (produced_below_ < limit) {
         if (produced_below_ - before == produce_at_once_) {
@@ -443,8 +448,10 @@ void ReadoutUnit::produce(Time now) {
         }
         if (!source_.produce(now, produced_below_)) {
             next_ready_ = source_.next_ready();
+            impatient_at_ = fill_up_ ? time_never : source_.impatient_at();
             break;
         }
+        fill_up_ = impatient_ = false;
         ++produced_below_;
         ++port_.counters().meps_produced;
     }
@@ -455,6 +462,46 @@ void ReadoutUnit::produce(Time now) {
                 update_runnable(each);
             }
         }
+    }
+}
+
+/// Its first event has waited long enough for the others. The EM closes the MEP for all RUs alike (C8); until it has
+/// answered nothing is added to what was told.
+void ReadoutUnit::ask_to_close(Time now) {
+    impatient_ = true;
+    impatient_at_ = time_never;
+    open_events_ = produced_below_ < most_produced() ? source_.open_events(now) : 0;
+    if (open_events_ == 0) {
+        return;
+    }
+    if (port_.config().plant == Plant::lone_close && produced_below_ % 4 == 1) {
+        impatient_ = false;
+        produce_more_ = true;
+        source_.close(now, produced_below_, open_events_);
+        return;
+    }
+    auto message = port_.message<ControlKind::open>();
+    message.set_body({produced_below_, open_events_, 0});
+    if (port_.send(port_.config().em, message)) {
+        impatient_ = false;
+        awaits_close_ = true;
+        reported_below_ = produced_below_;  // the message says that, too
+    }
+}
+
+void ReadoutUnit::on_close(Time now, const ControlView& message) {
+    const wire::CloseBody body = message.body<ControlKind::close>();
+    if (!awaits_close_ || body.mep != produced_below_ || body.events > open_events_) {
+        // To be filled is an answer to others: this RU has not asked.
+        port_.counters().bad_messages += body.events > 0 ? 1 : 0;
+        return;
+    }
+    awaits_close_ = false;
+    produce_more_ = true;
+    if (body.events > 0) {
+        source_.close(now, body.mep, body.events);
+    } else {
+        fill_up_ = true;
     }
 }
 
@@ -491,6 +538,10 @@ void ReadoutUnit::flush(Time now, bool idle) {
         tell_regions();
     }
     produce(now);
+    if (now >= impatient_at_ || impatient_) {
+        ask_to_close(now);
+        produce(now);
+    }
     flush_available(now, idle);
     if (has_turns_) {
         ask_clock(now);
@@ -506,10 +557,10 @@ void ReadoutUnit::flush(Time now, bool idle) {
 }
 
 Time ReadoutUnit::next_deadline() const {
-    if (produce_more_) {
+    if (produce_more_ && !awaits_close_) {
         return 0;
     }
-    Time deadline = std::min(next_ready_, turn_at_);
+    Time deadline = awaits_close_ ? turn_at_ : std::min({next_ready_, impatient_at_, turn_at_});
     if (lazy_) {
         deadline = std::min(deadline, report_at_);
     }

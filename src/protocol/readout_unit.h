@@ -40,6 +40,7 @@ public:
     void on_placed(Time now, Peer from, const wire::ControlView& message);
     void on_phase(const wire::ControlView& message);
     void on_clock_answer(Time now, const wire::ControlView& message);
+    void on_close(Time now, const wire::ControlView& message);
     void on_room(Peer peer);
     /// A write whose token was `token` needs its bytes no longer.
     void on_completed(Token token);
@@ -154,6 +155,8 @@ private:
     bool send_contribution(std::uint32_t queue);
     bool write_self(const wire::HeadWords& head, std::uint32_t source, Slice body, std::uint16_t slot, bool last);
     void produce(Time now);
+    [[nodiscard]] MepId most_produced() const;
+    void ask_to_close(Time now);
     void release();
     void flush_available(Time now, bool idle);
     void flush_acks();
@@ -189,6 +192,9 @@ private:
     bool has_turns_;                 // the schedule has phases or time slots
     bool pulled_;                    // BUs ask for what this RU writes
     bool chores_ = false;            // acks_due_ or regions_due_ is not empty
+    bool impatient_ = false;         // the EM is to be asked to close the next MEP
+    bool awaits_close_ = false;      // it was asked: that MEP waits for its answer
+    bool fill_up_ = false;           // and said that it is to be filled
     std::uint32_t parallel_sends_;   // of the config; 0: no limit
     std::uint32_t ru_;               // index in shape.rus
     std::uint32_t first_source_;
@@ -199,6 +205,7 @@ private:
     MepId released_below_ = 0;   // what the EM allows
     MepId forgotten_below_ = 0;  // what the source was told: no write of it is pending any more
     Time next_ready_ = time_never;
+    Time impatient_at_ = time_never;
     Time turn_at_ = time_never;  // when the schedule must be asked again
     Time report_at_ = 0;         // what waits for company is told no earlier
     std::uint32_t holds_ = 0;    // sum of holds_of_
@@ -221,6 +228,7 @@ private:
     base::Bitmap regions_due_;       // pull-read: BUs that were not told
     std::uint64_t produce_at_once_;  // MEPs
     MepId first_mep_ = 0;
+    std::uint32_t open_events_ = 0;  // told to the EM
     CreditBook credits_;
     Acks acks_;
     std::vector<Progress> progress_;       // by BU

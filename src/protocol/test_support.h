@@ -50,7 +50,7 @@ public:
     [[nodiscard]] std::span<const Local> regions() const override {
         return {&region_, body_bytes_ > 0 ? std::size_t{1} : std::size_t{0}};
     }
-    void start(Time, MepId first) override { produced_ = released_ = first; }
+    void start(Time, MepId first, std::uint64_t) override { produced_ = released_ = first; }
     bool produce(Time, MepId mep) override {
         misuse += mep != produced_ || mep - released_ >= retention_ ? 1 : 0;
         ++produced_;
@@ -115,7 +115,7 @@ public:
     explicit RecordingSink(bool phantom = false) : phantom_(phantom) {}
     Taken take(Time, const BuiltMep& mep) override {
         repeated += taken.insert(mep.mep).second ? 0 : 1;
-        incomplete += mep.missing_sources > 0 ? 1 : 0;
+        incomplete += mep.flagged_sources > 0 ? 1 : 0;
         for (std::size_t source = 0; source < mep.sources.size(); ++source) {
             const BuiltSource& built = mep.sources[source];
             if (wire::is_missing(built.flag)) {
@@ -164,10 +164,10 @@ class CountingLedger final : public Ledger {
 public:
     void committed(const LedgerEntry& entry) override {
         ++commits;
-        flagged += entry.missing_sources > 0 ? 1 : 0;
+        flagged += entry.flagged_sources > 0 ? 1 : 0;
         rejected += entry.rejected ? 1 : 0;
     }
-    void view_changed(Time, std::uint32_t, Peer, std::uint32_t, wire::Change) override {}
+    void view_changed(Time, std::uint32_t, Peer, std::uint32_t, wire::Change, Cause) override {}
     std::uint64_t commits = 0;
     std::uint64_t flagged = 0;
     std::uint64_t rejected = 0;

@@ -85,6 +85,7 @@ Conductor::Conductor(const Plan& plan, Crew& crew, Reporter& reporter, Time now)
       crew_(crew),
       reporter_(reporter),
       audit_(reporter, now),
+      troubles_(plan, audit_),
       nodes_(plan.n_nodes),
       started_(now),
       phase_since_(now),
@@ -149,7 +150,15 @@ void Conductor::sample(Time now, NodeSample sample) {
     const bool newly_failed = !sample.failure.empty() && (!record.latest || record.latest->failure.empty());
     const std::string failure = sample.failure;
     const bool is_em = &record == &event_manager();
+    for (const ViewChange& change : sample.changes) {
+        // What happens at the end is the end.
+        if (is_em && change.node < nodes_.size() && phase_ < Phase::closing) {
+            troubles_.changed(now, change, nodes_[change.node].lost, cost());
+        }
+    }
+    sample.changes.clear();
     record.latest = std::move(sample);
+    troubles_.counted(now, record.latest->node, record.latest->totals);
     if (newly_failed && phase_ == Phase::closing) {
         // Said at the very end: everything was built, and a sink could not finish what it had begun.
         const std::string what = fmt::format("node {}: {}", node_name(record.latest->node, record.roles), failure);
@@ -364,14 +373,18 @@ void Conductor::tick(Time now) {
         report_interval(now);
     }
     if (phase_ == Phase::done) {
+        troubles_.tick(now, cost(), true);
         audit_.finish(now);
-    } else {
-        audit_.tick(now);
+        return;
     }
+    if (now >= troubles_.next_deadline()) {
+        troubles_.tick(now, cost(), false);
+    }
+    audit_.tick(now);
 }
 
 Time Conductor::next_deadline() const {
-    Time next = std::min(next_report_, audit_.next_deadline());
+    Time next = std::min({next_report_, audit_.next_deadline(), troubles_.next_deadline()});
     switch (phase_) {
         case Phase::joining:
             return std::min(next, phase_since_ + plan_.config.join_deadline);
@@ -400,6 +413,15 @@ Time Conductor::whole_window() const {
         }
     }
     return std::max<Time>(0, end - joined_at_);
+}
+
+Troubles::Cost Conductor::cost() const {
+    Troubles::Cost sum;
+    for (const NodeRecord& record : nodes_) {
+        sum.incomplete_events += record.latest ? record.latest->totals.incomplete_events : 0;
+        sum.reassigned_meps += record.latest ? record.latest->totals.reassignments : 0;
+    }
+    return sum;
 }
 
 void Conductor::report_interval(Time now) {

@@ -17,6 +17,7 @@
 #include "runtime/metrics.h"
 #include "runtime/report.h"
 #include "runtime/resolve.h"
+#include "runtime/troubles.h"
 
 namespace incast::runtime {
 
@@ -129,6 +130,7 @@ private:
     void close(Time now);
     void report_interval(Time now);
     void look_at_disks(Time now);
+    [[nodiscard]] Troubles::Cost cost() const;
     void write_node_sample(const NodeRecord& record, const NodeSample& sample);
     [[nodiscard]] bool any_left(std::uint32_t roles) const;
     /// As the event manager says, or as all nodes of raw traffic do.
@@ -143,6 +145,7 @@ private:
     Crew& crew_;
     Reporter& reporter_;
     Audit audit_;
+    Troubles troubles_;
     std::vector<NodeRecord> nodes_;
     Phase phase_ = Phase::joining;
     Outcome outcome_ = Outcome::complete;

@@ -2,7 +2,9 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -85,6 +87,10 @@ protected:
         for (const std::uint32_t node : {ru, bu, other_bu, em}) {
             report(node, protocol::NodeState::running);
         }
+    }
+    [[nodiscard]] std::string log() const {
+        std::ifstream file(folder_ / "log.txt");
+        return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     }
     void pass(Time time) {
         now_ += time;
@@ -344,6 +350,43 @@ TEST_F(Conducting, RawTrafficEndsWithTheFirstNodeThatIsLost) {
     EXPECT_EQ(conductor_->phase(), Phase::closing);
     EXPECT_EQ(conductor_->outcome(), Outcome::node_lost);
     EXPECT_NE(conductor_->reason().find("node 2 (receives) lost: killed"), std::string::npos);
+}
+
+TEST_F(Conducting, WhatADroppedNodeCostIsSaidWhenItIsBack) {
+    begin({"run.sample_interval=1s"});
+    join();
+    const auto changed = [this](protocol::Cause cause, std::uint32_t incarnation) {
+        NodeSample sample;
+        sample.node = em;
+        sample.incarnation = 1;
+        sample.state = protocol::NodeState::running;
+        sample.at = now_;
+        sample.joined_at = 1;
+        sample.changes = {{now_, ru, incarnation, cause}};
+        conductor_->sample(now_, sample);
+    };
+    const auto built = [this](std::uint64_t incomplete) {
+        NodeSample sample;
+        sample.node = bu;
+        sample.incarnation = 1;
+        sample.state = protocol::NodeState::running;
+        sample.at = now_;
+        sample.totals.incomplete_events = incomplete;
+        conductor_->sample(now_, sample);
+    };
+    built(10);
+    changed(protocol::Cause::silent, 1);
+    EXPECT_NE(log().find("node 0 (RU) dropped by the event manager: the event manager heard nothing of it for"),
+              std::string::npos);
+    pass(3 * ps_per_s);
+    changed(protocol::Cause::joined, 2);
+    pass(ps_per_s);
+    built(510);
+    EXPECT_EQ(log().find("was out for"), std::string::npos) << "builder units have not told of all yet";
+    pass(ps_per_s);
+    EXPECT_NE(log().find("node 0 (RU) was out for 3.00 s"), std::string::npos) << log();
+    EXPECT_NE(log().find("meanwhile 500 events were built incomplete, 0 MEPs given to others"), std::string::npos)
+        << log();
 }
 
 }  // namespace

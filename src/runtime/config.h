@@ -53,6 +53,7 @@ struct RunConfig {
     Time sample_interval{};
     std::string metrics;
     OnLoss on_loss{};
+    double fail_above_incomplete = 0;
     bool respawn{};
     std::uint64_t yields{};
     Pin pin{};
@@ -84,6 +85,7 @@ struct RunConfig {
     Time detection_deadline{};
     Time late_after{};
     Time suspect_grace{};
+    Time max_wait{};
     std::uint64_t max_attempts{};
     bool views{};
     double first_stage{};  // of the readout units, two-stage schemes

@@ -103,6 +103,8 @@ constexpr std::array table{
          "(docs/metrics.md)"),
     choice<&RunConfig::on_loss>("run.on_loss", "continue", loss_words,
                                 "what to do when a node is lost: go on without it, or end the run"),
+    number(Kind::real, "run.fail_above_incomplete", &RunConfig::fail_above_incomplete, "0.01", 0, 1,
+           "share of the events; a run with more of them incomplete or left out fails (docs/formats.md); 1: never"),
     KeySpec{"run.respawn",
             Kind::boolean,
             &RunConfig::respawn,
@@ -202,6 +204,10 @@ constexpr std::array table{
            "silence after which a node is dead"),
     number(Kind::duration, "protocol.late_after", &RunConfig::late_after, "2s", 10 * ps_ms, 600 * ps_s,
            "time from its assignment after which a MEP is late and is given to another builder unit"),
+    number(
+        Kind::duration, "protocol.max_wait", &RunConfig::max_wait, "1s", 0, 600 * ps_s,
+        "open loop: a MEP whose first event is older is closed early, by the event manager for all sources alike; 0: "
+        "it waits until it is full"),
     number(Kind::duration, "protocol.suspect_grace", &RunConfig::suspect_grace, "300ms", 0, 60 * ps_s,
            "between a lost data connection and the event manager's decision"),
     number(Kind::count, "protocol.max_attempts", &RunConfig::max_attempts, "3", 1, 100,

@@ -162,18 +162,23 @@ void LedgerFile::append(const LedgerRecord& record) {
 
 void LedgerFile::committed(const protocol::LedgerEntry& entry) {
     append(
-        {entry.mep, entry.bu, entry.view, entry.missing_sources, entry.attempt, kind_commit,
+        {entry.mep, entry.bu, entry.view, entry.flagged_sources, entry.attempt, kind_commit,
          static_cast<std::uint8_t>((entry.redelivered ? flag_redelivered : 0U) | (entry.rejected ? flag_rejected : 0U)),
-         0});
+         entry.n_events});
 }
 
-void LedgerFile::view_changed(Time now, std::uint32_t view, Peer node, std::uint32_t incarnation, wire::Change change) {
+void LedgerFile::view_changed(Time now, std::uint32_t view, Peer node, std::uint32_t incarnation, wire::Change change,
+                              protocol::Cause cause) {
     append({incarnation, static_cast<std::uint32_t>(node), view, static_cast<std::uint32_t>(change), 0, kind_view, 0,
             static_cast<std::uint64_t>(now)});
+    if (changes_.size() >= most_view_changes) {
+        changes_.erase(changes_.begin());
+    }
+    changes_.push_back({now, static_cast<std::uint32_t>(node), incarnation, cause});
 }
 
 Result<LedgerSummary> read_ledger(const std::filesystem::path& file,
-                                  const std::function<void(const LedgerRecord&)>& each) {
+                                  const std::function<void(const LedgerRecord&)>& each, const MepEvents& sizes) {
     std::ifstream input(file, std::ios::binary);
     std::array<char, header_bytes> head{};
     if (!input.read(head.data(), head.size())) {
@@ -210,7 +215,8 @@ Result<LedgerSummary> read_ledger(const std::filesystem::path& file,
             }
             ++summary.commits;
             const bool rejected = (record.flags & flag_rejected) != 0;
-            summary.flagged += record.value != 0 && !rejected ? 1 : 0;
+            const bool flagged = record.value != 0 && !rejected;
+            summary.flagged += flagged ? 1 : 0;
             summary.rejected += rejected ? 1 : 0;
             summary.redelivered += (record.flags & flag_redelivered) != 0 ? 1 : 0;
             if (record.id >= seen.size()) {
@@ -220,7 +226,13 @@ Result<LedgerSummary> read_ledger(const std::filesystem::path& file,
                 }
                 seen.resize(record.id + 1 + record.id / 2);
             }
-            summary.distinct_meps += seen[record.id] ? 0 : 1;
+            if (!seen[record.id]) {
+                const std::uint64_t events = record.time != 0 ? record.time : sizes.of(record.id);
+                ++summary.distinct_meps;
+                summary.events += events;
+                summary.flagged_events += flagged ? events : 0;
+                summary.rejected_events += rejected ? events : 0;
+            }
             seen[record.id] = true;
         }
     }

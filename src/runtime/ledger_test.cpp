@@ -36,11 +36,11 @@ TEST_F(Ledger, WhatIsCommittedIsReadBack) {
     {
         const Result<std::unique_ptr<LedgerFile>> ledger = LedgerFile::create(file_, 7, 63);
         ASSERT_TRUE(ledger.ok()) << ledger.error().message;
-        (*ledger)->view_changed(5 * ps_per_s, 1, Peer{2}, 1, wire::Change::up);
+        (*ledger)->view_changed(5 * ps_per_s, 1, Peer{2}, 1, wire::Change::up, protocol::Cause::joined);
         (*ledger)->committed({.mep = 0, .bu = 3, .attempt = 1, .view = 1});
-        (*ledger)->view_changed(6 * ps_per_s, 2, Peer{2}, 1, wire::Change::dead);
-        (*ledger)->committed({.mep = 1, .bu = 1, .attempt = 2, .redelivered = 1, .missing_sources = 4, .view = 2});
-        (*ledger)->view_changed(7 * ps_per_s, 3, Peer{2}, 2, wire::Change::up);
+        (*ledger)->view_changed(6 * ps_per_s, 2, Peer{2}, 1, wire::Change::dead, protocol::Cause::silent);
+        (*ledger)->committed({.mep = 1, .bu = 1, .attempt = 2, .redelivered = 1, .flagged_sources = 4, .view = 2});
+        (*ledger)->view_changed(7 * ps_per_s, 3, Peer{2}, 2, wire::Change::up, protocol::Cause::joined);
         (*ledger)->committed({.mep = 3, .bu = 1, .attempt = 1, .view = 3});
     }
     std::vector<LedgerRecord> records;

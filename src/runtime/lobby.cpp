@@ -8,7 +8,10 @@
 namespace incast::runtime {
 
 Result<Ok> Lobby::open(const std::string& host_port) {
-    Result<Descriptor> listener = listen_on(host_port);
+    Result<Descriptor> listener = listen_on(host_port.empty() ? "127.0.0.1:0" : host_port);
+    if (!listener && host_port.empty()) {
+        listener = listen_on("[::1]:0");
+    }
     if (!listener) {
         return Error{"--listen: " + listener.error().message};
     }
@@ -37,10 +40,10 @@ Time Lobby::next_deadline() const {
     return next;
 }
 
-void Lobby::refuse(Time now, Channel& channel, const std::string& from, const std::string& reason) {
+void Lobby::refuse(Time now, Channel& channel, const std::string& from, const std::string& reason, bool again) {
     audit_.say(now, Level::warning, fmt::format("refused {}: {}", from, reason),
                {"refused", {}, from, reason, nullptr});
-    channel.send({{"type", "refused"}, {"reason", reason}});
+    channel.send({{"type", "refused"}, {"reason", reason}, {"again", again}});
     channel.close();
 }
 
@@ -55,7 +58,7 @@ void Lobby::make_room(Time now) {
         victim = crowd(strangers_[index]) > crowd(strangers_[victim]) ? index : victim;
     }
     refuse(now, strangers_[victim].channel, strangers_[victim].from,
-           "too many connections that have not said who they are");
+           "too many connections that have not said who they are", true);
     strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(victim));
 }
 
@@ -119,7 +122,7 @@ bool Lobby::decide(Stranger& stranger, Time now, std::vector<Guest>& guests) {
         stranger.channel.set_limits(limits_);
         guests.push_back({std::move(stranger.channel), stranger.from, wanted_node});
     } else {
-        refuse(now, stranger.channel, stranger.from, *verdict);
+        refuse(now, stranger.channel, stranger.from, *verdict, now >= stranger.deadline);
     }
     return true;
 }

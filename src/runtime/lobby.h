@@ -24,6 +24,7 @@ public:
     Lobby(std::string token, Audit& audit, FrameLimits limits)
         : token_(std::move(token)), audit_(audit), limits_(limits) {}
 
+    /// Empty: on loopback, whichever kind of address this host has there.
     Result<Ok> open(const std::string& host_port);
     /// "127.0.0.1:4711"
     [[nodiscard]] std::string address() const { return local_address(listener_.fd()); }
@@ -42,7 +43,8 @@ public:
     /// When receive() must be called even if nothing arrives.
     [[nodiscard]] Time next_deadline() const;
 
-    void refuse(Time now, Channel& channel, const std::string& from, const std::string& reason);
+    /// `again`: it may be a node of the run that was slow, and should come again.
+    void refuse(Time now, Channel& channel, const std::string& from, const std::string& reason, bool again = false);
 
 private:
     struct Stranger {

@@ -15,6 +15,7 @@
 
 #include "base/units.h"
 #include "runtime/copy_speed.h"
+#include "runtime/limits.h"
 #include "runtime/run_clock.h"
 
 namespace incast::runtime {
@@ -80,8 +81,9 @@ Machine read_machine() {
     machine.cpu_model = cpu_model();
     machine.cores = usable_cores();
     machine.last_level_cache_bytes = cache_bytes();
-    machine.memory_bytes =
-        static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    MemoryLimit memory = memory_limit();
+    machine.memory_bytes = memory.bytes;
+    machine.memory_what = std::move(memory.what);
     machine.plain_over_streaming = plain_over_streaming;
     return machine;
 }

@@ -12,9 +12,10 @@ struct Machine {
     std::string host;
     std::string cpu_model;
     std::string kernel;
-    std::uint32_t cores = 0;                   // this process may run on
-    std::uint64_t last_level_cache_bytes = 0;  // one instance; 0 = not known
-    std::uint64_t memory_bytes = 0;
+    std::uint32_t cores = 0;                       // this process may run on
+    std::uint64_t last_level_cache_bytes = 0;      // one instance; 0 = not known
+    std::uint64_t memory_bytes = 0;                // that a run may use
+    std::string memory_what = "this machine has";  // who says so
     /// As in copy_speed.h, which takes a while, so only where it matters; null: not known.
     double (*plain_over_streaming)(std::uint64_t cached_bytes, unsigned cores) = nullptr;
 };

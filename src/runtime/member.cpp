@@ -19,6 +19,7 @@
 #include "runtime/driver.h"
 #include "runtime/exit_status.h"
 #include "runtime/host.h"
+#include "runtime/limits.h"
 #include "runtime/machine.h"
 #include "runtime/metrics_server.h"
 #include "runtime/rendezvous.h"
@@ -31,6 +32,7 @@ namespace {
 
 constexpr int connect_timeout_ms = 10'000;
 constexpr Time welcome_deadline = 30 * ps_per_s;
+constexpr int knock_again_ms = 50;
 // On another clock than the coordinator's (clock_estimate.h).
 constexpr int first_questions = 8;
 constexpr Time ask_first_every = 100 * ps_per_ms;  // until there is a line
@@ -55,6 +57,8 @@ public:
 private:
     /// Waits for the next message, at most until `deadline`.
     Result<Json> wait_for_message(Time deadline);
+    /// Connects, says hello, and returns the answer.
+    Result<Json> knock(Time deadline);
     Result<Ok> set_up(const Json& welcome);
     Result<Ok> set_clock(const Json& welcome);
     void ask_time(Time now);
@@ -118,7 +122,7 @@ Result<Json> Member::wait_for_message(Time deadline) {
     }
 }
 
-Result<Ok> Member::be_welcomed() {
+Result<Json> Member::knock(Time deadline) {
     Result<Descriptor> connected = connect_to(options_.coordinator, connect_timeout_ms);
     if (!connected) {
         return connected.error();
@@ -132,7 +136,21 @@ Result<Ok> Member::be_welcomed() {
                    {"node", options_.node ? Json(*options_.node) : Json(nullptr)},
                    {"pid", static_cast<std::uint64_t>(getpid())},
                    {"version", versions().incast}});
-    Result<Json> answer = wait_for_message(clock_.now() + welcome_deadline);
+    return wait_for_message(deadline);
+}
+
+Result<Ok> Member::be_welcomed() {
+    const Time deadline = clock_.now() + welcome_deadline;
+    Result<Json> answer = knock(deadline);
+    // Where many strangers knock, a node that was slow to say who it is had to make room.
+    const auto again = [](const Json& message) {
+        const auto found = message.find("again");
+        return found != message.end() && *found == true;
+    };
+    while (answer && again(*answer) && clock_.now() < deadline && interrupts() == 0) {
+        poll(nullptr, 0, knock_again_ms);
+        answer = knock(deadline);
+    }
     if (!answer) {
         return answer.error();
     }
@@ -143,9 +161,9 @@ Result<Ok> Member::be_welcomed() {
     if (type_of(*answer) != "welcome") {
         return Error{"the coordinator speaks another protocol"};
     }
-    Result<Ok> done = set_up(*answer);
+    Result<Ok> done = within_limits([&] { return set_up(*answer); });
     if (!done) {
-        channel_.send({{"type", "failed"}, {"text", one_line(done.error().message)}});
+        channel_.send({{"type", "failed"}, {"text", one_line(with_memory_limit(done.error()).message)}});
     }
     return done;
 }
@@ -357,9 +375,9 @@ Result<Ok> Member::handle(const Json& message) {
         if (!incarnation || *incarnation <= host_->incarnation()) {
             return Error{"the coordinator gave a bad incarnation"};
         }
-        Result<Ok> begun = begin(static_cast<std::uint32_t>(*incarnation));
+        Result<Ok> begun = within_limits([&] { return begin(static_cast<std::uint32_t>(*incarnation)); });
         if (!begun) {
-            channel_.send({{"type", "failed"}, {"text", one_line(begun.error().message)}});
+            channel_.send({{"type", "failed"}, {"text", one_line(with_memory_limit(begun.error()).message)}});
         }
         return begun;
     }

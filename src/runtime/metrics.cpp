@@ -28,8 +28,22 @@ constexpr std::array fields{
     INCAST_TOTAL(mfps_received, "MFPs received; of raw traffic, messages"),
     INCAST_TOTAL(built_goodput_bytes, "Fragment bytes built; of raw traffic, message bodies received"),
     INCAST_TOTAL(built_self_bytes, "Of the bytes built, those from the node itself"),
-    INCAST_TOTAL(incomplete_meps, "MEPs delivered with sources missing, flagged"),
-    INCAST_TOTAL(incomplete_events, "Events in MEPs delivered with sources missing"),
+    INCAST_TOTAL(incomplete_meps, "MEPs delivered with at least one source flagged"),
+    INCAST_TOTAL(incomplete_events, "Events in MEPs delivered with at least one source flagged"),
+    INCAST_TOTAL(flagged_missing_dead_mfps, "MFPs of built MEPs flagged missing-dead"),
+    INCAST_TOTAL(flagged_missing_dead_events, "Events of built MEPs with such MFPs"),
+    INCAST_TOTAL(flagged_missing_unreachable_mfps, "MFPs of built MEPs flagged missing-unreachable"),
+    INCAST_TOTAL(flagged_missing_unreachable_events, "Events of built MEPs with such MFPs"),
+    INCAST_TOTAL(flagged_late_mfps, "MFPs of built MEPs flagged late"),
+    INCAST_TOTAL(flagged_late_events, "Events of built MEPs with such MFPs"),
+    INCAST_TOTAL(flagged_truncated_mfps, "MFPs of built MEPs flagged truncated"),
+    INCAST_TOTAL(flagged_truncated_events, "Events of built MEPs with such MFPs"),
+    INCAST_TOTAL(flagged_bad_checksum_mfps, "MFPs of built MEPs flagged bad-checksum"),
+    INCAST_TOTAL(flagged_bad_checksum_events, "Events of built MEPs with such MFPs"),
+    INCAST_TOTAL(flagged_desync_mfps, "MFPs of built MEPs flagged desync"),
+    INCAST_TOTAL(flagged_desync_events, "Events of built MEPs with such MFPs"),
+    INCAST_TOTAL(flagged_dropped_mfps, "MFPs of built MEPs flagged dropped"),
+    INCAST_TOTAL(flagged_dropped_events, "Events of built MEPs with such MFPs"),
     INCAST_TOTAL(redelivered_meps, "MEPs that a sink may have seen twice, marked"),
     INCAST_TOTAL(redelivered_events, "Events in MEPs that a sink may have seen twice"),
     INCAST_TOTAL(stale_contributions, "Contributions dropped: wrong credit, attempt, incarnation or run"),
@@ -41,7 +55,7 @@ constexpr std::array fields{
     INCAST_TOTAL(undecided_meps, "MEPs accepted because the filter did not decide in time"),
     INCAST_TOTAL(meps_admitted, "MEPs that the event manager admitted"),
     INCAST_TOTAL(meps_committed, "MEPs that the event manager committed"),
-    INCAST_TOTAL(meps_flagged, "Of the MEPs committed, those with missing sources"),
+    INCAST_TOTAL(meps_flagged, "Of the MEPs committed, those delivered with at least one source flagged"),
     INCAST_TOTAL(meps_rejected, "Of the MEPs committed, those not delivered because a filter rejected them"),
     INCAST_TOTAL(events_committed, "Events in committed MEPs"),
     INCAST_TOTAL(reassignments, "MEPs given to another builder unit"),
@@ -62,8 +76,6 @@ constexpr std::array fields{
     INCAST_TOTAL(dropped_events, "Open loop, drop: events without this readout unit's fragments"),
     INCAST_TOTAL(dropped_mfps, "Open loop, drop: MFPs that were left empty because of that"),
     INCAST_TOTAL(held_mep_ns, "Open loop: MEPs with data in the readout unit's memory, integrated over time"),
-    INCAST_TOTAL(received_dropped_mfps, "MFPs of built MEPs that are empty because a readout unit had no room"),
-    INCAST_TOTAL(events_with_drops, "Events of built MEPs with such MFPs"),
     INCAST_TOTAL(undelivered_meps, "MEPs committed though the sink's command or consumer was gone"),
     INCAST_TOTAL(delay_ns, "Latency of MEPs, summed up"),
     INCAST_TOTAL(truncated_mfps, "MFPs that did not fit into their place in the slot"),
@@ -91,10 +103,12 @@ constexpr std::array fields{
 // clang-format on
 #undef INCAST_TOTAL
 // A counter that is added to Counters or NodeTotals without a line here would be lost between processes.
-static_assert(sizeof(NodeTotals) == fields.size() * sizeof(std::uint64_t));
+static_assert(sizeof(protocol::CounterFields) + sizeof(RuntimeTotals) == fields.size() * sizeof(std::uint64_t));
 
 constexpr std::array<std::string_view, all_states.size()> state_names{"joining", "running", "finished", "evicted",
                                                                       "em_silent"};
+constexpr std::array<std::string_view, 7> cause_names{"joined", "connection_lost", "silent",    "cut_off",
+                                                      "late",   "stuck",           "distrusted"};
 constexpr std::size_t max_words = 500;  // of a text in a sample
 constexpr std::array<std::string_view, 4> mark_names{"interval", "window_begin", "window_end", "last"};
 
@@ -159,6 +173,32 @@ bool read_histogram(const nlohmann::json& json, base::Histogram& histogram) {
             return false;
         }
         histogram.add_bucket(bucket[0].get<std::size_t>(), bucket[1].get<std::uint64_t>(), max);
+    }
+    return true;
+}
+
+bool read_changes(const nlohmann::json& json, std::vector<ViewChange>& changes) {
+    if (!json.is_array() || json.size() > most_view_changes) {
+        return false;
+    }
+    for (const nlohmann::json& entry : json) {
+        constexpr std::size_t numbers = 3;
+        if (!entry.is_array() || entry.size() != numbers + 1 || !entry[numbers].is_string() ||
+            !std::all_of(entry.begin(), entry.begin() + numbers,
+                         [](const nlohmann::json& each) { return each.is_number_unsigned(); })) {
+            return false;
+        }
+        const auto* const cause = std::ranges::find(cause_names, entry[numbers].get_ref<const std::string&>());
+        const auto at = entry[0].get<std::uint64_t>();
+        const auto node = entry[1].get<std::uint64_t>();
+        const auto incarnation = entry[2].get<std::uint64_t>();
+        if (cause == cause_names.end() || at > static_cast<std::uint64_t>(time_never) || node > UINT32_MAX ||
+            incarnation > UINT32_MAX) {
+            return false;
+        }
+        changes.push_back({static_cast<Time>(at), static_cast<std::uint32_t>(node),
+                           static_cast<std::uint32_t>(incarnation),
+                           static_cast<protocol::Cause>(cause - cause_names.begin())});
     }
     return true;
 }
@@ -261,6 +301,10 @@ nlohmann::ordered_json to_json(const NodeSample& sample) {
     if (sample.net) {
         json["net"] = net_json(*sample.net);
     }
+    for (const ViewChange& change : sample.changes) {
+        json["changes"].push_back({static_cast<std::uint64_t>(change.at), change.node, change.incarnation,
+                                   cause_names[static_cast<std::size_t>(change.cause)]});
+    }
     if (!sample.failure.empty()) {
         json["failure"] = sample.failure.substr(0, max_words);
     }
@@ -294,6 +338,9 @@ Result<NodeSample> sample_from_json(const nlohmann::json& json) {
         if (!read_histogram(*latency, sample.latency_ns.emplace())) {
             return Error{"the latency histogram of a sample is malformed"};
         }
+    }
+    if (const auto changes = json.find("changes"); changes != json.end() && !read_changes(*changes, sample.changes)) {
+        return Error{"the changes of the view in a sample are malformed"};
     }
     if (const auto net = json.find("net"); net != json.end() && !read_net(*net, sample.net.emplace())) {
         return Error{"the traffic of a sample is malformed"};

@@ -20,22 +20,20 @@
 
 namespace incast::runtime {
 
-/// Sums over all incarnations of the node in its process; they only grow.
-struct NodeTotals : protocol::Counters {
-    std::uint64_t bu_waiting_ns = 0;          // free credits, nothing assigned
-    std::uint64_t offered_events = 0;         // open loop: meant to happen
-    std::uint64_t accepted_events = 0;        // open loop: read out
-    std::uint64_t dead_time_ns = 0;           // open loop: a due event found no room
-    std::uint64_t inhibited_events = 0;       // open loop, throttle: they never happened
-    std::uint64_t dropped_events = 0;         // open loop, drop: without this readout unit's fragments
-    std::uint64_t dropped_mfps = 0;           // made empty because of that
-    std::uint64_t held_mep_ns = 0;            // open loop: MEPs with data in memory, integrated over time
-    std::uint64_t received_dropped_mfps = 0;  // of built MEPs, empty because an RU had no room
-    std::uint64_t events_with_drops = 0;      // of built MEPs with such ones
-    std::uint64_t undelivered_meps = 0;       // committed, though the sink's consumer was gone
-    std::uint64_t delay_ns = 0;               // sum of the latencies of MEPs
-    std::uint64_t truncated_mfps = 0;         // did not fit into their place in the slot
-    std::uint64_t desync_mfps = 0;            // the source's own numbering was wrong, or it ended early
+/// What the runtime adds to a node's own counters.
+struct RuntimeTotals {
+    std::uint64_t bu_waiting_ns = 0;     // free credits, nothing assigned
+    std::uint64_t offered_events = 0;    // open loop: meant to happen
+    std::uint64_t accepted_events = 0;   // open loop: read out
+    std::uint64_t dead_time_ns = 0;      // open loop: a due event found no room
+    std::uint64_t inhibited_events = 0;  // open loop, throttle: they never happened
+    std::uint64_t dropped_events = 0;    // open loop, drop: without this readout unit's fragments
+    std::uint64_t dropped_mfps = 0;      // made empty because of that
+    std::uint64_t held_mep_ns = 0;       // open loop: MEPs with data in memory, integrated over time
+    std::uint64_t undelivered_meps = 0;  // committed, though the sink's consumer was gone
+    std::uint64_t delay_ns = 0;          // sum of the latencies of MEPs
+    std::uint64_t truncated_mfps = 0;    // did not fit into their place in the slot
+    std::uint64_t desync_mfps = 0;       // the source's own numbering was wrong, or it ended early
     std::uint64_t structure_checked_mfps = 0;
     std::uint64_t lines_checked_meps = 0;
     std::uint64_t verify_errors = 0;
@@ -56,6 +54,9 @@ struct NodeTotals : protocol::Counters {
     std::uint64_t useful_steps = 0;
     std::uint64_t sleeps = 0;
 };
+
+/// Sums over all incarnations of the node in its process; they only grow.
+struct NodeTotals : protocol::Counters, RuntimeTotals {};
 
 struct TotalsField {
     std::string_view name;
@@ -88,6 +89,16 @@ struct NetSample {
     std::vector<PairSample> pairs;
 };
 
+/// The event manager took a node in, or dropped it.
+struct ViewChange {
+    Time at = 0;
+    std::uint32_t node = 0;
+    std::uint32_t incarnation = 0;
+    protocol::Cause cause{};
+};
+/// In one sample.
+inline constexpr std::size_t most_view_changes = 256;
+
 struct NodeSample {
     std::uint32_t node = 0;
     std::uint32_t incarnation = 0;
@@ -104,6 +115,7 @@ struct NodeSample {
     NodeTotals totals;
     std::optional<base::Histogram> latency_ns;  // at window_end and last: since window_begin, or since the start
     std::optional<NetSample> net;               // raw traffic, at every mark but interval
+    std::vector<ViewChange> changes;            // event manager: since the last sample
     std::string failure;                        // not empty: the node cannot go on
     std::string note;                           // of the sink: the first event that did not verify
 };

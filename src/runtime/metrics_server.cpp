@@ -59,6 +59,25 @@ RequestLine parse_request(std::string_view request) {
     return parsed;
 }
 
+/// What the client called this server; nothing: it did not say.
+std::string_view host_of(std::string_view request) {
+    constexpr std::string_view name = "host:";
+    while (!request.empty()) {
+        const std::size_t end = std::min(request.find("\r\n"), request.size());
+        std::string_view line = request.substr(0, end);
+        request.remove_prefix(std::min(end + 2, request.size()));
+        const auto same = [](char one, char other) {
+            return (one >= 'A' && one <= 'Z' ? one + ('a' - 'A') : one) == other;
+        };
+        if (line.size() >= name.size() && std::ranges::equal(line.substr(0, name.size()), name, same)) {
+            line.remove_prefix(name.size());
+            const std::size_t first = std::min(line.find_first_not_of(" \t"), line.size());
+            return line.substr(first, line.find_last_not_of(" \t") + 1 - first);
+        }
+    }
+    return {};
+}
+
 double unix_now_s() {
     return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -68,8 +87,12 @@ double unix_now_s() {
 /// What the thread serves, and the thread. Nodes publish from theirs.
 class MetricsServer::Service {
 public:
-    Service(Descriptor listener, Descriptor stop, RunLabels run)
-        : listener_(std::move(listener)), stop_(std::move(stop)), run_(std::move(run)) {
+    Service(Descriptor listener, Descriptor stop, RunLabels run, std::string name)
+        : listener_(std::move(listener)),
+          stop_(std::move(stop)),
+          run_(std::move(run)),
+          name_(std::move(name)),
+          own_name_(read_machine().host) {
         // Signals are for the thread that polls for them.
         sigset_t all;
         sigset_t before;
@@ -108,7 +131,7 @@ private:
         PauseWatch pauses(clock_.now(), ps_per_s);
         while (true) {
             std::vector<pollfd> waiting{{stop_.fd(), POLLIN, 0}};
-            const bool accepts = clients_.size() < max_clients && clock_.now() >= accept_at_;
+            const bool accepts = clock_.now() >= accept_at_;
             waiting.push_back({accepts ? listener_.fd() : -1, POLLIN, 0});
             Time until = accept_at_ > clock_.now() ? accept_at_ : time_never;
             for (const Client& client : clients_) {
@@ -144,12 +167,18 @@ private:
         std::string peer;
         Client client;
         client.socket = accept_one(listener_.fd(), peer);
-        if (client.socket.is_open()) {
-            client.deadline = now + client_deadline;
-            clients_.push_back(std::move(client));
-        } else {
+        if (!client.socket.is_open()) {
             accept_at_ = now + accept_pause;  // without descriptors it would be asked again at once, for ever
+            return;
         }
+        client.deadline = now + client_deadline;
+        if (!go_on(client)) {
+            return;
+        }
+        if (clients_.size() >= max_clients) {
+            clients_.erase(clients_.begin());  // who came first is slowest
+        }
+        clients_.push_back(std::move(client));
     }
 
     /// False: nothing is left to do for it.
@@ -209,6 +238,12 @@ private:
         if (line.method != "GET" && line.method != "HEAD") {
             return refusal("405 Method Not Allowed", "allowed: GET, HEAD");
         }
+        // A page of elsewhere whose name was made to mean this host shall not read along.
+        if (const std::string_view host = host_of(request); !host.empty() && !is_called(host)) {
+            return refusal("403 Forbidden",
+                           "asked for by a name; allowed: an address in numbers, localhost, this host's name, the name "
+                           "in run.metrics");
+        }
         if (line.target != "/metrics") {
             return refusal("404 Not Found", "there is only /metrics");
         }
@@ -222,9 +257,17 @@ private:
         return answer("200 OK", exposition_type, exposition(run_, nodes), line.method == "GET");
     }
 
+    [[nodiscard]] bool is_called(std::string_view host) const {
+        const Result<HostPort> parts = parse_host_port(std::string(host));
+        return parts && (is_numeric(parts->host) || parts->host == "localhost" || parts->host == name_ ||
+                         parts->host == own_name_);
+    }
+
     Descriptor listener_;
     Descriptor stop_;
     RunLabels run_;
+    std::string name_;             // the host as it was configured
+    std::string own_name_;         // of this host
     std::vector<Client> clients_;  // the thread's
     RunClock clock_;
     Time accept_at_ = 0;  // no connection is taken before
@@ -247,8 +290,10 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::open(const std::string& ad
         return Error{fmt::format("eventfd: {}", std::generic_category().message(errno))};
     }
     std::string bound = local_address(listener->fd());
-    return std::unique_ptr<MetricsServer>(new MetricsServer(
-        std::make_unique<Service>(std::move(*listener), std::move(stop), std::move(run)), std::move(bound)));
+    return std::unique_ptr<MetricsServer>(
+        new MetricsServer(std::make_unique<Service>(std::move(*listener), std::move(stop), std::move(run),
+                                                    parse_host_port(address)->host),
+                          std::move(bound)));
 }
 
 Result<std::unique_ptr<MetricsServer>> MetricsServer::open_for(const Plan& plan, std::uint32_t node) {
@@ -284,6 +329,22 @@ Result<std::string> metrics_address(const std::string& setting, std::uint32_t no
     }
     const bool v6 = parts->host.find(':') != std::string::npos;
     return v6 ? fmt::format("[{}]:{}", parts->host, port) : fmt::format("{}:{}", parts->host, port);
+}
+
+Result<Ok> try_metrics(const std::string& setting, std::uint32_t nodes) {
+    for (std::uint32_t node = 0; node < nodes && setting != "off"; ++node) {
+        const Result<std::string> address = metrics_address(setting, node);
+        if (!address) {
+            return address.error();
+        }
+        if (const Result<Descriptor> listener = listen_on(*address); !listener) {
+            return Error{
+                fmt::format("run.metrics = {}: node {}: {}; allowed: an address of this host, with ports that "
+                            "are free for all of its nodes",
+                            setting, node, listener.error().message)};
+        }
+    }
+    return Ok{};
 }
 
 std::string reachable_address(const std::string& bound, const std::string& host) {

@@ -20,7 +20,7 @@ namespace incast::runtime {
 
 class MetricsServer {
 public:
-    static constexpr std::size_t max_clients = 16;  // further ones wait until one is served
+    static constexpr std::size_t max_clients = 16;  // for further ones the oldest makes room
     static constexpr std::size_t max_request_bytes = 8192;
     static constexpr Time accept_pause = 100 * ps_per_ms;  // after a failure
     static constexpr Time client_deadline = 5 * ps_per_s;  // for request and answer together
@@ -46,6 +46,9 @@ private:
     std::unique_ptr<Service> service_;
     std::string address_;
 };
+
+/// Whether nodes 0 to `nodes` - 1 can listen on this host as run.metrics says. Error: which one cannot, and why.
+[[nodiscard]] Result<Ok> try_metrics(const std::string& setting, std::uint32_t nodes);
 
 /// run.metrics of that node: HOST and PORT + node, or port 0. Error: no such address.
 [[nodiscard]] Result<std::string> metrics_address(const std::string& setting, std::uint32_t node);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -134,7 +135,7 @@ TEST_F(MetricsServerTest, ServesTheLastSample) {
     NodeSample later = sample_of(2);
     later.totals.meps_built = 5;
     server_->publish(later, "BU");
-    const std::string text = answer_to("GET /metrics?x=1 HTTP/1.1\r\nHost: here\r\n\r\n");
+    const std::string text = answer_to("GET /metrics?x=1 HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\n");
     EXPECT_THAT(text, StartsWith("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
     EXPECT_THAT(text, HasSubstr("incast_meps_built_total{node=\"2\"} 5\n"));
     const std::string head = answer_to("HEAD /metrics HTTP/1.0\r\n\r\n");
@@ -161,16 +162,40 @@ TEST_F(MetricsServerTest, ASlowClientKeepsNobodyWaiting) {
     EXPECT_THAT(receive(slow), StartsWith("HTTP/1.1 200 OK\r\n"));
 }
 
-TEST_F(MetricsServerTest, WhenFullAClientWaitsForAPlace) {
+TEST_F(MetricsServerTest, SilentClientsKeepNobodyOut) {
     std::vector<Descriptor> silent;
-    silent.reserve(MetricsServer::max_clients);
-    for (std::size_t index = 0; index < MetricsServer::max_clients; ++index) {
+    silent.reserve(3 * MetricsServer::max_clients);
+    for (std::size_t index = 0; index < 3 * MetricsServer::max_clients; ++index) {
         silent.push_back(connect());
     }
-    const Descriptor waiting = connect();
-    say(waiting, "GET /metrics HTTP/1.1\r\n\r\n");
-    silent.pop_back();
-    EXPECT_THAT(receive(waiting), StartsWith("HTTP/1.1 200 OK\r\n"));
+    const Descriptor honest = connect();
+    say(honest, "GET /metrics HTTP/1.1\r\n\r\n");
+    EXPECT_THAT(receive(honest), StartsWith("HTTP/1.1 200 OK\r\n"));
+    EXPECT_EQ(receive(silent.front()), "") << "it made room";
+}
+
+TEST_F(MetricsServerTest, IsNotReadByPagesWhoseNamesWereMadeToMeanThisHost) {
+    for (const char* good : {"localhost", "[::1]:80", "10.0.0.1", " 127.0.0.1:1 "}) {
+        EXPECT_THAT(answer_to(fmt::format("GET /metrics HTTP/1.1\r\nx: y\r\nhOST:{}\r\n\r\n", good)),
+                    StartsWith("HTTP/1.1 200 OK\r\n"))
+            << good;
+    }
+    for (const char* bad : {"evil.example", "evil.example:80", "127.0.0.1.evil.example", "a b", "[::1"}) {
+        EXPECT_THAT(answer_to(fmt::format("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", bad)),
+                    StartsWith("HTTP/1.1 403 Forbidden\r\n"))
+            << bad;
+    }
+}
+
+TEST(MetricsClaims, AreOfTheNodeItself) {
+    EXPECT_TRUE(may_claim_metrics("0.0.0.0:9300", 2, "192.0.2.7:9302", "192.0.2.7"));
+    EXPECT_TRUE(may_claim_metrics("127.0.0.1:0", 2, "127.0.0.1:5", "192.0.2.7"));
+    EXPECT_TRUE(may_claim_metrics("localhost:0", 2, "[::1]:5", "::1"));
+    EXPECT_FALSE(may_claim_metrics("0.0.0.0:9300", 2, "192.0.2.7:9300", "192.0.2.7")) << "another's port";
+    EXPECT_FALSE(may_claim_metrics("0.0.0.0:9300", 2, "192.0.2.8:9302", "192.0.2.7"));
+    EXPECT_FALSE(may_claim_metrics("0.0.0.0:0", 2, "192.0.2.8:80", "127.0.0.1")) << "not of this host";
+    EXPECT_FALSE(may_claim_metrics("0.0.0.0:0", 2, "evil.example:80", "192.0.2.7"));
+    EXPECT_FALSE(may_claim_metrics("off", 2, "192.0.2.7:9302", "192.0.2.7"));
 }
 
 TEST_F(MetricsServerTest, ATakenPortIsAnError) {

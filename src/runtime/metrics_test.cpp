@@ -117,5 +117,22 @@ TEST(Metrics, TheTrafficOfASampleSurvivesTheJourney) {
     EXPECT_FALSE(sample_from_json(json).ok());
 }
 
+TEST(Metrics, ChangesOfTheViewTravel) {
+    NodeSample sample;
+    sample.changes = {{5, 1, 2, protocol::Cause::silent}, {7, 1, 3, protocol::Cause::joined}};
+    const nlohmann::json json = nlohmann::json::parse(to_json(sample).dump());
+    const Result<NodeSample> back = sample_from_json(json);
+    ASSERT_TRUE(back.ok());
+    ASSERT_EQ(back->changes.size(), 2U);
+    EXPECT_EQ(back->changes[0].cause, protocol::Cause::silent);
+    EXPECT_EQ(back->changes[1].incarnation, 3U);
+    for (const char* bad : {"{}", "[1]", "[[1,2,3]]", "[[1,2,3,\"unheard of\"]]", "[[-1,2,3,\"silent\"]]",
+                            "[[1,2,4294967296,\"silent\"]]"}) {
+        nlohmann::json wrong = json;
+        wrong["changes"] = nlohmann::json::parse(bad);
+        EXPECT_FALSE(sample_from_json(wrong).ok()) << bad;
+    }
+}
+
 }  // namespace
 }  // namespace incast::runtime

@@ -136,7 +136,7 @@ bool NodeHost::needs_new_incarnation() const {
 }
 
 bool NodeHost::news_pending() const {
-    return node_->state() != known_state_ || (joined_at_ != 0) != known_joined_;
+    return node_->state() != known_state_ || (joined_at_ != 0) != known_joined_ || (ledger_ && ledger_->has_changes());
 }
 
 bool NodeHost::news() {
@@ -168,8 +168,6 @@ NodeTotals NodeHost::current(Time now) {
         totals.structure_checked_mfps = stats.structure_checked_mfps;
         totals.lines_checked_meps = stats.lines_checked_meps;
         totals.verify_errors = stats.verify_errors;
-        totals.received_dropped_mfps = stats.dropped_mfps;
-        totals.events_with_drops = stats.dropped_events;
         totals.undelivered_meps = stats.undelivered_meps;
         totals.delay_ns = stats.delay_ns;
         totals.sink_cpu_ns = static_cast<std::uint64_t>(stats.cpu / ps_per_ns);
@@ -229,6 +227,7 @@ NodeSample NodeHost::sample(Mark mark, Time now) {
         }
     }
     if (ledger_) {
+        sample.changes = ledger_->take_changes();
         tell_of_ledger();
         if (ledger_->missing() > 0) {
             sample.note = fmt::format("ledger.bin lacks {} records: {}", ledger_->missing(), ledger_->reason());

@@ -5,7 +5,7 @@
 //   node -> coordinator   hello {magic, protocol, token, node or null, pid, version}   address {incarnation, address,
 //                         metrics: HOST:PORT or ""}
 //                         sample {sample}   rejoin {}   failed {text}
-//   coordinator -> node   refused {reason}   welcome {node, incarnation, run_token, directory, config}
+//   coordinator -> node   refused {reason, again}   welcome {node, incarnation, run_token, directory, config}
 //                         peers {peers: [[node, incarnation, address], ...]}   incarnation {incarnation}
 //                         sample {mark}   stop {}   quit {}   triggers {origin_ns, clock}
 #pragma once

@@ -101,6 +101,7 @@ TEST(RendezvousLimits, HoldTheLargestSampleThereMayBe) {
     for (std::size_t bucket = 0; bucket < base::Histogram::buckets; ++bucket) {
         sample.latency_ns->add_bucket(bucket, UINT64_MAX, UINT64_MAX);
     }
+    sample.changes.assign(most_view_changes, {time_never, UINT32_MAX, UINT32_MAX, protocol::Cause::connection_lost});
     constexpr std::uint64_t most = UINT64_MAX;
     sample.net.emplace().pairs.assign(nodes, {UINT32_MAX, most, most, most, most, most, most, most});
     EXPECT_LT(to_json(sample).dump().size() + 100, max_sample_frame(nodes));

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/units.h"
+#include "base/utf8.h"
 #include "runtime/result_directory.h"
 
 namespace incast::runtime {
@@ -56,6 +57,11 @@ private:
 
 Result<std::unique_ptr<Reporter>> Reporter::open(const std::filesystem::path& directory, Progress progress,
                                                  bool replace) {
+    std::error_code code;
+    if (const std::string path = std::filesystem::absolute(directory, code).string(); !base::is_utf8(path)) {
+        return Error{fmt::format("--output {}: its path '{}' is not UTF-8; allowed: a path in UTF-8",
+                                 directory.string(), base::shown(path))};
+    }
     Result<RecordFile> log = take_directory(directory, replace);
     if (!log) {
         return log.error();

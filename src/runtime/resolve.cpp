@@ -186,6 +186,12 @@ Result<Ok> take_recording(Plan& plan) {
                                        n, n == 1 ? "" : "s"),
                            fmt::format("1..{}", n));
     }
+    constexpr std::uint64_t most_events = 9'000'000'000'000'000;  // as run.events
+    if (config.repeat > most_events / recording->total_events) {
+        return not_allowed("source.repeat", std::to_string(config.repeat),
+                           fmt::format("the files hold {} events", recording->total_events),
+                           fmt::format("0..{}", most_events / recording->total_events));
+    }
     if (config.packing != 0 && config.packing != recording->packing) {
         return not_allowed("protocol.packing", std::to_string(config.packing), "the files have their own",
                            fmt::format("auto, or {}", recording->packing));
@@ -197,9 +203,13 @@ Result<Ok> take_recording(Plan& plan) {
         const auto ru = static_cast<std::uint32_t>(index * plan.n_rus / n);
         plan.protocol.sources.push_back({source.id, Peer{ru}, source.largest_bytes});
         plan.mfp_bytes = std::max<std::uint64_t>(plan.mfp_bytes, source.largest_bytes);
+        plan.inputs.files.push_back(source.input);
     }
     plan.cap_bytes = plan.mfp_bytes;
-    plan.total_events = recording->total_events * config.repeat;
+    const std::uint64_t meps = recording->total_meps;
+    plan.inputs.first_event = recording->first_event;
+    plan.inputs.events = recording->total_events;
+    plan.mep_events = {recording->packing, meps, recording->n_events(meps - 1)};
     return Ok{};
 }
 
@@ -300,7 +310,11 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
             rate = std::max(rate, step.rate_hz);
         }
         const Time outage = config.detection_deadline + config.suspect_grace + config.heartbeat;
-        const double waiting = rate / plan.packing * static_cast<double>(outage) / static_cast<double>(ps_per_s);
+        double meps_hz = rate / plan.packing;
+        if (plan.protocol.max_wait > 0) {  // so many at most are closed before they are full
+            meps_hz = std::max(meps_hz, std::min(rate, 1 / base::seconds(plan.protocol.max_wait)));
+        }
+        const double waiting = meps_hz * base::seconds(outage);
         asked += static_cast<std::uint64_t>(std::ceil(waiting));
         // What is due meanwhile waits. The other policies say what becomes of it, so less memory is a choice.
         if (config.policy == sources::Policy::block) {
@@ -355,10 +369,11 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
     const std::uint64_t here_bytes =
         all_here ? plan.n_rus * plan.ru_memory_bytes + plan.n_bus * plan.bu_memory_bytes : node_bytes;
     if (config.transport != "sim" && machine.memory_bytes != 0 && here_bytes > machine.memory_bytes) {
-        return not_allowed("source.memory", bytes_text(plan.ru_memory_bytes),
-                           fmt::format("with {} of slots more than this machine has", bytes_text(plan.bu_memory_bytes)),
-                           fmt::format("at most {} for {}: a lower rate, smaller MFPs or fewer credits",
-                                       bytes_text(machine.memory_bytes), all_here ? "all nodes" : "a node"));
+        return not_allowed(
+            "source.memory", bytes_text(plan.ru_memory_bytes),
+            fmt::format("with {} of slots more than {}", bytes_text(plan.bu_memory_bytes), machine.memory_what),
+            fmt::format("at most {} for {}: a lower rate, smaller MFPs or fewer credits",
+                        bytes_text(machine.memory_bytes), all_here ? "all nodes" : "a node"));
     }
     plan.working_set_bytes = plan.n_bus * config.credits * plan.slot_bytes +
                              plan.n_rus * (config.source_kind == SourceKind::generator && config.fill == Fill::prefilled
@@ -396,6 +411,7 @@ void set_protocol(Plan& plan) {
     to.detection_deadline = config.detection_deadline;
     to.late_after = config.late_after;
     to.suspect_grace = config.suspect_grace;
+    to.max_wait = config.max_wait;
     to.views = config.views;
     to.second_stage_all = config.second_stage == SecondStage::all;
     to.decision_deadline = config.decision_deadline;
@@ -405,10 +421,25 @@ void set_protocol(Plan& plan) {
 /// What ends the run by itself.
 void set_totals(Plan& plan) {
     const RunConfig& config = plan.config;
-    if (config.events != 0) {
-        plan.total_events = plan.total_events == 0 ? config.events : std::min(plan.total_events, config.events);
+    MepEvents& events = plan.mep_events;
+    std::uint64_t& meps = plan.protocol.total_meps;
+    if (config.source_kind == SourceKind::mfp) {
+        meps = events.pass_meps * config.repeat;
+        if (config.events != 0) {  // MFPs are sent whole
+            const std::uint64_t enough = events.meps_for(config.events);
+            meps = meps == 0 ? enough : std::min(meps, enough);
+        }
+        plan.total_events = events.below(meps);
+        return;
     }
-    plan.protocol.total_meps = (plan.total_events + plan.packing - 1) / plan.packing;
+    plan.total_events = config.events;
+    meps = (config.events + plan.packing - 1) / plan.packing;
+    events = {plan.packing, meps,
+              static_cast<std::uint32_t>(meps == 0 ? 0 : config.events - (meps - 1) * plan.packing)};
+    if (config.source_kind == SourceKind::generator) {
+        plan.protocol.packing = plan.packing;
+        plan.protocol.total_events = plan.total_events;
+    }
 }
 
 Result<Ok> check_together(const Plan& plan) {

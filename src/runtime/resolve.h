@@ -14,9 +14,18 @@
 #include "protocol/config.h"
 #include "runtime/config.h"
 #include "runtime/machine.h"
+#include "runtime/mep_events.h"
 #include "runtime/sources/recorded_shapes.h"
+#include "runtime/sources/replay_files.h"
 
 namespace incast::runtime {
+
+/// Files that are replayed, as this process finds them.
+struct Inputs {
+    std::vector<sources::InputFile> files;  // in the order of their sources
+    std::uint64_t first_event = 0;
+    std::uint64_t events = 0;  // of one pass
+};
 
 struct Plan {
     RunConfig config;                           // as asked for, autos replaced
@@ -41,9 +50,11 @@ struct Plan {
     std::uint64_t ru_memory_bytes = 0;         // what the MFPs kept until release may take
     std::uint64_t ru_memory_needed_bytes = 0;  // F1
     std::uint64_t working_set_bytes = 0;       // M4: slots in service and payload cycled through, all nodes of one host
-    std::uint64_t total_events = 0;            // 0 = no end of its own
-    Time duration = 0;                         // 0 = until the events or the source end
-    bool measured_whole = false;               // no warm-up: from the first event to the last
+    MepEvents mep_events;
+    std::uint64_t total_events = 0;  // 0 = no end of its own
+    Inputs inputs;                   // of a replay
+    Time duration = 0;               // 0 = until the events or the source end
+    bool measured_whole = false;     // no warm-up: from the first event to the last
     Time sample_interval = 0;
     sources::TriggerOptions triggers;  // but for their origin
     std::uint32_t memory_meps = 0;     // with data, in the memory of a readout unit

@@ -127,7 +127,7 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine) {
     if (config.transport != "sim" && machine.memory_bytes != 0 && here > machine.memory_bytes) {
         return not_allowed(
             "net.working_set", bytes_text(plan.ru_memory_bytes),
-            fmt::format("with {} of slots more than this machine has", bytes_text(plan.bu_memory_bytes)),
+            fmt::format("with {} of slots more than {}", bytes_text(plan.bu_memory_bytes), machine.memory_what),
             fmt::format("at most {} for {}", bytes_text(machine.memory_bytes), all_here ? "all nodes" : "a node"));
     }
     return Ok{};

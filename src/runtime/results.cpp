@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
-#include "runtime/config_table.h"
 #include "runtime/cpu_use.h"
 #include "runtime/exit_status.h"
+#include "runtime/inputs.h"
 #include "runtime/json.h"
 #include "runtime/spread.h"
 #include "transport/medium.h"
@@ -88,14 +88,22 @@ private:
         if (em == nullptr || em_.lost || em->state == protocol::NodeState::joining || ledger_lacks) {
             return;
         }
-        const std::uint64_t committed = facts_.ledger
-                                            ? std::min(facts_.ledger->distinct_meps, em->totals.meps_committed)
-                                            : em->totals.meps_committed;
-        const std::uint64_t admitted = em->totals.meps_admitted;
-        lost_events_ = (admitted - std::min(admitted, committed)) * facts_.plan.packing;
+        const MepEvents& sizes = facts_.plan.mep_events;
+        const std::uint64_t committed = facts_.ledger ? facts_.ledger->events : sizes.below(em->totals.meps_committed);
+        const std::uint64_t admitted = sizes.below(em->totals.meps_admitted);
+        lost_events_ = admitted - std::min(admitted, committed);
     }
 
+    /// nullptr: there is none, or the disk was full.
+    const LedgerSummary* whole_ledger() const {
+        return facts_.ledger && facts_.ledger->missing == 0 ? &*facts_.ledger : nullptr;
+    }
+
+    /// Delivered with at least one source flagged.
     std::uint64_t incomplete_events() const {
+        if (const LedgerSummary* ledger = whole_ledger()) {
+            return ledger->flagged_events;
+        }
         const NodeSample* em = newest(em_);
         const std::uint64_t flagged = em == nullptr ? 0 : em->totals.meps_flagged;
         // A builder unit that was killed took its count with it; the event manager knows the MEPs.
@@ -106,19 +114,25 @@ private:
     /// Committed ones. The event manager and its ledger know MEPs; builder units know their events, but a killed one
     /// took its count with it.
     std::uint64_t events() const {
+        if (const LedgerSummary* ledger = whole_ledger()) {
+            return ledger->events;
+        }
         const NodeSample* em = newest(em_);
-        const std::uint64_t told = em != nullptr ? em->totals.meps_committed : 0;
-        const bool whole = facts_.ledger && facts_.ledger->missing == 0;
-        const std::uint64_t committed = whole ? facts_.ledger->distinct_meps : told;
+        const std::uint64_t committed = em != nullptr ? em->totals.meps_committed : 0;
         if (committed == totals_.meps_built + totals_.meps_filtered) {
             return totals_.events_built + totals_.events_filtered;
         }
-        const std::uint64_t most = facts_.plan.total_events != 0 ? facts_.plan.total_events : UINT64_MAX;
-        return std::min(committed * facts_.plan.packing, most);
+        if (em != nullptr && em->totals.events_committed > 0) {
+            return em->totals.events_committed;
+        }
+        return facts_.plan.mep_events.below(committed);
     }
 
     /// Rejected by filters. A killed builder unit took its count with it; the event manager knows the MEPs.
     std::uint64_t rejected_events() const {
+        if (const LedgerSummary* ledger = whole_ledger()) {
+            return ledger->rejected_events;
+        }
         const NodeSample* em = newest(em_);
         const std::uint64_t rejected = em == nullptr ? 0 : em->totals.meps_rejected;
         const std::uint64_t untold = rejected - std::min(rejected, totals_.meps_filtered);
@@ -161,6 +175,35 @@ private:
         return whole > 0 ? part / whole : 0;
     }
 
+    /// Not empty: more events are incomplete, or more of an input left out, than run.fail_above_incomplete allows.
+    std::string too_incomplete() const {
+        const std::uint64_t delivered = events() - std::min(rejected_events(), events());
+        const double most = facts_.plan.config.fail_above_incomplete;
+        std::string why = too_much_left_out(facts_.plan);
+        if (static_cast<double>(incomplete_events()) > most * static_cast<double>(delivered)) {
+            why = fmt::format("{} of {} events are incomplete ({:.3g} %)", incomplete_events(), delivered,
+                              100.0 * static_cast<double>(incomplete_events()) / static_cast<double>(delivered));
+        }
+        return why.empty() ? why : fmt::format("{}; run.fail_above_incomplete allows {:g} %", why, 100 * most);
+    }
+    /// Nothing is lost, wrong, or committed twice.
+    bool is_accounted() const {
+        const bool once = !facts_.ledger || facts_.ledger->commits == facts_.ledger->distinct_meps;
+        return lost_events_ == 0 && totals_.verify_errors == 0 && once;
+    }
+    /// Of a run that went as it should but for that.
+    bool is_incomplete() const {
+        const Outcome outcome = facts_.conductor.outcome();
+        const bool well = outcome == Outcome::complete || outcome == Outcome::interrupted;
+        return well && is_accounted() && !too_incomplete().empty();
+    }
+    std::string_view status() const { return is_incomplete() ? "incomplete" : to_text(facts_.conductor.outcome()); }
+    std::string reason() const {
+        const std::string& early = facts_.conductor.reason();
+        return is_incomplete() ? early + (early.empty() ? "" : "; ") + too_incomplete() : early;
+    }
+
+    OrderedJson flags_json() const;
     OrderedJson node_json(std::size_t index) const;
     OrderedJson window_json() const;
     std::uint64_t clock_error_ns() const;
@@ -227,6 +270,18 @@ OrderedJson Tally::node_json(std::size_t index) const {
     return json;
 }
 
+/// Every flag that some source of a delivered event has. An event may have several.
+OrderedJson Tally::flags_json() const {
+    OrderedJson json = OrderedJson::object();
+    for (const protocol::FlagCounters& flag : protocol::flag_counters) {
+        if (totals_.*flag.mfps > 0) {
+            json[std::string(wire::to_string(flag.flag))] = {{"events", totals_.*flag.events},
+                                                             {"mfps", totals_.*flag.mfps}};
+        }
+    }
+    return json;
+}
+
 OrderedJson Tally::window_json() const {
     return {{"rule", whole_ ? "from the moment all nodes had joined until every event was built"
                             : "after the warm-up, until admission was stopped"},
@@ -268,7 +323,7 @@ OrderedJson Tally::triggers_json() const {
     json["occupancy"] = {{"mean", fraction(protocol::role_ru, &NodeTotals::held_mep_ns, places)},
                          {"max", static_cast<double>(peak) / places},
                          {"memory_meps", facts_.plan.memory_meps}};
-    json["events_with_drops"] = totals_.events_with_drops;
+    json["events_with_drops"] = totals_.flagged_dropped_events;
     json["spread_ns"] = spread;
     json["over_time"] = triggers_over_time();
     return json;
@@ -407,9 +462,9 @@ OrderedJson Tally::json() const {
     const double goodput_gb = static_cast<double>(window_.built_goodput_bytes) * 1e-9;
     OrderedJson json;
     json["schema"] = 1;
-    json["status"] = to_text(facts_.conductor.outcome());
-    if (!facts_.conductor.reason().empty()) {
-        json["reason"] = facts_.conductor.reason();
+    json["status"] = status();
+    if (const std::string why = reason(); !why.empty()) {
+        json["reason"] = why;
     }
     json["time_domain"] = facts_.virtual_time ? "virtual" : "real";
     json["goodput_bytes_per_s"] = {
@@ -421,7 +476,9 @@ OrderedJson Tally::json() const {
         {"over_time", over_time()}};
     json["events"] = events();
     json["events_per_s"] = rate(window_.events_built);
+    json["complete_events"] = events() - std::min(events(), incomplete_events() + rejected_events());
     json["incomplete_events"] = incomplete_events();
+    json["flags"] = flags_json();
     json["lost_events"] = lost_events_ ? OrderedJson(*lost_events_) : OrderedJson(nullptr);
     json["rejected_events"] = rejected_events();
     json["redelivered_events"] = totals_.redelivered_events;
@@ -457,6 +514,9 @@ OrderedJson Tally::json() const {
                      {"memory_meps", facts_.plan.memory_meps},
                      {"working_set_bytes", facts_.plan.working_set_bytes},
                      {"last_level_cache_bytes", facts_.machine.last_level_cache_bytes}};
+    if (!facts_.plan.inputs.files.empty()) {
+        json["inputs"] = inputs_json(facts_.plan);
+    }
     json["seed"] = config.seed;
     if (facts_.trace_hash) {
         json["trace_hash"] = fmt::format("{:016x}", *facts_.trace_hash);
@@ -485,8 +545,8 @@ std::string Tally::summary() const {
     std::string text = fmt::format(
         "{}: {} events ({:.0f}/s in {} measured), {}/s goodput ({}/s without self), {} incomplete, {} lost, {} "
         "redelivered",
-        to_text(facts_.conductor.outcome()), result["events"].get<std::uint64_t>(), rate(window_.events_built),
-        base::format_duration(time_), base::format_bytes(rate(window_.built_goodput_bytes)),
+        status(), result["events"].get<std::uint64_t>(), rate(window_.events_built), base::format_duration(time_),
+        base::format_bytes(rate(window_.built_goodput_bytes)),
         base::format_bytes(result["goodput_bytes_per_s"]["total_without_self"].get<double>()), incomplete_events(),
         lost_events_ ? std::to_string(*lost_events_) : "unknown", totals_.redelivered_events);
     text +=
@@ -498,6 +558,17 @@ std::string Tally::summary() const {
     } else {
         text += fmt::format("p50 {}, p99 {}", duration(latency_.quantile(0.5)), duration(latency_.quantile(0.99)));
         text += clock_error_ns() > 0 ? fmt::format(" (clock_error {})", duration(clock_error_ns())) : "";
+    }
+    for (const auto& [flag, counts] : result["flags"].items()) {
+        text += fmt::format("\n{}: {} events, {} MFPs", flag, counts["events"].get<std::uint64_t>(),
+                            counts["mfps"].get<std::uint64_t>());
+    }
+    if (result.contains("inputs") && result["inputs"]["left_out_mfps"] > 0) {
+        text += fmt::format("\nleft out: {} MFPs of the input, which do not fit the run's event ids",
+                            result["inputs"]["left_out_mfps"].get<std::uint64_t>());
+    }
+    if (is_incomplete()) {
+        text += "\n" + reason();
     }
     const OrderedJson& triggers = result["triggers"];
     if (triggers["loop"] == "open") {
@@ -528,8 +599,7 @@ int Tally::exit_status() const {
         default:
             return exit_failed;
     }
-    const bool once = !facts_.ledger || facts_.ledger->commits == facts_.ledger->distinct_meps;
-    return lost_events_ == 0 && totals_.verify_errors == 0 && once ? exit_ok : exit_failed;
+    return is_incomplete() ? exit_incomplete : is_accounted() ? exit_ok : exit_failed;
 }
 
 }  // namespace
@@ -537,42 +607,6 @@ int Tally::exit_status() const {
 RunResult make_result(const RunFacts& facts) {
     const Tally tally(facts);
     return {tally.json().dump(2) + "\n", tally.summary(), tally.exit_status()};
-}
-
-nlohmann::ordered_json config_json(const std::map<std::string, std::string>& values) {
-    OrderedJson json;
-    for (const auto& [key, value] : values) {
-        const KeySpec* spec = find_key(key);
-        OrderedJson* at = &json;
-        std::size_t start = 0;
-        for (std::size_t dot = key.find('.'); dot != std::string::npos; start = dot + 1, dot = key.find('.', start)) {
-            at = &(*at)[key.substr(start, dot - start)];
-        }
-        OrderedJson& leaf = (*at)[key.substr(start)];
-        if (spec != nullptr && spec->kind == Kind::boolean) {
-            leaf = value == "true";
-        } else if (spec != nullptr && (spec->kind == Kind::count || spec->kind == Kind::real) && value != "auto") {
-            leaf = OrderedJson::parse(value);
-        } else {
-            leaf = value;
-        }
-    }
-    return json;
-}
-
-nlohmann::ordered_json machine_json(const Machine& machine) {
-    return {{"host", machine.host},
-            {"cpu_model", machine.cpu_model},
-            {"cores", machine.cores},
-            {"last_level_cache_bytes", machine.last_level_cache_bytes},
-            {"memory_bytes", machine.memory_bytes},
-            {"kernel", machine.kernel}};
-}
-
-nlohmann::ordered_json versions_json() {
-    const Versions built = versions();
-    return {
-        {"incast", built.incast}, {"git", built.git}, {"compiler", built.compiler}, {"build_type", built.build_type}};
 }
 
 }  // namespace incast::runtime

@@ -11,6 +11,8 @@
 #include "base/units.h"
 #include "runtime/coordinator.h"
 #include "runtime/exit_status.h"
+#include "runtime/inputs.h"
+#include "runtime/limits.h"
 #include "runtime/local_run.h"
 #include "runtime/machine.h"
 #include "runtime/metrics_server.h"
@@ -56,7 +58,7 @@ Result<Ok> check(const Plan& plan, const RunOptions& options) {
         return Error{
             fmt::format("--spawn {}: the run has {} nodes; allowed: 0..{}", spawn, plan.n_nodes, plan.n_nodes)};
     }
-    if (const Result<HostPort> listen = parse_host_port(options.listen); !listen) {
+    if (const Result<HostPort> listen = parse_host_port(options.listen); !options.listen.empty() && !listen) {
         return Error{"--listen: " + listen.error().message};
     }
     if (plan.config.metrics != "off") {
@@ -97,11 +99,15 @@ void announce(const Plan& plan, std::vector<std::string> chosen, Reporter& repor
     if (!chosen.empty()) {
         reporter.notice(Level::info, fmt::format("chosen: {}", fmt::join(chosen, "; ")));
     }
+    for (const std::string& line : input_warnings(plan)) {
+        reporter.notice(Level::warning, line);
+    }
 }
 
 RunResult result_of(RunFacts facts, Reporter& reporter) {
     if (!facts.plan.is_net()) {
-        const Result<LedgerSummary> ledger = read_ledger(reporter.directory() / "ledger.bin", {});
+        const Result<LedgerSummary> ledger =
+            read_ledger(reporter.directory() / "ledger.bin", {}, facts.plan.mep_events);
         if (ledger) {
             facts.ledger = *ledger;
             if (ledger->missing > 0) {
@@ -122,8 +128,9 @@ std::uint64_t size_of_result(const Plan& plan) {
     constexpr std::uint64_t of_a_node = 6U << 10U;
     constexpr std::uint64_t of_a_pair = 1U << 10U;
     constexpr std::uint64_t over_time = 400U << 10U;
-    return common + plan.n_nodes * of_a_node + (plan.is_net() ? plan.net.pairs.size() * of_a_pair : 0) +
-           (plan.config.trigger_rate > 0 ? over_time : 0);
+    constexpr std::uint64_t of_a_file = 300;
+    return common + plan.n_nodes * of_a_node + plan.inputs.files.size() * of_a_file +
+           (plan.is_net() ? plan.net.pairs.size() * of_a_pair : 0) + (plan.config.trigger_rate > 0 ? over_time : 0);
 }
 
 int finish(const RunFacts& facts, Reporter& reporter) {
@@ -144,7 +151,7 @@ int run_and_report(const Plan& plan, transport::Medium& medium, const Machine& m
         LocalRun local(plan, medium, reporter);
         const Result<LocalOutcome> outcome = local.run();
         if (!outcome) {
-            reporter.notice(Level::error, outcome.error().message);
+            reporter.notice(Level::error, with_memory_limit(outcome.error()).message);
             return exit_failed;
         }
         if (outcome->aborted) {
@@ -201,6 +208,13 @@ int run(const ConfigText& config, const RunOptions& options) {
     }
     if (options.check_only) {
         return exit_ok;
+    }
+    const std::uint32_t here = is_local(*plan) ? 1 : options.spawn.value_or(plan->n_nodes);
+    if (Result<Ok> enough = is_local(*plan) ? Result<Ok>(Ok{}) : check_file_limit(*plan, here); !enough) {
+        return refuse(enough.error(), exit_failed);
+    }
+    if (Result<Ok> free = try_metrics(plan->config.metrics, here); !free) {
+        return refuse(free.error(), exit_bad_config);
     }
     Result<std::unique_ptr<Reporter>> reporter = Reporter::open(options.output, options.progress, options.replace);
     if (!reporter) {

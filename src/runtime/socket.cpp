@@ -175,6 +175,11 @@ bool is_of_this_host(const std::string& address) {
     return socket_fd.is_open() && bind(socket_fd.fd(), found->ai_addr, found->ai_addrlen) == 0;
 }
 
+bool is_numeric(const std::string& host) {
+    in6_addr any{};
+    return inet_pton(AF_INET, host.c_str(), &any) == 1 || inet_pton(AF_INET6, host.c_str(), &any) == 1;
+}
+
 bool is_loopback(const std::string& address) {
     in_addr v4{};
     return inet_pton(AF_INET, address.c_str(), &v4) == 1 ? (ntohl(v4.s_addr) >> 24U) == IN_LOOPBACKNET

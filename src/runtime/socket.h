@@ -34,6 +34,8 @@ std::string local_host(int fd);
 std::string peer_host(int fd);
 /// Numbers ("10.0.0.1", "::1"), and an address of this host.
 bool is_of_this_host(const std::string& address);
+/// "10.0.0.1", "::1"
+bool is_numeric(const std::string& host);
 bool is_loopback(const std::string& address);
 
 }  // namespace incast::runtime

@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/machine.h"
+#include "runtime/sinks/shortage.h"
 #include "runtime/run_clock.h"
 
 extern char** environ;
@@ -61,7 +63,7 @@ Result<pid_t> Spawner::start(std::uint32_t node, const std::string& address, con
 
     const pid_t pid = fork();
     if (pid < 0) {
-        return Error{fmt::format("cannot start node {}: {}", node, std::generic_category().message(errno))};
+        return Error{fmt::format("cannot start node {}: {}", node, sinks::process_shortage(errno))};
     }
     if (pid == 0) {
         // Standard output belongs to the coordinator's reports; standard error is shared.

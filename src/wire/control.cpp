@@ -66,6 +66,10 @@ constexpr Shape shape_of(ControlKind kind) {
             return shape<ControlKind::clock_ask>();
         case ControlKind::clock_answer:
             return shape<ControlKind::clock_answer>();
+        case ControlKind::open:
+            return shape<ControlKind::open>();
+        case ControlKind::close:
+            return shape<ControlKind::close>();
     }
     return {};
 }

@@ -54,6 +54,8 @@ enum class ControlKind : std::uint8_t {
     phase_done,      // RU -> EM: what this RU sent in that phase is placed
     clock_ask,       // RU -> EM: what is the time?
     clock_answer,    // EM -> RU: this
+    open,            // RU -> EM: a MEP has waited too long for the rest of its events; how many it has
+    close,           // EM -> RU: that MEP ends with so many, for all RUs alike
 };
 
 struct ControlHeader {
@@ -86,7 +88,8 @@ struct ViewEntry {
     std::uint32_t incarnation = 0;
     std::uint32_t roles = 0;
     Change change{};
-    std::uint64_t from_mep = 0;  // up: first MEP that node takes part in
+    std::uint64_t from_mep = 0;    // up: first MEP that node takes part in
+    std::uint64_t from_event = 0;  // up: its first event, where the EM counts events (Config::packing)
 };
 struct AvailableBody {
     MepId below = 0;
@@ -110,8 +113,18 @@ struct AttemptEntry {
     std::uint16_t slot = 0;
     std::uint16_t attempt = 0;
     std::uint16_t flags = 0;  // AttemptFlag bits
-    std::uint32_t value = 0;  // commit_request: sources missing
+    std::uint32_t value = 0;  // commit_request, committed: flagged_value()
 };
+/// Sources of a MEP that are not there, and those that are there with a defect: 65535 together at most.
+[[nodiscard]] constexpr std::uint32_t flagged_value(std::uint32_t missing, std::uint32_t defective) {
+    return missing | defective << 16U;
+}
+[[nodiscard]] constexpr std::uint32_t missing_sources(const AttemptEntry& entry) {
+    return entry.value & 0xffffU;
+}
+[[nodiscard]] constexpr std::uint32_t defective_sources(const AttemptEntry& entry) {
+    return entry.value >> 16U;
+}
 enum AttemptFlag : std::uint16_t {
     attempt_granted = 1,      // commit_verdict: the sink may take it
     attempt_redelivered = 2,  // commit_verdict: an earlier attempt may have reached a sink
@@ -152,6 +165,16 @@ struct PhaseDoneBody {
     std::uint64_t phase = 0;
     std::uint32_t queued = 0;  // BUs with contributions that wait for a later phase
     std::uint32_t sent = 0;    // contributions begun since the last time it said so
+};
+struct OpenBody {
+    MepId mep = 0;             // those below are in memory; this one is not given out before the EM has answered
+    std::uint32_t events = 0;  // of it that are there
+    std::uint32_t unused = 0;
+};
+struct CloseBody {
+    MepId mep = 0;
+    std::uint32_t events = 0;  // 0: it is filled, others have all of it already
+    std::uint32_t unused = 0;
 };
 struct ClockBody {
     Time asked = 0;  // on the clock of who asks
@@ -231,6 +254,8 @@ INCAST_CONTROL(phase, PhaseBody, NoEntry)
 INCAST_CONTROL(phase_done, PhaseDoneBody, NoEntry)
 INCAST_CONTROL(clock_ask, ClockBody, NoEntry)
 INCAST_CONTROL(clock_answer, ClockBody, NoEntry)
+INCAST_CONTROL(open, OpenBody, NoEntry)
+INCAST_CONTROL(close, CloseBody, NoEntry)
 #undef INCAST_CONTROL
 
 template <class T>
@@ -317,11 +342,6 @@ private:
     std::uint32_t incarnation_;
     std::byte bytes_[max_message_bytes];  // uninitialised on purpose: only what is sent gets written
 };
-
-/// The sources an event is delivered without, as the event manager has confirmed.
-[[nodiscard]] constexpr bool is_missing(SourceFlag flag) {
-    return flag == SourceFlag::missing_dead || flag == SourceFlag::missing_unreachable;
-}
 
 /// The head as the words it is made of, for writing. Built in words and copied in words: see transport/copy_head.h.
 using HeadWords = std::array<std::uint64_t, sizeof(Head) / sizeof(std::uint64_t)>;

@@ -399,4 +399,24 @@ Result<std::uint64_t> truncate_mfp(MutableBytes received) {
     return offset;
 }
 
+std::optional<std::uint64_t> end_of_run_bytes(Bytes bytes) {
+    if (bytes.size() < mfp_header_bytes || load<std::uint16_t>(bytes, at_magic) != mfp_magic ||
+        load<std::uint64_t>(bytes, at_first_event) != std::numeric_limits<std::uint64_t>::max()) {
+        return std::nullopt;
+    }
+    const auto packet = load<std::uint32_t>(bytes, at_packet_bytes);
+    return packet < mfp_header_bytes || packet > bytes.size() ? std::nullopt : std::optional<std::uint64_t>(packet);
+}
+
+void relabel_missing(MutableBytes mfp, SourceFlag flag) {
+    const MfpHeader header = peek_mfp(mfp).value();
+    for (std::uint32_t index = 0; index < header.n_fragments; ++index) {
+        std::byte& type = mfp[header_bytes(header.wide) + index];
+        const std::optional<SourceFlag> missing = flag_of_type(std::to_integer<std::uint8_t>(type));
+        if (missing && is_missing(*missing) && load_size(mfp, header, index) == 0) {
+            type = static_cast<std::byte>(flag_type(flag));
+        }
+    }
+}
+
 }  // namespace incast::wire

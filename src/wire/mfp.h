@@ -178,4 +178,11 @@ Result<std::uint64_t> write_phantom(MutableBytes out, std::uint64_t first_event,
 /// even the tables are there; then a phantom is all that can be had.
 Result<std::uint64_t> truncate_mfp(MutableBytes received);
 
+/// The size of the packet that ends a run in LHCb's files, an MFP header with event id 2^64 - 1; nothing if it is
+/// something else. It holds no events.
+std::optional<std::uint64_t> end_of_run_bytes(Bytes bytes);
+
+/// Of a checked MFP: fragments that are missing because their readout unit was gone are missing with that flag instead.
+void relabel_missing(MutableBytes mfp, SourceFlag flag);
+
 }  // namespace incast::wire

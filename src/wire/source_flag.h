@@ -31,6 +31,16 @@ constexpr std::string_view to_string(SourceFlag flag) {
     return value < source_flag_names.size() ? source_flag_names[value] : "unknown";
 }
 
+/// The sources an event is delivered without, as the event manager has confirmed.
+[[nodiscard]] constexpr bool is_missing(SourceFlag flag) {
+    return flag == SourceFlag::missing_dead || flag == SourceFlag::missing_unreachable;
+}
+
+/// An event with such a source is incomplete (docs/formats.md).
+[[nodiscard]] constexpr bool is_defect(SourceFlag flag) {
+    return flag >= SourceFlag::missing_dead;
+}
+
 /// Fragment types 0xF0 .. 0xF8 are Incast's own: type 0xF0 | flag with size 0 marks a fragment that is missing for that
 /// reason. Only the flags from missing_dead on are ever written.
 constexpr std::uint8_t flag_type(SourceFlag flag) {

@@ -89,7 +89,7 @@ public:
         return Ok{};
     }
     [[nodiscard]] std::span<const Local> regions() const override { return {&region_, 1}; }
-    void start(Time, protocol::MepId first) override { released_ = first; }
+    void start(Time, protocol::MepId first, std::uint64_t) override { released_ = first; }
     bool produce(Time, protocol::MepId mep) override {
         if (mep >= released_ + retention_) {
             std::abort();  // the protocol never asks for more than fits

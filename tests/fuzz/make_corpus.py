@@ -72,7 +72,7 @@ def record(what: int, peer: int, kind: int, payload: bytes, entries: int = 0) ->
 def control_story(scheme: int) -> bytes:
     """A node comes up, hears of the view, gets an assignment, a notice and a verdict."""
     up = struct.pack("<BBH", 1, 0, 0) + struct.pack("<BBH", 1, 1, 0) + struct.pack("<BBH", 1, 2, 0)
-    view = struct.pack("<IIIIQ", 1, 1, 6, 1, 0)
+    view = struct.pack("<IIIIQQ", 1, 1, 6, 1, 0, 0)
     assign = struct.pack("<QIHHHHI", 0, 1, 1, 0, 1, 0, 0)
     announce = struct.pack("<QQII", 0, 0, 1, 0) + struct.pack("<HHI", 1, 0, 1)
     return (

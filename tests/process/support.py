@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -177,6 +179,15 @@ def child_pids(pid: int) -> list[int]:
 
 
 Start = Callable[..., Run]
+
+
+def audited(run: Run, kind: str) -> list[dict[str, Any]]:
+    """What audit.jsonl has of that kind; every line of it keeps to its schema."""
+    entries = [json.loads(line) for line in (run.output / "audit.jsonl").read_text().splitlines()]
+    schema = json.loads((ROOT / "schema" / "audit.schema.json").read_text())
+    for entry in entries:
+        jsonschema.validate(entry, schema)
+    return [entry for entry in entries if entry["kind"] == kind]
 
 
 def check_accounting(result: dict[str, Any]) -> None:

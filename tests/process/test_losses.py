@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from support import Run, Start, check_accounting, process_state, wait_until
+from support import Run, Start, audited, check_accounting, process_state, wait_until
 
 SETTINGS = {
     "run.nodes": 5,
@@ -19,6 +19,7 @@ SETTINGS = {
     "run.duration": "1h",
     "run.sample_interval": "100ms",
     "run.drain_deadline": "20s",
+    "run.fail_above_incomplete": 1,
     "protocol.mfp_size": "32KiB",
     "sink.kind": "verify",
 }
@@ -130,10 +131,18 @@ def test_a_stopped_unit_comes_back(start: Start, settings: dict[str, Any], node:
     os.kill(pid, signal.SIGCONT)
     back = "is back (incarnation 2)"
     run.wait_for(lambda report: report["type"] == "notice" and back in report["text"], "return", 20)
+    run.wait_for(lambda report: "was out for" in report.get("text", ""), "what it cost", 20)
     wait_for_progress(run)
     assert end(run) == 0, run.story()
     one_line(run, f"node {NAMES[node]} has been silent for")
+    one_line(run, f"node {NAMES[node]} dropped by the event manager: the event manager heard nothing of it for")
+    one_line(run, f"node {NAMES[node]} was out for")
     result = run.result()
+    (cost,) = [entry["cost"] for entry in audited(run, "back")]
+    assert cost["seconds"] > 0
+    assert (cost["incomplete_events"] > 0) == (node == RU)
+    assert cost["incomplete_events"] <= result["incomplete_events"]
+    assert cost["reassigned_meps"] <= result["accounting"]["reassignments"]
     assert result["nodes"][node]["incarnation"] == 2
     assert (result["incomplete_events"] > 0) == (node == RU)
     check_accounting(result)

@@ -23,6 +23,7 @@ SETTINGS = {
     "run.duration": "1h",
     "run.sample_interval": "50ms",
     "run.metrics": "127.0.0.1:0",
+    "run.fail_above_incomplete": 1,
     "protocol.mfp_size": "16KiB",
     "source.prefill_bytes": "256KiB",
 }
@@ -125,14 +126,18 @@ def test_what_cannot_be_is_refused(start: Start, settings: dict[str, str], line:
     assert run.errors == [f"incast-node: {line}"]
 
 
-def test_a_port_that_is_taken_ends_the_run_with_its_reason(start: Start) -> None:
+def test_a_port_that_is_taken_ends_the_run_before_it_begins(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         run = start({**SETTINGS, "run.nodes": 1, "run.metrics": f"127.0.0.1:{port}"})
-        assert run.finish() == 3
-    (said,) = (line for line in run.notices if "run.metrics" in line)
-    reason = f"run.metrics = 127.0.0.1:{port}: cannot listen on 127.0.0.1:{port}: Address already in use"
-    assert said == f"node 0 (EM+RU+BU) lost: {reason}; without the event manager the run ends here"
+        assert run.finish() == 2
+    (said,) = run.errors
+    assert said == (
+        f"incast-node: run.metrics = 127.0.0.1:{port}: node 0: cannot listen on 127.0.0.1:{port}: "
+        "Address already in use; allowed: an address of this host, with ports that are free for all of its nodes"
+    )
+    assert run.reports == []
+    assert not run.output.exists()
 
 
 def test_promtool_finds_nothing_to_say(start: Start) -> None:

@@ -3,6 +3,9 @@
 Overload does not depend on the machine's speed: triggers come at a rate that no memory could take.
 """
 
+import json
+import signal
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -34,13 +37,14 @@ def totals(result: dict[str, Any]) -> list[dict[str, int]]:
 
 
 def overloaded(start: Start, **more: Any) -> dict[str, Any]:
-    run = start({**OVERLOADED, **{key.replace("__", "."): value for key, value in more.items()}})
+    settings = {key.replace("__", "."): value for key, value in more.items()}
+    run = start({**OVERLOADED, "run.fail_above_incomplete": 1, **settings})
     assert run.finish() == 0, run.story()
     result = run.result()
     check_accounting(result)
     validate(result, "result.schema.json")
     assert result["events"] == EVENTS
-    assert result["incomplete_events"] == 0
+    assert result["incomplete_events"] == result["triggers"]["events_with_drops"]
     assert result["dead_time_fraction"] > 0
     for node in totals(result):
         passed = node["accepted_events"] + node["inhibited_events"] + node["dropped_events"]
@@ -79,10 +83,11 @@ def test_drop_leaves_a_mark_for_every_fragment(start: Start, fill: str) -> None:
         assert node["inhibited_events"] == 0
     # What was dropped at the sources is what arrived marked, MFP by MFP.
     made = sum(node["dropped_mfps"] for node in totals(result))
-    assert made == sum(node["received_dropped_mfps"] for node in totals(result)) > 0
+    assert made == sum(node["flagged_dropped_mfps"] for node in totals(result)) > 0
     with_drops = result["triggers"]["events_with_drops"]
     assert max(node["dropped_events"] for node in totals(result)) <= with_drops
     assert with_drops <= sum(node["dropped_events"] for node in totals(result))
+    assert result["flags"] == {"dropped": {"events": with_drops, "mfps": made}}
 
 
 def test_without_overload_no_policy_touches_anything(start: Start) -> None:
@@ -114,6 +119,82 @@ def test_the_slowest_rates_end_as_any_other(start: Start, transport: str, arriva
         assert run.finish() == 0, run.story()
         check_accounting(run.result())
         validate(run.result(), "result.schema.json")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "assignment"), [("push", "em"), ("pull", "static"), ("push", "source-credits"), ("pull-read", "em")]
+)
+def test_a_packet_that_does_not_fill_is_closed_early(start: Start, scheme: str, assignment: str) -> None:
+    """PROTOCOL C8, in virtual time: at 2 Hz the first events wait for one second and not for half a minute."""
+    slow = {
+        "transport.name": "sim",
+        "run.nodes": 3,
+        "run.warm_up": 0,
+        "source.trigger_rate": "2Hz",
+        "protocol.scheme": scheme,
+        "protocol.assignment": assignment,
+    }
+    # Triggers begin 5 ms behind the window; a MEP that waits for 1 s has the events at 0, 0.5 and 1 s.
+    for duration, meps in (("900ms", 0), ("1100ms", 1), ("2400ms", 1), ("2600ms", 2), ("12100ms", 8)):
+        run = start({**slow, "run.duration": duration})
+        assert run.finish() == 0, run.story()
+        result = run.result()
+        check_accounting(result)
+        assert (result["window"]["meps"], result["events"]) == (meps, 3 * meps), duration
+    patient = start({**slow, "run.duration": "12100ms", "protocol.max_wait": 0})
+    assert patient.finish() == 0, patient.story()
+    assert patient.result()["events"] == 0
+
+
+def test_a_closed_packet_says_how_long_its_event_waited(start: Start) -> None:
+    run = start(
+        {
+            "transport.name": "sim",
+            "run.nodes": 2,
+            "run.warm_up": 0,
+            "run.duration": "10s",
+            "source.trigger_rate": "0.7Hz",
+            "protocol.max_wait": "300ms",
+        }
+    )
+    assert run.finish() == 0, run.story()
+    result = run.result()
+    assert result["events"] == result["window"]["meps"] == 7
+    assert 300_000_000 <= result["latency_ns"]["p50"] <= result["latency_ns"]["max"] < 301_000_000
+
+
+def test_closed_packets_are_built_of_real_events(start: Start, tmp_path: Path) -> None:
+    run = start(
+        {
+            "transport.name": "shm",
+            "run.nodes": 2,
+            "run.warm_up": 0,
+            "run.duration": "120s",
+            "run.sample_interval": "50ms",
+            "source.trigger_rate": "2Hz",
+            "source.size_distribution": "exponential",
+            "source.prefill_bytes": "256KiB",
+            "protocol.max_wait": "200ms",
+            "sink.kind": "mep",
+            "sink.path": tmp_path / "built",
+        }
+    )
+    run.wait_for(lambda report: report["type"] == "sample" and report["events"] > 2, "three events, built")
+    run.process.send_signal(signal.SIGINT)
+    assert run.finish() == 0, run.story()
+    check_accounting(run.result())
+    lines = [
+        json.loads(line)
+        for manifest in tmp_path.glob("built/manifest-*.jsonl")
+        for line in manifest.read_text().splitlines()
+    ]
+    meps = sorted((line["mep"], line["first_event"], line["n_events"]) for line in lines)
+    assert len(meps) > 2
+    following = 0
+    for number, (mep, first, events) in enumerate(meps):
+        assert (mep, first) == (number, following)
+        following += events
+    assert following == run.result()["events"]
 
 
 def test_a_step_of_the_rate_shows_in_the_samples(start: Start) -> None:

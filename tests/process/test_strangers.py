@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
-from support import ROOT, Run, Start, check_accounting, wait_until
+from support import Run, Start, audited, check_accounting, wait_until
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 SETTINGS = {
@@ -76,14 +75,6 @@ def refused_by_endpoints(run: Run) -> int:
     return said(run, r"node \d+ \([^)]*\): tcp: refused connection from ")
 
 
-def audited(run: Run, kind: str) -> list[dict[str, Any]]:
-    entries = [json.loads(line) for line in (run.output / "audit.jsonl").read_text().splitlines()]
-    schema = json.loads((ROOT / "schema" / "audit.schema.json").read_text())
-    for entry in entries:
-        jsonschema.validate(entry, schema)
-    return [entry for entry in entries if entry["kind"] == kind]
-
-
 def wait_for_refusal(run: Run, text: str) -> None:
     report = run.wait_for(
         lambda one: one["type"] == "notice" and one["text"].startswith("refused "), f"refusal: {text}"
@@ -121,11 +112,11 @@ def test_strangers_are_refused_with_one_line(start: Start, data: bytes, reason: 
     finish_undisturbed(run, refused=1)
 
 
-def finish_undisturbed(run: Run, refused: int) -> None:
+def finish_undisturbed(run: Run, refused: int | None = None) -> None:
     run.process.send_signal(signal.SIGINT)
     assert run.finish() == 0, run.story()
-    assert refusals(run) == refused
-    assert sum(entry["count"] for entry in audited(run, "refused")) == refused
+    assert refusals(run) == sum(entry["count"] for entry in audited(run, "refused"))
+    assert refused is None or refusals(run) == refused
     assert not [line for line in run.notices if "lost" in line]
     assert TOKEN not in (run.output / "log.txt").read_text()
     assert run.result()["incomplete_events"] == 0
@@ -220,11 +211,12 @@ def test_silent_strangers_keep_nobody_out(start: Start, engine: Path) -> None:
     environment = {**os.environ, "INCAST_TOKEN": TOKEN}
     joiner = subprocess.Popen([str(engine), "--join", f"{address[0]}:{address[1]}"], env=environment)
     run.wait_for_phase("measuring")
-    run.wait_for(lambda _: refusals(run) == 300, "all of them are told of")
-    assert len([line for line in run.notices if "refused" in line]) < 100
+    # More than 300 if a node was so slow that it had to make room, and came again.
+    run.wait_for(lambda _: refusals(run) >= 300, "all of them are told of")
+    assert len([line for line in run.notices if "refused" in line]) < 150
     for stranger in silent:
         stranger.close()
-    finish_undisturbed(run, refused=300)
+    finish_undisturbed(run)
     assert joiner.wait(20) == 0
 
 

@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"hasty_send", Plant::hasty_send, {"C6"}}, Planted{"wrong_builder", Plant::wrong_builder, {"C5"}},
         Planted{"early_reuse", Plant::early_reuse, {"C1"}}, Planted{"uncredited_send", Plant::uncredited_send, {"C5"}},
         Planted{"uneven_grant", Plant::uneven_grant, {"C1"}}, Planted{"kept_credits", Plant::kept_credits, {"C5"}},
-        Planted{"unfinished_read", Plant::unfinished_read, {"T1"}},
+        Planted{"lone_close", Plant::lone_close, {"C8"}}, Planted{"unfinished_read", Plant::unfinished_read, {"T1"}},
         Planted{"believed_late", Plant::believed_late, {"T8"}, Lie::late},
         Planted{"believed_late_in_time", Plant::believed_late, {"T8"}, Lie::withheld},
         Planted{"believed_loss", Plant::believed_loss, {"T8"}, Lie::loss},

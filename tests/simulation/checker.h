@@ -62,7 +62,8 @@ public:
     // --- from the EM
     // -------------------------------------------------------------------------------------------------------------
     void committed(const protocol::LedgerEntry& entry) override;
-    void view_changed(Time now, std::uint32_t view, Peer node, std::uint32_t incarnation, wire::Change change) override;
+    void view_changed(Time now, std::uint32_t view, Peer node, std::uint32_t incarnation, wire::Change change,
+                      protocol::Cause cause) override;
 
     // --- from the world
     // ----------------------------------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ private:
         std::uint16_t attempt = 0;
         bool redelivered = false;
         bool durable = false;
-        std::uint32_t missing_sources = 0;
+        std::uint32_t flagged_sources = 0;
     };
     struct Mep {
         bool admitted = false;
@@ -171,6 +172,9 @@ private:
         std::uint32_t granted_node = 0;
         std::uint32_t granted_incarnation = 0;
         std::vector<Delivery> deliveries;
+        std::uint64_t first_event = 0;
+        std::uint32_t n_events = 0;  // as delivered, where they are counted; 0: not known
+        std::uint32_t closed = 0;    // as the EM ordered; 0: it did not
     };
 
     [[nodiscard]] bool is_em(std::uint32_t node) const { return Peer{node} == plan_.config.em; }
@@ -222,6 +226,8 @@ private:
     void offer_delivered(sim::EndpointId from, sim::EndpointId to, const wire::ControlView& message);
     [[nodiscard]] std::optional<protocol::MepId> held_at(sim::EndpointId owner, const sim::Transfer& read) const;
     void check_read(const Builder& own, std::uint32_t node, const protocol::BuiltMep& mep, std::uint32_t source);
+    void note_events(std::uint32_t node, const protocol::BuiltMep& mep);
+    void check_closes(const wire::ControlView& message);
     void check_source(Builder* builder, std::uint32_t node, const protocol::BuiltMep& mep, std::uint32_t source);
     /// The head that what a write carries belongs to: its own, or that of the write before it that had one.
     [[nodiscard]] const wire::Head* head_of(const sim::Transfer& write) const;

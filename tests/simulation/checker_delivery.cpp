@@ -162,15 +162,20 @@ void Checker::taken(std::uint32_t node, std::uint32_t incarnation, const protoco
     }
     if (!record.deliveries.empty()) judge_.mark("delivered again");
     record.deliveries.push_back(
-        {node, incarnation, static_cast<std::uint16_t>(mep.attempt), mep.redelivered, false, mep.missing_sources});
+        {node, incarnation, static_cast<std::uint16_t>(mep.attempt), mep.redelivered, false, mep.flagged_sources});
     std::uint32_t missing = 0;
+    std::uint32_t flagged = 0;
     for (std::uint32_t source = 0; source < mep.sources.size(); ++source) {
         missing += wire::is_missing(mep.sources[source].flag) ? 1 : 0;
+        flagged += wire::is_defect(mep.sources[source].flag) ? 1 : 0;
         check_source(own, node, mep, source);
     }
-    if (mep.sources.size() != plan_.config.sources.size() || missing != mep.missing_sources) {
-        violation("F5", "node {}: MEP {} has {} sources of {}, {} missing but {} said", node, mep.mep,
-                  mep.sources.size(), plan_.config.sources.size(), missing, mep.missing_sources);
+    note_events(node, mep);
+    if (mep.sources.size() != plan_.config.sources.size() || missing != mep.missing_sources ||
+        flagged != mep.flagged_sources) {
+        violation("F5", "node {}: MEP {} has {} sources of {}, {} missing and {} flagged, but {} and {} said", node,
+                  mep.mep, mep.sources.size(), plan_.config.sources.size(), missing, flagged, mep.missing_sources,
+                  mep.flagged_sources);
     }
     if (missing > 0) judge_.mark(missing == mep.sources.size() ? "delivered with nothing" : "delivered flagged");
 }
@@ -192,7 +197,16 @@ void Checker::check_source(Builder* own, std::uint32_t node, const protocol::Bui
     }
     wire::Head head;
     std::memcpy(&head, built.head, sizeof head);
-    const Contribution expected = contribution_of(plan_, mep.mep, source);
+    Contribution expected = contribution_of(plan_, mep.mep, source);
+    if (plan_.source.packing > 0) {
+        expected.first_event = mep.first_event;
+        expected.n_events = mep.n_events;
+        if (head.mep == mep.mep && (head.first_event != mep.first_event || head.n_events != mep.n_events)) {
+            violation("C8", "node {}: MEP {} has events {} + {}, source {} of RU {} has {} + {}", node, mep.mep,
+                      mep.first_event, mep.n_events, source, ru, head.first_event, head.n_events);
+            return;
+        }
+    }
     const bool right = head.magic == wire::head_magic && head.run == plan_.config.run && head.mep == mep.mep &&
                        head.source == source && head.attempt == mep.attempt && head.body_bytes == expected.bytes &&
                        head.n_events == expected.n_events && head.first_event == expected.first_event &&
@@ -233,6 +247,35 @@ void Checker::check_source(Builder* own, std::uint32_t node, const protocol::Bui
             }
         }
     }
+}
+
+/// Whoever builds a MEP, it has the same events, and as many as the EM ordered if it did.
+void Checker::note_events(std::uint32_t node, const protocol::BuiltMep& mep) {
+    if (plan_.source.packing == 0 || mep.n_events == 0) return;
+    Mep& record = meps_[mep.mep];
+    const bool known = record.n_events > 0;
+    if ((known && (record.n_events != mep.n_events || record.first_event != mep.first_event)) ||
+        (record.closed > 0 && record.closed != mep.n_events) || mep.n_events > plan_.source.packing) {
+        violation("C8", "node {} delivers MEP {} with events {} + {}, another {} + {}; the EM ordered {}", node,
+                  mep.mep, mep.first_event, mep.n_events, record.first_event, record.n_events, record.closed);
+    }
+    record.first_event = mep.first_event;
+    record.n_events = mep.n_events;
+}
+
+/// One end for all.
+void Checker::check_closes(const wire::ControlView& message) {
+    const auto body = message.body<wire::ControlKind::close>();
+    if (body.events == 0) judge_.mark("told to fill");
+    if (body.events == 0 || body.mep >= meps_.size()) return;
+    Mep& record = meps_[body.mep];
+    if (record.closed != 0 && record.closed != body.events) {
+        violation("C8", "the EM closes MEP {} with {} events, and with {}", body.mep, record.closed, body.events);
+    }
+    if (record.admitted && record.closed == 0) {
+        violation("C8", "the EM closes MEP {}, which is admitted", body.mep);
+    }
+    record.closed = body.events;
 }
 
 bool Checker::rejected(const Builder& unit, MepId mep, std::uint32_t attempt) const {
@@ -303,10 +346,10 @@ void Checker::committed(const protocol::LedgerEntry& entry) {
                   entry.mep, entry.attempt, entry.bu);
     } else if (!delivery->durable) {
         violation("F2", "MEP {} is committed before the sink of node {} has it", entry.mep, entry.bu);
-    } else if (delivery->missing_sources != entry.missing_sources ||
+    } else if (delivery->flagged_sources != entry.flagged_sources ||
                delivery->redelivered != (entry.redelivered != 0)) {
-        violation("F2", "MEP {}: the ledger says {} missing, repeat {}; node {} delivered {} missing, repeat {}",
-                  entry.mep, entry.missing_sources, entry.redelivered, entry.bu, delivery->missing_sources,
+        violation("F2", "MEP {}: the ledger says {} flagged, repeat {}; node {} delivered {} flagged, repeat {}",
+                  entry.mep, entry.flagged_sources, entry.redelivered, entry.bu, delivery->flagged_sources,
                   delivery->redelivered);
     }
     if (!record.committed) ++committed_count_;
@@ -315,8 +358,8 @@ void Checker::committed(const protocol::LedgerEntry& entry) {
         ++committed_below_;
 }
 
-void Checker::view_changed(Time /*now*/, std::uint32_t view, Peer peer, std::uint32_t incarnation,
-                           wire::Change change) {
+void Checker::view_changed(Time /*now*/, std::uint32_t view, Peer peer, std::uint32_t incarnation, wire::Change change,
+                           protocol::Cause /*cause*/) {
     const auto node = static_cast<std::uint32_t>(peer);
     constexpr const char* names[] = {"?", "up", "dead", "unreachable", "distrusted"};
     const char* name =
@@ -348,7 +391,20 @@ void Checker::view_changed(Time /*now*/, std::uint32_t view, Peer peer, std::uin
 }
 
 void Checker::finish(std::uint64_t admitted) {
-    if (plan_.stop_at == 0 && admitted != meps_.size())
+    if (plan_.source.packing > 0) {
+        // Ids go on without a gap, however short MEPs are. Of those that nobody delivered nothing is known.
+        std::optional<std::uint64_t> next = 0;
+        for (MepId mep = 0; mep < admitted; ++mep) {
+            const Mep& record = meps_[mep];
+            if (record.n_events > 0 && next && *next != record.first_event) {
+                violation("C8", "MEP {} begins with event {}, the one before ended with {}", mep, record.first_event,
+                          *next);
+            }
+            next = record.n_events > 0 ? std::optional(record.first_event + record.n_events) : std::nullopt;
+        }
+        if (plan_.stop_at == 0 && next && *next != plan_.config.total_events)
+            violation("C8", "the run ends with event {} of {}", *next, plan_.config.total_events);
+    } else if (plan_.stop_at == 0 && admitted != meps_.size())
         violation("F4", "the run ends with {} of {} MEPs", admitted, meps_.size());
     for (MepId mep = 0; mep < meps_.size(); ++mep) {
         if (mep < admitted && !meps_[mep].committed) violation("F4", "MEP {} of {} is never committed", mep, admitted);

@@ -67,6 +67,9 @@ void Checker::message_posted(Time /*now*/, sim::EndpointId from, sim::EndpointId
         case ControlKind::phase_done:
             check_phase_done(from, *message);
             break;
+        case ControlKind::close:
+            check_closes(*message);
+            break;
         default:
             break;
     }
@@ -83,7 +86,9 @@ void Checker::message_delivered(Time now, sim::EndpointId from, sim::EndpointId 
         case ControlKind::announce:
             if (protocol::assigns_ahead(plan_.config)) announce_delivered(to, *message);
             break;
-        case ControlKind::available: {
+        case ControlKind::available:
+        case ControlKind::open: {
+            static_assert(sizeof(wire::OpenBody) >= sizeof(wire::AvailableBody));  // either begins with that number
             const Membership* sender = in_view(node_of(from));
             if (sender != nullptr && sender->incarnation == incarnation_of(from)) {
                 available_[node_of(from)] =
@@ -391,7 +396,9 @@ void Checker::tell(sim::EndpointId from, sim::EndpointId to, const ControlView& 
                                             "phase",
                                             "phase_done",
                                             "clock_ask",
-                                            "clock_answer"};
+                                            "clock_answer",
+                                            "open",
+                                            "close"};
     std::string text =
         fmt::format("{}#{} -> {}#{} {} view {}", node_of(from), incarnation_of(from), node_of(to), incarnation_of(to),
                     names[static_cast<std::size_t>(message.kind())], message.header().view);
@@ -455,6 +462,10 @@ void Checker::tell(sim::EndpointId from, sim::EndpointId to, const ControlView& 
         text += fmt::format(" {}", message.body<ControlKind::phase>().phase);
     if (message.kind() == ControlKind::available)
         text += fmt::format(" below {}", message.body<ControlKind::available>().below);
+    if (message.kind() == ControlKind::open || message.kind() == ControlKind::close) {
+        const auto body = message.body<ControlKind::close>();
+        text += fmt::format(" MEP {} with {} events", body.mep, body.events);
+    }
     if (message.kind() == ControlKind::late) attempt(message.body<ControlKind::late>().attempt);
     judge_.story("{}", text);
 }

@@ -126,6 +126,19 @@ void draw_layout(Plan& plan) {
     if (draw.percent(40)) plan.config.layout = draw.percent(50) ? Layout::per_mep : Layout::segmented;
 }
 
+/// MEPs whose events come one by one, and that are closed early more often than not (C8).
+void draw_closing(Plan& plan) {
+    Draw draw(base::mix64(plan.seed ^ 0xc8));
+    if (plan.source.says_total || !draw.percent(40)) return;
+    protocol::Config& config = plan.config;
+    plan.source.packing = draw.between(2U, 6U);
+    config.packing = plan.source.packing;
+    config.total_events = plan.source.total_meps;
+    config.total_meps = (config.total_events + config.packing - 1) / config.packing;
+    config.max_wait =
+        draw.percent(20) ? ps_per_us : draw.between<Time>(plan.source.interval / 8, 4 * plan.source.interval);
+}
+
 void draw_writes(Plan& plan) {
     protocol::Config& config = plan.config;
     Draw draw(base::mix64(plan.seed ^ 0x51));
@@ -235,6 +248,7 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant, Lie lie) {
 
     plan.source.interval = draw.between(40, 160) * ps_per_us;
     plan.source.stutter_chance = draw.rate(20'000);
+    draw_closing(plan);
     plan.sink = {draw.rate(200'000),
                  draw.rate(600'000),
                  draw.between(20, 500) * ps_per_us,
@@ -303,7 +317,7 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant, Lie lie) {
         static_cast<Time>(plan.config.nodes.size()) * (plan.config.inter_send_gap + turn_of(plan.config, plan.network));
     plan.liveness_bound = last_fault + static_cast<Time>(plan.config.nodes.size()) * recovery +
                           plan.config.max_attempts * (plan.config.late_after + plan.config.heartbeat) * 4 +
-                          static_cast<Time>(plan.source.total_meps) * per_mep;
+                          static_cast<Time>(plan.source.total_meps) * (per_mep + plan.config.max_wait);
     if (lie == Lie::withheld) {  // each of them waits for its deadline, once or more
         plan.liveness_bound += 4 * static_cast<Time>(plan.source.total_meps) * plan.config.late_after;
     }
@@ -330,6 +344,10 @@ std::string describe(const Plan& plan) {
         config.quarantine_slots, config.held_slots, config.retention_meps, config.parallel_requests,
         config.parallel_sends, config.max_attempts, us(config.heartbeat), us(config.detection_deadline),
         us(config.late_after), us(config.suspect_grace), static_cast<int>(config.plant));
+    if (plan.source.packing > 0) {
+        text += fmt::format("  {} events in all, {} in a MEP, which waits for them {} us\n", config.total_events,
+                            plan.source.packing, us(config.max_wait));
+    }
     if (config.message_size > 0 || config.ack_per_write) {
         text += fmt::format("  writes of {} bytes, {}, {} outstanding\n", config.message_size,
                             config.ack_per_write ? "each acknowledged" : "not acknowledged", config.outstanding_writes);

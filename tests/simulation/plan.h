@@ -28,7 +28,8 @@ struct SourcePlan {
     Time interval = 0;                 // mean between two MEPs
     std::uint32_t stutter_chance = 0;  // per million: a pause of many intervals
     bool says_total = false;           // the sources, not the config, know how many MEPs there are
-    std::uint64_t total_meps = 0;
+    std::uint64_t total_meps = 0;      // at most, where MEPs are closed early
+    std::uint32_t packing = 0;         // events of a full MEP, which come one by one; 0: MEPs come whole
 };
 
 struct SinkPlan {

@@ -27,10 +27,49 @@ Result<Ok> ModelSource::attach(Transport& transport, const protocol::Config& con
     return Ok{};
 }
 
-void ModelSource::start(Time now, MepId first) {
+void ModelSource::start(Time now, MepId first, std::uint64_t first_event) {
     if (started_) checker_.misuse("source of node {} started twice", node_);
     started_ = true;
     first_ = produced_ = released_ = first;
+    next_ready_ = now;
+    first_event_ = arrived_ = first_event;
+    next_arrival_ = open_since_ = now;
+    closed_ = 0;
+    made_.assign(plan_.config.retention_meps, {});
+}
+
+std::uint32_t ModelSource::next_events() const {
+    const std::uint64_t left = plan_.config.total_events - first_event_;
+    return closed_ > 0 ? closed_ : static_cast<std::uint32_t>(std::min<std::uint64_t>(plan_.source.packing, left));
+}
+
+/// Events that came until now; each RU's at times of its own.
+void ModelSource::look(Time now) {
+    while (next_arrival_ <= now && arrived_ < plan_.config.total_events) {
+        if (arrived_++ == first_event_) open_since_ = next_arrival_;
+        next_arrival_ += prng_.between(0, 2 * plan_.source.interval / plan_.source.packing);
+        if (prng_.chance(plan_.source.stutter_chance)) next_arrival_ += 20 * plan_.source.interval;
+    }
+}
+
+Time ModelSource::impatient_at() const {
+    if (!counts() || next_events() == 0 || closed_ > 0) return time_never;
+    return (arrived_ > first_event_ ? open_since_ : next_arrival_) + plan_.config.max_wait;
+}
+
+std::uint32_t ModelSource::open_events(Time now) {
+    look(now);
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(arrived_ - first_event_, next_events()));
+}
+
+void ModelSource::close(Time now, MepId mep, std::uint32_t events) {
+    if (mep != produced_ || events == 0 || events > open_events(now)) {
+        checker_.misuse("source of node {}: close({}, {}) although {} is next, with {} events", node_, mep, events,
+                        produced_, open_events(now));
+        return;
+    }
+    checker_.mark("closed early");
+    closed_ = events;
     next_ready_ = now;
 }
 
@@ -47,7 +86,7 @@ bool ModelSource::produce(Time now, MepId mep) {
         checker_.misuse("source of node {}: produce({}) would overwrite MEP {}, not released", node_, mep,
                         mep - plan_.config.retention_meps);
     }
-    if (mep >= plan_.source.total_meps) {
+    if (counts() ? next_events() == 0 : mep >= plan_.source.total_meps) {
         next_ready_ = time_never;
         return false;
     }
@@ -55,8 +94,20 @@ bool ModelSource::produce(Time now, MepId mep) {
         checker_.mark("source not ready");
         return false;
     }
-    next_ready_ = now + prng_.between(0, 2 * plan_.source.interval);
-    if (prng_.chance(plan_.source.stutter_chance)) next_ready_ += 20 * plan_.source.interval;
+    if (counts()) {
+        look(now);
+        if (arrived_ < first_event_ + next_events()) {
+            next_ready_ = next_arrival_;
+            return false;
+        }
+        made_[mep % made_.size()] = {first_event_, next_events()};
+        first_event_ += next_events();
+        closed_ = 0;
+        open_since_ = now;
+    } else {
+        next_ready_ = now + prng_.between(0, 2 * plan_.source.interval);
+        if (prng_.chance(plan_.source.stutter_chance)) next_ready_ += 20 * plan_.source.interval;
+    }
     const std::uint32_t retention = plan_.config.retention_meps;
     for (std::uint32_t index = 0; index < count_; ++index) {
         const std::uint64_t cap = plan_.config.sources[first_source_ + index].cap_bytes;
@@ -78,8 +129,8 @@ const protocol::Piece& ModelSource::piece(MepId mep, std::uint32_t index) {
     const Contribution made = contribution_of(plan_, mep, first_source_ + index);
     protocol::Piece& piece = piece_;
     piece.body = body(mep, index);
-    piece.first_event = made.first_event;
-    piece.n_events = made.n_events;
+    piece.first_event = counts() ? made_[mep % made_.size()].first_event : made.first_event;
+    piece.n_events = counts() ? made_[mep % made_.size()].n_events : made.n_events;
     piece.goodput_bytes = made.bytes;
     piece.flag = made.flag;
     return piece;

@@ -23,16 +23,22 @@ public:
     Result<Ok> attach(Transport& transport, const protocol::Config& config, std::uint32_t first_source,
                       std::uint32_t count) override;
     [[nodiscard]] std::span<const Local> regions() const override { return regions_; }
-    void start(Time now, protocol::MepId first) override;
+    void start(Time now, protocol::MepId first, std::uint64_t first_event) override;
     bool produce(Time now, protocol::MepId mep) override;
     const protocol::Piece& piece(protocol::MepId mep, std::uint32_t index) override;
     void release(protocol::MepId below) override;
     [[nodiscard]] Time next_ready() const override { return next_ready_; }
+    [[nodiscard]] Time impatient_at() const override;
+    std::uint32_t open_events(Time now) override;
+    void close(Time now, protocol::MepId mep, std::uint32_t events) override;
     [[nodiscard]] std::uint64_t total_meps() const override {
         return plan_.source.says_total ? plan_.source.total_meps : 0;
     }
 
 private:
+    [[nodiscard]] bool counts() const { return plan_.source.packing > 0; }
+    [[nodiscard]] std::uint32_t next_events() const;
+    void look(Time now);
     [[nodiscard]] Slice body(protocol::MepId mep, std::uint32_t index) const;
 
     const Plan& plan_;
@@ -50,6 +56,18 @@ private:
     protocol::MepId produced_ = 0;  // below
     protocol::MepId released_ = 0;  // below
     Time next_ready_ = 0;
+
+    // Where events come one by one.
+    struct Made {
+        std::uint64_t first_event = 0;
+        std::uint32_t n_events = 0;
+    };
+    std::uint64_t first_event_ = 0;  // of the next MEP
+    std::uint64_t arrived_ = 0;      // events below
+    Time next_arrival_ = 0;
+    Time open_since_ = 0;       // the first event of the next MEP came
+    std::uint32_t closed_ = 0;  // what the EM said of it
+    std::vector<Made> made_;    // by MEP of the retention
 };
 
 class ModelSink final : public protocol::Sink {

@@ -252,7 +252,12 @@ class LivePage:
         self.feed = Feed(title, virtual=virtual)
         host, port = parse_address(address)
         try:
-            self._server = _Server((host, port), self.feed)
+            try:
+                self._server = _Server((host, port), self.feed)
+            except OSError:
+                if address != DEFAULT_ADDRESS:
+                    raise
+                self._server = _Server(("::1", 0), self.feed)  # a host without IPv4
         except OSError as error:
             raise EngineError(f"--web-listen {address}: {error.strerror or error}; allowed: HOST:PORT", 2) from error
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)

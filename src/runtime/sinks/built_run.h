@@ -31,9 +31,11 @@ struct LooseMep {
         built.clear();
         mep.goodput_bytes = 0;
         mep.missing_sources = 0;
+        mep.flagged_sources = 0;
         mep.trigger = time_never;
         mep.last_trigger = 0;
         for (Part& part : parts) {
+            mep.flagged_sources += wire::is_defect(part.flag) ? 1 : 0;
             if (part.missing) {
                 built.push_back({part.flag, nullptr, {}});
                 ++mep.missing_sources;
@@ -72,7 +74,7 @@ public:
                 error_ = attached.error().message;
                 return;
             }
-            ru.source->start(1, 0);
+            ru.source->start(1, 0, 0);
             rus_.push_back(std::move(ru));
             first = end;
         }

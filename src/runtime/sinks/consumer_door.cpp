@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -128,7 +129,8 @@ Result<ConsumerDoor> ConsumerDoor::open(const std::string& name, std::uint32_t n
     return ConsumerDoor(std::move(listener));
 }
 
-ConsumerDoor::ConsumerDoor(Descriptor listener) : listener_(std::move(listener)) {
+ConsumerDoor::ConsumerDoor(Descriptor listener)
+    : listener_(std::move(listener)), spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
     (void)poller_.add(listener_, EPOLLIN, listener_id);
 }
 
@@ -180,6 +182,13 @@ void ConsumerDoor::accept_all(std::size_t room, News& news) {
     for (int accepted = 0; accepted < most_accepted_at_once; ++accepted) {
         Descriptor socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!socket.is_open()) {
+            if (errno == EMFILE || errno == ENFILE) {
+                // It would stay at the door, which would ring for ever.
+                spare_.close();
+                Descriptor(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC)).close();
+                spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+                ++news.refused;
+            }
             return;
         }
         if (!is_own_user(socket)) {

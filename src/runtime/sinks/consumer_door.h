@@ -79,6 +79,7 @@ private:
 
     transport::Poller poller_;
     transport::Descriptor listener_;
+    transport::Descriptor spare_;  // given up for a moment when descriptors run out
     transport::Descriptor payload_;
     transport::Descriptor directory_;
     consumer::Welcome welcome_;

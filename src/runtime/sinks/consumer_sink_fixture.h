@@ -134,6 +134,7 @@ protected:
             if (source == 1 && next_ % 5 == 4) {
                 sources[source].flag = wire::SourceFlag::missing_dead;
                 ++mep.missing_sources;
+                ++mep.flagged_sources;
                 continue;
             }
             std::byte* body = memory_.data() + slot * slot_bytes + source * source_bytes;

@@ -18,18 +18,21 @@ using sources::PlannedMfp;
 
 class GeneratedExpectation final : public Expectation {
 public:
-    GeneratedExpectation(MfpPlan plan, std::size_t sources)
-        : plan_(std::move(plan)), sizes_(plan_.packing()), usual_heads_(plan_.same_sizes() ? sources : 0) {}
+    GeneratedExpectation(MfpPlan plan, std::size_t sources, bool may_close)
+        : may_close_(may_close),
+          plan_(std::move(plan)),
+          sizes_(plan_.packing()),
+          usual_heads_(plan_.same_sizes() ? sources : 0) {}
 
     std::string check(protocol::MepId mep, std::uint32_t source, const protocol::BuiltSource& built,
                       bool lines) override {
-        if (plan_.total_meps() != 0 && mep >= plan_.total_meps()) {
-            return fmt::format("the run has only {} MEPs", plan_.total_meps());
+        if (std::string wrong = check_numbers(mep, *built.head); !wrong.empty()) {
+            return wrong;
         }
-        if (!lines && source < usual_heads_.size() && is_as_usual(mep, source, built)) {
+        if (!lines && source < usual_heads_.size() && is_as_usual(source, built)) {
             return {};
         }
-        const PlannedMfp planned = plan_.mfp(source, mep, sizes_);
+        const PlannedMfp planned = plan_.mfp(source, mep, built.head->first_event, built.head->n_events, sizes_);
         std::string wrong = check_head(*built.head, built.flag, planned);
         if (wrong.empty() && !built.body.empty()) {
             wrong = check_body(source, planned, built.body, lines);
@@ -55,15 +58,32 @@ private:
         wire::SourceFlag flag = wire::SourceFlag::ok;
     };
 
+    /// Which events a MEP has. Closed early (C8), it has fewer than others, and those behind it begin earlier; what all
+    /// RUs were told only the event manager knows, and whether they agree the sink sees.
+    [[nodiscard]] std::string check_numbers(protocol::MepId mep, const wire::Head& head) const {
+        const std::uint64_t latest = plan_.first_event(mep);
+        const std::uint64_t total = plan_.total_events();
+        const std::uint64_t first = may_close_ ? head.first_event : latest;
+        const std::uint32_t most = plan_.events_from(first);
+        const std::uint32_t least = may_close_ ? 1 : most;
+        if (total != 0 && first >= total) {
+            return fmt::format("the run has only {} events", total);
+        }
+        if (head.first_event < (may_close_ ? mep : latest) || head.first_event > latest || head.n_events < least ||
+            head.n_events > most) {
+            return fmt::format("events {} + {}, expected {} + {}{}", head.first_event, head.n_events, latest,
+                               plan_.packing(), may_close_ ? ", or earlier and fewer" : "");
+        }
+        return {};
+    }
+
     /// What is checked below, for an MFP that may differ from the last one in its event ids alone: the same fields and
     /// bytes, in a fraction of the time.
-    [[nodiscard]] bool is_as_usual(protocol::MepId mep, std::uint32_t source,
-                                   const protocol::BuiltSource& built) const {
+    [[nodiscard]] bool is_as_usual(std::uint32_t source, const protocol::BuiltSource& built) const {
         const UsualHead& usual = usual_heads_[source];
         const wire::Head& head = *built.head;
-        const std::uint64_t first_event = plan_.first_event(mep);
-        if (usual.n_events == 0 || head.first_event != first_event || head.n_events != usual.n_events ||
-            plan_.n_events(mep) != usual.n_events || head.body_bytes != usual.body_bytes ||
+        const std::uint64_t first_event = head.first_event;
+        if (usual.n_events == 0 || head.n_events != usual.n_events || head.body_bytes != usual.body_bytes ||
             head.goodput_bytes != usual.goodput_bytes || built.flag != usual.flag) {
             return false;
         }
@@ -161,6 +181,7 @@ private:
                                    [](std::byte byte) { return byte == std::byte{0}; });
     }
 
+    bool may_close_;
     MfpPlan plan_;
     std::vector<std::uint32_t> sizes_;
     // By source, where sizes are always the same; of bodies header and tables, unless all are phantom.
@@ -176,8 +197,8 @@ Result<std::unique_ptr<Expectation>> expect_generated(const sources::GeneratorOp
     if (!plan) {
         return plan.error();
     }
-    return std::unique_ptr<Expectation>(
-        std::make_unique<GeneratedExpectation>(std::move(plan).value(), config.sources.size()));
+    return std::unique_ptr<Expectation>(std::make_unique<GeneratedExpectation>(
+        std::move(plan).value(), config.sources.size(), config.max_wait > 0 && options.triggers.rate_hz > 0));
 }
 
 }  // namespace incast::sinks

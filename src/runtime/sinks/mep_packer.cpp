@@ -52,7 +52,7 @@ Result<Bytes> MepPacker::mfp_of(const protocol::BuiltMep& mep, std::uint32_t sou
             flag = wire::SourceFlag::desync;
         } else {
             // A manifest says what its bytes say.
-            if (const wire::SourceFlag said = mfp->flag(); said >= wire::SourceFlag::missing_dead) {
+            if (const wire::SourceFlag said = mfp->flag(); wire::is_defect(said)) {
                 say(said);
             }
             return mfp->bytes();

@@ -20,14 +20,8 @@ void MeteredSink::count(const protocol::BuiltMep& mep) {
     ++stats_.meps;
     stats_.events += mep.n_events;
     stats_.goodput_bytes += mep.goodput_bytes;
-    stats_.incomplete_meps += mep.missing_sources > 0 ? 1 : 0;
-    stats_.missing_mfps += mep.missing_sources;
+    stats_.incomplete_meps += mep.flagged_sources > 0 ? 1 : 0;
     stats_.redelivered_meps += mep.redelivered ? 1 : 0;
-    if (policy_ == sources::Policy::drop) {
-        const auto dropped = std::ranges::count(mep.sources, wire::SourceFlag::dropped, &protocol::BuiltSource::flag);
-        stats_.dropped_mfps += static_cast<std::uint64_t>(dropped);
-        stats_.dropped_events += dropped > 0 ? mep.n_events : 0;
-    }
 }
 
 void MeteredSink::note_wrong(const std::vector<std::string>& lines) {

@@ -98,11 +98,8 @@ struct SinkStats {
     std::uint64_t meps = 0;
     std::uint64_t events = 0;
     std::uint64_t goodput_bytes = 0;
-    std::uint64_t incomplete_meps = 0;  // with missing sources; flagged, not an error
-    std::uint64_t missing_mfps = 0;
+    std::uint64_t incomplete_meps = 0;  // with flagged sources; not an error
     std::uint64_t redelivered_meps = 0;
-    std::uint64_t dropped_mfps = 0;      // whose RU had no room for them (policy drop)
-    std::uint64_t dropped_events = 0;    // of MEPs with such ones
     std::uint64_t undelivered_meps = 0;  // committed, though the consumer was gone (OnFailure::carry_on)
     std::uint64_t structure_checked_mfps = 0;
     std::uint64_t lines_checked_meps = 0;   // of which every byte was compared

@@ -75,16 +75,20 @@ void VerifySink::check(const protocol::BuiltMep& mep) {
     const bool lines = !phantom_bodies_ &&
                        (verify_ == Verify::full || (verify_ == Verify::sampled && stats_.meps % sample_every_ == 0));
     std::uint32_t missing = 0;
+    std::uint32_t flagged = 0;
     std::uint64_t goodput = 0;
     for (std::uint32_t source = 0; source < sources_.size(); ++source) {
         const protocol::BuiltSource& built = mep.sources[source];
         missing += wire::is_missing(built.flag) ? 1 : 0;
+        flagged += wire::is_defect(built.flag) ? 1 : 0;
         goodput += built.head != nullptr ? built.head->goodput_bytes : 0;
         check_source(mep, source, lines);
     }
-    if (missing != mep.missing_sources || goodput != mep.goodput_bytes) {
-        report(fmt::format("MEP {}: claims {} missing sources and {} goodput bytes, its parts have {} and {}", mep.mep,
-                           mep.missing_sources, mep.goodput_bytes, missing, goodput));
+    if (missing != mep.missing_sources || flagged != mep.flagged_sources || goodput != mep.goodput_bytes) {
+        report(fmt::format(
+            "MEP {}: claims {} missing and {} flagged sources and {} goodput bytes, its parts have {}, "
+            "{} and {}",
+            mep.mep, mep.missing_sources, mep.flagged_sources, mep.goodput_bytes, missing, flagged, goodput));
     }
     stats_.lines_checked_meps += lines ? 1 : 0;
 }

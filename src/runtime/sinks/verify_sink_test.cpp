@@ -220,8 +220,18 @@ TEST(VerifySink, CountsMissingSourcesWithoutCallingThemErrors) {
     loose.lose(0);
     loose.lose(3, wire::SourceFlag::missing_unreachable);
     EXPECT_EQ(bench.errors_of(loose), 0U) << bench.first_error();
-    EXPECT_EQ(bench.sink->stats().missing_mfps, 2U);
     EXPECT_EQ(bench.sink->stats().incomplete_meps, 1U);
+}
+
+TEST(VerifySink, ADefectMakesAMepIncomplete) {
+    Bench bench;
+    LooseMep loose = *bench.run.next();
+    const std::uint64_t before = bench.sink->stats().incomplete_meps;
+    loose.build();
+    loose.mep.flagged_sources = 1;  // none of its parts says so
+    (void)bench.sink->take(0, loose.mep);
+    EXPECT_EQ(bench.sink->stats().incomplete_meps, before + 1);
+    EXPECT_EQ(bench.sink->stats().verify_errors, 1U);
 }
 
 TEST(VerifySink, ASourceThatIsNeitherThereNorMissingIsAnError) {

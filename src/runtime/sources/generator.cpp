@@ -45,16 +45,16 @@ Result<Ok> Generator::attach(Transport& transport, const protocol::Config& confi
         for (protocol::MepId mep = 0; mep < ring_meps && plan_->n_events(mep) > 0; ++mep) {
             for (std::uint32_t index = 0; index < count; ++index) {
                 protocol::Piece& piece = piece_at(mep, index);
-                write(mep, index, piece, place_of(piece, index));
+                write(plan_->mfp(first_source + index, mep, sizes_), index, piece, place_of(piece, index));
             }
         }
     }
     return Ok{};
 }
 
-void Generator::write(protocol::MepId mep, std::uint32_t index, protocol::Piece& piece, std::span<std::byte> out) {
+/// Its sizes are those in sizes_.
+void Generator::write(const PlannedMfp& mfp, std::uint32_t index, protocol::Piece& piece, std::span<std::byte> out) {
     const std::uint32_t source = first_source() + index;
-    const PlannedMfp mfp = plan_->mfp(source, mep, sizes_);
     piece.first_event = mfp.first_event;
     piece.body.length = static_cast<std::uint32_t>(mfp.size.packet_bytes);
     piece.n_events = mfp.n_events;
@@ -66,12 +66,13 @@ void Generator::write(protocol::MepId mep, std::uint32_t index, protocol::Piece&
 }
 
 void Generator::make(protocol::MepId mep, std::uint32_t index, protocol::Piece& piece, std::span<std::byte> out) {
-    // A prefilled entry is written again only for a MEP of another length: the short last one.
-    if (options_.fill == Fill::generated || piece.n_events != plan_->n_events(mep)) {
-        write(mep, index, piece, out);
+    // A prefilled entry is written again only for a MEP of another length: the last one, or one that was closed early.
+    if (options_.fill == Fill::generated || piece.n_events != next_events()) {
+        const std::uint32_t source = first_source() + index;
+        write(plan_->mfp(source, mep, next_first_event(), next_events(), sizes_), index, piece, out);
         return;
     }
-    piece.first_event = mep * plan_->packing();
+    piece.first_event = next_first_event();
     if (!out.empty()) {
         wire::store(out, mfp_first_event_offset, piece.first_event);
     }

@@ -19,11 +19,12 @@ public:
     [[nodiscard]] std::uint64_t total_meps() const override { return plan_ ? plan_->total_meps() : 0; }
 
 private:
-    [[nodiscard]] std::uint32_t n_events(protocol::MepId mep) const override { return plan_->n_events(mep); }
+    [[nodiscard]] std::uint32_t n_events(protocol::MepId, std::uint64_t first_event) const override {
+        return plan_->events_from(first_event);
+    }
     [[nodiscard]] std::uint32_t most_events() const override { return plan_->packing(); }
-    [[nodiscard]] std::uint64_t first_event(protocol::MepId mep) const override { return mep * plan_->packing(); }
     void make(protocol::MepId mep, std::uint32_t index, protocol::Piece& piece, std::span<std::byte> out) override;
-    void write(protocol::MepId mep, std::uint32_t index, protocol::Piece& piece, std::span<std::byte> out);
+    void write(const PlannedMfp& mfp, std::uint32_t index, protocol::Piece& piece, std::span<std::byte> out);
 
     GeneratorOptions options_;
     std::unique_ptr<MfpPlan> plan_;     // from attach() on

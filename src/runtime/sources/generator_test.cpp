@@ -36,7 +36,7 @@ struct Readout {
         : config(config_in), plan(MfpPlan::make(config, options).value()), generator(options) {
         const auto attached = generator.attach(transport, config, first_source, n_sources);
         EXPECT_TRUE(attached) << (attached ? "" : attached.error().message);
-        generator.start(now, first);
+        generator.start(now, first, first * plan.packing());
     }
 
     wire::MfpView view(MepId mep, std::uint32_t index) {
@@ -185,7 +185,7 @@ TEST(Generator, WithoutMemoryItStillKnowsSizes) {
     FakeTransport phantom(true);
     Generator generator(options);
     ASSERT_TRUE(generator.attach(phantom, real.config, first_source, n_sources));
-    generator.start(0, 0);
+    generator.start(0, 0, 0);
     for (MepId mep = 0; mep < 4; ++mep) {
         ASSERT_TRUE(generator.produce(0, mep));
         ASSERT_TRUE(real.generator.produce(0, mep));
@@ -388,6 +388,49 @@ TEST(Generator, OccupancyIsTheMemoryInUseOverTime) {
 }
 
 // M7: what the sources of an event have in common they have in a prefilled ring too, however uneven they are.
+TEST(Generator, AMepClosedEarlyHasTheEventsThatThereAre) {
+    for (const Fill fill : {Fill::generated, Fill::prefilled}) {
+        protocol::Config config = config_of(16'000);
+        config.max_wait = ps_per_s;
+        GeneratorOptions options = options_of(Distribution::fixed, fill);
+        options.packing = 10;
+        options.triggers = {.rate_hz = 2, .origin = 77};
+        Readout readout(config, options);
+        Generator& generator = readout.generator;
+        EXPECT_FALSE(generator.produce(77, 0));
+        EXPECT_EQ(generator.next_ready(), 77 + 9 * ps_per_s / 2) << "full";
+        EXPECT_EQ(generator.impatient_at(), 77 + ps_per_s);
+        EXPECT_EQ(generator.open_events(76), 0U);
+        EXPECT_EQ(generator.open_events(77 + ps_per_s - 1), 2U);
+        EXPECT_EQ(generator.open_events(77 + ps_per_s), 3U);
+        generator.close(77 + ps_per_s, 0, 3);
+        ASSERT_TRUE(generator.produce(77 + ps_per_s, 0));
+        for (std::uint32_t index = 0; index < 2; ++index) {
+            EXPECT_EQ(generator.piece(0, index).n_events, 3U);
+            EXPECT_EQ(generator.piece(0, index).first_event, 0U);
+            EXPECT_EQ(generator.piece(0, index).trigger, 77 + ps_per_s) << "that of its last event";
+        }
+        EXPECT_FALSE(generator.produce(77 + ps_per_s, 1));
+        EXPECT_EQ(generator.impatient_at(), 77 + 5 * ps_per_s / 2) << "the next one begins with the event behind it";
+        EXPECT_EQ(generator.next_ready(), 77 + 6 * ps_per_s);
+        ASSERT_TRUE(generator.produce(77 + 6 * ps_per_s, 1));
+        EXPECT_EQ(generator.piece(1, 1).n_events, 10U);
+        EXPECT_EQ(generator.piece(1, 1).first_event, 3U);
+        EXPECT_EQ(generator.stats(77 + 6 * ps_per_s).accepted_events, 13U);
+    }
+}
+
+TEST(Generator, NothingIsImpatientThatFillsInTime) {
+    protocol::Config config = config_of(16'000);
+    config.max_wait = ps_per_s;
+    GeneratorOptions options = options_of(Distribution::fixed);
+    options.packing = 10;
+    options.triggers = {.rate_hz = 20, .origin = 77};
+    Readout readout(config, options);
+    EXPECT_FALSE(readout.generator.produce(77, 0));
+    EXPECT_EQ(readout.generator.impatient_at(), time_never);
+}
+
 TEST(MfpPlan, SourcesOfOneMepAreThoseOfTheSameEvents) {
     protocol::Config config = config_of(16'000);
     config.sources[0].cap_bytes = 1'000;

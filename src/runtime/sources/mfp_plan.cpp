@@ -84,18 +84,20 @@ MfpPlan::MfpPlan(const protocol::Config& config, const GeneratorOptions& options
     }
 }
 
-std::uint32_t MfpPlan::n_events(protocol::MepId mep) const {
-    if (total_meps_ == 0 || mep + 1 < total_meps_) {
+std::uint32_t MfpPlan::events_from(std::uint64_t first_event) const {
+    if (options_.total_events == 0) {
         return options_.packing;
     }
-    return mep < total_meps_ ? static_cast<std::uint32_t>(options_.total_events - mep * options_.packing) : 0;
+    const std::uint64_t left = options_.total_events - std::min(options_.total_events, first_event);
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(options_.packing, left));
 }
 
-PlannedMfp MfpPlan::mfp(std::uint32_t source, protocol::MepId mep, std::span<std::uint32_t> sizes) const {
+PlannedMfp MfpPlan::mfp(std::uint32_t source, protocol::MepId mep, std::uint64_t first_event, std::uint32_t n_events,
+                        std::span<std::uint32_t> sizes) const {
     PlannedMfp planned;
-    planned.n_events = n_events(mep);
+    planned.n_events = n_events;
     planned.kept = planned.n_events;
-    planned.first_event = first_event(mep);
+    planned.first_event = first_event;
     planned.content_event =
         options_.fill == Fill::prefilled ? mep % ring_meps_ * options_.packing : planned.first_event;
     const std::span<std::uint32_t> own = sizes.first(planned.n_events);

@@ -38,11 +38,19 @@ public:
 
     [[nodiscard]] std::uint64_t total_meps() const { return total_meps_; }
     [[nodiscard]] std::uint32_t packing() const { return options_.packing; }
-    /// Events of a MEP; 0 from total_meps on.
-    [[nodiscard]] std::uint32_t n_events(protocol::MepId mep) const;
+    /// Events of a MEP, where none is closed early; 0 from total_meps on.
+    [[nodiscard]] std::uint32_t n_events(protocol::MepId mep) const { return events_from(first_event(mep)); }
+    /// Of a MEP that begins with that event, unless it is closed early.
+    [[nodiscard]] std::uint32_t events_from(std::uint64_t first_event) const;
+    [[nodiscard]] std::uint64_t total_events() const { return options_.total_events; }
 
     /// `source` indexes Config::sources. Fills the first n_events of `sizes` (at least packing long).
-    PlannedMfp mfp(std::uint32_t source, protocol::MepId mep, std::span<std::uint32_t> sizes) const;
+    PlannedMfp mfp(std::uint32_t source, protocol::MepId mep, std::span<std::uint32_t> sizes) const {
+        return mfp(source, mep, first_event(mep), n_events(mep), sizes);
+    }
+    /// Of a MEP with these events, n_events of them.
+    PlannedMfp mfp(std::uint32_t source, protocol::MepId mep, std::uint64_t first_event, std::uint32_t n_events,
+                   std::span<std::uint32_t> sizes) const;
     /// The MFPs of a source with as many events differ in their event ids and content alone.
     [[nodiscard]] bool same_sizes() const { return sizes_.fixed(); }
     [[nodiscard]] std::uint64_t first_event(protocol::MepId mep) const { return mep * options_.packing; }

@@ -30,7 +30,9 @@ Result<ReplayPlan> ReplayPlan::make(const protocol::Config& config, const Replay
                             spec.id, spec.cap_bytes, least, plan.recording_.packing)};
         }
         plan.places_.push_back({static_cast<std::size_t>(recorded - plan.recording_.sources.data()), spec.cap_bytes});
-        scratch = std::max(scratch, recorded->largest_bytes > spec.cap_bytes ? std::uint64_t{spec.cap_bytes} : least);
+        const bool changed =
+            recorded->largest_bytes > spec.cap_bytes || std::ranges::any_of(recorded->mfps, &RecordedMfp::relabel);
+        scratch = std::max({scratch, least, changed ? std::uint64_t{spec.cap_bytes} : 0});
     }
     plan.scratch_.resize(scratch);
     return plan;
@@ -54,18 +56,22 @@ ReplayPlan::Replayed ReplayPlan::mfp(std::uint32_t source, protocol::MepId mep) 
         return phantom(recorded.id, n_events(mep));
     }
     const Bytes packet = recorded.file.bytes().subspan(found->offset, found->packet_bytes);
-    if (packet.size() <= place.cap_bytes) {
+    const bool fits = packet.size() <= place.cap_bytes;
+    if (fits && !found->relabel) {
         return {packet, found->goodput_bytes, found->flag};
     }
-    const std::span<std::byte> cut = std::span(scratch_).first(place.cap_bytes);
-    std::ranges::copy(packet.first(cut.size()), cut.begin());
-    const Result<std::uint64_t> bytes = wire::truncate_mfp(cut);
-    if (!bytes) {  // a wide MFP's tables are larger than a phantom's
-        return phantom(recorded.id, n_events(mep));
+    std::span<std::byte> own = std::span(scratch_).first(std::min<std::size_t>(packet.size(), place.cap_bytes));
+    std::ranges::copy(packet.first(own.size()), own.begin());
+    if (!fits) {
+        const Result<std::uint64_t> bytes = wire::truncate_mfp(own);
+        if (!bytes) {  // a wide MFP's tables are larger than a phantom's
+            return phantom(recorded.id, n_events(mep));
+        }
+        own = own.first(*bytes);
     }
-    const Bytes whole = Bytes(cut).first(*bytes);
-    return {whole, static_cast<std::uint32_t>(wire::MfpView::parse(whole)->payload_bytes()),
-            wire::SourceFlag::truncated};
+    wire::relabel_missing(own, wire::SourceFlag::desync);
+    const wire::MfpView whole = wire::MfpView::parse(own).value();
+    return {whole.bytes(), static_cast<std::uint32_t>(whole.payload_bytes()), whole.flag()};
 }
 
 Result<Ok> Replay::attach(Transport& transport, const protocol::Config& config, std::uint32_t first_source,
@@ -75,9 +81,6 @@ Result<Ok> Replay::attach(Transport& transport, const protocol::Config& config, 
         return plan.error();
     }
     plan_ = std::make_unique<ReplayPlan>(std::move(plan).value());
-    for (std::uint32_t index = 0; index < count; ++index) {
-        count_misnumbered(plan_->misnumbered(first_source + index));
-    }
     return allocate(transport, config, first_source, count, config.retention_meps, false);
 }
 

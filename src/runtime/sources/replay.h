@@ -24,19 +24,14 @@ public:
                mep % recording_.total_meps * recording_.packing;
     }
 
-    /// MFPs of the recording's source that have no place in the run.
-    [[nodiscard]] std::uint64_t misnumbered(std::uint32_t source) const {
-        return recording_.sources[places_[source].recorded].misnumbered;
-    }
-
     struct Replayed {
         Bytes packet;  // complete but for the id of its first event; in the file or, until the next call, in the plan's
                        // own memory
         std::uint32_t goodput_bytes = 0;
         wire::SourceFlag flag = wire::SourceFlag::ok;
     };
-    /// `source` indexes Config::sources. Where the recording has a gap, or an MFP of another length, there is a phantom
-    /// flagged desync; what is too large for its place is truncated (PROTOCOL S4, S5).
+    /// `source` indexes Config::sources. Where the recording has no MFP there is a phantom flagged desync; what is too
+    /// large for its place is truncated (PROTOCOL S4, S5).
     Replayed mfp(std::uint32_t source, protocol::MepId mep);
 
 private:
@@ -62,9 +57,16 @@ public:
     [[nodiscard]] std::uint64_t total_meps() const override { return plan_ ? plan_->total_meps() : 0; }
 
 private:
-    [[nodiscard]] std::uint32_t n_events(protocol::MepId mep) const override { return plan_->n_events(mep); }
+    [[nodiscard]] std::uint32_t n_events(protocol::MepId mep, std::uint64_t) const override {
+        return plan_->n_events(mep);
+    }
     [[nodiscard]] std::uint32_t most_events() const override { return plan_->packing(); }
-    [[nodiscard]] std::uint64_t first_event(protocol::MepId mep) const override { return plan_->first_event(mep); }
+    [[nodiscard]] std::uint64_t origin_event() const override { return plan_->first_event(0); }
+    [[nodiscard]] std::uint64_t first_event(protocol::MepId mep, std::uint64_t) const override {
+        return plan_->first_event(mep);
+    }
+    /// Recorded MFPs are what they are.
+    [[nodiscard]] bool may_close() const override { return false; }
     void make(protocol::MepId mep, std::uint32_t index, protocol::Piece& piece, std::span<std::byte> out) override;
 
     ReplayOptions options_;

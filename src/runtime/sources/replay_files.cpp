@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <charconv>
 #include <limits>
+#include <map>
 #include <string_view>
 #include <system_error>
 
@@ -45,6 +46,7 @@ struct Packet {
     wire::MfpHeader header;
     std::uint32_t goodput_bytes;
     wire::SourceFlag flag;
+    bool relabel;
 };
 
 struct OpenedSource {
@@ -65,6 +67,10 @@ Result<OpenedSource> open_source(const std::filesystem::path& path, std::uint16_
         return Error{fmt::format("{} at byte {}: {}", path.string(), offset, why)};
     };
     for (std::uint64_t offset = 0; offset < bytes.size();) {
+        if (const std::optional<std::uint64_t> end = wire::end_of_run_bytes(bytes.subspan(offset))) {
+            offset += *end;
+            continue;
+        }
         const Result<wire::MfpView> mfp = wire::MfpView::parse(bytes.subspan(offset));
         if (!mfp) {
             return damaged(offset, mfp.error().message);
@@ -78,41 +84,97 @@ Result<OpenedSource> open_source(const std::filesystem::path& path, std::uint16_
         }
         // What an earlier run recorded as missing is, for this one, a source that does not deliver what its numbering
         // promises.
-        const wire::SourceFlag flag =
-            mfp->flag() == wire::SourceFlag::missing_dead || mfp->flag() == wire::SourceFlag::missing_unreachable
-                ? wire::SourceFlag::desync
-                : mfp->flag();
-        source.packets.push_back({offset, mfp->header(), static_cast<std::uint32_t>(mfp->payload_bytes()), flag});
+        const bool relabel = wire::is_missing(mfp->flag());
+        const wire::SourceFlag flag = relabel ? wire::SourceFlag::desync : mfp->flag();
+        source.packets.push_back(
+            {offset, mfp->header(), static_cast<std::uint32_t>(mfp->payload_bytes()), flag, relabel});
         offset += mfp->header().packet_bytes;
     }
     return source;
+}
+
+/// Where the run's events begin. Most files decide how events fall into MEPs; of those that agree, the one that begins
+/// first.
+std::uint64_t first_event_of(const std::vector<OpenedSource>& opened, std::uint32_t packing) {
+    struct Phase {
+        std::size_t files = 0;
+        std::uint64_t first_event = std::numeric_limits<std::uint64_t>::max();
+    };
+    std::map<std::uint64_t, Phase> phases;
+    for (const OpenedSource& source : opened) {
+        if (!source.packets.empty()) {
+            const std::uint64_t first = source.packets.front().header.first_event;
+            Phase& phase = phases[first % packing];
+            ++phase.files;
+            phase.first_event = std::min(phase.first_event, first);
+        }
+    }
+    const auto best = std::ranges::max_element(phases, [](const auto& one, const auto& other) {
+        return one.second.files != other.second.files ? one.second.files < other.second.files
+                                                      : one.second.first_event > other.second.first_event;
+    });
+    return best->second.first_event;
+}
+
+void leave_out(InputFile& input, const RecordedMfp& mfp, std::uint64_t first_event) {
+    if (input.left_out_mfps == 0 || mfp.offset < input.left_out_at) {
+        input.left_out_at = mfp.offset;
+        input.left_out_id = first_event;
+    }
+    ++input.left_out_mfps;
+    input.left_out_events += mfp.n_events;
 }
 
 // Gives each packet its MEP. A jump much longer than the file is no gap but a broken id, and would make a run of
 // nothing but gaps.
 Result<RecordedSource> number(OpenedSource opened, const Recording& recording) {
     const std::uint64_t longest_gap = opened.packets.size() + 1'000'000;
-    RecordedSource source{opened.id, std::move(opened.file), {}, 0, 0};
+    RecordedSource source{opened.id, std::move(opened.file), {}, {}, 0};
+    InputFile& input = source.input;
+    input.name = opened.path.filename().string();
+    input.source = opened.id;
+    input.mfps = opened.packets.size();
+    input.first_event = opened.packets.empty() ? 0 : opened.packets.front().header.first_event;
     for (const Packet& packet : opened.packets) {
-        const std::uint64_t distance = packet.header.first_event - recording.first_event;
-        const protocol::MepId mep = distance / recording.packing;
+        const wire::MfpHeader& header = packet.header;
+        input.events += header.n_fragments;
         const bool last = &packet == &opened.packets.back();
         const protocol::MepId expected = source.mfps.empty() ? 0 : source.mfps.back().mep + 1;
-        if (distance % recording.packing != 0 || mep < expected || packet.header.n_fragments > recording.packing ||
-            (packet.header.n_fragments < recording.packing && !last)) {
-            ++source.misnumbered;
+        const std::uint64_t distance = header.first_event - recording.first_event;
+        const RecordedMfp mfp{distance / recording.packing,
+                              packet.offset,
+                              static_cast<std::uint32_t>(header.packet_bytes),
+                              packet.goodput_bytes,
+                              header.n_fragments,
+                              packet.flag,
+                              packet.relabel};
+        if (header.first_event < recording.first_event || distance % recording.packing != 0 || mfp.mep < expected ||
+            (header.n_fragments < recording.packing && !last)) {
+            leave_out(input, mfp, header.first_event);
             continue;
         }
-        if (mep - expected > longest_gap) {
+        if (mfp.mep - expected > longest_gap) {
             return Error{fmt::format("{} at byte {}: event id {} jumps {} events ahead", opened.path.string(),
-                                     packet.offset, packet.header.first_event, (mep - expected) * recording.packing)};
+                                     packet.offset, header.first_event, (mfp.mep - expected) * recording.packing)};
         }
-        const auto bytes = static_cast<std::uint32_t>(packet.header.packet_bytes);
-        source.mfps.push_back(
-            {mep, packet.offset, bytes, packet.goodput_bytes, packet.header.n_fragments, packet.flag});
-        source.largest_bytes = std::max(source.largest_bytes, bytes);
+        source.mfps.push_back(mfp);
+        source.largest_bytes = std::max(source.largest_bytes, mfp.packet_bytes);
     }
     return source;
+}
+
+/// The run's end is known: a last MFP that is shorter than its MEP has no place, and whatever has none is absent.
+void settle(RecordedSource& source, const Recording& recording) {
+    InputFile& input = source.input;
+    if (!source.mfps.empty() && source.mfps.back().n_events != recording.n_events(source.mfps.back().mep)) {
+        const RecordedMfp& mfp = source.mfps.back();
+        leave_out(input, mfp, recording.first_event + mfp.mep * recording.packing);
+        source.mfps.pop_back();
+    }
+    // Phantoms take the place of what is absent.
+    const auto phantom_bytes = static_cast<std::uint32_t>(wire::phantom_bytes(recording.packing));
+    source.largest_bytes = std::max(source.largest_bytes, phantom_bytes);
+    input.absent_events = recording.total_events - (input.events - input.left_out_events);
 }
 
 }  // namespace
@@ -178,18 +240,15 @@ Result<Recording> Recording::open(const std::string& folder) {
     std::ranges::sort(opened, {}, &OpenedSource::id);
 
     Recording recording;
-    recording.first_event = std::numeric_limits<std::uint64_t>::max();
     for (const OpenedSource& source : opened) {
         for (const Packet& packet : source.packets) {
             recording.packing = std::max(recording.packing, packet.header.n_fragments);
-        }
-        if (!source.packets.empty()) {
-            recording.first_event = std::min(recording.first_event, source.packets.front().header.first_event);
         }
     }
     if (recording.packing == 0) {
         return Error{fmt::format("{}: no MFPs in it, expected files source-<id>.mfp", folder)};
     }
+    recording.first_event = first_event_of(opened, recording.packing);
     for (OpenedSource& source : opened) {
         // One packet alone may be a short last one.
         if (source.packets.size() > 1 && source.packets.front().header.n_fragments != recording.packing) {
@@ -207,6 +266,9 @@ Result<Recording> Recording::open(const std::string& folder) {
             recording.total_events =
                 std::max(recording.total_events, mfps.back().mep * recording.packing + mfps.back().n_events);
         }
+    }
+    for (RecordedSource& source : recording.sources) {
+        settle(source, recording);
     }
     return recording;
 }

@@ -42,16 +42,33 @@ struct RecordedMfp {
     std::uint32_t packet_bytes = 0;
     std::uint32_t goodput_bytes = 0;
     std::uint32_t n_events = 0;
-    wire::SourceFlag flag = wire::SourceFlag::ok;
+    wire::SourceFlag flag = wire::SourceFlag::ok;  // as it says itself: never missing_dead or missing_unreachable ...
+    bool relabel = false;                          // ... which an earlier run wrote into it, and are desync in this one
+};
+
+/// What one file brings to a run (docs/formats.md, "MFP files").
+struct InputFile {
+    std::string name;  // source-<id>.mfp
+    std::uint16_t source = 0;
+    std::uint64_t mfps = 0;             // in the file
+    std::uint64_t events = 0;           // in these
+    std::uint64_t first_event = 0;      // of the first one
+    std::uint64_t left_out_mfps = 0;    // that have no place in the run's numbering
+    std::uint64_t left_out_events = 0;  // in these
+    std::uint64_t left_out_at = 0;      // where the first of them begins
+    std::uint64_t left_out_id = 0;      // its first event
+    std::uint64_t absent_events = 0;    // of the run, for which it has no MFP with a place
+
+    [[nodiscard]] bool whole() const { return left_out_mfps == 0 && absent_events == 0; }
 };
 
 /// The MFPs of one source that have their place in the run's numbering, by MEP.
 struct RecordedSource {
     std::uint16_t id = 0;
     MappedFile file;
-    std::vector<RecordedMfp> mfps;    // ascending by MEP, without repeats
-    std::uint64_t misnumbered = 0;    // MFPs left out: their ids fit to no MEP, or came out of order (PROTOCOL S5)
-    std::uint32_t largest_bytes = 0;  // of a packet
+    std::vector<RecordedMfp> mfps;  // ascending by MEP, without repeats
+    InputFile input;
+    std::uint32_t largest_bytes = 0;  // of a packet, or of the phantom of a whole MEP
 
     [[nodiscard]] const RecordedMfp* find(protocol::MepId mep) const;
 };
@@ -65,8 +82,9 @@ struct Recording {
     std::uint64_t total_meps = 0;
     std::uint64_t total_events = 0;
 
-    /// Reads every packet's header and tables. Errors: no such folder, no sources in it, a damaged file (with the
-    /// offset of the first bad packet), sources that do not agree on the packing factor.
+    /// Finds the numbering that fits most files, and reads every packet's header and tables. Errors: no such folder, no
+    /// sources in it, a damaged file (with the offset of the first bad packet), sources that do not agree on the
+    /// packing factor.
     static Result<Recording> open(const std::string& folder);
 
     [[nodiscard]] const RecordedSource* find(std::uint16_t id) const;

@@ -25,7 +25,7 @@ struct ReplayTest : testing::Test {
         replay.emplace(ReplayOptions{folder.path().string(), repeat, {}});
         auto attached = replay->attach(transport, config_of(cap_bytes), 0, 2);
         if (attached) {
-            replay->start(0, 0);
+            replay->start(0, 0, 0);
         }
         return attached;
     }
@@ -137,7 +137,87 @@ TEST_F(ReplayTest, MisnumberedPacketsAreLeftOutAndCounted) {
         EXPECT_EQ(replay->piece(mep, 1).flag, mep == 0 || mep == 4 ? wire::SourceFlag::ok : wire::SourceFlag::desync);
         replay->release(mep);
     }
-    EXPECT_EQ(replay->stats(0).misnumbered_mfps, 3U);
+    const auto recording = Recording::open(folder.path().string());
+    ASSERT_TRUE(recording);
+    EXPECT_TRUE(recording->find(3)->input.whole());
+    const InputFile& input = recording->find(17)->input;
+    EXPECT_EQ(input.mfps, 5U);
+    EXPECT_EQ(input.events, 5 * packing - 1);
+    EXPECT_EQ(input.left_out_mfps, 3U);
+    EXPECT_EQ(input.left_out_events, 3 * packing - 1);
+    EXPECT_EQ(input.left_out_at, recorded_mfp(17, 0, packing).size());
+    EXPECT_EQ(input.absent_events, 3 * packing);
+}
+
+// A short last MFP in the middle of the run has no place, and its events are counted with those that are left out.
+TEST_F(ReplayTest, AShortEndBeforeThatOfTheRunIsLeftOut) {
+    record(folder.path(), 3, 0, 40, packing);
+    record(folder.path(), 17, 0, 20, packing);
+    ASSERT_EQ(attach_error(), "");
+    const auto recording = Recording::open(folder.path().string());
+    const InputFile& input = recording->find(17)->input;
+    EXPECT_EQ(input.left_out_mfps, 1U);
+    EXPECT_EQ(input.left_out_events, 4U);
+    EXPECT_EQ(input.absent_events, 24U);
+}
+
+TEST_F(ReplayTest, MostFilesDecideTheNumbering) {
+    record(folder.path(), 3, 1, 40, packing);
+    record(folder.path(), 5, 8, 40, packing);
+    record(folder.path(), 17, 16, 40, packing);
+    const auto recording = Recording::open(folder.path().string());
+    ASSERT_TRUE(recording);
+    EXPECT_EQ(recording->first_event, 8U);
+    EXPECT_EQ(recording->total_events, 48U);
+    EXPECT_EQ(recording->find(3)->input.left_out_events, 40U);
+    EXPECT_EQ(recording->find(5)->input.absent_events, 8U);
+}
+
+TEST_F(ReplayTest, IdsThatGoBackAreLeftOut) {
+    for (const std::uint16_t source : {std::uint16_t{3}, std::uint16_t{17}}) {
+        record(folder.path(), source, 100, 16, packing);
+        record(folder.path(), source, 0, 24, packing);
+    }
+    ASSERT_EQ(attach_error(), "");
+    EXPECT_EQ(replay->total_meps(), 2U);
+    EXPECT_EQ(Recording::open(folder.path().string())->find(3)->input.left_out_events, 24U);
+}
+
+TEST_F(ReplayTest, AFileWithoutEventsIsAllPhantoms) {
+    record(folder.path(), 3, 0, 40, packing);
+    append(source_file(folder.path(), 17), Bytes());
+    ASSERT_EQ(attach_error(), "");
+    const auto recording = Recording::open(folder.path().string());
+    EXPECT_EQ(recording->find(17)->largest_bytes, wire::phantom_bytes(packing));
+    EXPECT_EQ(recording->find(17)->input.absent_events, 40U);
+    ASSERT_TRUE(replay->produce(0, 0));
+    EXPECT_EQ(replay->piece(0, 1).flag, wire::SourceFlag::desync);
+}
+
+// LHCb ends a run with a header that holds no events.
+TEST_F(ReplayTest, AnEndOfRunPacketIsPassedOver) {
+    for (const std::uint16_t source : {std::uint16_t{3}, std::uint16_t{17}}) {
+        record(folder.path(), source, 0, 16, packing);
+        auto end = recorded_mfp(source, 0, packing, 0);
+        wire::store(std::span(end), mfp_first_event_offset, ~std::uint64_t{0});
+        append(source_file(folder.path(), source), end);
+    }
+    ASSERT_EQ(attach_error(), "");
+    EXPECT_EQ(replay->total_meps(), 2U);
+    EXPECT_TRUE(Recording::open(folder.path().string())->find(3)->input.whole());
+}
+
+// What an earlier run recorded as missing is desync in this one, in the head as in the bytes.
+TEST_F(ReplayTest, FragmentsThatWereMissingBeforeAreDesync) {
+    record(folder.path(), 3, 0, packing, packing);
+    std::vector<std::byte> phantom(wire::phantom_bytes(packing));
+    ASSERT_TRUE(wire::write_phantom(phantom, 0, packing, 17, wire::SourceFlag::missing_dead));
+    append(source_file(folder.path(), 17), phantom);
+    ASSERT_EQ(attach_error(), "");
+    ASSERT_TRUE(replay->produce(0, 0));
+    EXPECT_EQ(replay->piece(0, 1).flag, wire::SourceFlag::desync);
+    const auto bytes = delivered(0, 1);
+    EXPECT_EQ(wire::MfpView::parse(bytes)->flag(), wire::SourceFlag::desync);
 }
 
 TEST_F(ReplayTest, TruncatesWhatDoesNotFit) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/later.h"
 #include "wire/mfp.h"
 
 namespace incast::sources {
@@ -45,6 +46,7 @@ Result<Ok> RingSource::allocate(Transport& transport, const protocol::Config& co
     }
     if (open_loop()) {
         room_since_.assign(retention_meps_, 0);
+        max_wait_ = may_close() ? config.max_wait : 0;
     }
     stats_.ring_bytes = places * mep_bytes_;
     const std::uint64_t bytes = stats_.ring_bytes + stand_ins_.size() * stand_in_bytes;
@@ -70,7 +72,9 @@ Result<Ok> RingSource::allocate(Transport& transport, const protocol::Config& co
     return Ok{};
 }
 
-void RingSource::start(Time now, protocol::MepId first) {
+void RingSource::start(Time now, protocol::MepId first, std::uint64_t first_event_told) {
+    next_first_ = first_event(first, first_event_told);
+    closed_events_ = 0;
     next_ = released_ = room_below_ = first;
     made_meps_ = freed_meps_ = held_meps_ = 0;
     held_since_ = now;
@@ -107,7 +111,8 @@ void RingSource::release(protocol::MepId below) {
 }
 
 void RingSource::plan_next(Time now) {
-    const std::uint32_t events = n_events(next_);
+    const std::uint32_t events = next_events();
+    impatient_at_ = time_never;
     if (events == 0) {
         next_ready_ = time_never;
         return;
@@ -121,18 +126,33 @@ void RingSource::plan_next(Time now) {
     }
     if (!gate_) {
         look(now);
-        gate_.emplace(triggers_, std::max(now, triggers_.origin), first_event(next_) - first_event(0));
+        gate_.emplace(triggers_, std::max(now, triggers_.origin), next_first_ - origin_event());
     }
     if (!gate_->catch_up()) {
         next_ready_ = now + 1;
         return;
     }
     next_ready_ = gate_->due(events, has_room(next_) ? room_since_[next_ % retention_meps_] : 0);
+    if (max_wait_ > 0 && closed_events_ == 0) {
+        const Time patience = base::later(gate_->next_event(), max_wait_);
+        impatient_at_ = patience < next_ready_ ? patience : time_never;
+    }
+}
+
+std::uint32_t RingSource::open_events(Time now) {
+    return gate_ && !gate_->behind() ? gate_->waiting_events(now, next_events()) : 0;
+}
+
+void RingSource::close(Time now, protocol::MepId mep, std::uint32_t events) {
+    if (mep == next_ && events < next_events()) {
+        closed_events_ = events;
+        plan_next(now);
+    }
 }
 
 bool RingSource::produce(Time now, protocol::MepId mep) {
     look(now);
-    const std::uint32_t events = n_events(mep);
+    const std::uint32_t events = next_events();
     if (mep != next_ || events == 0 || !has_room(mep)) {
         return false;
     }
@@ -156,6 +176,8 @@ bool RingSource::produce(Time now, protocol::MepId mep) {
     }
     ++stats_.meps;
     ++next_;
+    next_first_ += events;
+    closed_events_ = 0;
     plan_next(now);
     return true;
 }
@@ -176,7 +198,7 @@ void RingSource::make_all(Time trigger) {
         stats_.truncated_mfps += piece.flag == wire::SourceFlag::truncated ? 1 : 0;
         stats_.desync_mfps += piece.flag == wire::SourceFlag::desync ? 1 : 0;
     }
-    stats_.accepted_events += n_events(next_);
+    stats_.accepted_events += next_events();
     ++made_meps_;
     ++held_meps_;
     stats_.peak_held_meps = std::max(stats_.peak_held_meps, held_meps_);
@@ -184,10 +206,10 @@ void RingSource::make_all(Time trigger) {
 
 void RingSource::drop_all(Time trigger) {
     dropped_[next_ % retention_meps_] = 1;
-    const std::uint32_t events = n_events(next_);
+    const std::uint32_t events = next_events();
     for (std::uint32_t index = 0; index < sources(); ++index) {
         protocol::Piece& piece = stand_ins_[stand_in(next_, index)];
-        piece.first_event = first_event(next_);
+        piece.first_event = next_first_;
         piece.n_events = events;
         piece.body.length = static_cast<std::uint32_t>(wire::phantom_bytes(events));
         piece.trigger = trigger;
@@ -205,7 +227,7 @@ SourceStats RingSource::stats(Time now) {
     SourceStats stats = stats_;
     stats.offered_events = stats.accepted_events;
     if (gate_ && !gate_->behind()) {
-        const std::uint32_t events = n_events(next_);
+        const std::uint32_t events = next_events();
         const std::uint32_t waiting = has_room(next_) ? 0 : events;
         stats.inhibited_events = gate_->inhibited_events(now, waiting);
         stats.offered_events = events == 0 ? gate_->passed_events() : gate_->offered_events(now);

@@ -23,7 +23,7 @@ class RingSource : public RuntimeSource {
 public:
     explicit RingSource(const TriggerOptions& triggers) : triggers_(triggers) {}
 
-    void start(Time now, protocol::MepId first) final;
+    void start(Time now, protocol::MepId first, std::uint64_t first_event) final;
     void start_triggers(Time origin) final { triggers_.origin = origin; }
     bool produce(Time now, protocol::MepId mep) final;
     const protocol::Piece& piece(protocol::MepId mep, std::uint32_t index) final {
@@ -32,6 +32,9 @@ public:
     void release(protocol::MepId below) final;
     [[nodiscard]] std::span<const Local> regions() const final { return {&region_, 1}; }
     [[nodiscard]] Time next_ready() const final { return next_ready_; }
+    [[nodiscard]] Time impatient_at() const final { return impatient_at_; }
+    [[nodiscard]] std::uint32_t open_events(Time now) final;
+    void close(Time now, protocol::MepId mep, std::uint32_t events) final;
     [[nodiscard]] SourceStats stats(Time now) final;
     void clear_peak() final { stats_.peak_held_meps = held_meps_; }
 
@@ -41,16 +44,25 @@ protected:
     Result<Ok> allocate(Transport& transport, const protocol::Config& config, std::uint32_t first_source,
                         std::uint32_t count, std::uint64_t ring_meps, bool keeps_content);
 
-    /// Events of a MEP; 0 if there are no more.
-    [[nodiscard]] virtual std::uint32_t n_events(protocol::MepId mep) const = 0;
+    /// Events of a MEP that begins with that one, unless it is closed early; 0 if there are no more.
+    [[nodiscard]] virtual std::uint32_t n_events(protocol::MepId mep, std::uint64_t first_event) const = 0;
     /// At most so many in any MEP.
     [[nodiscard]] virtual std::uint32_t most_events() const = 0;
-    /// The id of its first event.
-    [[nodiscard]] virtual std::uint64_t first_event(protocol::MepId mep) const = 0;
+    /// The id of the run's first event.
+    [[nodiscard]] virtual std::uint64_t origin_event() const { return 0; }
+    /// That of a MEP's, which the EM counted as `told`.
+    [[nodiscard]] virtual std::uint64_t first_event(protocol::MepId, std::uint64_t told) const { return told; }
+    /// A MEP may have fewer events than n_events (C8).
+    [[nodiscard]] virtual bool may_close() const { return true; }
     /// Puts one MFP into its place and describes it in `piece` (body.length, n_events, goodput_bytes, flag), which
     /// holds what it held a ring ago. `out` is the place, as long as the source's cap; empty where bodies are phantom.
     virtual void make(protocol::MepId mep, std::uint32_t index, protocol::Piece& piece, std::span<std::byte> out) = 0;
 
+    /// Of the MEP that is made.
+    [[nodiscard]] std::uint64_t next_first_event() const { return next_first_; }
+    [[nodiscard]] std::uint32_t next_events() const {
+        return closed_events_ > 0 ? closed_events_ : n_events(next_, next_first_);
+    }
     [[nodiscard]] std::uint32_t first_source() const { return first_source_; }
     [[nodiscard]] std::uint32_t sources() const { return static_cast<std::uint32_t>(offsets_.size()); }
     [[nodiscard]] protocol::Piece& piece_at(protocol::MepId mep, std::uint32_t index) {
@@ -59,7 +71,6 @@ protected:
     [[nodiscard]] std::span<std::byte> place_of(const protocol::Piece& piece, std::uint32_t index) const {
         return memory_.empty() ? memory_ : memory_.subspan(piece.body.offset, caps_[index]);
     }
-    void count_misnumbered(std::uint64_t mfps) { stats_.misnumbered_mfps += mfps; }
 
 private:
     [[nodiscard]] std::size_t place(protocol::MepId mep, std::uint32_t index) const {
@@ -98,6 +109,10 @@ private:
     std::vector<Time> room_since_;            // open loop: by MEP of the retention
 
     protocol::MepId next_ = 0;
+    std::uint64_t next_first_ = 0;     // its first event
+    std::uint32_t closed_events_ = 0;  // what the EM said that it has; 0: nothing
+    Time max_wait_ = 0;                // C8; 0: none
+    Time impatient_at_ = time_never;
     protocol::MepId released_ = 0;
     protocol::MepId room_below_ = 0;  // room_since_ knows the MEPs below
     std::uint64_t made_meps_ = 0;     // with data

@@ -56,7 +56,6 @@ struct SourceStats {
     std::uint64_t goodput_bytes = 0;     // fragment bytes of accepted events
     std::uint64_t truncated_mfps = 0;    // larger than their place in the slot (S4)
     std::uint64_t desync_mfps = 0;       // phantoms, where the recording has no fitting MFP (S5)
-    std::uint64_t misnumbered_mfps = 0;  // of the recording, left out: their ids fit to no MEP or came out of order
     std::uint64_t ring_bytes = 0;        // memory that produced MFPs cycle through: the source's working set (M4)
 };
 

@@ -301,6 +301,11 @@ Time TriggerGate::due(std::uint32_t n_events, Time room) {
     return due_.last;
 }
 
+std::uint32_t TriggerGate::waiting_events(Time now, std::uint32_t most) const {
+    const std::uint64_t happened = sequence_.skip(passed_, now + 1, most).event - passed_.event;
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(happened, most));
+}
+
 void TriggerGate::count_dead(Time from, Time until) {
     dead_ += std::max<Time>(until - std::max(from, dead_until_), 0);
     dead_until_ = std::max(dead_until_, until);

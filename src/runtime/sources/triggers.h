@@ -140,6 +140,10 @@ public:
     /// throttle: triggers before `room` that would have made them complete are inhibited, and the first one after it is
     /// their last.
     Time due(std::uint32_t n_events, Time room);
+    /// When the next event is meant to happen.
+    [[nodiscard]] Time next_event() const { return sequence_.advance(passed_, 1).last; }
+    /// Of the next `most` events, how many have happened.
+    [[nodiscard]] std::uint32_t waiting_events(Time now, std::uint32_t most) const;
     /// They were read out.
     void accept(std::uint32_t n_events, Time room) { pass(n_events, room); }
     /// They were due, and this RU had no place for their data.

@@ -316,7 +316,10 @@ void Endpoint::look_around(Time now) {
 }
 
 void Endpoint::accept_all(Time now) {
-    for (Descriptor socket = accept_one(listener_); socket.is_open(); socket = accept_one(listener_)) {
+    // Bounded per call: a flood of connections must not keep the endpoint from its peers.
+    for (std::uint32_t n = 0; n < half_open_max; ++n) {
+        Descriptor socket = accept_one(listener_);
+        if (!socket.is_open()) return;
         if (half_open_.size() == half_open_max) half_open_.erase(half_open_.begin());
         half_open_.push_back({std::move(socket), ++serials_, now + settings_.hello_timeout});
         (void)poller_.add(half_open_.back().socket, EPOLLIN | EPOLLRDHUP, half_open_kind | half_open_.back().serial);

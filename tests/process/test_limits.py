@@ -1,0 +1,108 @@
+"""What the system does not give is said in one line: which limit, its value, what is needed."""
+
+import os
+import re
+import resource
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from support import must, said_by
+
+COMMON = {"run.warm_up": "0s", "run.duration": "200ms", "transport.name": "tcp"}
+
+
+def ran(
+    engine: Path, output: Path | bytes, settings: dict[str, object], limit: Callable[[], None] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    words: list[str | bytes | Path] = [engine, "--output", output, "--progress", "none"]
+    for key, value in (COMMON | settings).items():
+        words += ["--set", f"{key}={value}"]
+    return subprocess.run(words, capture_output=True, timeout=60, check=False, preexec_fn=limit)
+
+
+def lines(done: subprocess.CompletedProcess[bytes]) -> list[str]:
+    return done.stderr.decode().splitlines()
+
+
+def test_too_few_open_files(engine: Path, tmp_path: Path) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+
+    done = ran(engine, tmp_path / "out", {"run.nodes": 24}, limit)
+    assert done.returncode == 1
+    assert lines(done) == ["incast-node: the limit of open files (ulimit -n) is 32; 24 nodes over tcp need 88"]
+
+
+def test_a_soft_limit_of_open_files_is_none(engine: Path, tmp_path: Path) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (32, hard))
+
+    done = ran(engine, tmp_path / "out", {"run.nodes": 3}, limit)
+    assert done.returncode == 0, lines(done)
+
+
+@pytest.mark.parametrize("transport", ["tcp", "inproc"])
+@pytest.mark.parametrize("mebibytes", [24, 48, 96, 160])
+def test_too_little_address_space(engine: Path, tmp_path: Path, transport: str, mebibytes: int) -> None:
+    """Wherever it ends, it ends with a reason."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
+
+    done = ran(engine, tmp_path / "out", {"run.nodes": 2, "transport.name": transport, "run.em": "own"}, limit)
+    said = "\n".join(lines(done))
+    assert done.returncode in (0, 1, 2, 3), said
+    assert "terminate called" not in said
+    assert "bad_alloc" not in said
+    if done.returncode != 0:
+        assert re.search(r"ulimit -v|failed to map segment", said), said
+
+
+def test_words_that_are_not_utf8(engine: Path, tmp_path: Path) -> None:
+    done = ran(engine, os.fsencode(tmp_path) + b"/r\xfcn", {})
+    assert done.returncode == 2
+    assert lines(done) == [f"incast-node: '{tmp_path}/r\\xfcn' is not UTF-8; allowed: words and paths in UTF-8"]
+    folder = os.fsencode(tmp_path) + b"/d\xfcr"
+    Path(os.fsdecode(folder)).mkdir()
+    done = subprocess.run([engine, "--output", "out"], cwd=folder, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert lines(done) == [
+        f"incast-node: --output out: its path '{tmp_path}/d\\xfcr/out' is not UTF-8; allowed: a path in UTF-8"
+    ]
+
+
+@pytest.fixture
+def host_without_ipv4() -> Iterator[list[str]]:
+    """A command that begins one within such a host."""
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    name = f"incast-six-{uuid4().hex[:8]}"
+    if why := said_by("ip", "netns", "add", name):
+        pytest.skip(f"this host gives no network namespace: {why}")
+    try:
+        inside = ["ip", "netns", "exec", name]
+        if why := said_by(*inside, "true"):
+            pytest.skip(f"nobody can enter a network namespace here: {why}")
+        must(*inside, "ip", "link", "set", "lo", "up")
+        must(*inside, "ip", "-4", "address", "flush", "dev", "lo")
+        if said_by(*inside, "grep", "-q", "0" * 31 + "1", "/proc/net/if_inet6"):
+            pytest.skip("this host has no IPv6")
+        yield inside
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_a_host_without_ipv4(engine: Path, tmp_path: Path, host_without_ipv4: list[str], transport: str) -> None:
+    settings = {**COMMON, "transport.name": transport, "run.nodes": 2, "run.metrics": "[::1]:0"}
+    words = [*host_without_ipv4, str(engine), "--output", str(tmp_path / "out"), "--progress", "none"]
+    for key, value in settings.items():
+        words += ["--set", f"{key}={value}"]
+    done = subprocess.run(words, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, lines(done)
+    assert '"[::1]:' in (tmp_path / "out" / "metrics.json").read_text()

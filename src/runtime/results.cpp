@@ -210,7 +210,6 @@ private:
     OrderedJson latency_json() const;
     std::string why_no_latency() const;
     OrderedJson triggers_json() const;
-    OrderedJson triggers_over_time() const;
     OrderedJson sink_json() const;
     OrderedJson accounting_json() const;
     OrderedJson cpu_json() const;
@@ -229,17 +228,6 @@ private:
     std::uint64_t peak_rss_ = 0;
     std::optional<std::uint64_t> lost_events_;
 };
-
-std::string_view verified_text(const RunConfig& config, bool virtual_time) {
-    if (config.sink_kind != SinkKind::verify) {
-        return "none";
-    }
-    if (virtual_time) {
-        return "header";  // nothing else moves in a simulation (T9)
-    }
-    constexpr std::string_view names[]{"full", "sampled", "header"};
-    return names[static_cast<std::size_t>(config.verify)];
-}
 
 OrderedJson Tally::node_json(std::size_t index) const {
     const NodeRecord& record = nodes_[index];
@@ -325,30 +313,8 @@ OrderedJson Tally::triggers_json() const {
                          {"memory_meps", facts_.plan.memory_meps}};
     json["events_with_drops"] = totals_.flagged_dropped_events;
     json["spread_ns"] = spread;
-    json["over_time"] = triggers_over_time();
+    json["over_time"] = triggers_over_time(facts_.plan, facts_.conductor.intervals());
     return json;
-}
-
-/// At most so many, of equal numbers of intervals.
-OrderedJson Tally::triggers_over_time() const {
-    constexpr std::size_t most = 1000;
-    const std::vector<Interval>& intervals = facts_.conductor.intervals();
-    const std::size_t together = (intervals.size() + most - 1) / most;
-    OrderedJson series = OrderedJson::array();
-    for (std::size_t first = 0; first < intervals.size(); first += together) {
-        Interval sum;
-        for (std::size_t index = first; index < std::min(first + together, intervals.size()); ++index) {
-            sum.end = intervals[index].end;
-            sum.length += intervals[index].length;
-            add(sum.delta, intervals[index].delta);
-            sum.clock_error_ns = std::max(sum.clock_error_ns, intervals[index].clock_error_ns);
-            sum.waiting_events = intervals[index].waiting_events;
-        }
-        OrderedJson one{{"t", seconds(sum.end)}};
-        one.update(trigger_json(facts_.plan, sum));
-        series.push_back(std::move(one));
-    }
-    return series;
 }
 
 /// What was committed and where it went.

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -42,5 +44,10 @@ nlohmann::ordered_json config_json(const std::map<std::string, std::string>& val
 
 nlohmann::ordered_json machine_json(const Machine& machine);
 nlohmann::ordered_json versions_json();
+
+/// How much of the events' content was compared.
+std::string_view verified_text(const RunConfig& config, bool virtual_time);
+/// Rates of triggers over the time: at most 1000 points, of equal numbers of intervals.
+nlohmann::ordered_json triggers_over_time(const Plan& plan, const std::vector<Interval>& intervals);
 
 }  // namespace incast::runtime

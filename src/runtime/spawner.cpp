@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "runtime/machine.h"
-#include "runtime/sinks/shortage.h"
 #include "runtime/run_clock.h"
+#include "runtime/sinks/shortage.h"
 
 extern char** environ;
 

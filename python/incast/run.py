@@ -432,9 +432,10 @@ def run(
     }
     request = replace(make_request(config, options, settings or [], output, datetime.now(UTC)), force=force)
     if web or web_listen is not None:
-        from incast.lab.live_page import DEFAULT_ADDRESS
+        from incast.lab.live_page import DEFAULT_ADDRESS, parse_address
 
         request = replace(request, web=web_listen or DEFAULT_ADDRESS)
+        parse_address(request.web or "")  # before anything is written
     if detach:
         from incast.lab.detached import start
 

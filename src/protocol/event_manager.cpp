@@ -368,6 +368,7 @@ void EventManager::assign_all(Time now) {
             count_events(mep(next_));
             assign(now, next_++, static_cast<std::uint32_t>(bu));
             ++port_.counters().meps_admitted;
+            port_.counters().events_admitted += mep(next_ - 1).n_events;
         }
         next_bu_ = bu + 1;
     }

@@ -73,6 +73,7 @@ struct CounterFields {
     std::uint64_t undecided_meps = 0;   // accepted because the filter did not decide in time
     // EM
     std::uint64_t meps_admitted = 0;
+    std::uint64_t events_admitted = 0;  // 0: the EM does not count events (Config::packing)
     std::uint64_t meps_committed = 0;
     std::uint64_t meps_flagged = 0;   // of these, delivered incomplete
     std::uint64_t meps_rejected = 0;  // of these, not delivered because a filter rejected them

@@ -57,6 +57,7 @@ constexpr std::array fields{
     INCAST_TOTAL(meps_committed, "MEPs that the event manager committed"),
     INCAST_TOTAL(meps_flagged, "Of the MEPs committed, those delivered with at least one source flagged"),
     INCAST_TOTAL(meps_rejected, "Of the MEPs committed, those not delivered because a filter rejected them"),
+    INCAST_TOTAL(events_admitted, "Events in admitted MEPs, where the event manager counts them"),
     INCAST_TOTAL(events_committed, "Events in committed MEPs"),
     INCAST_TOTAL(reassignments, "MEPs given to another builder unit"),
     INCAST_TOTAL(evictions, "Nodes dropped by the event manager"),

@@ -89,8 +89,12 @@ private:
             return;
         }
         const MepEvents& sizes = facts_.plan.mep_events;
-        const std::uint64_t committed = facts_.ledger ? facts_.ledger->events : sizes.below(em->totals.meps_committed);
-        const std::uint64_t admitted = sizes.below(em->totals.meps_admitted);
+        // The event manager counts the events of MEPs that it may close early.
+        const NodeTotals& totals = em->totals;
+        const bool counted = totals.events_admitted > 0;
+        const std::uint64_t admitted = counted ? totals.events_admitted : sizes.below(totals.meps_admitted);
+        const std::uint64_t built = counted ? totals.events_committed : sizes.below(totals.meps_committed);
+        const std::uint64_t committed = facts_.ledger ? facts_.ledger->events : built;
         lost_events_ = admitted - std::min(admitted, committed);
     }
 

@@ -192,7 +192,8 @@ def check_what_is_left(victim: Victim, *, engine_killed: bool, has_begun: bool) 
         return
     result: dict[str, Any] = json.loads(result_file.read_text())
     missing = {file["file"]: file["missing"] for file in result["incomplete_files"]}
-    assert result["status"] in ("complete", "interrupted", "node lost", "event manager lost", "not joined"), result
+    ends = ("complete", "incomplete", "interrupted", "node lost", "event manager lost", "not joined")
+    assert result["status"] in ends, result
     if result["status"] in ("complete", "interrupted"):
         assert result["lost_events"] == (None if "ledger.bin" in missing else 0), result["accounting"]
     if "samples.jsonl" not in missing:

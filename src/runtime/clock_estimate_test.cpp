@@ -13,7 +13,7 @@ constexpr std::int64_t ns_per_s = 1'000'000'000;
 /// Two hosts whose clocks differ by 50 days and 40 ppm, and a way between them that is sometimes slow, and never
 /// equally so in both directions.
 struct TwoHosts {
-    std::int64_t local_ns = 50 * 86400 * ns_per_s;
+    std::int64_t local_ns = std::int64_t{50} * 86400 * ns_per_s;
     std::int64_t begin_ns = local_ns;
     Time lead = 3 * ps_per_s;
     double drift = 0.04;  // ps per ns

@@ -63,7 +63,7 @@ TEST(CoreTime, CountsFromItsFirstReading) {
     std::istringstream first = stat(0);
     EXPECT_EQ(cores.read_ns(first, all), 0);
     std::istringstream second = stat(50);
-    EXPECT_EQ(cores.read_ns(second, all), 1000 * 50 * (1'000'000'000 / sysconf(_SC_CLK_TCK)));
+    EXPECT_EQ(cores.read_ns(second, all), std::int64_t{1000} * 50 * (1'000'000'000 / sysconf(_SC_CLK_TCK)));
 }
 
 TEST(PlacementRule, KeepsThemAgainAfterAPauseThatGrows) {

@@ -3,6 +3,11 @@
 #include <array>
 #include <cstring>
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <arm_acle.h>
+#include <sys/auxv.h>
+#endif
+
 namespace incast::base {
 namespace {
 
@@ -38,18 +43,36 @@ __attribute__((target("sse4.2"))) std::uint32_t by_instruction(std::span<const s
     }
     return by_table(bytes, static_cast<std::uint32_t>(wide));
 }
+
+bool has_instruction() {
+    return __builtin_cpu_supports("sse4.2") != 0;
+}
+#elif defined(__aarch64__) && defined(__linux__)
+__attribute__((target("+crc"))) std::uint32_t by_instruction(std::span<const std::byte> bytes, std::uint32_t state) {
+    while (bytes.size() >= sizeof(std::uint64_t)) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, bytes.data(), sizeof word);
+        state = __crc32cd(state, word);
+        bytes = bytes.subspan(sizeof word);
+    }
+    return by_table(bytes, state);
+}
+
+bool has_instruction() {
+    return (::getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
+}
+#else
+constexpr bool has_instruction() {
+    return false;
+}
+constexpr auto by_instruction = by_table;
 #endif
 
 }  // namespace
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t previous) {
     const std::uint32_t state = ~previous;
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("sse4.2") != 0) {
-        return ~by_instruction(bytes, state);
-    }
-#endif
-    return ~by_table(bytes, state);
+    return ~(has_instruction() ? by_instruction(bytes, state) : by_table(bytes, state));
 }
 
 }  // namespace incast::base

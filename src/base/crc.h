@@ -1,5 +1,5 @@
-// CRC-32C (Castagnoli, reflected polynomial 0x82f63b78, RFC 3720 appendix B.4), with the SSE 4.2 instruction where the
-// CPU has it.
+// CRC-32C (Castagnoli, reflected polynomial 0x82f63b78, RFC 3720 appendix B.4), with the instruction for it where
+// the CPU has one (SSE 4.2, Armv8).
 #pragma once
 
 #include <cstddef>

@@ -3,12 +3,36 @@
 #include <array>
 
 #include "protocol/builder_unit.h"
+#include "wire/body_checksum.h"
 
 namespace incast::protocol {
 
 using wire::AttemptEntry;
 using wire::Head;
 using wire::SourceFlag;
+
+/// While they are in the cache. What arrived damaged says so in its head, which is what filter and sink are shown (F5).
+/// Views are left out: what is looked at later lies in the memory of its RU.
+void BuilderUnit::check_bodies(std::uint32_t slot, std::uint32_t ru) {
+    const Shape::Ru& unit = shape_.rus[ru];
+    const bool elsewhere = ru == own_ru_ && port_.config().self_traffic == SelfTraffic::pointer;
+    if (port_.config().views && ru != own_ru_) {
+        return;
+    }
+    for (std::uint32_t source = unit.first_source; source < unit.first_source + unit.sources; ++source) {
+        const Head* head = head_of(slot, ru, source);
+        const Bytes body = elsewhere
+                               ? self_bodies_[std::size_t{slot} * unit.sources + (source - unit.first_source)]
+                               : Bytes{memory_at(shape_.layout.at(slot, source)) + sizeof(Head), head->body_bytes};
+        if (wire::body_checksum(body) != head->checksum) {
+            ++port_.counters().damaged_mfps;
+            if (!wire::is_defect(head->flag)) {
+                const_cast<Head*>(head)->flag = SourceFlag::bad_checksum;  // it lies in this unit's memory
+                ++slots_[slot].defective_sources;
+            }
+        }
+    }
+}
 
 /// Fills built_ with what is in a slot. False: some of it lies in the memory of an RU that is being lost.
 bool BuilderUnit::show(std::uint32_t slot) {

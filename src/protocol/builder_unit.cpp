@@ -95,6 +95,7 @@ Result<Ok> BuilderUnit::start(Time now) {
         }
     }
     has_memory_ = regions_.front().memory != nullptr;
+    checks_ = has_memory_ && port_.config().checksum != Checksum::off;
     waiting_since_ = now;
     if (const Result<Ok> bounded = bound_writers(); !bounded) {
         return bounded;
@@ -423,6 +424,9 @@ void BuilderUnit::place(Time now, std::uint32_t slot, std::uint32_t ru) {
         each.last_trigger = content.last_trigger;
         each.n_events = content.n_events;
         each.defective_sources = content.defective_sources;
+        if (checks_ && is_checked(port_.config().checksum, each.mep)) {
+            check_bodies(slot, ru);
+        }
         if (!each.awaited.any()) {
             complete(now, slot);
         }

@@ -127,6 +127,7 @@ private:
         return regions_[place.region].memory + place.offset;
     }
     void place(Time now, std::uint32_t slot, std::uint32_t ru);
+    void check_bodies(std::uint32_t slot, std::uint32_t ru);
     void finish_reading(Time now, const Reader::Finished& finished);
     void flush_reads(Time now);
     [[nodiscard]] BuiltMep describe(std::uint32_t slot);
@@ -199,6 +200,7 @@ private:
     bool acks_;                   // RUs are told what is placed
     bool ahead_;                  // MEPs are assigned ahead of credits
     bool shows_;                  // the sink wants to see the sources
+    bool checks_ = false;         // checksums of what is placed
     bool has_memory_ = false;     // bodies are not phantom
     bool self_streamed_ = false;  // since the last fence
     struct Region {

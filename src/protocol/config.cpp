@@ -235,6 +235,7 @@ std::uint64_t fingerprint(const Config& config) {
     sum.add(static_cast<std::uint64_t>(config.assignment));
     sum.add(static_cast<std::uint64_t>(config.slot_time));
     sum.add(static_cast<std::uint64_t>(config.layout));
+    sum.add(static_cast<std::uint64_t>(config.checksum));
     sum.add(config.credits);
     sum.add(config.quarantine_slots);
     sum.add(config.held_slots);

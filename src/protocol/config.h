@@ -57,6 +57,9 @@ enum class Layout : std::uint8_t {
 /// them where its RU keeps them until the MEP is committed, and points the sink there.
 enum class SelfTraffic : std::uint8_t { copy, pointer };
 
+/// Of which MFPs RUs make checksums and BUs look at them; none where bodies are phantom.
+enum class Checksum : std::uint8_t { off, sampled, full };
+
 /// Deliberate bugs, one per invariant, that prove the checkers see (docs/protocol.md). Never set outside tests and
 /// incast-adversary.
 enum class Plant : std::uint8_t {
@@ -119,6 +122,7 @@ struct Config {
     Assignment assignment = Assignment::em;
     Layout layout = Layout::contiguous;
     SelfTraffic self_traffic = SelfTraffic::copy;
+    Checksum checksum = Checksum::off;
     std::uint64_t seed = 1;
 
     std::uint32_t credits = 4;             // MEP slots in service per BU (C1)
@@ -179,6 +183,11 @@ inline constexpr std::uint16_t more_follows = 0x8000;
 /// The EM gives MEPs to BUs ahead of their credits: it knows a credit's number, and only the BU its slot.
 [[nodiscard]] constexpr bool assigns_ahead(const Config& config) {
     return config.assignment == Assignment::source_credits;
+}
+/// The MFPs of that MEP have checksums.
+[[nodiscard]] constexpr bool is_checked(Checksum checksum, MepId mep) {
+    constexpr MepId sampled_every = 16;
+    return checksum == Checksum::full || (checksum == Checksum::sampled && mep % sampled_every == 0);
 }
 /// BUs tell RUs what is placed.
 [[nodiscard]] constexpr bool tells_placed(const Config& config) {

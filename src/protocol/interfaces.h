@@ -18,7 +18,8 @@ struct Piece {
     std::uint32_t n_events = 0;
     std::uint32_t goodput_bytes = 0;  // fragment bytes
     wire::SourceFlag flag = wire::SourceFlag::ok;
-    Time trigger = 0;  // open loop: intended time of the last event; closed loop: when it was ready
+    std::uint32_t checksum = 0;  // wire::body_checksum of the MFP, if is_checked() for its MEP
+    Time trigger = 0;            // open loop: intended time of the last event; closed loop: when it was ready
 };
 
 /// The sources of one RU: a ring of `retention_meps` MEPs in regions of the transport (PROTOCOL F1).

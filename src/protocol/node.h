@@ -65,6 +65,7 @@ struct CounterFields {
     std::uint64_t redelivered_meps = 0;
     std::uint64_t redelivered_events = 0;
     std::uint64_t stale_contributions = 0;  // wrong credit, attempt, incarnation or run: dropped (T8)
+    std::uint64_t damaged_mfps = 0;         // their checksum is not that of their bytes: delivered flagged bad-checksum
     std::uint64_t late_reports = 0;
     std::uint64_t quarantined_slots = 0;  // slots that ever went through quarantine
     std::uint64_t denied_commits = 0;

@@ -129,6 +129,44 @@ INSTANTIATE_TEST_SUITE_P(All, InWrites,
                                                               Splitting{0, true, 1, 0}, Splitting{300, true, 3, 2},
                                                               Splitting{7, true, 100, 50})));
 
+class Checked : public ::testing::TestWithParam<std::tuple<Scheme, Checksum, SelfTraffic>> {};
+
+/// Every damaged MFP of a MEP that has checksums is flagged, no other; and nothing is lost for it.
+TEST_P(Checked, WhatArrivesDamagedIsFlagged) {
+    const auto [scheme, checksum, self_traffic] = GetParam();
+    Config config = make_config(3, 3, true, 2, 256);
+    config.scheme = scheme;
+    config.checksum = checksum;
+    config.self_traffic = self_traffic;
+    config.first_stage_rus = two_stages(scheme) ? 2 : 0;
+    config.total_meps = 320;
+    ASSERT_TRUE(validate(config).ok());
+    Cluster cluster(config, 100);
+    cluster[1].source->damage_every = 32;
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
+    std::uint64_t damaged = 0;
+    std::uint64_t counted = 0;
+    std::uint64_t incomplete = 0;
+    for (std::size_t node = 0; node < config.nodes.size(); ++node) {
+        const testing::RecordingSink& sink = *cluster[node].recording;
+        EXPECT_EQ(sink.repeated + sink.wrong, 0U);
+        damaged += sink.damaged;
+        counted += cluster.node(node).counters().damaged_mfps;
+        incomplete += cluster.node(node).counters().incomplete_meps;
+    }
+    EXPECT_EQ(cluster.ledger.commits, 320U);
+    const std::uint64_t meps = checksum == Checksum::off ? 0 : 10 - (two_stages(scheme) ? 2 : 0);  // some are rejected
+    EXPECT_EQ(damaged, 2 * meps) << "both sources of the RU";
+    EXPECT_EQ(incomplete, meps);
+    EXPECT_GE(counted, damaged);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Checked,
+                         ::testing::Combine(::testing::Values(Scheme::push, Scheme::pull_write, Scheme::push_pull,
+                                                              Scheme::pull_read),
+                                            ::testing::Values(Checksum::off, Checksum::sampled, Checksum::full),
+                                            ::testing::Values(SelfTraffic::copy, SelfTraffic::pointer)));
+
 class LaidOut : public ::testing::TestWithParam<std::tuple<Scheme, Layout, bool>> {};
 
 TEST_P(LaidOut, DeliversEveryMepOnceAndComplete) {

@@ -28,7 +28,6 @@ inline wire::Head ReadoutUnit::head_of(const Assignment& work) const {
     const bool confused =
         port_.config().plant == Plant::no_generation_check && work.mep % 16 == 5 && work.mep > released_below_;
     head.mep = confused ? work.mep - 1 : work.mep;
-    head.view = port_.view;
     head.incarnation = port_.incarnation();
     head.credit = work.credit;
     return head;
@@ -44,6 +43,7 @@ void describe(wire::Head& head, std::uint32_t source, const Piece& piece) {
     head.n_events = piece.n_events;
     head.goodput_bytes = piece.goodput_bytes;
     head.trigger = piece.trigger;
+    head.checksum = piece.checksum;
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "protocol/node.h"
 #include "protocol/shape.h"
 #include "transport/inproc/inproc.h"
+#include "wire/body_checksum.h"
 
 namespace incast::protocol::testing {
 
@@ -33,6 +34,7 @@ public:
 
     Result<Ok> attach(Transport& transport, const Config& config, std::uint32_t first, std::uint32_t count) override {
         retention_ = config.retention_meps;
+        checksum_ = config.checksum;
         first_source_ = first;
         sources_ = count;
         if (body_bytes_ > 0) {
@@ -66,6 +68,13 @@ public:
             for (std::uint32_t byte = 0; byte < body_bytes_ && !memory_.empty(); ++byte) {
                 memory_[piece.body.offset + byte] = content(mep, first_source_ + index, byte);
             }
+            if (is_checked(checksum_, mep) && !memory_.empty()) {
+                const std::span<std::byte> body = memory_.subspan(piece.body.offset, body_bytes_);
+                piece.checksum = wire::body_checksum(body);
+                if (damage_every > 0 && mep % damage_every == 0) {
+                    body[mep % body_bytes_] ^= std::byte{4};  // behind its back
+                }
+            }
         }
         return true;
     }
@@ -85,6 +94,7 @@ public:
     [[nodiscard]] std::uint64_t total_meps() const override { return total_; }
 
     std::uint64_t misuse = 0;
+    MepId damage_every = 0;  // of MEPs with checksums, so many arrive with a wrong bit
 
 private:
     static constexpr std::uint32_t events_per_mep = 10;
@@ -104,6 +114,7 @@ private:
     std::vector<Piece> pieces_;
     std::uint32_t sources_ = 0;
     std::uint32_t first_source_ = 0;
+    Checksum checksum_ = Checksum::off;
     std::span<std::byte> memory_;
     Local region_{};
 };
@@ -118,7 +129,8 @@ public:
         incomplete += mep.flagged_sources > 0 ? 1 : 0;
         for (std::size_t source = 0; source < mep.sources.size(); ++source) {
             const BuiltSource& built = mep.sources[source];
-            if (wire::is_missing(built.flag)) {
+            damaged += built.flag == wire::SourceFlag::bad_checksum ? 1 : 0;
+            if (wire::is_missing(built.flag) || built.flag == wire::SourceFlag::bad_checksum) {
                 continue;
             }
             wrong += built.head->mep != mep.mep || built.head->source != source ? 1 : 0;
@@ -136,6 +148,7 @@ public:
     std::uint64_t repeated = 0;
     std::uint64_t incomplete = 0;
     std::uint64_t wrong = 0;
+    std::uint64_t damaged = 0;  // sources
 
 private:
     bool phantom_;

@@ -71,6 +71,7 @@ struct RunConfig {
     std::uint64_t max_buffer_bytes{};
     std::uint64_t max_buffers{};
     protocol::SelfTraffic self_traffic{};
+    protocol::Checksum checksum{};
     std::uint64_t credits{};
     std::uint64_t quarantine_slots{};
     std::uint64_t parallel_requests{};

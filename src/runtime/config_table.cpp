@@ -34,6 +34,7 @@ constexpr std::array<std::string_view, 3> assignment_words{"em", "static", "sour
 constexpr std::array<std::string_view, 3> layout_words{"contiguous", "per-mep", "segmented"};
 constexpr std::array<std::string_view, 3> overrun_words{"skip", "slip", "overlap"};
 constexpr std::array<std::string_view, 2> self_words{"copy", "pointer"};
+constexpr std::array<std::string_view, 3> checksum_words{"off", "sampled", "full"};
 constexpr std::array<std::string_view, 2> source_words{"generator", "mfp"};
 constexpr std::array<std::string_view, 5> distribution_words{"fixed", "normal", "lognormal", "exponential",
                                                              "histogram"};
@@ -168,6 +169,9 @@ constexpr std::array table{
                                 "placed is left out, or the order goes on behind the clock, or it is used"),
     choice<&RunConfig::self_traffic>("protocol.self_traffic", "copy", self_words,
                                      "fragments of a node for itself: copied into the slot, or left where they are"),
+    choice<&RunConfig::checksum>("protocol.checksum", "off", checksum_words,
+                                 "of which MFPs readout units make CRC-32C checksums and builder units look at them: "
+                                 "none, those of every 16th MEP, or all; what is damaged is flagged bad-checksum"),
     number(Kind::count, "protocol.credits", &RunConfig::credits, "auto", 1, 16384,
            "MEPs a builder unit may have in flight; auto: as many as keep all slots within half of the last-level "
            "cache (counted as 8 MiB per core at most; simulated nodes: 16 MiB), on shm within twice of it where the "

@@ -395,6 +395,7 @@ void set_protocol(Plan& plan) {
     to.slot_time = config.slot_time;
     to.overrun = config.overrun;
     to.self_traffic = config.self_traffic;
+    to.checksum = config.checksum;
     to.seed = config.seed;
     to.quarantine_slots = static_cast<std::uint32_t>(config.quarantine_slots);
     if (config.sink_kind == SinkKind::consumer) {

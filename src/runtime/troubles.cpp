@@ -15,9 +15,10 @@ struct Counter {
     const char* kind;
     const char* reason;
 };
-constexpr std::array<Counter, 4> all_counters{{
+constexpr std::array<Counter, 5> all_counters{{
     {&NodeTotals::bad_messages, "bad_message",
      "control messages that it dropped: malformed, or of another run, view or incarnation"},
+    {&NodeTotals::damaged_mfps, "damaged", "MFPs that arrived damaged: their checksum is not that of their bytes"},
     {&NodeTotals::barrier_expired, "barrier_expired", "phases of the schedule that ended without some readout unit"},
     {&NodeTotals::consumers_refused, "consumer_refused", "processes that the consumer sink refused"},
     {&NodeTotals::consumers_ejected, "consumer_ejected", "consumers ejected because they gave nothing back in time"},

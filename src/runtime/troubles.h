@@ -34,7 +34,7 @@ public:
     static constexpr Time counter_gap = 10 * ps_per_s;  // between two lines on the same counter
 
 private:
-    static constexpr std::size_t counters = 4;
+    static constexpr std::size_t counters = 5;
     struct Out {
         bool out = false;
         Time since = 0;  // by the event manager's clock

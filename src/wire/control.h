@@ -192,7 +192,7 @@ struct Head {
     std::uint8_t version = control_version;
     std::uint64_t run = 0;
     MepId mep = 0;
-    std::uint32_t view = 0;
+    std::uint32_t checksum = 0;     // of the body (wire/body_checksum.h), where Config::checksum asks for it
     std::uint32_t incarnation = 0;  // of the RU
     std::uint32_t credit = 0;       // the generation of the slot
     std::uint32_t body_bytes = 0;   // MFP bytes behind the head
@@ -352,7 +352,7 @@ using HeadWords = std::array<std::uint64_t, sizeof(Head) / sizeof(std::uint64_t)
                 std::uint64_t{static_cast<std::uint8_t>(head.flag)} << 48 | std::uint64_t{head.version} << 56,
             head.run,
             head.mep,
-            pair(head.view, head.incarnation),
+            pair(head.checksum, head.incarnation),
             pair(head.credit, head.body_bytes),
             head.first_event,
             pair(head.n_events, head.goodput_bytes),

@@ -44,11 +44,19 @@ class Line:
         self._added = 0
         self._next = 0
         self.header = b""  # of a control message
+        self.write: tuple[int, int, int] | None = None  # generation, region and offset of the last
+        self.damaged = 0  # writes
+        self.damages = False
 
     def true(self, frame: tuple[int, ...], body: bytes) -> None:
         kind, _, notice, length, sequence, generation, region, _, tag, offset = frame
         if kind == MESSAGE and struct.unpack_from("<H", body)[0] == MAGIC:
             self.header = body[:HEADER_BYTES]
+        if kind in (WRITE, WRITE_NOTICE):
+            self.write = (generation, region, offset)
+            if self.damages:
+                self.damaged += 1
+                body = body[:-1] + bytes([body[-1] ^ 0x10])
         with self._lock:
             self._next = sequence + self._added + 1 & 0xFFFFFFFF
             number = sequence + self._added & 0xFFFFFFFF

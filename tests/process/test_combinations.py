@@ -42,6 +42,19 @@ def test_builds_and_verifies(start: Start, transport: str, scheme: str, roles: s
     check_accounting(result)
 
 
+@pytest.mark.parametrize("scheme", ["push", "pull-read"])
+@pytest.mark.parametrize("transport", ["inproc", "shm", "tcp"])
+def test_checksums_of_what_is_whole_are_right(start: Start, transport: str, scheme: str) -> None:
+    settings = {"transport.name": transport, "protocol.scheme": scheme, "protocol.checksum": "full"}
+    run = start({**SHORT, **settings, "source.fill": "prefilled"})
+    assert run.finish() == 0, run.story()
+    result = run.result()
+    assert result["events"] > 0
+    assert result["incomplete_events"] == 0
+    assert sum(node["totals"]["damaged_mfps"] for node in result["nodes"]) == 0
+    check_accounting(result)
+
+
 @pytest.mark.parametrize("transport", ["inproc", "shm"])
 def test_pull_read_with_views_copies_nothing(start: Start, transport: str) -> None:
     run = start({**SHORT, "transport.name": transport, "protocol.scheme": "pull-read", "protocol.views": "true"})

@@ -1,4 +1,4 @@
-"""A node that knows the token and lies: nobody honest is dropped, and nothing is lost (T8)."""
+"""A node that knows the token and lies: nobody honest is dropped, and no byte of another's source is committed (T8)."""
 
 import itertools
 import struct
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from liar import GRANT, LATE, PEER_LOST, Liar
-from support import Run, Start, check_accounting
+from liar import GRANT, LATE, PEER_LOST, WRITE, Liar
+from support import Run, Start, check_accounting, wait_until
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 NODES = 4
@@ -81,6 +81,8 @@ def test_what_a_builder_calls_late_too_early_costs_itself_its_place(lying: Any) 
     assert next(told) > 10
     assert result["nodes"][EM]["totals"]["bad_messages"] >= 5
     assert LIAR in dropped(run)
+    named = f"node {LIAR} (RU+BU) dropped by the event manager: it made claims that are not true"
+    assert any(named in line for line in run.notices), run.story()
 
 
 def test_a_complaint_about_others_costs_them_nothing(lying: Any) -> None:
@@ -106,3 +108,33 @@ def test_grants_far_ahead_stall_nothing(lying: Any) -> None:
     assert result["status"] == "complete"
     assert result["accounting"]["reassignments"] == 0
     assert sum(node["totals"]["bad_messages"] for node in result["nodes"]) >= len(HONEST), "they are counted"
+
+
+def test_what_is_damaged_on_the_way_is_flagged(lying: Any) -> None:
+    run, liar = lying(**{"protocol.checksum": "full", "sink.kind": "null", "run.fail_above_incomplete": 1})
+    run.wait_for_phase("measuring")
+    wait_until(lambda: all(node in liar.lines and liar.lines[node].write for node in HONEST), "the liar's first writes")
+    for node in HONEST:
+        liar.lines[node].damages = True
+    wait_until(lambda: all(liar.lines[node].damaged > 3 for node in HONEST), "damaged writes")
+    assert run.finish() == 0, run.story()
+    result = check_nobody_honest_is_harmed(run)
+    assert result["status"] == "complete"
+    assert all(result["nodes"][node]["totals"]["damaged_mfps"] > 3 for node in HONEST)
+    assert result["nodes"][LIAR]["totals"]["damaged_mfps"] == 0
+    assert result["incomplete_events"] > 0
+
+
+def test_bytes_where_anothers_belong_are_refused(lying: Any) -> None:
+    run, liar = lying()
+    run.wait_for_phase("measuring")
+    wait_until(lambda: all(node in liar.lines and liar.lines[node].write for node in HONEST), "the liar's first writes")
+    for node in HONEST:
+        generation, region, offset = liar.lines[node].write
+        for behind in (4096, 8192, 16384):
+            liar.lines[node].false(WRITE, b"LIAR" * 16, generation, region, offset - behind)
+    run.finish()
+    check_nobody_honest_is_harmed(run)
+    assert LIAR in dropped(run)
+    said = [line for line in run.notices if "outside the places that it may write in" in line]
+    assert said, run.story()

@@ -34,6 +34,7 @@ _TROUBLES = {
     "reassignments": "MEPs given to another builder unit",
     "late_reports": "reports of late sources",
     "stale_contributions": "contributions that came too late",
+    "damaged_mfps": "MFPs that arrived damaged",
     "incomplete_meps": "MEPs without some source",
     "barrier_expired": "barriers that expired",
     "slot_overruns": "time slots overrun",

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/sources/fake_transport.h"
+#include "wire/body_checksum.h"
 
 namespace incast::sources {
 namespace {
@@ -26,6 +27,7 @@ protocol::Config config_of(std::uint32_t cap_bytes, std::uint32_t retention = 4)
     config.retention_meps = retention;
     config.credits = 3;
     config.quarantine_slots = 2;
+    config.checksum = protocol::Checksum::full;
     return config;
 }
 constexpr std::uint32_t first_source = 1;
@@ -56,6 +58,7 @@ struct Readout {
         EXPECT_EQ(piece.flag, planned.flag);
         const wire::MfpView mfp = view(mep, index);
         EXPECT_EQ(mfp.bytes().size(), piece.body.length);
+        EXPECT_EQ(piece.checksum, wire::body_checksum(transport.local(piece.body)));
         EXPECT_EQ(mfp.header().first_event, planned.first_event);
         EXPECT_EQ(mfp.header().source, config.sources[first_source + index].id);
         ASSERT_EQ(mfp.size(), planned.n_events);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/later.h"
+#include "wire/body_checksum.h"
 #include "wire/mfp.h"
 
 namespace incast::sources {
@@ -22,6 +23,7 @@ Result<Ok> RingSource::allocate(Transport& transport, const protocol::Config& co
     memory_meps_ = retention_meps_;
     ring_meps_ = ring_meps;
     keeps_content_ = keeps_content;
+    checksum_ = transport.capabilities().phantom_bodies ? protocol::Checksum::off : config.checksum;
     offsets_.clear();
     caps_.clear();
     ids_.clear();
@@ -60,6 +62,7 @@ Result<Ok> RingSource::allocate(Transport& transport, const protocol::Config& co
         static_cast<volatile std::byte&>(memory_[offset]) = std::byte{0};
     }
     pieces_.assign(ring_meps * count, {});
+    rests_.assign(keeps_content && checksum_ != protocol::Checksum::off ? pieces_.size() : 0, {});
     for (std::uint64_t entry = 0; entry < ring_meps; ++entry) {
         for (std::uint32_t index = 0; index < count; ++index) {
             pieces_[entry * count + index].body = {*region, 0, entry % places * mep_bytes_ + offsets_[index]};
@@ -182,6 +185,19 @@ bool RingSource::produce(Time now, protocol::MepId mep) {
     return true;
 }
 
+/// Of what was made just now, while it is in the cache; of content that is kept, only the part that is made anew.
+std::uint32_t RingSource::checksum_of(const protocol::Piece& piece, std::uint32_t index) {
+    const std::span<const std::byte> body = memory_.subspan(piece.body.offset, piece.body.length);
+    if (rests_.empty()) {
+        return wire::body_checksum(body);
+    }
+    Rest& rest = rests_[place(next_, index)];
+    if (rest.n_events != piece.n_events) {
+        rest = {piece.n_events, wire::checksum_of_rest(body)};
+    }
+    return wire::body_checksum(body, rest.checksum);
+}
+
 void RingSource::make_all(Time trigger) {
     if (!dropped_.empty()) {
         dropped_[next_ % retention_meps_] = 0;
@@ -194,6 +210,9 @@ void RingSource::make_all(Time trigger) {
         }
         make(next_, index, piece, place_of(piece, index));
         piece.trigger = trigger;
+        if (is_checked(checksum_, next_)) {
+            piece.checksum = checksum_of(piece, index);
+        }
         stats_.goodput_bytes += piece.goodput_bytes;
         stats_.truncated_mfps += piece.flag == wire::SourceFlag::truncated ? 1 : 0;
         stats_.desync_mfps += piece.flag == wire::SourceFlag::desync ? 1 : 0;
@@ -217,6 +236,9 @@ void RingSource::drop_all(Time trigger) {
             // Cannot fail: its place is as long as a phantom of the largest MEP.
             (void)wire::write_phantom(memory_.subspan(piece.body.offset, piece.body.length), piece.first_event, events,
                                       ids_[index], wire::SourceFlag::dropped);
+        }
+        if (is_checked(checksum_, next_)) {
+            piece.checksum = wire::body_checksum(memory_.subspan(piece.body.offset, piece.body.length));
         }
     }
     stats_.dropped_mfps += sources();

@@ -87,6 +87,7 @@ private:
     [[nodiscard]] bool has_room(protocol::MepId mep) const { return mep < released_ + retention_meps_; }
     void look(Time now);
     void plan_next(Time now);
+    [[nodiscard]] std::uint32_t checksum_of(const protocol::Piece& piece, std::uint32_t index);
     void make_all(Time trigger);
     void drop_all(Time trigger);
 
@@ -98,12 +99,19 @@ private:
     std::uint32_t retention_meps_ = 0;
     std::uint64_t ring_meps_ = 1;
     std::uint64_t mep_bytes_ = 0;
+    protocol::Checksum checksum_ = protocol::Checksum::off;
     std::uint64_t memory_meps_ = 0;  // MEPs with data there is room for; at most retention_meps_
     bool keeps_content_ = false;
     std::vector<std::uint64_t> offsets_;  // by source, within a MEP of the ring
     std::vector<std::uint32_t> caps_;
     std::vector<std::uint16_t> ids_;
     std::vector<protocol::Piece> pieces_;
+    /// Of content that is kept: what need not be looked at again.
+    struct Rest {
+        std::uint32_t n_events = 0;  // of the MFP that it was made of
+        std::uint32_t checksum = 0;
+    };
+    std::vector<Rest> rests_;                 // as pieces_
     std::vector<std::uint8_t> dropped_;       // drop: by MEP of the retention
     std::vector<protocol::Piece> stand_ins_;  // drop: the empty MFPs
     std::vector<Time> room_since_;            // open loop: by MEP of the retention

@@ -63,6 +63,15 @@ if(INCAST_FUZZ)
     list(APPEND INCAST_COMPILE_OPTIONS -fsanitize=fuzzer-no-link)
 endif()
 
+# isal::isal, which has no CMake package of its own in Debian 12.
+function(incast_find_isal)
+    find_path(ISAL_INCLUDE isa-l/crc.h REQUIRED)
+    find_library(ISAL_LIBRARY isal REQUIRED)
+    add_library(isal::isal UNKNOWN IMPORTED GLOBAL)
+    set_target_properties(isal::isal PROPERTIES IMPORTED_LOCATION "${ISAL_LIBRARY}"
+                                                INTERFACE_INCLUDE_DIRECTORIES "${ISAL_INCLUDE}")
+endfunction()
+
 function(incast_find_test_packages)
     set(tests OFF)
     if(INCAST_TESTS STREQUAL "AUTO")

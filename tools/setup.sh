@@ -30,7 +30,7 @@ logged() {
 packages_for() {
     case "$1" in
         run) echo cmake ninja-build g++ libfmt-dev libspdlog-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev \
-                  ca-certificates "$(python_packages)" ;;
+                  libisal-dev ca-certificates "$(python_packages)" ;;
         test) echo libgtest-dev libgmock-dev iproute2 ethtool nftables lua5.4 ;;
         lint) echo clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 shellcheck ccache git ;;
         bench) echo libbenchmark-dev iperf3 openmpi-bin libopenmpi-dev liburing-dev ;;

@@ -40,6 +40,7 @@ class ManifestEntry:
     n_mfps: int
     flags: dict[int, str]
     crc32c: int
+    mfp_crc32c: dict[int, int]  # by source; empty: the run made no checksums of this MEP's MFPs
 
     @property
     def path(self) -> Path:
@@ -71,6 +72,11 @@ def _entry(manifest: Path, number: int, text: str) -> ManifestEntry:
         flags = line["flags"]
         if not isinstance(flags, dict) or not all(key.isdecimal() and flag in _DEFECTS for key, flag in flags.items()):
             raise FormatError(f'flags is {flags!r}, expected {{"<source>": one of {", ".join(_DEFECTS)}}}')
+        made = line.get("mfp_crc32c", {})
+        if not isinstance(made, dict) or not all(
+            key.isdecimal() and isinstance(value, str) and _CRC.fullmatch(value) for key, value in made.items()
+        ):
+            raise FormatError(f'mfp_crc32c is {made!r}, expected {{"<source>": 8 hexadecimal digits}}')
         return ManifestEntry(
             manifest=manifest,
             line=number,
@@ -85,6 +91,7 @@ def _entry(manifest: Path, number: int, text: str) -> ManifestEntry:
             n_mfps=_natural(line, "n_mfps"),
             flags={int(source): flag for source, flag in flags.items()},
             crc32c=int(line["crc32c"], 16),
+            mfp_crc32c={int(source): int(value, 16) for source, value in made.items()},
         )
     except json.JSONDecodeError as error:
         raise FormatError(f"{manifest.name} line {number}: no JSON ({error.msg})") from error
@@ -153,7 +160,22 @@ def load(entry: ManifestEntry, files: dict[Path, Buffer] | None = None) -> Mep:
     for name, (found, said) in facts.items():
         if found != said:
             raise FormatError(f"{entry}: {name} {found}, the line says {said}")
+    _check_mfps(entry, mep)
     return mep
+
+
+def _check_mfps(entry: ManifestEntry, mep: Mep) -> None:
+    """The checksums that sources made: of all bytes from the 16th on, then of the first 16."""
+    if not entry.mfp_crc32c:
+        return
+    packets = {mfp.source: mfp.packet for mfp in mep.mfps}
+    for source, said in entry.mfp_crc32c.items():
+        if source not in packets:
+            raise FormatError(f"{entry}: mfp_crc32c names source {source}, of which there is no MFP")
+        packet = packets[source]
+        found = crc32c(packet[:16], crc32c(packet[16:]))
+        if found != said:
+            raise FormatError(f"{entry}: checksum of source {source} {found:08x}, it was sent with {said:08x}")
 
 
 def read(path: Path) -> Iterator[Mep]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from incast.formats import FormatError, encode_mfp, encode_phantom
+from incast.formats import FormatError, crc32c, encode_mfp, encode_phantom
 from incast.mep import check, committed, read, show
 
 from tests.mep_folder import MepFolder
@@ -52,6 +52,16 @@ def test_missing_sources_are_counted_and_no_fault(folder: MepFolder) -> None:
     assert report.incomplete_events == 4
     assert report.flags == {"missing-dead": 1}
     assert report.lines()[1] == "complete events: 24, incomplete events: 4; missing-dead: 4 events, 1 MFPs"
+
+
+def test_checksums_that_sources_made_must_be_true(folder: MepFolder) -> None:
+    good = {
+        str(source): f"{crc32c(packet[:16], crc32c(packet[16:])):08x}" for source, packet in enumerate(packets(6), 1)
+    }
+    folder.append(6, packets(6), changes={"mfp_crc32c": good})
+    assert check(folder.path).ok
+    folder.append(7, packets(7), changes={"mfp_crc32c": good})
+    assert "MEP 7): checksum of source 1" in only_problem(folder)
 
 
 def test_flags_of_the_manifest_must_be_true(folder: MepFolder) -> None:

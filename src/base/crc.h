@@ -1,5 +1,5 @@
-// CRC-32C (Castagnoli, reflected polynomial 0x82f63b78, RFC 3720 appendix B.4), with the instruction for it where
-// the CPU has one (SSE 4.2, Armv8).
+// CRC-32C (Castagnoli, reflected polynomial 0x82f63b78, RFC 3720 appendix B.4), by ISA-L, which uses the instructions
+// that the CPU has.
 #pragma once
 
 #include <cstddef>

@@ -241,6 +241,22 @@ void BuilderUnit::grant(Time now) {
     port_.send_all<ControlKind::grant>(port_.config().em, grants_);
 }
 
+/// Pull: RUs that were asked are told to forget it; those not asked owe nothing.
+void BuilderUnit::abort_requests(std::uint32_t slot) {
+    if (!pull_) {
+        return;
+    }
+    Slot& each = slots_[slot];
+    for (std::size_t ru = each.owed.next(0); ru != base::Bitmap::none; ru = each.owed.next(ru + 1)) {
+        // One that has offered has nothing to forget; its reads are awaited.
+        if (!shape_.pushes(ru) && !(reads_ && reader_->reading(slot, static_cast<std::uint32_t>(ru)))) {
+            attempts_.must_push(rus_[ru].aborts, entry_of(slot));
+            ru_work_.set(ru);
+        }
+    }
+    each.requested = static_cast<std::uint32_t>(rus_.size());
+}
+
 /// An RU writes where its own sources lie, and nowhere else (T8). Where it is read from, it writes nothing.
 Result<Ok> BuilderUnit::bound_writers() {
     Transport& transport = port_.transport();

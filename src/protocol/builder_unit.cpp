@@ -484,22 +484,6 @@ void BuilderUnit::on_verdict(Time now, const ControlView& message) {
     }
 }
 
-/// Pull: RUs that were asked are told to forget it; those not asked owe nothing.
-void BuilderUnit::abort_requests(std::uint32_t slot) {
-    if (!pull_) {
-        return;
-    }
-    Slot& each = slots_[slot];
-    for (std::size_t ru = each.owed.next(0); ru != base::Bitmap::none; ru = each.owed.next(ru + 1)) {
-        // One that has offered has nothing to forget; its reads are awaited.
-        if (!shape_.pushes(ru) && !(reads_ && reader_->reading(slot, static_cast<std::uint32_t>(ru)))) {
-            attempts_.must_push(rus_[ru].aborts, entry_of(slot));
-            ru_work_.set(ru);
-        }
-    }
-    each.requested = static_cast<std::uint32_t>(rus_.size());
-}
-
 /// The slot's attempt is over, one way or the other.
 void BuilderUnit::retire(Time now, std::uint32_t slot) {
     Slot& each = slots_[slot];

@@ -82,7 +82,8 @@ TEST_P(Wrapping, CreditsGoOnBehindTheirLastNumber) {
 
 INSTANTIATE_TEST_SUITE_P(All, Wrapping,
                          ::testing::Combine(::testing::Values(Scheme::push, Scheme::pull_write),
-                                            ::testing::Values(Assignment::em, Assignment::fixed),
+                                            ::testing::Values(Assignment::em, Assignment::fixed,
+                                                              Assignment::source_credits),
                                             ::testing::Values(Schedule::random, Schedule::linear_shift)));
 
 /// All MEPs once, whole and right.

@@ -45,7 +45,8 @@ ReadoutUnit::ReadoutUnit(Port& port, const Shape& shape, Source& source, Builder
       message_size_(port.config().message_size == 0 ? ~std::uint32_t{0} : port.config().message_size),
       schedule_(port.config(), ru_, shape.rus.size(), shape.bus.size(), port.self() == port.config().em),
       produce_at_once_(meps_at_once(port.config(), first_source_, sources_)),
-      credits_(keeps_credits_ ? shape.bus.size() : 0, shape.slots, shape.window, port.config().plant) {
+      credits_(keeps_credits_ ? shape.bus.size() : 0, shape.slots, shape.window, port.config().credits_before,
+               port.config().plant) {
     const std::size_t bus = shape.bus.size();
     holds_of_.assign(std::bit_ceil(std::size_t{port.config().retention_meps}), 0);
     // Every credit of every BU may be assigned at once; those of a dead incarnation are dropped before those of its
@@ -132,7 +133,7 @@ void ReadoutUnit::on_view(Time now, const wire::ViewEntry& entry) {
         source_.start(now, entry.from_mep, entry.from_event);
         produce_more_ = true;
         for (std::uint32_t bu = 0; keeps_credits_ && entry.from_mep == 0 && bu < links_.size(); ++bu) {
-            credits_.announced(bu, 0);  // every one that has a MEP is announced from here on
+            credits_.start(bu);  // every one that has a MEP is announced from here on
         }
         impatient_ = awaits_close_ = fill_up_ = false;
     }

@@ -13,7 +13,7 @@ using testing::Cluster;
 using testing::make_config;
 
 TEST(CreditBook, KnowsTheSlotOfACreditThatWasGranted) {
-    CreditBook book(2, 3, 8, Plant::none);
+    CreditBook book(2, 3, 8, 0, Plant::none);
     EXPECT_EQ(book.slot_of(1, 1), wire::unknown_slot);
     EXPECT_TRUE(book.add(1, {1, 2, 0}));
     EXPECT_TRUE(book.add(1, {2, 0, 0}));
@@ -25,7 +25,7 @@ TEST(CreditBook, KnowsTheSlotOfACreditThatWasGranted) {
 
 /// C1: whether a grant comes once, twice or, because a later one says so, not at all.
 TEST(CreditBook, RepeatedAndLostGrantsAreHarmless) {
-    CreditBook book(1, 3, 8, Plant::none);
+    CreditBook book(1, 3, 8, 0, Plant::none);
     EXPECT_TRUE(book.add(0, {1, 0, 0}));
     EXPECT_TRUE(book.add(0, {1, 0, 0}));
     EXPECT_TRUE(book.add(0, {7, 2, 0})) << "credits 2 to 6 were over before they could be told";
@@ -44,7 +44,7 @@ TEST(CreditBook, RepeatedAndLostGrantsAreHarmless) {
 
 /// A grant far ahead, taken for true, would hide the true one of its slot.
 TEST(CreditBook, GrantsFarAheadAreRefused) {
-    CreditBook book(1, 3, 8, Plant::none);
+    CreditBook book(1, 3, 8, 0, Plant::none);
     EXPECT_TRUE(book.add(0, {1, 0, 0}));
     EXPECT_TRUE(book.add(0, {2'000'000'000, 0, 0})) << "kept apart: it is not known yet how far the BU is";
     book.announced(0, 0);
@@ -56,7 +56,7 @@ TEST(CreditBook, GrantsFarAheadAreRefused) {
 }
 
 TEST(CreditBook, AReadoutUnitThatComesLaterLearnsHowFarABuilderIs) {
-    CreditBook book(1, 3, 8, Plant::none);
+    CreditBook book(1, 3, 8, 0, Plant::none);
     EXPECT_TRUE(book.add(0, {5000, 0, 0}));
     EXPECT_TRUE(book.add(0, {4'000'000'000, 1, 0}));
     EXPECT_TRUE(book.add(0, {5001, 1, 0}));
@@ -67,6 +67,23 @@ TEST(CreditBook, AReadoutUnitThatComesLaterLearnsHowFarABuilderIs) {
     EXPECT_EQ(book.slot_of(0, 4'000'000'000), wire::unknown_slot);
     book.clear(0, true);
     EXPECT_FALSE(book.add(0, {5002, 0, 0})) << "the next incarnation counts from 1";
+}
+
+/// C1: messages carry 32 bits of what goes on behind them.
+TEST(CreditBook, CreditsGoOnBehindTheirLastNumber) {
+    CreditBook book(1, 3, 8, ~std::uint32_t{0} - 1, Plant::none);
+    book.start(0);
+    EXPECT_TRUE(book.add(0, {~std::uint32_t{0}, 0, 0}));
+    EXPECT_TRUE(book.add(0, {0, 1, 0}));
+    EXPECT_TRUE(book.add(0, {1, 2, 0}));
+    EXPECT_EQ(book.slot_of(0, ~std::uint32_t{0}), 0U);
+    EXPECT_EQ(book.slot_of(0, 0), 1U);
+    EXPECT_EQ(book.slot_of(0, 1), 2U);
+    book.announced(0, 1);
+    EXPECT_TRUE(book.add(0, {2, 0, 0}));
+    EXPECT_EQ(book.slot_of(0, ~std::uint32_t{0}), wire::unknown_slot);
+    EXPECT_FALSE(book.add(0, {~std::uint32_t{0}, 0, 0})) << "older than what is known";
+    EXPECT_FALSE(book.add(0, {1000, 1, 0})) << "far ahead";
 }
 
 void expect_delivered(Cluster& cluster, const Config& config) {

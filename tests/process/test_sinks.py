@@ -1,5 +1,6 @@
 """Commands that take events, and rolling files: what they get is whole, and what happens when they do not take it."""
 
+import json
 import os
 import signal
 import subprocess
@@ -177,6 +178,20 @@ def test_files_roll_at_their_size(start: Start, tmp_path: Path, fsync: str) -> N
     total = sum(file.stat().st_size for file in written)
     assert len(written) >= total // (100 * 1024 + 16 * 1024) > 10
     checked = mep_check(folder)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("fill", ["generated", "prefilled"])
+def test_checksums_of_sources_are_in_the_manifest(start: Start, tmp_path: Path, fill: str) -> None:
+    more = {"protocol.checksum": "full", "source.fill": fill, "run.duration": "200ms", "transport.name": "tcp"}
+    run = start(files(tmp_path / "out", **more))
+    assert run.finish() == 0, run.story()
+    lines = [
+        json.loads(line) for path in (tmp_path / "out").glob("manifest-*") for line in path.read_text().split("\n")[:-1]
+    ]
+    assert lines
+    assert all(len(line["mfp_crc32c"]) == line["n_mfps"] for line in lines)
+    checked = mep_check(tmp_path / "out")
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 

@@ -21,7 +21,8 @@ Result<MepPacker> MepPacker::make(const protocol::Config& config) {
 }
 
 MepPacker::MepPacker(const protocol::Config& config)
-    : by_id_(config.sources.size()),
+    : checksum_(config.checksum),
+      by_id_(config.sources.size()),
       phantoms_(config.sources.size()),
       header_(wire::mep_header_bytes(static_cast<std::uint32_t>(config.sources.size()))),
       mfps_(config.sources.size()),
@@ -37,7 +38,7 @@ Result<Bytes> MepPacker::mfp_of(const protocol::BuiltMep& mep, std::uint32_t sou
     const auto say = [&](wire::SourceFlag said) {
         flags_ += fmt::format("{}\"{}\": \"{}\"", flags_.empty() ? "" : ", ", ids_[source], wire::to_string(said));
     };
-    if (!wire::is_missing(flag)) {
+    if (!wire::is_missing(flag) && flag != wire::SourceFlag::bad_checksum) {
         const Result<wire::MfpView> mfp = wire::MfpView::parse(built.body);
         const auto note = [&](const std::string& why) {
             wrong_.push_back(fmt::format("MEP {} source {}: {}", mep.mep, ids_[source], why));
@@ -55,6 +56,10 @@ Result<Bytes> MepPacker::mfp_of(const protocol::BuiltMep& mep, std::uint32_t sou
             if (const wire::SourceFlag said = mfp->flag(); wire::is_defect(said)) {
                 say(said);
             }
+            if (built.head != nullptr && is_checked(checksum_, mep.mep)) {
+                checksums_ += fmt::format("{}\"{}\": \"{:08x}\"", checksums_.empty() ? "" : ", ", ids_[source],
+                                          built.head->checksum);
+            }
             return mfp->bytes();
         }
     }
@@ -69,6 +74,7 @@ Result<Bytes> MepPacker::mfp_of(const protocol::BuiltMep& mep, std::uint32_t sou
 
 Result<MepPacker::Packed> MepPacker::pack(const protocol::BuiltMep& mep) {
     flags_.clear();
+    checksums_.clear();
     wrong_.clear();
     for (std::size_t index = 0; index < by_id_.size(); ++index) {
         const Result<Bytes> mfp = mfp_of(mep, by_id_[index]);

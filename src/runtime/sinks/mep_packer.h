@@ -27,6 +27,9 @@ public:
 
     /// Of the MEP packed last: what its sources say or lack, as members of a JSON object.
     [[nodiscard]] const std::string& flags() const { return flags_; }
+    /// Of the MEP packed last: the checksums that its MFPs were sent with (docs/formats.md), as members of a JSON
+    /// object.
+    [[nodiscard]] const std::string& checksums() const { return checksums_; }
     /// Of the MEP packed last: what should not be, one line each.
     [[nodiscard]] const std::vector<std::string>& wrong() const { return wrong_; }
     [[nodiscard]] std::size_t sources() const { return by_id_.size(); }
@@ -35,6 +38,7 @@ private:
     explicit MepPacker(const protocol::Config& config);
     Result<Bytes> mfp_of(const protocol::BuiltMep& mep, std::uint32_t source);
 
+    protocol::Checksum checksum_;
     std::vector<std::uint16_t> ids_;                // by source of the config
     std::vector<std::uint32_t> by_id_;              // sources of the config, ascending by id
     std::vector<std::vector<std::byte>> phantoms_;  // by source of the config
@@ -42,6 +46,7 @@ private:
     std::vector<Bytes> mfps_;
     std::vector<Bytes> segments_;
     std::string flags_;
+    std::string checksums_;
     std::vector<std::string> wrong_;
 };
 

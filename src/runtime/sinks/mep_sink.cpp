@@ -113,9 +113,10 @@ bool MepSink::write(Time now, const protocol::BuiltMep& mep) {
     fmt::format_to(std::back_inserter(filling_.commit.lines),
                    "{{\"file\": \"{}\", \"offset\": {}, \"bytes\": {}, \"mep\": {}, \"attempt\": {}, \"redelivered\": "
                    "{}, \"first_event\": {}, "
-                   "\"n_events\": {}, \"n_mfps\": {}, \"flags\": {{{}}}, \"crc32c\": \"{:08x}\"}}\n",
+                   "\"n_events\": {}, \"n_mfps\": {}, \"flags\": {{{}}}, \"crc32c\": \"{:08x}\"{}}}\n",
                    file_name_, file_bytes_, packed->bytes, mep.mep, mep.attempt, mep.redelivered, mep.first_event,
-                   mep.n_events, packer_.sources(), packer_.flags(), checksum);
+                   mep.n_events, packer_.sources(), packer_.flags(), checksum,
+                   packer_.checksums().empty() ? "" : fmt::format(", \"mfp_crc32c\": {{{}}}", packer_.checksums()));
     if (filling_.commit.data.empty() || filling_.commit.data.back() != file_) {
         filling_.commit.data.push_back(file_);
     }

@@ -14,6 +14,7 @@
 #include "base/histogram.h"
 #include "base/large_pages.h"
 #include "base/later.h"
+#include "base/pause_watch.h"
 #include "base/prng.h"
 #include "base/slab.h"
 #include "base/stream_copy.h"
@@ -263,6 +264,14 @@ TEST(QueuesDeathTest, EndTheProcessRatherThanLoseAnEntry) {
     Queues<int>::Queue queue;
     queues.must_push(queue, 1);
     EXPECT_DEATH(queues.must_push(queue, 2), "");
+}
+
+TEST(PauseWatch, SleepsThatWereMeantAreNoPause) {
+    PauseWatch watch(0, ps_per_s);
+    EXPECT_EQ(watch.look(ps_per_s), 0);
+    EXPECT_EQ(watch.look(4 * ps_per_s, 2 * ps_per_s), 0);
+    EXPECT_EQ(watch.look(14 * ps_per_s, 2 * ps_per_s), 8 * ps_per_s);
+    EXPECT_EQ(watch.look(14 * ps_per_s), 0);
 }
 
 TEST(StreamingCopy, CopiesEveryLengthAtEveryOffset) {

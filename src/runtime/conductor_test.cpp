@@ -237,14 +237,6 @@ TEST_F(Conducting, ARunEndsBeforeItsClock) {
     EXPECT_EQ(conductor_->outcome(), Outcome::complete);
 }
 
-TEST(PauseWatch, SleepsThatWereMeantAreNoPause) {
-    PauseWatch watch(0, ps_per_s);
-    EXPECT_EQ(watch.look(ps_per_s), 0);
-    EXPECT_EQ(watch.look(4 * ps_per_s, 2 * ps_per_s), 0);
-    EXPECT_EQ(watch.look(14 * ps_per_s, 2 * ps_per_s), 8 * ps_per_s);
-    EXPECT_EQ(watch.look(14 * ps_per_s), 0);
-}
-
 TEST(RunClock, CountsFromItsOrigin) {
     const RunClock fresh;
     EXPECT_LT(fresh.now(), 60 * ps_per_s);

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include "base/pause_watch.h"
 #include "base/units.h"
 #include "runtime/allowance.h"
 #include "runtime/lobby.h"
@@ -171,7 +172,7 @@ Result<bool> Coordinator::Members::run() {
         return started.error();
     }
     int handled = 0;
-    PauseWatch watch(clock_.now(), plan_.protocol.heartbeat);
+    base::PauseWatch watch(clock_.now(), plan_.protocol.heartbeat);
     while (conductor_.phase() != Phase::done) {
         const Time slept = wait();
         const Time now = clock_.now();

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include "base/pause_watch.h"
 #include "runtime/host.h"
 #include "runtime/machine.h"
 #include "runtime/metrics_server.h"
@@ -222,7 +223,7 @@ private:
 
 LocalOutcome LocalRun::Crew::run_in_real_time() {
     std::uint32_t rounds = 0;
-    PauseWatch watch(now(), plan_.protocol.heartbeat);
+    base::PauseWatch watch(now(), plan_.protocol.heartbeat);
     Time slept = 0;
     while (!done()) {
         bool busy = false;

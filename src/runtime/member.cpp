@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "base/pause_watch.h"
 #include "runtime/allowance.h"
 #include "runtime/clock_estimate.h"
 #include "runtime/conductor.h"
@@ -99,7 +100,7 @@ private:
 };
 
 Result<Json> Member::wait_for_message(Time deadline) {
-    PauseWatch pauses(clock_.now(), 2 * ps_per_s);
+    base::PauseWatch pauses(clock_.now(), 2 * ps_per_s);
     while (true) {
         Result<std::optional<Json>> message = channel_.receive();
         if (!message) {

@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/pause_watch.h"
 #include "runtime/run_clock.h"
 #include "runtime/socket.h"
 
@@ -128,7 +129,7 @@ private:
     };
 
     void serve() {
-        PauseWatch pauses(clock_.now(), ps_per_s);
+        base::PauseWatch pauses(clock_.now(), ps_per_s);
         while (true) {
             std::vector<pollfd> waiting{{stop_.fd(), POLLIN, 0}};
             const bool accepts = clock_.now() >= accept_at_;

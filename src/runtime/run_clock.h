@@ -47,23 +47,4 @@ private:
     double drift_ = 0;
 };
 
-/// Notices that this process itself was stopped, by a signal or with its whole machine. What a process waits for from
-/// others cannot come meanwhile, so its deadlines are later by that time.
-class PauseWatch {
-public:
-    /// Longer than `shortest` without a look was a pause.
-    PauseWatch(Time now, Time shortest) : looked_(now), shortest_(shortest) {}
-
-    /// For how long it was stopped since the last look, after which it meant to sleep for `sleep`; 0: it was not.
-    Time look(Time now, Time sleep = 0) {
-        const Time gap = now - looked_ - sleep;
-        looked_ = now;
-        return gap > shortest_ ? gap : 0;
-    }
-
-private:
-    Time looked_;
-    Time shortest_;
-};
-
 }  // namespace incast::runtime

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/pause_watch.h"
 #include "runtime/machine.h"
 #include "runtime/run_clock.h"
 #include "runtime/sinks/shortage.h"
@@ -111,7 +112,7 @@ void Spawner::kill_node(std::uint32_t node, int signal) {
 
 void Spawner::wait_or_kill(int timeout_ms) {
     const RunClock since;
-    PauseWatch pauses(since.now(), ps_per_s);
+    base::PauseWatch pauses(since.now(), ps_per_s);
     Time deadline = timeout_ms * ps_per_ms;
     while (!children_.empty()) {
         const Time now = since.now();

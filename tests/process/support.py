@@ -37,6 +37,15 @@ def said_by(*words: str) -> str:
     return "" if done.returncode == 0 else f"{' '.join(words)}: {done.stderr.strip() or done.returncode}"
 
 
+def private_network() -> str:
+    """Addresses of this host that no other test process uses.
+
+    The kernel cannot choose the port: it is the same at all addresses of a fabric, and every endpoint has to know it
+    before the first one binds. With addresses of their own, fabrics of one port do not meet.
+    """
+    return f"udp:127.{(os.getpid() >> 8) % 127}.{os.getpid() & 255}.0/24:7500"
+
+
 def must(*words: str) -> None:
     """A command that has to succeed."""
     assert said_by(*words) == ""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ROOT, Run, Start, check_accounting
+from support import ROOT, Run, Start, check_accounting, private_network
 
 NOTICES = ["doorbell", "memory", "cm"]
 ORDERS = ["strict", "weak"]
@@ -75,15 +75,6 @@ def verified(run: Run) -> dict[str, Any]:
 def test_builds_and_verifies(start: Start, combination: tuple[str, str, str, str]) -> None:
     run = start(settings(*combination))
     assert verified(run)["copied_bytes"] > 0
-
-
-def private_network() -> str:
-    """Addresses of this host that no other test process uses.
-
-    The kernel cannot choose the port: it is the same at all addresses of a fabric, and every endpoint has to know it
-    before the first one binds. With addresses of their own, fabrics of one port do not meet.
-    """
-    return f"udp:127.{(os.getpid() >> 8) % 127}.{os.getpid() & 255}.0/24:7500"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import Start, check_accounting, said_by
+from support import Start, check_accounting, private_network, process_state, said_by, wait_until
 
 FULL_S = 2**63 / 1e12
 TRANSPORTS = ["shm", "tcp", "rio", "inproc"]
@@ -51,46 +51,59 @@ def test_a_run_after_that(start: Start, transport: str) -> None:
     check_accounting(run.result())
 
 
-PAUSE_S = 4  # longer than silence is borne (protocol.detection_deadline)
+PAUSE_S = 4  # longer than silence is borne (protocol.detection_deadline, deadline_ms of a fabric)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_pause_of_all_processes_is_nobodys_silence(start: Start, transport: str) -> None:
-    """As when a virtual machine moves, or a container is frozen."""
-    run = start({**SETTINGS, "transport.name": transport, "run.duration": "1h"})
-    run.wait_for_phase("measuring")
-    stopped = [run.process.pid, *run.all_node_pids()]
+def test_a_pause_of_all_processes_is_nobodys_silence(start: Start) -> None:
+    """As when a virtual machine moves, or a container is frozen. One pause, for a run over each transport."""
+    over_udp = {"transport.name": "rio", "transport.rio.fabric": private_network()}
+    chosen = [*({"transport.name": name} for name in TRANSPORTS), over_udp]
+    runs = [start({**SETTINGS, "run.nodes": 3, "run.duration": "1h", **each}) for each in chosen]
+    for run in runs:
+        run.wait_for_phase("measuring")
+    stopped = [pid for run in runs for pid in (run.process.pid, *run.all_node_pids())]
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda pid=pid: process_state(pid) == "T", f"process {pid} to stop")
     time.sleep(PAUSE_S)  # house: allow sleep: the stimulus
-    for pid in stopped:
+    for pid in reversed(stopped):  # the last one has read what the others had sent before, and hears nothing more
         os.kill(pid, signal.SIGCONT)
     text = "this process was stopped for"
-    run.wait_for(lambda report: report["type"] == "notice" and text in report["text"], "what it noticed")
-    events = run.wait_for(lambda report: report["type"] == "sample", "sample")["events"]
-    run.wait_for(lambda report: report["type"] == "sample" and report["events"] > events, "further events")
-    run.process.send_signal(signal.SIGINT)
-    assert run.finish() == 0, run.story()
-    result = run.result()
-    assert result["incomplete_events"] == 0
-    assert result["accounting"]["evictions"] == 0
-    check_accounting(result)
+    for run in runs:
+        run.wait_for(lambda report: report["type"] == "notice" and text in report["text"], "what it noticed")
+        events = run.wait_for(lambda report: report["type"] == "sample", "sample")["events"]
+        run.wait_for(
+            lambda report, before=events: report["type"] == "sample" and report["events"] > before, "further events"
+        )
+    for run in runs:
+        run.process.send_signal(signal.SIGINT)
+    for run in runs:
+        assert run.finish() == 0, run.story()
+        result = run.result()
+        assert result["incomplete_events"] == 0
+        assert result["accounting"]["evictions"] == 0
+        check_accounting(result)
 
 
-@pytest.mark.parametrize("transport", ["shm", "tcp", "rio"])
-def test_a_node_that_joins_late(start: Start, engine: Path, transport: str) -> None:
+def test_a_node_that_joins_late(start: Start, engine: Path) -> None:
+    """Later than silence is borne: those who are there wait, over each transport."""
     token = "0123456789abcdef0123456789abcdef"
-    settings = {**SETTINGS, "transport.name": transport, "run.duration": "100ms", "run.sample_interval": "100ms"}
-    run = start({**settings, "run.nodes": 3}, "--spawn", "2", token=token)
-    listening = run.wait_for(lambda report: report["type"] == "listening", "address")
+    settings = {**SETTINGS, "run.nodes": 3, "run.duration": "100ms", "run.sample_interval": "100ms"}
+    runs = [
+        start({**settings, "transport.name": transport}, "--spawn", "2", token=token)
+        for transport in ("shm", "tcp", "rio")
+    ]
+    listening = [run.wait_for(lambda report: report["type"] == "listening", "address") for run in runs]
     time.sleep(PAUSE_S)  # house: allow sleep: the stimulus
-    joined = subprocess.run(
-        [engine, "--join", listening["address"]], env={**os.environ, "INCAST_TOKEN": token}, check=False, timeout=60
-    )
-    assert joined.returncode == 0
-    assert run.finish() == 0, run.story()
-    assert not [line for line in run.notices if "silent" in line]
-    check_accounting(run.result())
+    joined = [
+        subprocess.Popen([engine, "--join", each["address"]], env={**os.environ, "INCAST_TOKEN": token})
+        for each in listening
+    ]
+    for node, run in zip(joined, runs, strict=True):
+        assert run.finish() == 0, run.story()
+        assert node.wait(60) == 0
+        assert not [line for line in run.notices if "silent" in line]
+        check_accounting(run.result())
 
 
 @pytest.mark.parametrize("age_s", [3600, -0.5], ids=["an hour older", "half as old"])

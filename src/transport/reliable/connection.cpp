@@ -11,6 +11,10 @@ namespace {
 
 /// That often within the deadline a silent peer is asked for a sign of life.
 constexpr int pings_per_deadline = 5;
+/// What waits for nothing else is called that often; twice as long without a call was a pause of this side.
+constexpr std::int64_t pause_of(std::int64_t deadline_ns) {
+    return deadline_ns / pings_per_deadline * 2;
+}
 constexpr std::int64_t first_hello_wait_ns = 10 * ms_ns;
 constexpr std::int64_t max_hello_wait_ns = 80 * ms_ns;
 
@@ -46,6 +50,7 @@ void Connection::begin(std::int64_t now_ns, const Tokens& tokens) {
     receive_.reset();
     sends_hello_ = sends_welcome_ = sends_ack_ = sends_ping_ = false;
     opened_ns_ = heard_ns_ = now_ns;
+    own_pauses_ = {now_ns, pause_of(settings_.open_ns)};
     hello_ns_ = ping_ns_ = never_ns;
 }
 
@@ -89,6 +94,7 @@ void Connection::establish(std::int64_t now_ns) {
     sends_hello_ = false;
     hello_ns_ = never_ns;
     ping_ns_ = now_ns + settings_.deadline_ns / pings_per_deadline;
+    own_pauses_ = {now_ns, pause_of(settings_.deadline_ns)};
 }
 
 std::uint32_t Connection::limit_of(const Packet& packet) const {
@@ -224,8 +230,15 @@ std::int64_t Connection::next_deadline_ns() const {
     return std::min({send_.deadline_ns(), ping_ns_, heard_ns_ + settings_.deadline_ns});
 }
 
+/// What had come before this side looked may have been heard meanwhile.
+void Connection::forgive(std::int64_t now_ns, std::int64_t pause_ns) {
+    opened_ns_ = std::min(opened_ns_ + pause_ns, now_ns);
+    heard_ns_ = std::min(heard_ns_ + pause_ns, now_ns);
+}
+
 void Connection::advance(std::int64_t now_ns) {
     if (is_idle()) return;
+    forgive(now_ns, own_pauses_.look(now_ns));
     if (state_ == State::opening) {
         if (now_ns >= opened_ns_ + settings_.open_ns) {
             lose(Loss::unreachable);

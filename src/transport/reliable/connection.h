@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 
+#include "base/pause_watch.h"
 #include "transport/reliable/packet.h"
 #include "transport/reliable/receive_window.h"
 #include "transport/reliable/send_window.h"
@@ -74,6 +75,8 @@ public:
     std::optional<Loss> take_loss();
 
     [[nodiscard]] std::int64_t next_deadline_ns() const;
+    /// Silence ends no session whose owner was stopped itself: calls that come much later than they were due are a sign
+    /// of that.
     void advance(std::int64_t now_ns);
 
     [[nodiscard]] const SendCounters& send_counters() const { return send_.counters(); }
@@ -91,6 +94,7 @@ private:
 
     [[nodiscard]] std::uint64_t fresh_token(std::uint64_t random) const { return (random & ~0xFFFFULL) | index_; }
     void begin(std::int64_t now_ns, const Tokens& tokens);
+    void forgive(std::int64_t now_ns, std::int64_t pause_ns);
     void lose(Loss loss);
     [[nodiscard]] std::uint32_t limit_of(const Packet& packet) const;
     bool take_hello(std::int64_t now_ns, std::uint64_t random, const Packet& packet);
@@ -114,6 +118,7 @@ private:
     bool sends_ping_ = false;
     std::uint64_t sends_bye_ = 0;  // its token
     std::uint32_t echo_us_ = 0;
+    base::PauseWatch own_pauses_{0, never_ns};
     std::int64_t opened_ns_ = 0;
     std::int64_t hello_ns_ = never_ns;
     std::int64_t hello_wait_ns_ = 0;

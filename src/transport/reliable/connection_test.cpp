@@ -220,6 +220,66 @@ TEST(Connection, SilenceIsDeathAtTheDeadline) {
     EXPECT_FALSE(ends.a.take_loss().has_value()) << "said once";
 }
 
+/// Both are stopped, together with what is between them, and one of them goes on first.
+TEST(Connection, APauseOfItsOwnIsNobodysSilence) {
+    for (const std::int64_t pause_ns : {settings.deadline_ns, 10 * settings.deadline_ns, 86'400'000 * ms_ns}) {
+        Ends ends;
+        ends.connect();
+        ends.add(ends.a, "under way");
+        const auto sent = ends.out(ends.a);
+        ends.now_ns += settings.deadline_ns / 6;
+        ends.a.advance(ends.now_ns);
+        ends.b.advance(ends.now_ns);
+        ends.now_ns += pause_ns;
+        ends.a.advance(ends.now_ns);
+        ASSERT_TRUE(ends.a.is_established()) << pause_ns;
+        ends.now_ns += settings.deadline_ns / 2;
+        EXPECT_TRUE(ends.give(ends.b, sent[0]));
+        ends.b.advance(ends.now_ns);
+        ASSERT_TRUE(ends.b.is_established()) << pause_ns;
+        ends.a.advance(ends.now_ns);
+        ends.settle();
+        EXPECT_EQ(ends.got, std::vector<std::string>{"under way"});
+        EXPECT_TRUE(ends.a.is_settled());
+        EXPECT_FALSE(ends.a.take_loss().has_value());
+        EXPECT_FALSE(ends.b.take_loss().has_value());
+        // From then on the other's silence counts, and only that.
+        const std::int64_t until = ends.now_ns + settings.deadline_ns;
+        while (ends.a.is_established()) {
+            ends.now_ns = ends.a.next_deadline_ns();
+            ASSERT_LE(ends.now_ns, until);
+            ends.a.advance(ends.now_ns);
+            (void)ends.out(ends.a);
+        }
+        EXPECT_EQ(ends.now_ns, until);
+    }
+}
+
+TEST(Connection, APauseWhileItOpensTakesNothingFromTheTimeForThat) {
+    Ends ends;
+    ends.a.open(ends.now_ns, 0x1234'0000);
+    (void)ends.out(ends.a);
+    ends.now_ns += 10 * settings.open_ns;
+    ends.a.advance(ends.now_ns);
+    ASSERT_FALSE(ends.a.is_idle());
+    ends.settle();
+    EXPECT_TRUE(ends.a.is_established());
+}
+
+/// Late by a little, again and again, is no pause: whoever is silent is dead at last.
+TEST(Connection, ALateOwnerStillNoticesSilence) {
+    Ends ends;
+    ends.connect();
+    const std::int64_t begin_ns = ends.now_ns;
+    while (ends.a.is_established()) {
+        ASSERT_LT(ends.now_ns, begin_ns + 2 * settings.deadline_ns);
+        ends.now_ns = std::max(ends.a.next_deadline_ns(), ends.now_ns) + settings.deadline_ns / 6;
+        ends.a.advance(ends.now_ns);
+        (void)ends.out(ends.a);
+    }
+    EXPECT_EQ(ends.a.take_loss(), Loss::silent);
+}
+
 TEST(Connection, NobodyAnswers) {
     Ends ends;
     ends.a.open(ends.now_ns, 0x1234'0000);

@@ -1,5 +1,6 @@
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <fstream>
 #include <thread>
 
@@ -110,6 +111,35 @@ TEST(Events, OnDemandTheDescriptorPollsOnceArmed) {
         EXPECT_FALSE(receiver.polls());
         EXPECT_EQ(receiver.hear(), -EAGAIN);
     }
+}
+
+/// Each doorbell comes while the other side makes up its mind to sleep. INCAST_TEST_ROUNDS: how many.
+TEST(Events, WhoArmsAndSleepsIsWoken) {
+    const Fabric fabric;
+    Mport sender(0);
+    Mport receiver(1, O_NONBLOCK | SOFTRIO_ON_DEMAND);
+    receiver.listen(0, 65535);
+    const char* wanted = std::getenv("INCAST_TEST_ROUNDS");  // NOLINT(concurrency-mt-unsafe)
+    const int rounds = wanted == nullptr ? 300 : std::atoi(wanted);
+    std::atomic<int> heard = 0;
+    std::thread sleeper([&] {
+        while (heard < rounds) {
+            const int payload = receiver.hear();
+            if (payload >= 0) {
+                EXPECT_EQ(payload, heard % 65536);
+                ++heard;
+            } else if (softrio_arm(receiver) == 0 && !receiver.polls(deadline_ms)) {
+                ADD_FAILURE() << "not woken in round " << heard;
+                heard = rounds;
+            }
+        }
+    });
+    for (int round = 0; round < rounds; ++round) {
+        EXPECT_EQ(sender.ring(receiver.destid, static_cast<std::uint16_t>(round % 65536)), 0);
+        while (heard <= round)
+            std::this_thread::yield();
+    }
+    sleeper.join();
 }
 
 TEST(Events, BlockingHandleWaits) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -13,11 +14,13 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -229,6 +232,45 @@ TEST(Rio, AFullDoorbellQueueLosesNothing) {
         }
     }
     EXPECT_EQ(received, sent);
+}
+
+/// One that looks of itself only every 10 s: messages that come while it goes to sleep wake it. INCAST_TEST_ROUNDS: how
+/// many.
+TEST(Rio, WhoeverSleepsIsWoken) {
+    const char* wanted = std::getenv("INCAST_TEST_ROUNDS");  // NOLINT(concurrency-mt-unsafe)
+    const int rounds = wanted == nullptr ? 100 : std::atoi(wanted);
+    for (const char* notice : {"doorbell", "cm"}) {
+        const std::string fabric = fresh_fabric();
+        const Settings settings{{"look_every_ms", "10000"}, {"notice", notice}};
+        Node a(0, settings, fabric);
+        Node b(1, settings, fabric);
+        join(a, 0, b, 1);
+        std::atomic<int> received = 0;
+        std::thread sleeper([&] {
+            bool slept_long = false;
+            while (received < rounds) {
+                const std::vector<Event> events = b.poll();
+                for (const Event& event : events) {
+                    if (event.kind != Event::Kind::message) continue;
+                    EXPECT_FALSE(slept_long) << notice << ": not woken for message " << received;
+                    ++received;
+                }
+                slept_long = false;
+                if (!events.empty() || !b.endpoint->prepare_wait()) continue;
+                const Time until = b.endpoint->next_deadline() - now();
+                pollfd wait{.fd = b.endpoint->wait_fd(), .events = POLLIN, .revents = 0};
+                const int ready = ::poll(&wait, 1, until <= 0 ? 0 : static_cast<int>(until / ps_per_ms) + 1);
+                slept_long = ready == 0 && until > ps_per_s;
+            }
+        });
+        const std::array<std::byte, 8> message{};
+        for (int round = 0; round < rounds; ++round) {
+            EXPECT_EQ(a.endpoint->send(Peer{1}, message), Post::done);
+            for (; received <= round; std::this_thread::yield())
+                (void)a.poll();
+        }
+        sleeper.join();
+    }
 }
 
 TEST(Rio, NonsenseInASlotCostsItsPeerAndNobodyElse) {

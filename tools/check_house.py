@@ -75,6 +75,12 @@ LINE_RULES = [
         r"^include/.*\.h$",
         "a public header includes the standard library and <incast/...> only",
     ),
+    LineRule(
+        "transport-name",
+        re.compile(r'[!=]=\s*"(inproc|shm|tcp|rio|sim)"|"(inproc|shm|tcp|rio|sim)"\s*[!=]='),
+        r"^(src/(?!softrio/|.*_test\.cpp$)|python/incast/)",
+        "what differs between transports is data: transport::Traits, Capabilities, or what the result says",
+    ),
     LineRule("tab", re.compile(r"\t"), r"\.(h|cpp|c|py|sh|cmake|md|toml|json)$", "indent with spaces"),
     LineRule("trailing-space", re.compile(r"[ \t]+$"), r".*", "remove the white space at the end of the line"),
     LineRule(

@@ -13,6 +13,7 @@ PLANTED = {
     "registry": ("tools/a.sh", "curl https://py" + "pi.org/simple\n"),
     "include-up": ("src/base/a.cpp", '#include "' + '../wire/mfp.h"\n'),
     "public-include": ("include/incast/a.h", '#pragma once\n#include "base' + '/prng.h"\n'),
+    "transport-name": ("src/runtime/a.cpp", "if (config.transport =" + '= "tcp") {}\n'),
     "tab": ("src/base/a.cpp", "\tint a;\n"),
     "trailing-space": ("docs/a.md", "words" + " \n"),
     "fixed-port": ("tests/process/a_test.cpp", 'connect("127.0.0.1' + ':8080");\n'),

@@ -171,7 +171,9 @@ int main(int argc, char** argv) {
                 fmt::format("'{}' is not UTF-8; allowed: words and paths in UTF-8", incast::base::shown(word)));
         }
     }
-    if (argc > 1 && std::string_view(argv[1]) == "rio") return incast::node::rio_tool({argv + 2, argv + argc});
+    if (argc > 1 && std::string_view(argv[1]) == "rio") {  // house: allow transport-name: a command
+        return incast::node::rio_tool({argv + 2, argv + argc});
+    }
     CLI::App app{"Builds events over any interconnect, real or simulated.", "incast-node"};
     Options options;
     declare(app, options);

@@ -474,7 +474,7 @@ void Conductor::report_interval(Time now) {
 
 void Conductor::look_at_disks(Time now) {
     std::optional<Time> left;
-    if (!plan_.measured_whole && plan_.config.transport != "sim" && phase_ <= Phase::measuring) {
+    if (!plan_.measured_whole && !plan_.config.traits().simulated && phase_ <= Phase::measuring) {
         const Time measured = phase_ == Phase::measuring ? now - phase_since_ : 0;
         left = std::max<Time>(plan_.duration - measured, 0);
     }

@@ -178,7 +178,7 @@ Result<RunConfig> ConfigText::parse() const {
         }
     }
     if (config.transport == "auto") {
-        config.transport = "shm";
+        config.transport = transport::chosen_transport(false).name;
     }
     if (transport::find_transport(config.transport) == nullptr) {
         return Error{fmt::format("transport.name = {}: no such transport; allowed: {}", config.transport,

@@ -158,6 +158,7 @@ struct RunConfig {
     // [transport]
     std::string transport;
     transport::Settings transport_settings;  // [transport.<name>] of the transport in use
+    [[nodiscard]] const transport::Traits& traits() const { return transport::find_transport(transport)->traits; }
 };
 
 /// Keys with the text a person gave for them; later assignments win.

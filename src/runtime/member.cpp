@@ -200,8 +200,8 @@ Result<Ok> Member::set_up(const Json& welcome) {
     }
     transport::Settings settings = plan_.config.transport_settings;
     // Peers reach this node the way it reached the coordinator, unless the config says otherwise.
-    if (plan_.config.transport == "tcp") {
-        settings.try_emplace("bind", local_host(channel_.fd()));
+    if (const std::string_view bind = plan_.config.traits().bind; !bind.empty()) {
+        settings.try_emplace(std::string(bind), local_host(channel_.fd()));
     }
     Result<std::unique_ptr<transport::Medium>> medium =
         transport::find_transport(plan_.config.transport)->make(settings);

@@ -335,7 +335,7 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
     // that.
     constexpr std::uint64_t few = 32;
     constexpr std::uint64_t spare_bytes = std::uint64_t{16} << 20;
-    const bool runs_freely = config.transport != "sim" && config.trigger_rate == 0;
+    const bool runs_freely = !config.traits().simulated && config.trigger_rate == 0;
     const std::uint64_t most_spare = runs_freely ? std::max(few, spare_bytes / bytes_per_mep) : few;
     const std::uint64_t kept =
         config.memory == 0 ? asked + std::clamp<std::uint64_t>(asked, 4, most_spare) : config.memory / bytes_per_mep;
@@ -361,14 +361,14 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
         }
     }
     plan.bu_memory_bytes = protocol::bu_memory_bytes(plan.protocol);
-    // inproc has all nodes in this process. Those of tcp may be spread over hosts, so only what one of them needs is
-    // certain to be too much. In a simulation bodies are phantom: nothing is allocated.
-    const bool all_here = config.transport == "inproc";
+    // Unless all nodes are in this process they may be spread over hosts, so only what one of them needs is certain to
+    // be too much. In a simulation bodies are phantom: nothing is allocated.
+    const bool all_here = config.traits().in_process;
     const std::uint64_t node_bytes = std::max(
         plan.ru_memory_bytes + (config.roles == Roles::folded ? plan.bu_memory_bytes : 0), plan.bu_memory_bytes);
     const std::uint64_t here_bytes =
         all_here ? plan.n_rus * plan.ru_memory_bytes + plan.n_bus * plan.bu_memory_bytes : node_bytes;
-    if (config.transport != "sim" && machine.memory_bytes != 0 && here_bytes > machine.memory_bytes) {
+    if (!config.traits().simulated && machine.memory_bytes != 0 && here_bytes > machine.memory_bytes) {
         return not_allowed(
             "source.memory", bytes_text(plan.ru_memory_bytes),
             fmt::format("with {} of slots more than {}", bytes_text(plan.bu_memory_bytes), machine.memory_what),
@@ -522,7 +522,7 @@ Result<Plan> resolve(const ConfigText& text, const Machine& here) {
     }
     // What is simulated does not depend on the host that does it: its nodes have a cache of their own.
     Machine machine = here;
-    if (parsed->transport == "sim") {
+    if (parsed->traits().simulated) {
         machine.last_level_cache_bytes = default_cache_bytes;
         machine.cores = 2;
     }

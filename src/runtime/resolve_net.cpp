@@ -122,9 +122,9 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine) {
     plan.bu_memory_bytes = pair_slots * most_heard(plan.net);
     plan.working_set_bytes = rings * plan.ru_memory_bytes + plan.net.pairs.size() * pair_slots;
     // As for event building: nodes may be spread over hosts, and nothing is allocated in a simulation.
-    const bool all_here = config.transport == "inproc";
+    const bool all_here = config.traits().in_process;
     const std::uint64_t here = all_here ? plan.working_set_bytes : std::max(plan.ru_memory_bytes, plan.bu_memory_bytes);
-    if (config.transport != "sim" && machine.memory_bytes != 0 && here > machine.memory_bytes) {
+    if (!config.traits().simulated && machine.memory_bytes != 0 && here > machine.memory_bytes) {
         return not_allowed(
             "net.working_set", bytes_text(plan.ru_memory_bytes),
             fmt::format("with {} of slots more than {}", bytes_text(plan.bu_memory_bytes), machine.memory_what),

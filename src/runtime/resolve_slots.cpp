@@ -20,13 +20,13 @@ std::uint64_t buffers_per_slot(const Plan& plan) {
 
 /// Other processes have work while one waits.
 bool nodes_share_cores(const Plan& plan, const Machine& machine) {
-    return plan.config.transport == "shm" && plan.protocol.nodes.size() > machine.cores;
+    return plan.config.traits().shares_memory && plan.protocol.nodes.size() > machine.cores;
 }
 
 /// Of a builder unit: a further slot is one more to keep in the cache, and keeps it busy only where nobody else has
-/// work for the core while it waits. On inproc all nodes are of one thread.
+/// work for the core while it waits. In one process all nodes are of one thread.
 std::uint64_t fewest_credits(const Plan& plan, const Machine& machine) {
-    return plan.config.transport == "inproc" || nodes_share_cores(plan, machine) ? 1 : 2;
+    return plan.config.traits().in_process || nodes_share_cores(plan, machine) ? 1 : 2;
 }
 
 std::uint64_t credits_within(std::uint64_t bytes, const Plan& plan) {
@@ -63,7 +63,7 @@ bool slots_leave_the_cache(Plan& plan, const Machine& machine, std::uint64_t cac
         config.sink_kind == SinkKind::null || (config.sink_kind == SinkKind::verify && config.verify == Verify::header);
     const bool would_wait = worth_waiting_for_consumers(plan, machine, cache) &&
                             base::slots_exceed(bytes_with_window(plan, machine, cache), cache);
-    if (config.transport != "shm" || !(unread || would_wait)) return false;
+    if (!config.traits().shares_memory || !(unread || would_wait)) return false;
     if (const auto given = config.transport_settings.find("stores"); given != config.transport_settings.end()) {
         return given->second == "streaming";
     }
@@ -124,10 +124,10 @@ void count_credits(Plan& plan, const Machine& machine) {
         // All slots in service within half of the cache: the rest is for sources and for everybody else. Where they may
         // leave it, four times as many, so that nodes that share cores find more to do in their turn, and at least two,
         // as none of them has to be filled again soon.
-        // Over shm small MFPs may have more still: a node then does so much in its turn that changing to the next one,
-        // and back, weighs little.
+        // Over shared memory small MFPs may have more still: a node then does so much in its turn that changing to the
+        // next one, and back, weighs little.
         const std::uint64_t fewest = leave ? 2 : fewest_credits(plan, machine);
-        const std::uint64_t most = config.transport == "shm" ? 256 : 64;
+        const std::uint64_t most = config.traits().most_credits;
         const std::uint64_t that_fit = credits_within(leave ? 2 * cache : cache / 2, plan);
         config.credits = std::clamp(that_fit, fewest, most);
         std::string why = that_fit < fewest ? "the fewest that keep a builder unit busy"
@@ -153,7 +153,7 @@ void count_credits(Plan& plan, const Machine& machine) {
             stream = base::slots_exceed(bytes_with_window(plan, machine, cache), cache);
         }
     }
-    if (config.transport == "shm" && !config.transport_settings.contains("cache_bytes")) {
+    if (config.traits().shares_memory && !config.transport_settings.contains("cache_bytes")) {
         // As just decided, for slots in quarantine are not in service: the transport would count them.
         const auto [stores, chosen] = config.transport_settings.try_emplace("stores", stream ? "streaming" : "plain");
         stream = stores->second == "streaming" || (stores->second == "auto" && stream);

@@ -465,8 +465,7 @@ OrderedJson Tally::json() const {
     json["set_up_ns"] = set_up ? OrderedJson(*set_up / ps_per_ns) : OrderedJson(nullptr);
     json["peak_rss_bytes"] = peak_rss_;
     json["copied_bytes"] = totals_.copied_bytes;
-    const transport::Builtin* used = transport::find_transport(config.transport);
-    json["bounds"] = used != nullptr && used->bounds_writes ? "strided" : "trusted";
+    json["bounds"] = config.traits().bounds_writes ? "strided" : "trusted";
     json["self_traffic"] = facts_.plan.values.at("protocol.self_traffic");
     json["triggers"] = triggers_json();
     json["sink"] = sink_json();

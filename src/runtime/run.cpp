@@ -35,7 +35,7 @@ int refuse(const Error& error, int status) {
 
 /// Transports whose endpoints share this process's memory, or its virtual clock, cannot have nodes elsewhere.
 bool is_local(const Plan& plan) {
-    return plan.config.transport == "inproc" || plan.config.transport == "sim";
+    return plan.config.traits().in_process;
 }
 
 /// A transport names its setting; the person knows it by its whole key.
@@ -62,7 +62,7 @@ Result<Ok> check(const Plan& plan, const RunOptions& options) {
         return Error{"--listen: " + listen.error().message};
     }
     if (plan.config.metrics != "off") {
-        if (plan.config.transport == "sim") {
+        if (plan.config.traits().simulated) {
             return Error{
                 fmt::format("run.metrics = {}: nobody can scrape virtual time; allowed: off", plan.config.metrics)};
         }
@@ -188,9 +188,10 @@ int run(const ConfigText& config, const RunOptions& options) {
     std::vector<std::string> chosen;
     if (const auto name = asked.given().find("transport.name"); name == asked.given().end() || name->second == "auto") {
         const bool elsewhere = options.spawn.has_value();
-        chosen.emplace_back(elsewhere ? "tcp, because nodes may be on other hosts"
-                                      : "shm, because all nodes are on this host");
-        if (const Result<Ok> done = asked.set("transport.name", elsewhere ? "tcp" : "shm"); !done) {
+        const std::string_view best = transport::chosen_transport(elsewhere).name;
+        chosen.push_back(fmt::format("{}, because {}", best,
+                                     elsewhere ? "nodes may be on other hosts" : "all nodes are on this host"));
+        if (const Result<Ok> done = asked.set("transport.name", std::string(best)); !done) {
             return refuse(done.error(), exit_bad_config);
         }
     }

@@ -81,7 +81,7 @@ std::span<const transport::Parameter> parameters() {
 }
 
 Result<std::unique_ptr<transport::Medium>> make_sim_medium(const transport::Settings& settings) {
-    if (auto known = transport::check_names("sim", parameter_list, settings); !known) return known.error();
+    if (auto known = transport::check_names(transport_name, parameter_list, settings); !known) return known.error();
     Result<std::unique_ptr<Model>> model = make_model(settings);
     if (!model) return model.error();
     const Result<std::uint64_t> lines = transport::number_of(parameter_list, settings, "trace_lines", 1, 1'000'000'000);

@@ -38,6 +38,7 @@ private:
 
 /// rate, latency: the ideal model's; fabric, sample_interval: the packet model's, instead of these; poll_interval and
 /// trace: of the world.
+inline constexpr std::string_view transport_name = "sim";
 std::span<const transport::Parameter> parameters();
 /// A SimMedium on the ideal model, or on the packet model if a fabric is given. An unknown parameter or a bad value is
 /// an error of one line.

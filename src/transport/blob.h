@@ -42,10 +42,11 @@ struct RegionKey {
 
 /// A key in a Blob, if it is one of `peer` in this run, and of one of `max_regions` regions.
 template <class Key>
-Result<Key> read_key(const Blob& blob, Peer peer, std::uint64_t run, std::uint32_t max_regions, const char* transport) {
+Result<Key> read_key(const Blob& blob, Peer peer, std::uint64_t run, std::uint32_t max_regions,
+                     std::string_view transport) {
     Key key;
     if (!from_blob(blob, key) || key.region >= max_regions) {
-        return Error{std::string("import_key: not a key of the ") + transport + " transport"};
+        return Error{"import_key: not a key of the " + std::string(transport) + " transport"};
     }
     if (key.owner != static_cast<std::uint32_t>(peer) || key.run != run) {
         return Error{"import_key: key of node " + std::to_string(key.owner) + " in run " + std::to_string(key.run) +

@@ -12,12 +12,30 @@ namespace incast::transport {
 
 std::span<const Builtin> builtin_transports() {
     static const std::array list{
-        Builtin{"inproc", "all nodes in one thread: memory copies, no network", false, inproc::parameters(),
+        Builtin{inproc::transport_name,
+                "all nodes in one thread: memory copies, no network",
+                {.in_process = true},
+                inproc::parameters(),
                 inproc::make},
-        Builtin{"shm", "shared memory between processes of one host", false, shm::parameters(), shm::make},
-        Builtin{"tcp", "TCP connections between processes, IPv4 or IPv6", true, tcp::parameters(), tcp::make},
-        Builtin{"rio", "RapidIO: rDMA, doorbells and messages, over SoftRIO", false, rio::parameters(), rio::make},
-        Builtin{"sim", "a simulated network in virtual time: the ideal model", false, sim::parameters(),
+        Builtin{shm::transport_name,
+                "shared memory between processes of one host",
+                {.shares_memory = true, .most_credits = 256, .rank_here = 2},
+                shm::parameters(),
+                shm::make},
+        Builtin{tcp::transport_name,
+                "TCP connections between processes, IPv4 or IPv6",
+                {.bounds_writes = true, .rank_here = 1, .rank_across = 1, .bind = "bind"},
+                tcp::parameters(),
+                tcp::make},
+        Builtin{rio::transport_name,
+                "RapidIO: rDMA, doorbells and messages, over SoftRIO",
+                {},
+                rio::parameters(),
+                rio::make},
+        Builtin{sim::transport_name,
+                "a simulated network in virtual time: the ideal model",
+                {.in_process = true, .simulated = true},
+                sim::parameters(),
                 sim::make_sim_medium},
     };
     return list;
@@ -27,6 +45,13 @@ const Builtin* find_transport(std::string_view name) {
     const auto list = builtin_transports();
     const auto found = std::ranges::find(list, name, &Builtin::name);
     return found == list.end() ? nullptr : &*found;
+}
+
+const Builtin& chosen_transport(bool across_hosts) {
+    const auto rank = [across_hosts](const Builtin& builtin) {
+        return across_hosts ? builtin.traits.rank_across : builtin.traits.rank_here;
+    };
+    return *std::ranges::max_element(builtin_transports(), {}, rank);
 }
 
 }  // namespace incast::transport

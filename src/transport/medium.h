@@ -50,10 +50,24 @@ struct Parameter {
     std::string_view help;
 };
 
+/// What a run decides by before there is an endpoint: data, so that nobody has to ask for a transport's name.
+struct Traits {
+    bool bounds_writes = false;  // its endpoints' capability
+    bool in_process = false;     // all nodes live in one process
+    bool simulated = false;      // in virtual time, on hosts of its own; bodies are phantom
+    bool shares_memory = false;  // processes of one host alone; writes are stores into the receiver's memory, which
+                                 // the setting "stores" sends past the cache or into it
+    std::uint32_t most_credits = 64;  // of a builder unit, that are chosen for it
+    std::uint32_t rank_here = 0;      // the highest is what a run takes whose nodes are all on this host; 0: never
+    std::uint32_t rank_across = 0;    // the same, if some may be on other hosts
+    std::string_view bind =
+        {};  // the setting with this node's address, if peers reach it as it reached the coordinator
+};
+
 struct Builtin {
     std::string_view name;
     std::string_view summary;
-    bool bounds_writes;  // its endpoints' capability
+    Traits traits;
     std::span<const Parameter> parameters;
     Result<std::unique_ptr<Medium>> (*make)(const Settings&);
 };
@@ -62,5 +76,7 @@ struct Builtin {
 std::span<const Builtin> builtin_transports();
 /// nullptr if there is none of that name.
 const Builtin* find_transport(std::string_view name);
+/// What "auto" means.
+const Builtin& chosen_transport(bool across_hosts);
 
 }  // namespace incast::transport

@@ -282,7 +282,7 @@ void Conformance::SetUp() {
     auto endpoint = (*medium)->endpoint(options);
     ASSERT_TRUE(endpoint.ok()) << endpoint.error().message;
     capabilities_ = (*endpoint)->capabilities();
-    EXPECT_EQ(capabilities_.bounds_writes, transport::find_transport(here.transport)->bounds_writes);
+    EXPECT_EQ(capabilities_.bounds_writes, transport::find_transport(here.transport)->traits.bounds_writes);
     INCAST_SKIP_UNLESS(here.mode == Mode::one_thread || !virtual_time(), "simulated endpoints share one thread");
     INCAST_SKIP_UNLESS(here.mode == Mode::one_thread || !capabilities_.one_thread, "all endpoints share one thread");
 }

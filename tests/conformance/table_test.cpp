@@ -1,5 +1,6 @@
 // The suite is complete: every clause of the documentation has a test, every test a clause and a row in the table, for
 // every transport.
+#include <algorithm>
 #include <fstream>
 #include <regex>
 #include <set>
@@ -65,6 +66,26 @@ TEST(ConformanceTable, EveryClauseHasATestAndEveryTestAClause) {
         written.insert((*it)[1].str());
     }
     EXPECT_EQ(tested, written);
+}
+
+TEST(TransportList, WhatIsSaidOfATransportFits) {
+    for (const transport::Builtin& builtin : transport::builtin_transports()) {
+        SCOPED_TRACE(builtin.name);
+        EXPECT_EQ(transport::find_transport(builtin.name), &builtin) << "its name is its own";
+        const transport::Traits& traits = builtin.traits;
+        EXPECT_TRUE(traits.in_process || !traits.simulated);
+        EXPECT_FALSE(traits.in_process && traits.rank_across > 0) << "no node of it can be elsewhere";
+        const auto has = [&](std::string_view name) {
+            return std::ranges::find(builtin.parameters, name, &transport::Parameter::name) != builtin.parameters.end();
+        };
+        EXPECT_TRUE(traits.bind.empty() || has(traits.bind)) << traits.bind;
+        EXPECT_TRUE(!traits.shares_memory || has("stores"));
+    }
+    const transport::Builtin& here = transport::chosen_transport(false);
+    const transport::Builtin& across = transport::chosen_transport(true);
+    EXPECT_GT(here.traits.rank_here, 0U);
+    EXPECT_GT(across.traits.rank_across, 0U);
+    EXPECT_TRUE(here.traits.shares_memory) << "nothing is faster on one host";
 }
 
 TEST(TransportDocs, ParameterTablesAreThoseOfTheCode) {

@@ -255,19 +255,19 @@ class Facts:
 
     def link_rate(self) -> tuple[float, str] | None:
         """Bytes per second that a node can send, and receive, and who says so; None where nothing says it."""
-        name = setting(self.result, "transport", "name")
-        if name == "sim" and setting(self.result, "transport", "sim", "fabric"):
-            return None  # each host has its own; what the cables carried is in `network`
-        if name == "sim":
-            rate = setting_number(self.result, "transport", "sim", "rate")
-            return (rate, "transport.sim.rate") if rate else (100e9 / 8, "transport.sim.rate, its default")
-        if name == "tcp":
-            each = setting_number(self.result, "transport", "tcp", "max_rate_bytes_per_s")
-            if each:
-                streams = setting_number(self.result, "transport", "tcp", "streams") or 1
-                peers = max(1, max(self.readout_units, self.builder_units) - 1)
-                return each * streams * peers, "transport.tcp.max_rate_bytes_per_s of all connections of a node"
-        return None
+        name = str(setting(self.result, "transport", "name"))
+        if self.virtual:
+            if setting(self.result, "transport", name, "fabric"):
+                return None  # each host has its own; what the cables carried is in `network`
+            rate = setting_number(self.result, "transport", name, "rate")
+            says = f"transport.{name}.rate"
+            return (rate, says) if rate else (100e9 / 8, f"{says}, its default")
+        each = setting_number(self.result, "transport", name, "max_rate_bytes_per_s")
+        if not each:
+            return None
+        streams = setting_number(self.result, "transport", name, "streams") or 1
+        peers = max(1, max(self.readout_units, self.builder_units) - 1)
+        return each * streams * peers, f"transport.{name}.max_rate_bytes_per_s of all connections of a node"
 
 
 def _readiness(process: Readiness, seconds: float) -> Readiness:

@@ -5,7 +5,7 @@ from typing import Any
 
 from incast import units
 from incast.lab.diagnosis import Finding
-from incast.lab.facts import Facts, number, setting
+from incast.lab.facts import Facts, number
 
 _FULL = 0.93
 _BUSY = 0.85
@@ -22,7 +22,7 @@ def net_findings(result: Mapping[str, Any], facts: Facts) -> list[Finding]:
 
 
 def _links(result: Mapping[str, Any], facts: Facts) -> Finding | None:
-    known = facts.link_rate() if setting(result, "transport", "name") == "sim" else None
+    known = facts.link_rate() if facts.virtual else None
     if known is None:
         return None
     rate, says = known

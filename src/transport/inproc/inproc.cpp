@@ -466,14 +466,14 @@ public:
     Result<std::unique_ptr<Transport>> endpoint(const EndpointOptions& options) override {
         if (options.max_peers == 0 || options.max_posted == 0 ||
             static_cast<std::uint32_t>(options.self) >= options.max_peers) {
-            return Error{"inproc: node " + std::to_string(static_cast<std::uint32_t>(options.self)) +
-                         " with max_peers " + std::to_string(options.max_peers) + ", max_posted " +
-                         std::to_string(options.max_posted) +
+            return Error{std::string(transport_name) + ": node " +
+                         std::to_string(static_cast<std::uint32_t>(options.self)) + " with max_peers " +
+                         std::to_string(options.max_peers) + ", max_posted " + std::to_string(options.max_posted) +
                          ": both must be at least 1, and the node's index below max_peers"};
         }
         if (queue_bytes(options) > EventQueue::max_capacity_bytes) {
-            return Error{"inproc: max_peers " + std::to_string(options.max_peers) + " needs a queue of " +
-                         std::to_string(queue_bytes(options)) + " bytes; at most " +
+            return Error{std::string(transport_name) + ": max_peers " + std::to_string(options.max_peers) +
+                         " needs a queue of " + std::to_string(queue_bytes(options)) + " bytes; at most " +
                          std::to_string(EventQueue::max_capacity_bytes) + " are possible"};
         }
         return std::unique_ptr<Transport>(std::make_unique<Endpoint>(hub_, options));
@@ -490,7 +490,7 @@ std::span<const Parameter> parameters() {
 }
 
 Result<std::unique_ptr<Medium>> make(const Settings& settings) {
-    if (const auto checked = check_names("inproc", parameters(), settings); !checked) return checked.error();
+    if (const auto checked = check_names(transport_name, parameters(), settings); !checked) return checked.error();
     return std::unique_ptr<Medium>(std::make_unique<Inproc>());
 }
 

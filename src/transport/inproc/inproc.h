@@ -2,9 +2,13 @@
 // Deterministic and without locks. See docs/transports/inproc.md.
 #pragma once
 
+#include <string_view>
+
 #include "transport/medium.h"
 
 namespace incast::transport::inproc {
+
+inline constexpr std::string_view transport_name = "inproc";
 
 std::span<const Parameter> parameters();
 Result<std::unique_ptr<Medium>> make(const Settings& settings);

@@ -13,6 +13,7 @@
 
 #include "base/cache.h"
 #include "transport/copy_head.h"
+#include "transport/rio/rio.h"
 
 namespace incast::transport::rio {
 
@@ -60,9 +61,9 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
 Result<std::unique_ptr<Transport>> Endpoint::make(const EndpointSettings& settings, const EndpointOptions& options) {
     if (options.max_peers == 0 || options.max_peers > max_peers_limit || options.max_posted == 0 ||
         index(options.self) >= options.max_peers) {
-        return Error{"rio: node " + std::to_string(index(options.self)) + " with max_peers " +
-                     std::to_string(options.max_peers) + ", max_posted " + std::to_string(options.max_posted) +
-                     ": max_peers must be 1.." + std::to_string(max_peers_limit) +
+        return Error{std::string(transport_name) + ": node " + std::to_string(index(options.self)) +
+                     " with max_peers " + std::to_string(options.max_peers) + ", max_posted " +
+                     std::to_string(options.max_posted) + ": max_peers must be 1.." + std::to_string(max_peers_limit) +
                      ", max_posted at least 1, and the node's index below max_peers"};
     }
     std::string fabric = settings.fabric;
@@ -70,32 +71,34 @@ Result<std::unique_ptr<Transport>> Endpoint::make(const EndpointSettings& settin
     if (!settings.fabric_options.empty())
         fabric += (fabric.find('?') == std::string::npos ? '?' : '&') + settings.fabric_options;
     auto port = api::Port::join(fabric, O_NONBLOCK | SOFTRIO_ON_DEMAND);
-    if (!port) return Error{"rio: " + port.error().message};
+    if (!port) return Error{std::string(transport_name) + ": " + port.error().message};
     if (const std::error_code error = port->listen(look_doorbell, look_doorbell))
-        return Error{"rio: doorbells: " + error.message()};
+        return Error{std::string(transport_name) + ": doorbells: " + error.message()};
     // An endpoint that comes after this one, perhaps with the same destination id, has its windows elsewhere, so that
     // what was meant for this one never lands there.
     std::random_device random;
     const std::uint64_t addresses = std::uint64_t{random() & 0x3FFFFFF} << 37;
     const std::uint64_t bytes = api::whole_pages(options.max_peers * slot_bytes(settings.ring_bytes));
     auto memory = api::Memory::allocate(*port, bytes);
-    if (!memory) return Error{"rio: slots for the peers: " + memory.error().message};
+    if (!memory) return Error{std::string(transport_name) + ": slots for the peers: " + memory.error().message};
     auto mapping = api::Mapping::of(*port, *memory, 0, bytes);
-    if (!mapping) return Error{"rio: slots for the peers: " + mapping.error().message};
+    if (!mapping) return Error{std::string(transport_name) + ": slots for the peers: " + mapping.error().message};
     auto window = api::Window::open(*port, *memory, 0, bytes, addresses);
-    if (!window) return Error{"rio: slots for the peers: " + window.error().message};
+    if (!window) return Error{std::string(transport_name) + ": slots for the peers: " + window.error().message};
     EndpointSettings own = settings;
     if (options.shareable) own.layout.pool_bytes = 0;
     std::unique_ptr<Endpoint> made(new Endpoint(own, options, std::move(*port), addresses, std::move(*memory),
                                                 std::move(*mapping), std::move(*window)));
     for (std::uint32_t channel = 1; channel < settings.dma_channels; ++channel) {
         auto more = made->port_.again(O_NONBLOCK | SOFTRIO_ON_DEMAND);
-        if (!more) return Error{"rio: DMA channel " + std::to_string(channel) + ": " + more.error().message};
+        if (!more)
+            return Error{std::string(transport_name) + ": DMA channel " + std::to_string(channel) + ": " +
+                         more.error().message};
         made->more_ports_.push_back(std::move(*more));
     }
     if (settings.notice == NoticeKind::cm) {
         auto office = PostOffice::open(made->port_);
-        if (!office) return Error{"rio: " + office.error().message};
+        if (!office) return Error{std::string(transport_name) + ": " + office.error().message};
         made->post_office_ = std::move(*office);
     }
     return std::unique_ptr<Transport>(std::move(made));
@@ -146,7 +149,7 @@ Result<int> Endpoint::share(Local region) {
 }
 
 Result<Remote> Endpoint::import_key(Peer peer, const Blob& blob) {
-    const Result<Key> key = read_key<Key>(blob, peer, options_.run, max_regions, "rio");
+    const Result<Key> key = read_key<Key>(blob, peer, options_.run, max_regions, transport_name);
     if (!key) return key.error();
     if (key->place.segment_bytes < api::page_bytes) return Error{"import_key: not a key of the rio transport"};
     imports_.push_back({peer, *key});

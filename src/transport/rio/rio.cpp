@@ -71,7 +71,7 @@ std::span<const Parameter> parameters() {
 }
 
 Result<std::unique_ptr<Medium>> make(const Settings& settings) {
-    if (const auto checked = check_names("rio", list, settings); !checked) return checked.error();
+    if (const auto checked = check_names(transport_name, list, settings); !checked) return checked.error();
     EndpointSettings made;
     Error error;
     const auto keep = [&](const auto& value) {

@@ -12,6 +12,7 @@
 #include "base/stream_copy.h"
 #include "transport/copy_head.h"
 #include "transport/regions.h"
+#include "transport/shm/shm.h"
 
 namespace incast::transport::shm {
 
@@ -96,7 +97,7 @@ Result<Blob> Endpoint::expose(Local region) {
 }
 
 Result<Remote> Endpoint::import_key(Peer peer, const Blob& blob) {
-    const Result<Key> key = read_key<Key>(blob, peer, options_.run, max_regions, "shm");
+    const Result<Key> key = read_key<Key>(blob, peer, options_.run, max_regions, transport_name);
     if (!key) return key.error();
     imports_.push_back({.peer = peer, .key = *key, .memory = {}, .written = false});
     return Remote{static_cast<std::uint32_t>(imports_.size() - 1)};
@@ -386,18 +387,20 @@ Event Endpoint::control_event(Event::Kind kind, Peer peer) const {
 Result<std::unique_ptr<Transport>> make_endpoint(const EndpointSettings& settings, const EndpointOptions& options) {
     if (options.max_peers == 0 || options.max_peers > max_peers_limit || options.max_posted == 0 ||
         static_cast<std::uint32_t>(options.self) >= options.max_peers) {
-        return Error{"shm: node " + std::to_string(static_cast<std::uint32_t>(options.self)) + " with max_peers " +
+        return Error{std::string(transport_name) + ": node " +
+                     std::to_string(static_cast<std::uint32_t>(options.self)) + " with max_peers " +
                      std::to_string(options.max_peers) + ", max_posted " + std::to_string(options.max_posted) +
                      ": max_peers must be 1.." + std::to_string(max_peers_limit) +
                      ", max_posted at least 1, and the node's index below max_peers"};
     }
     const SocketName name = random_name();
     auto listener = listen_at(name);
-    if (!listener) return Error{"shm: " + listener.error().message};
+    if (!listener) return Error{std::string(transport_name) + ": " + listener.error().message};
     Descriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!bell.is_open()) return Error{"shm: eventfd: " + std::generic_category().message(errno)};
+    if (!bell.is_open())
+        return Error{std::string(transport_name) + ": eventfd: " + std::generic_category().message(errno)};
     auto inbox = make_memory(InboxShape{options.max_peers, settings.ring_bytes}.bytes());
-    if (!inbox) return Error{"shm: " + inbox.error().message};
+    if (!inbox) return Error{std::string(transport_name) + ": " + inbox.error().message};
     return std::unique_ptr<Transport>(
         std::make_unique<Endpoint>(settings, options, name, std::move(*listener), std::move(bell), std::move(*inbox)));
 }

@@ -42,7 +42,7 @@ std::span<const Parameter> parameters() {
 }
 
 Result<std::unique_ptr<Medium>> make(const Settings& settings) {
-    if (const auto checked = check_names("shm", list, settings); !checked) return checked.error();
+    if (const auto checked = check_names(transport_name, list, settings); !checked) return checked.error();
     EndpointSettings made;
     Error error;
     const auto number = [&](std::string_view name, std::uint64_t low, std::uint64_t high) -> std::uint64_t {

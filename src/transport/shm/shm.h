@@ -1,9 +1,13 @@
 // Shared memory between processes of one host.
 #pragma once
 
+#include <string_view>
+
 #include "transport/medium.h"
 
 namespace incast::transport::shm {
+
+inline constexpr std::string_view transport_name = "shm";
 
 std::span<const Parameter> parameters();
 Result<std::unique_ptr<Medium>> make(const Settings& settings);

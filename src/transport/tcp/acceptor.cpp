@@ -6,6 +6,8 @@
 
 #include <fcntl.h>
 
+#include "transport/tcp/tcp.h"
+
 namespace incast::transport::tcp {
 
 Acceptor::Acceptor(Descriptor listener, const Options& options, Poller& poller, LogSink log, std::uint64_t listener_id,
@@ -29,8 +31,8 @@ void Acceptor::accept_all(Time now) {
             spare_.close();
             Descriptor victim(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
             if (victim.is_open()) {
-                log("tcp: refused connection from " + SocketAddress::of_peer(victim).to_string() +
-                    ": out of file descriptors");
+                log(std::string(transport_name) + ": refused connection from " +
+                    SocketAddress::of_peer(victim).to_string() + ": out of file descriptors");
             }
             victim.close();
             spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -91,7 +93,8 @@ Time Acceptor::next_deadline() const {
 }
 
 void Acceptor::refuse(Descriptor socket, Verdict verdict) const {
-    log("tcp: refused connection from " + SocketAddress::of_peer(socket).to_string() + ": " + to_string(verdict));
+    log(std::string(transport_name) + ": refused connection from " + SocketAddress::of_peer(socket).to_string() + ": " +
+        to_string(verdict));
     const Answer answer{.verdict = verdict};
     (void)send_small(socket, std::as_bytes(std::span(&answer, 1)));
 }
@@ -101,7 +104,8 @@ void Acceptor::log(const std::string& line) const {
 }
 
 void Acceptor::drop(HalfOpen& half_open, const char* why) {
-    log("tcp: refused connection from " + SocketAddress::of_peer(half_open.socket).to_string() + ": " + why);
+    log(std::string(transport_name) + ": refused connection from " +
+        SocketAddress::of_peer(half_open.socket).to_string() + ": " + why);
     half_open.socket.close();
     --open_count_;
 }

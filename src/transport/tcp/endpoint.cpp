@@ -17,6 +17,7 @@
 #include "transport/tcp/hello.h"
 #include "transport/tcp/link.h"
 #include "transport/tcp/peer_state.h"
+#include "transport/tcp/tcp.h"
 
 namespace incast::transport::tcp {
 
@@ -142,7 +143,8 @@ public:
     }
 
     Result<Remote> import_key(Peer peer, const Blob& blob) override {
-        const Result<framed::Key> key = read_key<framed::Key>(blob, peer, options_.run, max_region_keys, "tcp");
+        const Result<framed::Key> key =
+            read_key<framed::Key>(blob, peer, options_.run, max_region_keys, transport_name);
         if (!key) return key.error();
         imports_.push_back({peer, *key});
         return Remote{static_cast<std::uint32_t>(imports_.size() - 1)};
@@ -261,7 +263,7 @@ private:
     }
 
     void log_lost(Peer peer, std::string_view why) const {
-        acceptor_.log("tcp: connection to node " + std::to_string(index(peer)) + " at " +
+        acceptor_.log(std::string(transport_name) + ": connection to node " + std::to_string(index(peer)) + " at " +
                       peers_[index(peer)].address.to_string() + " lost: " + std::string(why));
     }
 
@@ -297,8 +299,8 @@ private:
         PeerState& state = peers_[index(peer)];
         // One line per incarnation, however often its connecting is tried again.
         if (std::exchange(state.complained_of, state.incarnation) != state.incarnation)
-            acceptor_.log("tcp: cannot connect to node " + std::to_string(index(peer)) + " at " +
-                          peers_[index(peer)].address.to_string() + ": " + std::string(why));
+            acceptor_.log(std::string(transport_name) + ": cannot connect to node " + std::to_string(index(peer)) +
+                          " at " + peers_[index(peer)].address.to_string() + ": " + std::string(why));
         lose(peer, Status::peer_lost);
     }
 
@@ -549,15 +551,16 @@ private:
 Result<std::unique_ptr<Transport>> make_endpoint(const EndpointSettings& settings, const EndpointOptions& options) {
     if (options.max_peers == 0 || options.max_posted == 0 || options.max_posted > max_posted_limit ||
         static_cast<std::uint32_t>(options.self) >= options.max_peers) {
-        return Error{"tcp: node " + std::to_string(static_cast<std::uint32_t>(options.self)) + " with max_peers " +
+        return Error{std::string(transport_name) + ": node " +
+                     std::to_string(static_cast<std::uint32_t>(options.self)) + " with max_peers " +
                      std::to_string(options.max_peers) + ", max_posted " + std::to_string(options.max_posted) +
                      ": max_posted must be 1.." + std::to_string(max_posted_limit) +
                      " and the node's index below max_peers"};
     }
     Poller poller;
-    if (poller.fd() < 0) return Error{"tcp: epoll: " + errno_text(errno)};
+    if (poller.fd() < 0) return Error{std::string(transport_name) + ": epoll: " + errno_text(errno)};
     auto listener = listen_at(settings.bind, settings.socket);
-    if (!listener) return Error{"tcp: " + listener.error().message};
+    if (!listener) return Error{std::string(transport_name) + ": " + listener.error().message};
     return std::unique_ptr<Transport>(
         std::make_unique<Endpoint>(settings, options, std::move(poller), std::move(*listener)));
 }

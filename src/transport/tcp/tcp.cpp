@@ -55,7 +55,7 @@ std::span<const Parameter> parameters() {
 }
 
 Result<std::unique_ptr<Medium>> make(const Settings& settings) {
-    if (const auto checked = check_names("tcp", list, settings); !checked) return checked.error();
+    if (const auto checked = check_names(transport_name, list, settings); !checked) return checked.error();
     EndpointSettings made;
 
     auto bind = SocketAddress::parse(value_of(list, settings, "bind"), 0);

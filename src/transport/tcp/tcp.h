@@ -2,9 +2,13 @@
 // docs/transports/tcp.md.
 #pragma once
 
+#include <string_view>
+
 #include "transport/medium.h"
 
 namespace incast::transport::tcp {
+
+inline constexpr std::string_view transport_name = "tcp";
 
 std::span<const Parameter> parameters();
 Result<std::unique_ptr<Medium>> make(const Settings& settings);

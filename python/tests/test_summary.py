@@ -76,6 +76,28 @@ def test_no_latency_was_measured_is_not_a_latency_of_zero() -> None:
     assert rows["latency (service)"] == "-"
 
 
+UNKNOWN_LATENCY = {
+    "latency_ns": {
+        "kind": "trigger",
+        "count": 5000,
+        "clock_error": 11_000_000,
+        **dict.fromkeys(("p50", "p99", "p999", "max")),
+        "reason": "clocks of hosts may be 11 ms apart, more than 10 % of the median",
+    }
+}
+
+
+def test_a_latency_that_is_not_known_is_not_shown() -> None:
+    latency = shown(RESULT | UNKNOWN_LATENCY)["latency (trigger)"]
+    assert latency == "not shown: clocks of hosts may be 11 ms apart, more than 10 % of the median"
+
+
+def test_a_latency_over_several_hosts_says_how_well_it_is_known() -> None:
+    latency = RESULT["latency_ns"] | {"kind": "trigger", "clock_error": 12_000}
+    words = shown(RESULT | {"latency_ns": latency})["latency (trigger)"]
+    assert words == "p50 120 µs p99 450 µs p99.9 2.50 ms max 9.00 ms clock_error 12.0 µs"
+
+
 def test_open_loop_shows_what_was_offered_and_what_was_taken() -> None:
     triggers = {"loop": "open", "requested_hz": 4e4, "offered_hz": 4e4, "accepted_hz": 3e4}
     assert shown(RESULT | {"triggers": triggers})["triggers"] == "offered 40.0 k/s accepted 30.0 k/s"

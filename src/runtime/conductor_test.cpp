@@ -10,7 +10,9 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
+#include "runtime/results.h"
 #include "runtime/run_clock.h"
 
 namespace incast::runtime {
@@ -342,6 +344,53 @@ TEST_F(Conducting, RawTrafficEndsWithTheFirstNodeThatIsLost) {
     EXPECT_EQ(conductor_->phase(), Phase::closing);
     EXPECT_EQ(conductor_->outcome(), Outcome::node_lost);
     EXPECT_NE(conductor_->reason().find("node 2 (receives) lost: killed"), std::string::npos);
+}
+
+/// Of two hosts beside the coordinator's, of which one made up the trigger's time and the other the commit's.
+TEST_F(Conducting, NoLatencyIsShownThatIsNotKnownToATenth) {
+    for (const std::uint64_t error_ns : {0U, 5000U, 5001U, 5'000'000U}) {
+        begin({"source.trigger_rate=1kHz", "run.warm_up=0s"});
+        join();
+        base::Histogram latency;
+        latency.record(100'000, 1000);
+        for (const std::uint32_t node : {em, ru, bu, other_bu}) {
+            NodeSample sample;
+            sample.node = node;
+            sample.incarnation = 1;
+            sample.state = protocol::NodeState::running;
+            sample.at = now_;
+            sample.joined_at = node == em ? now_ : 0;
+            sample.clock_error_ns = node == ru || node == bu ? error_ns : 0;
+            sample.totals.meps_built = node == bu ? 1000 : 0;
+            sample.totals.delay_ns = node == bu ? 100'000'000 : 0;
+            if (node == bu) sample.latency_ns = latency;
+            for (const Mark mark : {Mark::window_begin, Mark::window_end}) {
+                sample.mark = mark;
+                conductor_->sample(now_, sample);
+            }
+        }
+        const std::uint64_t median = latency.quantile(0.5);
+        const bool known = 2 * error_ns <= median / 10;
+        EXPECT_EQ(known, error_ns <= 5000);
+        EXPECT_EQ(is_latency_known(median, conductor_->clock_error_ns()), known);
+        const Machine machine{};
+        const RunResult result = make_result({.plan = plan_,
+                                              .machine = machine,
+                                              .conductor = *conductor_,
+                                              .trace_hash = {},
+                                              .ledger = {},
+                                              .ledger_error = {}});
+        const auto json = nlohmann::json::parse(result.json)["latency_ns"];
+        EXPECT_EQ(json["kind"], "trigger");
+        EXPECT_EQ(json["count"], 1000);
+        EXPECT_EQ(json["clock_error"], 2 * error_ns);
+        for (const char* key : {"p50", "p99", "p999", "max"}) {
+            EXPECT_EQ(json[key].is_number(), known) << key << error_ns;
+        }
+        EXPECT_EQ(json.contains("reason"), !known);
+        EXPECT_EQ(result.summary.find("latency p50 10") != std::string::npos, known) << result.summary;
+        EXPECT_EQ(result.summary.find("latency not shown: clocks of hosts may be") == std::string::npos, known);
+    }
 }
 
 TEST_F(Conducting, WhatADroppedNodeCostIsSaidWhenItIsBack) {

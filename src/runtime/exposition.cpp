@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/units.h"
 #include "runtime/machine.h"
 
 namespace incast::runtime {
@@ -95,7 +96,12 @@ std::string exposition(const RunLabels& run, std::span<const ExposedNode> nodes)
     Writer writer;
     write_facts(writer, run, nodes);
     writer.gauge("sample_timestamp_seconds", "Unix time at which the values of this node were taken", nodes,
-                 [](const ExposedNode& node) { return fmt::format("{:.3f}", node.taken_at_s); });
+                 [](const ExposedNode& node) { return fmt::format("{:.6f}", node.taken_at_s); });
+    writer.gauge("run_time_seconds", "Time since the start of the run at which they were taken, by this node's clock",
+                 nodes, [](const ExposedNode& node) { return fmt::format("{:.9f}", base::seconds(node.sample.at)); });
+    writer.gauge("clock_error_seconds",
+                 "The most that this node's clock was off the coordinator's since the measured window began", nodes,
+                 [](const ExposedNode& node) { return static_cast<double>(node.sample.clock_error_ns) * 1e-9; });
     writer.gauge("incarnation", "How often the node has begun to take part", nodes,
                  [](const ExposedNode& node) { return node.sample.incarnation; });
     writer.gauge("resident_memory_bytes", "Resident memory of the process; of several nodes the first has it", nodes,

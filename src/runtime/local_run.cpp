@@ -200,7 +200,7 @@ private:
     }
     void take(Time now, NodeSample sample) {
         if (metrics_) {
-            metrics_->publish(sample, role_names(plan_.protocol.nodes[sample.node].roles));
+            metrics_->publish(sample, role_names(plan_.protocol.nodes[sample.node].roles), this->now() - now);
         }
         conductor_->sample(now, std::move(sample));
     }

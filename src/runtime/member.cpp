@@ -424,7 +424,7 @@ void Member::tell(Mark mark, Time now) {
     message["sample"] = to_json(sample);
     channel_.send(message);
     if (metrics_) {
-        metrics_->publish(sample, role_names(plan_.protocol.nodes[sample.node].roles));
+        metrics_->publish(sample, role_names(plan_.protocol.nodes[sample.node].roles), clock_.now() - now);
     }
 }
 

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/pause_watch.h"
+#include "base/units.h"
 #include "runtime/run_clock.h"
 #include "runtime/socket.h"
 
@@ -110,8 +111,9 @@ public:
     Service(const Service&) = delete;
     Service& operator=(const Service&) = delete;
 
-    void publish(const NodeSample& sample, const std::string& roles) {
-        ExposedNode node{roles, unix_now_s(), sample};
+    void publish(const NodeSample& sample, const std::string& roles, Time age) {
+        const double taken_at_s = unix_now_s() - base::seconds(age);
+        ExposedNode node{roles, taken_at_s, sample};
         node.sample.latency_ns.reset();
         node.sample.net.reset();
         const std::lock_guard lock(mutex_);
@@ -313,8 +315,8 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::open_for(const Plan& plan,
     return server;
 }
 
-void MetricsServer::publish(const NodeSample& sample, const std::string& roles) {
-    service_->publish(sample, roles);
+void MetricsServer::publish(const NodeSample& sample, const std::string& roles, Time age) {
+    service_->publish(sample, roles, age);
 }
 
 Result<std::string> metrics_address(const std::string& setting, std::uint32_t node) {

@@ -34,8 +34,8 @@ public:
     MetricsServer(const MetricsServer&) = delete;
     MetricsServer& operator=(const MetricsServer&) = delete;
 
-    /// From now on this is what that node shows.
-    void publish(const NodeSample& sample, const std::string& roles);
+    /// From now on this is what that node shows, which has been so for `age`.
+    void publish(const NodeSample& sample, const std::string& roles, Time age);
 
     /// HOST:PORT as bound; with a host that stands for all (0.0.0.0), that one.
     [[nodiscard]] const std::string& address() const { return address_; }

@@ -54,7 +54,7 @@ TEST(Exposition, HasBaseUnitsAndLabels) {
                            "incast_node_info{node=\"3\",roles=\"BU\"} 1",
                            "incast_node_state{node=\"0\",state=\"running\"} 1",
                            "incast_node_state{node=\"0\",state=\"evicted\"} 0",
-                           "incast_sample_timestamp_seconds{node=\"3\"} 2.250",
+                           "incast_sample_timestamp_seconds{node=\"3\"} 2.250000",
                            "incast_run_info{task=\"build\",transport=\"tcp\",scheme=\"a \\\"quoted\\\\ word\"} 1",
                        }));
 }
@@ -94,7 +94,7 @@ protected:
         Result<std::unique_ptr<MetricsServer>> opened = MetricsServer::open("127.0.0.1:0", {"build", "tcp", "push"});
         ASSERT_TRUE(opened.ok()) << opened.error().message;
         server_ = std::move(*opened);
-        server_->publish(sample_of(2), "BU");
+        server_->publish(sample_of(2), "BU", 0);
     }
 
     Descriptor connect() {
@@ -134,7 +134,7 @@ protected:
 TEST_F(MetricsServerTest, ServesTheLastSample) {
     NodeSample later = sample_of(2);
     later.totals.meps_built = 5;
-    server_->publish(later, "BU");
+    server_->publish(later, "BU", 0);
     const std::string text = answer_to("GET /metrics?x=1 HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\n");
     EXPECT_THAT(text, StartsWith("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
     EXPECT_THAT(text, HasSubstr("incast_meps_built_total{node=\"2\"} 5\n"));

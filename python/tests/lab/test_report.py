@@ -14,14 +14,17 @@ import pytest
 from incast.engine import ENGINE_VARIABLE, EngineError
 from incast.lab import extra
 from incast.lab.datasets import MEASURED, SIMULATED, Run, Scan, load
+from incast.lab.facts import Facts
 from incast.lab.figures import Drawing, scale_of, unit_of
 from incast.lab.report import make_parts, render, slug
 from incast.lab.scan_figures import Choice, scan_drawings
 from incast.lab.style import DARK, LIGHT, page_svg, themed
+from incast.lab.table import figures
 from PIL import Image
 
 from tests.conftest import DEADLINE_S, Incast, require_engine
 from tests.lab.conftest import InProcess, WriteScan
+from tests.test_summary import UNKNOWN_LATENCY
 
 SIM = ("--transport", "sim", "--duration", "20ms", "--warm-up", "10ms", "--set", "run.sample_interval=10ms")
 REAL = ("--transport", "inproc", "--duration", "200ms", "--warm-up", "50ms", "--set", "run.sample_interval=20ms")
@@ -271,6 +274,20 @@ def test_a_result_of_a_run_that_was_cut_off(fake: InProcess, tmp_path: Path) -> 
     names = [drawing.name for drawing in drawings_of(tmp_path / "cut")]
     assert not any("over-time" in name for name in names)
     assert any("goodput" in name for name in names)
+
+
+def test_a_latency_that_is_not_known_is_in_no_figure_table_or_diagnosis(fake: InProcess, tmp_path: Path) -> None:
+    folder = tmp_path / "far"
+    assert fake("run", "--output", str(folder)).returncode == 0
+    assert [drawing for drawing in drawings_of(folder) if "latency" in drawing.name]
+    result = json.loads((folder / "result.json").read_text()) | UNKNOWN_LATENCY
+    (folder / "result.json").write_text(json.dumps(result))
+    assert not [drawing for drawing in drawings_of(folder) if "latency" in drawing.name]
+    row = figures(result, "build")
+    assert {key for key, value in row.items() if key.startswith("latency_") and value is not None} == {"latency_kind"}
+    measured = {"node": 0, "phase": "measuring", "interval_s": 1.0, "delta": {"delay_ns": 10**9, "meps_built": 10}}
+    assert Facts.of(result, [measured]).mean_latency_s is None
+    assert Facts.of(result | {"latency_ns": {"count": 10}}, [measured]).mean_latency_s == 0.1
 
 
 def test_open_loop_shows_triggers_and_memory(real: InProcess) -> None:

@@ -109,6 +109,7 @@ class Outcome:
     exit_status: int
     result_path: Path | None
     window: Window | None = None  # what the machine did in the measured phase, where the engine came to its end
+    incomplete: tuple[dict[str, Any], ...] = ()  # files beside the engine's that are not whole, as in the result
 
 
 def find_engine() -> Path:

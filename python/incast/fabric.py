@@ -15,6 +15,7 @@ import typer
 from incast import fabric_sources
 from incast.engine import engine_answer
 from incast.file_commands import EXIT_BAD_FILE, JsonOption
+from incast.files import replace_file
 from incast.shipped import fabric_file
 
 fabric_app = typer.Typer(help="Networks for the simulation, described by a file.", no_args_is_help=True)
@@ -275,7 +276,7 @@ def draw_command(
     """Draw the topology as an SVG picture."""
     target = output or Path(file.with_suffix(".svg").name)
     try:
-        target.write_text(draw(Fabric.read(file)), encoding="utf-8")
+        replace_file(target, draw(Fabric.read(file)))
     except OSError as error:
         typer.echo(f"incast: {target} cannot be written: {error.strerror}", err=True)
         raise typer.Exit(EXIT_BAD_FILE) from error

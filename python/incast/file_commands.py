@@ -180,6 +180,9 @@ def import_root(
     skip_unsupported: Annotated[
         bool, typer.Option("--skip-unsupported", help="Leave out branches whose type has no encoding.")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Remove the files of an earlier import from that folder first.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Turn a ROOT tree into MFP files, one source per group of branches, for `incast run --source DIR`."""
@@ -197,5 +200,6 @@ def import_root(
             groups=groups,
             max_events=max_events,
             skip_unsupported=skip_unsupported,
+            force=force,
         )
         _print_report(summary, as_json=as_json)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,8 +28,18 @@ def reason_of(error: OSError) -> str:
     return error.strerror or str(error)
 
 
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """An OSError within that names no file is of that one: a full disk does not say which it was."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path) if error.filename is None else error.filename
+        raise
+
+
 def replace_file(path: Path, content: str | bytes) -> None:
-    """A reader, or a crash, sees the old file or the new one. OSError: the old one is still there."""
+    """A reader, or a crash, sees the old file or the new one. OSError, of that name: the old one is still there."""
     new = path.with_name(path.name + ".new")
     try:
         with new.open("wb") as file:
@@ -37,20 +47,40 @@ def replace_file(path: Path, content: str | bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
-    except OSError:
+    except OSError as error:
         with suppress(OSError):
             new.unlink()
+        error.filename = str(path)
         raise
 
 
-def leave_file(path: Path, content: str) -> None:
-    """The same of a file that is good to have: if it cannot be written, that is said, and no more."""
+def lengthen_file(path: Path, content: str) -> None:
+    """The same of a file that is there, and is rewritten in its place if the disk has no room for a second one."""
+    try:
+        replace_file(path, content)
+    except OSError:
+        new = content.encode()
+        with named(path), path.open("r+b", buffering=0) as file:
+            os.posix_fallocate(file.fileno(), 0, len(new))  # all of it has room, or nothing is touched
+            file.write(new)
+            file.truncate(len(new))
+
+
+def incomplete_file(path: Path, missing: int | None, reason: str) -> dict[str, Any]:
+    """As in `incomplete_files` of result.json. `missing`: records; None: the file is not there."""
+    return {"file": path.name, "missing": missing, "reason": reason}
+
+
+def leave_file(path: Path, content: str) -> list[dict[str, Any]]:
+    """Writes one that is good to have: if it cannot be, that is said, and it is in the list that comes back."""
     try:
         replace_file(path, content)
     except OSError as error:
         open_console(stderr=True).print(
             f"warning: {path} is not written: {reason_of(error)}", style="yellow", markup=False, soft_wrap=True
         )
+        return [incomplete_file(path, None, reason_of(error))]
+    return []
 
 
 class LineFile:
@@ -87,6 +117,10 @@ class LineFile:
         while content:
             written = os.pwrite(self._descriptor, content, at)
             at, content = at + written, content[written:]
+
+    def incomplete(self) -> list[dict[str, Any]]:
+        """For `incomplete_files`; empty if nothing is missing."""
+        return [incomplete_file(self.path, self.missing, self.reason)] if self.missing else []
 
     def bytes(self) -> int:
         """Of the whole lines."""

@@ -34,6 +34,7 @@ from incast.branch_codec import (
     suppress_zeroes,
     type_of,
 )
+from incast.files import named, remove_files, replace_file
 from incast.formats import DEFAULT_ALIGN_LOG2, MAX_FRAGMENTS, Buffer, FormatError, Mfp, encode_mfp, read_mfps
 
 SIDECAR: Final = "sources.json"
@@ -101,7 +102,7 @@ class Sources:
             "packing": self.packing,
             "sources": sources,
         }
-        (folder / SIDECAR).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        replace_file(folder / SIDECAR, json.dumps(document, indent=1) + "\n")
 
     @staticmethod
     def load(path: Path) -> Sources:
@@ -321,6 +322,7 @@ def import_root(
     groups: Mapping[str, Sequence[str]] | None = None,
     max_events: int | None = None,
     skip_unsupported: bool = False,
+    force: bool = False,
 ) -> ImportSummary:
     """Writes `source-<id>.mfp` for every group of branches, and sources.json, into `out_dir`.
 
@@ -345,16 +347,26 @@ def import_root(
     numbered = tuple(Group(source, name, tuple(members)) for source, (name, members) in enumerate(by_name.items()))
     out_dir.mkdir(parents=True, exist_ok=True)
     stale = sorted(out_dir.glob("source-*.mfp"))
-    if stale:
-        raise FormatError(f"{out_dir}: already holds {stale[0].name}; choose an empty folder")
+    if stale and not force:
+        raise FormatError(
+            f"{out_dir}: already holds {stale[0].name}; allowed: another folder, or --force, which removes an earlier "
+            "import's files"
+        )
+    remove_files(out_dir, [*(file.name for file in stale), SIDECAR])
+    out_dir.mkdir(parents=True, exist_ok=True)
     if packing is None:
         packing = _packing_for(source_tree, numbered, events, mfp_bytes or DEFAULT_MFP_BYTES)
         if mfp_bytes is None:
             packing = min(packing, -(-events // DEFAULT_MEPS))
     written = []
     for group in numbered:
-        with (out_dir / mfp_name(group.source)).open("wb") as out:
-            written.append(_write_source(source_tree, group, events, packing, out))
+        file = out_dir / mfp_name(group.source)
+        try:
+            with named(file), file.open("wb") as out:
+                written.append(_write_source(source_tree, group, events, packing, out))
+        except OSError:
+            remove_files(out_dir, [mfp_name(each.source) for each in numbered])  # no half of an import
+            raise
     sources = Sources(path.name, source_tree.name, events, packing, numbered)
     sources.save(out_dir)
     return ImportSummary(out_dir, sources, tuple(written), tuple(skipped))

@@ -18,10 +18,9 @@ import typer
 from incast.console import open_console
 from incast.engine import EXIT_NO_ENGINE, EngineError, find_engine
 from incast.files import FILES_OF_A_RUN, ForceOption, leave_file, remove_files, writing_output
-from incast.lab.diagnosis import diagnose_directory
 from incast.lab.processes import engines_writing_to
 from incast.net_summary import print_net_sizes
-from incast.run import RunRequest, make_request, read_result, show_result, watch
+from incast.run import RunRequest, conclude, make_request, read_result, show_result, watch
 from incast.shipped import FabricOption, TraceOption
 
 _EXIT_BAD_CONFIG = 2
@@ -110,9 +109,9 @@ def measure(
             leave_file(outcome.result_path, json.dumps(result, indent=2) + "\n")
         results.append(result)
         if len(requests) > 1:
-            diagnose_directory(outcome.result_path.parent, result, outcome.window)
+            conclude(outcome, result, outcome.result_path)
         else:
-            show_result(result, outcome.result_path, outcome.window, as_json=as_json)
+            show_result(outcome, result, outcome.result_path, as_json=as_json)
         if result["status"] != "complete":
             break
     if results and len(requests) > 1:

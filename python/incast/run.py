@@ -22,10 +22,9 @@ import typer
 from incast import units
 from incast.console import open_console
 from incast.engine import EXIT_PROTOCOL, EngineError, EngineRun, Notice, Outcome, Progress, find_engine
-from incast.files import ForceOption, give_up_folder, new_folder
-from incast.idle import Window
-from incast.lab.diagnosis import diagnose_directory
-from incast.lab.dips import MachineLog, dips_of_directory
+from incast.files import ForceOption, give_up_folder, lengthen_file, new_folder
+from incast.lab.diagnosis import Diagnosis, diagnose_directory
+from incast.lab.dips import Dip, MachineLog, dips_of_directory
 from incast.lab.facts import is_open_loop, number, read_samples
 from incast.live import VIRTUAL_TIME, RunView, make_view
 from incast.net_summary import print_net_summary
@@ -149,7 +148,7 @@ def execute(request: RunRequest, *, as_json: bool) -> int:
     """Runs the engine and shows what comes of it; the exit status."""
     outcome = watch(request, f"incast run  {request.transport}")
     if outcome.result_path is not None:
-        show_result(read_result(outcome, outcome.result_path), outcome.result_path, outcome.window, as_json=as_json)
+        show_result(outcome, read_result(outcome, outcome.result_path), outcome.result_path, as_json=as_json)
     return outcome.exit_status
 
 
@@ -178,7 +177,7 @@ def watch(request: RunRequest, title: str, unit: str = "events") -> Outcome:
             outcome = engine_run.watch()
             if page is not None:
                 page.feed.end(_last_words(outcome))
-            return outcome
+            return replace(outcome, incomplete=(*outcome.incomplete, *machine.incomplete()))
     except EngineError as error:
         if not request.output.is_dir():
             raise
@@ -218,11 +217,22 @@ def read_result(outcome: Outcome, path: Path) -> dict[str, Any]:
     return result
 
 
-def show_result(result: dict[str, Any], path: Path, window: Window | None, *, as_json: bool) -> None:
-    """On standard output: what the file holds, or its figures for a person. What limited it is left beside the file."""
-    diagnosis = diagnose_directory(path.parent, result, window)
+def conclude(outcome: Outcome, result: dict[str, Any], path: Path) -> tuple[Diagnosis, list[Dip]]:
+    """Leaves what limited the run, and its dips, beside the result, which gets our files that are not whole."""
+    incomplete = list(outcome.incomplete)
+    diagnosis = diagnose_directory(path.parent, result, outcome.window, incomplete)
     samples = read_samples(path.parent)
-    dips = dips_of_directory(path.parent, samples, open_loop=is_open_loop(result))
+    dips = dips_of_directory(path.parent, samples, open_loop=is_open_loop(result), incomplete=incomplete)
+    if incomplete:
+        result["incomplete_files"] = [*result.get("incomplete_files", ()), *incomplete]
+        with contextlib.suppress(OSError):  # what is missing was said
+            lengthen_file(path, json.dumps(result, indent=2) + "\n")
+    return diagnosis, dips
+
+
+def show_result(outcome: Outcome, result: dict[str, Any], path: Path, *, as_json: bool) -> None:
+    """On standard output: what the file holds, or its figures for a person. What limited it is left beside the file."""
+    diagnosis, dips = conclude(outcome, result, path)
     if as_json:
         text = path.read_text()
         sys.stdout.write(text if text.endswith("\n") else text + "\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from incast.engine import EngineError
-from incast.files import LineFile, leave_file, new_folder, remove_files, replace_file, writing_output
+from incast.files import LineFile, leave_file, lengthen_file, new_folder, remove_files, replace_file, writing_output
 
 
 @contextmanager
@@ -39,13 +39,26 @@ def test_lines_are_whole_and_go_on_when_there_is_room(tmp_path: Path) -> None:
 def test_a_file_is_replaced_whole_or_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     replace_file(tmp_path / "file", "old")
     with full_disk(2):
-        with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+        with pytest.raises(OSError, match=os.strerror(errno.EFBIG)) as caught:
             replace_file(tmp_path / "file", "new one")
-        leave_file(tmp_path / "file", "new one")
+        assert caught.value.filename == str(tmp_path / "file")
+        left = leave_file(tmp_path / "file", "new one")
+    assert left == [{"file": "file", "missing": None, "reason": os.strerror(errno.EFBIG)}]
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "old"
     (line,) = capsys.readouterr().err.splitlines()
     assert line == f"warning: {tmp_path / 'file'} is not written: {os.strerror(errno.EFBIG)}"
+
+
+def test_a_file_is_lengthened_in_its_place_where_there_is_no_room_for_two(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("old")
+    (tmp_path / "file.new").mkdir()  # stands for a disk that has no room for a second file
+    lengthen_file(file, "old and new")
+    assert file.read_text() == "old and new"
+    with full_disk(5), pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+        lengthen_file(file, "old and new, and more")
+    assert file.read_text() == "old and new", "nothing was touched"
 
 
 def test_a_folder_of_ours_is_nobody_elses(tmp_path: Path) -> None:

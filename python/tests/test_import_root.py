@@ -337,8 +337,13 @@ def test_bad_input_is_one_clear_error(root_file: Path, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="max events 0"):
         import_root(root_file, tmp_path / "in", max_events=0)
     import_root(root_file, tmp_path / "in")
-    with pytest.raises(FormatError, match=r"already holds source-0\.mfp"):
+    with pytest.raises(FormatError, match=r"already holds source-0\.mfp; allowed: another folder, or --force"):
         import_root(root_file, tmp_path / "in")
+    (tmp_path / "in" / "source-77.mfp").write_text("of an earlier import")
+    (tmp_path / "in" / "notes").write_text("mine")
+    before = sorted(path.name for path in (tmp_path / "in").iterdir())
+    import_root(root_file, tmp_path / "in", force=True)
+    assert sorted(path.name for path in (tmp_path / "in").iterdir()) == [n for n in before if n != "source-77.mfp"]
     (tmp_path / "in" / "sources.json").write_text('{"format": "other", "version": 1}')
     with pytest.raises(FormatError, match="not incast-sources version 1"):
         Sources.load(tmp_path / "in")

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from incast.engine import EngineError, EngineRun, Notice, Progress
-from incast.run import make_request
+from incast.engine import EngineError, EngineRun, Notice, Outcome, Progress
+from incast.run import make_request, read_result, show_result
 
 from tests.conftest import DEADLINE_S, Incast, wait_for_line
 from tests.fake_engine import CONFIG_LINE, RESULT
@@ -142,6 +142,20 @@ def test_a_foreign_line_among_the_reports_is_told_and_does_no_harm(incast: Incas
 def test_json_is_the_result_and_nothing_else(incast: Incast) -> None:
     done = incast("run", "--json")
     assert json.loads(done.stdout) == RESULT
+
+
+def test_files_of_ours_that_are_not_whole_are_in_the_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "diagnosis.json.new").mkdir()  # so that it cannot be written
+    (tmp_path / "result.json").write_text(json.dumps(RESULT))
+    machine = {"file": "machine.jsonl", "missing": 7, "reason": "No space left on device"}
+    outcome = Outcome(0, tmp_path / "result.json", incomplete=(machine,))
+    show_result(outcome, read_result(outcome, tmp_path / "result.json"), tmp_path / "result.json", as_json=True)
+    said = capsys.readouterr()
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result == json.loads(said.out)
+    diagnosis = {"file": "diagnosis.json", "missing": None, "reason": "Is a directory"}
+    assert result == RESULT | {"incomplete_files": [machine, diagnosis]}
+    assert "diagnosis.json is not written: Is a directory" in said.err
 
 
 def test_what_is_not_verified_and_what_is_virtual_says_so(incast: Incast) -> None:

@@ -407,10 +407,20 @@ def diagnose(
     return Diagnosis(best.cause, best.confidence, best.evidence, best.suggestion, others)
 
 
-def diagnose_directory(directory: Path, result: Mapping[str, Any], window: Window | None = None) -> Diagnosis:
-    """The same for a result directory; also leaves it there as `diagnosis.json`, with the machine's shares."""
+def diagnose_directory(
+    directory: Path,
+    result: Mapping[str, Any],
+    window: Window | None = None,
+    incomplete: list[dict[str, Any]] | None = None,
+) -> Diagnosis:
+    """The same for a result directory; also leaves it there as `diagnosis.json`, with the machine's shares.
+
+    `incomplete` takes that file if it cannot be written.
+    """
     found = diagnose(result, read_samples(directory), window)
     machine = None if window is None else {"seconds": window.seconds, **window.shares(usable_cores())}
     text = json.dumps({"schema": 1, **found.to_json(), "machine": machine}, indent=2) + "\n"
-    leave_file(directory / DIAGNOSIS_NAME, text)
+    not_written = leave_file(directory / DIAGNOSIS_NAME, text)
+    if incomplete is not None:
+        incomplete += not_written
     return found

@@ -247,6 +247,10 @@ class MachineLog:
             reason = f"{self._file.path} cannot be written: {self._file.reason}"
             self._say(f"{reason}; what the machine did meanwhile is missing there")
 
+    def incomplete(self) -> list[dict[str, Any]]:
+        """For `incomplete_files`; empty if nothing is missing."""
+        return self._file.incomplete()
+
     def close(self) -> None:
         """At the end of the run."""
         self._file.close()
@@ -283,12 +287,23 @@ def read_machine(directory: Path) -> list[dict[str, float]]:
     return looks
 
 
-def dips_of_directory(directory: Path, samples: Sequence[Mapping[str, Any]], *, open_loop: bool = False) -> list[Dip]:
-    """Those of a result directory; also leaves them there as `dips.json`, if there are any."""
+def dips_of_directory(
+    directory: Path,
+    samples: Sequence[Mapping[str, Any]],
+    *,
+    open_loop: bool = False,
+    incomplete: list[dict[str, Any]] | None = None,
+) -> list[Dip]:
+    """Those of a result directory; also leaves them there as `dips.json`, if there are any.
+
+    `incomplete` takes that file if it cannot be written.
+    """
     dips = find_dips(samples, read_log(directory), read_machine(directory), open_loop=open_loop)
     if dips:
         text = json.dumps(
             {"schema": 1, "rule": f"below {DIP:g} of the median", "dips": [asdict(dip) for dip in dips]}, indent=2
         )
-        leave_file(directory / DIPS_NAME, text + "\n")
+        not_written = leave_file(directory / DIPS_NAME, text + "\n")
+        if incomplete is not None:
+            incomplete += not_written
     return dips

@@ -55,6 +55,26 @@ def remove_scan(folder: Path) -> None:
         os.close(lock)
 
 
+def make_way(folder: Path, *, force: bool) -> None:
+    """A folder of a run or a scan is refused; with `force`, what that has written there is removed, and no more."""
+    held = [name for name in (PLAN_NAME, *FILES_OF_A_RUN) if (folder / name).exists()]
+    if not held:
+        return
+    if running := engines_writing_to(folder):
+        raise EngineError(
+            f"--output {folder}: a run is at work there as process {running[0]}; allowed: another folder", EXIT_BAD_SCAN
+        )
+    if not force:
+        raise EngineError(
+            f"--output {folder}: holds {held[0]} of a run or a scan; allowed: another folder, or --force, which "
+            "removes its files",
+            EXIT_BAD_SCAN,
+        )
+    remove_scan(folder)
+    with writing_output(folder):
+        remove_files(folder, FILES_OF_A_RUN)
+
+
 def is_scan(folder: Path) -> bool:
     """Whether that folder is one of a scan."""
     return (folder / PLAN_NAME).is_file()

@@ -8,12 +8,12 @@ from pathlib import Path
 def engines_writing_to(place: Path, *, below: bool = False) -> list[int]:
     """Process ids of engines whose `--output`, an absolute path, is that directory, or lies below it.
 
-    Nodes that an engine started for itself have no `--output`: the engine ends them.
+    Nodes that an engine started for itself have no `--output`: the engine ends them. This process is none.
     """
     wanted = os.fsencode(place.resolve())
     found = []
     for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
+        if not folder.name.isdigit() or int(folder.name) == os.getpid():
             continue
         with suppress(OSError):
             words = (folder / "cmdline").read_bytes().split(b"\0")

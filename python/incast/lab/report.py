@@ -15,6 +15,7 @@ import incast
 from incast import units
 from incast.console import open_console
 from incast.engine import EngineError
+from incast.files import replace_file, writing_output
 from incast.lab import extra
 from incast.lab.datasets import MEASURED, SIMULATED, Dataset, Run, Scan, load, scan_conditions
 from incast.lab.dips import find_dips, read_log, read_machine
@@ -210,7 +211,7 @@ def write_report(parts: Sequence[Part], folder: Path, page: str, *, dark: bool) 
                 path = figures / f"{name}{suffix}.{file_format}"
                 save(drawing.draw, theme, str(path), file_format, [f"{drawing.label}:", *drawing.conditions])
                 written.append(str(path.relative_to(folder)))
-    (folder / PAGE_NAME).write_text(page, encoding="utf-8")
+    replace_file(folder / PAGE_NAME, page)
     return written
 
 
@@ -242,7 +243,8 @@ def report(
     if not parts:
         raise EngineError("nothing to report: these scans have no readings yet", 1)
     page = render(parts, [str(directory) for directory in directories], title, datetime.now(UTC))
-    written = write_report(parts, output, page, dark=dark)
+    with writing_output(output):
+        written = write_report(parts, output, page, dark=dark)
     if as_json:
         sys.stdout.write(json.dumps({"directory": str(output), "files": written}, indent=2) + "\n")
         return

@@ -9,7 +9,10 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from incast.files import replace_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -142,4 +145,6 @@ def save(draw: Draw, theme: Theme, path: str, file_format: str, conditions: list
             engine.set(rect=(0, share, 1, 1 - share))  # type: ignore[call-arg]
         figure.text(0.01, share - 0.01, "\n".join(lines), fontsize=7.5, color=theme.muted, va="top", ha="left")
         metadata = {"CreationDate": None} if file_format == "pdf" else {}
-        figure.savefig(path, format=file_format, dpi=160, metadata=metadata)
+        picture = io.BytesIO()
+        figure.savefig(picture, format=file_format, dpi=160, metadata=metadata)
+        replace_file(Path(path), picture.getvalue())

@@ -3,6 +3,7 @@
 import html.parser
 import json
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -246,6 +247,23 @@ def test_points_without_a_value_are_shown_as_such(real: InProcess, write_scan: W
     page = render(make_parts([scan], Choice()), ["out"], "t", datetime(2026, 1, 1, tzinfo=UTC))
     assert "Readings that failed" in page
     assert "3 of 4 readings complete" in page
+
+
+@pytest.mark.parametrize("largest", [5_000, 50_000])
+def test_a_full_disk_is_one_line_that_names_the_file(fake: InProcess, results: list[str], largest: int) -> None:
+    """The first figure has no room, or only the page has not."""
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, most))
+    try:
+        done = fake("report", results[0], "--output", "page")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    assert done.returncode == 2
+    assert re.fullmatch(
+        r"incast: --output page: page/\S+: File too large; allowed: a folder that can be written\n", done.stderr
+    )
+    assert not list(fake.folder.rglob("*.new")), "no half of a file"
+    assert not (fake.folder / "page" / "index.html").exists()
 
 
 def test_what_is_no_result_is_one_line(fake: InProcess, tmp_path: Path) -> None:

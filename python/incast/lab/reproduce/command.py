@@ -12,6 +12,7 @@ from rich.text import Text
 
 from incast.console import open_console
 from incast.engine import EXIT_BAD_CONFIG, EngineError
+from incast.files import ForceOption
 from incast.idle import usable_cores
 from incast.lab.reproduce.document import error_text, value_text, write_document
 from incast.lab.reproduce.laboratory import Laboratory, Outcome
@@ -58,6 +59,7 @@ def reproduce(
     output: Annotated[
         Path, typer.Option(metavar="DIR", help="Where figures are kept. (default: incast-results/reproduce)")
     ] = _RESULTS_FOLDER,
+    force: ForceOption = False,
     document: Annotated[
         Path | None, typer.Option("--write-docs", metavar="FILE", help="With --all: write docs/reproduction.md.")
     ] = None,
@@ -73,7 +75,7 @@ def reproduce(
         raise EngineError("--write-docs needs --all", EXIT_BAD_CONFIG)
     rows = list(ROWS) if all_rows else rows_named(names or [])
     screen = open_console(stderr=True)
-    laboratory = Laboratory(output, fabrics_folder(fabrics), jobs or usable_cores())
+    laboratory = Laboratory(output, fabrics_folder(fabrics), jobs or usable_cores(), force=force)
 
     def say(line: str) -> None:
         screen.print(line, style="dim", markup=False, soft_wrap=True)

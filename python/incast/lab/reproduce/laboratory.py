@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from incast.engine import EXIT_BAD_CONFIG, EXIT_PROTOCOL, EngineError, find_engine, stop_signals
-from incast.files import FILES_OF_A_RUN, replace_file, writing_output
+from incast.files import replace_file, writing_output
 from incast.lab.fabric_text import fabric_setting
-from incast.lab.journal import PLAN_NAME
+from incast.lab.journal import make_way
 from incast.lab.plan import Point, Reading
 from incast.lab.reproduce.model import Fabrics, Figures, Finding, Row
 from incast.lab.runner import COMPLETE, Taken, Watch, take_readings
@@ -51,7 +51,9 @@ class Outcome:
 class Laboratory:
     """A folder of results, for one engine and one folder of fabric files."""
 
-    def __init__(self, folder: Path, fabrics: Path, jobs: int) -> None:
+    def __init__(self, folder: Path, fabrics: Path, jobs: int, *, force: bool = False) -> None:
+        """`force`: the files of a run or a scan are removed from that folder first."""
+        self._force = force
         self._folder = folder
         self._fabrics = Fabrics(fabrics)
         self._jobs = jobs
@@ -130,15 +132,11 @@ class Laboratory:
     def _taken_folder(self) -> Iterator[None]:
         """The folder, made and locked. EngineError: another process has it, or it is that of a run or a scan."""
         folder = self._folder
+        make_way(folder, force=self._force)
         with writing_output(folder):
             folder.mkdir(parents=True, exist_ok=True)
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            for name in (*FILES_OF_A_RUN, PLAN_NAME):
-                if (folder / name).exists():
-                    raise EngineError(
-                        f"--output {folder}: holds {name} of a run or a scan; allowed: another folder", EXIT_BAD_CONFIG
-                    )
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:

@@ -136,6 +136,7 @@ struct RunConfig {
     std::string command;
     std::uint64_t buffer_bytes{};
     sinks::OnFailure on_failure{};
+    sinks::OnFull on_full{};
     std::string sink_name;
     Delivery delivery{};
     ConsumerPolicy consumer_policy{};

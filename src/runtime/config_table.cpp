@@ -44,6 +44,7 @@ constexpr std::array<std::string_view, 2> fill_words{"prefilled", "generated"};
 constexpr std::array<std::string_view, 6> sink_words{"verify", "touch", "null", "mep", "command", "consumer"};
 constexpr std::array<std::string_view, 3> fsync_words{"commit", "interval", "never"};
 constexpr std::array<std::string_view, 2> failure_words{"stop", "continue"};
+constexpr std::array<std::string_view, 2> full_words{"stop", "wait"};
 constexpr std::array<std::string_view, 2> delivery_words{"one", "all"};
 constexpr std::array<std::string_view, 2> consumer_policy_words{"block", "drop"};
 constexpr std::array<std::string_view, 3> verify_words{"full", "sampled", "header"};
@@ -253,8 +254,7 @@ constexpr std::array table{
            "sources that each readout unit reads"),
     number(Kind::frequency, "source.trigger_rate", &RunConfig::trigger_rate, "0", 0, 1e10,
            "events per second (open loop), up to 1e8 where each is drawn (poisson, trace, bunch-train); 0: as fast as "
-           "they "
-           "are built (closed loop)"),
+           "they are built (closed loop)"),
     text("source.trigger_steps", &RunConfig::trigger_steps, "",
          "other rates from given times on, counted from the first trigger, warm-up included: 120kHz@5s,80kHz@10s"),
     choice<&RunConfig::arrivals>("source.arrivals", "fixed", arrival_words,
@@ -300,6 +300,8 @@ constexpr std::array table{
         "to the system (docs/running.md says what each promises)"),
     number(Kind::duration, "sink.fsync_interval", &RunConfig::fsync_interval, "1s", ps_ms, 3600 * ps_s,
            "mep, fsync = interval: between synchronisations"),
+    choice<&RunConfig::on_full>("sink.on_full", "stop", full_words,
+                                "mep, the disk is full: end the run as failed, or build nothing until there is room"),
     text("sink.command", &RunConfig::command, "",
          "command: what /bin/sh runs, once per builder unit, with MEPs on its standard input"),
     number(Kind::bytes, "sink.buffer_bytes", &RunConfig::buffer_bytes, "64MiB", 1, 1024 * gib,

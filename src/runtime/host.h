@@ -21,7 +21,8 @@ struct HostOptions {
     std::filesystem::path directory;  // of the event manager's ledger
     bool counts_process = true;       // CPU time and memory are those of the process: one host of a process tells them
     const protocol::Shape* shape = nullptr;  // of the plan's protocol, for all nodes of a process; null: its own
-    transport::LogSink log;  // takes what the transport has to say: a refused connection, a lost peer and why
+    // Takes what transport, ledger and sink have to say: a refused connection, a lost peer and why, a full disk.
+    transport::LogSink log;
 
     [[nodiscard]] transport::EndpointOptions endpoint(const Plan& plan, std::uint32_t incarnation) const;
 };

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/full_disk.h"
+#include "runtime/sinks/full_disk.h"
 
 namespace incast::runtime {
 namespace {
@@ -131,7 +131,7 @@ TEST_F(Ledger, WhatAFullDiskCostsIsCountedAndItGoesOnWhenThereIsRoom) {
         ASSERT_TRUE(ledger.ok()) << ledger.error().message;
         std::uint64_t mep = 0;
         {
-            const FullDisk full(4096 + (1U << 20U) + (1U << 16U) + 4096 + 100);
+            const sinks::FullDisk full(4096 + (1U << 20U) + (1U << 16U) + 4096 + 100);
             while (mep < there + 1000) {
                 (*ledger)->committed({.mep = mep++, .attempt = 1});
             }
@@ -153,7 +153,7 @@ TEST_F(Ledger, WhatAFullDiskCostsIsCountedAndItGoesOnWhenThereIsRoom) {
 }
 
 TEST_F(Ledger, ADiskThatIsFullFromTheStartIsTheReason) {
-    const FullDisk full(5000);
+    const sinks::FullDisk full(5000);
     const Result<std::unique_ptr<LedgerFile>> ledger = LedgerFile::create(file_, 1, 1);
     ASSERT_FALSE(ledger.ok());
     EXPECT_THAT(ledger.error().message, HasSubstr("File too large"));

@@ -55,6 +55,8 @@ public:
         }
     }
 
+    ~Crew() override { end_trace(); }  // nobody reads what its hosts say as they go
+
     void take_samples(Mark mark) override {
         wanted_.push_back(mark);
         if (network_ != nullptr && mark == Mark::window_begin) {
@@ -95,6 +97,12 @@ public:
         if (metrics_) {
             const std::string address = reachable_address(metrics_->address(), read_machine().host);
             announce_metrics(reporter_, fmt::format("0 to {}", hosts_.size() - 1), address, {&address, 1});
+        }
+        if (world_ != nullptr && !world_->trace_file().empty()) {
+            if (const Result<Ok> begun = reporter_.begin_trace(world_->trace_file()); !begun) {
+                return Error{"transport.sim.trace cannot be written: " + begun.error().message};
+            }
+            world_->begin_trace([this](std::string_view text, std::uint64_t lines) { reporter_.trace(text, lines); });
         }
         conductor_ = std::make_unique<Conductor>(plan_, *this, reporter_, now());
         for (std::uint32_t node = 0; node < hosts_.size(); ++node) {
@@ -148,6 +156,12 @@ public:
     [[nodiscard]] std::vector<std::unique_ptr<Host>>& hosts() { return hosts_; }
     [[nodiscard]] sim::PacketModel* network() const { return network_; }
     [[nodiscard]] sim::World* world() const { return world_ != nullptr ? &world_->world() : nullptr; }
+
+    void end_trace() {
+        if (world_ != nullptr) {
+            world_->end_trace();
+        }
+    }
 
     LocalOutcome run_in_real_time();
     Result<LocalOutcome> run_in_virtual_time();
@@ -342,7 +356,10 @@ Result<LocalOutcome> LocalRun::run() {
     if (Result<Ok> begun = crew_->begin(); !begun) {
         return begun.error();
     }
-    return virtual_time() ? crew_->run_in_virtual_time() : Result<LocalOutcome>(crew_->run_in_real_time());
+    Result<LocalOutcome> outcome =
+        virtual_time() ? crew_->run_in_virtual_time() : Result<LocalOutcome>(crew_->run_in_real_time());
+    crew_->end_trace();
+    return outcome;
 }
 
 }  // namespace incast::runtime

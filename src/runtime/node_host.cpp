@@ -5,10 +5,17 @@
 #include <fmt/format.h>
 
 #include "base/prefetch.h"
+#include "base/units.h"
 #include "runtime/machine.h"
 #include "runtime/units.h"
 
 namespace incast::runtime {
+
+namespace {
+
+constexpr Time between_shortages = 60 * ps_per_s;  // of which is told
+
+}  // namespace
 
 NodeHost::NodeHost(const Plan& plan, transport::Medium& medium, HostOptions options)
     : plan_(plan), medium_(medium), options_(std::move(options)), roles_(plan.protocol.nodes[options_.node].roles) {}
@@ -225,6 +232,7 @@ NodeSample NodeHost::sample(Mark mark, Time now) {
         if (std::string failure = sink_->failure(); !failure.empty()) {
             sample.failure = std::move(failure);
         }
+        tell_of_shortage(now);
     }
     if (ledger_) {
         sample.changes = ledger_->take_changes();
@@ -250,6 +258,29 @@ void NodeHost::tell_of_ledger() {
     } else if (ledger_->well() && !told_ledger_goes_on_) {
         told_ledger_goes_on_ = true;
         options_.log(fmt::format("ledger.bin is written again; {} records are missing", ledger_->missing()));
+    }
+}
+
+/// That building waits for the disk of its sink, and that it goes on; of a disk that is full now and then, not each
+/// time.
+void NodeHost::tell_of_shortage(Time now) {
+    const std::string why = options_.log ? sink_->shortage() : std::string();
+    if (why.empty() == (sink_waits_since_ == 0)) {
+        return;
+    }
+    if (!why.empty()) {
+        sink_waits_since_ = std::max<Time>(now, 1);
+        told_of_shortage_ = now >= may_tell_of_shortage_;
+        if (told_of_shortage_) {
+            may_tell_of_shortage_ = now + between_shortages;
+            options_.log(why + "; building waits until there is room, and nothing is lost (sink.on_full = wait)");
+        }
+    } else {
+        if (told_of_shortage_) {
+            options_.log(fmt::format("sink mep: there is room again, and building goes on after {}",
+                                     base::format_duration(now - sink_waits_since_)));
+        }
+        sink_waits_since_ = 0;
     }
 }
 

@@ -50,6 +50,7 @@ private:
     Result<Ok> make_units();
     [[nodiscard]] NodeTotals current(Time now);
     void tell_of_ledger();
+    void tell_of_shortage(Time now);
 
     const Plan& plan_;
     transport::Medium& medium_;
@@ -67,6 +68,9 @@ private:
     std::unique_ptr<LedgerFile> ledger_;
     bool told_ledger_lacks_ = false;
     bool told_ledger_goes_on_ = false;
+    Time sink_waits_since_ = 0;  // for room on its disk; 0: it does not
+    Time may_tell_of_shortage_ = 0;
+    bool told_of_shortage_ = false;
     std::unique_ptr<Transport> transport_;
     std::unique_ptr<sources::RuntimeSource> source_;
     std::unique_ptr<sinks::RuntimeSink> sink_;

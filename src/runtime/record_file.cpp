@@ -66,22 +66,22 @@ bool RecordFile::cut_back() {
     return ::ftruncate(file_.fd(), static_cast<off_t>(bytes_)) == 0;
 }
 
-bool RecordFile::append(std::string_view record) {
+bool RecordFile::append(std::string_view text, std::uint64_t records) {
     int error = 0;
     if (torn_ && !cut_back()) {
         error = errno;
     } else {
         torn_ = false;
-        error = write_at(file_.fd(), record, bytes_);
+        error = write_at(file_.fd(), text, bytes_);
     }
     well_ = error == 0;
     if (well_) {
-        bytes_ += record.size();
+        bytes_ += text.size();
         return true;
     }
     torn_ = !cut_back();
     reason_ = reason_of(error);
-    ++missing_;
+    missing_ += records;
     return false;
 }
 

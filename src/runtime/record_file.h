@@ -23,8 +23,9 @@ public:
     static Result<RecordFile> open(const std::filesystem::path& file);
     Result<Ok> begin_anew();
 
-    /// Whole lines, with their ends. False: nothing of it is in the file, and reason() says why. May block on the disk.
-    bool append(std::string_view record);
+    /// Whole lines, with their ends: so many records. False: nothing of it is in the file, and reason() says why. May
+    /// block on the disk.
+    bool append(std::string_view text, std::uint64_t records = 1);
 
     [[nodiscard]] const std::filesystem::path& path() const { return path_; }
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }

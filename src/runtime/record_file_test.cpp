@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "runtime/full_disk.h"
+#include "runtime/sinks/full_disk.h"
 
 namespace incast::runtime {
 namespace {
@@ -38,7 +38,7 @@ TEST_F(RecordFiles, WithoutRoomOnlyWholeRecordsAreThereAndItGoesOnWhenThereIsRoo
     ASSERT_TRUE(file.ok()) << file.error().message;
     ASSERT_TRUE(file->append("first\n"));
     {
-        const FullDisk full(9);
+        const sinks::FullDisk full(9);
         EXPECT_FALSE(file->append("second\n"));
         EXPECT_EQ(read(file_), "first\n");
         EXPECT_FALSE(file->append("third\n"));
@@ -62,7 +62,7 @@ TEST_F(RecordFiles, AFolderThatIsNotThereIsNamedWithTheReason) {
 
 TEST_F(RecordFiles, AFileIsReplacedWholeOrNotAtAll) {
     ASSERT_TRUE(write_whole(file_, "old").ok());
-    const FullDisk full(4);
+    const sinks::FullDisk full(4);
     const Result<Ok> written = write_whole(file_, "longer");
     ASSERT_FALSE(written.ok());
     EXPECT_THAT(written.error().message, testing::HasSubstr("lines' cannot be written: File too large"));
@@ -76,7 +76,7 @@ TEST_F(RecordFiles, ReservedRoomIsUsedAndWhatIsLeftOfItIsGivenBack) {
     ASSERT_TRUE(write_whole(file_, "short").ok());
     EXPECT_EQ(read(file_), "short");
     EXPECT_FALSE(std::filesystem::exists(folder_ / "lines.part"));
-    const FullDisk full(100);
+    const sinks::FullDisk full(100);
     EXPECT_FALSE(reserve_for(file_, 8192));
     EXPECT_FALSE(std::filesystem::exists(folder_ / "lines.part"));
 }

@@ -152,6 +152,20 @@ void Reporter::audit(const nlohmann::ordered_json& entry) {
     tell_of(audit_);
 }
 
+Result<Ok> Reporter::begin_trace(const std::filesystem::path& file) {
+    Result<RecordFile> made = RecordFile::create(file);
+    if (!made) {
+        return made.error();
+    }
+    trace_.emplace(Stream{std::move(*made), "lines of the trace"});
+    return Ok{};
+}
+
+void Reporter::trace(std::string_view text, std::uint64_t lines) {
+    trace_->file.append(text, lines);
+    tell_of(*trace_);
+}
+
 void Reporter::result(const std::filesystem::path& file, std::string_view summary) {
     log_->info("{}", summary);
     log_->info("result: {}", file.string());
@@ -202,8 +216,8 @@ void Reporter::look_at_disks(Time now, std::optional<Time> left) {
 
 nlohmann::ordered_json Reporter::incomplete_files() const {
     nlohmann::ordered_json files = nlohmann::ordered_json::array();
-    for (const Stream* stream : {&samples_, &audit_, &log_file_}) {
-        if (stream->file.missing() > 0) {
+    for (const Stream* stream : {&samples_, &audit_, &log_file_, trace_ ? &*trace_ : nullptr}) {
+        if (stream != nullptr && stream->file.missing() > 0) {
             files.push_back({{"file", stream->file.path().filename().string()},
                              {"missing", stream->file.missing()},
                              {"reason", stream->file.reason()}});

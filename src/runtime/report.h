@@ -45,6 +45,10 @@ public:
     void node_sample(const nlohmann::ordered_json& sample);
     /// What went wrong, for a machine (audit.jsonl); see audit.h.
     void audit(const nlohmann::ordered_json& entry);
+    /// Begins the file of a trace anew. Error: it cannot be made.
+    Result<Ok> begin_trace(const std::filesystem::path& file);
+    /// So many whole lines of it.
+    void trace(std::string_view text, std::uint64_t lines);
     /// A line for a machine that is neither of the above, e.g. where to join.
     void event(const nlohmann::ordered_json& event);
     void result(const std::filesystem::path& file, std::string_view summary);
@@ -88,6 +92,7 @@ private:
     Stream log_file_;
     Stream samples_;
     Stream audit_;
+    std::optional<Stream> trace_;
     std::vector<Incomplete> incomplete_;
     std::vector<DiskWatch> disks_;
     std::shared_ptr<spdlog::logger> log_;

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "runtime/full_disk.h"
+#include "runtime/sinks/full_disk.h"
 
 namespace incast::runtime {
 namespace {
@@ -80,7 +80,7 @@ TEST_F(Reporting, WhatAFullDiskCostsIsSaidOnceAndListed) {
     EXPECT_TRUE(reporter->incomplete_files().empty());
     reporter->node_sample({{"t", 1}});
     {
-        const FullDisk full(8);
+        const sinks::FullDisk full(8);
         reporter->node_sample({{"t", 2}});
         reporter->node_sample({{"t", 3}});
         EXPECT_FALSE(reporter->write_file("config.toml", "longer than that"));

@@ -226,6 +226,9 @@ int run(const ConfigText& config, const RunOptions& options) {
     const std::filesystem::path result_file = (*reporter)->directory() / result_name;
     reserve_for(result_file, size_of_result(*plan));
     (*reporter)->write_file("config.toml", config_toml(plan->values));
+    if (plan->config.sink_kind == SinkKind::mep && here > 0) {
+        (*reporter)->watch_disk(plan->config.sink_path);
+    }
     announce(*plan, std::move(chosen), **reporter);
     const int status = run_and_report(*plan, **medium, machine, options, **reporter);
     give_up_reserve(result_file);  // of a run without a result

@@ -94,6 +94,7 @@ Result<std::unique_ptr<sinks::RuntimeSink>> make_sink(const Plan& plan, std::uin
     options.files.roll_interval = config.file_time;
     options.files.fsync = config.fsync;
     options.files.fsync_interval = config.fsync_interval;
+    options.files.on_full = config.on_full;
     options.command = {config.command, config.buffer_bytes, config.on_failure};
     options.policy = config.policy;
     options.consumer = {config.sink_name,

@@ -6,10 +6,22 @@
 
 namespace incast::sim {
 
-Result<std::unique_ptr<MessageTrace>> MessageTrace::open(const std::filesystem::path& path, std::uint64_t most_lines) {
-    std::ofstream file(path, std::ios::trunc);
-    if (!(file << "t_ps,what,from,to,number,bytes\n")) return Error{"'" + path.string() + "' cannot be written"};
-    return std::unique_ptr<MessageTrace>(new MessageTrace(std::move(file), most_lines));
+namespace {
+
+constexpr std::size_t write_from = 64U << 10U;  // bytes that wait
+
+}  // namespace
+
+MessageTrace::MessageTrace(Writer writer, std::uint64_t most_lines)
+    : writer_(std::move(writer)),
+      waiting_("t_ps,what,from,to,number,bytes\n"),
+      waiting_lines_(1),
+      lines_left_(most_lines) {}
+
+void MessageTrace::flush() {
+    if (waiting_lines_ > 0) writer_(waiting_, waiting_lines_);
+    waiting_.clear();
+    waiting_lines_ = 0;
 }
 
 void MessageTrace::watch(World& world) {
@@ -21,8 +33,18 @@ void MessageTrace::line(Time now, std::string_view what, EndpointId from, Endpoi
                         std::uint64_t bytes) {
     if (lines_left_ == 0) return;
     const auto node = [this](EndpointId id) { return static_cast<std::uint32_t>(world_->options(id).self); };
-    file_ << now << ',' << what << ',' << node(from) << ',' << node(to) << ',' << number << ',' << bytes << '\n';
-    if (--lines_left_ == 0) file_ << now << ",end-of-trace,,,,\n";
+    waiting_ += std::to_string(now) + ',';
+    waiting_.append(what);
+    for (const std::uint64_t value : {std::uint64_t{node(from)}, std::uint64_t{node(to)}, number, bytes}) {
+        waiting_ += ',' + std::to_string(value);
+    }
+    waiting_ += '\n';
+    ++waiting_lines_;
+    if (--lines_left_ == 0) {
+        waiting_ += std::to_string(now) + ",end-of-trace,,,,\n";
+        ++waiting_lines_;
+    }
+    if (waiting_.size() >= write_from) flush();
 }
 
 void MessageTrace::message_posted(Time now, EndpointId from, EndpointId to, Bytes bytes) {

@@ -3,12 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <memory>
+#include <functional>
+#include <string>
 #include <string_view>
-
-#include <incast/result.h>
 
 #include "sim/records.h"
 
@@ -18,10 +15,13 @@ class World;
 
 class MessageTrace final : public Observer {
 public:
-    /// Begins the file anew. Error: it cannot be written.
-    static Result<std::unique_ptr<MessageTrace>> open(const std::filesystem::path& file, std::uint64_t most_lines);
+    /// Takes so many whole lines, with their ends.
+    using Writer = std::function<void(std::string_view text, std::uint64_t lines)>;
+    MessageTrace(Writer writer, std::uint64_t most_lines);
     /// Of the world whose endpoints are named; before anything happens in it.
     void watch(World& world);
+    /// Hands over what waits to be written.
+    void flush();
 
     void message_posted(Time now, EndpointId from, EndpointId to, Bytes bytes) override;
     void message_delivered(Time now, EndpointId from, EndpointId to, Bytes bytes) override;
@@ -34,11 +34,12 @@ public:
     void peer_down(Time now, EndpointId at, EndpointId peer) override;
 
 private:
-    MessageTrace(std::ofstream file, std::uint64_t most_lines) : file_(std::move(file)), lines_left_(most_lines) {}
     void line(Time now, std::string_view what, EndpointId from, EndpointId to, std::uint64_t number,
               std::uint64_t bytes);
 
-    std::ofstream file_;
+    Writer writer_;
+    std::string waiting_;
+    std::uint64_t waiting_lines_ = 0;
     std::uint64_t lines_left_;
     World* world_ = nullptr;
 };

@@ -67,13 +67,19 @@ Result<std::unique_ptr<Model>> make_model(const transport::Settings& settings) {
 }  // namespace
 
 Result<std::unique_ptr<Transport>> SimMedium::endpoint(const transport::EndpointOptions& options) {
-    if (trace_ == nullptr && !trace_file_.empty()) {
-        Result<std::unique_ptr<MessageTrace>> trace = MessageTrace::open(trace_file_, trace_lines_);
-        if (!trace) return Error{"transport.sim.trace = " + trace.error().message};
-        trace_ = std::move(*trace);
-        trace_->watch(world_);
-    }
     return world_.endpoint(options);
+}
+
+void SimMedium::begin_trace(MessageTrace::Writer writer) {
+    trace_ = std::make_unique<MessageTrace>(std::move(writer), trace_lines_);
+    trace_->watch(world_);
+}
+
+void SimMedium::end_trace() {
+    if (trace_ == nullptr) return;
+    trace_->flush();
+    world_.observe(nullptr);
+    trace_.reset();
 }
 
 std::span<const transport::Parameter> parameters() {
@@ -89,7 +95,7 @@ Result<std::unique_ptr<transport::Medium>> make_sim_medium(const transport::Sett
     const Result<Time> poll = time_of(settings, "poll_interval", 0, ps_per_s);
     if (!poll) return poll.error();
     auto medium = std::make_unique<SimMedium>(std::move(*model), *poll);
-    medium->trace_into(std::filesystem::path(transport::value_of(parameter_list, settings, "trace")), *lines);
+    medium->ask_for_trace(std::filesystem::path(transport::value_of(parameter_list, settings, "trace")), *lines);
     return std::unique_ptr<transport::Medium>(std::move(medium));
 }
 

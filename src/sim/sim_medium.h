@@ -22,12 +22,15 @@ public:
     }
     Result<std::unique_ptr<Transport>> endpoint(const transport::EndpointOptions& options) override;
     [[nodiscard]] World& world() { return world_; }
-    /// Everything that is posted and arrives, from the first endpoint on; that fails if the file cannot be written. An
-    /// empty path: nothing.
-    void trace_into(std::filesystem::path file, std::uint64_t most_lines) {
+    /// Of what is posted and arrives, a trace is asked for, with so many lines. An empty path: none is.
+    void ask_for_trace(std::filesystem::path file, std::uint64_t most_lines) {
         trace_file_ = std::move(file);
         trace_lines_ = most_lines;
     }
+    [[nodiscard]] const std::filesystem::path& trace_file() const { return trace_file_; }
+    /// Writes it, from the first endpoint on, until end_trace().
+    void begin_trace(MessageTrace::Writer writer);
+    void end_trace();
 
 private:
     World world_;

@@ -4,14 +4,16 @@ A limit on the size of files, set while the process runs, stands for the full di
 """
 
 import json
+import re
 import resource
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Run, Start, check_accounting, wait_until
+from support import ROOT, Run, Start, check_accounting, wait_until
 
 SETTINGS = {
     "run.nodes": 2,
@@ -81,6 +83,77 @@ def test_a_ledger_that_lacks_records_makes_unknown_what_is_lost(start: Start) ->
     assert result["accounting"]["ledger"]["missing_records"] > 0
     assert result["accounting"]["meps_admitted"] == result["accounting"]["meps_committed"]
     assert [file["file"] for file in result["incomplete_files"]] == ["ledger.bin"]
+
+
+def files_of_node_1(run: Run) -> int:
+    """Bytes of its MEPs."""
+    return sum(file.stat().st_size for file in (run.output / "built").glob("1-1-*.mep"))
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> dict[str, Any]:
+    """Settings of a run whose sink writes MEPs below its output folder."""
+    more = {"transport.name": "tcp", "protocol.packing": 4, "sink.kind": "mep", "sink.fsync": "never"}
+    return {**SETTINGS, **more, "source.trigger_rate": "20kHz", "sink.path": tmp_path / "run0" / "built"}
+
+
+def check_built(run: Run) -> dict[str, Any]:
+    """What `incast mep check` says of them, in full."""
+    words = [sys.executable, "-m", "incast", "mep", "check", "--json", str(run.output / "built")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT / "python")
+    checked: dict[str, Any] = json.loads(done.stdout)
+    return checked
+
+
+def test_building_waits_for_room_if_it_is_to(start: Start, built: dict[str, Any]) -> None:
+    """For longer than a MEP may be late."""
+    run = start({**built, "sink.on_full": "wait", "protocol.late_after": "100ms", "run.drain_deadline": "60s"})
+    run.wait_for_phase("measuring")
+    wait_until(lambda: files_of_node_1(run) > 0, "MEPs")
+    node = run.node_pid(1)
+    resource.prlimit(node, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+    said = notice(run, "cannot write: File too large")
+    assert "node 1" in said
+    assert said.endswith("; building waits until there is room, and nothing is lost (sink.on_full = wait)")
+    held = files_of_node_1(run)
+    for _ in range(50):  # samples of 20 ms
+        run.wait_for(lambda report: report["type"] == "sample", "sample")
+    assert files_of_node_1(run) == held
+    resource.prlimit(node, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    notice(run, "node 1 (RU+BU): sink mep: there is room again, and building goes on after")
+    wait_until(lambda: files_of_node_1(run) > held, "further MEPs")
+    assert end(run) == 0, run.story()
+    check_accounting(run.result())
+    checked = check_built(run)
+    assert checked["ok"], checked
+    assert checked["events"] == run.result()["events"]
+    assert len([line for line in run.notices if "sink mep" in line]) == 2, "once each"
+
+
+@pytest.mark.parametrize("on_full", ["stop", "wait"])
+def test_a_disk_that_stays_full_ends_the_run_with_whole_meps_and_their_number(
+    start: Start, built: dict[str, Any], on_full: str
+) -> None:
+    run = start({**built, "sink.on_full": on_full, "run.drain_deadline": "200ms"})
+    run.wait_for_phase("measuring")
+    for node in (0, 1):
+        resource.prlimit(run.node_pid(node), resource.RLIMIT_FSIZE, (16384, resource.RLIM_INFINITY))
+    if on_full == "wait":
+        notice(run, "cannot write: File too large; building waits")
+        assert end(run) == 1, run.story()
+    else:
+        assert run.finish() == 1, run.story()
+    result = run.result()
+    assert result["status"] == ("failed" if on_full == "stop" else "not drained")
+    said = " ".join(str(node.get("failure")) for node in result["nodes"])
+    pattern = r"cannot write: File too large[^;]*; \d+ MEPs with (\d+) events are in its files, each of them whole"
+    counts = re.findall(pattern, said)
+    assert counts, said
+    checked = check_built(run)
+    assert all("MEP" in problem and "missing" in problem for problem in checked["problems"]), checked["problems"]
+    if len(counts) == 2:
+        assert checked["events"] == sum(map(int, counts))
+    assert checked["events"] >= result["events"] > 0
 
 
 def test_the_result_has_its_room_from_the_start(start: Start) -> None:

@@ -127,5 +127,26 @@ def test_a_trace_that_cannot_be_written_is_one_line(start: Start, tmp_path: Path
     run = start({**RUN, "transport.sim.trace": tmp_path / "no" / "trace.csv"})
     assert run.finish() != 0
     said = json.dumps(run.errors + run.reports_as_text())
-    assert "transport.sim.trace" in said
-    assert "cannot be written" in said
+    assert "transport.sim.trace cannot be written: " in said
+    assert "cannot be made: No such file or directory" in said
+
+
+@pytest.mark.parametrize("task", ["build", "net"])
+def test_a_trace_on_a_full_disk_is_whole_lines_and_the_result_says_what_is_missing(
+    start: Start, tmp_path: Path, task: str
+) -> None:
+    trace = tmp_path / "trace.csv"
+    settings = {**RUN, "run.task": task, "run.duration": "3ms", "run.warm_up": "0", "transport.sim.trace": trace}
+    whole = start(settings)
+    assert whole.finish() == 0, whole.story()
+    lines = trace.read_text().count("\n")
+    room = trace.stat().st_size // 2
+    run = start(settings, prefix=["prlimit", f"--fsize={room}:unlimited"])
+    assert run.finish() == 0, run.story()
+    (listed,) = [file for file in run.result()["incomplete_files"] if file["file"] == "trace.csv"]
+    assert listed["reason"] == "File too large"
+    assert trace.read_text().endswith("\n")
+    assert trace.read_text().count("\n") + listed["missing"] == lines
+    assert {len(line) for line in table(trace)} == {6}
+    (said,) = [line for line in run.notices if "trace.csv' cannot be written: File too large" in line]
+    assert said.endswith("; the run goes on, lines of the trace are missing until there is room")

@@ -11,11 +11,21 @@ namespace incast::sinks {
 
 namespace {
 
+constexpr std::chrono::milliseconds between_tries_of_lines{100};
+
+/// errno is still the same afterwards.
 Error os_error(const std::filesystem::path& path, std::string_view what) {
-    return Error{fmt::format("{}: {}: {}", path.string(), what, std::system_category().message(errno))};
+    const int reason = errno;
+    Error error{fmt::format("{}: {}: {}", path.string(), what, std::system_category().message(reason))};
+    errno = reason;
+    return error;
 }
 
 }  // namespace
+
+bool lacks_room(int error) {
+    return error == ENOSPC || error == EDQUOT || error == EFBIG;
+}
 
 Result<OpenFile> OpenFile::create(const std::filesystem::path& path) {
     const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
@@ -43,11 +53,12 @@ Error OpenFile::error(std::string_view what) const {
     return os_error(path_, what);
 }
 
-Flusher::Flusher(OpenFile folder, OpenFile manifest, Fsync fsync, Time fsync_interval)
+Flusher::Flusher(OpenFile folder, OpenFile manifest, const MepFileOptions& options)
     : folder_(std::move(folder)),
       manifest_(std::move(manifest)),
-      fsync_(fsync),
-      fsync_interval_(fsync_interval / ps_per_ns),
+      fsync_(options.fsync),
+      fsync_interval_(options.fsync_interval / ps_per_ns),
+      waits_(options.on_full == OnFull::wait),
       thread_([this] { run(); }) {}
 
 Flusher::~Flusher() {
@@ -81,6 +92,11 @@ std::optional<Result<Ok>> Flusher::finished() {
         result.emplace(*late_error_);
     }
     return result;
+}
+
+std::string Flusher::shortage() const {
+    const std::lock_guard lock(mutex_);
+    return shortage_;
 }
 
 void Flusher::run() {
@@ -121,12 +137,26 @@ Result<Ok> Flusher::write_lines(std::string_view lines) const {
         const ssize_t written = ::write(manifest_.descriptor(), left.data(), left.size());
         if (written < 0 && errno != EINTR) {
             const Error error = manifest_.error("cannot write");
+            const int reason = errno;
             [[maybe_unused]] const int cut = before < 0 ? -1 : ::ftruncate(manifest_.descriptor(), before);
+            errno = reason;
             return error;  // and none of these lines is there
         }
         left.remove_prefix(written > 0 ? static_cast<std::size_t>(written) : 0);
     }
     return Ok{};
+}
+
+Result<Ok> Flusher::write_lines_once_there_is_room(std::string_view lines) {
+    for (;;) {
+        Result<Ok> written = write_lines(lines);
+        const bool again = !written && waits_ && lacks_room(errno);
+        std::unique_lock lock(mutex_);
+        shortage_ = again ? written.error().message : std::string();
+        if (!again || work_.wait_for(lock, between_tries_of_lines, [this] { return stop_; })) {
+            return written;
+        }
+    }
 }
 
 Result<Ok> Flusher::make_durable(const Commit& commit) {
@@ -143,7 +173,7 @@ Result<Ok> Flusher::make_durable(const Commit& commit) {
             unsynchronised_.new_files = unsynchronised_.new_files || commit.new_files;
             owes_ = true;
         }
-        return write_lines(commit.lines);
+        return write_lines_once_there_is_room(commit.lines);
     }
     for (const auto& file : commit.data) {
         if (::fdatasync(file->descriptor()) != 0) {
@@ -153,7 +183,7 @@ Result<Ok> Flusher::make_durable(const Commit& commit) {
     if (commit.new_files && ::fsync(folder_.descriptor()) != 0) {
         return folder_.error("cannot make it durable");
     }
-    if (Result<Ok> written = write_lines(commit.lines); !written) {
+    if (Result<Ok> written = write_lines_once_there_is_room(commit.lines); !written) {
         return written;
     }
     if (::fdatasync(manifest_.descriptor()) != 0) {

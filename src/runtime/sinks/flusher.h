@@ -44,6 +44,9 @@ private:
     std::filesystem::path path_;
 };
 
+/// Whether an errno says that the disk, the quota or the file may hold no more, which may change.
+bool lacks_room(int error);
+
 /// Made durable in this order (docs/formats.md, rule 1): data, names of new files, lines of the manifest.
 struct Commit {
     std::vector<std::shared_ptr<const OpenFile>> data;
@@ -53,7 +56,7 @@ struct Commit {
 
 class Flusher {
 public:
-    Flusher(OpenFile folder, OpenFile manifest, Fsync fsync, Time fsync_interval);
+    Flusher(OpenFile folder, OpenFile manifest, const MepFileOptions& options);
     /// Ends the commit in progress first, and synchronises what an interval has left.
     ~Flusher();
     Flusher(const Flusher&) = delete;
@@ -63,28 +66,35 @@ public:
     void submit(Commit commit);
     /// Once per commit: that it is durable, or why it is not and never will be. Nothing while it is in progress.
     std::optional<Result<Ok>> finished();
-    /// As the destructor does; nothing may be submitted any more. The error is of a synchronisation since.
+    /// Why a commit in progress waits for room on the disk (OnFull::wait); empty: it does not.
+    [[nodiscard]] std::string shortage() const;
+    /// As the destructor does, and what waits for room is given up; nothing may be submitted any more. The error is of
+    /// a synchronisation since.
     Result<Ok> finish();
 
 private:
     void run();
     Result<Ok> make_durable(const Commit& commit);
+    /// All or none; errno says why not.
     Result<Ok> write_lines(std::string_view lines) const;
+    Result<Ok> write_lines_once_there_is_room(std::string_view lines);
     Result<Ok> synchronise();
 
     OpenFile folder_;
     OpenFile manifest_;
     Fsync fsync_;
     std::chrono::nanoseconds fsync_interval_;
+    bool waits_;
     Commit unsynchronised_;  // interval: without its lines; the thread's own
     bool owes_ = false;      // there is something of the kind; the thread's own
     std::chrono::steady_clock::time_point synchronise_at_;
 
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::condition_variable work_;
     std::optional<Commit> submitted_;
     std::optional<Result<Ok>> finished_;
     std::optional<Error> late_error_;  // of a synchronisation behind its commits
+    std::string shortage_;
     bool stop_ = false;
     std::thread thread_;  // last: it uses the others
 };

@@ -19,6 +19,8 @@ namespace {
 
 // How often a commit in progress is looked at: well below what a disk takes, well above what looking costs.
 constexpr Time look_at_commit_interval = 200 * ps_per_us;
+// How often a MEP is tried again that found no room.
+constexpr Time between_tries = 100 * ps_per_ms;
 
 }  // namespace
 
@@ -54,7 +56,7 @@ MepSink::MepSink(const SinkOptions& options, MepPacker packer, OpenFile folder, 
       options_(options.files),
       name_(fmt::format("{}-{}", options.node, options.incarnation)),
       packer_(std::move(packer)),
-      flusher_(std::move(folder), std::move(manifest), options.files.fsync, options.files.fsync_interval) {
+      flusher_(std::move(folder), std::move(manifest), options.files) {
     filling_.commit.new_files = true;  // the manifest
 }
 
@@ -62,12 +64,35 @@ void MepSink::fail(const std::string& why) {
     if (failure_.empty()) {
         failure_ = "sink mep: " + why;
     }
+    shortage_.clear();
+}
+
+void MepSink::lack(Time now, const std::string& why) {
+    if (options_.on_full == OnFull::wait && lacks_room(errno)) {
+        shortage_ = why;
+        retry_at_ = now + between_tries;
+    } else {
+        fail(why);
+    }
+}
+
+std::string MepSink::failure() const {
+    const bool settled = flush_failed_ || (filling_.meps.empty() && flushing_.meps.empty());
+    return failure_.empty() || !settled ? std::string()
+                                        : fmt::format("{}; {} MEPs with {} events are in its files, each of them whole",
+                                                      failure_, durable_meps_, durable_events_);
+}
+
+std::string MepSink::shortage() const {
+    const std::string why = shortage_.empty() ? flusher_.shortage() : shortage_;
+    return why.empty() ? why : "sink mep: " + why;
 }
 
 protocol::Sink::Taken MepSink::take(Time now, const protocol::BuiltMep& mep) {
     now_ = now;
     commit_if_due(now);
-    if (!failure_.empty() || filling_.bytes + flushing_.bytes > options_.most_uncommitted_bytes) {
+    const bool waits = !shortage_.empty() && now < retry_at_;
+    if (!failure_.empty() || waits || filling_.bytes + flushing_.bytes > options_.most_uncommitted_bytes) {
         return Taken::busy;
     }
     if (mep.n_events == 0) {
@@ -82,10 +107,11 @@ protocol::Sink::Taken MepSink::take(Time now, const protocol::BuiltMep& mep) {
             return Taken::busy;
         }
     }
+    shortage_.clear();
     if (filling_.meps.empty()) {
         filling_.oldest = now;
     }
-    filling_.meps.push_back({mep.mep, begin_of(mep)});
+    filling_.meps.push_back({mep.mep, mep.n_events, begin_of(mep)});
     count(mep);
     commit_if_due(now);
     return Taken::pending;
@@ -93,7 +119,6 @@ protocol::Sink::Taken MepSink::take(Time now, const protocol::BuiltMep& mep) {
 
 bool MepSink::write(Time now, const protocol::BuiltMep& mep) {
     const Result<MepPacker::Packed> packed = packer_.pack(mep);
-    note_wrong(packer_.wrong());
     if (!packed) {
         fail(packed.error().message);
         return false;
@@ -107,9 +132,10 @@ bool MepSink::write(Time now, const protocol::BuiltMep& mep) {
     for (const Bytes segment : segments) {
         checksum = base::crc32c(segment, checksum);
     }
-    if (!write_all(segments)) {
+    if (!write_all(now, segments)) {
         return false;
     }
+    note_wrong(packer_.wrong());
     fmt::format_to(std::back_inserter(filling_.commit.lines),
                    "{{\"file\": \"{}\", \"offset\": {}, \"bytes\": {}, \"mep\": {}, \"attempt\": {}, \"redelivered\": "
                    "{}, \"first_event\": {}, "
@@ -125,7 +151,7 @@ bool MepSink::write(Time now, const protocol::BuiltMep& mep) {
     return true;
 }
 
-bool MepSink::write_all(std::span<const Bytes> segments) {
+bool MepSink::write_all(Time now, std::span<const Bytes> segments) {
     std::array<iovec, 256> parts;  // below the IOV_MAX of every system
     static_assert(std::tuple_size_v<decltype(parts)> <= IOV_MAX);
     std::size_t done = 0;  // of the first segment
@@ -140,9 +166,11 @@ bool MepSink::write_all(std::span<const Bytes> segments) {
             if (errno == EINTR) {
                 continue;
             }
-            fail(file_->error("cannot write").message);
-            // Were a part of this MEP to stay, it would be behind the manifest, and void.
-            [[maybe_unused]] const int cut = ::ftruncate(file_->descriptor(), static_cast<off_t>(file_bytes_));
+            lack(now, file_->error("cannot write").message);
+            // A part of this MEP is behind the manifest, and void; but other MEPs could not follow it.
+            if (::ftruncate(file_->descriptor(), static_cast<off_t>(file_bytes_)) != 0) {
+                fail(file_->error("cannot take back a part of a MEP").message);
+            }
             return false;
         }
         for (done += static_cast<std::size_t>(written); !segments.empty() && done >= segments.front().size();) {
@@ -157,7 +185,7 @@ bool MepSink::begin_file(Time now) {
     const std::string name = fmt::format("{}-{}.mep", name_, next_file_);
     auto file = OpenFile::create(std::filesystem::path(options_.path) / name);
     if (!file) {
-        fail(file.error().message);
+        lack(now, file.error().message);
         return false;
     }
     ++next_file_;
@@ -170,10 +198,12 @@ bool MepSink::begin_file(Time now) {
 }
 
 void MepSink::commit_if_due(Time now) {
-    if (flush_in_progress_ || !flushing_.meps.empty() || filling_.meps.empty() || !failure_.empty()) {
+    if (flush_in_progress_ || !flushing_.meps.empty() || filling_.meps.empty() || flush_failed_) {
         return;
     }
-    if (filling_.bytes >= options_.commit_bytes || now >= filling_.oldest + options_.commit_interval) {
+    // What was taken before it failed is whole.
+    if (filling_.bytes >= options_.commit_bytes || now >= filling_.oldest + options_.commit_interval ||
+        !failure_.empty()) {
         flushing_ = std::exchange(filling_, {});
         told_ = 0;
         flush_in_progress_ = true;
@@ -181,17 +211,26 @@ void MepSink::commit_if_due(Time now) {
     }
 }
 
+void MepSink::settle_commit() {
+    const auto result = flush_in_progress_ ? flusher_.finished() : std::nullopt;
+    if (!result) {
+        return;
+    }
+    flush_in_progress_ = false;
+    if (!*result) {
+        fail(result->error().message);
+        flush_failed_ = true;
+        flushing_ = {};
+    }
+    for (const Pending& pending : flushing_.meps) {
+        ++durable_meps_;
+        durable_events_ += pending.n_events;
+    }
+}
+
 std::size_t MepSink::durable(Time now, std::span<protocol::MepId> meps) {
     now_ = now;
-    if (flush_in_progress_) {
-        if (const auto result = flusher_.finished()) {
-            flush_in_progress_ = false;
-            if (!*result) {
-                fail(result->error().message);
-                flushing_ = {};
-            }
-        }
-    }
+    settle_commit();
     std::size_t told = 0;
     if (!flush_in_progress_) {
         for (; told < meps.size() && told_ < flushing_.meps.size(); ++told, ++told_) {
@@ -208,9 +247,16 @@ std::size_t MepSink::durable(Time now, std::span<protocol::MepId> meps) {
 }
 
 void MepSink::close() {
-    if (const Result<Ok> ended = flusher_.finish(); !ended) {
+    const Result<Ok> ended = flusher_.finish();
+    if (const std::string why = shortage_.empty() ? flusher_.shortage() : shortage_; !why.empty()) {
+        fail(why + ", and the run is over");
+    }
+    settle_commit();
+    if (!ended) {
         fail(ended.error().message);
     }
+    filling_ = {};  // behind the manifest, and void
+    flushing_ = {};
 }
 
 Time MepSink::next_deadline() const {
@@ -220,7 +266,9 @@ Time MepSink::next_deadline() const {
     if (!flushing_.meps.empty()) {
         return now_;  // more to tell
     }
-    return filling_.meps.empty() || !failure_.empty() ? time_never : filling_.oldest + options_.commit_interval;
+    const Time retry = shortage_.empty() ? time_never : retry_at_;
+    const bool nothing = filling_.meps.empty() || flush_failed_;
+    return std::min(retry, nothing ? time_never : filling_.oldest + options_.commit_interval);
 }
 
 }  // namespace incast::sinks

@@ -20,16 +20,19 @@ public:
     /// with one id.
     static Result<std::unique_ptr<MepSink>> open(const SinkOptions& options, const protocol::Config& config);
 
-    /// Busy while too much is written but not durable, and for good once it failed.
+    /// Busy while too much is written but not durable, while it waits for room, and for good once it failed.
     Taken take(Time now, const protocol::BuiltMep& mep) override;
     std::size_t durable(Time now, std::span<protocol::MepId> meps) override;
     [[nodiscard]] Time next_deadline() const override;
-    [[nodiscard]] std::string failure() const override { return failure_; }
+    /// Once what was taken before it failed is settled, with what the files hold.
+    [[nodiscard]] std::string failure() const override;
+    [[nodiscard]] std::string shortage() const override;
     void close() override;
 
 private:
     struct Pending {
         protocol::MepId mep;
+        std::uint32_t n_events;
         Begin begin;
     };
     /// MEPs that become durable together.
@@ -42,9 +45,12 @@ private:
 
     MepSink(const SinkOptions& options, MepPacker packer, OpenFile folder, OpenFile manifest);
     bool write(Time now, const protocol::BuiltMep& mep);
-    bool write_all(std::span<const Bytes> segments);
+    bool write_all(Time now, std::span<const Bytes> segments);
     bool begin_file(Time now);
     void commit_if_due(Time now);
+    void settle_commit();
+    /// With the reason in errno: waits for room, if it may; else it is the end.
+    void lack(Time now, const std::string& why);
     void fail(const std::string& why);
 
     MepFileOptions options_;
@@ -60,6 +66,11 @@ private:
     Group filling_;
     Group flushing_;
     bool flush_in_progress_ = false;
+    bool flush_failed_ = false;
+    std::uint64_t durable_meps_ = 0;
+    std::uint64_t durable_events_ = 0;
+    std::string shortage_;
+    Time retry_at_ = 0;
     std::size_t told_ = 0;  // of flushing_.meps, once it is durable
     Time now_ = 0;
     std::string failure_;

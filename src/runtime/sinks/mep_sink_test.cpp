@@ -15,6 +15,7 @@
 
 #include "base/crc.h"
 #include "runtime/sinks/built_run.h"
+#include "runtime/sinks/full_disk.h"
 #include "runtime/sources/recorded_files.h"
 #include "wire/mep.h"
 
@@ -113,9 +114,23 @@ struct MepSinkTest : testing::Test {
         return all;
     }
 
+    // How many the sink took.
+    std::size_t take_until_busy() {
+        for (std::size_t taken = 0;; ++taken) {
+            if (!refused) {
+                refused = *run->next();
+            }
+            if (sink->take(now, refused->build()) == Taken::busy) {
+                return taken;
+            }
+            refused.reset();
+        }
+    }
+
     sources::TemporaryFolder folder;
     protocol::Config config = config_of();
     std::unique_ptr<BuiltRun> run;
+    std::optional<LooseMep> refused;
     std::unique_ptr<RuntimeSink> sink;
     Time now = 1;
 };
@@ -248,17 +263,7 @@ TEST_F(MepSinkTest, IsBusyWhileTooMuchIsNotDurable) {
     SinkOptions options = options_of(folder.path());
     options.files.most_uncommitted_bytes = 30'000;
     open(options);
-    std::size_t taken = 0;
-    std::optional<LooseMep> refused;
-    while (!refused && taken < 1000) {
-        LooseMep loose = *run->next();
-        if (sink->take(now, loose.build()) == Taken::busy) {
-            refused = std::move(loose);
-        } else {
-            ++taken;
-        }
-    }
-    ASSERT_TRUE(refused);
+    const std::size_t taken = take_until_busy();
     EXPECT_EQ(sink->failure(), "");
     EXPECT_LT(sink->next_deadline(), time_never);
     EXPECT_EQ(wait_durable(taken).size(), taken);
@@ -345,6 +350,90 @@ TEST_F(MepSinkTest, AFullDiskStopsTheSinkAndLosesNothingThatWasConfirmed) {
     EXPECT_EQ(std::filesystem::file_size(folder.path() / "3-2-0.mep"),
               lines.back().json["offset"].get<std::uint64_t>() + lines.back().json["bytes"].get<std::uint64_t>())
         << "nothing of the torn MEP is there";
+}
+
+TEST_F(MepSinkTest, AFullDiskMayBeWaitedForAndNothingIsLost) {
+    SinkOptions options = options_of(folder.path());
+    options.files.on_full = OnFull::wait;
+    open(options);
+    std::size_t taken = 0;
+    for (const rlim_t room : {50'000U, 80'000U}) {
+        const FullDisk disk(room);
+        taken += take_until_busy();
+        EXPECT_EQ(sink->failure(), "");
+        const std::string file = (folder.path() / "3-2-0.mep").string();
+        EXPECT_EQ(sink->shortage(), "sink mep: " + file + ": cannot write: File too large");
+        EXPECT_LT(sink->next_deadline(), time_never) << "it is tried again";
+        now += ps_per_s;
+    }
+    ASSERT_EQ(sink->take(now, refused->build()), Taken::pending);
+    EXPECT_EQ(sink->shortage(), "");
+    EXPECT_EQ(wait_durable(taken + 1).size(), taken + 1);
+    const auto lines = read_manifest(folder.path());
+    ASSERT_EQ(lines.size(), taken + 1);
+    for (std::size_t index = 0; index < lines.size(); ++index) {
+        EXPECT_EQ(lines[index].json["mep"], index);
+    }
+    sink->close();
+    EXPECT_EQ(sink->failure(), "");
+}
+
+// The bytes of MEPs have room, and their lines have not.
+TEST_F(MepSinkTest, AManifestWithoutRoomIsWaitedForToo) {
+    SinkOptions options = options_of(folder.path());
+    options.files.on_full = OnFull::wait;
+    options.files.roll_bytes = 1;
+    open(options);
+    std::optional<FullDisk> disk(20'000U);
+    std::size_t taken = 0;
+    while (sink->shortage().empty() && taken < 1000) {
+        LooseMep loose = *run->next();
+        ASSERT_EQ(sink->take(now, loose.build()), Taken::pending);
+        ++taken;
+        const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+        for (bool told = false; !told && sink->shortage().empty() && std::chrono::steady_clock::now() < give_up;) {
+            MepId some[3];
+            told = sink->durable(now += 100 * ps_per_us, some) > 0;
+        }
+    }
+    EXPECT_NE(sink->shortage().find("manifest-3-2.jsonl: cannot write: File too large"), std::string::npos);
+    EXPECT_EQ(read_manifest(folder.path()).size(), taken - 1) << "no part of a line";
+    disk.reset();
+    EXPECT_EQ(wait_durable(1).size(), 1U);
+    EXPECT_EQ(read_manifest(folder.path()).size(), taken);
+    EXPECT_EQ(sink->shortage(), "");
+}
+
+TEST_F(MepSinkTest, ADiskThatStaysFullIsSaidAtTheEndWithWhatIsThere) {
+    SinkOptions options = options_of(folder.path());
+    options.files.on_full = OnFull::wait;
+    open(options);
+    const FullDisk disk(50'000U);
+    const std::size_t taken = take_until_busy();
+    EXPECT_EQ(wait_durable(taken).size(), taken);
+    sink->close();
+    EXPECT_NE(sink->failure().find("cannot write: File too large, and the run is over; " + std::to_string(taken) +
+                                   " MEPs with " + std::to_string(6 * taken) + " events are in its files"),
+              std::string::npos)
+        << sink->failure();
+    EXPECT_EQ(read_manifest(folder.path()).size(), taken);
+}
+
+TEST_F(MepSinkTest, WhatWasTakenBeforeTheDiskWasFullIsKept) {
+    SinkOptions options = options_of(folder.path());
+    options.files.commit_interval = ps_per_s;
+    open(options);
+    std::size_t taken = 0;
+    {
+        const FullDisk disk(50'000U);
+        taken = take_until_busy();
+        EXPECT_EQ(sink->failure(), "") << "what is whole is committed first";
+        EXPECT_EQ(wait_durable(taken).size(), taken);
+    }
+    EXPECT_NE(sink->failure().find("File too large; " + std::to_string(taken) + " MEPs"), std::string::npos)
+        << sink->failure();
+    EXPECT_EQ(read_manifest(folder.path()).size(), taken);
+    EXPECT_EQ(sink->take(now, refused->build()), Taken::busy) << "there is room again, and it has failed";
 }
 
 // F2 after kill -9, whenever it strikes: what was confirmed is in the manifest, and every line is true (read_manifest

@@ -33,6 +33,9 @@ enum class Fsync : std::uint8_t {
 /// What a sink does whose consumer is gone.
 enum class OnFailure : std::uint8_t { stop, carry_on };
 
+/// What a sink does whose disk has no room.
+enum class OnFull : std::uint8_t { stop, wait };
+
 struct CommandOptions {
     std::string command;                      // for /bin/sh
     std::uint64_t buffer_bytes = 64U << 20U;  // beyond it the sink is busy; one MEP always fits
@@ -46,7 +49,8 @@ struct MepFileOptions {
     std::uint64_t roll_bytes = std::uint64_t{4} << 30U;  // a file that reaches it is closed, and the next one begun
     Time roll_interval = 0;                              // so is one that is this old; 0 = no limit
     Fsync fsync = Fsync::commit;
-    Time fsync_interval = ps_per_s;                                    // of Fsync::interval
+    Time fsync_interval = ps_per_s;  // of Fsync::interval
+    OnFull on_full = OnFull::stop;
     std::uint64_t most_uncommitted_bytes = std::uint64_t{256} << 20U;  // beyond it the sink is busy
 };
 
@@ -122,6 +126,8 @@ public:
     /// Not empty: the sink cannot go on, in one line; it takes nothing any more, and what it did not confirm is not
     /// durable.
     [[nodiscard]] virtual std::string failure() const = 0;
+    /// Not empty: the sink is busy until there is room again, and why, in one line.
+    [[nodiscard]] virtual std::string shortage() const { return {}; }
     /// Everything was committed and nothing more will come. May block for a second or two; afterwards failure() may
     /// have more to say.
     virtual void close() {}

@@ -6,7 +6,7 @@
 
 #include <sys/resource.h>
 
-namespace incast::runtime {
+namespace incast::sinks {
 
 class FullDisk {
 public:
@@ -28,4 +28,4 @@ private:
     }
 };
 
-}  // namespace incast::runtime
+}  // namespace incast::sinks

@@ -3,13 +3,15 @@
 import os
 import re
 import resource
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from support import must, said_by
+from support import must, said_by, wait_until
 
 COMMON = {"run.warm_up": "0s", "run.duration": "200ms", "transport.name": "tcp"}
 
@@ -106,3 +108,50 @@ def test_a_host_without_ipv4(engine: Path, tmp_path: Path, host_without_ipv4: li
     done = subprocess.run(words, capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, lines(done)
     assert '"[::1]:' in (tmp_path / "out" / "metrics.json").read_text()
+
+
+@pytest.fixture
+def stranger(engine: Path) -> Iterator[tuple[list[str], Path]]:
+    """A user that has no process: a command that becomes one, and a folder that it may write to, with the engine."""
+    if os.geteuid() != 0:
+        pytest.skip("another user needs root")
+    uid = str(61_000 + os.getpid() % 1000)
+    words = ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups"]
+    with tempfile.TemporaryDirectory(prefix="incast-user-", dir="/tmp") as name:
+        folder = Path(name)
+        shutil.copy(engine, folder / "incast-node")
+        folder.chmod(0o777)
+        if why := said_by(*words, str(folder / "incast-node"), "--help"):
+            pytest.skip(f"another user cannot start the engine here: {why}")
+        yield words, folder
+
+
+@pytest.mark.parametrize(
+    ("settings", "processes"),
+    [
+        ({"transport.name": "tcp"}, 1),
+        ({"transport.name": "tcp"}, 3),
+        ({"transport.name": "shm", "sink.kind": "mep", "sink.path": "built"}, 5),
+        ({"transport.name": "inproc", "sink.kind": "mep", "sink.path": "built"}, 2),
+        ({"transport.name": "inproc", "sink.kind": "command", "sink.command": "cat > /dev/null"}, 2),
+        ({"transport.name": "inproc", "run.metrics": "127.0.0.1:0"}, 1),
+    ],
+)
+def test_too_few_processes(stranger: tuple[list[str], Path], settings: dict[str, object], processes: int) -> None:
+    """Of nodes, of threads of theirs, and of commands."""
+    words, folder = stranger
+    words = ["prlimit", f"--nproc={processes}:{processes}", *words, str(folder / "incast-node"), "--output", "out"]
+    for key, value in ({**COMMON, "run.nodes": 4, "run.join_deadline": "20s"} | settings).items():
+        words += ["--set", f"{key}={value}"]
+    done = subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env={"PATH": os.environ["PATH"]}
+    )
+    said = done.stderr.splitlines()
+    assert done.returncode in (1, 2, 3), said
+    assert "terminate called" not in done.stderr
+    named = [line for line in said if f"(ulimit -u) is {processes}; at least one more is needed" in line]
+    assert named, said
+    uid = words[words.index("--reuid") + 1]
+    wait_until(lambda: said_by("pgrep", "-u", uid) != "", "the end of all its processes")
+    assert not list(Path("/dev/shm").glob("*incast*"))
+    assert not [file for file in folder.rglob("*") if not (file.is_file() or file.is_dir())]

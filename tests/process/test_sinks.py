@@ -156,8 +156,8 @@ def test_a_stopped_command_holds_back_triggers_and_nothing_else(start: Start) ->
     check_accounting(run.result())
 
 
-def mep_check(folder: Path) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "incast", "mep", "check", str(folder)]
+def mep_check(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "incast", "mep", "check", str(folder), *more]
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT / "python")
 
 
@@ -225,3 +225,40 @@ def test_a_killed_writer_leaves_files_that_check(start: Start, tmp_path: Path, f
     check_accounting(run.result())
     checked = mep_check(folder)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("em", ["shared", "own"])
+def test_counts_agree_where_packets_are_closed_early_and_a_writer_is_killed(
+    start: Start, tmp_path: Path, em: str
+) -> None:
+    """In the result, its summary, the ledger and the files."""
+    folder = tmp_path / "built"
+    settings = {
+        "run__nodes": 4 if em == "own" else 3,
+        "run__roles": "folded",
+        "run__rus": "auto",
+        "run__bus": "auto",
+        "run__em": em,
+        "run__fail_above_incomplete": 1,
+        "protocol__max_wait": "5ms",
+        "protocol__packing": 64,
+        "source__trigger_rate": "3kHz",
+        "sink__fsync": "never",
+    }
+    run = start(files(folder, **settings))
+    wait_until(lambda: (folder / "2-1-0.mep").exists() and (folder / "2-1-0.mep").stat().st_size > 0, "MEPs", 60)
+    run.wait_for_phase("measuring")
+    wait_for_events(run)
+    os.kill(run.node_pid(2), signal.SIGKILL)
+    run.wait_for(lambda report: report["type"] == "notice" and "lost" in report["text"], "loss")
+    wait_for_events(run)
+    assert interrupt(run) == 0, run.story()
+    result = run.result()
+    check_accounting(result)
+    checked = json.loads(mep_check(folder, "--json").stdout)
+    assert checked["ok"], checked
+    assert checked["events"] == result["events"] == result["complete_events"] + result["incomplete_events"]
+    assert checked["incomplete_events"] == result["incomplete_events"] > 0
+    assert checked["meps"] == result["accounting"]["meps_committed"]
+    assert checked["events"] < 64 * checked["meps"], "most were closed early"
+    assert f"{result['events']} events" in run.story()

@@ -9,8 +9,10 @@
 #include <sys/signalfd.h>
 
 #include "node/rio_tool.h"
+#include "runtime/allowance.h"
 #include "runtime/exit_status.h"
 #include "runtime/signals.h"
+#include "softrio/shm/system.h"
 #include "softrio/udp/enumerator.h"
 #include "transport/descriptor.h"
 
@@ -24,6 +26,9 @@ using softrio::udp::Enumerator;
 using softrio::udp::RoutingTable;
 
 constexpr int look_at_signals_ms = 200;
+// Of a flood of strangers, so many lines at once, and then one in so much time.
+constexpr unsigned most_refused_lines = 20;
+constexpr Time refused_gap = ps_per_s;
 
 /// SIGUSR1, and SIGHUP where there is a table to read again, become something to read; else they stay what they were.
 transport::Descriptor take_signals(bool has_table) {
@@ -94,7 +99,16 @@ int host(const HostOptions& options) {
         std::fflush(stdout);
     };
     const char* name = options.is_switch ? "switch" : "enumerate";
-    observer.refused = [name](const std::string& line) { fmt::print(stderr, "incast-node rio {}: {}\n", name, line); };
+    runtime::Allowance allowance(most_refused_lines, refused_gap);
+    std::uint64_t unsaid = 0;
+    observer.refused = [name, &allowance, &unsaid](const std::string& line) {
+        if (!allowance.take(softrio::shm::now_ms() * ps_per_ms)) {
+            ++unsaid;
+            return;
+        }
+        const std::string more = unsaid == 0 ? "" : fmt::format("; and before it {} more", std::exchange(unsaid, 0));
+        fmt::print(stderr, "incast-node rio {}: {}{}\n", name, line, more);
+    };
     auto listening = Enumerator::listen(*at, options.first, std::move(observer), std::move(made));
     if (!listening) return fail(listening.error().message);
     Enumerator& host = **listening;
@@ -110,6 +124,7 @@ int host(const HostOptions& options) {
         while (const std::uint32_t signal = signals.is_open() ? next_signal(signals) : 0)
             answer(signal, host, options);
     }
+    if (unsaid > 0) fmt::print(stderr, "incast-node rio {}: {} more were refused\n", name, unsaid);
     if (plane != nullptr) print_counters(plane->state());
     return 0;
 }

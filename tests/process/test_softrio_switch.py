@@ -1,8 +1,10 @@
 """`incast-node rio switch`: endpoints, each a process, behind a switch that is programmed while they run."""
 
 import os
+import random
 import re
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,6 +138,54 @@ def test_a_multicast_group_is_the_switchs(fabric: Fabric) -> None:
     for destid in ("5", "6"):
         wait_until(lambda name=destid: "to all" in fabric.does("read", name, "6"), f"the text at endpoint {destid}")
     assert "Invalid argument" in fabric("write", "40000", "to all").stderr
+
+
+def memory_of(pid: int) -> int:
+    """Bytes in memory."""
+    (kilobytes,) = re.findall(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(kilobytes) * 1024
+
+
+def test_strangers_in_numbers_change_nothing(fabric: Fabric) -> None:
+    """Datagrams of all kinds at the addresses of endpoints, and connections that say nonsense or nothing."""
+    fabric.does("write", "5", "before")
+    host, _, port = fabric.environment["RIO_FABRIC"].removeprefix("udp:host:").partition("?")[0].rpartition(":")
+    where = (host, int(port))
+    with socket.create_connection(where, 10) as joined, joined.makefile("rw") as lines:
+        lines.write("softrio-join 1 77 9\n")
+        lines.flush()
+        there = dict(line.split()[1:3] for line in iter(lines.readline, "you 77\n") if line.startswith("there "))
+    places = [(host, int(there[destid].rpartition(":")[2])) for destid in ("5", "6")]
+    memory = memory_of(fabric.switch.pid)
+    rng = random.Random(7)
+    genuine = b"\x52\x49" + rng.randbytes(62)
+    kinds = [b"", b"\0", rng.randbytes(3), rng.randbytes(64), genuine, rng.randbytes(1400), rng.randbytes(60_000)]
+    silent = [socket.create_connection(where, 10) for _ in range(80)]
+    try:
+        for number in range(200):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:  # each from a port of its own
+                for place in places:
+                    for kind in kinds:
+                        stranger.sendto(kind, place)
+            if number % 2 == 0:
+                with socket.create_connection(where, 10) as loud:
+                    loud.sendall(rng.randbytes(16) + b"\n")
+            if number % 50 == 0:
+                fabric.does("write", "6", f"meanwhile {number}")
+        assert "before" in fabric.does("read", "5", "6")
+        assert "meanwhile 150" in fabric.does("read", "6", "13")
+    finally:
+        for one in silent:
+            one.close()
+    assert memory_of(fabric.switch.pid) < memory + (8 << 20)
+    fabric.switch.send_signal(signal.SIGINT)
+    assert fabric.switch.wait(20) == 0
+    strangers = re.search(r"from strangers: (\d+) datagrams, dropped", fabric.said("switch"))
+    assert strangers is not None
+    assert int(strangers[1]) > 0
+    said = fabric.said("switch", "err").splitlines()
+    assert 20 < len(said) < 100, "of more than 100 strangers"
+    assert re.search(r"and before it \d+ more|\d+ more were refused", "\n".join(said)), said
 
 
 def test_a_bad_table_at_the_start_is_one_line(engine: Path, tmp_path: Path) -> None:

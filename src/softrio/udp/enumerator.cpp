@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::int64_t join_ms = 5000;  // who has not joined by then is dropped
 constexpr int backlog = 128;
+constexpr std::ptrdiff_t max_undecided = 64;  // that have not joined; then whoever has been silent longest makes room
 
 std::string line_of(std::uint32_t group, const std::vector<std::uint32_t>& members) {
     std::string line = "group " + std::to_string(group);
@@ -112,7 +113,11 @@ void Enumerator::accept() {
     member.lines = Lines(std::move(made));
     member.since_ms = shm::now_ms();
     watch(fd);
-    if (members_.size() > max_endpoints) refuse(member, "the fabric is full");
+    if (endpoints_.size() >= max_endpoints) return refuse(member, "the fabric is full");
+    const auto is_undecided = [](const auto& each) { return each.second.destid == 0 && each.second.lines.is_open(); };
+    if (std::ranges::count_if(members_, is_undecided) <= max_undecided) return;
+    const auto since = [&](const auto& each) { return is_undecided(each) ? each.second.since_ms : INT64_MAX; };
+    refuse(std::ranges::min_element(members_, {}, since)->second, "it did not say what it wants, and others wait");
 }
 
 void Enumerator::take_line(Member& member, std::string_view line) {

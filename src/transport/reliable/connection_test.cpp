@@ -322,6 +322,21 @@ TEST(Connection, AcknowledgingTheFutureIsRefused) {
     EXPECT_FALSE(ends.give(ends.a, lie));
 }
 
+/// The header has microseconds in 32 bits, which are full after 71 minutes of the host's being up.
+TEST(Connection, RoundTripsAreMeasuredWhereTheirTimeBeginsAnew) {
+    constexpr std::int64_t full_ns = (std::int64_t{1} << 32) * 1000;
+    Ends ends;
+    ends.now_ns = full_ns - ms_ns;
+    ends.connect();
+    ends.add(ends.a, "x");
+    const auto sent = ends.out(ends.a);
+    ends.now_ns += 5 * ms_ns;
+    EXPECT_TRUE(ends.give(ends.b, sent[0]));
+    ends.settle();
+    EXPECT_TRUE(ends.a.is_settled());
+    EXPECT_EQ(ends.a.round_trip_ns(), 5 * ms_ns);
+}
+
 TEST(Connection, ThePaceIsKept) {
     Settings paced = settings;
     paced.pace_bytes_per_s = 1'000'000;

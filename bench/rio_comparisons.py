@@ -72,7 +72,7 @@ def perf(engine: Path, link: str, clients: int) -> list[dict[str, Any]]:
     Several begin every figure together: over all of them, who is done early would leave the server to the others.
     """
     environment = {**os.environ, "RIO_FABRIC": f"shm:compare-{os.getpid()}?link={link}"}
-    command = [str(engine), "rio"]
+    command = [str(engine.with_name("softrio"))]
     with subprocess.Popen(
         [*command, "--destid", "5", "serve"], env=environment, stdout=subprocess.PIPE, text=True
     ) as server:

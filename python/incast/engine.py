@@ -133,6 +133,14 @@ def find_engine() -> Path:
     )
 
 
+def find_program(name: str) -> Path:
+    """A program that is built with the engine, which lies beside it."""
+    found = find_engine().with_name(name)
+    if not os.access(found, os.X_OK):
+        raise EngineError(f"the program {name} was not found: it should lie at {found}", EXIT_NO_ENGINE)
+    return found
+
+
 def parse_progress(line: str) -> Progress | None:
     """One line of the engine's progress; None for a kind this version does not know. ValueError: it is none at all."""
     report = json.loads(line)

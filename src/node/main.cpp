@@ -13,7 +13,6 @@
 #include <fmt/format.h>
 
 #include "base/utf8.h"
-#include "node/rio_tool.h"
 #include "runtime/config.h"
 #include "runtime/exit_status.h"
 #include "runtime/info.h"
@@ -170,9 +169,6 @@ int main(int argc, char** argv) {
             return refuse(
                 fmt::format("'{}' is not UTF-8; allowed: words and paths in UTF-8", incast::base::shown(word)));
         }
-    }
-    if (argc > 1 && std::string_view(argv[1]) == "rio") {  // house: allow transport-name: a command
-        return incast::node::rio_tool({argv + 2, argv + argc});
     }
     CLI::App app{"Builds events over any interconnect, real or simulated.", "incast-node"};
     Options options;

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/allowance.h"
+#include "base/allowance.h"
 
 namespace incast::runtime {
 namespace {
@@ -92,7 +92,7 @@ TEST_F(Auditing, AnEntryMayHaveNoLine) {
 }
 
 TEST(Allowances, GiveABurstAndThenARate) {
-    Allowance allowance(3, ps_per_s);
+    base::Allowance allowance(3, ps_per_s);
     const Time now = 100 * ps_per_s;
     EXPECT_TRUE(allowance.take(now));
     EXPECT_TRUE(allowance.take(now));

@@ -9,15 +9,15 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include "base/allowance.h"
 #include "base/pause_watch.h"
 #include "base/units.h"
-#include "runtime/allowance.h"
+#include "os/signals.h"
 #include "runtime/lobby.h"
 #include "runtime/machine.h"
 #include "runtime/metrics_server.h"
 #include "runtime/placement.h"
 #include "runtime/run_clock.h"
-#include "runtime/signals.h"
 #include "runtime/spawner.h"
 
 namespace incast::runtime {
@@ -56,8 +56,8 @@ public:
           conductor_(plan, *this, reporter, clock_.now()),
           lobby_(token_, conductor_.audit(), {max_sample_frame(plan.n_nodes), max_small_frame}) {
         for (Member& member : members_) {
-            member.allowance =
-                Allowance(message_burst, std::min(slowest_message_gap, plan.sample_interval / messages_per_sample));
+            member.allowance = base::Allowance(
+                message_burst, std::min(slowest_message_gap, plan.sample_interval / messages_per_sample));
         }
     }
 
@@ -89,9 +89,9 @@ private:
         std::string address;  // of the present incarnation; empty: not yet known
         std::string metrics;  // HOST:PORT; empty: none
         Time last_heard = 0;
-        Allowance allowance{message_burst, slowest_message_gap};  // beyond it, what it says waits in its socket
-        bool has_more = false;                                    // that was not read yet
-        Time read_at = 0;                                         // no sooner
+        base::Allowance allowance{message_burst, slowest_message_gap};  // beyond it, what it says waits in its socket
+        bool has_more = false;                                          // that was not read yet
+        Time read_at = 0;                                               // no sooner
     };
 
     Result<Ok> start();
@@ -191,14 +191,14 @@ Result<bool> Coordinator::Members::run() {
         place(now);
         look_for_silence(now);
         conductor_.tick(now);
-        if (watcher_is_gone(now)) {
+        if (os::watcher_is_gone(now)) {
             conductor_.hurry();
         }
-        if (interrupts() > 1) {
+        if (os::interrupts() > 1) {
             return false;  // the spawner kills what is left
         }
-        if (interrupts() > handled) {
-            handled = interrupts();
+        if (os::interrupts() > handled) {
+            handled = os::interrupts();
             conductor_.interrupt(now);
         }
     }
@@ -366,7 +366,7 @@ bool Coordinator::Members::handle(std::uint32_t node, const Json& message, Time 
 }
 
 void Coordinator::Members::learn_metrics(std::uint32_t node, std::string address, Time now) {
-    const std::string host = peer_host(members_[node].channel.fd());
+    const std::string host = os::peer_host(members_[node].channel.fd());
     if (!address.empty() && !may_claim_metrics(plan_.config.metrics, node, address, host)) {
         const std::string reason =
             fmt::format("it says that its metrics are at '{}', which is not at {}", one_line(address), host);

@@ -8,7 +8,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "runtime/signals.h"
+#include "os/signals.h"
 
 namespace incast::runtime {
 namespace {
@@ -20,7 +20,7 @@ constexpr int look_again_ms = 1000;
 }  // namespace
 
 Display::~Display() {
-    while (!waiting_.empty() && interrupts() < 2) {
+    while (!waiting_.empty() && os::interrupts() < 2) {
         push(look_again_ms);
     }
 }

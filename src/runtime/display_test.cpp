@@ -10,12 +10,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "transport/descriptor.h"
+#include "os/descriptor.h"
 
 namespace incast::runtime {
 namespace {
 
-using transport::Descriptor;
+using os::Descriptor;
 
 class Displays : public testing::Test {
 protected:
@@ -23,8 +23,8 @@ protected:
         std::signal(SIGPIPE, SIG_IGN);
         std::array<int, 2> ends{};
         if (::pipe2(ends.data(), O_CLOEXEC) == 0) {
-            reading_ = Descriptor(ends[0]);
-            writing_ = Descriptor(ends[1]);
+            reading_ = os::Descriptor(ends[0]);
+            writing_ = os::Descriptor(ends[1]);
         }
         display_.emplace(writing_.fd());
     }
@@ -42,8 +42,8 @@ protected:
         reader.join();
         return text;
     }
-    Descriptor reading_;
-    Descriptor writing_;
+    os::Descriptor reading_;
+    os::Descriptor writing_;
     std::optional<Display> display_;
 };
 
@@ -68,7 +68,7 @@ TEST_F(Displays, AReaderThatIsGoneIsForgotten) {
 }
 
 TEST_F(Displays, AFullDiskCostsLinesAndNothingElse) {
-    const Descriptor full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+    const os::Descriptor full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
     ASSERT_TRUE(full.is_open());
     Display display(full.fd());
     display.line("one");

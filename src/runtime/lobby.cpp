@@ -8,9 +8,9 @@
 namespace incast::runtime {
 
 Result<Ok> Lobby::open(const std::string& host_port) {
-    Result<Descriptor> listener = listen_on(host_port.empty() ? "127.0.0.1:0" : host_port);
+    Result<os::Descriptor> listener = os::listen_on(host_port.empty() ? "127.0.0.1:0" : host_port);
     if (!listener && host_port.empty()) {
-        listener = listen_on("[::1]:0");
+        listener = os::listen_on("[::1]:0");
     }
     if (!listener) {
         return Error{"--listen: " + listener.error().message};
@@ -69,7 +69,7 @@ void Lobby::accept_all(Time now, std::vector<Guest>& guests) {
     accept_at_ = 0;
     for (unsigned accepted = 0; accepted < accepted_at_once; ++accepted) {
         std::string from;
-        Descriptor socket = accept_one(listener_.fd(), from);
+        os::Descriptor socket = os::accept_one(listener_.fd(), from);
         if (!socket.is_open()) {
             accept_at_ = errno == EAGAIN || errno == EWOULDBLOCK || errno == ECONNABORTED ? 0 : now + accept_pause;
             return;

@@ -27,7 +27,7 @@ public:
     /// Empty: on loopback, whichever kind of address this host has there.
     Result<Ok> open(const std::string& host_port);
     /// "127.0.0.1:4711"
-    [[nodiscard]] std::string address() const { return local_address(listener_.fd()); }
+    [[nodiscard]] std::string address() const { return os::local_address(listener_.fd()); }
 
     struct Guest {
         Channel channel;
@@ -69,7 +69,7 @@ private:
     Audit& audit_;
     FrameLimits limits_;
     Time accept_at_ = 0;  // no connection is taken before
-    Descriptor listener_;
+    os::Descriptor listener_;
     std::vector<Stranger> strangers_;
 };
 

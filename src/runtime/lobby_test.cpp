@@ -34,7 +34,7 @@ protected:
         EXPECT_TRUE(lobby_->open("127.0.0.1:0").ok());
     }
     [[nodiscard]] Channel come() const {
-        Result<Descriptor> connected = connect_to(lobby_->address(), 10'000);
+        Result<os::Descriptor> connected = os::connect_to(lobby_->address(), 10'000);
         EXPECT_TRUE(connected.ok());
         return Channel(std::move(*connected), {max_coordinator_frame});
     }

@@ -8,11 +8,11 @@
 #include <poll.h>
 
 #include "base/pause_watch.h"
+#include "os/signals.h"
 #include "runtime/host.h"
 #include "runtime/machine.h"
 #include "runtime/metrics_server.h"
 #include "runtime/run_clock.h"
-#include "runtime/signals.h"
 #include "sim/models/packet.h"
 #include "sim/sim_medium.h"
 
@@ -140,15 +140,15 @@ public:
     }
 
     bool interrupted() {
-        if (watcher_is_gone(clock_.now())) {
+        if (os::watcher_is_gone(clock_.now())) {
             conductor_->hurry();
         }
-        if (interrupts() > handled_interrupts_) {
-            handled_interrupts_ = interrupts();
+        if (os::interrupts() > handled_interrupts_) {
+            handled_interrupts_ = os::interrupts();
             conductor_->interrupt(now());
         }
         // How long virtual seconds of draining take nobody knows.
-        return interrupts() > 1 || (world_ != nullptr && watcher_gone_for(clock_.now()) > longest_orphan);
+        return os::interrupts() > 1 || (world_ != nullptr && os::watcher_gone_for(clock_.now()) > longest_orphan);
     }
 
     [[nodiscard]] bool done() const { return conductor_->phase() == Phase::done; }

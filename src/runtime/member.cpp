@@ -12,8 +12,9 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "base/allowance.h"
 #include "base/pause_watch.h"
-#include "runtime/allowance.h"
+#include "os/signals.h"
 #include "runtime/clock_estimate.h"
 #include "runtime/conductor.h"
 #include "runtime/display.h"
@@ -26,7 +27,6 @@
 #include "runtime/rendezvous.h"
 #include "runtime/resolve.h"
 #include "runtime/run_clock.h"
-#include "runtime/signals.h"
 
 namespace incast::runtime {
 namespace {
@@ -92,7 +92,7 @@ private:
     std::unique_ptr<MetricsServer> metrics_;  // null: run.metrics = off
     std::string metrics_address_;             // as others reach it
     Time next_sample_ = 0;
-    Allowance remarks_{remark_burst, remark_gap};
+    base::Allowance remarks_{remark_burst, remark_gap};
     std::uint64_t unsaid_ = 0;  // remarks that were too many
     bool introduced_ = false;   // the peers of this incarnation are known
     bool renewing_ = false;     // a new incarnation was asked for
@@ -124,7 +124,7 @@ Result<Json> Member::wait_for_message(Time deadline) {
 }
 
 Result<Json> Member::knock(Time deadline) {
-    Result<Descriptor> connected = connect_to(options_.coordinator, connect_timeout_ms);
+    Result<os::Descriptor> connected = os::connect_to(options_.coordinator, connect_timeout_ms);
     if (!connected) {
         return connected.error();
     }
@@ -148,7 +148,7 @@ Result<Ok> Member::be_welcomed() {
         const auto found = message.find("again");
         return found != message.end() && *found == true;
     };
-    while (answer && again(*answer) && clock_.now() < deadline && interrupts() == 0) {
+    while (answer && again(*answer) && clock_.now() < deadline && os::interrupts() == 0) {
         poll(nullptr, 0, knock_again_ms);
         answer = knock(deadline);
     }
@@ -201,7 +201,7 @@ Result<Ok> Member::set_up(const Json& welcome) {
     transport::Settings settings = plan_.config.transport_settings;
     // Peers reach this node the way it reached the coordinator, unless the config says otherwise.
     if (const std::string_view bind = plan_.config.traits().bind; !bind.empty()) {
-        settings.try_emplace(std::string(bind), local_host(channel_.fd()));
+        settings.try_emplace(std::string(bind), os::local_host(channel_.fd()));
     }
     Result<std::unique_ptr<transport::Medium>> medium =
         transport::find_transport(plan_.config.transport)->make(settings);
@@ -304,7 +304,7 @@ Result<Ok> Member::open_metrics(std::uint32_t node) {
         return opened.error();
     }
     metrics_ = std::move(*opened);
-    metrics_address_ = metrics_ ? reachable_address(metrics_->address(), local_host(channel_.fd())) : "";
+    metrics_address_ = metrics_ ? reachable_address(metrics_->address(), os::local_host(channel_.fd())) : "";
     return Ok{};
 }
 
@@ -463,7 +463,7 @@ Result<Ok> Member::take_part() {
         if (quit_) {
             return Ok{};
         }
-        if (interrupts() > 0) {
+        if (os::interrupts() > 0) {
             return Error{"interrupted"};
         }
         const Time now = clock_.now();
@@ -484,9 +484,9 @@ Result<Ok> Member::take_part() {
 int join(const JoinOptions& options) {
     prepare_descriptors();
     if (options.watched_by != 0) {
-        live_with_parent(options.watched_by);
+        os::live_with_parent(options.watched_by);
     } else {
-        count_interrupts();
+        os::count_interrupts();
     }
     Member member(options);
     Result<Ok> outcome = member.be_welcomed();

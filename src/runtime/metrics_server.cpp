@@ -21,8 +21,8 @@
 
 #include "base/pause_watch.h"
 #include "base/units.h"
+#include "os/socket.h"
 #include "runtime/run_clock.h"
-#include "runtime/socket.h"
 
 namespace incast::runtime {
 namespace {
@@ -89,7 +89,7 @@ double unix_now_s() {
 /// What the thread serves, and the thread. Nodes publish from theirs.
 class MetricsServer::Service {
 public:
-    Service(Descriptor listener, Descriptor stop, RunLabels run, std::string name)
+    Service(os::Descriptor listener, os::Descriptor stop, RunLabels run, std::string name)
         : listener_(std::move(listener)),
           stop_(std::move(stop)),
           run_(std::move(run)),
@@ -122,7 +122,7 @@ public:
 
 private:
     struct Client {
-        Descriptor socket;
+        os::Descriptor socket;
         Time deadline = 0;
         std::string request;
         std::string answer;
@@ -169,7 +169,7 @@ private:
     void accept(Time now) {
         std::string peer;
         Client client;
-        client.socket = accept_one(listener_.fd(), peer);
+        client.socket = os::accept_one(listener_.fd(), peer);
         if (!client.socket.is_open()) {
             accept_at_ = now + accept_pause;  // without descriptors it would be asked again at once, for ever
             return;
@@ -261,13 +261,13 @@ private:
     }
 
     [[nodiscard]] bool is_called(std::string_view host) const {
-        const Result<HostPort> parts = parse_host_port(std::string(host));
-        return parts && (is_numeric(parts->host) || parts->host == "localhost" || parts->host == name_ ||
+        const Result<os::HostPort> parts = os::parse_host_port(std::string(host));
+        return parts && (os::is_numeric(parts->host) || parts->host == "localhost" || parts->host == name_ ||
                          parts->host == own_name_);
     }
 
-    Descriptor listener_;
-    Descriptor stop_;
+    os::Descriptor listener_;
+    os::Descriptor stop_;
     RunLabels run_;
     std::string name_;             // the host as it was configured
     std::string own_name_;         // of this host
@@ -284,18 +284,18 @@ MetricsServer::MetricsServer(std::unique_ptr<Service> service, std::string addre
 MetricsServer::~MetricsServer() = default;
 
 Result<std::unique_ptr<MetricsServer>> MetricsServer::open(const std::string& address, RunLabels run) {
-    Result<Descriptor> listener = listen_on(address);
+    Result<os::Descriptor> listener = os::listen_on(address);
     if (!listener) {
         return listener.error();
     }
-    Descriptor stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    os::Descriptor stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!stop.is_open()) {
         return Error{fmt::format("eventfd: {}", std::generic_category().message(errno))};
     }
-    std::string bound = local_address(listener->fd());
+    std::string bound = os::local_address(listener->fd());
     return std::unique_ptr<MetricsServer>(
         new MetricsServer(std::make_unique<Service>(std::move(*listener), std::move(stop), std::move(run),
-                                                    parse_host_port(address)->host),
+                                                    os::parse_host_port(address)->host),
                           std::move(bound)));
 }
 
@@ -320,7 +320,7 @@ void MetricsServer::publish(const NodeSample& sample, const std::string& roles, 
 }
 
 Result<std::string> metrics_address(const std::string& setting, std::uint32_t node) {
-    const Result<HostPort> parts = parse_host_port(setting);
+    const Result<os::HostPort> parts = os::parse_host_port(setting);
     if (!parts) {
         return Error{fmt::format("run.metrics = {}: no address; allowed: off, or HOST:PORT", setting)};
     }
@@ -340,7 +340,7 @@ Result<Ok> try_metrics(const std::string& setting, std::uint32_t nodes) {
         if (!address) {
             return address.error();
         }
-        if (const Result<Descriptor> listener = listen_on(*address); !listener) {
+        if (const Result<os::Descriptor> listener = os::listen_on(*address); !listener) {
             return Error{
                 fmt::format("run.metrics = {}: node {}: {}; allowed: an address of this host, with ports that "
                             "are free for all of its nodes",
@@ -367,17 +367,18 @@ bool may_claim_metrics(const std::string& setting, std::uint32_t node, const std
         return false;
     }
     const Result<std::string> configured = metrics_address(setting, node);
-    const Result<HostPort> claim = parse_host_port(claimed);
+    const Result<os::HostPort> claim = os::parse_host_port(claimed);
     if (!configured || !claim || claim->port == "0") {
         return false;
     }
-    const Result<HostPort> wanted = parse_host_port(*configured);
+    const Result<os::HostPort> wanted = os::parse_host_port(*configured);
     if (wanted->port != "0" && wanted->port != claim->port) {
         return false;
     }
-    const bool beside = is_loopback(host) || is_of_this_host(host);
+    const bool beside = os::is_loopback(host) || os::is_of_this_host(host);
     return claim->host == host || claim->host == wanted->host ||
-           (wanted->host == "localhost" && is_loopback(claim->host)) || (beside && is_of_this_host(claim->host));
+           (wanted->host == "localhost" && os::is_loopback(claim->host)) ||
+           (beside && os::is_of_this_host(claim->host));
 }
 
 void announce_metrics(Reporter& reporter, const std::string& who, const std::string& address,

@@ -11,7 +11,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "runtime/socket.h"
+#include "os/socket.h"
 
 namespace incast::runtime {
 namespace {
@@ -97,13 +97,13 @@ protected:
         server_->publish(sample_of(2), "BU", 0);
     }
 
-    Descriptor connect() {
-        Result<Descriptor> socket = connect_to(server_->address(), 5000);
+    os::Descriptor connect() {
+        Result<os::Descriptor> socket = os::connect_to(server_->address(), 5000);
         EXPECT_TRUE(socket.ok());
         return std::move(*socket);
     }
     /// Everything until the server closes, or nothing within the deadline.
-    static std::string receive(const Descriptor& socket) {
+    static std::string receive(const os::Descriptor& socket) {
         std::string text;
         while (true) {
             pollfd waiting{socket.fd(), POLLIN, 0};
@@ -119,11 +119,11 @@ protected:
             text.append(bytes, static_cast<std::size_t>(count));
         }
     }
-    static void say(const Descriptor& socket, std::string_view text) {
+    static void say(const os::Descriptor& socket, std::string_view text) {
         EXPECT_EQ(send(socket.fd(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
     }
     std::string answer_to(std::string_view request) {
-        const Descriptor socket = connect();
+        const os::Descriptor socket = connect();
         say(socket, request);
         return receive(socket);
     }
@@ -154,8 +154,8 @@ TEST_F(MetricsServerTest, RefusesWhatIsNoScrape) {
 }
 
 TEST_F(MetricsServerTest, ASlowClientKeepsNobodyWaiting) {
-    const Descriptor silent = connect();
-    const Descriptor slow = connect();
+    const os::Descriptor silent = connect();
+    const os::Descriptor slow = connect();
     say(slow, "GET /met");
     EXPECT_THAT(answer_to("GET /metrics HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200 OK\r\n"));
     say(slow, "rics HTTP/1.1\r\n\r\n");
@@ -163,12 +163,12 @@ TEST_F(MetricsServerTest, ASlowClientKeepsNobodyWaiting) {
 }
 
 TEST_F(MetricsServerTest, SilentClientsKeepNobodyOut) {
-    std::vector<Descriptor> silent;
+    std::vector<os::Descriptor> silent;
     silent.reserve(3 * MetricsServer::max_clients);
     for (std::size_t index = 0; index < 3 * MetricsServer::max_clients; ++index) {
         silent.push_back(connect());
     }
-    const Descriptor honest = connect();
+    const os::Descriptor honest = connect();
     say(honest, "GET /metrics HTTP/1.1\r\n\r\n");
     EXPECT_THAT(receive(honest), StartsWith("HTTP/1.1 200 OK\r\n"));
     EXPECT_EQ(receive(silent.front()), "") << "it made room";

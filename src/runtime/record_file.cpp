@@ -47,7 +47,7 @@ Result<RecordFile> RecordFile::create(const std::filesystem::path& file) {
 }
 
 Result<RecordFile> RecordFile::open(const std::filesystem::path& file) {
-    Descriptor opened(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+    os::Descriptor opened(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
     if (opened.fd() < 0) {
         return Error{fmt::format("'{}' cannot be made: {}", file.string(), reason_of(errno))};
     }
@@ -90,7 +90,7 @@ Result<Ok> write_whole(const std::filesystem::path& file, std::string_view conte
     const auto failed = [&file](int error) {
         return Error{fmt::format("'{}' cannot be written: {}", file.string(), reason_of(error))};
     };
-    Descriptor opened(::open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+    os::Descriptor opened(::open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
     if (opened.fd() < 0) {
         return failed(errno);
     }
@@ -114,7 +114,7 @@ Result<Ok> write_whole(const std::filesystem::path& file, std::string_view conte
 
 bool reserve_for(const std::filesystem::path& file, std::uint64_t bytes) {
     const std::filesystem::path part = unfinished(file);
-    const Descriptor opened(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    const os::Descriptor opened(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (opened.fd() < 0) {
         return false;
     }

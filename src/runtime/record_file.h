@@ -9,11 +9,11 @@
 
 #include <incast/result.h>
 
-#include "transport/descriptor.h"
+#include "os/descriptor.h"
 
 namespace incast::runtime {
 
-using transport::Descriptor;
+using os::Descriptor;
 
 class RecordFile {
 public:
@@ -39,10 +39,10 @@ public:
     [[nodiscard]] int fd() const { return file_.fd(); }
 
 private:
-    RecordFile(Descriptor file, std::filesystem::path path) : file_(std::move(file)), path_(std::move(path)) {}
+    RecordFile(os::Descriptor file, std::filesystem::path path) : file_(std::move(file)), path_(std::move(path)) {}
     bool cut_back();
 
-    Descriptor file_;
+    os::Descriptor file_;
     std::filesystem::path path_;
     std::uint64_t bytes_ = 0;  // of whole records
     std::uint64_t missing_ = 0;

@@ -21,7 +21,7 @@
 #include <incast/result.h>
 #include <incast/transport.h>
 
-#include "runtime/socket.h"
+#include "os/socket.h"
 
 namespace incast::runtime {
 
@@ -65,7 +65,7 @@ private:
 class Channel {
 public:
     Channel() = default;
-    Channel(Descriptor fd, FrameLimits limits) : fd_(std::move(fd)), limits_(limits) {}
+    Channel(os::Descriptor fd, FrameLimits limits) : fd_(std::move(fd)), limits_(limits) {}
 
     /// Queues and sends what the socket takes. False once the stream is broken, or the other side reads so little that
     /// more is queued than it may ever be told.
@@ -83,10 +83,10 @@ public:
     [[nodiscard]] bool stuck() const { return stuck_; }
     [[nodiscard]] int fd() const { return fd_.fd(); }
     [[nodiscard]] bool open() const { return fd_.is_open(); }
-    void close() { fd_ = Descriptor(); }
+    void close() { fd_ = os::Descriptor(); }
 
 private:
-    Descriptor fd_;
+    os::Descriptor fd_;
     FrameLimits limits_;
     std::string out_;
     std::size_t sent_ = 0;

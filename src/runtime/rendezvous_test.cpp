@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "os/socket.h"
 #include "runtime/metrics.h"
-#include "runtime/socket.h"
 
 namespace incast::runtime {
 namespace {
@@ -25,8 +25,8 @@ protected:
     Rendezvous() {
         std::array<int, 2> fds{};
         EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()), 0);
-        channel_ = Channel(Descriptor(fds[0]), {max_stranger_frame});
-        other_ = Descriptor(fds[1]);
+        channel_ = Channel(os::Descriptor(fds[0]), {max_stranger_frame});
+        other_ = os::Descriptor(fds[1]);
     }
     void say(const std::string& bytes) const {
         ASSERT_EQ(write(other_.fd(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
@@ -39,7 +39,7 @@ protected:
         return bytes + text;
     }
     Channel channel_;
-    Descriptor other_;
+    os::Descriptor other_;
 };
 
 TEST_F(Rendezvous, MessagesArriveOneByOne) {
@@ -129,14 +129,14 @@ TEST_F(Rendezvous, OnlyObjectsAreMessages) {
         EXPECT_FALSE(channel_.receive().ok()) << text;
         std::array<int, 2> fds{};
         ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()), 0);
-        channel_ = Channel(Descriptor(fds[0]), {max_stranger_frame});
-        other_ = Descriptor(fds[1]);
+        channel_ = Channel(os::Descriptor(fds[0]), {max_stranger_frame});
+        other_ = os::Descriptor(fds[1]);
     }
 }
 
 TEST_F(Rendezvous, TheLastWordsBeforeTheEndAreHeard) {
     say(frame(R"({"type":"last"})"));
-    other_ = Descriptor();
+    other_ = os::Descriptor();
     EXPECT_TRUE(channel_.receive()->has_value());
     EXPECT_THAT(channel_.receive().error().message, HasSubstr("closed"));
 }
@@ -191,12 +191,12 @@ TEST(RendezvousBlobs, TravelAsHexadecimalText) {
 }
 
 TEST(RendezvousAddresses, HostAndPort) {
-    EXPECT_EQ(parse_host_port("localhost:4711")->port, "4711");  // house: allow fixed-port: only parsed
-    EXPECT_EQ(parse_host_port("10.0.0.1")->port, "0");
-    EXPECT_EQ(parse_host_port("[::1]:5")->host, "::1");
-    EXPECT_EQ(parse_host_port("[::1]")->port, "0");
+    EXPECT_EQ(os::parse_host_port("localhost:4711")->port, "4711");  // house: allow fixed-port: only parsed
+    EXPECT_EQ(os::parse_host_port("10.0.0.1")->port, "0");
+    EXPECT_EQ(os::parse_host_port("[::1]:5")->host, "::1");
+    EXPECT_EQ(os::parse_host_port("[::1]")->port, "0");
     for (const char* bad : {"", ":5", "host:", "host:x", "host:70000", "[::1", "[::1]5", "host:5:6"}) {
-        EXPECT_FALSE(parse_host_port(bad).ok()) << bad;
+        EXPECT_FALSE(os::parse_host_port(bad).ok()) << bad;
     }
 }
 

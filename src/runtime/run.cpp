@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
+#include "os/signals.h"
+#include "os/socket.h"
 #include "runtime/coordinator.h"
 #include "runtime/exit_status.h"
 #include "runtime/inputs.h"
@@ -19,8 +21,6 @@
 #include "runtime/network_report.h"
 #include "runtime/resolve.h"
 #include "runtime/results.h"
-#include "runtime/signals.h"
-#include "runtime/socket.h"
 
 namespace incast::runtime {
 namespace {
@@ -58,7 +58,7 @@ Result<Ok> check(const Plan& plan, const RunOptions& options) {
         return Error{
             fmt::format("--spawn {}: the run has {} nodes; allowed: 0..{}", spawn, plan.n_nodes, plan.n_nodes)};
     }
-    if (const Result<HostPort> listen = parse_host_port(options.listen); !options.listen.empty() && !listen) {
+    if (const Result<os::HostPort> listen = os::parse_host_port(options.listen); !options.listen.empty() && !listen) {
         return Error{"--listen: " + listen.error().message};
     }
     if (plan.config.metrics != "off") {
@@ -221,8 +221,8 @@ int run(const ConfigText& config, const RunOptions& options) {
     if (!reporter) {
         return refuse(reporter.error(), exit_bad_config);
     }
-    count_interrupts();
-    watch_over(options.watched_by);
+    os::count_interrupts();
+    os::watch_over(options.watched_by);
     const std::filesystem::path result_file = (*reporter)->directory() / result_name;
     reserve_for(result_file, size_of_result(*plan));
     (*reporter)->write_file("config.toml", config_toml(plan->values));

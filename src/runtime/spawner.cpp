@@ -23,9 +23,9 @@ extern char** environ;
 namespace incast::runtime {
 namespace {
 
-Descriptor watch(pid_t pid) {
+os::Descriptor watch(pid_t pid) {
     // glibc has had a wrapper since 2.36 only. Its descriptor is close-on-exec.
-    return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0U)));
+    return os::Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0U)));
 }
 
 std::string describe(int status) {
@@ -60,7 +60,7 @@ Result<pid_t> Spawner::start(std::uint32_t node, const std::string& address, con
     }
     environment.push_back(token_variable.data());
     environment.push_back(nullptr);
-    const Descriptor nowhere(open("/dev/null", O_RDWR | O_CLOEXEC));
+    const os::Descriptor nowhere(open("/dev/null", O_RDWR | O_CLOEXEC));
 
     const pid_t pid = fork();
     if (pid < 0) {

@@ -10,7 +10,7 @@
 
 #include <incast/result.h>
 
-#include "runtime/socket.h"
+#include "os/socket.h"
 
 namespace incast::runtime {
 
@@ -29,7 +29,7 @@ public:
     struct Child {
         std::uint32_t node = 0;
         pid_t pid = 0;
-        Descriptor watch;  // readable once the process ended
+        os::Descriptor watch;  // readable once the process ended
     };
     [[nodiscard]] const std::vector<Child>& children() const { return children_; }
 

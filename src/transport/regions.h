@@ -14,7 +14,7 @@
 
 #include <incast/transport.h>
 
-#include "transport/memory_file.h"
+#include "os/memory_file.h"
 
 namespace incast::transport {
 
@@ -37,9 +37,9 @@ public:
             return Error{"region of " + std::to_string(bytes) + " bytes: all " + std::to_string(max_regions_) +
                          " regions of this endpoint are in use"};
         }
-        Descriptor file;
+        os::Descriptor file;
         if (shareable_) {
-            auto made = make_memory_file(bytes);
+            auto made = os::make_memory_file(bytes);
             if (!made) return Error{"region of " + std::to_string(bytes) + " bytes: " + made.error().message};
             file = std::move(*made);
         }
@@ -61,7 +61,7 @@ public:
             return Error{has(region) ? "share: the regions of this endpoint are not shareable"
                                      : "share: there is no such region"};
         }
-        auto file = open_for_reading(files_[static_cast<std::size_t>(region)]);
+        auto file = os::open_for_reading(files_[static_cast<std::size_t>(region)]);
         return file ? Result<int>(file->release()) : Result<int>(file.error());
     }
 
@@ -124,7 +124,7 @@ public:
 
 private:
     std::vector<std::span<std::byte>> regions_;
-    std::vector<Descriptor> files_;  // shareable: of each region
+    std::vector<os::Descriptor> files_;  // shareable: of each region
     std::vector<bool> exposed_;
     std::vector<bool> guarded_;                // let_write() was called for it
     std::vector<std::vector<Places>> places_;  // by peer, in the order of their regions

@@ -9,10 +9,10 @@
 #include <poll.h>
 #include <sys/mman.h>
 
+#include "os/descriptor.h"
 #include "transport/decorator/count.h"
 #include "transport/decorator/fault.h"
 #include "transport/decorator/trace.h"
-#include "transport/descriptor.h"
 
 namespace incast::conformance {
 
@@ -206,7 +206,7 @@ void Agent::share(const Command& command, Reply& reply) {
         reply.text = shared.error().message;
         return;
     }
-    const transport::Descriptor file(*shared);
+    const os::Descriptor file(*shared);
     const std::size_t size = transport_->memory(Local{command.region}).size();
     void* writable = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd(), 0);
     void* memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd(), 0);

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "transport/reliable/connection.h"
+#include "reliable/connection.h"
 
-using namespace incast::transport::reliable;
+using namespace incast::reliable;
 
 namespace {
 

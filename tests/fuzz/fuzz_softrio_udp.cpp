@@ -17,7 +17,7 @@
 
 using namespace incast::softrio;
 using namespace incast::softrio::udp;
-namespace reliable = incast::transport::reliable;
+namespace reliable = incast::reliable;
 
 namespace {
 

@@ -139,10 +139,10 @@ def test_a_bad_parameter_is_one_line(start: Start, key: str, value: str, why: st
 
 
 class Tools:
-    """`incast-node rio` in a fabric of its own, with an endpoint 5 that serves."""
+    """`softrio` in a fabric of its own, with an endpoint 5 that serves."""
 
     def __init__(self, engine: Path) -> None:
-        self.command = [str(engine), "rio"]
+        self.command = [str(engine.with_name("softrio"))]
         self.environment = {**os.environ, "RIO_FABRIC": f"shm:tools-{uuid.uuid4().hex[:20]}"}
         self.environment.pop("RIO_DESTID", None)
         self.server = subprocess.Popen(

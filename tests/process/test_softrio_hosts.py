@@ -117,7 +117,7 @@ def test_an_enumerating_host_gives_the_ids(network: Network, library: Path, engi
     """Only its address is known beforehand; every endpoint asks it for an id, and for the places of the others."""
     names = network(4)
     must("ip", "-n", names[0], "link", "set", "lo", "up")  # one of the endpoints is where the host is
-    command = ["ip", "netns", "exec", names[0], str(engine), "rio", "enumerate", "--listen", "10.0.0.1:0"]
+    command = ["ip", "netns", "exec", names[0], str(engine.with_name("softrio")), "enumerate", "--listen", "10.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as host:
         assert host.stdout is not None
         try:

@@ -1,4 +1,4 @@
-"""`incast-node rio switch`: endpoints, each a process, behind a switch that is programmed while they run."""
+"""`softrio switch`: endpoints, each a process, behind a switch that is programmed while they run."""
 
 import os
 import random
@@ -19,7 +19,7 @@ class Fabric:
     """A switch with a table, and endpoints 5 and 6 that serve, at ports 0 and 1."""
 
     def __init__(self, engine: Path, folder: Path) -> None:
-        self.command = [str(engine), "rio"]
+        self.command = [str(engine.with_name("softrio"))]
         self.folder = folder
         self.table = folder / "table.toml"
         self.table.write_text("[ports]\n5 = 0\n6 = 1\n")
@@ -112,7 +112,7 @@ def test_the_table_is_read_again(fabric: Fabric) -> None:
     fabric.does("write", "6", "still there")
     complaint = fabric.program("[routes]\n5 = 'own'\n6 = 'nowhere'\n", "err")
     assert complaint == (
-        f'incast-node rio switch: {fabric.table}: [routes] 6: must be "own", "discard" or the number of a port, '
+        f'softrio switch: {fabric.table}: [routes] 6: must be "own", "discard" or the number of a port, '
         "0..1023; the table before stays"
     )
     assert fabric("write", "5", "lost").returncode == 1
@@ -192,8 +192,12 @@ def test_a_bad_table_at_the_start_is_one_line(engine: Path, tmp_path: Path) -> N
     table = tmp_path / "table.toml"
     table.write_text("[multicast]\n40000 = []\n")
     done = subprocess.run(
-        [str(engine), "rio", "switch", "--table", str(table)], capture_output=True, text=True, timeout=20, check=False
+        [str(engine.with_name("softrio")), "switch", "--table", str(table)],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
     )
     assert done.returncode == 2
     expected = f"{table}: [multicast] 40000: must be a list of 1..1024 destination ids, as [1, 2]"
-    assert done.stderr == f"incast-node rio: {expected}\n"
+    assert done.stderr == f"softrio: {expected}\n"

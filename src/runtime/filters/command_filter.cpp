@@ -14,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "os/descriptor.h"
 #include "runtime/filters/filters.h"
 #include "runtime/sinks/child.h"
-#include "transport/descriptor.h"
 
 namespace incast::filters {
 namespace {
@@ -48,7 +48,7 @@ struct Answer {
 
 class CommandFilter final : public protocol::Filter {
 public:
-    CommandFilter(std::string command, pid_t pid, transport::Descriptor socket, const protocol::Config& config)
+    CommandFilter(std::string command, pid_t pid, os::Descriptor socket, const protocol::Config& config)
         : command_(std::move(command)),
           pid_(pid),
           socket_(std::move(socket)),
@@ -165,7 +165,7 @@ private:
 
     std::string command_;
     pid_t pid_;
-    transport::Descriptor socket_;
+    os::Descriptor socket_;
     const protocol::Config& config_;
     std::uint64_t window_;
     Time ask_again_ = time_never;
@@ -185,8 +185,8 @@ Result<std::unique_ptr<protocol::Filter>> start_command(const std::string& comma
         return Error{
             fmt::format("filter.command = {}: no sockets: {}", command, std::generic_category().message(errno))};
     }
-    transport::Descriptor own(ends[0]);
-    const transport::Descriptor theirs(ends[1]);
+    os::Descriptor own(ends[0]);
+    const os::Descriptor theirs(ends[1]);
     const Result<pid_t> pid =
         sinks::spawn_shell(command, theirs.fd(), theirs.fd(), {fmt::format("INCAST_FILTER_NODE={}", node)});
     if (!pid) {

@@ -15,11 +15,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "transport/memory_file.h"
+#include "os/memory_file.h"
 
 namespace incast::sinks {
 
-using transport::Descriptor;
+using os::Descriptor;
 
 namespace {
 
@@ -32,7 +32,7 @@ std::string errno_text() {
     return std::generic_category().message(errno);
 }
 
-bool is_own_user(const Descriptor& socket) {
+bool is_own_user(const os::Descriptor& socket) {
     ucred peer{};
     socklen_t size = sizeof peer;
     return ::getsockopt(socket.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
@@ -40,7 +40,7 @@ bool is_own_user(const Descriptor& socket) {
 }
 
 /// A fresh connection has room for it.
-bool send_welcome(const Descriptor& socket, const consumer::Welcome& welcome, std::span<const int> fds) {
+bool send_welcome(const os::Descriptor& socket, const consumer::Welcome& welcome, std::span<const int> fds) {
     consumer::Welcome bytes = welcome;
     iovec part{&bytes, sizeof bytes};
     msghdr message{};
@@ -62,13 +62,13 @@ bool send_welcome(const Descriptor& socket, const consumer::Welcome& welcome, st
 }  // namespace
 
 Result<SharedPages> SharedPages::make(std::size_t bytes) {
-    auto file = transport::make_memory_file(bytes);
+    auto file = os::make_memory_file(bytes);
     if (!file) {
         return file.error();
     }
     void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file->fd(), 0);
     if (memory == MAP_FAILED) {
-        return transport::memory_error("mmap");
+        return os::memory_error("mmap");
     }
     return SharedPages(std::move(*file), {static_cast<std::byte*>(memory), bytes});
 }
@@ -88,7 +88,7 @@ SharedPages::~SharedPages() {
     }
 }
 
-Guest::Guest(std::uint64_t number, Descriptor connection, SharedPages for_queue, SharedPages for_control,
+Guest::Guest(std::uint64_t number, os::Descriptor connection, SharedPages for_queue, SharedPages for_control,
              std::uint32_t window)
     : id(number),
       socket(std::move(connection)),
@@ -110,7 +110,7 @@ Result<ConsumerDoor> ConsumerDoor::open(const std::string& name, std::uint32_t n
     address.sun_family = AF_UNIX;
     std::memcpy(address.sun_path + 1, path.data(), path.size());  // abstract: nothing is left in a file system
     const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
-    Descriptor listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    os::Descriptor listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!listener.is_open()) {
         return Error{fmt::format("sink consumer: {}", errno_text())};
     }
@@ -129,12 +129,12 @@ Result<ConsumerDoor> ConsumerDoor::open(const std::string& name, std::uint32_t n
     return ConsumerDoor(std::move(listener));
 }
 
-ConsumerDoor::ConsumerDoor(Descriptor listener)
+ConsumerDoor::ConsumerDoor(os::Descriptor listener)
     : listener_(std::move(listener)), spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
     (void)poller_.add(listener_, EPOLLIN, listener_id);
 }
 
-void ConsumerDoor::furnish(const consumer::Welcome& welcome, Descriptor payload, Descriptor directory) {
+void ConsumerDoor::furnish(const consumer::Welcome& welcome, os::Descriptor payload, os::Descriptor directory) {
     welcome_ = welcome;
     payload_ = std::move(payload);
     directory_ = std::move(directory);
@@ -180,13 +180,13 @@ void ConsumerDoor::forget(const Guest& guest) {
 
 void ConsumerDoor::accept_all(std::size_t room, News& news) {
     for (int accepted = 0; accepted < most_accepted_at_once; ++accepted) {
-        Descriptor socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        os::Descriptor socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!socket.is_open()) {
             if (errno == EMFILE || errno == ENFILE) {
                 // It would stay at the door, which would ring for ever.
                 spare_.close();
-                Descriptor(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC)).close();
-                spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+                os::Descriptor(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC)).close();
+                spare_ = os::Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
                 ++news.refused;
             }
             return;
@@ -211,13 +211,13 @@ void ConsumerDoor::accept_all(std::size_t room, News& news) {
     }
 }
 
-Result<std::unique_ptr<Guest>> ConsumerDoor::let_in(Descriptor socket) {
+Result<std::unique_ptr<Guest>> ConsumerDoor::let_in(os::Descriptor socket) {
     auto queue = SharedPages::make(consumer::queue_bytes(welcome_.window));
     auto control = SharedPages::make(consumer::control_bytes(welcome_.window));
     if (!queue || !control) {
         return queue ? control.error() : queue.error();
     }
-    auto to_read = transport::open_for_reading(queue->file());
+    auto to_read = os::open_for_reading(queue->file());
     if (!to_read) {
         return to_read.error();
     }

@@ -12,9 +12,9 @@
 #include <incast/transport.h>
 
 #include "consumer/layout.h"
+#include "os/descriptor.h"
+#include "os/poller.h"
 #include "runtime/sinks/consumer_queue.h"
-#include "transport/descriptor.h"
-#include "transport/poller.h"
 
 namespace incast::sinks {
 
@@ -27,24 +27,24 @@ public:
     SharedPages& operator=(SharedPages&& other) noexcept;
     ~SharedPages();
     [[nodiscard]] std::span<std::byte> bytes() const { return bytes_; }
-    [[nodiscard]] const transport::Descriptor& file() const { return file_; }
+    [[nodiscard]] const os::Descriptor& file() const { return file_; }
     /// The mapping stays.
     void close_file() { file_.close(); }
 
 private:
-    SharedPages(transport::Descriptor file, std::span<std::byte> bytes) : file_(std::move(file)), bytes_(bytes) {}
-    transport::Descriptor file_;
+    SharedPages(os::Descriptor file, std::span<std::byte> bytes) : file_(std::move(file)), bytes_(bytes) {}
+    os::Descriptor file_;
     std::span<std::byte> bytes_;
 };
 
 /// A process that is attached.
 struct Guest {
-    Guest(std::uint64_t number, transport::Descriptor connection, SharedPages for_queue, SharedPages for_control,
+    Guest(std::uint64_t number, os::Descriptor connection, SharedPages for_queue, SharedPages for_control,
           std::uint32_t window);
     void wake_if_asleep();
 
     std::uint64_t id;
-    transport::Descriptor socket;
+    os::Descriptor socket;
     SharedPages queue_pages;
     SharedPages control_pages;
     ConsumerQueue queue;
@@ -57,7 +57,7 @@ public:
     static Result<ConsumerDoor> open(const std::string& name, std::uint32_t node);
 
     /// Everybody gets these: what they say of the run and of sizes, and the descriptors for payload and directory.
-    void furnish(const consumer::Welcome& welcome, transport::Descriptor payload, transport::Descriptor directory);
+    void furnish(const consumer::Welcome& welcome, os::Descriptor payload, os::Descriptor directory);
 
     struct News {
         std::vector<std::unique_ptr<Guest>> come;
@@ -72,16 +72,16 @@ public:
     [[nodiscard]] int fd() const { return poller_.fd(); }
 
 private:
-    explicit ConsumerDoor(transport::Descriptor listener);
+    explicit ConsumerDoor(os::Descriptor listener);
     void accept_all(std::size_t room, News& news);
     void hear(std::uint64_t id, News& news);
-    Result<std::unique_ptr<Guest>> let_in(transport::Descriptor socket);
+    Result<std::unique_ptr<Guest>> let_in(os::Descriptor socket);
 
-    transport::Poller poller_;
-    transport::Descriptor listener_;
-    transport::Descriptor spare_;  // given up for a moment when descriptors run out
-    transport::Descriptor payload_;
-    transport::Descriptor directory_;
+    os::Poller poller_;
+    os::Descriptor listener_;
+    os::Descriptor spare_;  // given up for a moment when descriptors run out
+    os::Descriptor payload_;
+    os::Descriptor directory_;
     consumer::Welcome welcome_;
     std::vector<std::pair<std::uint64_t, int>> sockets_;  // of guests, by id
     std::uint64_t next_id_ = 1;                           // 0 is the listener

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "transport/memory_file.h"
+#include "os/memory_file.h"
 
 namespace incast::sinks {
 
@@ -73,7 +73,7 @@ Result<Ok> ConsumerSink::attach(Transport& transport, Local slots) {
     if (!shared) {
         return Error{"sink consumer: " + shared.error().message};
     }
-    transport::Descriptor payload(*shared);
+    os::Descriptor payload(*shared);
     payload_ = transport.memory(slots);
     auto directory = SharedPages::make(consumer::directory_bytes(uses_.size(), ids_.size()));
     if (!directory) {
@@ -85,7 +85,7 @@ Result<Ok> ConsumerSink::attach(Transport& transport, Local slots) {
     for (std::uint32_t slot = 0; slot < uses_.size(); ++slot) {
         new (&record(slot)) Record;
     }
-    auto to_read = transport::open_for_reading(directory_.file());
+    auto to_read = os::open_for_reading(directory_.file());
     if (!to_read) {
         return Error{"sink consumer: " + to_read.error().message};
     }

@@ -15,15 +15,15 @@
 #include <string>
 #include <vector>
 
+#include "os/descriptor.h"
+#include "os/mapping.h"
 #include "softrio/shm/layout.h"
-#include "transport/descriptor.h"
-#include "transport/mapping.h"
 
 namespace incast::softrio::shm {
 
-using transport::Descriptor;
+using os::Descriptor;
 
-using transport::Mapping;
+using os::Mapping;
 
 inline constexpr std::uint64_t page_bytes = 4096;
 inline std::uint64_t whole_pages(std::uint64_t bytes) {

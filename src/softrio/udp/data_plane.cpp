@@ -21,12 +21,12 @@ Error system_error(const std::string& what, int error) {
 }  // namespace
 
 Result<std::unique_ptr<DataPlane>> DataPlane::open(const Address& at) {
-    transport::Descriptor poll(::epoll_create1(EPOLL_CLOEXEC));
+    os::Descriptor poll(::epoll_create1(EPOLL_CLOEXEC));
     if (!poll.is_open()) return system_error("a switch", errno);
     return std::unique_ptr<DataPlane>(new DataPlane(at, std::move(poll)));
 }
 
-DataPlane::DataPlane(const Address& at, transport::Descriptor poll) : at_(at), poll_(std::move(poll)) {
+DataPlane::DataPlane(const Address& at, os::Descriptor poll) : at_(at), poll_(std::move(poll)) {
     at_.port = 0;
 }
 

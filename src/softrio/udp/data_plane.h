@@ -11,10 +11,10 @@
 
 #include <incast/result.h>
 
+#include "os/descriptor.h"
 #include "softrio/udp/address.h"
 #include "softrio/udp/socket.h"
 #include "softrio/udp/switch.h"
-#include "transport/descriptor.h"
 
 namespace incast::softrio::udp {
 
@@ -40,12 +40,12 @@ public:
     void forward();
 
 private:
-    DataPlane(const Address& at, transport::Descriptor poll);
+    DataPlane(const Address& at, os::Descriptor poll);
     Result<std::uint16_t> open_socket(std::uint32_t destid);
     void relay(std::uint32_t destid, bool has_errors);
 
     Address at_;
-    transport::Descriptor poll_;  // the sockets
+    os::Descriptor poll_;  // the sockets
     Switch switch_;
     std::map<std::uint32_t, std::unique_ptr<Socket>> sockets_;  // by destination id
     std::vector<Socket*> filled_;                               // with what is to be sent

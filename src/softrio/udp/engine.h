@@ -1,6 +1,6 @@
 // A RapidIO endpoint over datagrams, sans-IO: what it is sent it applies to the memory, doorbells, registers and
 // channels of this endpoint (Target), and answers; what this endpoint asks of others it packs into datagrams and
-// matches with their responses. One reliable session (transport/reliable) with each peer; a datagram's body is RapidIO
+// matches with their responses. One reliable session (reliable) with each peer; a datagram's body is RapidIO
 // packets (softrio/wire), each behind its length of 16 bits. For one thread, or one lock.
 #pragma once
 
@@ -15,13 +15,11 @@
 #include <span>
 #include <vector>
 
+#include "reliable/connection.h"
 #include "softrio/udp/address.h"
 #include "softrio/wire/packet.h"
-#include "transport/reliable/connection.h"
 
 namespace incast::softrio::udp {
-
-namespace reliable = transport::reliable;
 
 /// The own half of the endpoint.
 class Target {

@@ -32,9 +32,8 @@ std::string line_of(std::uint32_t group, const std::vector<std::uint32_t>& membe
 
 Result<std::unique_ptr<Enumerator>> Enumerator::listen(const Address& at, std::uint32_t first, Observer observer,
                                                        std::unique_ptr<DataPlane> plane) {
-    transport::Descriptor listener(
-        ::socket(at.is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    transport::Descriptor poll(::epoll_create1(EPOLL_CLOEXEC));
+    os::Descriptor listener(::socket(at.is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    os::Descriptor poll(::epoll_create1(EPOLL_CLOEXEC));
     const int one = 1;
     sockaddr_storage address{};
     socklen_t bytes = fill(at, address);
@@ -49,8 +48,8 @@ Result<std::unique_ptr<Enumerator>> Enumerator::listen(const Address& at, std::u
                                                       std::move(observer), std::move(plane)));
 }
 
-Enumerator::Enumerator(transport::Descriptor listener, transport::Descriptor poll, const Address& at,
-                       std::uint32_t first, Observer observer, std::unique_ptr<DataPlane> plane)
+Enumerator::Enumerator(os::Descriptor listener, os::Descriptor poll, const Address& at, std::uint32_t first,
+                       Observer observer, std::unique_ptr<DataPlane> plane)
     : listener_(std::move(listener)),
       poll_(std::move(poll)),
       address_(at),
@@ -106,7 +105,7 @@ void Enumerator::serve(int timeout_ms) {
 }
 
 void Enumerator::accept() {
-    transport::Descriptor made(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    os::Descriptor made(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!made.is_open()) return;
     const int fd = made.fd();
     Member& member = members_[fd];

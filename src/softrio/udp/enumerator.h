@@ -25,11 +25,11 @@
 
 #include <incast/result.h>
 
+#include "os/descriptor.h"
 #include "softrio/udp/address.h"
 #include "softrio/udp/data_plane.h"
 #include "softrio/udp/lines.h"
 #include "softrio/udp/routing.h"
-#include "transport/descriptor.h"
 
 namespace incast::softrio::udp {
 
@@ -70,8 +70,8 @@ private:
         std::int64_t since_ms = 0;  // connected
     };
 
-    Enumerator(transport::Descriptor listener, transport::Descriptor poll, const Address& at, std::uint32_t first,
-               Observer observer, std::unique_ptr<DataPlane> plane);
+    Enumerator(os::Descriptor listener, os::Descriptor poll, const Address& at, std::uint32_t first, Observer observer,
+               std::unique_ptr<DataPlane> plane);
     void watch(int fd);
     void accept();
     void take_line(Member& member, std::string_view line);
@@ -89,8 +89,8 @@ private:
     void refuse(Member& member, const std::string& why);
     void drop_ended();
 
-    transport::Descriptor listener_;
-    transport::Descriptor poll_;  // the listener, members, the data plane
+    os::Descriptor listener_;
+    os::Descriptor poll_;  // the listener, members, the data plane
     Address address_;
     std::uint32_t first_;
     Observer observer_;

@@ -131,7 +131,7 @@ TEST(Enumeration, StrangersAreRefusedWithALineAndDisturbNobody) {
     const std::string long_line(4 * max_line_bytes, 'x');
     for (const std::string& said : {std::string("GET / HTTP/1.1\r\n"), std::string("softrio-join 2 0 7000\n"),
                                     std::string("softrio-join 1 0 70000\n"), std::string("sync 1\n"), long_line}) {
-        transport::Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        os::Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         sockaddr_storage at{};
         const socklen_t bytes = fill(host.address(), at);
         ASSERT_EQ(::connect(socket.fd(), reinterpret_cast<sockaddr*>(&at), bytes), 0);
@@ -210,7 +210,7 @@ TEST(Enumeration, ASwitchIsToldOfInsteadOfTheEndpoints) {
 
 TEST(Enumeration, ALyingHostIsLeft) {
     // Whatever it is that listens there.
-    transport::Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    os::Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_storage at{};
     socklen_t bytes = fill(*parse_address("127.0.0.1:0", Ports::any_too), at);
     ASSERT_EQ(::bind(listener.fd(), reinterpret_cast<sockaddr*>(&at), bytes), 0);
@@ -218,7 +218,7 @@ TEST(Enumeration, ALyingHostIsLeft) {
     ASSERT_EQ(::getsockname(listener.fd(), reinterpret_cast<sockaddr*>(&at), &bytes), 0);
     auto joining = Membership::connect(address_of(at), deadline_ms);
     ASSERT_TRUE(joining.ok());
-    Lines host(transport::Descriptor(::accept(listener.fd(), nullptr, nullptr)));
+    Lines host(os::Descriptor(::accept(listener.fd(), nullptr, nullptr)));
     host.say("220 mail.example ESMTP\n");
     const auto joined = joining->join(0, 7000, deadline_ms, [](auto, const auto&) { FAIL(); });
     ASSERT_FALSE(joined.ok());

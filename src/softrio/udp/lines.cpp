@@ -30,7 +30,7 @@ Address end_of(int fd, int (*end)(int, sockaddr*, socklen_t*)) {
 
 }  // namespace
 
-Lines::Lines(transport::Descriptor socket) : socket_(std::move(socket)) {
+Lines::Lines(os::Descriptor socket) : socket_(std::move(socket)) {
     set(fd(), SOL_SOCKET, SO_SNDBUF, buffer_bytes);
     set(fd(), SOL_SOCKET, SO_KEEPALIVE, 1);
     set(fd(), IPPROTO_TCP, TCP_KEEPIDLE, 2);

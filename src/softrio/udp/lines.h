@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "os/descriptor.h"
 #include "softrio/udp/address.h"
-#include "transport/descriptor.h"
 
 namespace incast::softrio::udp {
 
@@ -20,7 +20,7 @@ class Lines {
 public:
     Lines() = default;
     /// Of a connected socket.
-    explicit Lines(transport::Descriptor socket);
+    explicit Lines(os::Descriptor socket);
 
     [[nodiscard]] int fd() const { return socket_.fd(); }
     [[nodiscard]] bool is_open() const { return socket_.is_open(); }
@@ -44,7 +44,7 @@ public:
 private:
     void receive();
 
-    transport::Descriptor socket_;
+    os::Descriptor socket_;
     std::string text_;
     bool has_ended_ = false;
 };

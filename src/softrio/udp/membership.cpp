@@ -25,8 +25,7 @@ bool is_ready(int fd, short what, int timeout_ms) {
 }  // namespace
 
 Result<Membership> Membership::connect(const Address& host, int timeout_ms) {
-    transport::Descriptor socket(
-        ::socket(host.is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    os::Descriptor socket(::socket(host.is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     sockaddr_storage at{};
     const socklen_t bytes = fill(host, at);
     int error = socket.is_open() ? 0 : errno;

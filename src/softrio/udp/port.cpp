@@ -151,8 +151,8 @@ Result<std::shared_ptr<Port>> Port::open(const Options& options, std::uint32_t m
     auto own = shm::Port::open_alone(options, *destid);
     if (!own) return own.error();
     port->own_ = std::move(*own);
-    port->wake_ = transport::Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    port->poll_ = transport::Descriptor(::epoll_create1(EPOLL_CLOEXEC));
+    port->wake_ = os::Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    port->poll_ = os::Descriptor(::epoll_create1(EPOLL_CLOEXEC));
     if (!port->wake_.is_open() || !port->poll_.is_open()) return system_error("a master port", errno);
     for (const int fd : {port->socket_.fd(), port->wake_.fd(), port->membership_.fd()})
         if (fd >= 0) port->watch(EPOLL_CTL_ADD, fd, EPOLLIN);
@@ -393,7 +393,7 @@ int Port::set_destid(std::uint32_t destid) {
     if (directory_.host()) return change_destid(held, destid);
     const auto address = directory_.find(destid);
     if (!address) return -EINVAL;
-    transport::Descriptor next;
+    os::Descriptor next;
     if (const int error = Socket::open(*address, next)) return error == EADDRINUSE ? -EBUSY : -EINVAL;
     // Said from the old address, once the new one is sure.
     engine_->close_all();

@@ -166,8 +166,8 @@ private:
     Socket socket_;
     std::unique_ptr<Engine> engine_;
     Channels channels_;
-    transport::Descriptor wake_;
-    transport::Descriptor poll_;  // the socket, but while somebody drives; wake_; the enumerating host
+    os::Descriptor wake_;
+    os::Descriptor poll_;  // the socket, but while somebody drives; wake_; the enumerating host
     std::thread thread_;
     std::optional<shm::Inbound> inbound_;  // while something is taken in
     /// A caller with much to move takes in what arrives itself, meanwhile the thread does not look at the socket: it

@@ -18,7 +18,7 @@ constexpr std::size_t buffer_bytes = 65'536;
 constexpr int wanted_buffer_bytes = 8 << 20;
 constexpr int max_tries = 64;
 
-void set(const transport::Descriptor& socket, int level, int option, int value) {
+void set(const os::Descriptor& socket, int level, int option, int value) {
     (void)::setsockopt(socket.fd(), level, option, &value, sizeof value);
 }
 
@@ -42,8 +42,8 @@ Socket::Socket(std::uint32_t drop, std::uint64_t seed)
     }
 }
 
-int Socket::open(const Address& address, transport::Descriptor& made) {
-    made = transport::Descriptor(::socket(address.is_v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+int Socket::open(const Address& address, os::Descriptor& made) {
+    made = os::Descriptor(::socket(address.is_v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (!made.is_open()) return errno;
     set(made, SOL_UDP, UDP_GRO, 1);
     set(made, address.is_v6 ? SOL_IPV6 : SOL_IP, address.is_v6 ? IPV6_RECVERR : IP_RECVERR, 1);
@@ -58,12 +58,12 @@ int Socket::open(const Address& address, transport::Descriptor& made) {
 }
 
 int Socket::bind(const Address& address) {
-    transport::Descriptor made;
+    os::Descriptor made;
     const int error = open(address, made);
     return error != 0 ? error : adopt(std::move(made));
 }
 
-int Socket::adopt(transport::Descriptor made) {
+int Socket::adopt(os::Descriptor made) {
     if (socket_.is_open()) return ::dup3(made.fd(), socket_.fd(), O_CLOEXEC) < 0 ? errno : 0;
     socket_ = std::move(made);
     return 0;

@@ -15,8 +15,8 @@
 #include <sys/socket.h>
 
 #include "base/prng.h"
+#include "os/descriptor.h"
 #include "softrio/udp/address.h"
-#include "transport/descriptor.h"
 
 namespace incast::softrio::udp {
 
@@ -30,10 +30,10 @@ public:
     /// 0 or an errno.
     int bind(const Address& address);
     /// One that is bound, for adopt(). 0 or an errno.
-    static int open(const Address& address, transport::Descriptor& made);
+    static int open(const Address& address, os::Descriptor& made);
     /// Goes on with that one instead, under the same descriptor number: whoever waits for it need not know. 0 or an
     /// errno.
-    int adopt(transport::Descriptor made);
+    int adopt(os::Descriptor made);
     [[nodiscard]] int fd() const { return socket_.fd(); }
     /// Where it is bound.
     [[nodiscard]] std::uint16_t local_port() const;
@@ -100,7 +100,7 @@ private:
     std::size_t next_refused(Address& at, std::span<std::byte> bytes);
     void send_single(const Piece& piece);
 
-    transport::Descriptor socket_;
+    os::Descriptor socket_;
     bool segments_ = true;
     std::uint32_t drop_;
     base::Prng random_;

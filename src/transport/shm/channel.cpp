@@ -30,8 +30,8 @@ SocketAddress address_of(const SocketName& name) {
     return made;
 }
 
-Descriptor make_socket() {
-    return Descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+os::Descriptor make_socket() {
+    return os::Descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
 }  // namespace
@@ -63,8 +63,8 @@ SocketName random_name() {
     return name;
 }
 
-Result<Descriptor> listen_at(const SocketName& name) {
-    Descriptor socket = make_socket();
+Result<os::Descriptor> listen_at(const SocketName& name) {
+    os::Descriptor socket = make_socket();
     const SocketAddress at = address_of(name);
     if (!socket.is_open() || ::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&at.address), at.size) != 0 ||
         ::listen(socket.fd(), backlog) != 0) {
@@ -84,11 +84,11 @@ Dialled dial(const SocketName& name) {
     return dialled;
 }
 
-Descriptor accept_one(const Descriptor& listener) {
-    return Descriptor(::accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+os::Descriptor accept_one(const os::Descriptor& listener) {
+    return os::Descriptor(::accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
 
-bool send_packet(const Descriptor& socket, const Packet& packet, std::array<int, 2> fds) {
+bool send_packet(const os::Descriptor& socket, const Packet& packet, std::array<int, 2> fds) {
     Packet bytes = packet;
     iovec part{&bytes, sizeof bytes};
     msghdr message{};
@@ -108,7 +108,7 @@ bool send_packet(const Descriptor& socket, const Packet& packet, std::array<int,
     return ::sendmsg(socket.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(sizeof bytes);
 }
 
-Received receive_packet(const Descriptor& socket) {
+Received receive_packet(const os::Descriptor& socket) {
     Received received;
     iovec part{&received.packet, sizeof received.packet};
     msghdr message{};
@@ -130,7 +130,7 @@ Received receive_packet(const Descriptor& socket) {
         for (std::size_t index = 0; index < fds && index < received.fds.size(); ++index) {
             int fd = -1;
             std::memcpy(&fd, CMSG_DATA(header) + index * sizeof fd, sizeof fd);
-            received.fds[index] = Descriptor(fd);
+            received.fds[index] = os::Descriptor(fd);
         }
     }
     if (count == 0) {

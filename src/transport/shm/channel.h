@@ -9,7 +9,7 @@
 
 #include <incast/transport.h>
 
-#include "transport/descriptor.h"
+#include "os/descriptor.h"
 
 namespace incast::transport::shm {
 
@@ -51,7 +51,7 @@ struct Received {
     enum class What : std::uint8_t { nothing, packet, end, nonsense };
     What what = What::nothing;
     Packet packet;
-    std::array<Descriptor, 2> fds;
+    std::array<os::Descriptor, 2> fds;
 };
 
 /// An endpoint's name in the kernel's abstract namespace; it appears in no file system and goes with the socket.
@@ -60,18 +60,18 @@ struct SocketName {
 };
 SocketName random_name();
 
-Result<Descriptor> listen_at(const SocketName& name);
+Result<os::Descriptor> listen_at(const SocketName& name);
 struct Dialled {
-    Descriptor socket;
+    os::Descriptor socket;
     bool again = false;  // too many are waiting there: try later. Neither: nobody is there.
 };
 Dialled dial(const SocketName& name);
 /// Not open: nobody is waiting.
-Descriptor accept_one(const Descriptor& listener);
+os::Descriptor accept_one(const os::Descriptor& listener);
 
 /// False: there is no room now, or the other side is gone, which receive() tells.
-bool send_packet(const Descriptor& socket, const Packet& packet, std::array<int, 2> fds = {-1, -1});
+bool send_packet(const os::Descriptor& socket, const Packet& packet, std::array<int, 2> fds = {-1, -1});
 /// The next packet, if there is one; never waits.
-Received receive_packet(const Descriptor& socket);
+Received receive_packet(const os::Descriptor& socket);
 
 }  // namespace incast::transport::shm

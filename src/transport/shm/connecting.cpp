@@ -111,7 +111,7 @@ Verdict Endpoint::judge(const Packet& hello) const {
     return hello.from < index(options_.self) ? Verdict::accepted : Verdict::malformed;
 }
 
-void Endpoint::refuse(const Descriptor& socket, const Packet& hello, Verdict verdict) {
+void Endpoint::refuse(const os::Descriptor& socket, const Packet& hello, Verdict verdict) {
     log(std::string("refused a connection: ") + to_string(verdict));
     Packet answer;
     answer.kind = Packet::Kind::answer;
@@ -120,7 +120,7 @@ void Endpoint::refuse(const Descriptor& socket, const Packet& hello, Verdict ver
     (void)send_packet(socket, answer);
 }
 
-void Endpoint::park(Received received, Descriptor socket) {
+void Endpoint::park(Received received, os::Descriptor socket) {
     const Packet& hello = received.packet;
     const Peer peer{hello.from};
     PeerState& state = peers_[hello.from];
@@ -157,13 +157,13 @@ void Endpoint::match(Peer peer) {
     go_up(peer);
 }
 
-bool Endpoint::meet(Peer peer, const Packet& from_peer, const Descriptor& inbox, Descriptor bell) {
+bool Endpoint::meet(Peer peer, const Packet& from_peer, const os::Descriptor& inbox, os::Descriptor bell) {
     PeerState& state = peers_[index(peer)];
     const InboxShape shape{from_peer.peers, from_peer.ring_bytes};
     const bool sound = std::has_single_bit(shape.ring_bytes) && shape.ring_bytes >= 16384 &&
                        shape.peers <= max_peers_limit && index(options_.self) < shape.peers && bell.is_open();
-    auto mapping =
-        sound ? map_memory(inbox, shape.bytes()) : Result<std::shared_ptr<Mapping>>(Error{"its inbox makes no sense"});
+    auto mapping = sound ? map_memory(inbox, shape.bytes())
+                         : Result<std::shared_ptr<os::Mapping>>(Error{"its inbox makes no sense"});
     if (!mapping) {
         fail(peer, mapping.error().message);
         return false;
@@ -318,7 +318,7 @@ void Endpoint::look_around(Time now) {
 void Endpoint::accept_all(Time now) {
     // Bounded per call: a flood of connections must not keep the endpoint from its peers.
     for (std::uint32_t n = 0; n < half_open_max; ++n) {
-        Descriptor socket = accept_one(listener_);
+        os::Descriptor socket = accept_one(listener_);
         if (!socket.is_open()) return;
         if (half_open_.size() == half_open_max) half_open_.erase(half_open_.begin());
         half_open_.push_back({std::move(socket), ++serials_, now + settings_.hello_timeout});
@@ -332,7 +332,7 @@ void Endpoint::hear_hello(std::uint32_t serial) {
     Received received = receive_packet(found->socket);
     if (received.what == Received::What::nothing) return;
     poller_.remove(found->socket);
-    Descriptor socket = std::move(found->socket);
+    os::Descriptor socket = std::move(found->socket);
     half_open_.erase(found);
     if (received.what == Received::What::end) return;  // a peer that looked whether this endpoint exists
     if (received.what == Received::What::nonsense) {

@@ -25,7 +25,7 @@ constexpr int idle_polls_before_control = 64;
 }  // namespace
 
 Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& options, const SocketName& name,
-                   Descriptor listener, Descriptor bell, Memory inbox)
+                   os::Descriptor listener, os::Descriptor bell, Memory inbox)
     : settings_(settings),
       options_(options),
       shape_{options.max_peers, settings.ring_bytes},
@@ -74,7 +74,7 @@ Result<int> Endpoint::share(Local region) {
     const auto number = static_cast<std::size_t>(region);
     if (number >= regions_.size()) return Error{"share: there is no region " + std::to_string(number)};
     if (auto shared = be_shared(number); !shared) return shared.error();
-    auto file = open_for_reading(regions_[number].memory.fd);
+    auto file = os::open_for_reading(regions_[number].memory.fd);
     return file ? Result<int>(file->release()) : Result<int>(file.error());
 }
 
@@ -396,7 +396,7 @@ Result<std::unique_ptr<Transport>> make_endpoint(const EndpointSettings& setting
     const SocketName name = random_name();
     auto listener = listen_at(name);
     if (!listener) return Error{std::string(transport_name) + ": " + listener.error().message};
-    Descriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    os::Descriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!bell.is_open())
         return Error{std::string(transport_name) + ": eventfd: " + std::generic_category().message(errno)};
     auto inbox = make_memory(InboxShape{options.max_peers, settings.ring_bytes}.bytes());

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/bitmap.h"
+#include "os/poller.h"
 #include "transport/blob.h"
 #include "transport/medium.h"
-#include "transport/poller.h"
 #include "transport/shm/peer_state.h"
 
 namespace incast::transport::shm {
@@ -59,7 +59,7 @@ struct OwnRegion {
 };
 
 struct HalfOpen {
-    Descriptor socket;
+    os::Descriptor socket;
     std::uint32_t serial = 0;
     Time deadline = 0;
 };
@@ -67,7 +67,7 @@ struct HalfOpen {
 class Endpoint final : public Transport {
 public:
     Endpoint(const EndpointSettings& settings, const EndpointOptions& options, const SocketName& name,
-             Descriptor listener, Descriptor bell, Memory inbox);
+             os::Descriptor listener, os::Descriptor bell, Memory inbox);
 
     ~Endpoint() override { publish_all(); }
 
@@ -153,13 +153,13 @@ private:
     void watch(Peer peer);
     void start_dialling(Peer peer);
     [[nodiscard]] Verdict judge(const Packet& hello) const;
-    void refuse(const Descriptor& socket, const Packet& hello, Verdict verdict);
+    void refuse(const os::Descriptor& socket, const Packet& hello, Verdict verdict);
     /// A node of this run dialled.
-    void park(Received received, Descriptor socket);
+    void park(Received received, os::Descriptor socket);
     /// Both have called connect?
     void match(Peer peer);
     /// Maps what the peer's hello or answer brought. False: it makes no sense, and the peer is down.
-    bool meet(Peer peer, const Packet& from_peer, const Descriptor& inbox, Descriptor bell);
+    bool meet(Peer peer, const Packet& from_peer, const os::Descriptor& inbox, os::Descriptor bell);
     void go_up(Peer peer);
     Result<Ok> be_shared(std::size_t region);
     void hand_over(Peer peer);
@@ -187,9 +187,9 @@ private:
     Capabilities capabilities_;
     InboxShape shape_;
     SocketName name_;
-    Poller poller_;
-    Descriptor listener_;
-    Descriptor bell_;
+    os::Poller poller_;
+    os::Descriptor listener_;
+    os::Descriptor bell_;
     Memory inbox_memory_;
     Inbox inbox_;
     std::vector<OwnRegion> regions_;
@@ -202,8 +202,8 @@ private:
     std::deque<Event> own_events_;
     /// A view of a peer's memory may be looked at until the poll after its peer_down: for each peer_down among
     /// own_events_ what was mapped of that peer, and what was of those in the last poll.
-    std::deque<std::vector<std::shared_ptr<Mapping>>> lingering_;
-    std::vector<std::vector<std::shared_ptr<Mapping>>> unmapped_next_;
+    std::deque<std::vector<std::shared_ptr<os::Mapping>>> lingering_;
+    std::vector<std::vector<std::shared_ptr<os::Mapping>>> unmapped_next_;
     std::vector<Peer> unpublished_;  // posted to since the last poll
     std::vector<Peer> touched_;      // read from in the last poll
     base::Bitmap active_;            // lanes with news

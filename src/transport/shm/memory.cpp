@@ -21,7 +21,7 @@ constexpr int wanted_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 /// What this process has mapped, by inode. Control path only.
 struct Registry {
     std::mutex mutex;
-    std::map<std::pair<dev_t, ino_t>, std::weak_ptr<Mapping>> mappings;
+    std::map<std::pair<dev_t, ino_t>, std::weak_ptr<os::Mapping>> mappings;
 };
 
 Registry& registry() {
@@ -31,19 +31,19 @@ Registry& registry() {
 
 }  // namespace
 
-Result<std::shared_ptr<Mapping>> map_memory(const Descriptor& fd, std::size_t bytes) {
+Result<std::shared_ptr<os::Mapping>> map_memory(const os::Descriptor& fd, std::size_t bytes) {
     struct stat status{};
-    if (::fstat(fd.fd(), &status) != 0) return memory_error("fstat");
+    if (::fstat(fd.fd(), &status) != 0) return os::memory_error("fstat");
     const int seals = ::fcntl(fd.fd(), F_GET_SEALS);
     if (seals < 0 || (seals & wanted_seals) != wanted_seals || static_cast<std::size_t>(status.st_size) != bytes)
         return Error{"shared memory: the descriptor is no sealed memory of " + std::to_string(bytes) + " bytes"};
     Registry& known = registry();
     const std::lock_guard lock(known.mutex);
-    std::weak_ptr<Mapping>& entry = known.mappings[{status.st_dev, status.st_ino}];
+    std::weak_ptr<os::Mapping>& entry = known.mappings[{status.st_dev, status.st_ino}];
     if (auto mapping = entry.lock()) return mapping;
     void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.fd(), 0);
-    if (memory == MAP_FAILED) return memory_error("mmap");
-    auto mapping = std::make_shared<Mapping>(std::span(static_cast<std::byte*>(memory), bytes));
+    if (memory == MAP_FAILED) return os::memory_error("mmap");
+    auto mapping = std::make_shared<os::Mapping>(std::span(static_cast<std::byte*>(memory), bytes));
     entry = mapping;
     std::erase_if(known.mappings, [](const auto& each) { return each.second.expired(); });
     return mapping;
@@ -51,7 +51,7 @@ Result<std::shared_ptr<Mapping>> map_memory(const Descriptor& fd, std::size_t by
 
 Result<Memory> make_memory(std::size_t bytes) {
     Memory memory;
-    auto file = make_memory_file(bytes);
+    auto file = os::make_memory_file(bytes);
     if (!file) return file.error();
     memory.fd = std::move(*file);
     auto mapping = map_memory(memory.fd, bytes);
@@ -62,19 +62,19 @@ Result<Memory> make_memory(std::size_t bytes) {
 
 Result<Memory> make_private_memory(std::size_t bytes) {
     void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return memory_error("mmap");
+    if (memory == MAP_FAILED) return os::memory_error("mmap");
     (void)::madvise(memory, bytes, MADV_HUGEPAGE);  // a wish
     Memory made;
-    made.mapping = std::make_shared<Mapping>(std::span(static_cast<std::byte*>(memory), bytes));
+    made.mapping = std::make_shared<os::Mapping>(std::span(static_cast<std::byte*>(memory), bytes));
     return made;
 }
 
 Result<Ok> make_shared(Memory& memory) {
     const std::span<std::byte> bytes = memory.bytes();
-    auto file = make_memory_file(bytes.size());
+    auto file = os::make_memory_file(bytes.size());
     if (!file) return file.error();
     void* fresh = ::mmap(nullptr, bytes.size(), PROT_READ | PROT_WRITE, MAP_SHARED, file->fd(), 0);
-    if (fresh == MAP_FAILED) return memory_error("mmap");
+    if (fresh == MAP_FAILED) return os::memory_error("mmap");
     // What was never written is not touched, so that it goes on taking no memory.
     constexpr std::size_t page_bytes = 4096;
     static constexpr std::array<std::byte, page_bytes> zeros{};
@@ -84,12 +84,12 @@ Result<Ok> make_shared(Memory& memory) {
             std::memcpy(static_cast<std::byte*>(fresh) + at, page.data(), page.size());
     }
     if (::mremap(fresh, bytes.size(), bytes.size(), MREMAP_MAYMOVE | MREMAP_FIXED, bytes.data()) == MAP_FAILED) {
-        const Error error = memory_error("mremap");
+        const Error error = os::memory_error("mremap");
         ::munmap(fresh, bytes.size());
         return error;
     }
     struct stat status{};
-    if (::fstat(file->fd(), &status) != 0) return memory_error("fstat");
+    if (::fstat(file->fd(), &status) != 0) return os::memory_error("fstat");
     Registry& known = registry();
     const std::lock_guard lock(known.mutex);
     known.mappings[{status.st_dev, status.st_ino}] = memory.mapping;

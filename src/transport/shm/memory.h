@@ -8,17 +8,17 @@
 
 #include <incast/result.h>
 
-#include "transport/descriptor.h"
-#include "transport/mapping.h"
-#include "transport/memory_file.h"
+#include "os/descriptor.h"
+#include "os/mapping.h"
+#include "os/memory_file.h"
 
 namespace incast::transport::shm {
 
 /// Endpoints of one process share the mapping of a memfd: they then see the same bytes at the same address, which also
 /// lets a race detector see both sides.
 struct Memory {
-    Descriptor fd;
-    std::shared_ptr<Mapping> mapping;
+    os::Descriptor fd;
+    std::shared_ptr<os::Mapping> mapping;
     [[nodiscard]] std::span<std::byte> bytes() const {
         return mapping != nullptr ? mapping->bytes() : std::span<std::byte>{};
     }
@@ -32,6 +32,6 @@ Result<Memory> make_private_memory(std::size_t bytes);
 /// Turns private memory into memory that can be handed to peers, with its contents, at the same address.
 Result<Ok> make_shared(Memory& memory);
 /// Maps a descriptor that came from a peer; refuses what is no sealed memfd of exactly `bytes`.
-Result<std::shared_ptr<Mapping>> map_memory(const Descriptor& fd, std::size_t bytes);
+Result<std::shared_ptr<os::Mapping>> map_memory(const os::Descriptor& fd, std::size_t bytes);
 
 }  // namespace incast::transport::shm

@@ -15,9 +15,9 @@ namespace incast::transport::shm {
 /// A hello that waits for the local connect call.
 struct Parked {
     Packet hello;
-    Descriptor socket;
-    Descriptor inbox;
-    Descriptor bell;
+    os::Descriptor socket;
+    os::Descriptor inbox;
+    os::Descriptor bell;
 };
 
 struct PeerState {
@@ -47,14 +47,14 @@ struct PeerState {
     Time deadline = time_never;
     Time dial_at = time_never;  // there was no room in the peer's backlog
     SocketName name;
-    Descriptor socket;
-    Descriptor bell;  // the peer's
-    std::shared_ptr<Mapping> inbox_mapping;
+    os::Descriptor socket;
+    os::Descriptor bell;  // the peer's
+    std::shared_ptr<os::Mapping> inbox_mapping;
     Inbox inbox;  // the peer's
     LaneWriter writer;
     LaneReader reader;
-    std::vector<std::shared_ptr<Mapping>> regions;  // the peer's, by index
-    std::size_t handed = 0;                         // of this side's exposed regions, handed over
+    std::vector<std::shared_ptr<os::Mapping>> regions;  // the peer's, by index
+    std::size_t handed = 0;                             // of this side's exposed regions, handed over
     Parked parked;
 };
 

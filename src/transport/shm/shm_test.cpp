@@ -148,13 +148,13 @@ TEST(SharedMemory, IsZeroedSealedAndMappedOnce) {
 }
 
 TEST(SharedMemory, RefusesWhatCouldFault) {
-    const Descriptor unsealed(memfd_create("test", MFD_CLOEXEC));
+    const os::Descriptor unsealed(memfd_create("test", MFD_CLOEXEC));
     ASSERT_EQ(ftruncate(unsealed.fd(), 4096), 0);
     EXPECT_FALSE(map_memory(unsealed, 4096).ok());
     auto memory = make_memory(4096);
     ASSERT_TRUE(memory.ok());
     EXPECT_FALSE(map_memory(memory->fd, 8192).ok()) << "another size than announced";
-    EXPECT_FALSE(map_memory(Descriptor(), 4096).ok());
+    EXPECT_FALSE(map_memory(os::Descriptor(), 4096).ok());
 }
 
 /// Polls both, in turn, until `done` says so of an event of the first; nothing if it never came.

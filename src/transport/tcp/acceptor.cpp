@@ -10,8 +10,8 @@
 
 namespace incast::transport::tcp {
 
-Acceptor::Acceptor(Descriptor listener, const Options& options, Poller& poller, LogSink log, std::uint64_t listener_id,
-                   std::uint64_t half_open_id)
+Acceptor::Acceptor(os::Descriptor listener, const Options& options, os::Poller& poller, LogSink log,
+                   std::uint64_t listener_id, std::uint64_t half_open_id)
     : listener_(std::move(listener)),
       options_(options),
       poller_(poller),
@@ -25,17 +25,17 @@ Acceptor::Acceptor(Descriptor listener, const Options& options, Poller& poller, 
 void Acceptor::accept_all(Time now) {
     // Bounded per call: a flood of connections must not keep the endpoint from its peers.
     for (std::uint32_t n = 0; n < options_.half_open_max; ++n) {
-        Descriptor socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        os::Descriptor socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!socket.is_open()) {
             if (errno != EMFILE && errno != ENFILE) return;
             spare_.close();
-            Descriptor victim(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+            os::Descriptor victim(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
             if (victim.is_open()) {
                 log(std::string(transport_name) + ": refused connection from " +
                     SocketAddress::of_peer(victim).to_string() + ": out of file descriptors");
             }
             victim.close();
-            spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+            spare_ = os::Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
             return;
         }
         tune(socket, SocketAddress::of_peer(socket), options_.socket);
@@ -92,7 +92,7 @@ Time Acceptor::next_deadline() const {
     return earliest;
 }
 
-void Acceptor::refuse(Descriptor socket, Verdict verdict) const {
+void Acceptor::refuse(os::Descriptor socket, Verdict verdict) const {
     log(std::string(transport_name) + ": refused connection from " + SocketAddress::of_peer(socket).to_string() + ": " +
         to_string(verdict));
     const Answer answer{.verdict = verdict};

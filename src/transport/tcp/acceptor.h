@@ -17,7 +17,7 @@ namespace incast::transport::tcp {
 
 /// A connection that said a proper hello and waits for the answer.
 struct Admitted {
-    Descriptor socket;
+    os::Descriptor socket;
     Hello hello;
 };
 
@@ -30,8 +30,8 @@ public:
         Expected expected;
     };
     /// Epoll events of `listener` and of half-open connections carry `listener_id` and `half_open_id` + slot number.
-    Acceptor(Descriptor listener, const Options& options, Poller& poller, LogSink log, std::uint64_t listener_id,
-             std::uint64_t half_open_id);
+    Acceptor(os::Descriptor listener, const Options& options, os::Poller& poller, LogSink log,
+             std::uint64_t listener_id, std::uint64_t half_open_id);
 
     /// The listener is readable.
     void accept_all(Time now);
@@ -42,12 +42,12 @@ public:
     [[nodiscard]] Time next_deadline() const;
 
     /// Answers with the verdict, closes, and leaves one log line.
-    void refuse(Descriptor socket, Verdict verdict) const;
+    void refuse(os::Descriptor socket, Verdict verdict) const;
     void log(const std::string& line) const;
 
 private:
     struct HalfOpen {
-        Descriptor socket;
+        os::Descriptor socket;
         Time deadline = 0;
         std::size_t received = 0;
         std::array<std::byte, sizeof(Hello)> hello{};
@@ -55,12 +55,12 @@ private:
     void drop(HalfOpen& half_open, const char* why);
     HalfOpen& free_slot();
 
-    Descriptor listener_;
+    os::Descriptor listener_;
     Options options_;
-    Poller& poller_;
+    os::Poller& poller_;
     LogSink log_;
     std::uint64_t half_open_id_;
-    Descriptor
+    os::Descriptor
         spare_;  // given up for a moment when descriptors run out, so that the connection can be accepted and refused
     std::vector<HalfOpen> half_open_;
     std::size_t open_count_ = 0;

@@ -42,7 +42,8 @@ struct Import {
 
 class Endpoint final : public Transport {
 public:
-    Endpoint(const EndpointSettings& settings, const EndpointOptions& options, Poller poller, Descriptor listener)
+    Endpoint(const EndpointSettings& settings, const EndpointOptions& options, os::Poller poller,
+             os::Descriptor listener)
         : settings_(settings),
           options_(options),
           poller_(std::move(poller)),
@@ -246,7 +247,7 @@ private:
         return imports_[static_cast<std::size_t>(remote)].key;
     }
 
-    Descriptor with_port(Descriptor listener) {
+    os::Descriptor with_port(os::Descriptor listener) {
         address_.set_port(SocketAddress::of_self(listener).port());
         return listener;
     }
@@ -275,7 +276,7 @@ private:
                (std::uint64_t{index(peer)} * settings_.streams + stream);
     }
 
-    [[nodiscard]] bool watch(Peer peer, std::size_t stream, const Descriptor& socket) {
+    [[nodiscard]] bool watch(Peer peer, std::size_t stream, const os::Descriptor& socket) {
         return poller_.add(socket, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, stream_id(peer, stream));
     }
 
@@ -341,7 +342,7 @@ private:
             return fail_dial(peer, std::string("refused: ") + to_string(answer.verdict));
         dialled.accepted = true;
         if (!std::ranges::all_of(state.dials, &Dial::accepted)) return;
-        std::vector<Descriptor> sockets;
+        std::vector<os::Descriptor> sockets;
         sockets.reserve(state.dials.size());
         for (Dial& each : state.dials)
             sockets.push_back(std::move(each.socket));
@@ -371,7 +372,7 @@ private:
                       .sockets = {}};
             parked.sockets.resize(settings_.streams);
         }
-        Descriptor& place = parked.sockets[hello.stream];
+        os::Descriptor& place = parked.sockets[hello.stream];
         if (place.is_open()) return acceptor_.refuse(std::move(admitted.socket), Verdict::malformed);
         place = std::move(admitted.socket);
         match(peer);
@@ -390,13 +391,13 @@ private:
         if (state.state != PeerState::State::waiting || !parked.complete()) return;
         if (parked.incarnation > state.incarnation) return lose(peer, Status::peer_lost);
         if (parked.incarnation < state.incarnation) {
-            for (Descriptor& socket : parked.sockets)
+            for (os::Descriptor& socket : parked.sockets)
                 acceptor_.refuse(std::move(socket), Verdict::stale_incarnation);
             parked.sockets.clear();
             return;
         }
         const Answer answer{.verdict = Verdict::accepted, .max_posted = options_.max_posted};
-        std::vector<Descriptor> sockets = std::move(parked.sockets);
+        std::vector<os::Descriptor> sockets = std::move(parked.sockets);
         parked.sockets.clear();
         state.serial = ++serials_;
         for (std::size_t stream = 0; stream < sockets.size(); ++stream) {
@@ -408,7 +409,7 @@ private:
         go_up(peer, std::move(sockets), parked.max_posted);
     }
 
-    void go_up(Peer peer, std::vector<Descriptor> sockets, std::uint32_t peer_max_posted) {
+    void go_up(Peer peer, std::vector<os::Descriptor> sockets, std::uint32_t peer_max_posted) {
         PeerState& state = peers_[index(peer)];
         stop_timing(state);
         state.link = std::make_unique<Link>(std::move(sockets),
@@ -526,7 +527,7 @@ private:
     EndpointSettings settings_;
     EndpointOptions options_;
     Capabilities capabilities_;
-    Poller poller_;
+    os::Poller poller_;
     Regions regions_;
     std::vector<PeerState> peers_;
     std::vector<Import> imports_;
@@ -557,7 +558,7 @@ Result<std::unique_ptr<Transport>> make_endpoint(const EndpointSettings& setting
                      ": max_posted must be 1.." + std::to_string(max_posted_limit) +
                      " and the node's index below max_peers"};
     }
-    Poller poller;
+    os::Poller poller;
     if (poller.fd() < 0) return Error{std::string(transport_name) + ": epoll: " + errno_text(errno)};
     auto listener = listen_at(settings.bind, settings.socket);
     if (!listener) return Error{std::string(transport_name) + ": " + listener.error().message};

@@ -21,10 +21,10 @@ bool only_this_connection_ended(int error) {
 
 }  // namespace
 
-Link::Link(std::vector<Descriptor> sockets, const framed::SessionOptions& options, const Regions& regions)
+Link::Link(std::vector<os::Descriptor> sockets, const framed::SessionOptions& options, const Regions& regions)
     : session_(options, regions) {
     streams_.reserve(sockets.size());
-    for (Descriptor& socket : sockets)
+    for (os::Descriptor& socket : sockets)
         streams_.push_back({.socket = std::move(socket)});
 }
 

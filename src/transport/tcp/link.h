@@ -13,10 +13,10 @@ namespace incast::transport::tcp {
 
 class Link {
 public:
-    Link(std::vector<Descriptor> sockets, const framed::SessionOptions& options, const Regions& regions);
+    Link(std::vector<os::Descriptor> sockets, const framed::SessionOptions& options, const Regions& regions);
 
     [[nodiscard]] framed::Session& session() { return session_; }
-    [[nodiscard]] const Descriptor& socket(std::size_t stream) const { return streams_[stream].socket; }
+    [[nodiscard]] const os::Descriptor& socket(std::size_t stream) const { return streams_[stream].socket; }
 
     /// What epoll said of one stream.
     void note(std::size_t stream, std::uint32_t epoll_events);
@@ -34,7 +34,7 @@ public:
 
 private:
     struct Stream {
-        Descriptor socket;
+        os::Descriptor socket;
         bool readable = true;  // until a read says otherwise: readiness is edge-triggered
         bool writable = true;
         bool hung_up = false;  // read until the end of the stream

@@ -17,7 +17,7 @@ namespace incast::transport::tcp {
 
 /// A connection being dialled, one stream of it.
 struct Dial {
-    Descriptor socket;
+    os::Descriptor socket;
     bool said_hello = false;
     bool accepted = false;
     std::size_t received = 0;
@@ -30,10 +30,10 @@ struct Parked {
     std::uint32_t incarnation = 0;
     std::uint32_t max_posted = 0;
     std::uint64_t group = 0;
-    std::vector<Descriptor> sockets;  // by stream number; empty if nothing is parked
+    std::vector<os::Descriptor> sockets;  // by stream number; empty if nothing is parked
     [[nodiscard]] bool complete() const {
         return !sockets.empty() &&
-               std::ranges::all_of(sockets, [](const Descriptor& socket) { return socket.is_open(); });
+               std::ranges::all_of(sockets, [](const os::Descriptor& socket) { return socket.is_open(); });
     }
 };
 

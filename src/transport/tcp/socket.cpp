@@ -65,14 +65,14 @@ Result<SocketAddress> SocketAddress::parse(std::string_view ip, std::uint16_t po
     return address;
 }
 
-SocketAddress SocketAddress::of_peer(const Descriptor& socket) {
+SocketAddress SocketAddress::of_peer(const os::Descriptor& socket) {
     SocketAddress address;
     address.size_ = sizeof address.storage_;
     if (::getpeername(socket.fd(), as<sockaddr>(address.storage_), &address.size_) != 0) address.size_ = 0;
     return address;
 }
 
-SocketAddress SocketAddress::of_self(const Descriptor& socket) {
+SocketAddress SocketAddress::of_self(const os::Descriptor& socket) {
     SocketAddress address;
     address.size_ = sizeof address.storage_;
     if (::getsockname(socket.fd(), as<sockaddr>(address.storage_), &address.size_) != 0) address.size_ = 0;
@@ -143,8 +143,8 @@ std::string SocketAddress::to_string() const {
     return std::string("[").append(text.data()).append("]:") + std::to_string(port());
 }
 
-Result<Descriptor> listen_at(const SocketAddress& address, const SocketOptions& options) {
-    Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+Result<os::Descriptor> listen_at(const SocketAddress& address, const SocketOptions& options) {
+    os::Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket.is_open()) return Error{"socket: " + errno_text(errno)};
     set_buffers(socket.fd(), options);  // before listen: the window scale is agreed when a connection comes in
     if (::bind(socket.fd(), address.data(), address.size()) != 0 || ::listen(socket.fd(), SOMAXCONN) != 0) {
@@ -153,8 +153,8 @@ Result<Descriptor> listen_at(const SocketAddress& address, const SocketOptions& 
     return socket;
 }
 
-Result<Descriptor> dial(const SocketAddress& address, const SocketOptions& options) {
-    Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+Result<os::Descriptor> dial(const SocketAddress& address, const SocketOptions& options) {
+    os::Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket.is_open()) return Error{"socket: " + errno_text(errno)};
     set_buffers(socket.fd(), options);
     tune(socket, address, options);
@@ -163,7 +163,7 @@ Result<Descriptor> dial(const SocketAddress& address, const SocketOptions& optio
     return socket;
 }
 
-void tune(const Descriptor& socket, const SocketAddress& peer, const SocketOptions& options) {
+void tune(const os::Descriptor& socket, const SocketAddress& peer, const SocketOptions& options) {
     set_option(socket.fd(), IPPROTO_TCP, TCP_NODELAY, 1);
     std::string name = options.congestion_control;
     // Nothing is congested within a host: algorithms that pace (bbr is some systems' default) only cost timers and
@@ -177,13 +177,13 @@ void tune(const Descriptor& socket, const SocketAddress& peer, const SocketOptio
     }
 }
 
-int connect_error(const Descriptor& socket) {
+int connect_error(const os::Descriptor& socket) {
     int error = 0;
     socklen_t size = sizeof error;
     return ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
-bool send_small(const Descriptor& socket, Bytes bytes) {
+bool send_small(const os::Descriptor& socket, Bytes bytes) {
     return ::send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
            static_cast<ssize_t>(bytes.size());
 }

@@ -10,8 +10,8 @@
 
 #include <incast/transport.h>
 
-#include "transport/descriptor.h"
-#include "transport/poller.h"
+#include "os/descriptor.h"
+#include "os/poller.h"
 
 namespace incast::transport::tcp {
 
@@ -21,8 +21,8 @@ public:
     SocketAddress() = default;
     /// Numeric only: names are for the rendezvous.
     static Result<SocketAddress> parse(std::string_view ip, std::uint16_t port);
-    static SocketAddress of_peer(const Descriptor& socket);
-    static SocketAddress of_self(const Descriptor& socket);
+    static SocketAddress of_peer(const os::Descriptor& socket);
+    static SocketAddress of_self(const os::Descriptor& socket);
 
     /// As an endpoint address: `node` travels with it, so that an address given for another node is noticed.
     [[nodiscard]] Blob to_blob(std::uint32_t node) const;
@@ -52,15 +52,15 @@ struct SocketOptions {
 };
 
 /// Port 0: the kernel chooses.
-Result<Descriptor> listen_at(const SocketAddress& address, const SocketOptions& options);
+Result<os::Descriptor> listen_at(const SocketAddress& address, const SocketOptions& options);
 /// Starts connecting; writable, or in error, once decided. The error text says why it cannot even start.
-Result<Descriptor> dial(const SocketAddress& address, const SocketOptions& options);
+Result<os::Descriptor> dial(const SocketAddress& address, const SocketOptions& options);
 /// For an accepted socket (which inherits the buffer sizes of its listener).
-void tune(const Descriptor& socket, const SocketAddress& peer, const SocketOptions& options);
+void tune(const os::Descriptor& socket, const SocketAddress& peer, const SocketOptions& options);
 /// The outcome of connecting: 0 or an errno.
-int connect_error(const Descriptor& socket);
+int connect_error(const os::Descriptor& socket);
 /// Sends a few bytes on a fresh connection, whose buffer always has room for them. False: the connection is gone.
-bool send_small(const Descriptor& socket, Bytes bytes);
+bool send_small(const os::Descriptor& socket, Bytes bytes);
 std::string errno_text(int error);
 
 }  // namespace incast::transport::tcp

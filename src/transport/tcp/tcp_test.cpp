@@ -101,12 +101,12 @@ protected:
         b.kinds.clear();
     }
 
-    static Descriptor stranger(const Node& node) {
+    static os::Descriptor stranger(const Node& node) {
         auto socket = dial(node.address(), {});
         EXPECT_TRUE(socket.ok());
         return std::move(socket.value());
     }
-    void say(const Descriptor& socket, Bytes bytes) {
+    void say(const os::Descriptor& socket, Bytes bytes) {
         wait_until([&] { return send_small(socket, bytes); });
     }
     static Hello proper_hello() {
@@ -134,7 +134,7 @@ protected:
         nodes_ = {&one_, &two_};
         join(one_, 1, two_, 2);
     }
-    void expect_refused(const Descriptor& socket, const std::string& why) {
+    void expect_refused(const os::Descriptor& socket, const std::string& why) {
         wait_until([&] { return two_.log.size() == 1; });
         ASSERT_EQ(two_.log.size(), 1u);
         EXPECT_THAT(two_.log[0], EndsWith(": " + why));
@@ -153,7 +153,7 @@ protected:
 };
 
 TEST_F(StrangerTest, PortScannerThatConnectsAndLeaves) {
-    Descriptor scanner = stranger(two_);
+    os::Descriptor scanner = stranger(two_);
     // Connected, whether or not it was accepted yet.
     wait_until([&] { return connect_error(scanner) == 0 && SocketAddress::of_peer(scanner).size() != 0; });
     scanner.close();
@@ -164,26 +164,26 @@ TEST_F(StrangerTest, PortScannerThatConnectsAndLeaves) {
 }
 
 TEST_F(StrangerTest, RandomBytesAreRefusedAtOnce) {
-    const Descriptor socket = stranger(two_);
+    const os::Descriptor socket = stranger(two_);
     const std::array<std::byte, 3> bytes{std::byte{'G'}, std::byte{'E'}, std::byte{'T'}};
     say(socket, bytes);
     expect_refused(socket, "not an Incast connection");
 }
 
 TEST_F(StrangerTest, AFloodOfRandomBytesIsNotKept) {
-    const Descriptor socket = stranger(two_);
+    const os::Descriptor socket = stranger(two_);
     const std::vector<std::byte> bytes(100'000, std::byte{0x5A});
     wait_until([&] { return ::send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) > 0; });
     expect_refused(socket, "not an Incast connection");
 }
 
 TEST_F(StrangerTest, SilenceEndsAtTheDeadline) {
-    const Descriptor socket = stranger(two_);
+    const os::Descriptor socket = stranger(two_);
     expect_refused(socket, "no hello in time");
 }
 
 TEST_F(StrangerTest, AHelloThatDribblesEndsAtTheSameDeadline) {
-    const Descriptor socket = stranger(two_);
+    const os::Descriptor socket = stranger(two_);
     const Hello hello = proper_hello();
     std::size_t said = 0;
     wait_until([&] {
@@ -194,7 +194,7 @@ TEST_F(StrangerTest, AHelloThatDribblesEndsAtTheSameDeadline) {
 }
 
 TEST_F(StrangerTest, WrongToken) {
-    const Descriptor socket = stranger(two_);
+    const os::Descriptor socket = stranger(two_);
     Hello hello = proper_hello();
     hello.token ^= 1;
     say(socket, bytes_of(hello));
@@ -202,7 +202,7 @@ TEST_F(StrangerTest, WrongToken) {
 }
 
 TEST_F(StrangerTest, OtherVersion) {
-    const Descriptor socket = stranger(two_);
+    const os::Descriptor socket = stranger(two_);
     Hello hello = proper_hello();
     ++hello.version;
     say(socket, bytes_of(hello));
@@ -210,7 +210,7 @@ TEST_F(StrangerTest, OtherVersion) {
 }
 
 TEST_F(StrangerTest, OtherRun) {
-    const Descriptor socket = stranger(two_);
+    const os::Descriptor socket = stranger(two_);
     Hello hello = proper_hello();
     ++hello.run;
     say(socket, bytes_of(hello));
@@ -226,7 +226,7 @@ TEST_F(StrangerTest, NonsenseWithTheRightToken) {
              [](Hello& hello) { hello.max_posted = 0; }, [](Hello& hello) { hello.max_posted = 0xFFFFFFFF; },
              [](Hello& hello) { hello.zero = 1; }}) {
         two_.log.clear();
-        const Descriptor socket = stranger(two_);
+        const os::Descriptor socket = stranger(two_);
         Hello hello = proper_hello();
         spoil(hello);
         say(socket, bytes_of(hello));
@@ -235,7 +235,7 @@ TEST_F(StrangerTest, NonsenseWithTheRightToken) {
 }
 
 TEST_F(StrangerTest, AnEarlierIncarnationOfAConnectedNode) {
-    const Descriptor socket = stranger(two_);
+    const os::Descriptor socket = stranger(two_);
     Hello hello = proper_hello();
     hello.from = 1;
     hello.from_incarnation = 0;
@@ -244,7 +244,7 @@ TEST_F(StrangerTest, AnEarlierIncarnationOfAConnectedNode) {
 }
 
 TEST_F(StrangerTest, ManySilentOnesDoNotKeepANodeOut) {
-    std::vector<Descriptor> crowd;
+    std::vector<os::Descriptor> crowd;
     for (int i = 0; i < 40; ++i)
         crowd.push_back(stranger(two_));
     wait_until([&] { return two_.log.size() >= 32; });
@@ -262,7 +262,7 @@ TEST_F(StrangerTest, ManySilentOnesDoNotKeepANodeOut) {
 
 TEST_F(StrangerTest, FramesThatBreakTheRulesEndTheConnectionWithOneLine) {
     // A node of the run, by its hello, that then sends nonsense.
-    const Descriptor socket = stranger(two_);
+    const os::Descriptor socket = stranger(two_);
     say(socket, bytes_of(proper_hello()));
     Node zero{0};  // lends its address
     ASSERT_EQ(two_.transport->connect(Peer{0}, zero.transport->address(), 1), Post::pending);
@@ -297,9 +297,9 @@ TEST_F(TcpTest, WhatAnswersMustBeANode) {
     Node zero{0};
     nodes_ = {&zero};
     ASSERT_EQ(zero.transport->connect(Peer{1}, SocketAddress::of_self(*listener).to_blob(1), 1), Post::pending);
-    Descriptor accepted;
+    os::Descriptor accepted;
     wait_until([&] {
-        accepted = Descriptor(::accept4(listener->fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        accepted = os::Descriptor(::accept4(listener->fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         return accepted.is_open();
     });
     say(accepted, std::as_bytes(std::span("HTTP/1.1 400 Bad Request\r\n")));

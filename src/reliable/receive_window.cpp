@@ -1,10 +1,10 @@
-#include "transport/reliable/receive_window.h"
+#include "reliable/receive_window.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-namespace incast::transport::reliable {
+namespace incast::reliable {
 
 ReceiveWindow::ReceiveWindow(const Settings& settings)
     : body_bytes_(settings.datagram_bytes - static_cast<std::uint32_t>(header_bytes)),
@@ -100,4 +100,4 @@ std::size_t ReceiveWindow::write_bitmap(std::span<std::byte> into) const {
     return used;
 }
 
-}  // namespace incast::transport::reliable
+}  // namespace incast::reliable

@@ -3,7 +3,7 @@
 
 #include <incast/transport.h>
 
-namespace incast::runtime {
+namespace incast::os {
 
 /// From now on SIGINT, SIGTERM and SIGHUP are counted instead of ending the process, SIGHUP once at most, and not where
 /// the program was started to ignore it (nohup). Sleeping system calls return when one arrives.
@@ -20,4 +20,4 @@ Time watcher_gone_for(Time now);
 /// A process that another one watches over: it ends with its parent, and a terminal's Ctrl-C is the parent's business.
 void live_with_parent(int parent_pid);
 
-}  // namespace incast::runtime
+}  // namespace incast::os

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace incast::transport::reliable {
+namespace incast::reliable {
 
 inline constexpr std::int64_t never_ns = std::numeric_limits<std::int64_t>::max();
 inline constexpr std::int64_t ms_ns = 1'000'000;
@@ -34,4 +34,4 @@ struct ReceiveCounters {
     std::uint64_t bad = 0;         // makes no sense
 };
 
-}  // namespace incast::transport::reliable
+}  // namespace incast::reliable

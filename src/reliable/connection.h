@@ -19,12 +19,12 @@
 #include <span>
 
 #include "base/pause_watch.h"
-#include "transport/reliable/packet.h"
-#include "transport/reliable/receive_window.h"
-#include "transport/reliable/send_window.h"
-#include "transport/reliable/settings.h"
+#include "reliable/packet.h"
+#include "reliable/receive_window.h"
+#include "reliable/send_window.h"
+#include "reliable/settings.h"
 
-namespace incast::transport::reliable {
+namespace incast::reliable {
 
 enum class Loss : std::uint8_t {
     unreachable,  // nobody answered, or somebody said that nobody is there
@@ -131,4 +131,4 @@ private:
     ReceiveWindow receive_;
 };
 
-}  // namespace incast::transport::reliable
+}  // namespace incast::reliable

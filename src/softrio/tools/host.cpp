@@ -8,15 +8,14 @@
 #include <fmt/format.h>
 #include <sys/signalfd.h>
 
-#include "node/rio_tool.h"
-#include "runtime/allowance.h"
-#include "runtime/exit_status.h"
-#include "runtime/signals.h"
+#include "base/allowance.h"
+#include "os/descriptor.h"
+#include "os/signals.h"
 #include "softrio/shm/system.h"
+#include "softrio/tools/tool.h"
 #include "softrio/udp/enumerator.h"
-#include "transport/descriptor.h"
 
-namespace incast::node {
+namespace incast::softrio::tools {
 
 namespace {
 
@@ -31,17 +30,17 @@ constexpr unsigned most_refused_lines = 20;
 constexpr Time refused_gap = ps_per_s;
 
 /// SIGUSR1, and SIGHUP where there is a table to read again, become something to read; else they stay what they were.
-transport::Descriptor take_signals(bool has_table) {
+os::Descriptor take_signals(bool has_table) {
     sigset_t wanted;
     sigemptyset(&wanted);
     sigaddset(&wanted, SIGUSR1);
     if (has_table) sigaddset(&wanted, SIGHUP);
     if (pthread_sigmask(SIG_BLOCK, &wanted, nullptr) != 0) return {};
-    return transport::Descriptor(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+    return os::Descriptor(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
 /// 0: none has come.
-std::uint32_t next_signal(const transport::Descriptor& signals) {
+std::uint32_t next_signal(const os::Descriptor& signals) {
     signalfd_siginfo one{};
     return ::read(signals.fd(), &one, sizeof one) == ssize_t{sizeof one} ? one.ssi_signo : 0;
 }
@@ -73,7 +72,7 @@ void answer(std::uint32_t signal, Enumerator& host, const HostOptions& options) 
         fmt::print("table {}\n", options.table);
         std::fflush(stdout);
     } else {
-        fmt::print(stderr, "incast-node rio switch: {}; the table before stays\n", done.error().message);
+        fmt::print(stderr, "softrio switch: {}; the table before stays\n", done.error().message);
     }
 }
 
@@ -83,7 +82,7 @@ int host(const HostOptions& options) {
     const auto at = softrio::udp::parse_address(options.listen, softrio::udp::Ports::any_too);
     if (!at) return fail(at.error().message);
     std::unique_ptr<DataPlane> made;
-    transport::Descriptor signals;
+    os::Descriptor signals;
     if (options.is_switch) {
         auto opened = DataPlane::open(*at);
         if (!opened) return fail(opened.error().message);
@@ -99,7 +98,7 @@ int host(const HostOptions& options) {
         std::fflush(stdout);
     };
     const char* name = options.is_switch ? "switch" : "enumerate";
-    runtime::Allowance allowance(most_refused_lines, refused_gap);
+    base::Allowance allowance(most_refused_lines, refused_gap);
     std::uint64_t unsaid = 0;
     observer.refused = [name, &allowance, &unsaid](const std::string& line) {
         if (!allowance.take(softrio::shm::now_ms() * ps_per_ms)) {
@@ -107,19 +106,19 @@ int host(const HostOptions& options) {
             return;
         }
         const std::string more = unsaid == 0 ? "" : fmt::format("; and before it {} more", std::exchange(unsaid, 0));
-        fmt::print(stderr, "incast-node rio {}: {}{}\n", name, line, more);
+        fmt::print(stderr, "softrio {}: {}{}\n", name, line, more);
     };
     auto listening = Enumerator::listen(*at, options.first, std::move(observer), std::move(made));
     if (!listening) return fail(listening.error().message);
     Enumerator& host = **listening;
     if (const auto done = program(host, options.table); !done) {
         (void)fail(done.error().message);
-        return runtime::exit_bad_config;
+        return exit_bad_usage;
     }
-    runtime::count_interrupts();
+    os::count_interrupts();
     fmt::print("RIO_FABRIC=udp:host:{}\n", to_string(host.address()));
     std::fflush(stdout);
-    while (runtime::interrupts() == 0) {
+    while (os::interrupts() == 0) {
         host.serve(look_at_signals_ms);
         while (const std::uint32_t signal = signals.is_open() ? next_signal(signals) : 0)
             answer(signal, host, options);
@@ -129,4 +128,4 @@ int host(const HostOptions& options) {
     return 0;
 }
 
-}  // namespace incast::node
+}  // namespace incast::softrio::tools

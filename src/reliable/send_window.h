@@ -10,10 +10,10 @@
 #include <span>
 #include <vector>
 
-#include "transport/reliable/packet.h"
-#include "transport/reliable/settings.h"
+#include "reliable/packet.h"
+#include "reliable/settings.h"
 
-namespace incast::transport::reliable {
+namespace incast::reliable {
 
 class SendWindow {
 public:
@@ -93,4 +93,4 @@ private:
     SendCounters counters_;
 };
 
-}  // namespace incast::transport::reliable
+}  // namespace incast::reliable

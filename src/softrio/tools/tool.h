@@ -1,4 +1,4 @@
-// `incast-node rio ...`: the endpoints of a RapidIO fabric by hand (docs/rapidio.md, "Tools").
+// The program `softrio`: the endpoints of a RapidIO fabric by hand (docs/rapidio.md, "Tools").
 #pragma once
 
 #include <chrono>
@@ -9,12 +9,15 @@
 #include "softrio/cpp/channel.h"
 #include "softrio/cpp/memory.h"
 
-namespace incast::node {
+namespace incast::softrio::tools {
 
 namespace api = incast::rio;
 
-/// `arguments` begin behind the word rio. Returns the status to exit with.
-int rio_tool(std::vector<std::string> arguments);
+/// `arguments` begin behind the name of the program. Returns the status to exit with.
+int run(std::vector<std::string> arguments);
+
+inline constexpr int exit_failed = 1;
+inline constexpr int exit_bad_usage = 2;
 
 inline constexpr std::uint16_t service_channel = 1000;
 inline constexpr std::uint64_t ping_bytes = 64;  // at the end of a served window: the place of Ping
@@ -70,4 +73,4 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-}  // namespace incast::node
+}  // namespace incast::softrio::tools

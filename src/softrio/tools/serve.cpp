@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 #include <poll.h>
 
-#include "node/rio_tool.h"
-#include "runtime/signals.h"
+#include "os/signals.h"
+#include "softrio/tools/tool.h"
 
-namespace incast::node {
+namespace incast::softrio::tools {
 
 namespace {
 
@@ -90,7 +90,7 @@ int serve(const ServeOptions& options) {
     if (const auto error = listener.listen(service_channel)) return fail("CM: " + error.message());
     if (const auto error = bells->listen(0, UINT16_MAX)) return fail("doorbells: " + error.message());
 
-    runtime::count_interrupts();
+    os::count_interrupts();
     fmt::print("endpoint {}: a window of {} bytes at 0x{:x}; doorbells come back; channel {}\n", port->destid(),
                options.bytes, options.address, service_channel);
     std::fflush(stdout);
@@ -100,7 +100,7 @@ int serve(const ServeOptions& options) {
     threads.emplace_back([&] { answer_pings(*pings, mapping->bytes().data() + options.bytes - ping_bytes, ending); });
     const auto start = std::chrono::steady_clock::now();
     const Info info{options.address, options.bytes};
-    while (runtime::interrupts() == 0 && (options.seconds == 0 || seconds_since(start) < options.seconds)) {
+    while (os::interrupts() == 0 && (options.seconds == 0 || seconds_since(start) < options.seconds)) {
         api::Socket made;
         if (listener.accept(made, look_at_end_ms)) continue;
         threads.emplace_back(
@@ -112,4 +112,4 @@ int serve(const ServeOptions& options) {
     return 0;
 }
 
-}  // namespace incast::node
+}  // namespace incast::softrio::tools

@@ -1,9 +1,9 @@
-#include "transport/reliable/packet.h"
+#include "reliable/packet.h"
 
 #include <bit>
 #include <cstring>
 
-namespace incast::transport::reliable {
+namespace incast::reliable {
 
 namespace {
 
@@ -64,4 +64,4 @@ void write_header(const Packet& packet, std::byte* at) {
     put(3, packet.lane_sequence | std::uint64_t{packet.lane} << 32 | std::uint64_t{packet.body.size()} << 48);
 }
 
-}  // namespace incast::transport::reliable
+}  // namespace incast::reliable

@@ -6,7 +6,7 @@
 
 #include <sys/mman.h>
 
-namespace incast::transport {
+namespace incast::os {
 
 class Mapping {
 public:
@@ -20,4 +20,4 @@ private:
     std::span<std::byte> bytes_;
 };
 
-}  // namespace incast::transport
+}  // namespace incast::os

@@ -1,4 +1,4 @@
-#include "node/rio_tool.h"
+#include "softrio/tools/tool.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,10 +8,9 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include "runtime/exit_status.h"
 #include "softrio/options.h"
 
-namespace incast::node {
+namespace incast::softrio::tools {
 
 namespace {
 
@@ -170,12 +169,12 @@ void declare(CLI::App& app, Options& options) {
 }  // namespace
 
 int fail(const std::string& line) {
-    fmt::print(stderr, "incast-node rio: {}\n", line);
-    return runtime::exit_failed;
+    fmt::print(stderr, "softrio: {}\n", line);
+    return exit_failed;
 }
 
-int rio_tool(std::vector<std::string> arguments) {
-    CLI::App app{"The endpoints of a RapidIO fabric, by hand.", "incast-node rio"};
+int run(std::vector<std::string> arguments) {
+    CLI::App app{"The endpoints of a RapidIO fabric, by hand.", "softrio"};
     Options options;
     declare(app, options);
     std::ranges::reverse(arguments);  // as CLI11 wants them
@@ -183,8 +182,8 @@ int rio_tool(std::vector<std::string> arguments) {
         app.parse(arguments);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);
-        fmt::print(stderr, "incast-node rio: {}\n", error.what());
-        return runtime::exit_bad_config;
+        fmt::print(stderr, "softrio: {}\n", error.what());
+        return exit_bad_usage;
     }
     // Before there are threads.
     if (!options.fabric.empty()) setenv("RIO_FABRIC", options.fabric.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
@@ -210,4 +209,4 @@ int rio_tool(std::vector<std::string> arguments) {
     return message(*port, options);
 }
 
-}  // namespace incast::node
+}  // namespace incast::softrio::tools

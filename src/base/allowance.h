@@ -5,7 +5,7 @@
 
 #include <incast/transport.h>
 
-namespace incast::runtime {
+namespace incast::base {
 
 class Allowance {
 public:
@@ -29,4 +29,4 @@ private:
     Time empty_at_ = 0;  // all that was taken is forgotten by then
 };
 
-}  // namespace incast::runtime
+}  // namespace incast::base

@@ -9,9 +9,9 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include "node/rio_tool.h"
+#include "softrio/tools/tool.h"
 
-namespace incast::node {
+namespace incast::softrio::tools {
 
 namespace {
 
@@ -198,9 +198,9 @@ int perf(const PerfOptions& options) {
         Client(options).run();
         return 0;
     } catch (const Failed& failed) {
-        fmt::print(stderr, "incast-node rio perf: {}\n", failed.line);
+        fmt::print(stderr, "softrio perf: {}\n", failed.line);
         return 1;
     }
 }
 
-}  // namespace incast::node
+}  // namespace incast::softrio::tools

@@ -6,11 +6,9 @@
 
 #include <incast/result.h>
 
-#include "transport/descriptor.h"
+#include "os/descriptor.h"
 
-namespace incast::runtime {
-
-using transport::Descriptor;
+namespace incast::os {
 
 /// "host:port", "[::1]:port" or "host" (port 0).
 struct HostPort {
@@ -38,4 +36,4 @@ bool is_of_this_host(const std::string& address);
 bool is_numeric(const std::string& host);
 bool is_loopback(const std::string& address);
 
-}  // namespace incast::runtime
+}  // namespace incast::os

@@ -20,7 +20,7 @@
 #include <optional>
 #include <span>
 
-namespace incast::transport::reliable {
+namespace incast::reliable {
 
 enum class Kind : std::uint8_t {
     hello = 1,  // asks for a session
@@ -59,4 +59,4 @@ std::optional<Greeting> parse_greeting(const Packet& packet);
 /// Writes the header; packet.body says how many bytes follow, which are written already. `at` has room for it.
 void write_header(const Packet& packet, std::byte* at);
 
-}  // namespace incast::transport::reliable
+}  // namespace incast::reliable

@@ -1,4 +1,4 @@
-#include "runtime/signals.h"
+#include "os/signals.h"
 
 #include <cerrno>
 #include <csignal>
@@ -9,9 +9,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "transport/descriptor.h"
+#include "os/descriptor.h"
 
-namespace incast::runtime {
+namespace incast::os {
 namespace {
 
 volatile std::sig_atomic_t count = 0;
@@ -26,7 +26,7 @@ void note(int signal) {
 }
 
 struct Watcher {
-    transport::Descriptor process;
+    os::Descriptor process;
     bool gone = false;
     Time gone_since = 0;
     Time next_look = 0;
@@ -60,7 +60,7 @@ int interrupts() {
 void watch_over(int pid) {
     if (pid != 0) {
         // glibc has had a wrapper since 2.36 only. Its descriptor is close-on-exec.
-        watcher().process = transport::Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0U)));
+        watcher().process = os::Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0U)));
         if (!watcher().process.is_open() && errno == ESRCH) {
             watcher().gone = true;
             note(0);
@@ -100,4 +100,4 @@ void live_with_parent(int parent_pid) {
     }
 }
 
-}  // namespace incast::runtime
+}  // namespace incast::os

@@ -1,5 +1,5 @@
 // What single packets do to a session. The behaviour of whole sessions under faults is in simulation_test.cpp.
-#include "transport/reliable/connection.h"
+#include "reliable/connection.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-namespace incast::transport::reliable {
+namespace incast::reliable {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -360,4 +360,4 @@ TEST(Connection, ThePaceIsKept) {
 }
 
 }  // namespace
-}  // namespace incast::transport::reliable
+}  // namespace incast::reliable

@@ -1,4 +1,4 @@
-#include "runtime/socket.h"
+#include "os/socket.h"
 
 #include <cerrno>
 #include <memory>
@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-namespace incast::runtime {
+namespace incast::os {
 namespace {
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
@@ -186,4 +186,4 @@ bool is_loopback(const std::string& address) {
                                                          : address == "::1";
 }
 
-}  // namespace incast::runtime
+}  // namespace incast::os

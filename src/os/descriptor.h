@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-namespace incast::transport {
+namespace incast::os {
 
 /// Closed with its owner.
 class Descriptor {
@@ -35,4 +35,4 @@ private:
     int fd_ = -1;
 };
 
-}  // namespace incast::transport
+}  // namespace incast::os

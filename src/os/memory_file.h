@@ -13,9 +13,9 @@
 
 #include <incast/result.h>
 
-#include "transport/descriptor.h"
+#include "os/descriptor.h"
 
-namespace incast::transport {
+namespace incast::os {
 
 inline Error memory_error(const char* what) {
     std::string error = "shared memory: ";
@@ -42,4 +42,4 @@ inline Result<Descriptor> open_for_reading(const Descriptor& file) {
     return opened;
 }
 
-}  // namespace incast::transport
+}  // namespace incast::os

@@ -1,11 +1,11 @@
-#include "transport/reliable/connection.h"
+#include "reliable/connection.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>
 
-namespace incast::transport::reliable {
+namespace incast::reliable {
 
 namespace {
 
@@ -263,4 +263,4 @@ void Connection::advance(std::int64_t now_ns) {
     send_.advance(now_ns);
 }
 
-}  // namespace incast::transport::reliable
+}  // namespace incast::reliable

@@ -1,8 +1,8 @@
-#include "transport/reliable/send_window.h"
+#include "reliable/send_window.h"
 
 #include <algorithm>
 
-namespace incast::transport::reliable {
+namespace incast::reliable {
 
 namespace {
 
@@ -212,4 +212,4 @@ void SendWindow::advance(std::int64_t now_ns) {
     retransmit_ns_ = now_ns + timeout_ns();
 }
 
-}  // namespace incast::transport::reliable
+}  // namespace incast::reliable

@@ -8,9 +8,9 @@
 
 #include <sys/epoll.h>
 
-#include "transport/descriptor.h"
+#include "os/descriptor.h"
 
-namespace incast::transport {
+namespace incast::os {
 
 class Poller {
 public:
@@ -34,4 +34,4 @@ private:
     Descriptor epoll_;
 };
 
-}  // namespace incast::transport
+}  // namespace incast::os

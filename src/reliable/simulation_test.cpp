@@ -11,9 +11,9 @@
 
 #include "base/count_allocations.h"
 #include "base/prng.h"
-#include "transport/reliable/connection.h"
+#include "reliable/connection.h"
 
-namespace incast::transport::reliable {
+namespace incast::reliable {
 namespace {
 
 constexpr std::uint8_t lanes = 4;  // lane 0 without order
@@ -193,4 +193,4 @@ TEST(Simulation, SameSeedSameHistory) {
 }
 
 }  // namespace
-}  // namespace incast::transport::reliable
+}  // namespace incast::reliable

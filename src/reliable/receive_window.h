@@ -10,10 +10,10 @@
 #include <span>
 #include <vector>
 
-#include "transport/reliable/packet.h"
-#include "transport/reliable/settings.h"
+#include "reliable/packet.h"
+#include "reliable/settings.h"
 
-namespace incast::transport::reliable {
+namespace incast::reliable {
 
 /// A packet's body, valid until the next call. What is in order is where it was received; what waited is copied.
 struct Delivery {
@@ -72,4 +72,4 @@ private:
     ReceiveCounters counters_;
 };
 
-}  // namespace incast::transport::reliable
+}  // namespace incast::reliable

@@ -1,0 +1,5 @@
+#include "softrio/tools/tool.h"
+
+int main(int argc, char** argv) {
+    return incast::softrio::tools::run({argv + 1, argv + argc});
+}

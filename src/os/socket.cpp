@@ -147,6 +147,19 @@ Result<Descriptor> connect_to(const std::string& host_port, int timeout_ms) {
     return system_error("cannot connect to " + host_port);
 }
 
+Result<Ok> find_way_to(const std::string& host_port) {
+    Result<Addresses> addresses = look_up(host_port, false);
+    if (!addresses) {
+        return addresses.error();
+    }
+    const addrinfo* to = addresses->get();
+    const Descriptor socket_fd(socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!socket_fd.is_open() || connect(socket_fd.fd(), to->ai_addr, to->ai_addrlen) != 0) {
+        return system_error("no way to " + host_port);
+    }
+    return Ok{};
+}
+
 std::string local_address(int fd) {
     return own_name(fd, true);
 }

@@ -23,6 +23,8 @@ Result<Descriptor> listen_on(const std::string& host_port);
 Descriptor accept_one(int listener, std::string& peer);
 /// Waits up to `timeout_ms` for the connection.
 Result<Descriptor> connect_to(const std::string& host_port, int timeout_ms);
+/// Whether this host knows a way to that address. Nothing is sent.
+Result<Ok> find_way_to(const std::string& host_port);
 
 /// "127.0.0.1:4711"
 std::string local_address(int fd);

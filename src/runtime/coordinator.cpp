@@ -143,6 +143,10 @@ Result<Ok> Coordinator::Members::start() {
     if (Result<Ok> opened = lobby_.open(options_.listen); !opened) {
         return opened;
     }
+    // A host whose loopback is down lets programs listen there; its own nodes would end without a word.
+    if (Result<Ok> way = find_way_to(lobby_.address()); !way && to_spawn > 0) {
+        return Error{way.error().message + "; nodes of this host join there: is its interface up?"};
+    }
     for (std::uint32_t node = 0; node < to_spawn; ++node) {
         members_[node].awaited = true;
         members_[node].spawned = 1;

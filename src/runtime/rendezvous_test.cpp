@@ -190,6 +190,13 @@ TEST(RendezvousBlobs, TravelAsHexadecimalText) {
     EXPECT_TRUE(blob_from_hex("").has_value());
 }
 
+TEST(RendezvousAddresses, AWayIsFoundWhereSomebodyListens) {
+    const Result<Descriptor> listener = listen_on("127.0.0.1:0");
+    ASSERT_TRUE(listener.ok());
+    EXPECT_TRUE(find_way_to(local_address(listener->fd())).ok());
+    EXPECT_FALSE(find_way_to("nobody").ok());
+}
+
 TEST(RendezvousAddresses, HostAndPort) {
     EXPECT_EQ(os::parse_host_port("localhost:4711")->port, "4711");  // house: allow fixed-port: only parsed
     EXPECT_EQ(os::parse_host_port("10.0.0.1")->port, "0");

@@ -79,8 +79,8 @@ def test_words_that_are_not_utf8(engine: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def host_without_ipv4() -> Iterator[list[str]]:
-    """A command that begins one within such a host."""
+def another_host() -> Iterator[list[str]]:
+    """A command that begins one within a network namespace whose loopback is down."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
     name = f"incast-six-{uuid4().hex[:8]}"
@@ -90,22 +90,28 @@ def host_without_ipv4() -> Iterator[list[str]]:
         inside = ["ip", "netns", "exec", name]
         if why := said_by(*inside, "true"):
             pytest.skip(f"nobody can enter a network namespace here: {why}")
-        must(*inside, "ip", "link", "set", "lo", "up")
-        must(*inside, "ip", "-4", "address", "flush", "dev", "lo")
-        if said_by(*inside, "grep", "-q", "0" * 31 + "1", "/proc/net/if_inet6"):
-            pytest.skip("this host has no IPv6")
         yield inside
     finally:
         subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
 
 
-@pytest.mark.parametrize("transport", ["shm", "tcp"])
-def test_a_host_without_ipv4(engine: Path, tmp_path: Path, host_without_ipv4: list[str], transport: str) -> None:
-    settings = {**COMMON, "transport.name": transport, "run.nodes": 2, "run.metrics": "[::1]:0"}
-    words = [*host_without_ipv4, str(engine), "--output", str(tmp_path / "out"), "--progress", "none"]
+def ran_inside(
+    inside: list[str], engine: Path, output: Path, settings: dict[str, object]
+) -> subprocess.CompletedProcess[bytes]:
+    words = [*inside, str(engine), "--output", str(output), "--progress", "none"]
     for key, value in settings.items():
         words += ["--set", f"{key}={value}"]
-    done = subprocess.run(words, capture_output=True, timeout=60, check=False)
+    return subprocess.run(words, capture_output=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_a_host_without_ipv4(engine: Path, tmp_path: Path, another_host: list[str], transport: str) -> None:
+    must(*another_host, "ip", "link", "set", "lo", "up")
+    must(*another_host, "ip", "-4", "address", "flush", "dev", "lo")
+    if said_by(*another_host, "grep", "-q", "0" * 31 + "1", "/proc/net/if_inet6"):
+        pytest.skip("this host has no IPv6")
+    settings = {**COMMON, "transport.name": transport, "run.nodes": 2, "run.metrics": "[::1]:0"}
+    done = ran_inside(another_host, engine, tmp_path / "out", settings)
     assert done.returncode == 0, lines(done)
     assert '"[::1]:' in (tmp_path / "out" / "metrics.json").read_text()
 
@@ -155,3 +161,15 @@ def test_too_few_processes(stranger: tuple[list[str], Path], settings: dict[str,
     wait_until(lambda: said_by("pgrep", "-u", uid) != "", "the end of all its processes")
     assert not list(Path("/dev/shm").glob("*incast*"))
     assert not [file for file in folder.rglob("*") if not (file.is_file() or file.is_dir())]
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_a_host_whose_loopback_is_down(engine: Path, tmp_path: Path, another_host: list[str], transport: str) -> None:
+    done = ran_inside(another_host, engine, tmp_path / "out", {**COMMON, "transport.name": transport, "run.nodes": 2})
+    assert done.returncode == 1
+    (line,) = lines(done)
+    assert re.fullmatch(
+        r"incast-node: no way to 127\.0\.0\.1:\d+: Network is unreachable; "
+        r"nodes of this host join there: is its interface up\?",
+        line,
+    ), line

@@ -99,9 +99,9 @@ class Detached:
 
 
 def _find(directory: Path) -> Detached:
-    """A detached run, or another one whose engine is at work there: whoever started it may be gone."""
+    """A detached run, or another one that is or was at work there: whoever started it may be gone."""
     state = _beside(directory, _SUFFIX)
-    if not state.exists() and engines_writing_to(directory):
+    if not state.exists() and ((directory / "log.txt").exists() or engines_writing_to(directory)):
         return Detached(state, {})
     return _read(state)
 
@@ -116,7 +116,7 @@ def _read(state: Path) -> Detached:
             why = "no detached run"
         else:
             why = reason_of(error) if isinstance(error, OSError) else f"damaged: {error}"
-        raise EngineError(f"{state}: {why}; allowed: the --output of `incast run --detach`", _EXIT_NO_RUN) from error
+        raise EngineError(f"{state}: {why}; allowed: the --output of a run", _EXIT_NO_RUN) from error
     return Detached(state, content)
 
 

@@ -83,6 +83,15 @@ def test_one_that_was_killed_is_not_running_and_its_engine_can_be_stopped(real: 
     assert "nothing to stop" in real("stop", "out").stdout
 
 
+def test_one_that_was_not_detached_can_be_asked_for_when_it_has_ended(real: InProcess) -> None:
+    assert real("run", *SMALL, "--duration", "50ms", "--output", "out").returncode == 0
+    assert state_of(real, "out")["state"] == "complete"
+    stopped = real("stop", "out")
+    assert (stopped.returncode, stopped.stdout) == (0, "out: complete; nothing to stop\n")
+    (real.folder / "out" / "result.json").unlink()  # as if its engine had been killed, too
+    assert state_of(real, "out")["state"] == "ended without a result"
+
+
 def test_it_completes_by_itself_and_is_listed(real: InProcess) -> None:
     (real.folder / "incast-results").mkdir()
     options = (*SMALL, "--duration", "100ms", "--output", "incast-results/short")

@@ -130,6 +130,7 @@ def test_mfp_errors_name_what_is_wrong(data: bytes, message: str) -> None:
         (poke(GOLDEN_MEP, 4, 0x21), "only 128 are there"),
         (poke(GOLDEN_MEP, 4, 6), "expected at least 28"),
         (poke(GOLDEN_MEP, 10, 3), "source 3: follows source 3"),
+        (poke(GOLDEN_MEP, 10, 2), "source 2: follows source 3"),
         (poke(GOLDEN_MEP, 8, 4), "source 4: holds the MFP of source 3"),
         (poke(GOLDEN_MEP, 16, 6), "source 3: offset 24"),
         (poke(GOLDEN_MEP, 20, 9), "source 5: offset 36"),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from incast.formats import FormatError, crc32c, encode_mfp, encode_phantom
+from incast.formats import FormatError, crc32c, encode_mep, encode_mfp, encode_phantom
 from incast.mep import check, committed, read, show
 
 from tests.mep_folder import MepFolder
@@ -198,6 +198,18 @@ def test_a_file_alone_is_checked_too(folder: MepFolder) -> None:
     with path.open("ab") as out:
         out.write(b"tail")
     assert "MEP: 4 bytes" in check(path).problems[0]
+
+
+@pytest.mark.parametrize("second", [1, 0], ids=["twice", "unsorted"])
+def test_a_file_with_a_source_twice_or_out_of_order_is_bad(tmp_path: Path, second: int) -> None:
+    data = bytearray(encode_mep(packets(0)[:2]))
+    data[10:12] = second.to_bytes(2, "little")  # in the table of sources
+    path = tmp_path / "some.mep"
+    path.write_bytes(data)
+    (problem,) = check(path).problems
+    assert problem.endswith(f"some.mep at byte 0: MEP: source {second}: follows source 1, expected ascending ids")
+    with pytest.raises(FormatError, match="ascending"):
+        show(path)
 
 
 def test_show_tells_of_meps_mfps_and_fragments(folder: MepFolder) -> None:

@@ -21,7 +21,7 @@ MESSAGE, WRITE, WRITE_NOTICE, READ_REPLY = 1, 2, 3, 5
 HELLO_BYTES, ANSWER_BYTES, HEADER_BYTES = 64, 16, 24
 PORT_AT = 10  # in the bytes of an address
 MAGIC = 0x1CA5
-PEER_LOST, GRANT, ASSIGN, LATE = 4, 10, 11, 15
+PEER_LOST, GRANT, ASSIGN, COMMIT_REQUEST, LATE = 4, 10, 11, 12, 15
 ATTEMPT = struct.Struct("<QIHHHHI")
 
 
@@ -33,6 +33,12 @@ def exactly(stream: socket.socket, size: int) -> bytes:
             raise ConnectionResetError
         data += chunk
     return data
+
+
+def as_frame(message: dict[str, Any]) -> bytes:
+    """Of the rendezvous."""
+    text = json.dumps(message).encode()
+    return struct.pack("<I", len(text)) + text
 
 
 class Line:
@@ -47,17 +53,21 @@ class Line:
         self.write: tuple[int, int, int] | None = None  # generation, region and offset of the last
         self.damaged = 0  # writes
         self.damages = False
+        self.withheld: tuple[int, ...] = ()  # kinds of control messages that do not get through
 
     def true(self, frame: tuple[int, ...], body: bytes) -> None:
         kind, _, notice, length, sequence, generation, region, _, tag, offset = frame
-        if kind == MESSAGE and struct.unpack_from("<H", body)[0] == MAGIC:
-            self.header = body[:HEADER_BYTES]
         if kind in (WRITE, WRITE_NOTICE):
             self.write = (generation, region, offset)
             if self.damages:
                 self.damaged += 1
                 body = body[:-1] + bytes([body[-1] ^ 0x10])
         with self._lock:
+            if kind == MESSAGE and struct.unpack_from("<H", body)[0] == MAGIC:
+                self.header = body[:HEADER_BYTES]
+                if body[3] in self.withheld:
+                    self._added -= 1
+                    return
             self._next = sequence + self._added + 1 & 0xFFFFFFFF
             number = sequence + self._added & 0xFFFFFFFF
             self._out.sendall(FRAME.pack(kind, 0, notice, length, number, generation, region, 0, tag, offset) + body)
@@ -87,6 +97,8 @@ class Liar:
         host, port = address.rsplit(":", 1)
         self._coordinator = (host, int(port))
         self._real: tuple[str, int] | None = None
+        self._told_lock = threading.Lock()
+        self._to_coordinator: socket.socket | None = None
         self._sockets: list[socket.socket] = []
         self._rendezvous = self._listen(self._meet)
         self._endpoint = self._listen(self._connect)
@@ -132,32 +144,36 @@ class Liar:
 
     # --- the rendezvous
 
+    def tell(self, data: bytes) -> None:
+        """To the coordinator, between two true messages."""
+        assert self._to_coordinator is not None
+        with self._told_lock, contextlib.suppress(OSError):
+            self._to_coordinator.sendall(data)
+
     def _meet(self, client: socket.socket) -> None:
-        server = self._keep(socket.create_connection(self._coordinator))
-        self._begin(self._relay, server, client, None)
-        self._relay(client, server, self._advertise)
+        server = self._to_coordinator = self._keep(socket.create_connection(self._coordinator))
+        self._begin(self._relay, server, client, client.sendall)
+        self._relay(client, server, lambda text: self.tell(self._advertise(text)))
 
     @staticmethod
-    def _relay(source: socket.socket, out: socket.socket, change: Callable[[dict[str, Any]], None] | None) -> None:
+    def _relay(source: socket.socket, out: socket.socket, deliver: Callable[[bytes], None]) -> None:
         try:
             while True:
-                text = exactly(source, struct.unpack("<I", exactly(source, 4))[0])
-                if change is not None:
-                    message = json.loads(text)
-                    change(message)
-                    text = json.dumps(message).encode()
-                out.sendall(struct.pack("<I", len(text)) + text)
+                size = exactly(source, 4)
+                deliver(size + exactly(source, struct.unpack("<I", size)[0]))
         finally:
             for each in (source, out):
                 with contextlib.suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
 
-    def _advertise(self, message: dict[str, Any]) -> None:
+    def _advertise(self, text: bytes) -> bytes:
+        message = json.loads(text[4:])
         if message["type"] == "address":
             address = bytearray(bytes.fromhex(message["address"]))
             self._real = ("127.0.0.1", struct.unpack_from("<H", address, PORT_AT)[0])
             struct.pack_into("<H", address, PORT_AT, self._endpoint)
             message["address"] = address.hex()
+        return as_frame(message)
 
     # --- connections of the endpoint
 

@@ -166,6 +166,13 @@ def test_the_result_has_its_room_from_the_start(start: Start) -> None:
     assert not (run.output / "result.json.part").exists()
 
 
+def test_a_disk_that_is_full_at_the_start_is_the_reason(start: Start) -> None:
+    settings = {**SETTINGS, "transport.name": "tcp", "run.duration": "10ms"}
+    run = start(settings, prefix=["bash", "-c", 'ulimit -S -f 4; exec "$@"', "bash"])  # KiB
+    assert run.finish() == 1
+    assert [line for line in run.notices if "ledger.bin' cannot be extended: File too large" in line], run.notices
+
+
 def test_a_folder_belongs_to_one_run_at_a_time(start: Start) -> None:
     first = start(SETTINGS)
     first.wait_for_phase("measuring")

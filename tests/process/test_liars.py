@@ -1,13 +1,15 @@
 """A node that knows the token and lies: nobody honest is dropped, and no byte of another's source is committed (T8)."""
 
 import itertools
+import random
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from liar import GRANT, LATE, PEER_LOST, WRITE, Liar
+from liar import COMMIT_REQUEST, GRANT, LATE, PEER_LOST, WRITE, Liar, as_frame
 from support import Run, Start, check_accounting, wait_until
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -64,6 +66,16 @@ def check_nobody_honest_is_harmed(run: Run) -> dict[str, Any]:
     assert result["events"] > 0
     check_accounting(result)
     return result
+
+
+def test_nothing_comes_of_one_that_says_no_more_than_the_truth(lying: Any) -> None:
+    """So what comes of the others comes of their lies."""
+    run, _ = lying()
+    run.wait_for_phase("measuring")
+    assert run.finish() == 0, run.story()
+    result = check_nobody_honest_is_harmed(run)
+    assert (result["status"], result["incomplete_events"], dropped(run)) == ("complete", 0, [])
+    assert not [node for node in result["nodes"] if node["totals"]["bad_messages"]]
 
 
 def test_what_a_builder_calls_late_too_early_costs_itself_its_place(lying: Any) -> None:
@@ -125,16 +137,53 @@ def test_what_is_damaged_on_the_way_is_flagged(lying: Any) -> None:
     assert result["incomplete_events"] > 0
 
 
-def test_bytes_where_anothers_belong_are_refused(lying: Any) -> None:
-    run, liar = lying()
+def test_what_a_builder_keeps_for_itself_is_built_by_others(lying: Any) -> None:
+    """It finishes nothing, and says so at the deadline: it could be true that the honest ones do not deliver."""
+    run, liar = lying(**{"protocol.late_after": "1s", "protocol.credits": 4})
+    late: list[threading.Timer] = []
+
+    def keep(attempt: bytes) -> None:
+        liar.lines[EM].withheld = (COMMIT_REQUEST, LATE)
+        said = [LATE, attempt, tuple(struct.pack("<I", node) for node in HONEST)]
+        late.append(threading.Timer(1.0, liar.lines[EM].say, said))
+        late[-1].daemon = True
+        late[-1].start()
+
+    liar.told = keep
     run.wait_for_phase("measuring")
-    wait_until(lambda: all(node in liar.lines and liar.lines[node].write for node in HONEST), "the liar's first writes")
-    for node in HONEST:
-        generation, region, offset = liar.lines[node].write
-        for behind in (4096, 8192, 16384):
-            liar.lines[node].false(WRITE, b"LIAR" * 16, generation, region, offset - behind)
     run.finish()
-    check_nobody_honest_is_harmed(run)
+    for timer in late:
+        timer.cancel()
+    result = check_nobody_honest_is_harmed(run)
+    assert late
+    assert result["accounting"]["reassignments"] > 0
+
+
+def test_writes_where_parts_of_others_lie_end_the_connection(lying: Any) -> None:
+    run, liar = lying()
+    rng = random.Random(1)
+    run.wait_for_phase("measuring")
+    wait_until(lambda: all(liar.lines[node].write for node in HONEST), "a true write to each of them")
+    for node in HONEST:
+        place = liar.lines[node].write
+        assert place is not None
+        generation, region, offset = place
+        for _ in range(40):
+            liar.lines[node].false(WRITE, b"LIAR" * 16, generation, region, 64 + rng.randrange(max(1, offset)))
+    run.finish()
+    result = check_nobody_honest_is_harmed(run)
+    assert result["bounds"] == "strided"
     assert LIAR in dropped(run)
-    said = [line for line in run.notices if "outside the places that it may write in" in line]
-    assert said, run.story()
+
+
+def test_addresses_that_are_none_change_nothing(lying: Any) -> None:
+    """Of a node that has joined already, and of incarnations that are not there."""
+    run, liar = lying()
+    rng = random.Random(1)
+    run.wait_for_phase("measuring")
+    for incarnation in (1, 2, 3):
+        address = {"type": "address", "incarnation": incarnation, "address": rng.randbytes(40).hex()}
+        liar.tell(as_frame({**address, "metrics": "169.254.169.254:80"}))
+    run.finish()
+    result = check_nobody_honest_is_harmed(run)
+    assert result["nodes"][LIAR]["losses"] <= 1

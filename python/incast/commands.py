@@ -110,6 +110,14 @@ def _transport_table(transports: list[dict[str, Any]]) -> Table:
 
 def run_command_line() -> None:
     """Runs the command line; an error that has a plain reason is one line on standard error."""
+    try:
+        status = _run_command_line()
+    except KeyboardInterrupt:  # while it says what was wrong
+        status = EXIT_ABORTED
+    sys.exit(status)
+
+
+def _run_command_line() -> int | str | None:
     streams = Streams()
     status: int | str | None = 0
     try:
@@ -126,7 +134,7 @@ def run_command_line() -> None:
         status = end.code
     if (trouble := streams.trouble()) is not None:
         status = status or _complain(f"standard output: {trouble}", _EXIT_FAILED)
-    sys.exit(status)
+    return status
 
 
 def _check_words() -> None:

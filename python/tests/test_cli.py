@@ -4,6 +4,9 @@ import json
 import re
 
 import incast as package
+import pytest
+from incast import commands
+from incast.engine import EngineError
 
 from tests.conftest import Incast
 
@@ -31,3 +34,17 @@ def test_info_of_something_that_is_no_engine_is_one_line(incast: Incast) -> None
         assert done.returncode == 70
         assert words in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+def test_ctrl_c_while_an_error_is_said_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        raise EngineError("some reason", 2)
+
+    def is_interrupted(_line: str, _status: int) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "app", fails)
+    monkeypatch.setattr(commands, "_complain", is_interrupted)
+    with pytest.raises(SystemExit) as caught:
+        commands.run_command_line()
+    assert caught.value.code == 130

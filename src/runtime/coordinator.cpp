@@ -144,7 +144,7 @@ Result<Ok> Coordinator::Members::start() {
         return opened;
     }
     // A host whose loopback is down lets programs listen there; its own nodes would end without a word.
-    if (Result<Ok> way = find_way_to(lobby_.address()); !way && to_spawn > 0) {
+    if (Result<Ok> way = os::find_way_to(lobby_.address()); !way && to_spawn > 0) {
         return Error{way.error().message + "; nodes of this host join there: is its interface up?"};
     }
     for (std::uint32_t node = 0; node < to_spawn; ++node) {

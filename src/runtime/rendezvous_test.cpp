@@ -191,10 +191,10 @@ TEST(RendezvousBlobs, TravelAsHexadecimalText) {
 }
 
 TEST(RendezvousAddresses, AWayIsFoundWhereSomebodyListens) {
-    const Result<Descriptor> listener = listen_on("127.0.0.1:0");
+    const Result<os::Descriptor> listener = os::listen_on("127.0.0.1:0");
     ASSERT_TRUE(listener.ok());
-    EXPECT_TRUE(find_way_to(local_address(listener->fd())).ok());
-    EXPECT_FALSE(find_way_to("nobody").ok());
+    EXPECT_TRUE(os::find_way_to(os::local_address(listener->fd())).ok());
+    EXPECT_FALSE(os::find_way_to("nobody").ok());
 }
 
 TEST(RendezvousAddresses, HostAndPort) {

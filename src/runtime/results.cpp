@@ -85,7 +85,7 @@ private:
     void count_lost() {
         const NodeSample* em = newest(em_);
         const bool ledger_lacks = facts_.ledger && facts_.ledger->missing > 0;
-        if (em == nullptr || em_.lost || em->state == protocol::NodeState::joining || ledger_lacks) {
+        if (em == nullptr || em_.lost || ledger_lacks) {
             return;
         }
         const MepEvents& sizes = facts_.plan.mep_events;

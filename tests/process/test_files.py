@@ -237,7 +237,7 @@ def test_a_reader_of_progress_that_is_stopped_holds_up_nothing(engine: Path, tmp
     with subprocess.Popen(
         [str(engine), "--progress", "json", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        wait_until((tmp_path / "out" / "result.json").exists, "the result", 60)
+        wait_until((tmp_path / "out" / "result.json").exists, "the result", 150)
         assert process.stdout is not None
         reports = [json.loads(line) for line in process.stdout.read().splitlines()]
         assert process.wait(60) == 0

@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace, **more: object) -> dict[str, Any]:
     if arguments.consumer_rate:
         words = [sys.executable, "-c", CONSUMER, str(arguments.consumer_rate)]
         settings |= {"sink.kind": "command", "sink.command": f"exec {shlex.join(words)}"}
-        settings |= {"sink.buffer_bytes": "256KiB"}
+        settings |= {"sink.buffer_size": "256KiB"}
     with tempfile.TemporaryDirectory() as folder:
         command = [str(arguments.engine), "--output", folder, "--progress", "none"]
         for key, value in settings.items():

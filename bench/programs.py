@@ -196,7 +196,7 @@ def event_building(
         "protocol.mfp_size": f"{mfp_bytes}B",
         "protocol.self_traffic": self_traffic,
         "source.fragment_size": f"{fragment_bytes(mfp_bytes)}B",
-        "source.prefill_bytes": f"{source_bytes(cache, nodes)}B",
+        "source.prefill_size": f"{source_bytes(cache, nodes)}B",
         "sink.kind": kind,
         **({"sink.verify": verify} if verify else {}),
     }
@@ -261,7 +261,7 @@ def details_of(result: dict[str, Any]) -> dict[str, Any]:
         "copies_per_goodput_byte": window["copied_bytes"] / window["goodput_bytes"],
         "verified": result["verified"],
         "sizes": result["sizes"],
-        "prefill_bytes": result["config"]["source"]["prefill_bytes"],
+        "prefill_bytes": result["config"]["source"]["prefill_size"],
         "cpu_in_window": result["cpu"],
         "versions": result["versions"],
     }

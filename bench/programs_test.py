@@ -77,7 +77,7 @@ def test_sources_of_all_nodes_exceed_the_cache_four_times() -> None:
         self_traffic="copy",
         sink="verify:header",
     )
-    assert settings["source.prefill_bytes"] == f"{16 * MIB}B"
+    assert settings["source.prefill_size"] == f"{16 * MIB}B"
     assert (settings["sink.kind"], settings["sink.verify"]) == ("verify", "header")
 
 

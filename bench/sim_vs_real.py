@@ -88,7 +88,7 @@ class Case:
             "protocol.mfp_size": self.mfp,
             "protocol.self_traffic": "pointer",
             "sink.kind": "null",
-            "source.prefill_bytes": "4MiB",
+            "source.prefill_size": "4MiB",
         }
 
 

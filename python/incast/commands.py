@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ from rich.text import Text
 
 import incast
 from incast.console import open_console
-from incast.engine import EXIT_ABORTED, EngineError, engine_info, find_engine
+from incast.engine import EXIT_ABORTED, EXIT_BAD_CONFIG, EngineError, engine_info, find_engine
 from incast.fabric import fabric_app
 from incast.file_commands import JsonOption, import_root, mep_app
 from incast.files import reason_of
@@ -25,6 +26,8 @@ from incast.net import net
 from incast.rio import CONTEXT as RIO_CONTEXT
 from incast.rio import rio
 from incast.run import run
+from incast.settings import UNITS_HELP
+from incast.settings import settings as all_settings
 from incast.streams import Streams
 
 _EXIT_FAILED = 1
@@ -37,11 +40,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(run)
+app.command(epilog=UNITS_HELP)(run)
 app.command()(status)
 app.command()(stop)
-app.command()(net)
-app.command()(sim)
+app.command(epilog=UNITS_HELP)(net)
+app.command(epilog=UNITS_HELP)(sim)
 app.command(context_settings=RIO_CONTEXT, add_help_option=False)(rio)
 app.command()(scan)
 app.command()(report)
@@ -83,6 +86,30 @@ def info(as_json: JsonOption = False) -> None:
     transports = answer.get("transports")
     if isinstance(transports, list):
         console.print(_transport_table(transports))
+
+
+@app.command()
+def settings(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORD]...", help="Those whose name or help has all these words.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the settings of a run: default, what is allowed, and what each is (docs/config.md)."""
+    wanted = [word.lower() for word in words or []]
+    found = [
+        setting
+        for setting in all_settings().values()
+        if all(word in f"{setting.key} {setting.help}".lower() for word in wanted)
+    ]
+    if as_json:
+        typer.echo(json.dumps([asdict(setting) for setting in found], indent=2))
+        return
+    if not found:
+        raise EngineError(f"no setting has the words {' '.join(wanted)}; `incast settings` lists all", EXIT_BAD_CONFIG)
+    for setting in found:
+        default = setting.default or "(nothing)"
+        typer.echo(f"{setting.key} = {default}  [{setting.allowed}]\n    {setting.help}")
 
 
 def _flattened(answer: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

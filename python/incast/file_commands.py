@@ -6,7 +6,6 @@ Both are imported when they are used: numpy and uproot take longer to load than 
 import contextlib
 import dataclasses
 import json
-import re
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,16 +13,14 @@ from typing import Annotated, Any, Protocol
 
 import typer
 
+from incast.quantity import parse
+
 EXIT_BAD_FILE = 1
 EXIT_USAGE = 2
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
 
 mep_app = typer.Typer(help="Look into files of built events (MEP).", no_args_is_help=True)
-
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(|B|kB|KB|MB|GB|KiB|MiB|GiB)")
-_SIZE_FACTORS = {"": 1, "B": 1, "kB": 1000, "KB": 1000, "MB": 1000**2, "GB": 1000**3}
-_SIZE_FACTORS |= {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
 
 class Report(Protocol):
@@ -43,10 +40,10 @@ class Verdict(Report, Protocol):
 
 def parse_size(text: str) -> int:
     """Bytes of `65536`, `64KiB`, `1.5 MB`: the sizes that the engine understands."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
+    found = parse("bytes", text)
+    if found is None:
         raise typer.BadParameter(f"{text!r} is no size such as 64KiB")
-    return round(float(match[1]) * _SIZE_FACTORS[match[2]])
+    return round(found)
 
 
 def parse_groups(texts: list[str]) -> dict[str, list[str]]:

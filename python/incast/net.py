@@ -21,6 +21,7 @@ from incast.files import FILES_OF_A_RUN, ForceOption, leave_file, remove_files, 
 from incast.lab.processes import engines_writing_to
 from incast.net_summary import print_net_sizes
 from incast.run import RunRequest, conclude, make_request, read_result, show_result, watch
+from incast.settings import option, present
 from incast.shipped import FabricOption, TraceOption
 
 _EXIT_BAD_CONFIG = 2
@@ -44,7 +45,7 @@ def like_options(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
         else:
             options |= {"net.pattern": "all-to-all", "run.nodes": str(config["run"]["nodes"])}
         given = config["transport"].get(name, {})
-        options |= {f"transport.{name}.{key}": str(value) for key, value in given.items()}
+        options |= dict(present(f"transport.{name}.{key}", str(value)) for key, value in given.items())
         float(built["goodput_bytes_per_s"]["total_without_self"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise EngineError(
@@ -168,41 +169,26 @@ def net(
         Path | None, typer.Argument(help="Configuration file (docs/config.md); options override what it says.")
     ] = None,
     *,
-    pattern: Annotated[
-        str | None,
-        typer.Option(
-            metavar="P",
-            help="one-to-one, many-to-one, one-to-many, pairs, all-to-all or bipartite. (default: all-to-all)",
-        ),
-    ] = None,
-    nodes: Annotated[str | None, typer.Option(metavar="N", help="Nodes on this host. (default: 4)")] = None,
-    producers: Annotated[str | None, typer.Option(metavar="P", help="bipartite: nodes that send.")] = None,
-    consumers: Annotated[str | None, typer.Option(metavar="C", help="bipartite: nodes that receive.")] = None,
-    transport: Annotated[
-        str | None, typer.Option(metavar="NAME", help="inproc, shm, tcp, sim: what moves the data. (default: tcp)")
-    ] = None,
+    pattern: Annotated[str | None, option("net.pattern")] = None,
+    nodes: Annotated[str | None, option("run.nodes")] = None,
+    producers: Annotated[str | None, option("net.producers")] = None,
+    consumers: Annotated[str | None, option("net.consumers")] = None,
+    transport: Annotated[str | None, option("transport.name", "What moves the data.")] = None,
     fabric: FabricOption = None,
     trace: TraceOption = None,
-    mode: Annotated[
-        str | None, typer.Option(metavar="MODE", help="bandwidth, or latency: ping-pong. (default: bandwidth)")
-    ] = None,
-    duplex: Annotated[bool, typer.Option("--duplex", help="Every pair in both directions at once.")] = False,
+    mode: Annotated[str | None, option("net.measure", metavar="MODE")] = None,
+    duplex: Annotated[bool, option("net.duplex", "", "--duplex")] = False,
     message_size: Annotated[
-        str | None, typer.Option(metavar="SIZE,...", help="Body of a message; a list measures each. (default: 64KiB)")
+        str | None, option("net.message_size", "Body of a message; a list measures each.", metavar="SIZE,...")
     ] = None,
-    queues: Annotated[str | None, typer.Option(metavar="N", help="Independent streams of every pair, 1.")] = None,
-    outstanding: Annotated[str | None, typer.Option(metavar="K", help="Messages in flight per queue.")] = None,
-    duration: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Length of the measurement. (default: 10s)")
-    ] = None,
-    messages: Annotated[str | None, typer.Option(metavar="N", help="End after this many per queue.")] = None,
-    warm_up: Annotated[str | None, typer.Option(metavar="TIME", help="Left out of the figures, 1s.")] = None,
-    working_set: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="What a sender cycles through. (default: all senders, 4 x the cache)"),
-    ] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare every byte that arrives.")] = False,
-    seed: Annotated[str | None, typer.Option(metavar="S", help="Seed of the content and of a simulation.")] = None,
+    queues: Annotated[str | None, option("net.queues")] = None,
+    outstanding: Annotated[str | None, option("net.outstanding")] = None,
+    duration: Annotated[str | None, option("run.duration")] = None,
+    messages: Annotated[str | None, option("net.messages")] = None,
+    warm_up: Annotated[str | None, option("run.warm_up")] = None,
+    working_set: Annotated[str | None, option("net.working_set")] = None,
+    verify: Annotated[bool, option("net.verify", "", "--verify")] = False,
+    seed: Annotated[str | None, option("run.seed")] = None,
     like: Annotated[
         Path | None,
         typer.Option(

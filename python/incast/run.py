@@ -28,12 +28,15 @@ from incast.lab.dips import Dip, MachineLog, dips_of_directory
 from incast.lab.facts import is_open_loop, number, read_samples
 from incast.live import VIRTUAL_TIME, RunView, make_view
 from incast.net_summary import print_net_summary
+from incast.settings import option
 from incast.shipped import FabricOption, TraceOption
 from incast.summary import print_summary
 
 if TYPE_CHECKING:
     from incast.lab.live_page import LivePage
 
+# Headings of the help.
+_PROTOCOL, _ENDS = "Protocol", "Source and sink"
 # Only names the folder of the results and the title; what runs is the engine's decision.
 _DEFAULT_TRANSPORT = "shm"
 _RESULTS_FOLDER = Path("incast-results")
@@ -247,140 +250,75 @@ def run(
         Path | None, typer.Argument(help="Configuration file (docs/config.md); options override what it says.")
     ] = None,
     *,
-    nodes: Annotated[str | None, typer.Option(metavar="N", help="Nodes on this host. (default: 4)")] = None,
-    transport: Annotated[
-        str | None, typer.Option(metavar="NAME", help="shm, inproc, tcp, sim: what moves the data. (default: shm)")
-    ] = None,
+    nodes: Annotated[str | None, option("run.nodes")] = None,
+    transport: Annotated[str | None, option("transport.name", "What moves the data.")] = None,
     fabric: FabricOption = None,
     trace: TraceOption = None,
-    roles: Annotated[
-        str | None, typer.Option(metavar="ROLES", help="folded (RU and BU on every node) or split.")
-    ] = None,
-    em: Annotated[str | None, typer.Option(metavar="WHERE", help="Event manager: shared or own node.")] = None,
-    duration: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Length of the measurement. (default: 10s)")
-    ] = None,
-    events: Annotated[str | None, typer.Option(metavar="N", help="End after this many events.")] = None,
-    warm_up: Annotated[str | None, typer.Option(metavar="TIME", help="Left out of the figures, 1s.")] = None,
-    seed: Annotated[str | None, typer.Option(metavar="S", help="Seed of everything random.")] = None,
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SCHEME", help="push, pull, pull-read, push-pull, pull-pull; push.", rich_help_panel="Protocol"
-        ),
-    ] = None,
-    schedule: Annotated[
-        str | None,
-        typer.Option(
-            metavar="S",
-            help="linear-shift, none, sequential, random, barrel-barrier, barrel-time-slot or lockstep.",
-            rich_help_panel="Protocol",
-        ),
-    ] = None,
-    assignment: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A",
-            help="Who builds what: em, static or source-credits. (default: em)",
-            rich_help_panel="Protocol",
-        ),
-    ] = None,
-    layout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="L",
-            help="Buffers of a BU: contiguous, per-mep or segmented. (default: contiguous)",
-            rich_help_panel="Protocol",
-        ),
-    ] = None,
+    roles: Annotated[str | None, option("run.roles")] = None,
+    em: Annotated[str | None, option("run.em")] = None,
+    duration: Annotated[str | None, option("run.duration")] = None,
+    events: Annotated[str | None, option("run.events")] = None,
+    warm_up: Annotated[str | None, option("run.warm_up")] = None,
+    seed: Annotated[str | None, option("run.seed")] = None,
+    protocol: Annotated[str | None, option("protocol.scheme", metavar="SCHEME", panel=_PROTOCOL)] = None,
+    schedule: Annotated[str | None, option("protocol.schedule", panel=_PROTOCOL)] = None,
+    assignment: Annotated[str | None, option("protocol.assignment", "Who builds what.", panel=_PROTOCOL)] = None,
+    layout: Annotated[str | None, option("protocol.layout", panel=_PROTOCOL)] = None,
     filter_: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "filter.kind",
+            "push-pull, pull-pull: what accepts the first stage; a share of all, or as it says.",
             "--filter",
             metavar="SHARE|plugin:PATH|python:MODULE:FUNCTION|command:CMD",
-            help="push-pull, pull-pull: what accepts the first stage.",
-            rich_help_panel="Protocol",
+            panel=_PROTOCOL,
         ),
     ] = None,
     mfp_size: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Mean size of an MFP, 64KiB; sets packing.", rich_help_panel="Protocol"),
+        str | None, option("protocol.mfp_size", "Mean size of an MFP; sets packing.", panel=_PROTOCOL)
     ] = None,
-    packing: Annotated[
-        str | None, typer.Option(metavar="N", help="Events per MFP.", rich_help_panel="Protocol")
-    ] = None,
+    packing: Annotated[str | None, option("protocol.packing", panel=_PROTOCOL)] = None,
     credits_: Annotated[
-        str | None, typer.Option("--credits", metavar="K", help="MEP slots per BU.", rich_help_panel="Protocol")
+        str | None,
+        option("protocol.credits", "MEPs that a builder unit may have in flight.", "--credits", panel=_PROTOCOL),
     ] = None,
-    parallel_requests: Annotated[
-        str | None, typer.Option(metavar="N", help="Outstanding requests per BU.", rich_help_panel="Protocol")
-    ] = None,
-    parallel_sends: Annotated[
-        str | None, typer.Option(metavar="N", help="Outstanding sends per RU.", rich_help_panel="Protocol")
-    ] = None,
-    message_size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Payload of one write; 0: an MFP.", rich_help_panel="Protocol")
-    ] = None,
+    parallel_requests: Annotated[str | None, option("protocol.parallel_requests", panel=_PROTOCOL)] = None,
+    parallel_sends: Annotated[str | None, option("protocol.parallel_sends", panel=_PROTOCOL)] = None,
+    message_size: Annotated[str | None, option("protocol.message_size", panel=_PROTOCOL)] = None,
     source: Annotated[
-        str | None,
-        typer.Option(metavar="generator|PATH", help="What feeds the RUs.", rich_help_panel="Source and sink"),
+        str | None, option("source.kind", "What feeds the readout units.", metavar="generator|PATH", panel=_ENDS)
     ] = None,
-    fragment_size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Mean fragment size, 1KiB.", rich_help_panel="Source and sink")
-    ] = None,
+    fragment_size: Annotated[str | None, option("source.fragment_size", panel=_ENDS)] = None,
     size_distribution: Annotated[
-        str | None,
-        typer.Option(
-            metavar="D",
-            help="fixed, normal, lognormal, exponential or histogram:FILE.",
-            rich_help_panel="Source and sink",
-        ),
+        str | None, option("source.size_distribution", "Of generated fragments; histogram:FILE.", panel=_ENDS)
     ] = None,
-    size_correlation: Annotated[
-        str | None,
-        typer.Option(metavar="C", help="0..1, between the sources of an event.", rich_help_panel="Source and sink"),
-    ] = None,
-    mean_ratio: Annotated[
-        str | None,
-        typer.Option(metavar="R", help="Largest mean size over the smallest.", rich_help_panel="Source and sink"),
-    ] = None,
-    hot_source: Annotated[
-        str | None,
-        typer.Option(metavar="[N:]FACTOR", help="One source sends more.", rich_help_panel="Source and sink"),
-    ] = None,
-    sources_per_ru: Annotated[
-        str | None, typer.Option(metavar="N", help="Sources of each RU.", rich_help_panel="Source and sink")
-    ] = None,
+    size_correlation: Annotated[str | None, option("source.size_correlation", panel=_ENDS)] = None,
+    mean_ratio: Annotated[str | None, option("source.mean_ratio", panel=_ENDS)] = None,
+    hot_source: Annotated[str | None, option("source.hot_factor", metavar="[N:]FACTOR", panel=_ENDS)] = None,
+    sources_per_ru: Annotated[str | None, option("source.sources_per_ru", panel=_ENDS)] = None,
     trigger_rate: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "source.trigger_rate",
+            "Events at this rate, and others from given times on; 0: as fast as they are built.",
             metavar="HZ[,HZ@TIME...]",
-            help="Events at this rate, and others from given times on.",
-            rich_help_panel="Source and sink",
+            panel=_ENDS,
         ),
     ] = None,
     arrivals: Annotated[
-        str | None,
-        typer.Option(metavar="A", help="fixed, poisson, bunch-train or trace:FILE.", rich_help_panel="Source and sink"),
+        str | None, option("source.arrivals", "Open loop: when events come; trace:FILE.", panel=_ENDS)
     ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="P", help="Triggers at a full RU: block, throttle or drop.", rich_help_panel="Source and sink"
-        ),
-    ] = None,
+    policy: Annotated[str | None, option("source.policy", panel=_ENDS)] = None,
     sink: Annotated[
         str | None,
-        typer.Option(
-            metavar="verify|touch|null|mep:DIR|command:CMD|consumer:NAME",
-            help="What takes built events. (default: verify)",
-            rich_help_panel="Source and sink",
+        option(
+            "sink.kind",
+            "What takes built events; mep:DIR, command:CMD, consumer:NAME.",
+            metavar="KIND[:WHERE]",
+            panel=_ENDS,
         ),
     ] = None,
-    verify: Annotated[
-        str | None,
-        typer.Option(metavar="HOW", help="full, sampled or header.", rich_help_panel="Source and sink"),
-    ] = None,
+    verify: Annotated[str | None, option("sink.verify", panel=_ENDS)] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting of docs/config.md; may be repeated."),
@@ -416,7 +354,7 @@ def run(
         "run.events": events,
         "run.warm_up": warm_up,
         "run.seed": seed,
-        "protocol.scheme": "pull" if protocol == "pull-write" else protocol,
+        "protocol.scheme": protocol,
         "protocol.schedule": schedule,
         "protocol.assignment": assignment,
         "protocol.layout": layout,

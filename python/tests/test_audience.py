@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import DEADLINE_S, Incast
 
-SMALL = ("--transport", "inproc", "--nodes", "2", "--warm-up", "0s", "--set", "source.prefill_bytes=256KiB")
+SMALL = ("--transport", "inproc", "--nodes", "2", "--warm-up", "0s", "--set", "source.prefill_size=256KiB")
 
 
 def shell(incast: Incast, line: str, *arguments: str) -> subprocess.CompletedProcess[str]:

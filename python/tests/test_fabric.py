@@ -80,16 +80,17 @@ def test_a_name_is_a_shipped_network_unless_there_is_such_a_file(
 
 
 def test_an_installed_package_has_the_shipped_networks(tmp_path: Path) -> None:
-    """The package as a wheel holds it: what is copied as it is, and what CMake installs of the fabrics' component."""
+    """The package as a wheel holds it: what is copied as it is, and what CMake installs of what needs no build."""
     components = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["scikit-build"]["install"]["components"]
-    assert "fabrics" in components
+    assert {"fabrics", "schema"} <= set(components)
     site, tree = tmp_path / "site", tmp_path / "tree"
     shutil.copytree(ROOT / "python/incast", site / "incast", ignore=shutil.ignore_patterns("_engine", "__pycache__"))
     configure = ["cmake", "-S", str(ROOT), "-B", str(tree), "-G", "Ninja", "-DSKBUILD=ON", "-DINCAST_TESTS=OFF"]
-    install = ["cmake", "--install", str(tree), "--component", "fabrics", "--prefix", str(site)]
-    for command in (configure, install):
+    install = ["cmake", "--install", str(tree), "--prefix", str(site), "--component"]
+    for command in (configure, [*install, "fabrics"], [*install, "schema"]):
         subprocess.run(command, check=True, capture_output=True, timeout=120)
     assert sorted(file.name for file in (site / "incast/_fabrics").iterdir()) == [file.name for file in SHIPPED]
+    assert [file.name for file in (site / "incast/_schema").iterdir()] == ["config.schema.json"]
     options = ("--fabric", "ib-qdr-8", "--nodes", "2", "--duration", "1ms", "--warm-up", "0s", "--output", "out")
     done = subprocess.run(
         [sys.executable, "-S", "-m", "incast", "run", *options],  # -S: what is installed in place does not come before

@@ -1,10 +1,14 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fstream>
+#include <map>
 #include <random>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -16,6 +20,7 @@
 #include "base/later.h"
 #include "base/pause_watch.h"
 #include "base/prng.h"
+#include "base/setting.h"
 #include "base/slab.h"
 #include "base/stream_copy.h"
 #include "base/units.h"
@@ -127,6 +132,73 @@ TEST(Units, ParseWhatPeopleWrite) {
     EXPECT_DOUBLE_EQ(*parse_bytes_per_s("10Gb/s"), 1.25e9);
 }
 
+TEST(Units, AreThoseOfTheCommonList) {
+    std::ifstream list("tests/quantities.txt");
+    ASSERT_TRUE(list);
+    const std::map<std::string, Setting> kinds{
+        {"bytes", number(Kind::bytes, "size", "0", 0, 9e18, "")},
+        {"duration", number(Kind::duration, "time", "0", 0, 9e18, "")},
+        {"frequency", number(Kind::frequency, "frequency", "0", 0, 1e18, "")},
+        {"rate", number(Kind::rate, "rate", "0", 0, 1e18, "")},
+    };
+    std::size_t texts = 0;
+    for (std::string line; std::getline(list, line);) {
+        if (line.starts_with('#')) continue;
+        const std::size_t first = line.find('|');
+        const std::size_t second = line.rfind('|');
+        const std::string text = line.substr(first + 1, second - first - 1);
+        const std::string expected = line.substr(second + 1);
+        const Result<Value> value = parse(kinds.at(line.substr(0, first)), text);
+        ASSERT_EQ(value.ok(), expected != "no") << line;
+        ++texts;
+        if (!value) continue;
+        const double found = std::visit(
+            [](const auto& typed) {
+                using Typed = std::remove_cvref_t<decltype(typed)>;
+                if constexpr (std::is_same_v<Typed, Time>) return seconds(typed);
+                if constexpr (std::is_same_v<Typed, std::string>) return -1.0;
+                if constexpr (std::is_arithmetic_v<Typed>) return static_cast<double>(typed);
+            },
+            *value);
+        EXPECT_DOUBLE_EQ(found, std::stod(expected)) << line;
+    }
+    EXPECT_GT(texts, 50U);
+}
+
+TEST(Setting, SaysWhatIsAllowed) {
+    constexpr std::array<std::string_view, 2> words{"push", "pull"};
+    constexpr std::array aliases{Alias{"pull-write", "pull"}};
+    const Setting scheme = choice("protocol.scheme", "push", words, "", aliases);
+    EXPECT_EQ(range_text(scheme), "push | pull (also pull-write: pull)");
+    EXPECT_EQ(std::get<std::uint64_t>(*parse(scheme, "pull-write")), 1U);
+    EXPECT_EQ(meant(scheme, "pull-write"), "pull");
+    EXPECT_EQ(parse(scheme, "shove").error().message, "no such choice");
+
+    const Setting staging = number(Kind::bytes, "staging", "64KiB", 4096, 0x1p30, "buffer", "a power of two");
+    EXPECT_EQ(refuse("transport.tcp.staging", staging, "12Q", "not a size").message,
+              "transport.tcp.staging = 12Q: not a size; allowed: 4.0 KiB..1.0 GiB, a power of two");
+    EXPECT_TRUE(parse(staging, "4K").ok()) << "the bounds belong to the range";
+    EXPECT_EQ(parse(staging, "4095").error().message, "out of range");
+    EXPECT_EQ(table_row(staging), "| `staging` | `64KiB` | 4.0 KiB..1.0 GiB, a power of two | buffer |\n");
+
+    const Setting wait = number(Kind::duration, "wait", "auto", 0, 60.0 * ps_per_s, "");
+    EXPECT_EQ(range_text(wait), "0..60s, or auto");
+    EXPECT_EQ(std::get<Time>(*parse(wait, "auto")), 0);
+    EXPECT_EQ(range_text(number(Kind::rate, "rate", "0", 1e3, 1e14, "")), "1 kB/s..100 TB/s");
+    EXPECT_EQ(refuse("name", text("name", "", "", "a name"), "", "missing").message,
+              "name = \"\": missing; allowed: a name");
+    EXPECT_EQ(parse(flag("f", ""), "perhaps").error().message, "neither true nor false");
+    EXPECT_EQ(parse(number(Kind::real, "r", "0", 0, 1, ""), "nan").error().message, "out of range");
+}
+
+TEST(Setting, NearestIsWithinASlipOfTheHand) {
+    constexpr std::string_view words[]{"credits", "schedule", "scheme"};
+    EXPECT_EQ(nearest("credit", words), "credits");
+    EXPECT_EQ(nearest("shedule", words), "schedule");
+    EXPECT_EQ(nearest("elephant", words), "");
+    EXPECT_EQ(nearest("", words), "");
+}
+
 TEST(Units, RefuseNonsenseByName) {
     for (const char* text : {"", "KiB", "-1", "1 parsec", "nan", "1e400", "12KiBx"}) {
         const Result<std::uint64_t> bytes = parse_bytes(text);
@@ -137,6 +209,11 @@ TEST(Units, RefuseNonsenseByName) {
 }
 
 TEST(Units, Format) {
+    EXPECT_EQ(duration_text(90 * ps_per_s), "90s");
+    EXPECT_EQ(duration_text(2 * 3600 * ps_per_s), "2h");
+    EXPECT_EQ(duration_text(1'500 * ps_per_ms), "1500ms");
+    EXPECT_EQ(duration_text(0), "0");
+    EXPECT_EQ(duration_text(1), "1ps");
     EXPECT_EQ(format_bytes(65536), "64.0 KiB");
     EXPECT_EQ(format_bytes(12), "12 B");
     EXPECT_EQ(format_duration(1'500 * ps_per_us), "1.50 ms");

@@ -1,8 +1,10 @@
 #include "protocol/config.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/prng.h"
+#include "base/units.h"
 #include "wire/control.h"
 
 namespace incast::protocol {
@@ -14,8 +16,18 @@ std::uint64_t round_up(std::uint64_t value) {
     return (value + line_bytes - 1) / line_bytes * line_bytes;
 }
 
-Error refuse(const char* key, std::uint64_t value, const char* range) {
-    return Error{std::string(key) + " = " + std::to_string(value) + ": must be " + range};
+/// What a person did not write: the program that made the configuration is wrong.
+Error refuse(const char* what, std::uint64_t value, const char* range) {
+    return Error{std::string(what) + " = " + std::to_string(value) + ": must be " + range};
+}
+
+Error refuse_time(const char* what, Time time, const char* range) {
+    return Error{std::string(what) + " = " + base::duration_text(time) + ": must be " + range};
+}
+
+/// What a person may have written, by its key.
+Error not_allowed(const char* key, const std::string& value, const std::string& problem, const std::string& allowed) {
+    return Error{std::string("protocol.") + key + " = " + value + ": " + problem + "; allowed: " + allowed};
 }
 
 bool within(std::uint64_t value, std::uint64_t low, std::uint64_t high) {
@@ -24,41 +36,22 @@ bool within(std::uint64_t value, std::uint64_t low, std::uint64_t high) {
 
 /// An order of sends that gives each BU its turn makes MEPs wait for it: all credits of a BU must get theirs before the
 /// last of them is late, or lateness would never end.
-Result<Ok> check_schedule(const Config& config, std::uint64_t rus, std::uint64_t bus) {
-    const bool barrel = has_barriers(config.schedule) || config.schedule == Schedule::barrel_time_slot;
-    if (barrel && config.scheme != Scheme::push) {
-        constexpr const char* names[] = {"barrel-barrier", "barrel-time-slot", "lockstep"};
-        const auto index =
-            static_cast<std::size_t>(config.schedule) - static_cast<std::size_t>(Schedule::barrel_barrier);
-        return Error{std::string("schedule = ") + names[index] +
-                     ": must be none, sequential, random or linear-shift where builder units pull"};
+Result<Ok> check_patience(const Config& config, std::uint64_t rus, std::uint64_t bus) {
+    const auto patience = [&](Time step, std::uint64_t steps, const std::string& what) -> Result<Ok> {
+        if (static_cast<std::uint64_t>(step) <= static_cast<std::uint64_t>(config.late_after) / steps) return Ok{};
+        const bool endless = steps > static_cast<std::uint64_t>(time_never / step);
+        return not_allowed(
+            "late_after", base::duration_text(config.late_after), "a MEP may wait longer for its turn, " + what,
+            endless ? "less of these" : "at least " + base::duration_text(step * static_cast<Time>(steps)));
+    };
+    const std::uint64_t credits = config.credits;
+    if (config.schedule == Schedule::barrel_time_slot) {
+        const Result<Ok> slots = patience(config.slot_time, 2 * credits * std::max(rus, bus),
+                                          "2 x protocol.credits x max(RUs, BUs) x protocol.slot_time");
+        if (!slots) return slots;
     }
-    const bool pushed = config.scheme == Scheme::push || config.scheme == Scheme::push_pull;
-    if (assigns_ahead(config) && pushed &&
-        (config.schedule == Schedule::sequential || config.schedule == Schedule::lockstep)) {
-        return Error{std::string("schedule = ") + (config.schedule == Schedule::lockstep ? "lockstep" : "sequential") +
-                     ": must be none, random, linear-shift, barrel-barrier or barrel-time-slot with assignment = "
-                     "source-credits, where a readout unit passes over a builder unit without credit"};
-    }
-    if (config.barrier_deadline <= 0) {
-        return refuse("barrier_deadline in ps", static_cast<std::uint64_t>(config.barrier_deadline), "positive");
-    }
-    if (config.slot_time <= 0) {
-        return refuse("slot_time in ps", static_cast<std::uint64_t>(config.slot_time), "positive");
-    }
-    if (config.inter_send_gap < 0) {
-        return refuse("inter_send_gap in ps", static_cast<std::uint64_t>(config.inter_send_gap), "0 or more");
-    }
-    const auto patience = static_cast<std::uint64_t>(config.late_after);
-    const std::uint64_t slots = 2 * std::uint64_t{config.credits} * std::max(rus, bus);
-    if (config.schedule == Schedule::barrel_time_slot &&
-        static_cast<std::uint64_t>(config.slot_time) > patience / slots) {
-        return refuse("late_after in ps", patience, "at least 2 x credits x max(RUs, BUs) x slot_time");
-    }
-    if (static_cast<std::uint64_t>(config.inter_send_gap) > patience / (2 * std::uint64_t{config.credits} * bus)) {
-        return refuse("late_after in ps", patience, "at least 2 x credits x BUs x inter_send_gap");
-    }
-    return Ok{};
+    if (config.inter_send_gap == 0) return Ok{};
+    return patience(config.inter_send_gap, 2 * credits * bus, "2 x protocol.credits x BUs x protocol.inter_send_gap");
 }
 
 /// A chain over numbers; order matters.
@@ -105,6 +98,55 @@ std::vector<std::uint64_t> SlotLayout::region_bytes(std::uint32_t slots) const {
 std::uint64_t bu_memory_bytes(const Config& config) {
     return slot_layout(config).slot_bytes *
            (std::uint64_t{config.credits} + config.quarantine_slots + config.held_slots);
+}
+
+Result<Ok> check_keys(const Config& config) {
+    const std::string schedule(schedule_words[static_cast<std::size_t>(config.schedule)]);
+    const bool barrel = has_barriers(config.schedule) || config.schedule == Schedule::barrel_time_slot;
+    if (barrel && config.scheme != Scheme::push) {
+        return not_allowed("schedule", schedule, "builder units pull",
+                           "none, sequential, random or linear-shift; or protocol.scheme = push");
+    }
+    const bool pushed = config.scheme == Scheme::push || config.scheme == Scheme::push_pull;
+    if (assigns_ahead(config) && pushed &&
+        (config.schedule == Schedule::sequential || config.schedule == Schedule::lockstep)) {
+        return not_allowed("schedule", schedule,
+                           "with protocol.assignment = source-credits a readout unit passes over a builder unit "
+                           "without credit",
+                           "none, random, linear-shift, barrel-barrier or barrel-time-slot");
+    }
+    if (config.second_stage_all && config.scheme != Scheme::pull_pull) {
+        return not_allowed("second_stage", "all", "only pull-pull can pull again",
+                           "rest, or protocol.scheme = pull-pull");
+    }
+    if (config.views && config.scheme != Scheme::pull_read) {
+        return not_allowed("views", "true", "only pull-read looks at the memory of others",
+                           "false, or protocol.scheme = pull-read");
+    }
+    if (config.outstanding_writes > 0 && !config.ack_per_write) {
+        return not_allowed("outstanding_writes", std::to_string(config.outstanding_writes),
+                           "only acknowledged writes can be counted", "0, or protocol.ack_per_write = true");
+    }
+    if (config.scheme == Scheme::pull_read) {
+        constexpr const char* nothing = "nothing is written with pull-read";
+        if (config.message_size > 0) {
+            return not_allowed("message_size", std::to_string(config.message_size) + "B", nothing,
+                               "0, or another protocol.scheme");
+        }
+        if (config.ack_per_write) {
+            return not_allowed("ack_per_write", "true", nothing, "false, or another protocol.scheme");
+        }
+        if (config.parallel_sends > 0) {
+            return not_allowed("parallel_sends", std::to_string(config.parallel_sends), nothing,
+                               "0, or another protocol.scheme");
+        }
+    }
+    if (config.detection_deadline < 2 * config.heartbeat) {
+        return not_allowed("detection_deadline", base::duration_text(config.detection_deadline),
+                           "protocol.heartbeat is " + base::duration_text(config.heartbeat),
+                           "at least " + base::duration_text(2 * config.heartbeat));
+    }
+    return Ok{};
 }
 
 Result<Ok> validate(const Config& config) {
@@ -166,12 +208,12 @@ Result<Ok> validate(const Config& config) {
     if (!within(config.held_slots, 0, 16384)) {
         return refuse("held_slots", config.held_slots, "0..16384");
     }
-    if (config.reuse_wait < 0) {
-        return refuse("reuse_wait in ps", static_cast<std::uint64_t>(config.reuse_wait), "0 or more");
-    }
     const std::uint64_t slots = std::uint64_t{config.credits} + config.quarantine_slots + config.held_slots;
     if (config.layout == Layout::segmented && slots * config.sources.size() > max_index) {
-        return refuse("slots x sources", slots * config.sources.size(), "1..65535 with layout = segmented");
+        return not_allowed("layout", "segmented",
+                           std::to_string(slots) + " slots for " + std::to_string(config.sources.size()) +
+                               " sources are too many buffers",
+                           "at most 65535 buffers, or another layout");
     }
     if (!within(config.retention_meps, 1, 1U << 20)) {
         return refuse("retention_meps", config.retention_meps, "1..1048576");
@@ -179,39 +221,28 @@ Result<Ok> validate(const Config& config) {
     if (two_stages(config.scheme) && !within(config.first_stage_rus, 1, rus)) {
         return refuse("first_stage_rus", config.first_stage_rus, "1..the number of readout units");
     }
-    if (config.second_stage_all && config.scheme != Scheme::pull_pull) {
-        return refuse("second_stage_all", 1, "false unless the scheme is pull-pull");
+    // The run's keys are within these ranges; a configuration that a program made may not be.
+    for (const auto& [name, time] : {std::pair{"barrier_deadline", config.barrier_deadline},
+                                     {"slot_time", config.slot_time},
+                                     {"decision_deadline", config.decision_deadline},
+                                     {"heartbeat", config.heartbeat},
+                                     {"late_after", config.late_after},
+                                     {"connect_retry", config.connect_retry}}) {
+        if (time <= 0) return refuse_time(name, time, "more than 0");
     }
-    if (config.outstanding_writes > 0 && !config.ack_per_write) {
-        return refuse("outstanding_writes", config.outstanding_writes, "0 unless ack_per_write is true");
-    }
-    if (config.scheme == Scheme::pull_read && (config.message_size > 0 || config.ack_per_write)) {
-        return refuse("message_size, ack_per_write", config.message_size, "0 and false with the scheme pull-read");
-    }
-    if (config.scheme == Scheme::pull_read && config.parallel_sends > 0) {
-        return refuse("parallel_sends", config.parallel_sends, "0 with the scheme pull-read, where nothing is sent");
-    }
-    if (config.views && config.scheme != Scheme::pull_read) {
-        return refuse("views", 1, "false unless the scheme is pull-read");
-    }
-    if (config.decision_deadline <= 0) {
-        return refuse("decision_deadline in ps", static_cast<std::uint64_t>(config.decision_deadline), "positive");
-    }
-    if (config.heartbeat <= 0 || config.detection_deadline < 2 * config.heartbeat) {
-        return refuse("detection_deadline in ps", static_cast<std::uint64_t>(config.detection_deadline),
-                      "at least twice the heartbeat");
-    }
-    if (config.late_after <= 0 || config.suspect_grace < 0 || config.connect_retry <= 0) {
-        return refuse("late_after in ps", static_cast<std::uint64_t>(config.late_after),
-                      "positive, as suspect_grace and connect_retry");
-    }
-    if (config.max_wait < 0) {
-        return refuse("max_wait in ps", static_cast<std::uint64_t>(config.max_wait), "0 or more");
+    for (const auto& [name, time] : {std::pair{"inter_send_gap", config.inter_send_gap},
+                                     {"reuse_wait", config.reuse_wait},
+                                     {"suspect_grace", config.suspect_grace},
+                                     {"max_wait", config.max_wait}}) {
+        if (time < 0) return refuse_time(name, time, "0 or more");
     }
     if (!within(config.max_attempts, 1, 1000)) {
         return refuse("max_attempts", config.max_attempts, "1..1000");
     }
-    return check_schedule(config, rus, bus);
+    if (Result<Ok> allowed = check_keys(config); !allowed) {
+        return allowed;
+    }
+    return check_patience(config, rus, bus);
 }
 
 std::uint64_t fingerprint(const Config& config) {

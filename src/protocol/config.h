@@ -1,8 +1,10 @@
 // What every unit of a run agrees on. Built once by the runtime from the TOML config (or by a test), then read-only.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <incast/transport.h>
@@ -35,6 +37,9 @@ enum class Schedule : std::uint8_t {
     barrel_time_slot,  // the same, phases by the clock
     lockstep,          // rounds of one MEP per BU: all RUs end a round together
 };
+/// As a person writes them.
+inline constexpr std::array<std::string_view, 7> schedule_words{
+    "sequential", "random", "linear-shift", "none", "barrel-barrier", "barrel-time-slot", "lockstep"};
 /// Which BU builds a MEP. PROTOCOL C5.
 enum class Assignment : std::uint8_t {
     em,              // one with credit, in turn
@@ -244,6 +249,8 @@ struct SlotLayout {
 /// BU memory: all slots, those for quarantine and for holding included.
 [[nodiscard]] std::uint64_t bu_memory_bytes(const Config& config);
 
+/// The part of validate() that needs no node and no source: keys that do not go together.
+[[nodiscard]] Result<Ok> check_keys(const Config& config);
 /// One clear line if the config cannot work; every unit assumes it was checked.
 [[nodiscard]] Result<Ok> validate(const Config& config);
 

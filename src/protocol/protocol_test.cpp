@@ -422,11 +422,16 @@ TEST(Configuration, IsRefusedWithTheKeyAndTheRange) {
     config = make_config(2, 2, true, 1, 256);
     config.schedule = Schedule::barrel_barrier;
     config.scheme = Scheme::pull_write;
-    EXPECT_NE(validate(config).error().message.find("schedule = barrel-barrier: must be none"), std::string::npos);
+    EXPECT_NE(validate(config).error().message.find("protocol.schedule = barrel-barrier: builder units pull"),
+              std::string::npos);
     config = make_config(2, 2, true, 1, 256);
     config.schedule = Schedule::barrel_time_slot;
     config.slot_time = config.late_after / 15;  // 2 x 4 credits x 2 nodes
-    EXPECT_NE(validate(config).error().message.find("late_after"), std::string::npos);
+    EXPECT_EQ(validate(config).error().message,
+              "protocol.late_after = " + base::duration_text(config.late_after) +
+                  ": a MEP may wait longer for its turn, 2 x protocol.credits x max(RUs, BUs) x protocol.slot_time; "
+                  "allowed: at least " +
+                  base::duration_text(16 * config.slot_time));
     config.slot_time = config.late_after / 16;
     EXPECT_TRUE(validate(config).ok());
     config = make_config(2, 2, true, 1, 0);

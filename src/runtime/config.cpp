@@ -5,71 +5,50 @@
 #include <fstream>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
 #include "runtime/config_table.h"
+#include "transport/settings.h"
 
 namespace incast::runtime {
 namespace {
 
-const transport::Parameter* find_parameter(const transport::Builtin& builtin, std::string_view name) {
-    for (const transport::Parameter& parameter : builtin.parameters) {
-        if (parameter.name == name) {
-            return &parameter;
-        }
-    }
-    return nullptr;
-}
-
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> candidates) {
-    const std::string_view found = nearest(word, candidates);
+    const std::string_view found = base::nearest(word, candidates);
     return found.empty() ? "" : fmt::format("; did you mean '{}'?", found);
 }
 
-std::vector<std::string_view> transport_names() {
-    std::vector<std::string_view> names;
-    for (const transport::Builtin& builtin : transport::builtin_transports()) {
-        names.push_back(builtin.name);
-    }
-    return names;
-}
-
-/// "tcp.bind" of the key "transport.tcp.bind".
-Result<Ok> check_transport_key(std::string_view key, std::string_view rest) {
+/// "tcp.bind" of the key "transport.tcp.bind", which is unknown.
+Error unknown_transport_key(std::string_view key, std::string_view rest) {
     const std::size_t dot = rest.find('.');
     const std::string_view name = rest.substr(0, dot);
     const transport::Builtin* builtin = transport::find_transport(name);
-    if (builtin == nullptr) {
-        return Error{fmt::format("unknown key '{}': there is no transport '{}'; allowed: {}", key, name,
-                                 fmt::join(transport_names(), " | "))};
-    }
-    const std::string_view setting = rest.substr(dot + 1);
-    if (find_parameter(*builtin, setting) != nullptr) {
-        return Ok{};
+    if (builtin != nullptr) {
+        return transport::Values::read(name, builtin->settings, {{std::string(rest.substr(dot + 1)), ""}}).error();
     }
     std::vector<std::string_view> names;
-    for (const transport::Parameter& parameter : builtin->parameters) {
-        names.push_back(parameter.name);
-    }
-    return Error{fmt::format("unknown key '{}'{}; allowed in [transport.{}]: {}", key, did_you_mean(setting, names),
-                             name, names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", ")))};
+    for (const transport::Builtin& each : transport::builtin_transports())
+        names.push_back(each.name);
+    return Error{fmt::format("unknown key '{}': there is no transport '{}'{}; allowed: {}", key, name,
+                             did_you_mean(name, names), fmt::join(names, " | "))};
 }
 
 Result<Ok> check_key(std::string_view key) {
     constexpr std::string_view transports = "transport.";
-    if (find_key(key) != nullptr) {
+    if (find_setting(key) != nullptr) {
         return Ok{};
     }
     if (key.starts_with(transports) && key.find('.', transports.size()) != std::string_view::npos) {
-        return check_transport_key(key, key.substr(transports.size()));
+        return unknown_transport_key(key, key.substr(transports.size()));
     }
     std::vector<std::string_view> known;
     std::vector<std::string_view> names;  // a key without its section, or with another one, is a common slip
     for (const KeySpec& spec : config_keys()) {
-        known.push_back(spec.key);
-        names.push_back(spec.key.substr(spec.key.find('.') + 1));
+        known.push_back(spec.name);
+        names.push_back(spec.name.substr(spec.name.find('.') + 1));
     }
     std::string hint = did_you_mean(key, known);
     if (const auto named = std::ranges::find(names, key.substr(key.find('.') + 1));
@@ -78,6 +57,15 @@ Result<Ok> check_key(std::string_view key) {
     }
     return Error{fmt::format("unknown key '{}'{}", key,
                              hint.empty() ? "; incast-node --print-config-reference lists all keys" : hint)};
+}
+
+const FormerName* find_former(std::string_view key) {
+    const auto found = std::ranges::find(former_names(), key, &FormerName::former);
+    return found == former_names().end() ? nullptr : &*found;
+}
+
+bool is_bare_number(const std::string& value) {
+    return !value.empty() && value.find_first_not_of("0123456789.") == std::string::npos;
 }
 
 Result<std::string> scalar_text(const std::string& key, const toml::node& node) {
@@ -105,7 +93,7 @@ Result<Ok> flatten(const toml::table& table, const std::string& prefix, ConfigTe
             }
             continue;
         }
-        if (Result<Ok> known = check_key(key); !known) {
+        if (Result<Ok> known = check_key(find_former(key) != nullptr ? find_former(key)->present : key); !known) {
             return known;
         }
         Result<std::string> text = scalar_text(key, node);
@@ -160,17 +148,29 @@ Result<Ok> ConfigText::assign(std::string_view assignment) {
 }
 
 Result<Ok> ConfigText::set(const std::string& key, const std::string& value) {
+    if (const FormerName* former = find_former(key)) {
+        former_names_.insert(key);
+        return set(std::string(former->present), is_bare_number(value) ? value + std::string(former->unit) : value);
+    }
     if (Result<Ok> known = check_key(key); !known) {
         return known;
     }
-    values_[key] = value;
+    values_[key] = base::meant(*find_setting(key), value);
     return Ok{};
+}
+
+std::string ConfigText::warning() const {
+    std::string names;
+    for (const std::string& key : former_names_) {
+        names += fmt::format("{}{} is now {}", names.empty() ? "" : ", ", key, find_former(key)->present);
+    }
+    return names.empty() ? "" : names + "; the next version does not know the former names";
 }
 
 Result<RunConfig> ConfigText::parse() const {
     RunConfig config;
     for (const KeySpec& spec : config_keys()) {
-        const auto given = values_.find(std::string(spec.key));
+        const auto given = values_.find(std::string(spec.name));
         if (Result<Ok> done =
                 apply_key(spec, given == values_.end() ? spec.default_value : std::string_view(given->second), config);
             !done) {
@@ -180,14 +180,19 @@ Result<RunConfig> ConfigText::parse() const {
     if (config.transport == "auto") {
         config.transport = transport::chosen_transport(false).name;
     }
-    if (transport::find_transport(config.transport) == nullptr) {
-        return Error{fmt::format("transport.name = {}: no such transport; allowed: {}", config.transport,
-                                 fmt::join(transport_names(), " | "))};
-    }
-    const std::string prefix = "transport." + config.transport + ".";
-    for (const auto& [key, value] : values_) {
-        if (key.starts_with(prefix)) {
-            config.transport_settings[key.substr(prefix.size())] = value;
+    for (const transport::Builtin& builtin : transport::builtin_transports()) {
+        const std::string prefix = fmt::format("transport.{}.", builtin.name);
+        transport::Settings settings;
+        for (const auto& [key, value] : values_) {
+            if (key.starts_with(prefix)) {
+                settings[key.substr(prefix.size())] = value;
+            }
+        }
+        if (const auto checked = transport::Values::read(builtin.name, builtin.settings, settings); !checked) {
+            return checked.error();
+        }
+        if (builtin.name == config.transport) {
+            config.transport_settings = std::move(settings);
         }
     }
     return config;
@@ -196,7 +201,7 @@ Result<RunConfig> ConfigText::parse() const {
 std::map<std::string, std::string> config_values(const ConfigText& text) {
     std::map<std::string, std::string> values = text.given();
     for (const KeySpec& spec : config_keys()) {
-        values.try_emplace(std::string(spec.key), spec.default_value);
+        values.try_emplace(std::string(spec.name), spec.default_value);
     }
     return values;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -173,11 +174,14 @@ public:
 
     /// Checks every value on its own; the error names key, value and what is allowed.
     [[nodiscard]] Result<RunConfig> parse() const;
+    /// One line on keys that were given by their names of the last version; empty if there are none.
+    [[nodiscard]] std::string warning() const;
     /// What was given explicitly, by key.
     [[nodiscard]] const std::map<std::string, std::string>& given() const { return values_; }
 
 private:
     std::map<std::string, std::string> values_;
+    std::set<std::string> former_names_;
 };
 
 /// All keys and the values in force, as text that ConfigText takes back; used to hand a config to other processes and
@@ -187,7 +191,7 @@ private:
 /// Such values as a TOML file that read_toml takes back.
 [[nodiscard]] std::string config_toml(const std::map<std::string, std::string>& values);
 
-/// docs/config.md and schema/config.schema.json, made from the table (and from the transports' own parameters).
+/// docs/config.md and schema/config.schema.json, made from the table (and from the transports' own lists).
 [[nodiscard]] std::string config_reference();
 [[nodiscard]] std::string config_schema();
 

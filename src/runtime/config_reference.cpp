@@ -1,5 +1,9 @@
 // The configuration written down: its reference and its schema, made from the one table of keys, and the values of a
 // run as TOML.
+#include <span>
+#include <utility>
+#include <variant>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +13,8 @@
 namespace incast::runtime {
 namespace {
 
+using base::Kind;
+
 std::string_view section_of(std::string_view key) {
     return key.substr(0, key.find('.'));
 }
@@ -17,18 +23,22 @@ std::string_view name_of(std::string_view key) {
 }
 
 /// A number, as 1.5 or 5e-6, and a unit.
-OrderedJson quantity_in(std::string_view units) {
-    return {{"type", "string"}, {"pattern", fmt::format("^ *[0-9.]+([eE][-+]?[0-9]+)? *{} *$", units)}};
+OrderedJson quantity_in(std::span<const base::Unit> units) {
+    std::string names;
+    for (const base::Unit& unit : units) {
+        names += (names.empty() ? "" : "|") + std::string(unit.name);
+    }
+    return {{"type", "string"}, {"pattern", fmt::format("^ *[0-9.]+([eE][-+]?[0-9]+)? *(|{}) *$", names)}};
 }
 
-OrderedJson schema_of(const KeySpec& spec) {
+OrderedJson schema_of(const base::Setting& setting) {
     OrderedJson schema;
     OrderedJson alternatives = OrderedJson::array();
-    switch (spec.kind) {
+    switch (setting.kind) {
         case Kind::choice:
-            schema["enum"] = OrderedJson::array();
-            for (const std::string_view word : spec.choices) {
-                schema["enum"].push_back(word);
+            schema["enum"] = setting.choices;
+            for (const base::Alias& alias : setting.aliases) {
+                schema["enum"].push_back(alias.word);
             }
             break;
         case Kind::boolean:
@@ -38,29 +48,24 @@ OrderedJson schema_of(const KeySpec& spec) {
             schema["type"] = "string";
             break;
         case Kind::count:
-            alternatives.push_back({{"type", "integer"},
-                                    {"minimum", static_cast<std::uint64_t>(spec.min)},
-                                    {"maximum", static_cast<std::uint64_t>(spec.max)}});
-            break;
         case Kind::bytes:
             alternatives.push_back({{"type", "integer"},
-                                    {"minimum", static_cast<std::uint64_t>(spec.min)},
-                                    {"maximum", static_cast<std::uint64_t>(spec.max)}});
-            alternatives.push_back(quantity_in("([kKMGT]i?)?B?"));
+                                    {"minimum", static_cast<std::uint64_t>(setting.min)},
+                                    {"maximum", static_cast<std::uint64_t>(setting.max)}});
             break;
         case Kind::duration:
-            alternatives.push_back({{"type", "number"}, {"minimum", 0}});
-            alternatives.push_back(quantity_in("(ps|ns|us|ms|s|min|h)?"));
-            break;
         case Kind::frequency:
+        case Kind::rate:
             alternatives.push_back({{"type", "number"}, {"minimum", 0}});
-            alternatives.push_back(quantity_in("([kMG]?Hz)?"));
             break;
         case Kind::real:
-            alternatives.push_back({{"type", "number"}, {"minimum", spec.min}, {"maximum", spec.max}});
+            alternatives.push_back({{"type", "number"}, {"minimum", setting.min}, {"maximum", setting.max}});
             break;
     }
-    if (spec.may_be_auto) {
+    if (const std::span<const base::Unit> units = base::units_of(setting.kind); !units.empty()) {
+        alternatives.push_back(quantity_in(units));
+    }
+    if (setting.may_be_auto) {
         alternatives.push_back({{"const", "auto"}});
     }
     if (alternatives.size() == 1) {
@@ -68,9 +73,44 @@ OrderedJson schema_of(const KeySpec& spec) {
     } else if (!alternatives.empty()) {
         schema["anyOf"] = alternatives;
     }
-    schema["default"] = spec.default_value;
-    schema["description"] = fmt::format("{} ({})", spec.help, range_text(spec));
+    schema["default"] = setting.default_value;
+    schema["description"] = setting.help;
+    schema["x-kind"] = base::kind_name(setting.kind);
+    schema["x-allowed"] = base::range_text(setting);
     return schema;
+}
+
+OrderedJson units_json() {
+    OrderedJson json;
+    for (const Kind kind : {Kind::bytes, Kind::duration, Kind::frequency, Kind::rate}) {
+        for (const base::Unit& unit : base::units_of(kind)) {
+            json[std::string(base::kind_name(kind))][std::string(unit.name)] = unit.factor;
+        }
+    }
+    return json;
+}
+
+OrderedJson former_json() {
+    OrderedJson json;
+    for (const FormerName& name : former_names()) {
+        json[std::string(name.former)] = {{"present", name.present}, {"unit", name.unit}};
+    }
+    return json;
+}
+
+std::string units_text() {
+    std::string text;
+    for (const auto& [what, kind] : {std::pair{"sizes", Kind::bytes},
+                                     {"times", Kind::duration},
+                                     {"frequencies", Kind::frequency},
+                                     {"rates", Kind::rate}}) {
+        std::string names;
+        for (const base::Unit& unit : base::units_of(kind)) {
+            names += unit.name.empty() ? "" : fmt::format("{}`{}`", names.empty() ? "" : ", ", unit.name);
+        }
+        text += fmt::format("- {}: {}\n", what, names);
+    }
+    return text;
 }
 
 OrderedJson section_schema() {
@@ -83,49 +123,57 @@ std::string config_reference() {
     std::string text =
         "# Configuration\n\n"
         "A run is described by a TOML file, by `--set section.key=value`, or by both; the command line wins.\n"
-        "This page is made by `incast-node --print-config-reference` from the table that also checks the values.\n"
-        "Sizes are written as `64KiB` or `1MB`, times as `500ms`, frequencies as `40kHz`; a bare number counts bytes, "
-        "seconds or hertz.\n";
+        "This page is made by `incast-node --print-config-reference` from the lists that also check the values.\n\n"
+        "A quantity is a number and a unit, with or without a space: `64KiB`, `2m`, `40kHz`, `100Gbps`. A bare number "
+        "counts bytes,\nseconds, hertz, or bytes per second. `64K` is `64KiB`, 65536 bytes; `64kB` is 64000 bytes. "
+        "The units are\n\n" +
+        units_text();
     std::string_view section;
     for (const KeySpec& spec : config_keys()) {
-        if (section_of(spec.key) != section) {
-            section = section_of(spec.key);
-            text += fmt::format("\n## [{}]\n\n| key | default | allowed | what |\n|---|---|---|---|\n", section);
+        if (section_of(spec.name) != section) {
+            section = section_of(spec.name);
+            text += fmt::format("\n## [{}]\n\n", section) + base::table_head();
         }
-        std::string range = range_text(spec);
-        for (std::size_t at = range.find('|'); at != std::string::npos; at = range.find('|', at + 2)) {
-            range.insert(at, "\\");
-        }
-        text +=
-            fmt::format("| `{}` | {} | {} | {} |\n", name_of(spec.key),
-                        spec.default_value.empty() ? "" : fmt::format("`{}`", spec.default_value), range, spec.help);
+        text += base::table_row(spec);
     }
     for (const transport::Builtin& builtin : transport::builtin_transports()) {
-        text += fmt::format("\n## [transport.{}]\n\n{}.\n", builtin.name, builtin.summary);
-        if (builtin.parameters.empty()) {
-            text += "\nIt has no settings.\n";
-            continue;
-        }
-        text += "\n| key | default | allowed | what |\n|---|---|---|---|\n";
-        for (const transport::Parameter& parameter : builtin.parameters) {
-            text += fmt::format("| `{}` | {} | {} | {} |\n", parameter.name,
-                                parameter.default_value.empty() ? "" : fmt::format("`{}`", parameter.default_value),
-                                parameter.range, parameter.help);
+        text += fmt::format("\n## [transport.{}]\n\n{}.\n\n", builtin.name, builtin.summary);
+        text += builtin.settings.empty() ? "It has no settings.\n" : base::table_head();
+        for (const base::Setting& setting : builtin.settings) {
+            text += base::table_row(setting);
         }
     }
+    text += "\n## Former names\n\nThey work in this version, with a warning.\n\n| former | now |\n|---|---|\n";
+    for (const FormerName& name : former_names()) {
+        text += fmt::format("| `{}` | `{}` |\n", name.former, name.present);
+    }
     return text;
+}
+
+OrderedJson typed_json(const std::string& key, const std::string& value) {
+    const base::Setting* setting = find_setting(key);
+    if (setting == nullptr || value == "auto") {
+        return value;
+    }
+    const Result<base::Value> parsed = base::parse(*setting, value);
+    if (parsed && setting->kind == Kind::boolean) {
+        return std::get<bool>(*parsed);
+    }
+    if (parsed && setting->kind == Kind::count) {
+        return std::get<std::uint64_t>(*parsed);
+    }
+    if (parsed && setting->kind == Kind::real) {
+        return std::get<double>(*parsed);
+    }
+    return value;
 }
 
 std::string config_toml(const std::map<std::string, std::string>& values) {
     std::map<std::string, std::string> sections;
     for (const auto& [key, value] : values) {
         const std::size_t dot = key.rfind('.');
-        const KeySpec* spec = find_key(key);
-        const bool bare = spec != nullptr && value != "auto" &&
-                          (spec->kind == Kind::count || spec->kind == Kind::real || spec->kind == Kind::boolean);
-        // A JSON string is a TOML string too.
-        sections[key.substr(0, dot)] +=
-            fmt::format("{} = {}\n", key.substr(dot + 1), bare ? value : OrderedJson(value).dump());
+        // JSON's texts and numbers are TOML too.
+        sections[key.substr(0, dot)] += fmt::format("{} = {}\n", key.substr(dot + 1), typed_json(key, value).dump());
     }
     std::string text;
     for (const auto& [section, lines] : sections) {
@@ -143,26 +191,21 @@ std::string config_schema() {
                        {"properties", OrderedJson::object()}};
     OrderedJson& sections = schema["properties"];
     for (const KeySpec& spec : config_keys()) {
-        const std::string section(section_of(spec.key));
+        const std::string section(section_of(spec.name));
         if (!sections.contains(section)) {
             sections[section] = section_schema();
         }
-        sections[section]["properties"][std::string(name_of(spec.key))] = schema_of(spec);
+        sections[section]["properties"][std::string(name_of(spec.name))] = schema_of(spec);
     }
-    OrderedJson names = OrderedJson::array();
     for (const transport::Builtin& builtin : transport::builtin_transports()) {
-        names.push_back(builtin.name);
         OrderedJson settings = section_schema();
-        for (const transport::Parameter& parameter : builtin.parameters) {
-            settings["properties"][std::string(parameter.name)] = {
-                {"type", {"string", "number", "boolean"}},
-                {"default", parameter.default_value},
-                {"description", fmt::format("{} ({})", parameter.help, parameter.range)}};
+        for (const base::Setting& setting : builtin.settings) {
+            settings["properties"][std::string(setting.name)] = schema_of(setting);
         }
         sections["transport"]["properties"][std::string(builtin.name)] = settings;
     }
-    sections["transport"]["properties"]["name"]["enum"] = names;
-    sections["transport"]["properties"]["name"]["enum"].push_back("auto");
+    schema["x-units"] = units_json();
+    schema["x-former-names"] = former_json();
     return schema.dump(2) + "\n";
 }
 

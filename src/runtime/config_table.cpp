@@ -2,18 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
-#include <utility>
+#include <string>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "base/units.h"
-
 namespace incast::runtime {
 namespace {
 
+using base::Kind;
 using Words = std::span<const std::string_view>;
 constexpr double ps_s = static_cast<double>(ps_per_s);
 constexpr double ps_ms = static_cast<double>(ps_per_ms);
@@ -26,10 +25,9 @@ constexpr std::array<std::string_view, 2> em_words{"shared", "own"};
 constexpr std::array<std::string_view, 2> pin_words{"auto", "never"};
 constexpr std::array<std::string_view, 2> loss_words{"continue", "stop"};
 constexpr std::array<std::string_view, 5> scheme_words{"push", "pull", "push-pull", "pull-pull", "pull-read"};
+constexpr std::array scheme_aliases{base::Alias{"pull-write", "pull"}};
 constexpr std::array<std::string_view, 2> stage_words{"rest", "all"};
 constexpr std::array<std::string_view, 3> filter_words{"share", "plugin", "command"};
-constexpr std::array<std::string_view, 7> schedule_words{"sequential",     "random",           "linear-shift", "none",
-                                                         "barrel-barrier", "barrel-time-slot", "lockstep"};
 constexpr std::array<std::string_view, 3> assignment_words{"em", "static", "source-credits"};
 constexpr std::array<std::string_view, 3> layout_words{"contiguous", "per-mep", "segmented"};
 constexpr std::array<std::string_view, 3> overrun_words{"skip", "slip", "overlap"};
@@ -61,20 +59,22 @@ void choose(RunConfig& config, std::size_t index) {
 
 constexpr KeySpec number(Kind kind, std::string_view key, Field field, std::string_view value, double min, double max,
                          std::string_view help) {
-    return {key, kind, field, value, min, max, value == "auto", {}, help};
+    return {base::number(kind, key, value, min, max, help), field};
 }
 
 template <auto member>
-constexpr KeySpec choice(std::string_view key, std::string_view value, Words words, std::string_view help) {
-    return {key, Kind::choice, Field{&choose<member>}, value, 0, 0, false, words, help};
+constexpr KeySpec choice(std::string_view key, std::string_view value, Words words, std::string_view help,
+                         std::span<const base::Alias> aliases = {}) {
+    return {base::choice(key, value, words, help, aliases), Field{&choose<member>}};
 }
 
-constexpr KeySpec text(std::string_view key, Field field, std::string_view value, std::string_view help) {
-    return {key, Kind::text, field, value, 0, 0, false, {}, help};
+constexpr KeySpec text(std::string_view key, Field field, std::string_view value, std::string_view help,
+                       std::string_view form = "text") {
+    return {base::text(key, value, help, form), field};
 }
 
 constexpr KeySpec flag(std::string_view key, Field field, std::string_view help) {
-    return {key, Kind::boolean, field, "false", 0, 0, false, {}, help};
+    return {base::flag(key, help), field};
 }
 
 constexpr std::array table{
@@ -107,15 +107,7 @@ constexpr std::array table{
                                 "what to do when a node is lost: go on without it, or end the run"),
     number(Kind::real, "run.fail_above_incomplete", &RunConfig::fail_above_incomplete, "0.01", 0, 1,
            "share of the events; a run with more of them incomplete or left out fails (docs/formats.md); 1: never"),
-    KeySpec{"run.respawn",
-            Kind::boolean,
-            &RunConfig::respawn,
-            "false",
-            0,
-            0,
-            false,
-            {},
-            "start a node again that was started here and died"},
+    flag("run.respawn", &RunConfig::respawn, "start a node again that was started here and died"),
     number(Kind::count, "run.yields", &RunConfig::yields, "100", 0, 1e6,
            "how often a node without work lets others run before it sleeps; 0: it sleeps at once"),
     choice<&RunConfig::pin>(
@@ -130,23 +122,17 @@ constexpr std::array table{
     choice<&RunConfig::scheme>("protocol.scheme", "push", scheme_words,
                                "readout units write as told by the event manager (push), or as asked by builder units "
                                "(pull); push-pull, pull-pull: the first stage so, the rest pulled if the filter says "
-                               "so; pull-read: builder units read"),
-    KeySpec{"protocol.views",
-            Kind::boolean,
-            &RunConfig::views,
-            "false",
-            0,
-            0,
-            false,
-            {},
-            "pull-read: events stay in the memory of readout units, where the transport can show it, and are not read"},
+                               "so; pull-read: builder units read",
+                               scheme_aliases),
+    flag("protocol.views", &RunConfig::views,
+         "pull-read: events stay in the memory of readout units, where the transport can show it, and are not read"),
     number(Kind::real, "protocol.first_stage", &RunConfig::first_stage, "0.5", 0, 1,
            "push-pull, pull-pull: share of the readout units, at least one, in the first stage"),
     choice<&RunConfig::second_stage>("protocol.second_stage", "rest", stage_words,
                                      "pull-pull: what is pulled of an accepted MEP: what is not there yet, or all"),
     number(Kind::duration, "protocol.decision_deadline", &RunConfig::decision_deadline, "1s", ps_ms, 600 * ps_s,
            "a MEP whose filter has not decided by then is accepted"),
-    choice<&RunConfig::schedule>("protocol.schedule", "linear-shift", schedule_words,
+    choice<&RunConfig::schedule>("protocol.schedule", "linear-shift", protocol::schedule_words,
                                  "the order in which destinations (push) or sources (pull) are served"),
     choice<&RunConfig::assignment>("protocol.assignment", "em", assignment_words,
                                    "who builds a MEP: a builder unit with credit, in turn (em), or the one at its id "
@@ -155,7 +141,7 @@ constexpr std::array table{
     choice<&RunConfig::layout>("protocol.layout", "contiguous", layout_words,
                                "what a builder unit exposes as one buffer: all its slots, each slot (per-mep), or each "
                                "source's place in each slot"),
-    number(Kind::bytes, "protocol.max_buffer_bytes", &RunConfig::max_buffer_bytes, "0B", 0, 1e15,
+    number(Kind::bytes, "protocol.max_buffer_size", &RunConfig::max_buffer_bytes, "0", 0, 1024 * 1024 * gib,
            "largest buffer that the fabric allows (old RapidIO libraries: 2 MiB); 0: no limit"),
     number(Kind::count, "protocol.max_buffers", &RunConfig::max_buffers, "0", 0, 65535,
            "buffers that the fabric allows a builder unit (old RapidIO libraries: 8); 0: no limit"),
@@ -185,22 +171,15 @@ constexpr std::array table{
            "contributions a readout unit has not yet seen placed; 0: no limit but credits"),
     number(Kind::bytes, "protocol.message_size", &RunConfig::write_bytes, "0", 0, gib,
            "payload of one write; 0: an MFP is one write, whatever its size"),
-    KeySpec{"protocol.ack_per_write",
-            Kind::boolean,
-            &RunConfig::ack_per_write,
-            "false",
-            0,
-            0,
-            false,
-            {},
-            "builder units acknowledge every write, not every contribution"},
+    flag("protocol.ack_per_write", &RunConfig::ack_per_write,
+         "builder units acknowledge every write, not every contribution"),
     number(Kind::count, "protocol.outstanding_writes", &RunConfig::outstanding_writes, "0", 0, 65535,
            "writes to one builder unit that are not acknowledged; 0: no limit; else needs ack_per_write"),
     number(Kind::count, "protocol.packing", &RunConfig::packing, "auto", 1, 65535,
            "events in an MFP; auto: as many mean fragments as fit into mfp_size"),
     number(Kind::bytes, "protocol.mfp_size", &RunConfig::mfp_size, "64KiB", 32, gib,
            "size that an MFP should have, if packing is auto"),
-    number(Kind::bytes, "protocol.slot_bytes", &RunConfig::slot_bytes, "auto", 128, 1024 * gib,
+    number(Kind::bytes, "protocol.slot_size", &RunConfig::slot_bytes, "auto", 128, 1024 * gib,
            "size of one MEP slot, shared evenly by all sources; longer MFPs are cut and flagged; auto: what the sizes "
            "ask for"),
     number(Kind::duration, "protocol.heartbeat", &RunConfig::heartbeat, "200ms", ps_ms, 60 * ps_s,
@@ -279,7 +258,7 @@ constexpr std::array table{
     number(
         Kind::bytes, "source.memory", &RunConfig::memory, "auto", 1, 1024 * gib,
         "memory of a readout unit, in which MFPs are kept until they are built; auto: what losing no event asks for"),
-    number(Kind::bytes, "source.prefill_bytes", &RunConfig::prefill_bytes, "auto", 1, 1024 * gib,
+    number(Kind::bytes, "source.prefill_size", &RunConfig::prefill_bytes, "auto", 1, 1024 * gib,
            "prefilled: bytes of payload a readout unit cycles through; auto: beyond four times the last-level cache "
            "over all nodes of the host"),
 
@@ -290,7 +269,7 @@ constexpr std::array table{
         "sink.verify", "full", verify_words,
         "what is compared: every byte, one MEP in 64 as a whole and the headers of all, or headers"),
     text("sink.path", &RunConfig::sink_path, "", "mep: the folder for the MEP files"),
-    number(Kind::bytes, "sink.file_bytes", &RunConfig::file_bytes, "4GiB", 1, 1024 * gib,
+    number(Kind::bytes, "sink.file_size", &RunConfig::file_bytes, "4GiB", 1, 1024 * gib,
            "mep: a file that reaches this size is closed, and the next one begun"),
     number(Kind::duration, "sink.file_time", &RunConfig::file_time, "0", 0, 1000 * 3600 * ps_s,
            "mep: so is one that is this old; 0: no limit"),
@@ -304,7 +283,7 @@ constexpr std::array table{
                                 "mep, the disk is full: end the run as failed, or build nothing until there is room"),
     text("sink.command", &RunConfig::command, "",
          "command: what /bin/sh runs, once per builder unit, with MEPs on its standard input"),
-    number(Kind::bytes, "sink.buffer_bytes", &RunConfig::buffer_bytes, "64MiB", 1, 1024 * gib,
+    number(Kind::bytes, "sink.buffer_size", &RunConfig::buffer_bytes, "64MiB", 1, 1024 * gib,
            "command: built events that wait for it; when they are more, the builder unit takes no further ones"),
     choice<&RunConfig::on_failure>("sink.on_failure", "stop", failure_words,
                                    "command: what to do when it ends early: end the run as failed, or go on and count "
@@ -354,182 +333,99 @@ constexpr std::array table{
     flag("net.verify", &RunConfig::net_verify,
          "compare every byte that arrives; the order of messages is always checked"),
 
-    text(
-        "transport.name", &RunConfig::transport, "auto",
-        "auto: shm, or tcp where some nodes are started elsewhere (--spawn); see [transport.<name>] for each one's own "
-        "settings"),
 };
 
-/// The largest unit of which it is a whole number.
-std::string duration_text(double ps) {
-    constexpr std::pair<double, std::string_view> units[]{
-        {3600 * ps_s, "h"}, {ps_s, "s"}, {ps_ms, "ms"}, {ps_ms / 1000, "us"}};
-    for (const auto& [unit, name] : units) {
-        if (ps >= unit && std::fmod(ps, unit) == 0) {
-            return fmt::format("{:.0f}{}", ps / unit, name);
-        }
-    }
-    return fmt::format("{:.0f}{}", ps, ps == 0 ? "" : "ps");
+/// Names of an earlier version. They go with the next one.
+constexpr std::array former{
+    FormerName{"protocol.max_buffer_bytes", "protocol.max_buffer_size", ""},
+    FormerName{"protocol.slot_bytes", "protocol.slot_size", ""},
+    FormerName{"source.prefill_bytes", "source.prefill_size", ""},
+    FormerName{"sink.file_bytes", "sink.file_size", ""},
+    FormerName{"sink.buffer_bytes", "sink.buffer_size", ""},
+    FormerName{"transport.shm.ring_bytes", "transport.shm.ring", ""},
+    FormerName{"transport.shm.cache_bytes", "transport.shm.cache", ""},
+    FormerName{"transport.shm.connect_timeout_ms", "transport.shm.connect_timeout", "ms"},
+    FormerName{"transport.shm.hello_timeout_ms", "transport.shm.hello_timeout", "ms"},
+    FormerName{"transport.tcp.socket_buffer_bytes", "transport.tcp.socket_buffer", ""},
+    FormerName{"transport.tcp.staging_bytes", "transport.tcp.staging", ""},
+    FormerName{"transport.tcp.send_buffer_bytes", "transport.tcp.send_buffer", ""},
+    FormerName{"transport.tcp.copy_below_bytes", "transport.tcp.copy_below", ""},
+    FormerName{"transport.tcp.max_rate_bytes_per_s", "transport.tcp.max_rate", ""},
+    FormerName{"transport.tcp.connect_timeout_ms", "transport.tcp.connect_timeout", "ms"},
+    FormerName{"transport.tcp.hello_timeout_ms", "transport.tcp.hello_timeout", "ms"},
+    FormerName{"transport.rio.segment_bytes", "transport.rio.segment", ""},
+    FormerName{"transport.rio.pool_bytes", "transport.rio.pool", ""},
+    FormerName{"transport.rio.ring_bytes", "transport.rio.ring", ""},
+    FormerName{"transport.rio.poll_every_us", "transport.rio.poll_every", "us"},
+    FormerName{"transport.rio.look_every_ms", "transport.rio.look_every", "ms"},
+    FormerName{"transport.rio.connect_timeout_ms", "transport.rio.connect_timeout", "ms"},
+};
+
+/// auto, and what the list of transports holds.
+Words transport_words() {
+    static const std::vector<std::string_view> words = [] {
+        std::vector<std::string_view> found{"auto"};
+        for (const transport::Builtin& builtin : transport::builtin_transports())
+            found.push_back(builtin.name);
+        return found;
+    }();
+    return words;
 }
 
-std::string value_text(Kind kind, double value) {
-    switch (kind) {
-        case Kind::bytes:
-            return base::format_bytes(value);
-        case Kind::duration:
-            return duration_text(value);
-        case Kind::frequency:
-            return fmt::format("{:g} Hz", value);
-        case Kind::real:
-            return fmt::format("{:g}", value);
-        default:
-            return value < 1e9 ? fmt::format("{:.0f}", value) : fmt::format("{:g}", value);
-    }
-}
-
-std::string_view kind_text(Kind kind) {
-    switch (kind) {
-        case Kind::count:
-            return "a whole number";
-        case Kind::bytes:
-            return "a size such as 64KiB";
-        case Kind::duration:
-            return "a duration such as 500ms";
-        case Kind::frequency:
-            return "a frequency such as 40kHz";
-        case Kind::real:
-            return "a number";
-        case Kind::boolean:
-            return "true or false";
-        default:
-            return "text";
-    }
-}
-
-Error wrong(const KeySpec& spec, std::string_view value, std::string_view problem) {
-    return {fmt::format("{} = {}: {}; allowed: {}", spec.key, value, problem, range_text(spec))};
-}
-
-Result<double> parse_number(Kind kind, std::string_view value) {
-    if (kind == Kind::count) {
-        std::uint64_t number = 0;
-        const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-        if (error != std::errc{} || end != value.data() + value.size()) {
-            return Error{"not a whole number"};
-        }
-        return static_cast<double>(number);
-    }
-    if (kind == Kind::bytes) {
-        const Result<std::uint64_t> bytes = base::parse_bytes(value);
-        return bytes ? Result<double>(static_cast<double>(*bytes)) : Result<double>(Error{"not a size"});
-    }
-    if (kind == Kind::duration) {
-        const Result<Time> time = base::parse_duration(value);
-        return time ? Result<double>(static_cast<double>(*time)) : Result<double>(Error{"not a duration"});
-    }
-    const Result<double> hertz = base::parse_frequency_hz(value);
-    if (kind == Kind::frequency) {
-        return hertz ? hertz : Result<double>(Error{"not a frequency"});
-    }
-    double real = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), real);
-    if (error != std::errc{} || end != value.data() + value.size()) {
-        return Error{"not a number"};
-    }
-    return real;
+void choose_transport(RunConfig& config, std::size_t index) {
+    config.transport = transport_words()[index];
 }
 
 }  // namespace
 
 std::span<const KeySpec> config_keys() {
-    return table;
+    static const std::vector<KeySpec> keys = [] {
+        static const std::string help = fmt::format(
+            "auto: {}, or {} where some nodes are started elsewhere (--spawn); see [transport.<name>] for each one's "
+            "own settings",
+            transport::chosen_transport(false).name, transport::chosen_transport(true).name);
+        std::vector<KeySpec> all(table.begin(), table.end());
+        all.push_back({base::choice("transport.name", "auto", transport_words(), help), Field{&choose_transport}});
+        return all;
+    }();
+    return keys;
 }
 
 const KeySpec* find_key(std::string_view key) {
-    const auto found = std::ranges::find(table, key, &KeySpec::key);
-    return found == table.end() ? nullptr : &*found;
+    const std::span<const KeySpec> keys = config_keys();
+    const auto found = std::ranges::find(keys, key, &KeySpec::name);
+    return found == keys.end() ? nullptr : &*found;
 }
 
-std::string range_text(const KeySpec& spec) {
-    switch (spec.kind) {
-        case Kind::choice:
-            return fmt::format("{}", fmt::join(spec.choices, " | "));
-        case Kind::boolean:
-            return "true | false";
-        case Kind::text:
-            return "text";
-        default:
-            break;
-    }
-    return fmt::format("{} in {}..{}{}", kind_text(spec.kind), value_text(spec.kind, spec.min),
-                       value_text(spec.kind, spec.max), spec.may_be_auto ? ", or auto" : "");
+const base::Setting* find_setting(std::string_view key) {
+    if (const KeySpec* spec = find_key(key)) return spec;
+    constexpr std::string_view section = "transport.";
+    if (!key.starts_with(section)) return nullptr;
+    const std::string_view rest = key.substr(section.size());
+    const std::size_t dot = rest.find('.');
+    const transport::Builtin* builtin = transport::find_transport(rest.substr(0, dot));
+    if (dot == std::string_view::npos || builtin == nullptr) return nullptr;
+    const auto found = std::ranges::find(builtin->settings, rest.substr(dot + 1), &base::Setting::name);
+    return found == builtin->settings.end() ? nullptr : &*found;
+}
+
+std::span<const FormerName> former_names() {
+    return former;
 }
 
 Result<Ok> apply_key(const KeySpec& spec, std::string_view value, RunConfig& config) {
-    if (spec.kind == Kind::text) {
-        config.*std::get<std::string RunConfig::*>(spec.field) = value;
-        return Ok{};
-    }
-    if (spec.kind == Kind::boolean) {
-        if (value != "true" && value != "false") {
-            return wrong(spec, value, "neither true nor false");
-        }
-        config.*std::get<bool RunConfig::*>(spec.field) = value == "true";
-        return Ok{};
-    }
-    if (spec.kind == Kind::choice) {
-        const auto found = std::ranges::find(spec.choices, value);
-        if (found == spec.choices.end()) {
-            return wrong(spec, value, "no such choice");
-        }
-        std::get<void (*)(RunConfig&, std::size_t)>(spec.field)(config,
-                                                                static_cast<std::size_t>(found - spec.choices.begin()));
-        return Ok{};
-    }
-    double number = 0;
-    if (!(spec.may_be_auto && value == "auto")) {
-        const Result<double> parsed = parse_number(spec.kind, value);
-        if (!parsed) {
-            return wrong(spec, value, parsed.error().message);
-        }
-        number = *parsed;
-        if (!(number >= spec.min && number <= spec.max)) {  // nor is NaN within any range
-            return wrong(spec, value, "out of range");
-        }
-    }
-    if (const auto* whole = std::get_if<std::uint64_t RunConfig::*>(&spec.field)) {
-        config.** whole = static_cast<std::uint64_t>(number);
-    } else if (const auto* time = std::get_if<Time RunConfig::*>(&spec.field)) {
-        config.** time = static_cast<Time>(number);
-    } else {
-        config.*std::get<double RunConfig::*>(spec.field) = number;
-    }
-    return Ok{};
-}
-
-std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates) {
-    std::string_view best;
-    std::size_t best_distance = word.size() / 3 + 2;  // further away it would not be a slip of the hand
-    for (const std::string_view candidate : candidates) {
-        std::vector<std::size_t> row(candidate.size() + 1);
-        for (std::size_t column = 0; column < row.size(); ++column) {
-            row[column] = column;
-        }
-        for (std::size_t line = 1; line <= word.size(); ++line) {
-            std::size_t diagonal = row[0];
-            row[0] = line;
-            for (std::size_t column = 1; column < row.size(); ++column) {
-                const std::size_t replaced = diagonal + (word[line - 1] == candidate[column - 1] ? 0 : 1);
-                diagonal = row[column];
-                row[column] = std::min({row[column] + 1, row[column - 1] + 1, replaced});
+    const Result<base::Value> parsed = base::parse(spec, value);
+    if (!parsed) return base::refuse(spec.name, spec, value, parsed.error().message);
+    std::visit(
+        [&](auto field) {
+            if constexpr (std::is_same_v<decltype(field), void (*)(RunConfig&, std::size_t)>) {
+                field(config, std::get<std::uint64_t>(*parsed));
+            } else {
+                config.*field = std::get<std::remove_reference_t<decltype(config.*field)>>(*parsed);
             }
-        }
-        if (row.back() < best_distance) {
-            best_distance = row.back();
-            best = candidate;
-        }
-    }
-    return best;
+        },
+        spec.field);
+    return Ok{};
 }
 
 }  // namespace incast::runtime

@@ -267,7 +267,7 @@ Result<Ok> lay_out_sources(Plan& plan) {
         const std::uint64_t room = share > max_head_bytes ? share - max_head_bytes : 0;
         if (room < usual_bytes) {
             const std::uint64_t needed = n_sources * (max_head_bytes + wire::round_up(usual_bytes, region_line_bytes));
-            return not_allowed("protocol.slot_bytes", bytes_text(config.slot_bytes),
+            return not_allowed("protocol.slot_size", bytes_text(config.slot_bytes),
                                fmt::format("an MFP of {} events is {}, larger than its {} of the slot", plan.packing,
                                            bytes_text(usual_bytes), bytes_text(room)),
                                fmt::format("at least {}, or auto", bytes_text(needed)));
@@ -463,22 +463,6 @@ Result<Ok> check_together(const Plan& plan) {
     if (config.sink_kind == SinkKind::command && config.command.empty()) {
         return not_allowed("sink.command", "\"\"", "there is nothing to run", "a command for /bin/sh");
     }
-    if (config.second_stage == SecondStage::all && config.scheme != protocol::Scheme::pull_pull) {
-        return not_allowed("protocol.second_stage", "all", "only pull-pull can pull again", "rest, or pull-pull");
-    }
-    if (config.views && config.scheme != protocol::Scheme::pull_read) {
-        return not_allowed("protocol.views", "true", "only pull-read looks at the memory of others",
-                           "false, or protocol.scheme = pull-read");
-    }
-    if (config.outstanding_writes > 0 && !config.ack_per_write) {
-        return not_allowed("protocol.outstanding_writes", std::to_string(config.outstanding_writes),
-                           "only acknowledged writes can be counted", "0, or protocol.ack_per_write = true");
-    }
-    const bool reads = config.scheme == protocol::Scheme::pull_read;
-    if (reads && (config.write_bytes > 0 || config.ack_per_write || config.parallel_sends > 0)) {
-        return not_allowed("protocol.message_size, ack_per_write, parallel_sends", "given",
-                           "nothing is written with pull-read", "0, false and 0, or another protocol.scheme");
-    }
     const bool filters = protocol::two_stages(config.scheme);
     if (!filters && (config.filter_kind != FilterKind::share || config.filter_accept != 1)) {
         return not_allowed("filter.kind, filter.accept", "given", "the scheme has no second stage to decide on",
@@ -492,12 +476,7 @@ Result<Ok> check_together(const Plan& plan) {
     if (config.filter_kind == FilterKind::command && config.filter_command.empty()) {
         return not_allowed("filter.command", "\"\"", "there is nothing to run", "a command for /bin/sh");
     }
-    if (2 * config.heartbeat > config.detection_deadline) {
-        return not_allowed("protocol.detection_deadline", base::format_duration(config.detection_deadline),
-                           fmt::format("signs of life come every {}", base::format_duration(config.heartbeat)),
-                           fmt::format("at least {}", base::format_duration(2 * config.heartbeat)));
-    }
-    return Ok{};
+    return protocol::check_keys(plan.protocol);
 }
 
 }  // namespace
@@ -564,7 +543,7 @@ Result<Plan> resolve(const ConfigText& text, const Machine& here) {
     plan.values["protocol.credits"] = std::to_string(plan.config.credits);
     plan.values["protocol.packing"] = std::to_string(plan.config.packing);
     plan.values["source.memory"] = std::to_string(plan.config.memory);
-    plan.values["source.prefill_bytes"] = std::to_string(plan.config.prefill_bytes);
+    plan.values["source.prefill_size"] = std::to_string(plan.config.prefill_bytes);
     if (plan.config.arrivals == sources::Arrivals::trace) {
         plan.values["source.trigger_rate"] = fmt::format("{}", plan.config.trigger_rate);
     }

@@ -102,7 +102,7 @@ Result<Ok> check_buffers(const Plan& plan) {
             .region_bytes(static_cast<std::uint32_t>(config.credits + further_slots(plan)));
     const std::uint64_t largest = *std::max_element(buffers.begin(), buffers.end());
     if (config.max_buffer_bytes > 0 && largest > config.max_buffer_bytes) {
-        return not_allowed("protocol.max_buffer_bytes", bytes_text(config.max_buffer_bytes),
+        return not_allowed("protocol.max_buffer_size", bytes_text(config.max_buffer_bytes),
                            fmt::format("a buffer would have {}", bytes_text(largest)),
                            "smaller MFPs, or a layout of more and smaller buffers");
     }
@@ -153,7 +153,7 @@ void count_credits(Plan& plan, const Machine& machine) {
             stream = base::slots_exceed(bytes_with_window(plan, machine, cache), cache);
         }
     }
-    if (config.traits().shares_memory && !config.transport_settings.contains("cache_bytes")) {
+    if (config.traits().shares_memory && !config.transport_settings.contains("cache")) {
         // As just decided, for slots in quarantine are not in service: the transport would count them.
         const auto [stores, chosen] = config.transport_settings.try_emplace("stores", stream ? "streaming" : "plain");
         stream = stores->second == "streaming" || (stores->second == "auto" && stream);

@@ -304,18 +304,18 @@ TEST(Resolve, WhatIsSimulatedDoesNotDependOnTheHost) {
 TEST(Resolve, CreditsKeepWithinTheBuffersOfTheFabric) {
     // The limits of the old RapidIO libraries: 8 buffers of 2 MiB, 2 of them for quarantine.
     const std::initializer_list<const char*> whole{"protocol.mfp_size=64KiB", "protocol.layout=per-mep",
-                                                   "protocol.max_buffers=8", "protocol.max_buffer_bytes=2MiB"};
+                                                   "protocol.max_buffers=8", "protocol.max_buffer_size=2MiB"};
     EXPECT_EQ(plan_of(whole, 300 * mib).config.credits, 6U);
     const std::initializer_list<const char*> pieces{"run.nodes=2", "protocol.mfp_size=1MiB",
                                                     "protocol.layout=segmented", "protocol.max_buffers=8",
-                                                    "protocol.max_buffer_bytes=2MiB"};
+                                                    "protocol.max_buffer_size=2MiB"};
     EXPECT_EQ(plan_of(pieces, 300 * mib).config.credits, 2U);
     EXPECT_EQ(plan_of(pieces, 300 * mib).protocol.layout, protocol::Layout::segmented);
 
     const Result<Plan> large = resolve_with(
-        {"run.nodes=4", "protocol.mfp_size=1MiB", "protocol.layout=per-mep", "protocol.max_buffer_bytes=2MiB"});
+        {"run.nodes=4", "protocol.mfp_size=1MiB", "protocol.layout=per-mep", "protocol.max_buffer_size=2MiB"});
     ASSERT_FALSE(large.ok());
-    EXPECT_THAT(large.error().message, HasSubstr("protocol.max_buffer_bytes = 2.0 MiB"));
+    EXPECT_THAT(large.error().message, HasSubstr("protocol.max_buffer_size = 2.0 MiB"));
     const Result<Plan> many = resolve_with({"protocol.layout=segmented", "protocol.max_buffers=8"});
     ASSERT_FALSE(many.ok());
     EXPECT_THAT(many.error().message, HasSubstr("protocol.max_buffers = 8"));
@@ -351,16 +351,16 @@ TEST(Resolve, OpenLoopKeepsWhatArrivesUntilALossIsDetected) {
 
 TEST(Resolve, AnMfpMustFitIntoTheSlot) {
     const Plan plan = plan_of({"protocol.mfp_size=64KiB"});
-    const std::string enough = "protocol.slot_bytes=" + std::to_string(plan.slot_bytes);
+    const std::string enough = "protocol.slot_size=" + std::to_string(plan.slot_bytes);
     EXPECT_TRUE(resolve_with({enough.c_str()}).ok());
-    const std::string short_of = "protocol.slot_bytes=" + std::to_string(plan.slot_bytes - 256);
+    const std::string short_of = "protocol.slot_size=" + std::to_string(plan.slot_bytes - 256);
     const Result<Plan> refused = resolve_with({short_of.c_str()});
     ASSERT_FALSE(refused.ok());
-    EXPECT_THAT(refused.error().message, AllOf(HasSubstr("protocol.slot_bytes"), HasSubstr("larger than")));
+    EXPECT_THAT(refused.error().message, AllOf(HasSubstr("protocol.slot_size"), HasSubstr("larger than")));
 }
 
 TEST(Resolve, ASmallSlotCutsVaryingSizes) {
-    const Plan plan = plan_of({"source.size_distribution=exponential", "protocol.slot_bytes=300KiB"});
+    const Plan plan = plan_of({"source.size_distribution=exponential", "protocol.slot_size=300KiB"});
     EXPECT_LE(plan.slot_bytes, 300U * 1024);
     EXPECT_LT(plan.cap_bytes, plan_of({"source.size_distribution=exponential"}).cap_bytes);
 }
@@ -378,7 +378,7 @@ TEST(Resolve, TheEndOfTheRunDecidesHowItIsMeasured) {
 /// A process that joins gets the values, and must come to the same agreement on another machine.
 TEST(Resolve, ResolvedValuesResolveToTheSameAnywhere) {
     for (const char* setting : {"run.roles=split", "source.size_distribution=exponential", "source.trigger_rate=10kHz",
-                                "run.events=12345", "protocol.slot_bytes=1MiB", "run.em=own"}) {
+                                "run.events=12345", "protocol.slot_size=1MiB", "run.em=own"}) {
         const Plan here = plan_of({setting});
         ConfigText text;
         for (const auto& [key, value] : here.values) {

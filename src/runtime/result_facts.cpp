@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
-#include "runtime/config_table.h"
 #include "runtime/json.h"
 #include "runtime/results.h"
 
@@ -14,20 +13,12 @@ namespace incast::runtime {
 nlohmann::ordered_json config_json(const std::map<std::string, std::string>& values) {
     OrderedJson json;
     for (const auto& [key, value] : values) {
-        const KeySpec* spec = find_key(key);
         OrderedJson* at = &json;
         std::size_t start = 0;
         for (std::size_t dot = key.find('.'); dot != std::string::npos; start = dot + 1, dot = key.find('.', start)) {
             at = &(*at)[key.substr(start, dot - start)];
         }
-        OrderedJson& leaf = (*at)[key.substr(start)];
-        if (spec != nullptr && spec->kind == Kind::boolean) {
-            leaf = value == "true";
-        } else if (spec != nullptr && (spec->kind == Kind::count || spec->kind == Kind::real) && value != "auto") {
-            leaf = OrderedJson::parse(value);
-        } else {
-            leaf = value;
-        }
+        (*at)[key.substr(start)] = typed_json(key, value);
     }
     return json;
 }

@@ -38,16 +38,6 @@ bool is_local(const Plan& plan) {
     return plan.config.traits().in_process;
 }
 
-/// A transport names its setting; the person knows it by its whole key.
-Error with_whole_key(const Plan& plan, const Error& error) {
-    for (const transport::Parameter& parameter : transport::find_transport(plan.config.transport)->parameters) {
-        if (error.message.starts_with(std::string(parameter.name) + " ")) {
-            return {fmt::format("transport.{}.{}; allowed: {}", plan.config.transport, error.message, parameter.range)};
-        }
-    }
-    return {fmt::format("transport {}: {}", plan.config.transport, error.message)};
-}
-
 Result<Ok> check(const Plan& plan, const RunOptions& options) {
     const std::uint32_t spawn = options.spawn.value_or(0);
     if (is_local(plan) && spawn != 0) {
@@ -202,12 +192,14 @@ int run(const ConfigText& config, const RunOptions& options) {
     const Result<std::unique_ptr<transport::Medium>> medium =
         transport::find_transport(plan->config.transport)->make(plan->config.transport_settings);
     if (!medium) {
-        return refuse(with_whole_key(*plan, medium.error()), exit_bad_config);
+        return refuse(medium.error(), exit_bad_config);
     }
     if (Result<Ok> checked = check(*plan, options); !checked) {
         return refuse(checked.error(), exit_bad_config);
     }
+    const std::string former = asked.warning();
     if (options.check_only) {
+        if (!former.empty()) std::fputs(fmt::format("incast-node: warning: {}\n", former).c_str(), stderr);
         return exit_ok;
     }
     const std::uint32_t here = is_local(*plan) ? 1 : options.spawn.value_or(plan->n_nodes);
@@ -229,6 +221,7 @@ int run(const ConfigText& config, const RunOptions& options) {
     if (plan->config.sink_kind == SinkKind::mep && here > 0) {
         (*reporter)->watch_disk(plan->config.sink_path);
     }
+    if (!former.empty()) (*reporter)->notice(Level::warning, former);
     announce(*plan, std::move(chosen), **reporter);
     const int status = run_and_report(*plan, **medium, machine, options, **reporter);
     give_up_reserve(result_file);  // of a run without a result

@@ -42,9 +42,9 @@ private:
 /// rate, latency: the ideal model's; fabric, sample_interval: the packet model's, instead of these; poll_interval and
 /// trace: of the world.
 inline constexpr std::string_view transport_name = "sim";
-std::span<const transport::Parameter> parameters();
+std::span<const base::Setting> settings();
 /// A SimMedium on the ideal model, or on the packet model if a fabric is given. An unknown parameter or a bad value is
 /// an error of one line.
-Result<std::unique_ptr<transport::Medium>> make_sim_medium(const transport::Settings& settings);
+Result<std::unique_ptr<transport::Medium>> make_sim_medium(const transport::Settings& given);
 
 }  // namespace incast::sim

@@ -12,6 +12,8 @@
 
 #include <incast/transport.h>
 
+#include "base/setting.h"
+
 namespace incast::transport {
 
 /// Takes one line for a person (no newline), on the endpoint's thread: a refused connection, a lost peer and why.
@@ -37,18 +39,8 @@ public:
     virtual Result<std::unique_ptr<Transport>> endpoint(const EndpointOptions& options) = 0;
 };
 
-/// A transport's own settings, by parameter name ("bind" -> "127.0.0.1"). Values are checked by the transport against
-/// its parameter list.
+/// The text given for a transport's own settings, by name ("bind" -> "127.0.0.1"); settings.h checks it.
 using Settings = std::map<std::string, std::string>;
-
-/// One setting of a transport, as documentation (the tables in docs/transports are made from these) and for checking.
-struct Parameter {
-    std::string_view name;
-    std::string_view default_value;
-    std::string_view unit;   // "", "bytes", "ns" ...
-    std::string_view range;  // for a person: "1..64", "an IP address"
-    std::string_view help;
-};
 
 /// What a run decides by before there is an endpoint: data, so that nobody has to ask for a transport's name.
 struct Traits {
@@ -68,7 +60,7 @@ struct Builtin {
     std::string_view name;
     std::string_view summary;
     Traits traits;
-    std::span<const Parameter> parameters;
+    std::span<const base::Setting> settings;  // the tables in docs/transports are made from these
     Result<std::unique_ptr<Medium>> (*make)(const Settings&);
 };
 

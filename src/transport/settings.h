@@ -1,50 +1,53 @@
-// Checking a transport's settings against its parameter list.
+// A transport's settings, checked against its list.
 #pragma once
 
-#include <algorithm>
-#include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "transport/medium.h"
 
 namespace incast::transport {
 
-/// One line naming the first setting that is not in the list; `transport` is for that line.
-inline Result<Ok> check_names(std::string_view transport, std::span<const Parameter> parameters,
-                              const Settings& settings) {
-    for (const auto& [name, value] : settings) {
-        if (std::ranges::none_of(parameters, [&](const Parameter& parameter) { return parameter.name == name; })) {
-            std::string known;
-            for (const Parameter& parameter : parameters)
-                known += (known.empty() ? "" : ", ") + std::string(parameter.name);
-            std::string error = "transport ";
-            error.append(transport).append(" has no parameter '").append(name).append("' (value '").append(value);
-            return Error{error.append("'); known: ").append(known.empty() ? "none" : known)};
-        }
-    }
-    return Ok{};
-}
+/// A value for every setting of the list: as set, or its default.
+class Values {
+public:
+    /// Error: one line that names the first setting that is not in the list, with the nearest one, or whose text is
+    /// none of its values. `list` outlives this.
+    static Result<Values> read(std::string_view transport, std::span<const base::Setting> list, const Settings& given);
 
-/// The value of a parameter: as set, or its default. The name must be in the list.
-inline std::string_view value_of(std::span<const Parameter> parameters, const Settings& settings,
-                                 std::string_view name) {
-    if (const auto found = settings.find(std::string(name)); found != settings.end()) return found->second;
-    return std::ranges::find(parameters, name, &Parameter::name)->default_value;
-}
-
-/// A whole number in [low, high], plain decimal digits.
-inline Result<std::uint64_t> number_of(std::span<const Parameter> parameters, const Settings& settings,
-                                       std::string_view name, std::uint64_t low, std::uint64_t high) {
-    const std::string_view text = value_of(parameters, settings, name);
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size() || value < low || value > high) {
-        return Error{std::string(name) + " = '" + std::string(text) + "': expected a whole number from " +
-                     std::to_string(low) + " to " + std::to_string(high)};
+    // The name is in the list, with a kind that fits.
+    [[nodiscard]] std::uint64_t whole(std::string_view name) const { return get<std::uint64_t>(name); }
+    [[nodiscard]] double number(std::string_view name) const { return get<double>(name); }
+    [[nodiscard]] Time time(std::string_view name) const { return get<Time>(name); }
+    [[nodiscard]] const std::string& text(std::string_view name) const { return get<std::string>(name); }
+    /// Enum has one value for each word, in their order.
+    template <typename Enum>
+    [[nodiscard]] Enum choice(std::string_view name) const {
+        return static_cast<Enum>(whole(name));
     }
-    return value;
-}
+    /// The word that was chosen.
+    [[nodiscard]] std::string_view word(std::string_view name) const {
+        return list_[index_of(name)].choices[whole(name)];
+    }
+
+    /// For what the list cannot say: one line with the whole name, the value as it was given, and what is allowed.
+    [[nodiscard]] Error refuse(std::string_view name, std::string_view problem) const;
+
+private:
+    [[nodiscard]] std::size_t index_of(std::string_view name) const;
+    template <typename T>
+    [[nodiscard]] const T& get(std::string_view name) const {
+        return std::get<T>(values_[index_of(name)]);
+    }
+
+    std::string transport_;
+    std::span<const base::Setting> list_;
+    std::vector<base::Value> values_;
+    std::vector<std::string> texts_;
+};
 
 }  // namespace incast::transport

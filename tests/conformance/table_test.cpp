@@ -76,7 +76,7 @@ TEST(TransportList, WhatIsSaidOfATransportFits) {
         EXPECT_TRUE(traits.in_process || !traits.simulated);
         EXPECT_FALSE(traits.in_process && traits.rank_across > 0) << "no node of it can be elsewhere";
         const auto has = [&](std::string_view name) {
-            return std::ranges::find(builtin.parameters, name, &transport::Parameter::name) != builtin.parameters.end();
+            return std::ranges::find(builtin.settings, name, &base::Setting::name) != builtin.settings.end();
         };
         EXPECT_TRUE(traits.bind.empty() || has(traits.bind)) << traits.bind;
         EXPECT_TRUE(!traits.shares_memory || has("stores"));
@@ -88,21 +88,16 @@ TEST(TransportList, WhatIsSaidOfATransportFits) {
     EXPECT_TRUE(here.traits.shares_memory) << "nothing is faster on one host";
 }
 
-TEST(TransportDocs, ParameterTablesAreThoseOfTheCode) {
+TEST(TransportDocs, SettingsAreThoseOfTheCode) {
     for (const transport::Builtin& builtin : transport::builtin_transports()) {
         const std::string path = "docs/transports/" + std::string(builtin.name) + ".md";
         const std::string text = read(path);
         ASSERT_NE(text, "") << path;
-        std::string table = "| parameter | default | unit | range | meaning |\n|---|---|---|---|---|\n";
-        for (const transport::Parameter& parameter : builtin.parameters) {
-            table += "| `" + std::string(parameter.name) + "` | " +
-                     (parameter.default_value.empty() ? "" : "`" + std::string(parameter.default_value) + "`") + " | " +
-                     std::string(parameter.unit) + " | " + std::string(parameter.range) + " | " +
-                     std::string(parameter.help) + " |\n";
-        }
-        if (builtin.parameters.empty()) table = "None.\n";
-        EXPECT_NE(text.find("## Parameters\n\n" + table), std::string::npos)
-            << path << " must hold, after '## Parameters':\n\n"
+        std::string table = builtin.settings.empty() ? "None.\n" : base::table_head();
+        for (const base::Setting& setting : builtin.settings)
+            table += base::table_row(setting);
+        EXPECT_NE(text.find("## Settings\n\n" + table), std::string::npos)
+            << path << " must hold, after '## Settings':\n\n"
             << table;
         for (const char* heading : {"## Features\n", "## Limitations\n"})
             EXPECT_NE(text.find(heading), std::string::npos) << path;

@@ -196,7 +196,7 @@ def test_sixteen_processes(start: Start) -> None:
     check_accounting(result)
     # Memory per node as documented: slots, sources, and what a process takes anyway.
     sizes = result["sizes"]
-    sources = max(int(result["config"]["source"]["prefill_bytes"]), sizes["ru_memory_bytes"])
+    sources = max(int(result["config"]["source"]["prefill_size"]), sizes["ru_memory_bytes"])
     for node in result["nodes"]:
         assert node["peak_rss_bytes"] < sizes["bu_memory_bytes"] + 1.1 * sources + (48 << 20)
 

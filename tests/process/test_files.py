@@ -21,7 +21,7 @@ SETTINGS = {
     "run.duration": "1h",
     "run.sample_interval": "20ms",
     "transport.name": "inproc",
-    "source.prefill_bytes": "256KiB",
+    "source.prefill_size": "256KiB",
 }
 
 

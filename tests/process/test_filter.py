@@ -14,7 +14,7 @@ SETTINGS: dict[str, Any] = {
     "run.events": 4000,
     "protocol.packing": 20,
     "source.fragment_size": 128,
-    "source.prefill_bytes": "1MiB",
+    "source.prefill_size": "1MiB",
     "filter.kind": "command",
 }
 FUNCTION = """

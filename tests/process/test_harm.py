@@ -25,7 +25,7 @@ SETTINGS = {
     "run.sample_interval": "50ms",
     "run.drain_deadline": "5s",
     "protocol.mfp_size": "16KiB",
-    "source.prefill_bytes": "256KiB",
+    "source.prefill_size": "256KiB",
 }
 MARK = "INCAST_HARM_MARK"
 DESCRIPTORS = ("", "", "1>/dev/full", "2>/dev/full", "1>&-", "2>&-", "0<&- 1>&- 2>&-", "| head -c 1", "2>&1 | true")

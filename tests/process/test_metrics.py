@@ -25,7 +25,7 @@ SETTINGS = {
     "run.metrics": "127.0.0.1:0",
     "run.fail_above_incomplete": 1,
     "protocol.mfp_size": "16KiB",
-    "source.prefill_bytes": "256KiB",
+    "source.prefill_size": "256KiB",
 }
 DASHBOARD = ROOT / "docs" / "grafana-dashboard.json"
 Family = tuple[str, str]  # type, help

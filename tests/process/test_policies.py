@@ -22,7 +22,7 @@ OVERLOADED: dict[str, Any] = {
     "protocol.packing": 1,
     "protocol.credits": 2,
     "source.fragment_size": 64,
-    "source.prefill_bytes": "256KiB",
+    "source.prefill_size": "256KiB",
     "source.sources_per_ru": 2,
     "source.trigger_rate": "10MHz",
     # The readout unit of policy block keeps what comes until a loss is detected, and no less.
@@ -113,7 +113,7 @@ def test_the_slowest_rates_end_as_any_other(start: Start, transport: str, arriva
             "run.duration": "2ms",
             "source.trigger_rate": rate,
             "source.arrivals": arrivals,
-            "source.prefill_bytes": "256KiB",
+            "source.prefill_size": "256KiB",
         }
         run = start(settings)
         assert run.finish() == 0, run.story()
@@ -173,7 +173,7 @@ def test_closed_packets_are_built_of_real_events(start: Start, tmp_path: Path) -
             "run.sample_interval": "50ms",
             "source.trigger_rate": "2Hz",
             "source.size_distribution": "exponential",
-            "source.prefill_bytes": "256KiB",
+            "source.prefill_size": "256KiB",
             "protocol.max_wait": "200ms",
             "sink.kind": "mep",
             "sink.path": tmp_path / "built",

@@ -48,9 +48,9 @@ def settings(scheme: str, notice: str, order: str, layout: str) -> dict[str, Any
         "protocol.scheme": scheme,
         "protocol.mfp_size": "32KiB",
         "protocol.credits": 4,
-        "source.prefill_bytes": "1MiB",
+        "source.prefill_size": "1MiB",
         "sink.kind": "verify",
-        **({"transport.rio.segment_bytes": segment} if layout == "segments" else {}),
+        **({"transport.rio.segment": segment} if layout == "segments" else {}),
         **({"filter.accept": 0.7} if two_stages else {}),
     }
 
@@ -90,7 +90,7 @@ def test_builds_and_verifies_over_udp(start: Start, combination: tuple[str, str,
 def test_thirty_two_endpoints(start: Start) -> None:
     """Each is a process of its own with its windows and its doorbell; with INCAST_ALL_COMBINATIONS twice as many."""
     nodes = 64 if os.environ.get("INCAST_ALL_COMBINATIONS") else 32
-    few = {"run.nodes": nodes, "protocol.mfp_size": "4KiB", "protocol.credits": 2, "source.prefill_bytes": "64KiB"}
+    few = {"run.nodes": nodes, "protocol.mfp_size": "4KiB", "protocol.credits": 2, "source.prefill_size": "64KiB"}
     run = start({**settings("push", "doorbell", "strict", "contiguous"), **few})
     assert run.finish(120) == 0, run.story()
     result = run.result()
@@ -127,9 +127,9 @@ def test_a_killed_builder_unit_costs_nothing(start: Start, notice: str) -> None:
     ("key", "value", "why"),
     [
         ("fabric", "shm:", "the name must be 1..40"),
-        ("notice", "pigeon", "expected doorbell, memory or cm"),
-        ("segment_bytes", "70000", "must be a multiple of 4096"),
-        ("ring_bytes", "20000", "must be a power of two"),
+        ("notice", "pigeon", "transport.rio.notice = pigeon: no such choice; allowed: doorbell | memory | cm"),
+        ("segment", "70000", "a multiple of 4 KiB"),
+        ("ring", "20000", "a power of two"),
     ],
 )
 def test_a_bad_parameter_is_one_line(start: Start, key: str, value: str, why: str) -> None:

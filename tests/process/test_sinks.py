@@ -25,7 +25,7 @@ SETTINGS: dict[str, Any] = {
     "run.sample_interval": "50ms",
     "protocol.packing": 16,
     "source.fragment_size": 256,
-    "source.prefill_bytes": "1MiB",
+    "source.prefill_size": "1MiB",
 }
 BU = 2
 
@@ -120,7 +120,7 @@ def test_a_stopped_command_holds_back_triggers_and_nothing_else(start: Start) ->
     run = start(
         command(
             "exec cat > /dev/null",
-            sink__buffer_bytes="64KiB",
+            sink__buffer_size="64KiB",
             source__trigger_rate="20kHz",
             source__policy="throttle",
             source__memory="256KiB",
@@ -169,7 +169,7 @@ def files(folder: Path, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("fsync", ["commit", "interval", "never"])
 def test_files_roll_at_their_size(start: Start, tmp_path: Path, fsync: str) -> None:
     folder = tmp_path / "built"
-    sizes = {"sink__file_bytes": "100KiB", "sink__fsync": fsync, "sink__fsync_interval": "20ms"}
+    sizes = {"sink__file_size": "100KiB", "sink__fsync": fsync, "sink__fsync_interval": "20ms"}
     run = start(files(folder, run__events=10_000, run__duration="auto", **sizes))
     assert run.finish() == 0, run.story()
     check_accounting(run.result())
@@ -212,7 +212,7 @@ def test_a_killed_writer_leaves_files_that_check(start: Start, tmp_path: Path, f
         "run__nodes": 4,
         "run__bus": 2,
         "run__em": "own",
-        "sink__file_bytes": "256KiB",
+        "sink__file_size": "256KiB",
         "sink__fsync": fsync,
         "source__trigger_rate": "20kHz",
     }

@@ -23,8 +23,8 @@ from incast.console import open_console
 from incast.engine import EngineError
 from incast.lab.datasets import SIMULATED, Dataset, Run, Scan, load
 from incast.lab.figures import domain_label, unit_of
-from incast.lab.quantity import setting_text
 from incast.lab.table import Row, figures
+from incast.quantity import setting_text
 
 _BATCHES_MAX = 10
 _CONFIDENCE = 0.99
@@ -171,7 +171,10 @@ def other_settings(a: Mapping[str, Any], b: Mapping[str, Any], prefix: str = "")
 def _conditions(dataset: Dataset) -> dict[str, Any]:
     if isinstance(dataset, Run):
         result = dataset.result
-        return {**result.get("config", {}), **{key: result.get(key, {}) for key in ("machine", "versions")}}
+        return {
+            **result.get("config", {}),
+            **{key: result.get(key, {}) for key in ("machine", "versions")},
+        }
     plan = dataset.plan
     fixed = [setting for setting in plan.points[0].settings if all(setting in point.settings for point in plan.points)]
     first = dataset.rows[0] if dataset.rows else {}

@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from incast.lab.facts import number, read_samples, setting
 from incast.lab.journal import is_scan, load_plan, load_rows
 from incast.lab.plan import Plan
 from incast.lab.table import Row, at
+from incast.quantity import setting_text
+from incast.settings import is_former, present, present_config
 
 EXIT_NO_RESULT = 1
 MEASURED = "measured"
@@ -104,7 +106,8 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 def _load(directory: Path, name: str) -> Dataset:
     if is_scan(directory):
-        return Scan(name, directory, load_plan(directory), tuple(load_rows(directory)))
+        rows = tuple(_present_values(row) for row in load_rows(directory))
+        return Scan(name, directory, _present_plan(load_plan(directory)), rows)
     path = directory / "result.json" if directory.is_dir() else directory
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
@@ -114,7 +117,27 @@ def _load(directory: Path, name: str) -> Dataset:
         why = error.strerror if isinstance(error, OSError) else str(error)
         allowed = "a directory of `incast run`, `incast net` or `incast scan`"
         raise EngineError(f"{directory}: {path.name}: {why}; allowed: {allowed}", EXIT_NO_RESULT) from error
+    if isinstance(result.get("config"), dict):
+        result["config"] = present_config(result["config"])
     return Run(name or str(directory), path.parent, result)
+
+
+def _present_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """By this version's names of settings: a scan may be older."""
+    former = {key for key in values if is_former(key)}
+    renamed = dict(present(key, setting_text(values[key])) for key in former if values[key] is not None)
+    return {**{key: value for key, value in values.items() if key not in former}, **renamed}
+
+
+def _present_plan(plan: Plan) -> Plan:
+    def text(setting: str) -> str:
+        return "=".join(present(*setting.split("=", 1)))
+
+    points = tuple(
+        replace(point, axes=_present_values(point.axes), settings=tuple(map(text, point.settings)))
+        for point in plan.points
+    )
+    return replace(plan, axes=tuple(present(key, "")[0] for key in plan.axes), points=points)
 
 
 # --- the conditions that stand under every figure

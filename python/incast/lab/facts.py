@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from incast.idle import Readiness, Window
-from incast.lab.quantity import number_of
 from incast.lab.table import at
+from incast.quantity import number_of
 
 Result = Mapping[str, Any]
 # docs/formats.md
@@ -262,12 +262,12 @@ class Facts:
             rate = setting_number(self.result, "transport", name, "rate")
             says = f"transport.{name}.rate"
             return (rate, says) if rate else (100e9 / 8, f"{says}, its default")
-        each = setting_number(self.result, "transport", name, "max_rate_bytes_per_s")
+        each = setting_number(self.result, "transport", name, "max_rate")
         if not each:
             return None
         streams = setting_number(self.result, "transport", name, "streams") or 1
         peers = max(1, max(self.readout_units, self.builder_units) - 1)
-        return each * streams * peers, f"transport.{name}.max_rate_bytes_per_s of all connections of a node"
+        return each * streams * peers, f"transport.{name}.max_rate of all connections of a node"
 
 
 def _readiness(process: Readiness, seconds: float) -> Readiness:

@@ -27,7 +27,7 @@ from typing import Any
 
 from incast.engine import EngineError
 from incast.lab import fabric_text
-from incast.lab.quantity import Scalar, setting_text
+from incast.quantity import Scalar, setting_text
 
 EXIT_BAD_SCAN = 2
 _READINGS_MAX = 100_000

@@ -31,10 +31,11 @@ from incast.lab.diagnosis import diagnose_directory
 from incast.lab.fabric_text import fabric_setting
 from incast.lab.journal import Journal, directory_name, load_plan, remove_scan, summary_of
 from incast.lab.plan import EXIT_BAD_SCAN, Plan, Point, Reading, read_plan
-from incast.lab.quantity import setting_text
 from incast.lab.runner import COMPLETE, Taken, Watch, take_readings
 from incast.lab.table import CSV_NAME, PARQUET_NAME, Columns, Row, figures, headline, write_tables
 from incast.live import VIRTUAL_TIME
+from incast.quantity import setting_text
+from incast.settings import present
 
 _RESULTS_FOLDER = Path("incast-results")
 _BASE_NAME = "base.toml"
@@ -93,9 +94,14 @@ def wrong_value(plan: Plan, refused: dict[int, str]) -> str | None:
                 by_value.setdefault(setting_text(point.axes[key]), []).append(refused.get(point.number))
         for lines in by_value.values():
             # The line may be about another key: then the value is not what is wrong.
-            if lines[0] is not None and lines[0].startswith(key) and set(lines) == {lines[0]}:
+            if lines[0] is not None and present(key, "")[0] in _keys_of(lines[0]) and set(lines) == {lines[0]}:
                 return lines[0]
     return None
+
+
+def _keys_of(refusal: str) -> list[str]:
+    """What the engine names before the value: `run.nodes = 0: ...`, `run.rus + run.bus = 3 + 3: ...`."""
+    return refusal.partition(" = ")[0].split(" + ")
 
 
 def write_base(folder: Path, plan: Plan) -> Path | None:

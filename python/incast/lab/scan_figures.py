@@ -12,9 +12,9 @@ from incast.engine import EngineError
 from incast.lab.datasets import Scan, scan_conditions
 from incast.lab.figures import Drawing, draw_cells, scale_of, titled, unit_of
 from incast.lab.plan import EXIT_BAD_SCAN
-from incast.lab.quantity import Scalar, common_unit, number_of, setting_text
 from incast.lab.style import Theme, finish, new_figure, series_style
 from incast.lab.table import Columns, Row, headline
+from incast.quantity import Scalar, common_unit, number_of, setting_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,11 +15,11 @@ from incast.engine import EngineError
 from incast.files import ForceOption
 from incast.lab.fabric_text import FILE_KEY
 from incast.lab.plan import EXIT_BAD_SCAN, Plan, make_plan
-from incast.lab.quantity import Scalar, quantity, setting_text
 from incast.lab.runner import COMPLETE
 from incast.lab.scan import carry_out, check_points, empty_folder, given_up_if_empty
 from incast.lab.table import Row, headline
 from incast.live import VIRTUAL_TIME
+from incast.quantity import Scalar, parse, setting_text
 from incast.shipped import fabric_file
 
 _ORIGIN = Path("incast sim")  # stands where the name of a scan file would
@@ -64,10 +64,10 @@ def _value(text: str) -> Scalar:
 
 
 def _seconds(option: str, text: str) -> float:
-    found = quantity(text)
-    if found is None or found[1] not in ("s", ""):
+    found = parse("duration", text)
+    if found is None:
         raise EngineError(f"{option} {text}: allowed: a time with its unit, such as 5ms", EXIT_BAD_SCAN)
-    return found[0]
+    return found
 
 
 def sim(

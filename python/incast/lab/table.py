@@ -9,7 +9,7 @@ from typing import Any
 from incast.files import replace_file
 from incast.lab import extra
 from incast.lab.plan import Plan
-from incast.lab.quantity import Scalar, common_unit, number_of, setting_text
+from incast.quantity import Scalar, common_unit, number_of, setting_text
 
 Row = dict[str, Any]
 Result = Mapping[str, Any]

@@ -15,7 +15,7 @@ seconds = 0.02
 warm_up_seconds = 0
 [set]
 run.nodes = 2
-source.prefill_bytes = "256KiB"
+source.prefill_size = "256KiB"
 protocol.mfp_size = "4KiB"
 """
 

@@ -27,7 +27,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this host (tools/setup.sh, purpose web)")
 
 THEMES = {"light": LIGHT, "dark": DARK}
-SMALL = ("--transport", "inproc", "--nodes", "3", "--warm-up", "50ms", "--set", "source.prefill_bytes=256KiB")
+SMALL = ("--transport", "inproc", "--nodes", "3", "--warm-up", "50ms", "--set", "source.prefill_size=256KiB")
 _FEW_PIXELS = 150  # of a line across a plot at least
 
 

@@ -1,13 +1,18 @@
 """Which differences count as larger than the noise."""
 
 import json
+import shutil
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from incast.lab.compare import batches, difference, goodput_by_interval, other_settings, t_quantile
+from incast.lab.datasets import Scan, load
+from incast.lab.journal import Journal
+from incast.lab.plan import read_plan
 
 from tests.lab.conftest import InProcess, WriteScan
 
@@ -97,11 +102,18 @@ def test_two_runs_and_what_cannot_be_compared(real: InProcess) -> None:
     assert real("run", *SIM, "--output", "one").returncode == 0
     assert real("run", *SIM, "--output", "two", "--set", "transport.sim.rate=10Gb/s").returncode == 0
     small = ("--nodes", "2", "--transport", "inproc", "--duration", "50ms", "--warm-up", "0s")
-    assert real("run", *small, "--set", "source.prefill_bytes=256KiB", "--output", "three").returncode == 0
+    assert real("run", *small, "--set", "source.prefill_size=256KiB", "--output", "three").returncode == 0
     shown = real("compare", "one", "two")
     assert shown.returncode == 0
     assert "transport.sim.rate" in shown.stdout
     assert "noise is not known" in shown.stdout
+    shutil.copytree(real.folder / "one", real.folder / "old")
+    file = real.folder / "old/result.json"
+    file.write_text(
+        file.read_text().replace('"prefill_size"', '"prefill_bytes"').replace('"slot_size"', '"slot_bytes"')
+    )
+    renamed = json.loads(real("compare", "one", "old", "--json").stdout)
+    assert renamed["other_conditions"] == [], "an older version's names are those of this one"
     mixed = real("compare", "one", "three")
     assert mixed.stdout.startswith("MEASURED AGAINST SIMULATED")
     assert real("net", *SIM, "--output", "raw").returncode == 0
@@ -109,3 +121,17 @@ def test_two_runs_and_what_cannot_be_compared(real: InProcess) -> None:
     assert refused.returncode == 2
     assert refused.stderr.count("\n") == 1
     assert not (Path(real.folder) / "report").exists()
+
+
+def test_scans_of_the_last_version_have_the_names_of_this_one(write_scan: WriteScan, tmp_path: Path) -> None:
+    head = "seconds = 1\n[set]\ntransport.tcp.hello_timeout_ms = 20\n[grid]\n"
+    for name, key in (("old", "protocol.slot_bytes"), ("new", "protocol.slot_size")):
+        plan = read_plan(write_scan(f"{key} = ['64KiB', '1MiB']\n", head=head))
+        with Journal(tmp_path / name, plan) as journal:
+            journal.add({"point": 1, "repeat": 1, key: "64KiB"})
+    old, new = load([tmp_path / "old", tmp_path / "new"])
+    assert isinstance(old, Scan)
+    assert isinstance(new, Scan)
+    assert replace(old.plan, title="") == replace(new.plan, title="")
+    assert "transport.tcp.hello_timeout=20ms" in old.plan.points[0].settings
+    assert old.rows == new.rows

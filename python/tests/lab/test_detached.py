@@ -17,7 +17,7 @@ from tests.conftest import DEADLINE_S
 from tests.lab.conftest import InProcess
 from tests.test_files import full_disk
 
-SMALL = ("--transport", "inproc", "--nodes", "2", "--warm-up", "0s", "--set", "source.prefill_bytes=256KiB")
+SMALL = ("--transport", "inproc", "--nodes", "2", "--warm-up", "0s", "--set", "source.prefill_size=256KiB")
 
 
 def state_of(real: InProcess, name: str) -> dict[str, Any]:

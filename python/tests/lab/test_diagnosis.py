@@ -19,7 +19,7 @@ from tests.lab.conftest import InProcess
 
 # Half a second in samples of 50 ms: what is looked at are counters, not speed.
 SHORT = ("--duration", "500ms", "--warm-up", "200ms", "--set", "run.sample_interval=50ms", "--json")
-SMALL = ("--set", "source.prefill_bytes=256KiB", "--nodes", "2")
+SMALL = ("--set", "source.prefill_size=256KiB", "--nodes", "2")
 # Two nodes that wait for each other in turn and sleep meanwhile.
 IN_TURN = ("--roles", "split", "--set", "run.yields=0", "--sink", "null", "--mfp-size", "4KiB")
 SLOW_COMMAND = "while sys.stdin.buffer.read(65536): time.sleep(0.02)"  # house: allow sleep: a slow command

@@ -158,7 +158,7 @@ def test_a_node_stopped_twice_gives_two_dips_with_their_cause(real_incast: Incas
         "run.warm_up": "100ms",
         "run.sample_interval": "100ms",
         "transport.name": "tcp",
-        "source.prefill_bytes": "256KiB",
+        "source.prefill_size": "256KiB",
         "protocol.mfp_size": "16KiB",
         "protocol.detection_deadline": "30s",
         "protocol.late_after": "30s",

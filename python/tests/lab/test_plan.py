@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from incast.engine import EngineError
 from incast.lab.plan import Plan, parse_plan, read_plan
-from incast.lab.quantity import common_unit, number_of, quantity, setting_text
+from incast.quantity import common_unit, number_of, quantity, setting_text
 
 from tests.lab.conftest import WriteScan
 

@@ -29,7 +29,7 @@ from tests.test_summary import UNKNOWN_LATENCY
 
 SIM = ("--transport", "sim", "--duration", "20ms", "--warm-up", "10ms", "--set", "run.sample_interval=10ms")
 REAL = ("--transport", "inproc", "--duration", "200ms", "--warm-up", "50ms", "--set", "run.sample_interval=20ms")
-SMALL = ("--nodes", "2", "--set", "source.prefill_bytes=256KiB", "--set", "net.working_set=256KiB")
+SMALL = ("--nodes", "2", "--set", "source.prefill_size=256KiB", "--set", "net.working_set=256KiB")
 SCAN = """
 seconds = 0.002
 warm_up_seconds = 0.001

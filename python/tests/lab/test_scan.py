@@ -130,7 +130,7 @@ def test_points_that_fail_are_rows_with_a_reason(real: InProcess, write_scan: Wr
 
 def test_a_point_without_end_is_given_up(real: InProcess, write_scan: WriteScan) -> None:
     head = "seconds = 600\nwarm_up_seconds = 0\ntimeout_seconds = 0.3\n"
-    file = write_scan("[grid]\nrun.nodes = [2]\n[set]\nsource.prefill_bytes = '256KiB'\n", head=head)
+    file = write_scan("[grid]\nrun.nodes = [2]\n[set]\nsource.prefill_size = '256KiB'\n", head=head)
     done = real("scan", str(file), "--output", "out")
     assert done.returncode == 1, done.stderr
     (row,) = rows_of(real.folder / "out")

@@ -30,7 +30,7 @@ TINY = (
     "--mfp-size",
     "4KiB",
     "--set",
-    "source.prefill_bytes=64KiB",
+    "source.prefill_size=64KiB",
     "--set",
     "run.sample_interval=10ms",
 )
@@ -165,7 +165,7 @@ def test_results_that_no_run_would_give(
     window: Window | None,
 ) -> None:
     result: dict[str, Any] = json.loads(json.dumps(RESULT))
-    result["config"] = _SECTIONS | {"transport": {"name": transport, "tcp": {"max_rate_bytes_per_s": "1MB/s"}}}
+    result["config"] = _SECTIONS | {"transport": {"name": transport, "tcp": {"max_rate": "1MB/s"}}}
     result["time_domain"] = "virtual" if transport == "sim" else "real"
     result["triggers"] = {**result.get("triggers", {}), "loop": loop, "occupancy": {"mean": 0.1, "max": 1.0}}
     for (section, key), value in places.items():

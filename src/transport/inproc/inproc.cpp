@@ -485,12 +485,12 @@ private:
 
 }  // namespace
 
-std::span<const Parameter> parameters() {
+std::span<const base::Setting> settings() {
     return {};
 }
 
-Result<std::unique_ptr<Medium>> make(const Settings& settings) {
-    if (const auto checked = check_names(transport_name, parameters(), settings); !checked) return checked.error();
+Result<std::unique_ptr<Medium>> make(const Settings& given) {
+    if (const Result<Values> values = Values::read(transport_name, settings(), given); !values) return values.error();
     return std::unique_ptr<Medium>(std::make_unique<Inproc>());
 }
 

@@ -149,7 +149,7 @@ TEST_F(InprocTest, EndpointsMayOutliveTheirMedium) {
 TEST_F(InprocTest, UnknownParameterIsOneClearLine) {
     const auto made = make({{"bnid", "x"}});
     ASSERT_FALSE(made.ok());
-    EXPECT_EQ(made.error().message, "transport inproc has no parameter 'bnid' (value 'x'); known: none");
+    EXPECT_EQ(made.error().message, "unknown key 'transport.inproc.bnid'; allowed in [transport.inproc]: nothing");
 }
 
 }  // namespace

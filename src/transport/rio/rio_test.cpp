@@ -182,11 +182,12 @@ TEST(Lane, LiesAreNonsense) {
 }
 
 TEST(Rio, BadSettingsAreOneLine) {
-    EXPECT_THAT(error_of({{"order", "loose"}}), HasSubstr("order = 'loose': expected strict or weak"));
-    EXPECT_THAT(error_of({{"notice", "x"}}), HasSubstr("expected doorbell, memory or cm"));
-    EXPECT_THAT(error_of({{"ring_bytes", "20000"}}), HasSubstr("power of two"));
-    EXPECT_THAT(error_of({{"pool_bytes", "70000"}}), HasSubstr("multiple of 4096"));
-    EXPECT_THAT(error_of({{"windows", "9"}}), HasSubstr("no parameter 'windows'"));
+    EXPECT_THAT(error_of({{"order", "loose"}}),
+                HasSubstr("transport.rio.order = loose: no such choice; allowed: strict | weak"));
+    EXPECT_THAT(error_of({{"notice", "x"}}), HasSubstr("allowed: doorbell | memory | cm"));
+    EXPECT_THAT(error_of({{"ring", "20000"}}), HasSubstr("power of two"));
+    EXPECT_THAT(error_of({{"pool", "70000"}}), HasSubstr("multiple of 4 KiB"));
+    EXPECT_THAT(error_of({{"windows", "9"}}), HasSubstr("unknown key 'transport.rio.windows'"));
 }
 
 TEST(Rio, OldLimitsAreTold) {
@@ -241,7 +242,7 @@ TEST(Rio, WhoeverSleepsIsWoken) {
     const int rounds = wanted == nullptr ? 100 : std::atoi(wanted);
     for (const char* notice : {"doorbell", "cm"}) {
         const std::string fabric = fresh_fabric();
-        const Settings settings{{"look_every_ms", "10000"}, {"notice", notice}};
+        const Settings settings{{"look_every", "10s"}, {"notice", notice}};
         Node a(0, settings, fabric);
         Node b(1, settings, fabric);
         join(a, 0, b, 1);
@@ -405,7 +406,7 @@ TEST(RioFaults, KilledWhileConnectingByCm) {
 
 TEST(RioFaults, StoppedWhileConnectingByCmAndContinued) {
     const std::string fabric = fresh_fabric();
-    const Settings settings{{"notice", "cm"}, {"connect_timeout_ms", "300"}};
+    const Settings settings{{"notice", "cm"}, {"connect_timeout", "300ms"}};
     Node own(0, settings, fabric);
     const Neighbour neighbour(settings, fabric, own.endpoint->address());
     neighbour.send(SIGSTOP);

@@ -11,17 +11,24 @@ namespace incast::transport::shm {
 
 namespace {
 
+using base::Kind;
+
+constexpr double ms = ps_per_ms;
+constexpr std::array<std::string_view, 3> stores_words{"auto", "plain", "streaming"};
+
 constexpr std::array list{
-    Parameter{"ring_bytes", "32768", "bytes", "16384..16777216, a power of two",
-              "ring per ordered pair of nodes for messages and notices"},
-    Parameter{"stores", "auto", "", "auto, plain or streaming",
-              "how bodies are stored into slots; auto: streaming if the slots do not fit into the cache, or no sink "
-              "reads bodies and this processor is faster at it"},
-    Parameter{"cache_bytes", "0", "bytes", "0..1099511627776",
-              "cache that slots may fill before stores stream; 0: the last-level cache, at most 8 MiB of it per core"},
-    Parameter{"connect_timeout_ms", "10000", "ms", "1..3600000", "connecting takes longer than this: peer_down"},
-    Parameter{"hello_timeout_ms", "2000", "ms", "1..3600000",
-              "an incoming connection that says no proper hello by then is refused"},
+    base::number(Kind::bytes, "ring", "32KiB", 16384, 1 << 24,
+                 "ring per ordered pair of nodes for messages and notices", "a power of two"),
+    base::choice("stores", "auto", stores_words,
+                 "how bodies are stored into slots; auto: streaming if the slots do not fit into the cache, or no sink "
+                 "reads bodies and this processor is faster at it"),
+    base::number(
+        Kind::bytes, "cache", "0", 0, 0x1p40,
+        "cache that slots may fill before stores stream; 0: the last-level cache, at most 8 MiB of it per core"),
+    base::number(Kind::duration, "connect_timeout", "10s", ms, 3'600'000 * ms,
+                 "connecting takes longer than this: peer_down"),
+    base::number(Kind::duration, "hello_timeout", "2s", ms, 3'600'000 * ms,
+                 "an incoming connection that says no proper hello by then is refused"),
 };
 
 class Shm final : public Medium {
@@ -37,38 +44,21 @@ private:
 
 }  // namespace
 
-std::span<const Parameter> parameters() {
+std::span<const base::Setting> settings() {
     return list;
 }
 
-Result<std::unique_ptr<Medium>> make(const Settings& settings) {
-    if (const auto checked = check_names(transport_name, list, settings); !checked) return checked.error();
+Result<std::unique_ptr<Medium>> make(const Settings& given) {
+    const Result<Values> values = Values::read(transport_name, list, given);
+    if (!values) return values.error();
     EndpointSettings made;
-    Error error;
-    const auto number = [&](std::string_view name, std::uint64_t low, std::uint64_t high) -> std::uint64_t {
-        const auto value = number_of(list, settings, name, low, high);
-        if (value) return *value;
-        if (error.message.empty()) error = value.error();
-        return low;
-    };
-    made.ring_bytes = static_cast<std::uint32_t>(number("ring_bytes", 16384, std::uint64_t{1} << 24));
-    made.cache_bytes = number("cache_bytes", 0, std::uint64_t{1} << 40);
-    made.connect_timeout = static_cast<Time>(number("connect_timeout_ms", 1, 3'600'000)) * ps_per_ms;
-    made.hello_timeout = static_cast<Time>(number("hello_timeout_ms", 1, 3'600'000)) * ps_per_ms;
-    if (!error.message.empty()) return error;
-    if (!std::has_single_bit(made.ring_bytes)) {
-        return Error{"ring_bytes = '" + std::to_string(made.ring_bytes) +
-                     "': must be a power of two in 16384..16777216"};
-    }
+    made.ring_bytes = static_cast<std::uint32_t>(values->whole("ring"));
+    if (!std::has_single_bit(made.ring_bytes)) return values->refuse("ring", "no power of two");
+    made.stores = values->choice<EndpointSettings::Stores>("stores");
+    made.cache_bytes = values->whole("cache");
     if (made.cache_bytes == 0) made.cache_bytes = usable_cache_bytes();
-    const std::string_view stores = value_of(list, settings, "stores");
-    if (stores == "plain") {
-        made.stores = EndpointSettings::Stores::plain;
-    } else if (stores == "streaming") {
-        made.stores = EndpointSettings::Stores::streaming;
-    } else if (stores != "auto") {
-        return Error{"stores = '" + std::string(stores) + "': expected auto, plain or streaming"};
-    }
+    made.connect_timeout = values->time("connect_timeout");
+    made.hello_timeout = values->time("hello_timeout");
     return std::unique_ptr<Medium>(std::make_unique<Shm>(made));
 }
 

@@ -9,7 +9,7 @@ namespace incast::transport::shm {
 
 inline constexpr std::string_view transport_name = "shm";
 
-std::span<const Parameter> parameters();
-Result<std::unique_ptr<Medium>> make(const Settings& settings);
+std::span<const base::Setting> settings();
+Result<std::unique_ptr<Medium>> make(const Settings& given);
 
 }  // namespace incast::transport::shm

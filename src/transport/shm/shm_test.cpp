@@ -218,8 +218,8 @@ INSTANTIATE_TEST_SUITE_P(Shm, Stores, testing::Values("plain", "streaming"));
 
 TEST(ShmSettings, AreChecked) {
     EXPECT_TRUE(make({}).ok());
-    for (const auto& [name, value] : {std::pair{"ring_bytes", "20000"}, std::pair{"ring_bytes", "1024"},
-                                      std::pair{"stores", "fast"}, std::pair{"speed", "11"}}) {
+    for (const auto& [name, value] :
+         {std::pair{"ring", "20000"}, std::pair{"ring", "1KiB"}, std::pair{"stores", "fast"}}) {
         const auto made = make({{name, value}});
         ASSERT_FALSE(made.ok()) << name;
         EXPECT_NE(made.error().message.find(name), std::string::npos) << made.error().message;

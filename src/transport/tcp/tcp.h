@@ -10,7 +10,7 @@ namespace incast::transport::tcp {
 
 inline constexpr std::string_view transport_name = "tcp";
 
-std::span<const Parameter> parameters();
-Result<std::unique_ptr<Medium>> make(const Settings& settings);
+std::span<const base::Setting> settings();
+Result<std::unique_ptr<Medium>> make(const Settings& given);
 
 }  // namespace incast::transport::tcp

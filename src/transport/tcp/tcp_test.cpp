@@ -148,8 +148,8 @@ protected:
         expect_undisturbed(one_, two_, 2);
         EXPECT_EQ(two_.log.size(), 1u);
     }
-    Node one_{1, {{"hello_timeout_ms", "50"}, {"half_open_max", "8"}}};
-    Node two_{2, {{"hello_timeout_ms", "50"}, {"half_open_max", "8"}}};
+    Node one_{1, {{"hello_timeout", "50ms"}, {"half_open_max", "8"}}};
+    Node two_{2, {{"hello_timeout", "50ms"}, {"half_open_max", "8"}}};
 };
 
 TEST_F(StrangerTest, PortScannerThatConnectsAndLeaves) {
@@ -309,8 +309,8 @@ TEST_F(TcpTest, WhatAnswersMustBeANode) {
 }
 
 TEST_F(TcpTest, ConnectingEndsAtItsDeadlineOnBothSides) {
-    Node zero{0, {{"connect_timeout_ms", "1000"}}};
-    Node one{1, {{"connect_timeout_ms", "1000"}}};
+    Node zero{0, {{"connect_timeout", "1s"}}};
+    Node one{1, {{"connect_timeout", "1s"}}};
     // Scripted time: node 1 never calls connect, then node 0 is not there to dial.
     ASSERT_EQ(zero.transport->connect(Peer{1}, one.transport->address(), 1), Post::pending);
     EXPECT_FALSE(zero.transport->prepare_wait()) << "the deadline is not set yet";
@@ -429,15 +429,22 @@ TEST(TcpSettings, BadOnesAreOneClearLine) {
         const auto made = make(settings);
         return made.ok() ? std::string("ok") : made.error().message;
     };
-    EXPECT_EQ(message({{"bind", "localhost"}}), "bind = 'localhost': expected an IPv4 or IPv6 address");
-    EXPECT_EQ(message({{"bind", "0.0.0.0"}}), "bind = '0.0.0.0' needs advertise: the address peers reach this node at");
+    EXPECT_EQ(message({{"bind", "localhost"}}),
+              "transport.tcp.bind = localhost: no address; allowed: an IPv4 or IPv6 address");
+    EXPECT_EQ(message({{"bind", "0.0.0.0"}}),
+              "transport.tcp.advertise = \"\": peers cannot reach a node at '0.0.0.0'; allowed: an IPv4 or IPv6 "
+              "address, or empty");
     EXPECT_EQ(message({{"bind", "0.0.0.0"}, {"advertise", "127.0.0.1"}}), "ok");
-    EXPECT_EQ(message({{"streams", "65"}}), "streams = '65': expected a whole number from 1 to 64");
-    EXPECT_EQ(message({{"streams", "two"}}), "streams = 'two': expected a whole number from 1 to 64");
-    EXPECT_EQ(message({{"copy_below_bytes", "65536"}, {"send_buffer_bytes", "16384"}}),
-              "copy_below_bytes = '65536': must be at least 4096 below send_buffer_bytes");
-    EXPECT_THAT(message({{"stream", "1"}}),
-                HasSubstr("transport tcp has no parameter 'stream' (value '1'); known: bind, "));
+    EXPECT_EQ(message({{"streams", "65"}}), "transport.tcp.streams = 65: out of range; allowed: 1..64");
+    EXPECT_EQ(message({{"streams", "two"}}), "transport.tcp.streams = two: not a whole number; allowed: 1..64");
+    EXPECT_EQ(
+        message({{"copy_below", "64K"}, {"send_buffer", "16KiB"}}),
+        "transport.tcp.copy_below = 64K: not 4 KiB below transport.tcp.send_buffer = 16.0 KiB; allowed: 0 B..64.0 "
+        "KiB");
+    EXPECT_EQ(message({{"staging", "12Q"}}), "transport.tcp.staging = 12Q: not a size; allowed: 8.0 KiB..16.0 MiB");
+    EXPECT_EQ(message({{"staging", "64KiB"}, {"max_rate", "10Gbps"}, {"hello_timeout", "1m"}}), "ok");
+    EXPECT_THAT(message({{"stream", "1"}}), HasSubstr("unknown key 'transport.tcp.stream'; did you mean "
+                                                      "'transport.tcp.streams'?; allowed in [transport.tcp]: bind, "));
 }
 
 TEST(TcpSettings, AnAddressThatCannotBeBoundIsAnErrorOfTheEndpoint) {

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from incast.lab.fabric_text import changed, read_fabric_text
 from incast.lab.plan import Point
-from incast.lab.quantity import Scalar, setting_text
+from incast.quantity import Scalar, setting_text
 
 Kind = Literal["arithmetic", "input", "fitted", "predicted", "shape", "bound", "requirement"]
 Value = float | str | list[float] | None
@@ -223,7 +223,7 @@ def null_model(fabrics: Fabrics, fabric: str, host: str, rate_gbit: float) -> fl
 
 
 def _bytes(text: str) -> float:
-    from incast.lab.quantity import number_of
+    from incast.quantity import number_of
 
     number = number_of(text)
     assert number is not None

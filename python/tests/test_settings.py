@@ -1,0 +1,95 @@
+"""Settings as the engine's schema has them, and quantities as the engine reads them."""
+
+import inspect
+import os
+import subprocess
+import sys
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from incast.commands import app
+from incast.net import net
+from incast.quantity import parse
+from incast.run import run
+from incast.settings import option, present, present_config, schema, settings
+from typer.testing import CliRunner
+
+ROOT = Path(__file__).parents[2]
+_LISTED = [
+    line.split("|") for line in (ROOT / "tests/quantities.txt").read_text().splitlines() if not line.startswith("#")
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "value"), _LISTED)
+def test_quantities_are_read_as_the_engine_reads_them(kind: str, text: str, value: str) -> None:
+    found = parse(kind, text)
+    if value == "no":
+        assert found is None
+    else:
+        assert found == pytest.approx(float(value), rel=1e-12)
+
+
+def test_every_unit_is_of_one_kind() -> None:
+    names = [name for units in schema()["x-units"].values() for name in units if name]
+    assert len(names) == len(set(names))
+
+
+def test_options_have_the_words_of_the_engine() -> None:
+    said = option("transport.name", "What moves the data.").help
+    assert said == "What moves the data. auto | inproc | shm | tcp | rio | sim. (default: auto)"
+    assert option("protocol.mfp_size").metavar == "SIZE"
+    assert "pull-write" in option("protocol.scheme").help
+
+
+@pytest.mark.parametrize("command", [run, net])
+def test_no_option_of_a_setting_is_written_by_hand(command: Callable[..., Any]) -> None:
+    by_hand = {"fabric", "trace", "settings", "output", "force", "detach", "web", "web_listen", "as_json", "like"}
+    helps = {option(key).help.partition("(default: ")[2] for key in settings()}
+    for name, hint in typing.get_type_hints(command, include_extras=True).items():
+        for info in getattr(hint, "__metadata__", ()):
+            if isinstance(info, typer.models.OptionInfo) and name not in by_hand:
+                assert (info.help or "").partition("(default: ")[2] in helps, f"{name}: {info.help}"
+    assert inspect.signature(command).parameters.keys() > by_hand - {"detach", "web", "web_listen", "like"}
+
+
+def test_every_setting_is_listed_for_people() -> None:
+    said = CliRunner().invoke(app, ["settings"])
+    assert said.exit_code == 0
+    for setting in settings().values():
+        default = setting.default or "(nothing)"
+        assert f"{setting.key} = {default}  [{setting.allowed}]\n    {setting.help}\n" in said.stdout
+    few = CliRunner().invoke(app, ["settings", "tcp", "STAGING"]).stdout
+    assert few.startswith("transport.tcp.staging = 64KiB  [8.0 KiB..16.0 MiB]\n")
+
+
+def test_former_names_become_the_present_ones() -> None:
+    assert present("transport.tcp.hello_timeout_ms", "1500") == ("transport.tcp.hello_timeout", "1500ms")
+    assert present("protocol.slot_bytes", "64KiB") == ("protocol.slot_size", "64KiB")
+    assert present("run.nodes", "4") == ("run.nodes", "4")
+    old = {"run": {"nodes": 4}, "source": {"prefill_bytes": "65536"}, "transport": {"tcp": {"hello_timeout_ms": "20"}}}
+    assert present_config(old) == {
+        "run": {"nodes": 4},
+        "source": {"prefill_size": "65536"},
+        "transport": {"tcp": {"hello_timeout": "20ms"}},
+    }
+
+
+def test_help_starts_no_engine(tmp_path: Path) -> None:
+    engine = tmp_path / "engine"
+    engine.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    engine.chmod(0o755)
+    for command in ("run", "net", "sim"):
+        done = subprocess.run(
+            [sys.executable, "-m", "incast", command, "--help"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+            env={**os.environ, "INCAST_ENGINE": str(engine), "COLUMNS": "200"},
+        )
+        assert "64KiB (65536)" in " ".join(done.stdout.split()), "how quantities are written"
+    assert not (tmp_path / "started").exists()

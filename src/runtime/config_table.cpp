@@ -336,7 +336,7 @@ constexpr std::array table{
 };
 
 /// Names of an earlier version. They go with the next one.
-constexpr std::array former{
+constexpr std::array former_list{
     FormerName{"protocol.max_buffer_bytes", "protocol.max_buffer_size", ""},
     FormerName{"protocol.slot_bytes", "protocol.slot_size", ""},
     FormerName{"source.prefill_bytes", "source.prefill_size", ""},
@@ -410,7 +410,7 @@ const base::Setting* find_setting(std::string_view key) {
 }
 
 std::span<const FormerName> former_names() {
-    return former;
+    return former_list;
 }
 
 Result<Ok> apply_key(const KeySpec& spec, std::string_view value, RunConfig& config) {

@@ -15,18 +15,18 @@ namespace {
 using base::Kind;
 using transport::Values;
 
-constexpr double second = ps_per_s;
+constexpr double one_second = ps_per_s;
 
-constexpr std::array list{
+constexpr std::array setting_list{
     base::number(Kind::rate, "rate", "100Gb/s", 1e3, 1e14, "of each endpoint's link out and link in"),
-    base::number(Kind::duration, "latency", "1us", 0, 10 * second,
+    base::number(Kind::duration, "latency", "1us", 0, 10 * one_second,
                  "of the network between the links; an unhindered transfer takes this and its bytes divided by the "
                  "rate"),
     base::text("fabric", "", "network of the packet model (docs/fabrics.md); rate and latency are then the file's",
                "a file, or empty"),
-    base::number(Kind::duration, "poll_interval", "0s", 0, second,
+    base::number(Kind::duration, "poll_interval", "0s", 0, one_second,
                  "nodes look at what has arrived, and at the time, at whole multiples of it; 0: at once"),
-    base::number(Kind::duration, "sample_interval", "10us", 0, second,
+    base::number(Kind::duration, "sample_interval", "10us", 0, one_second,
                  "packet model: of the time series of queues and links, which grows when the series is full; 0: none"),
     base::text("trace", "", "every message, write and read as a line (docs/simulation.md)", "a file, or empty"),
     base::number(Kind::count, "trace_lines", "1000000", 1, 1'000'000'000, "then the trace ends"),
@@ -66,11 +66,11 @@ void SimMedium::end_trace() {
 }
 
 std::span<const base::Setting> settings() {
-    return list;
+    return setting_list;
 }
 
 Result<std::unique_ptr<transport::Medium>> make_sim_medium(const transport::Settings& given) {
-    const Result<Values> values = Values::read(transport_name, list, given);
+    const Result<Values> values = Values::read(transport_name, setting_list, given);
     if (!values) return values.error();
     Result<std::unique_ptr<Model>> model = make_model(*values);
     if (!model) return model.error();

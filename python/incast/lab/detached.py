@@ -30,6 +30,7 @@ from incast.engine import EngineError
 from incast.files import FILES_OF_A_RUN, LineFile, give_up_folder, reason_of, remove_files, replace_file, writing_output
 from incast.lab.processes import engines_writing_to
 from incast.patience import Patience
+from incast.quantity import parse
 from incast.run import RunRequest, execute
 
 _SUFFIX = ".run.json"
@@ -378,9 +379,12 @@ def _show_reports(reports: Sequence[dict[str, Any]], *, as_json: bool, none: boo
 def stop(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Result directory of a detached run.")],
     *,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Wait so long for it to drain and report.")] = 120,
+    timeout: Annotated[str, typer.Option(metavar="TIME", help="Wait so long for it to drain and report.")] = "2m",
 ) -> None:
     """End a detached run early: what was admitted is built, and what was measured is reported."""
+    limit_s = parse("duration", timeout)
+    if limit_s is None:
+        raise EngineError(f"--timeout {timeout}: not a duration; allowed: a time such as 90s or 2m", _EXIT_BAD_USE)
     run = _find(directory)
     screen = open_console()
     # Where whoever watched the engine was killed, the engine is asked itself.
@@ -391,10 +395,10 @@ def stop(
     for pid in asked:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGINT)
-    patience = Patience(timeout)
+    patience = Patience(limit_s)
     while run.is_alive() or run.engines():
         if patience.is_over():
-            raise EngineError(f"{run.output}: did not end within {timeout:g} s; it is still asked to", _EXIT_NO_RUN)
+            raise EngineError(f"{run.output}: did not end within {limit_s:g} s; it is still asked to", _EXIT_NO_RUN)
         time.sleep(_POLL_S)
     ended = _read(run.state) if run.content else run
     screen.print(f"{ended.output}: {ended.words()}", markup=False, soft_wrap=True)

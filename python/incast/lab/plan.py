@@ -27,7 +27,7 @@ from typing import Any
 
 from incast.engine import EngineError
 from incast.lab import fabric_text
-from incast.quantity import Scalar, setting_text
+from incast.quantity import Scalar, parse, setting_text
 
 EXIT_BAD_SCAN = 2
 _READINGS_MAX = 100_000
@@ -189,10 +189,14 @@ def _number(
     file: Path, content: Mapping[str, Any], key: str, default: float | None, limits: tuple[float, float]
 ) -> float:
     value = content.get(key, default)
+    if isinstance(value, str) and (found := parse("duration", value)) is not None:
+        value = found
     good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not good or not limits[0] <= value <= limits[1]:
         needed = " (there is no default)" if default is None else ""
-        raise ScanError(file, key, value, f"a number of seconds in {limits[0]:g}..{limits[1]:g}{needed}")
+        raise ScanError(
+            file, key, value, f"a number of seconds, or a time such as 2m, in {limits[0]:g}..{limits[1]:g}{needed}"
+        )
     return float(value)
 
 

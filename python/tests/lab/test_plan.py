@@ -156,6 +156,9 @@ def test_the_digest_is_of_what_is_measured(write_scan: WriteScan) -> None:
         ("1.5 MB", 1.5e6, "bytes"),
         ("500ms", 0.5, "s"),
         ("2min", 120, "s"),
+        ("2m", 120, "s"),
+        ("64K", 65536, "bytes"),
+        ("100Gbps", 12.5e9, "bytes_per_s"),
         ("40kHz", 40e3, "hz"),
         ("100Gb/s", 12.5e9, "bytes_per_s"),
         ("12", 12, ""),
@@ -172,6 +175,14 @@ def test_quantities(text: str | int, number: float, unit: str) -> None:
 @pytest.mark.parametrize("text", ["auto", "", "KiB", "1 parsec", "-1", "nan", "1e400x", True])
 def test_what_is_no_quantity(text: str | bool) -> None:
     assert quantity(text) is None
+
+
+def test_times_of_a_scan_may_have_units(write_scan: WriteScan) -> None:
+    head = "seconds = '2m'\nwarm_up_seconds = '500ms'\n"
+    plan = read_plan(write_scan("[grid]\nrun.nodes = [2]\n", head=head))
+    assert (plan.seconds, plan.warm_up_seconds) == (120, 0.5)
+    with pytest.raises(EngineError, match=r"seconds = .*parsec.* a time such as 2m"):
+        read_plan(write_scan("[grid]\nrun.nodes = [2]\n", head="seconds = '1 parsec'\n"))
 
 
 def test_the_unit_of_an_axis() -> None:

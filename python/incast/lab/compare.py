@@ -171,10 +171,7 @@ def other_settings(a: Mapping[str, Any], b: Mapping[str, Any], prefix: str = "")
 def _conditions(dataset: Dataset) -> dict[str, Any]:
     if isinstance(dataset, Run):
         result = dataset.result
-        return {
-            **result.get("config", {}),
-            **{key: result.get(key, {}) for key in ("machine", "versions")},
-        }
+        return {**result.get("config", {}), **{key: result.get(key, {}) for key in ("machine", "versions")}}
     plan = dataset.plan
     fixed = [setting for setting in plan.points[0].settings if all(setting in point.settings for point in plan.points)]
     first = dataset.rows[0] if dataset.rows else {}

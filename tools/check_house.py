@@ -10,18 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from clauses import Finding, check_clauses, read_texts
+
 CODE = {".h", ".cpp", ".py", ".sh", ".cmake", ".c"}
 TEXT = CODE | {".md", ".toml", ".json", ".yml", ".yaml", ".svg", ".txt", ".tsv", ""}
 MAX_LINES = 600
 MAX_COLUMNS = 120
 MAX_BYTES = 1 << 20
-
-
-class Finding(NamedTuple):
-    path: str
-    line: int
-    rule: str
-    hint: str
 
 
 class LineRule(NamedTuple):
@@ -138,6 +133,7 @@ def main() -> int:
     root = Path(__file__).resolve().parent.parent
     paths = tracked_files(root)
     findings = [finding for path in paths for finding in check_file(root, path)]
+    findings += check_clauses(read_texts(root, [path for path in paths if Path(path).suffix in TEXT]))
     for finding in findings:
         print(f"{finding.path}:{finding.line}: {finding.rule}: {finding.hint}")
     print(f"{len(paths)} files checked, {len(findings)} findings")

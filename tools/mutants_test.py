@@ -44,7 +44,7 @@ def test_what_failed_first_is_named() -> None:
     gtest = "[ RUN      ] A.B\nfailure\n[  FAILED  ] A.B (3 ms)\n[  FAILED  ] A.C (3 ms)\n"
     assert first_failure(gtest, 1) == "A.B"
     assert first_failure("[ RUN      ] A.B\n", -6) == "ended by signal 6 in A.B"
-    assert first_failure("seed 7: at 3.000 us: F3: node 1 writes\nseeds 0:200: 1\n", 1).startswith("seed 7: at")
+    assert first_failure("seed 7: at 3.000 us: EB-F3: node 1 writes\nseeds 0:200: 1\n", 1).startswith("seed 7: at")
     assert first_failure("nothing", 2) == "status 2"
 
 

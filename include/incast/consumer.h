@@ -57,7 +57,7 @@ enum {
 
 /* Of an event. */
 enum {
-    INCAST_CONSUMER_REDELIVERED = 1, /* another builder unit may have handed it out before it died (PROTOCOL F2) */
+    INCAST_CONSUMER_REDELIVERED = 1, /* another builder unit may have handed it out before it died (EB-F2) */
     INCAST_CONSUMER_REPEATED = 2     /* another consumer had it, and died or was ejected before it gave it back */
 };
 

@@ -1,5 +1,5 @@
 /* Filter plug-ins: a shared object that decides, when the first stage of a MEP is there, whether the rest of it is read
- * out (schemes push-pull and pull-pull; PROTOCOL.md C7). Plain C, so that any language can provide one.
+ * out (schemes push-pull and pull-pull; EB-C7). Plain C, so that any language can provide one.
  *
  * The engine opens the object with dlopen and looks up the three functions below. One filter is opened per builder
  * unit; all calls come from that unit's one thread, which does nothing else meanwhile: a filter that needs long returns

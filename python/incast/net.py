@@ -55,7 +55,7 @@ def like_options(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def with_efficiency(result: dict[str, Any], built: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """PROTOCOL M5: goodput over raw goodput, where transport, matrix and message size are those of the run."""
+    """EB-M5: goodput over raw goodput, where transport, matrix and message size are those of the run."""
     config = built["config"]
     nodes, split = config["run"]["nodes"], config["run"]["roles"] == "split"
     first_builder = config["run"]["rus"] if split else 0

@@ -73,7 +73,7 @@ struct Config {
 [[nodiscard]] std::uint64_t slot_stride(const Config& config);
 
 /// Messages in a sender's ring. It has no common divisor with `outstanding` and is longer than it, so that what a slot
-/// held before differs from what it should hold (PROTOCOL M4).
+/// held before differs from what it should hold (EB-M4).
 [[nodiscard]] std::uint64_t ring_messages(const Config& config);
 [[nodiscard]] std::uint64_t ring_bytes(const Config& config);
 

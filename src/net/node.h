@@ -1,5 +1,5 @@
 // A node of raw traffic: sends, receives and answers as the pattern says, on one transport endpoint, driven by one
-// thread. Beside protocol::Node it is what an interconnect does without event building (PROTOCOL M5).
+// thread. Beside protocol::Node it is what an interconnect does without event building (EB-M5).
 // Sans-IO: no clock, thread or socket; it acts only through the transport and the content it was given.
 //
 // Flow control: every queue of a pair has `outstanding` slots of its own at the receiver, used in turn. A receiver

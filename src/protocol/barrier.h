@@ -1,4 +1,4 @@
-// The EM's side of a schedule with barriers: which phase it is, and which RUs are not done with it (PROTOCOL C6).
+// The EM's side of a schedule with barriers: which phase it is, and which RUs are not done with it (EB-C6).
 //
 // A phase ends when all RUs of the view that were in it are done, or at its deadline: liveness first. Another one
 // begins only if some RU has something left to send, so an idle run does not spin. Nor does one whose RUs all wait for

@@ -80,7 +80,7 @@ void BuilderUnit::request_from_all() {
     }
 }
 
-/// parallel_requests is the BU's total over its MEPs, oldest first (C2).
+/// parallel_requests is the BU's total over its MEPs, oldest first (EB-C2).
 void BuilderUnit::make_requests() {
     const std::uint32_t limit = port_.config().parallel_requests;
     while (limit == 0 && !assigned_order_.empty()) {
@@ -108,7 +108,7 @@ void BuilderUnit::make_requests() {
     }
 }
 
-/// Hands MEPs whose first stage is there to the filter (C7).
+/// Hands MEPs whose first stage is there to the filter (EB-C7).
 void BuilderUnit::decide(Time now) {
     if (deciding_.empty() || now < next_decision_) {
         return;
@@ -198,7 +198,7 @@ void BuilderUnit::grant_credit(wire::CreditEntry entry) {
     }
 }
 
-/// Credits are absolute: those in service now are all that an RU must know (C1).
+/// Credits are absolute: those in service now are all that an RU must know (EB-C1).
 void BuilderUnit::repeat_credits(std::uint32_t ru) {
     if (!ahead_) {
         return;
@@ -257,7 +257,7 @@ void BuilderUnit::abort_requests(std::uint32_t slot) {
     each.requested = static_cast<std::uint32_t>(rus_.size());
 }
 
-/// An RU writes where its own sources lie, and nowhere else (T8). Where it is read from, it writes nothing.
+/// An RU writes where its own sources lie, and nowhere else (EB-T8). Where it is read from, it writes nothing.
 Result<Ok> BuilderUnit::bound_writers() {
     Transport& transport = port_.transport();
     for (const Region& region : regions_) {

@@ -11,8 +11,8 @@ using wire::AttemptEntry;
 using wire::Head;
 using wire::SourceFlag;
 
-/// While they are in the cache. What arrived damaged says so in its head, which is what filter and sink are shown (F5).
-/// Views are left out: what is looked at later lies in the memory of its RU.
+/// While they are in the cache. What arrived damaged says so in its head, which is what filter and sink are shown
+/// (EB-F5). Views are left out: what is looked at later lies in the memory of its RU.
 void BuilderUnit::check_bodies(std::uint32_t slot, std::uint32_t ru) {
     const Shape::Ru& unit = shape_.rus[ru];
     const bool elsewhere = ru == own_ru_ && port_.config().self_traffic == SelfTraffic::pointer;

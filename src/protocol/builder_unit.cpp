@@ -327,7 +327,8 @@ const Head* BuilderUnit::head_of(std::uint32_t slot, std::uint32_t ru, std::uint
     return bytes.size() == sizeof(Head) ? reinterpret_cast<const Head*>(bytes.data()) : nullptr;
 }
 
-/// All heads of that RU in the slot are those of the attempt the slot is in (T8, F6); then what they hold is added.
+/// All heads of that RU in the slot are those of the attempt the slot is in (EB-T8, EB-F6); then what they hold is
+/// added.
 inline bool BuilderUnit::contribution_is(std::uint32_t slot, std::uint32_t ru, Content& content) const {
     const Slot& each = slots_[slot];
     const Shape::Ru& unit = shape_.rus[ru];
@@ -540,7 +541,7 @@ void BuilderUnit::place_self(const wire::HeadWords& head, std::uint32_t source, 
     self_heads_[place] = std::bit_cast<Head>(head);
     const std::span<std::byte> from = port_.transport().memory(body.region);
     if (port_.config().self_traffic == SelfTraffic::pointer) {
-        // The RU keeps it until the MEP is committed (F1), and no sink sees this attempt after that (F2).
+        // The RU keeps it until the MEP is committed (EB-F1), and no sink sees this attempt after that (EB-F2).
         self_bodies_[place] = from.empty() ? Bytes{} : Bytes{from.subspan(body.offset, body.length)};
         return;
     }

@@ -1,5 +1,5 @@
 // A builder unit: grants credits, each bound to a slot, collects the contributions of a MEP in it, asks for the commit,
-// and hands the MEP to the sink (PROTOCOL C1, F2, F3, F5).
+// and hands the MEP to the sink (EB-C1, EB-F2, EB-F3, EB-F5).
 //
 // A slot: free -> granted -> assigned -> complete -> taking -> free, in two-stage schemes with deciding and assigned
 // again before complete; or, when its attempt is void or an RU is gone, -> quarantined until every RU that may still
@@ -51,7 +51,7 @@ public:
     void on_offer(Time now, Peer from, const wire::ControlView& message);
     void on_completed(Time now, Token token, Status status);
 
-    /// A contribution of the RU of this node: copies the body into the slot, or remembers where it is (M3).
+    /// A contribution of the RU of this node: copies the body into the slot, or remembers where it is (EB-M3).
     void place_self(const wire::HeadWords& head, std::uint32_t source, Slice body, std::uint16_t slot);
 
     void flush(Time now);

@@ -1,6 +1,8 @@
 // A builder unit alone: RU and EM are played by hand, message by message, on inproc with a scripted clock.
 #include <array>
+#include <cstring>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -52,6 +54,7 @@ protected:
         config_.scheme = scheme;
         config_.credits = credits;
         config_.quarantine_slots = 0;
+        config_.parallel_requests = parallel_requests_;
         config_.held_slots = held_slots_;
         config_.reuse_wait = reuse_wait_;
         ASSERT_TRUE(validate(config_).ok()) << validate(config_).error().message;
@@ -93,12 +96,12 @@ protected:
     void step() { builder_->step(now_ += ps_per_us); }
 
     template <ControlKind kind>
-    void say(const std::vector<typename wire::Traits<kind>::Entry>& entries) {
+    void say(const std::vector<typename wire::Traits<kind>::Entry>& entries, Peer from = em) {
         wire::ControlMessage<kind> message(config_.run, 1, 1);
         for (const auto& entry : entries) {
             ASSERT_TRUE(message.add(entry));
         }
-        ASSERT_EQ(end(em).send(bu, message.bytes()), Post::done);
+        ASSERT_EQ(end(from).send(bu, message.bytes()), Post::done);
     }
     static AttemptEntry attempt(MepId mep, std::uint16_t slot = wire::unknown_slot) {
         return {.mep = mep,
@@ -132,6 +135,7 @@ protected:
     std::unique_ptr<transport::Medium> medium_ = transport::inproc::make({}).value();
     std::vector<std::unique_ptr<Transport>> ends_;
     NullSink null_;
+    std::uint32_t parallel_requests_ = 0;
     std::uint32_t held_slots_ = 0;
     Time reuse_wait_ = 0;
     std::unique_ptr<Node> builder_;
@@ -139,7 +143,7 @@ protected:
 
 /// Adversary seeds 5615 and 96938: the request of an attempt that was void kept its place, of as many as there are
 /// slots, and a MEP that was complete was never committed.
-TEST_F(BuilderAlone, AsksForEveryCommitThoughAnAttemptIsVoidBeforeItsOwnRequestWasSent) {
+TEST_F(BuilderAlone, EB_F4_AsksForEveryCommitThoughAnAttemptIsVoidBeforeItsOwnRequestWasSent) {
     start(Scheme::pull_write, 2);
     say<ControlKind::view>({{0, 1, role_ru, wire::Change::up, 0}, {1, 1, role_bu, wire::Change::up, 0}});
     say<ControlKind::assign>({attempt(0), attempt(1), attempt(2)});
@@ -166,7 +170,7 @@ TEST_F(BuilderAlone, AsksForEveryCommitThoughAnAttemptIsVoidBeforeItsOwnRequestW
 class Told : public BuilderAlone, public ::testing::WithParamInterface<MepId> {};
 
 /// Adversary seed 11023: an RU that could not be told for a while was told of credits that were over.
-TEST_P(Told, OfNoCreditThatIsOver) {
+TEST_P(Told, EB_C1_OfNoCreditThatIsOver) {
     start(Scheme::push, 1);
     const MepId meps = GetParam();
     for (MepId mep = 0; mep < meps; ++mep) {
@@ -244,6 +248,143 @@ TEST_F(Holding, WaitingEndsAndIsNotRepeatedWhileTheSinkTakesLong) {
     sink_.gives_back = false;
     build(2);
     EXPECT_EQ(granted(), none) << "the last one came back soon: waiting is worth it again";
+}
+
+/// The RU is in the view, and writes what the test wants.
+class WrittenTo : public BuilderAlone {
+protected:
+    void start_written(std::uint32_t credits) {
+        start(Scheme::push, credits);
+        say<ControlKind::view>({{0, 1, role_ru, wire::Change::up, 0}, {1, 1, role_bu, wire::Change::up, 0}});
+        step();
+        std::array<Event, 16> events;
+        const std::size_t count = end(ru).poll(now_, events);
+        for (std::size_t index = 0; index < count; ++index) {
+            if (events[index].kind != Event::Kind::message) {
+                continue;
+            }
+            const auto message = ControlView::parse({events[index].data, events[index].size_or_value});
+            if (message->kind() == ControlKind::region) {
+                const auto region = message->body<ControlKind::region>();
+                Blob key;
+                key.size = static_cast<std::uint8_t>(region.key_size);
+                std::memcpy(key.bytes, region.key, region.key_size);
+                slots_ = end(ru).import_key(bu, key).value();
+            } else if (message->kind() == ControlKind::grant) {
+                slot_of_first_ = message->entry<ControlKind::grant>(0).slot;
+            }
+        }
+        say<ControlKind::assign>({attempt(0)});
+        step();
+    }
+    /// What an RU writes for MEP 0, unless a test changes it.
+    [[nodiscard]] wire::Head head() const {
+        wire::Head head;
+        head.attempt = 1;
+        head.run = config_.run;
+        head.incarnation = 1;
+        head.credit = 1;
+        head.n_events = 1;
+        return head;
+    }
+    void write(const wire::Head& head, Notice notice) {
+        const Target place{slots_, slot_of_first_ * slot_layout(config_).slot_bytes};
+        ASSERT_EQ(end(ru).write(bu, std::as_bytes(std::span(&head, 1)), {}, place, notice, 0), Post::done);
+        step();
+    }
+    [[nodiscard]] bool asks_for_its_commit() { return !heard<ControlKind::commit_request>(em).empty(); }
+
+    Remote slots_{};
+    std::uint16_t slot_of_first_ = 0;
+};
+
+TEST_F(WrittenTo, EB_T1_AContributionIsThereWhenItsNoticeIs) {
+    start_written(1);
+    write(head(), {});
+    EXPECT_FALSE(asks_for_its_commit()) << "it lies in the slot, but nobody has said so";
+    write(head(), slot_of_first_);
+    EXPECT_TRUE(asks_for_its_commit());
+}
+
+TEST_F(WrittenTo, EB_F6_WhatIsOfAnotherAttemptIsNoContribution) {
+    start_written(1);
+    std::uint64_t stale = 0;
+    const auto refused = [&](auto change) {
+        wire::Head other = head();
+        change(other);
+        write(other, slot_of_first_);
+        EXPECT_FALSE(asks_for_its_commit());
+        EXPECT_EQ(builder_->counters().stale_contributions, ++stale);
+    };
+    refused([](wire::Head& other) { ++other.run; });
+    refused([](wire::Head& other) { ++other.incarnation; });
+    refused([](wire::Head& other) { ++other.mep; });
+    refused([](wire::Head& other) { ++other.attempt; });
+    refused([](wire::Head& other) { ++other.credit; });
+    refused([](wire::Head& other) { ++other.source; });
+    refused([](wire::Head& other) { ++other.version; });
+    write(head(), slot_of_first_);
+    EXPECT_TRUE(asks_for_its_commit());
+}
+
+TEST_F(WrittenTo, EB_F3_ASlotIsGrantedAgainWhenNobodyMayWriteIt) {
+    start_written(1);
+    say<ControlKind::commit_verdict>({attempt(0, slot_of_first_)});  // not granted: the attempt is void
+    step();
+    step();
+    EXPECT_TRUE(heard<ControlKind::grant>(ru).empty()) << "the RU may still write";
+    EXPECT_EQ(builder_->counters().quarantined_slots, 1U);
+    say<ControlKind::abort_ack>({{7, slot_of_first_, 0}}, ru);
+    step();
+    EXPECT_TRUE(heard<ControlKind::grant>(ru).empty()) << "of another credit";
+    say<ControlKind::abort_ack>({{1, slot_of_first_, 0}}, ru);
+    step();
+    const std::vector<wire::CreditEntry> granted = heard<ControlKind::grant>(ru);
+    ASSERT_EQ(granted.size(), 1U);
+    EXPECT_EQ(granted.front().credit, 2U);
+    EXPECT_EQ(granted.front().slot, slot_of_first_);
+}
+
+TEST_F(WrittenTo, EB_M6_WaitingIsTimeWithCreditsAndNothingAssigned) {
+    start_written(1);
+    EXPECT_EQ(builder_->bu_waiting(), now_) << "since it was started";
+    const Time before = builder_->bu_waiting();
+    now_ += ps_per_ms;
+    write(head(), slot_of_first_);
+    AttemptEntry verdict = attempt(0, slot_of_first_);
+    verdict.flags = wire::attempt_granted;
+    say<ControlKind::commit_verdict>({verdict});
+    step();
+    EXPECT_EQ(builder_->bu_waiting(), before) << "it had a MEP";
+    const Time done = now_;
+    now_ += 2 * ps_per_ms;
+    say<ControlKind::assign>({attempt(1)});
+    step();
+    EXPECT_EQ(builder_->bu_waiting(), before + now_ - done);
+}
+
+TEST_F(BuilderAlone, EB_C1_NoMoreSlotsAreInServiceThanThereAreCredits) {
+    held_slots_ = 3;  // of slots there are more
+    start(Scheme::push, 2);
+    EXPECT_EQ(heard<ControlKind::grant>(ru).size(), 2U);
+    step();
+    EXPECT_TRUE(heard<ControlKind::grant>(ru).empty());
+    build(0);
+    step();
+    EXPECT_EQ(heard<ControlKind::grant>(ru).size(), 1U);
+}
+
+TEST_F(BuilderAlone, EB_C2_RequestsAreLimitedOverAllMepsOldestFirst) {
+    parallel_requests_ = 2;
+    start(Scheme::pull_write, 4);
+    say<ControlKind::view>({{0, 1, role_ru, wire::Change::up, 0}, {1, 1, role_bu, wire::Change::up, 0}});
+    say<ControlKind::assign>({attempt(0), attempt(1), attempt(2), attempt(3)});
+    step();
+    step();
+    const std::vector<AttemptEntry> requests = heard<ControlKind::request>(ru);
+    ASSERT_EQ(requests.size(), 2U);
+    EXPECT_EQ(requests[0].mep, 0U);
+    EXPECT_EQ(requests[1].mep, 1U);
 }
 
 INSTANTIATE_TEST_SUITE_P(EvenAndOdd, Told, ::testing::Values(300, 301));

@@ -1,4 +1,4 @@
-// How far the event manager believes what nodes say of themselves and of others (PROTOCOL T8).
+// How far the event manager believes what nodes say of themselves and of others (EB-T8).
 //
 // A claim that the EM knows to be wrong changes nothing and is a strike; who goes on making such claims is named and
 // dropped. That a readout unit does not deliver is believed of two builder units that say so, and of one alone only if

@@ -1,7 +1,7 @@
 // What the EM's clock shows, as seen from another node: the offset between the two, from questions and answers.
 //
 // The EM read its clock some time between question and answer. So the middle of the two is off by at most half the
-// round trip, whatever the two ways took; the shortest round trip is the best one (PROTOCOL C6).
+// round trip, whatever the two ways took; the shortest round trip is the best one (EB-C6).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The event manager's half of patience (PROTOCOL C8): a MEP that is not full is closed early, for all readout units
+// The event manager's half of patience (EB-C8): a MEP that is not full is closed early, for all readout units
 // alike.
 //
 // A readout unit whose next MEP has waited for Config::max_wait says how many events of it there are, and adds none

@@ -16,7 +16,7 @@ using MepId = std::uint64_t;
 enum Role : std::uint32_t { role_em = 1, role_ru = 2, role_bu = 4 };
 
 /// How contributions come to a BU. In the two-stage schemes the first RUs (Config::first_stage_rus) are read out, then
-/// a Filter decides whether the others are (PROTOCOL C7).
+/// a Filter decides whether the others are (EB-C7).
 enum class Scheme : std::uint8_t {
     push,        // RUs write what the EM announces
     pull_write,  // RUs write what the BU asks for
@@ -27,7 +27,7 @@ enum class Scheme : std::uint8_t {
 [[nodiscard]] constexpr bool two_stages(Scheme scheme) {
     return scheme == Scheme::push_pull || scheme == Scheme::pull_pull;
 }
-/// The order in which an RU serves BUs (push) or a BU asks RUs (pull). PROTOCOL C6.
+/// The order in which an RU serves BUs (push) or a BU asks RUs (pull). EB-C6.
 enum class Schedule : std::uint8_t {
     sequential,        // in the order of the MEPs
     random,            // any that can be served, evenly
@@ -40,7 +40,7 @@ enum class Schedule : std::uint8_t {
 /// As a person writes them.
 inline constexpr std::array<std::string_view, 7> schedule_words{
     "sequential", "random", "linear-shift", "none", "barrel-barrier", "barrel-time-slot", "lockstep"};
-/// Which BU builds a MEP. PROTOCOL C5.
+/// Which BU builds a MEP. EB-C5.
 enum class Assignment : std::uint8_t {
     em,              // one with credit, in turn
     fixed,           // "static": MEP m belongs to the BU at m mod n of the n in the view
@@ -52,13 +52,13 @@ enum class Overrun : std::uint8_t {
     slip,     // goes on with its order as soon as it can: from then on it is that much behind the clock
     overlap,  // uses it: no slot waits for what was sent in another
 };
-/// What a BU allocates and exposes as one region, on which fabrics have limits (seeds 000, 001).
+/// What a BU allocates and exposes as one region, on which fabrics have limits.
 enum class Layout : std::uint8_t {
     contiguous,  // all its slots
     per_mep,     // each slot: contiguous where a region has a largest size
     segmented,   // each source's place in each slot
 };
-/// What a node does with fragments for itself (PROTOCOL M3): copies them into the slot, as a network would; or leaves
+/// What a node does with fragments for itself (EB-M3): copies them into the slot, as a network would; or leaves
 /// them where its RU keeps them until the MEP is committed, and points the sink there.
 enum class SelfTraffic : std::uint8_t { copy, pointer };
 
@@ -106,11 +106,11 @@ struct NodeSpec {
     std::uint32_t roles = 0;  // Role bits
 };
 
-/// One source: a stream of fragments, read out by one RU. S2.
+/// One source: a stream of fragments, read out by one RU. EB-S2.
 struct SourceSpec {
     std::uint16_t id = 0;         // the detector's number for it, in MFP and MEP
     Peer ru{};                    // the node that reads it out
-    std::uint32_t cap_bytes = 0;  // largest MFP; longer ones are delivered truncated and flagged (S4)
+    std::uint32_t cap_bytes = 0;  // largest MFP; longer ones are delivered truncated and flagged (EB-S4)
 };
 
 struct Config {
@@ -130,18 +130,18 @@ struct Config {
     Checksum checksum = Checksum::off;
     std::uint64_t seed = 1;
 
-    std::uint32_t credits = 4;             // MEP slots in service per BU (C1)
-    std::uint32_t quarantine_slots = 2;    // further slots, used while others are quarantined (F3)
+    std::uint32_t credits = 4;             // MEP slots in service per BU (EB-C1)
+    std::uint32_t quarantine_slots = 2;    // further slots, used while others are quarantined (EB-F3)
     std::uint32_t held_slots = 0;          // further slots, used while a sink holds others
     Time reuse_wait = 0;                   // for a slot that the sink holds, before a further one is used; 0: no wait
-    std::uint32_t retention_meps = 32;     // MEPs an RU keeps (F1)
-    std::uint32_t parallel_requests = 0;   // pull: outstanding requests per BU; 0 = no limit (C2)
-    std::uint32_t parallel_sends = 0;      // contributions an RU may have unplaced; 0 = no limit but credits (C2)
-    std::uint32_t message_size = 0;        // body bytes of one write; 0: an MFP is one write (S1)
-    bool ack_per_write = false;            // every write is acknowledged, not every contribution (C2)
-    std::uint32_t outstanding_writes = 0;  // to one BU, not yet acknowledged; 0 = no limit; needs ack_per_write (C2)
+    std::uint32_t retention_meps = 32;     // MEPs an RU keeps (EB-F1)
+    std::uint32_t parallel_requests = 0;   // pull: outstanding requests per BU; 0 = no limit (EB-C2)
+    std::uint32_t parallel_sends = 0;      // contributions an RU may have unplaced; 0 = no limit but credits (EB-C2)
+    std::uint32_t message_size = 0;        // body bytes of one write; 0: an MFP is one write (EB-S1)
+    bool ack_per_write = false;            // every write is acknowledged, not every contribution (EB-C2)
+    std::uint32_t outstanding_writes = 0;  // to one BU, not yet acknowledged; 0 = no limit; needs ack_per_write (EB-C2)
     std::uint64_t total_meps = 0;          // 0 = until stop_admission(), or what the sources say
-    // Sources that count events (C8): a MEP has `packing`, unless it is closed early, and the last one what is left.
+    // Sources that count events (EB-C8): a MEP has `packing`, unless it is closed early, and the last one what is left.
     std::uint32_t packing = 0;       // 0: nobody counts, and no MEP is closed early
     std::uint64_t total_events = 0;  // 0 = no end
     Time max_wait = 0;               // of a MEP's first event for the others; 0 = until it is full
@@ -152,11 +152,11 @@ struct Config {
 
     Time heartbeat = 200 * ps_per_ms;        // between signs of life
     Time detection_deadline = 3 * ps_per_s;  // silence after which a node is dead
-    Time late_after = 2 * ps_per_s;          // from assignment; then the MEP is late (reassigned, F5)
-    Time decision_deadline = ps_per_s;       // a MEP whose filter has not decided by then is accepted (C7)
+    Time late_after = 2 * ps_per_s;          // from assignment; then the MEP is late (reassigned, EB-F5)
+    Time decision_deadline = ps_per_s;       // a MEP whose filter has not decided by then is accepted (EB-C7)
     Time suspect_grace = 300 * ps_per_ms;    // between a lost data connection and the EM's decision
     Time connect_retry = 50 * ps_per_ms;
-    // Schedules (C6)
+    // Schedules (EB-C6)
     Time inter_send_gap = 0;                  // at least, between the beginnings of two contributions of an RU
     Time barrier_deadline = 100 * ps_per_ms;  // after which the EM goes on without the RUs that are not done
     Time slot_time = ps_per_ms;
@@ -200,7 +200,7 @@ inline constexpr std::uint16_t more_follows = 0x8000;
            (config.schedule == Schedule::barrel_time_slot && config.overrun != Overrun::overlap);
 }
 
-/// Where source i of a slot lies (S3): a Head, then up to cap_bytes of body, 64-byte aligned.
+/// Where source i of a slot lies (EB-S3): a Head, then up to cap_bytes of body, 64-byte aligned.
 struct SlotLayout {
     struct Place {
         std::uint32_t region = 0;  // of the BU's, counted from 0

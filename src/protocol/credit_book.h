@@ -2,7 +2,7 @@
 //
 // Credits count from 1 per BU incarnation, and the nth is that of the nth MEP which the EM gives to it, so the EM need
 // not know of grants. Kept is the newest credit of every slot: a repeated grant changes nothing, one that is missed is
-// replaced by what the BU says next, and whatever a BU says it cannot make this grow (PROTOCOL C1, T8). What is further
+// replaced by what the BU says next, and whatever a BU says it cannot make this grow (EB-C1, EB-T8). What is further
 // ahead of the announced credits than a BU can be is refused: taken for true, it would hide the true one of that slot.
 #pragma once
 

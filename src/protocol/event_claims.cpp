@@ -1,4 +1,4 @@
-// What nodes claim, checked against what the event manager knows itself (PROTOCOL T8): how far MEPs are held, that an
+// What nodes claim, checked against what the event manager knows itself (EB-T8): how far MEPs are held, that an
 // attempt is late and for want of whom, which sources are missing.
 #include <algorithm>
 
@@ -19,7 +19,7 @@ void EventManager::refuse_claim(Time now, Peer from) {
     }
 }
 
-/// An RU keeps so many MEPs beyond those that it may forget, and no more (F1).
+/// An RU keeps so many MEPs beyond those that it may forget, and no more (EB-F1).
 void EventManager::on_available(Time now, Peer from, MepId below) {
     Member& sender = member(from);
     if (below > std::max(sender.told_released, sender.from_mep) + port_.config().retention_meps) {
@@ -34,7 +34,8 @@ void EventManager::on_available(Time now, Peer from, MepId below) {
     look_at_open_ = asked_;
 }
 
-/// The sources of RUs that are not in the view, or took no part in that MEP yet: what the EM itself has confirmed (F5).
+/// The sources of RUs that are not in the view, or took no part in that MEP yet: what the EM itself has confirmed
+/// (EB-F5).
 std::uint32_t EventManager::most_missing(MepId id) const {
     std::uint32_t sources = 0;
     for (const Shape::Ru& ru : shape_.rus) {
@@ -98,8 +99,8 @@ void EventManager::watch_oldest(Time now) {
     }
 }
 
-/// Several BUs in turn could not get it: the RUs that do not deliver are unreachable (F5: only the EM says so). True if
-/// an RU was dropped. The word of one BU is enough only where no other could say anything.
+/// Several BUs in turn could not get it: the RUs that do not deliver are unreachable (EB-F5: only the EM says so). True
+/// if an RU was dropped. The word of one BU is enough only where no other could say anything.
 bool EventManager::blame(Time now, Peer from, const ControlView& message) {
     const bool last = message.body<ControlKind::late>().attempt.attempt >= port_.config().max_attempts;
     const bool alone =

@@ -113,7 +113,7 @@ void EventManager::on_grant(Peer from, const ControlView& message) {
     Builder& builder = builders_[bu];
     for (std::uint32_t index = 0; index < message.header().count; ++index) {
         const wire::CreditEntry entry = message.entry<ControlKind::grant>(index);
-        // Cumulative (C1): credit numbers are consecutive, so a repeated grant is seen and ignored.
+        // Cumulative (EB-C1): credit numbers are consecutive, so a repeated grant is seen and ignored.
         if (entry.credit != builder.granted + 1 || entry.slot >= shape_.slots ||
             !builder.free.push({entry.credit, entry.slot})) {
             ++port_.counters().bad_messages;
@@ -354,7 +354,7 @@ void EventManager::assign_all(Time now) {
         if (bu == base::Bitmap::none) {
             break;
         }
-        if (waiting_ > 0) {  // the oldest can always finish: what was admitted comes first (C3)
+        if (waiting_ > 0) {  // the oldest can always finish: what was admitted comes first (EB-C3)
             while (mep(oldest_waiting).state != MepState::waiting) {
                 ++oldest_waiting;
             }
@@ -570,8 +570,8 @@ bool EventManager::flush_log(Peer peer, Member& to, std::uint64_t end, MepId rel
     return true;
 }
 
-/// A run of consecutive MEPs of the same attempt is one message (C4). Most RUs stand at the same record, so it is built
-/// once for all of them.
+/// A run of consecutive MEPs of the same attempt is one message (EB-C4). Most RUs stand at the same record, so it is
+/// built once for all of them.
 EventManager::Announcement& EventManager::announcement(std::uint64_t cursor, std::uint64_t end, MepId released) {
     if (announced_.message && announced_.first == cursor && announced_.end == end) {
         return *announced_.message;

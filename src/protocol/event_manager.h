@@ -1,10 +1,10 @@
-// The event manager: who is in the view, which BU builds which MEP, and the ledger of commits (PROTOCOL C1, C3-C5,
-// F1-F6).
+// The event manager: who is in the view, which BU builds which MEP, and the ledger of commits (EB-C1, EB-C3 to EB-C5,
+// EB-F1 to EB-F6).
 //
 // A MEP lives in a window [watermark, next): waiting -> assigned -> granted -> committed. Ids are admitted in order,
 // and only what every RU in the view holds. Handlers change state; flush() sends. Announcements and aborts to RUs are
-// one log with a cursor per RU (C4): an entry is built once, whatever the number of RUs. View changes are a second log,
-// replayed whole to every newcomer.
+// one log with a cursor per RU (EB-C4): an entry is built once, whatever the number of RUs. View changes are a second
+// log, replayed whole to every newcomer.
 #pragma once
 
 #include <cstdint>
@@ -201,7 +201,7 @@ private:
     std::vector<std::uint32_t> bus_in_view_;  // where ids name BUs
     std::uint32_t bus_known_at_ = 0;          // the view that these are of
 
-    // Where a MEP ends (C8). One order at a time is enough: nobody asks for the next before it has the last one.
+    // Where a MEP ends (EB-C8). One order at a time is enough: nobody asks for the next before it has the last one.
     std::vector<std::uint32_t> closed_events_;  // by MEP of the window; 0: it is full, or not decided
     std::uint64_t next_event_ = 0;              // first event of next_
     MepId closed_below_ = 0;                    // no MEP from here on was closed early ...

@@ -1,4 +1,4 @@
-// The event manager's part in schedules: phases that all RUs end together, and what the time is (PROTOCOL C6).
+// The event manager's part in schedules: phases that all RUs end together, and what the time is (EB-C6).
 #include <algorithm>
 
 #include "protocol/event_manager.h"

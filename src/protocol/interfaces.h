@@ -22,7 +22,7 @@ struct Piece {
     Time trigger = 0;            // open loop: intended time of the last event; closed loop: when it was ready
 };
 
-/// The sources of one RU: a ring of `retention_meps` MEPs in regions of the transport (PROTOCOL F1).
+/// The sources of one RU: a ring of `retention_meps` MEPs in regions of the transport (EB-F1).
 class Source {
 public:
     Source() = default;
@@ -51,7 +51,7 @@ public:
     /// After a produce that failed: when the first event of that MEP will have waited for Config::max_wait. time_never:
     /// it will be full by then, or it is not for this source to say.
     [[nodiscard]] virtual Time impatient_at() const { return time_never; }
-    /// Of that MEP, how many events there are. Sources never close one by themselves (C8).
+    /// Of that MEP, how many events there are. Sources never close one by themselves (EB-C8).
     [[nodiscard]] virtual std::uint32_t open_events(Time) { return 0; }
     /// The EM's order: that MEP ends with so many of them.
     virtual void close(Time, MepId, std::uint32_t) {}
@@ -70,12 +70,12 @@ struct BuiltSource {
 struct BuiltMep {
     MepId mep = 0;
     std::uint32_t attempt = 0;
-    bool redelivered = false;  // an earlier attempt may have reached a sink before its BU died (F2)
+    bool redelivered = false;  // an earlier attempt may have reached a sink before its BU died (EB-F2)
     std::uint16_t slot = 0;
     std::uint64_t first_event = 0;
     std::uint32_t n_events = 0;
     std::uint64_t goodput_bytes = 0;
-    std::uint64_t self_bytes = 0;          // of goodput_bytes, what came from this very node (M3)
+    std::uint64_t self_bytes = 0;          // of goodput_bytes, what came from this very node (EB-M3)
     std::uint32_t missing_sources = 0;     // that are not there at all
     std::uint32_t flagged_sources = 0;     // these, and those that are there with a defect; not 0: it is incomplete
     Time trigger = 0;                      // the earliest Piece::trigger in it
@@ -104,7 +104,7 @@ public:
     /// Called once, before anything else: bodies lie in that region of the transport (with self_traffic = pointer,
     /// those of this very node do not). For sinks that hold slots, of which there are Config::held_slots.
     virtual Result<Ok> attach(Transport&, Local) { return Ok{}; }
-    /// Called only for MEPs whose commit the EM granted (F2). `mep` and what it points to are valid during the call.
+    /// Called only for MEPs whose commit the EM granted (EB-F2). `mep` and what it points to are valid during the call.
     virtual Taken take(Time now, const BuiltMep& mep) = 0;
     /// MEPs taken as pending that are durable now; returns how many it put into `meps`.
     virtual std::size_t durable(Time now, std::span<MepId> meps) = 0;
@@ -114,7 +114,7 @@ public:
     [[nodiscard]] virtual Time next_deadline() const = 0;
 };
 
-/// Decides, when the first stage of a MEP is there, whether the rest is read out (PROTOCOL C7). Where a MEP is built
+/// Decides, when the first stage of a MEP is there, whether the rest is read out (EB-C7). Where a MEP is built
 /// again because its BU was lost, it is asked again, and should say the same.
 class Filter {
 public:

@@ -1,4 +1,4 @@
-// The membership half of the event manager: hello, connections, suspicion, eviction (PROTOCOL F4-F6, C3).
+// The membership half of the event manager: hello, connections, suspicion, eviction (EB-F4 to EB-F6, EB-C3).
 //
 // A node is in the view only while it has a data connection with every unit of the other kind in the view. Anything
 // worse than lateness ends an incarnation: the node is evicted, and may come back as a new one. So there is one

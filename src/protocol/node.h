@@ -28,7 +28,7 @@ struct CounterFields {
     // all
     std::uint64_t messages_sent = 0;
     std::uint64_t messages_received = 0;
-    std::uint64_t bad_messages = 0;   // malformed or from the wrong run, view or incarnation: dropped (T8)
+    std::uint64_t bad_messages = 0;   // malformed or from the wrong run, view or incarnation: dropped (EB-T8)
     std::uint64_t back_pressure = 0;  // posts that answered `again`
     // RU
     std::uint64_t meps_produced = 0;
@@ -64,7 +64,7 @@ struct CounterFields {
     std::uint64_t flagged_dropped_events = 0;
     std::uint64_t redelivered_meps = 0;
     std::uint64_t redelivered_events = 0;
-    std::uint64_t stale_contributions = 0;  // wrong credit, attempt, incarnation or run: dropped (T8)
+    std::uint64_t stale_contributions = 0;  // wrong credit, attempt, incarnation or run: dropped (EB-T8)
     std::uint64_t damaged_mfps = 0;         // their checksum is not that of their bytes: delivered flagged bad-checksum
     std::uint64_t late_reports = 0;
     std::uint64_t quarantined_slots = 0;  // slots that ever went through quarantine
@@ -142,7 +142,7 @@ public:
     [[nodiscard]] const Counters& counters() const;
     /// EM: every RU and BU of the config is in the view and the first MEP may be admitted (or was).
     [[nodiscard]] bool all_joined() const;
-    /// BU: time with free credits but nothing assigned (M6), and time with something assigned, since start, in ps.
+    /// BU: time with free credits but nothing assigned (EB-M6), and time with something assigned, since start, in ps.
     [[nodiscard]] Time bu_waiting() const;
 
 private:

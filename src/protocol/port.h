@@ -1,6 +1,6 @@
 // The one place where units post: adds identity to messages, counts, and short-cuts what a node sends to itself.
 //
-// Self traffic (PROTOCOL M3, `copy`): messages go through a ring, bodies are copied into the slot; order is that of the
+// Self traffic (EB-M3, `copy`): messages go through a ring, bodies are copied into the slot; order is that of the
 // contract.
 #pragma once
 

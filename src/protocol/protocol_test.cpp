@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(
 /// Credits are numbered by 32 bits, which builder units of small events use up within hours.
 class Wrapping : public ::testing::TestWithParam<std::tuple<Scheme, Assignment, Schedule>> {};
 
-TEST_P(Wrapping, CreditsGoOnBehindTheirLastNumber) {
+TEST_P(Wrapping, EB_C1_CreditsGoOnBehindTheirLastNumber) {
     const auto [scheme, assignment, schedule] = GetParam();
     Config config = make_config(3, 3, true, 1, 256);
     config.scheme = scheme;
@@ -108,7 +108,7 @@ struct Splitting {
 };
 class InWrites : public ::testing::TestWithParam<std::tuple<Scheme, Splitting>> {};
 
-TEST_P(InWrites, AnMfpTravelsAsManyWrites) {
+TEST_P(InWrites, EB_S1_AnMfpTravelsAsManyWrites) {
     const auto [scheme, split] = GetParam();
     Config config = make_config(3, 3, true, 2, 1000);
     config.scheme = scheme;
@@ -170,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(All, Checked,
 
 class LaidOut : public ::testing::TestWithParam<std::tuple<Scheme, Layout, bool>> {};
 
-TEST_P(LaidOut, DeliversEveryMepOnceAndComplete) {
+TEST_P(LaidOut, EB_S3_DeliversEveryMepOnceAndComplete) {
     const auto [scheme, layout, folded] = GetParam();
     Config config = make_config(3, folded ? 3 : 2, folded, 2, 1000);
     config.scheme = scheme;
@@ -188,7 +188,7 @@ INSTANTIATE_TEST_SUITE_P(All, LaidOut,
                                             ::testing::Values(Layout::contiguous, Layout::per_mep, Layout::segmented),
                                             ::testing::Bool()));
 
-TEST(SlotLayout, RegionsHoldEverySourceOfEverySlotOnce) {
+TEST(SlotLayout, EB_S3_RegionsHoldEverySourceOfEverySlotOnce) {
     Config config = make_config(2, 2, true, 3, 100);
     for (const Layout kind : {Layout::contiguous, Layout::per_mep, Layout::segmented}) {
         config.layout = kind;
@@ -219,7 +219,7 @@ struct Stages {
 class TwoStages : public ::testing::TestWithParam<Stages> {};
 
 /// Every seventh MEP is rejected, and with its first stage alone; the others are complete.
-TEST_P(TwoStages, ReadsTheRestOfWhatTheFilterAccepts) {
+TEST_P(TwoStages, EB_C7_ReadsTheRestOfWhatTheFilterAccepts) {
     const Stages stages = GetParam();
     Config config = make_config(4, 3, stages.folded, 2, 256);
     config.scheme = stages.scheme;
@@ -267,7 +267,7 @@ void shorten(Config& config) {
 
 class Scheduled : public ::testing::TestWithParam<std::tuple<Schedule, bool, Assignment, Time>> {};
 
-TEST_P(Scheduled, DeliversEveryMepOnceAndComplete) {
+TEST_P(Scheduled, EB_C6_DeliversEveryMepOnceAndComplete) {
     const auto [schedule, folded, assignment, gap] = GetParam();
     Config config = make_config(4, folded ? 4 : 3, folded, 2, 256);
     shorten(config);
@@ -321,7 +321,7 @@ TEST(Phases, StopWhenThereIsNothingToSend) {
     EXPECT_EQ(cluster.em().counters().phases, phases);
 }
 
-TEST(Phases, GoOnWithoutAReadoutUnitThatDied) {
+TEST(Phases, EB_C6_GoOnWithoutAReadoutUnitThatDied) {
     Config config = make_config(3, 2, false, 2, 256);
     config.schedule = Schedule::barrel_barrier;
     config.total_meps = 300;
@@ -332,7 +332,7 @@ TEST(Phases, GoOnWithoutAReadoutUnitThatDied) {
     EXPECT_EQ(cluster.ledger.commits, 300U);
 }
 
-TEST(StaticAssignment, GivesEachMepToItsBuilder) {
+TEST(StaticAssignment, EB_C5_GivesEachMepToItsBuilder) {
     Config config = make_config(2, 3, false, 1, 256);
     config.assignment = Assignment::fixed;
     config.total_meps = 100;
@@ -349,7 +349,7 @@ TEST(StaticAssignment, GivesEachMepToItsBuilder) {
 
 class Losing : public ::testing::TestWithParam<Scheme> {};
 
-TEST_P(Losing, ADeadBuilderCostsNoMep) {
+TEST_P(Losing, EB_F4_ADeadBuilderCostsNoMep) {
     Config config = make_config(3, 3, false, 2, 256);
     config.scheme = GetParam();
     config.first_stage_rus = two_stages(config.scheme) ? 1 : 0;
@@ -367,7 +367,7 @@ TEST_P(Losing, ADeadBuilderCostsNoMep) {
     EXPECT_EQ(all.size() + cluster.ledger.rejected, 400U);
 }
 
-TEST_P(Losing, ADeadReadoutUnitIsFlaggedAndMayComeBack) {
+TEST_P(Losing, EB_F5_ADeadReadoutUnitIsFlaggedAndMayComeBack) {
     Config config = make_config(3, 2, false, 2, 256);
     config.scheme = GetParam();
     config.first_stage_rus = two_stages(config.scheme) ? 2 : 0;
@@ -402,6 +402,34 @@ TEST_P(Losing, ARestartedBuilderBuildsAgain) {
 INSTANTIATE_TEST_SUITE_P(Both, Losing,
                          ::testing::Values(Scheme::push, Scheme::pull_write, Scheme::push_pull, Scheme::pull_pull,
                                            Scheme::pull_read));
+
+class ToItself : public ::testing::TestWithParam<SelfTraffic> {};
+
+TEST_P(ToItself, EB_M3_NothingIsSentAndItIsCountedApart) {
+    Config config = make_config(2, 2, true, 2, 256);
+    config.self_traffic = GetParam();
+    config.total_meps = 100;
+    Cluster cluster(config, 200);
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
+    expect_delivered(cluster, config);
+    Counters sum;
+    for (std::size_t node = 0; node < 2; ++node) {
+        const Counters& counters = cluster.node(node).counters();
+        sum.built_goodput_bytes += counters.built_goodput_bytes;
+        sum.built_self_bytes += counters.built_self_bytes;
+        sum.sent_goodput_bytes += counters.sent_goodput_bytes;
+        sum.sent_self_bytes += counters.sent_self_bytes;
+        sum.copied_bytes += counters.copied_bytes;
+    }
+    const std::uint64_t half = 100 * 2 * 200;  // each MEP is built by one of the two units that read it out
+    EXPECT_EQ(sum.built_goodput_bytes, 2 * half);
+    EXPECT_EQ(sum.built_self_bytes, half);
+    EXPECT_EQ(sum.sent_goodput_bytes, 2 * half);
+    EXPECT_EQ(sum.sent_self_bytes, half);
+    EXPECT_EQ(sum.copied_bytes, GetParam() == SelfTraffic::copy ? half : 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ToItself, ::testing::Values(SelfTraffic::copy, SelfTraffic::pointer));
 
 TEST(Ending, StopAdmissionDrainsWhatWasAdmitted) {
     Config config = make_config(4, 4, true, 1, 256);

@@ -28,7 +28,7 @@ Reader::Reader(Port& port, const Shape& shape)
     }
 }
 
-/// What was pending has completed before (contract, F4).
+/// What was pending has completed before (TC-F4).
 void Reader::on_connection_lost(std::uint32_t ru) {
     units_[ru].tasks.clear();
     units_[ru].regions.clear();

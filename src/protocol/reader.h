@@ -1,7 +1,7 @@
 // What a builder unit reads itself (scheme pull-read): an RU answers a request with an offer, which says where its MFPs
 // lie; the BU reads them into the slot, or, with views, leaves them where they are until the sink has taken the MEP.
 //
-// A slot with reads under way may not be used again: the RU stays `owed` until they are done, as with writes (F3).
+// A slot with reads under way may not be used again: the RU stays `owed` until they are done, as with writes (EB-F3).
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ public:
 
     /// That RU was asked for its contribution to what is in that slot.
     void expect(std::uint32_t slot, std::uint32_t ru);
-    /// Keeps what an offer says of one source. False: it cannot be (T8).
+    /// Keeps what an offer says of one source. False: it cannot be (EB-T8).
     bool take_offer(std::uint32_t slot, std::uint32_t ru, const wire::OfferEntry& entry);
     /// All sources of that RU were offered.
     [[nodiscard]] bool offered(std::uint32_t slot, std::uint32_t ru) const { return of(slot, ru).to_offer == 0; }

@@ -1,4 +1,4 @@
-// A readout unit and its schedule: phases, and the EM's time (PROTOCOL C6).
+// A readout unit and its schedule: phases, and the EM's time (EB-C6).
 #include "protocol/readout_unit.h"
 
 namespace incast::protocol {

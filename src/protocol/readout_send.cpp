@@ -1,4 +1,4 @@
-// A readout unit sends a contribution: writes it, or offers it to be read (PROTOCOL S1, C2, T1).
+// A readout unit sends a contribution: writes it, or offers it to be read (EB-S1, EB-C2, EB-T1).
 #include <algorithm>
 #include <cstring>
 

@@ -233,7 +233,7 @@ void ReadoutUnit::on_grant(Peer from, const ControlView& message) {
 }
 
 /// Source-credits: the BU granted the credit of that number, and so said which slot it is for. It cannot grant that
-/// slot again while this RU owes it a contribution (F3), so what is found stays right.
+/// slot again while this RU owes it a contribution (EB-F3), so what is found stays right.
 bool ReadoutUnit::find_credit(Assignment& work) {
     if (work.slot == wire::unknown_slot) {
         work.slot = credits_.slot_of(work.bu, work.credit);
@@ -307,7 +307,7 @@ void ReadoutUnit::on_abort(Peer from, const ControlView& message) {
     }
 }
 
-/// After the acknowledgement this RU writes nothing for that credit (F3). A contribution that was begun is finished
+/// After the acknowledgement this RU writes nothing for that credit (EB-F3). A contribution that was begun is finished
 /// first, because only its notice, which arrives before the acknowledgement, says that all its bytes are placed.
 void ReadoutUnit::void_attempt(std::uint32_t bu, const wire::AttemptEntry& entry) {
     const std::uint32_t from = queue_of(bu);
@@ -466,7 +466,7 @@ void ReadoutUnit::produce(Time now) {
     }
 }
 
-/// Its first event has waited long enough for the others. The EM closes the MEP for all RUs alike (C8); until it has
+/// Its first event has waited long enough for the others. The EM closes the MEP for all RUs alike (EB-C8); until it has
 /// answered nothing is added to what was told.
 void ReadoutUnit::ask_to_close(Time now) {
     impatient_ = true;

@@ -1,5 +1,5 @@
 // A readout unit: keeps the MEPs of its sources until the EM releases them, and writes them into the BUs' slots
-// (PROTOCOL F1, C2, C6).
+// (EB-F1, EB-C2, EB-C6).
 //
 // One contribution is everything this RU has for one attempt of one MEP: one write per source, the last one with the
 // notice. Assignments wait in one queue per BU (sequential order: in one queue); schedule.h says which queue is served
@@ -160,7 +160,7 @@ private:
     void release();
     void flush_available(Time now, bool idle);
     void flush_acks();
-    /// As much is on its way to that BU as may be (C2).
+    /// As much is on its way to that BU as may be (EB-C2).
     [[nodiscard]] bool is_full(std::uint32_t bu) const {
         return outstanding_writes_ > 0 && progress_[bu].sent - progress_[bu].placed >= outstanding_writes_;
     }

@@ -1,4 +1,4 @@
-// Whose turn it is at a readout unit: which of its queues is served next, and when (PROTOCOL C6).
+// Whose turn it is at a readout unit: which of its queues is served next, and when (EB-C6).
 //
 // Queues are those of the BUs, by index in the config (sequential order: one queue for all). A BU that is not in the
 // view keeps its index, and its turns are phantoms: nothing is sent. So nodes that hear of a change of the view at

@@ -1,6 +1,7 @@
 // Whose turn it is, without the units around it.
 #include "protocol/schedule.h"
 
+#include <array>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -56,7 +57,24 @@ TEST(Shape, OnlyManyReadoutUnitsAreToldInHeaps) {
     EXPECT_EQ(shape_of(1000).announce_interval(), 100 * ps_per_us);
 }
 
-TEST(Order, LinearShiftBeginsBehindItself) {
+TEST(Shape, EB_S2_AReadoutUnitServesItsSourcesInOrder) {
+    Config config;
+    config.nodes = {{role_ru}, {role_ru}, {role_ru}, {role_bu}, {role_em}};
+    const std::array<std::uint32_t, 3> sources{3, 2, 2};
+    for (std::uint32_t unit = 0; unit < sources.size(); ++unit) {
+        config.sources.resize(config.sources.size() + sources[unit], {.id = 0, .ru = Peer{unit}, .cap_bytes = 64});
+    }
+    const Shape shape(config);
+    ASSERT_EQ(shape.rus.size(), 3U);
+    EXPECT_EQ(shape.rus[0].first_source, 0U);
+    EXPECT_EQ(shape.rus[0].sources, 3U);
+    EXPECT_EQ(shape.rus[1].first_source, 3U);
+    EXPECT_EQ(shape.rus[2].first_source, 5U);
+    EXPECT_EQ(shape.rus[2].sources, 2U);
+    EXPECT_EQ(shape.layout.source_offset.size(), 7U);
+}
+
+TEST(Order, EB_C6_LinearShiftBeginsBehindItself) {
     SendSchedule schedule(config_of(Schedule::linear_shift), 1, 4, 4, false);
     EXPECT_EQ(serve(schedule, all(4), 6), (std::vector<std::size_t>{2, 3, 0, 1, 2, 3}));
 }
@@ -86,7 +104,7 @@ TEST(Order, RandomServesAll) {
     }
 }
 
-TEST(Gap, KeepsSendsApart) {
+TEST(Gap, EB_C6_KeepsSendsApart) {
     Config config = config_of(Schedule::linear_shift);
     config.inter_send_gap = 10;
     SendSchedule schedule(config, 0, 2, 3, false);
@@ -107,7 +125,7 @@ TEST(Gap, KeepsSendsApart) {
     EXPECT_EQ(schedule.next_deadline(0, base::Bitmap(3)), time_never);
 }
 
-TEST(BarrelBarrier, ServesOneBuilderInEachPhase) {
+TEST(BarrelBarrier, EB_C6_ServesOneBuilderInEachPhase) {
     SendSchedule schedule(config_of(Schedule::barrel_barrier), 1, 4, 3, false);
     const base::Bitmap runnable = all(3);
     EXPECT_EQ(schedule.next(0, runnable), none);  // no phase yet
@@ -163,7 +181,7 @@ TEST(BarrelBarrier, ALostBuilderEndsThePhase) {
     EXPECT_EQ(schedule.phase_done(), 2U);
 }
 
-TEST(Lockstep, ServesARoundInOrderAndWaits) {
+TEST(Lockstep, EB_C6_ServesARoundInOrderAndWaits) {
     SendSchedule schedule(config_of(Schedule::lockstep), 1, 3, 4, false);
     base::Bitmap runnable = all(4);
     runnable.reset(3);  // has nothing in this round
@@ -191,7 +209,7 @@ struct Slots {
     base::Bitmap runnable;
 };
 
-TEST(TimeSlots, OneContributionInEach) {
+TEST(TimeSlots, EB_C6_OneContributionInEach) {
     Slots slots(Overrun::skip, 2);
     std::vector<std::size_t> served;
     for (Time now = 0; now < 600; now += 50) {
@@ -209,7 +227,7 @@ TEST(TimeSlots, OneContributionInEach) {
     EXPECT_EQ(slots.schedule.next_deadline(550, second), 700);
 }
 
-TEST(TimeSlots, AnOverrunSkips) {
+TEST(TimeSlots, EB_C6_AnOverrunSkips) {
     Slots slots(Overrun::skip);
     ASSERT_EQ(slots.schedule.next(10, slots.runnable), 0U);
     slots.schedule.sent(10, 0, false);
@@ -260,7 +278,7 @@ TEST(TimeSlots, MayOverlap) {
     EXPECT_EQ(slots.schedule.next(330, slots.runnable), 0U);
 }
 
-TEST(TimeSlots, AreGuardedByTwiceTheErrorOfTheClock) {
+TEST(TimeSlots, EB_C6_AreGuardedByTwiceTheErrorOfTheClock) {
     Config config = config_of(Schedule::barrel_time_slot);
     SendSchedule schedule(config, 0, 2, 2, false);
     const base::Bitmap runnable = all(2);
@@ -335,7 +353,7 @@ TEST(Clock, KeepsTheShortestRoundTrip) {
     EXPECT_EQ(EmClock(true).at(7), 7);
 }
 
-TEST(Barrier, EndsWhenAllAreDoneOrItIsTooLate) {
+TEST(Barrier, EB_C6_EndsWhenAllAreDoneOrItIsTooLate) {
     Barrier barrier(3, 3);
     EXPECT_EQ(barrier.state(0), Barrier::State::idle);
     EXPECT_FALSE(barrier.wanted(0, 0));

@@ -1,4 +1,4 @@
-// Credits that readout units keep (assignment = source-credits; PROTOCOL C1, C5), on inproc with a scripted clock.
+// Credits that readout units keep (assignment = source-credits; EB-C1, EB-C5), on inproc with a scripted clock.
 #include <tuple>
 
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@ TEST(CreditBook, KnowsTheSlotOfACreditThatWasGranted) {
     EXPECT_EQ(book.slot_of(0, 1), wire::unknown_slot) << "of another BU";
 }
 
-/// C1: whether a grant comes once, twice or, because a later one says so, not at all.
-TEST(CreditBook, RepeatedAndLostGrantsAreHarmless) {
+/// EB-C1: whether a grant comes once, twice or, because a later one says so, not at all.
+TEST(CreditBook, EB_C1_RepeatedAndLostGrantsAreHarmless) {
     CreditBook book(1, 3, 8, 0, Plant::none);
     EXPECT_TRUE(book.add(0, {1, 0, 0}));
     EXPECT_TRUE(book.add(0, {1, 0, 0}));
@@ -43,7 +43,7 @@ TEST(CreditBook, RepeatedAndLostGrantsAreHarmless) {
 }
 
 /// A grant far ahead, taken for true, would hide the true one of its slot.
-TEST(CreditBook, GrantsFarAheadAreRefused) {
+TEST(CreditBook, EB_T8_GrantsFarAheadAreRefused) {
     CreditBook book(1, 3, 8, 0, Plant::none);
     EXPECT_TRUE(book.add(0, {1, 0, 0}));
     EXPECT_TRUE(book.add(0, {2'000'000'000, 0, 0})) << "kept apart: it is not known yet how far the BU is";
@@ -69,7 +69,7 @@ TEST(CreditBook, AReadoutUnitThatComesLaterLearnsHowFarABuilderIs) {
     EXPECT_FALSE(book.add(0, {5002, 0, 0})) << "the next incarnation counts from 1";
 }
 
-/// C1: messages carry 32 bits of what goes on behind them.
+/// EB-C1: messages carry 32 bits of what goes on behind them.
 TEST(CreditBook, CreditsGoOnBehindTheirLastNumber) {
     CreditBook book(1, 3, 8, ~std::uint32_t{0} - 1, Plant::none);
     book.start(0);
@@ -103,7 +103,7 @@ void expect_delivered(Cluster& cluster, const Config& config) {
 
 class Schemes : public ::testing::TestWithParam<std::tuple<Scheme, bool, Layout>> {};
 
-TEST_P(Schemes, DeliverEveryMepOnceAtItsBuilder) {
+TEST_P(Schemes, EB_C5_DeliverEveryMepOnceAtItsBuilder) {
     const auto [scheme, folded, layout] = GetParam();
     Config config = make_config(3, 4, folded, 2, 256);
     if (folded) {
@@ -168,8 +168,8 @@ public:
     std::uint64_t taken = 0;
 };
 
-/// Seed 004: "if a farm destination has no credits, it is not eligible for more events"; the others are.
-TEST(SourceCredits, ABuilderWithoutCreditIsPassedOver) {
+/// The InfiniBand paper: "if a farm destination has no credits, it is not eligible for more events"; the others are.
+TEST(SourceCredits, EB_C5_ABuilderWithoutCreditIsPassedOver) {
     Config config = make_config(3, 3, false, 1, 256);
     config.assignment = Assignment::source_credits;
     config.credits = 2;

@@ -1,4 +1,4 @@
-// A reliable session with one peer over datagrams (T7): sans-IO, for one thread. The owner hands in the time, what it
+// A reliable session with one peer over datagrams: sans-IO, for one thread. The owner hands in the time, what it
 // received and random numbers, and sends what it is given; nothing here waits, reads a clock or, once constructed,
 // allocates. Packets added here are delivered there exactly once, in order within their lane (lane 0: in any order),
 // unless the session is lost. A session ends with either side's life: tokens, which are random and new for each, keep

@@ -1,4 +1,4 @@
-// The event manager's ledger as a file: who committed which MEP, and who came and went. PROTOCOL.md F2, F4.
+// The event manager's ledger as a file: who committed which MEP, and who came and went. EB-F2, EB-F4.
 //
 // ledger.bin, little-endian: a header page, then 32-byte records, append-only.
 //   header  u64 magic "INCLEDG1" | u64 records written | u64 run | u32 events per MEP | u32 record bytes (32) |

@@ -86,8 +86,8 @@ TEST_F(Ledger, SecondCommitsShow) {
     EXPECT_EQ(summary->distinct_meps, 1U);
 }
 
-/// F4: after kill -9 of the event manager the committed ledger is readable.
-TEST_F(Ledger, SurvivesItsProcess) {
+/// EB-F4: after kill -9 of the event manager the committed ledger is readable.
+TEST_F(Ledger, EB_F4_SurvivesItsProcess) {
     constexpr std::uint64_t n = 50'000;
     const pid_t child = fork();
     ASSERT_GE(child, 0);

@@ -91,7 +91,7 @@ std::uint32_t packing_for(std::uint64_t mfp_size, std::uint32_t fragment_bytes) 
 }
 
 /// Upper bound of a generated MFP of a source whose sizes are `factor` times the usual: what exceeds it is truncated
-/// and flagged (S4). Sizes vary from event to event, so the sum of `packing` of them strays from its mean by some
+/// and flagged (EB-S4). Sizes vary from event to event, so the sum of `packing` of them strays from its mean by some
 /// standard deviations times the root of `packing`, or of more where events share a factor; the constant term is for
 /// the tail of a single fragment.
 std::uint64_t generated_cap(const RunConfig& config, const sources::SizeOptions& sizes, std::uint32_t packing,
@@ -290,7 +290,7 @@ Result<Ok> lay_out_sources(Plan& plan) {
     return Ok{};
 }
 
-/// F1: every MFP is kept until its MEP is committed, by another builder unit if the first one dies.
+/// EB-F1: every MFP is kept until its MEP is committed, by another builder unit if the first one dies.
 Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) {
     RunConfig& config = plan.config;
     std::vector<std::uint64_t> bytes_by_ru(plan.n_rus);
@@ -302,7 +302,8 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
     const std::uint64_t lent = config.consumer_policy == ConsumerPolicy::block ? plan.protocol.held_slots : 0;
     const std::uint64_t in_flight = (config.credits + lent) * plan.n_bus;
     std::uint64_t needed = in_flight;
-    std::string why = fmt::format("F1, closed loop: {} credits of {} builder units", config.credits + lent, plan.n_bus);
+    std::string why =
+        fmt::format("EB-F1, closed loop: {} credits of {} builder units", config.credits + lent, plan.n_bus);
     std::uint64_t asked = needed;
     if (config.trigger_rate > 0) {
         double rate = config.trigger_rate;
@@ -320,7 +321,7 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
         if (config.policy == sources::Policy::block) {
             needed = asked;
             why = fmt::format(
-                "F1, open loop: {:g} Hz for {} until a loss is detected, and {} credits of {} builder units", rate,
+                "EB-F1, open loop: {:g} Hz for {} until a loss is detected, and {} credits of {} builder units", rate,
                 base::format_duration(outage), config.credits + lent, plan.n_bus);
         }
     }

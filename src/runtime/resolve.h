@@ -1,5 +1,5 @@
 // From a config as written to everything that follows from it: who plays which role, sizes, slots, credits, memory.
-// Checks that need more than one key are here. PROTOCOL.md S1-S4, C1, F1.
+// Checks that need more than one key are here. EB-S1 to EB-S4, EB-C1, EB-F1.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +48,8 @@ struct Plan {
     std::uint64_t slot_bytes = 0;
     std::uint64_t bu_memory_bytes = 0;         // all slots, quarantine included
     std::uint64_t ru_memory_bytes = 0;         // what the MFPs kept until release may take
-    std::uint64_t ru_memory_needed_bytes = 0;  // F1
-    std::uint64_t working_set_bytes = 0;       // M4: slots in service and payload cycled through, all nodes of one host
+    std::uint64_t ru_memory_needed_bytes = 0;  // EB-F1
+    std::uint64_t working_set_bytes = 0;  // EB-M4: slots in service and payload cycled through, all nodes of one host
     MepEvents mep_events;
     std::uint64_t total_events = 0;  // 0 = no end of its own
     Inputs inputs;                   // of a replay

@@ -118,7 +118,7 @@ TEST(Resolve, FoldedNodesDoEverything) {
 
 TEST(Resolve, WithoutBlockLessMemoryIsAChoice) {
     const auto less = {"source.trigger_rate=100kHz", "protocol.credits=2", "source.memory=2MiB"};
-    EXPECT_FALSE(resolve_with(less).ok()) << "F1";
+    EXPECT_FALSE(resolve_with(less).ok()) << "EB-F1";
     const Plan throttle =
         plan_of({"source.trigger_rate=100kHz", "protocol.credits=2", "source.memory=2MiB", "source.policy=throttle"});
     EXPECT_GE(throttle.memory_meps, 8U);
@@ -324,7 +324,7 @@ TEST(Resolve, CreditsKeepWithinTheBuffersOfTheFabric) {
     EXPECT_THAT(shared.error().message, HasSubstr("protocol.layout = segmented"));
 }
 
-TEST(Resolve, ClosedLoopKeepsWhatAllCreditsCanHold) {
+TEST(Resolve, EB_F1_ClosedLoopKeepsWhatAllCreditsCanHold) {
     const Plan plan = plan_of({"protocol.credits=8", "run.nodes=4"});
     // All of them in flight even while an eighth each is not yet reported, or not yet released.
     EXPECT_EQ(plan.protocol.retention_meps, 2 * 32U);
@@ -337,11 +337,11 @@ TEST(Resolve, ClosedLoopKeepsWhatAllCreditsCanHold) {
     const std::string less = "source.memory=" + std::to_string(plan.ru_memory_needed_bytes - 1);
     const Result<Plan> refused = resolve_with({"protocol.credits=8", less.c_str()});
     ASSERT_FALSE(refused.ok());
-    EXPECT_THAT(refused.error().message, AllOf(HasSubstr("source.memory"), HasSubstr("F1"),
+    EXPECT_THAT(refused.error().message, AllOf(HasSubstr("source.memory"), HasSubstr("EB-F1"),
                                                HasSubstr(std::to_string(plan.ru_memory_needed_bytes))));
 }
 
-TEST(Resolve, OpenLoopKeepsWhatArrivesUntilALossIsDetected) {
+TEST(Resolve, EB_F1_OpenLoopKeepsWhatArrivesUntilALossIsDetected) {
     const Plan closed = plan_of({"protocol.credits=2"});
     const Plan open = plan_of({"protocol.credits=2", "source.trigger_rate=10kHz", "protocol.detection_deadline=5s"});
     const double meps_in_five_seconds = 10'000.0 * 5 / open.packing;
@@ -359,7 +359,7 @@ TEST(Resolve, AnMfpMustFitIntoTheSlot) {
     EXPECT_THAT(refused.error().message, AllOf(HasSubstr("protocol.slot_size"), HasSubstr("larger than")));
 }
 
-TEST(Resolve, ASmallSlotCutsVaryingSizes) {
+TEST(Resolve, EB_S4_ASmallSlotCutsVaryingSizes) {
     const Plan plan = plan_of({"source.size_distribution=exponential", "protocol.slot_size=300KiB"});
     EXPECT_LE(plan.slot_bytes, 300U * 1024);
     EXPECT_LT(plan.cap_bytes, plan_of({"source.size_distribution=exponential"}).cap_bytes);

@@ -43,7 +43,7 @@ std::string_view verified_text(const RunConfig& config, bool virtual_time) {
         return "none";
     }
     if (virtual_time) {
-        return "header";  // nothing else moves in a simulation (T9)
+        return "header";  // nothing else moves in a simulation (EB-T9)
     }
     constexpr std::string_view names[]{"full", "sampled", "header"};
     return names[static_cast<std::size_t>(config.verify)];

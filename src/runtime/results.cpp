@@ -80,8 +80,8 @@ private:
                 end.cpu_wall_ns - std::min(end.cpu_wall_ns, record.begin->cpu_wall_ns)};
     }
 
-    /// Admitted events that are neither committed complete nor flagged (F4). Not known if the event manager's last word
-    /// or a part of the ledger is missing.
+    /// Admitted events that are neither committed complete nor flagged (EB-F4). Not known if the event manager's last
+    /// word or a part of the ledger is missing.
     void count_lost() {
         const NodeSample* em = newest(em_);
         const bool ledger_lacks = facts_.ledger && facts_.ledger->missing > 0;

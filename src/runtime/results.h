@@ -1,4 +1,4 @@
-// result.json: what a run measured, and everything that is needed to believe it. PROTOCOL.md M1-M7;
+// result.json: what a run measured, and everything that is needed to believe it. EB-M1 to EB-M7;
 // schema/result.schema.json.
 #pragma once
 

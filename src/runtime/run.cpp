@@ -80,7 +80,7 @@ void announce(const Plan& plan, std::vector<std::string> chosen, Reporter& repor
     reporter.notice(
         Level::info,
         fmt::format("{} nodes ({} RU, {} BU) over {}; MFP {} = {} events, slot {}, {} credit{}; memory per BU {}, per "
-                    "RU {} (F1 asks for {}); working set {}",
+                    "RU {} (EB-F1 asks for {}); working set {}",
                     plan.n_nodes, plan.n_rus, plan.n_bus, plan.config.transport, bytes(plan.mfp_bytes), plan.packing,
                     bytes(plan.slot_bytes), plan.config.credits, plan.config.credits == 1 ? "" : "s",
                     bytes(plan.bu_memory_bytes), bytes(plan.ru_memory_bytes), bytes(plan.ru_memory_needed_bytes),

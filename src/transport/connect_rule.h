@@ -1,5 +1,5 @@
 // What connect() does where there is a connection already: one rule for all transports
-// (docs/transport-contract.md, clauses K2, K6, K7).
+// (docs/transport-contract.md, clauses TC-K2, TC-K6, TC-K7).
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 //
 // Layout: little-endian, packed by construction (every field naturally aligned), described in docs/formats.md. One
 // message is a ControlHeader, then one Body of its kind, then `count` entries of its kind; its size is exactly that, at
-// most max_message_bytes. Every message carries (run, view, incarnation of the sender): PROTOCOL F6. Counters are
-// absolute and cumulative: C1.
+// most max_message_bytes. Every message carries (run, view, incarnation of the sender): EB-F6. Counters are
+// absolute and cumulative: EB-C1.
 #pragma once
 
 #include <array>
@@ -95,7 +95,7 @@ struct AvailableBody {
     MepId below = 0;
 };
 struct AnnounceBody {
-    MepId released_below = 0;  // F1: the RU may forget MEPs below
+    MepId released_below = 0;  // EB-F1: the RU may forget MEPs below
     MepId base = 0;            // entry k is MEP base + k
     std::uint32_t attempt = 0;
     std::uint32_t unused = 0;

@@ -7,7 +7,7 @@
 namespace incast::wire {
 namespace {
 
-TEST(Control, CarriesIdentityBodyAndEntries) {
+TEST(Control, EB_F6_CarriesIdentityBodyAndEntries) {
     ControlMessage<ControlKind::announce> message(7, 3, 2);
     message.set_body({10, 20, 1, 0});
     ASSERT_TRUE(message.add({4, 5, 6}));
@@ -23,7 +23,7 @@ TEST(Control, CarriesIdentityBodyAndEntries) {
     EXPECT_EQ(view->entry<ControlKind::announce>(1).credit, 9U);
 }
 
-TEST(Control, AMessageIsNeverLongerThanEveryTransportCarries) {
+TEST(Control, EB_C3_AMessageIsNeverLongerThanEveryTransportCarries) {
     ControlMessage<ControlKind::assign> message(1, 1, 1);
     std::size_t entries = 0;
     while (message.add({})) {

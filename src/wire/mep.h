@@ -42,7 +42,7 @@ Result<MepHeader> peek_mep(Bytes bytes);
 class MepView {
 public:
     /// Checks everything, MFPs included, in O(fragments). `bytes` may continue behind the packet; the view ends with
-    /// it. Gaps between MFPs are allowed (a slot may be sparse, PROTOCOL.md S3), overlaps are not. Errors name the MFP
+    /// it. Gaps between MFPs are allowed (a slot may be sparse, EB-S3), overlaps are not. Errors name the MFP
     /// by its source id.
     static Result<MepView> parse(Bytes bytes);
 
@@ -74,7 +74,7 @@ constexpr std::size_t mep_max_segments(std::size_t n_mfps) {
     return 1 + 2 * n_mfps;
 }
 
-/// Lays out a compact MEP without touching payload, for a vectored write (PROTOCOL.md S3). `mfps` holds one complete
+/// Lays out a compact MEP without touching payload, for a vectored write (EB-S3). `mfps` holds one complete
 /// MFP each, in strictly ascending order of source id; bytes behind its end are left out. Writes the MEP header into
 /// `header`, at least mep_header_bytes(n) long, and into `segments`, at least mep_max_segments(n) long, the pieces
 /// whose concatenation is the MEP: they point into `header`, `mfps` and static zeroes. Reads MFP headers only, so it

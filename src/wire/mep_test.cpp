@@ -92,7 +92,7 @@ TEST(Mep, reads_what_was_gathered) {
     EXPECT_TRUE(testing::walk_mep(*mep));
 }
 
-TEST(Mep, gathering_copies_no_payload) {
+TEST(Mep, EB_S3_gathering_copies_no_payload) {
     const std::vector<std::byte> first = mfp_of(1, 0, {104});
     const std::vector<std::byte> second = mfp_of(2, 0, {101}, 0);
     const std::vector<Bytes> pieces = {first, second};

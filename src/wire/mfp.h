@@ -25,7 +25,7 @@ inline constexpr std::uint16_t mfp_wide_magic = 0x57CE;
 inline constexpr std::uint8_t mfp_wide_version = 1;
 inline constexpr std::size_t mfp_header_bytes = 20;
 inline constexpr std::size_t mfp_wide_header_bytes = 32;
-inline constexpr std::uint32_t mfp_max_fragments = 65535;       // PROTOCOL.md S1, in both variants
+inline constexpr std::uint32_t mfp_max_fragments = 65535;       // EB-S1, in both variants
 inline constexpr std::uint32_t mfp_max_fragment_bytes = 65535;  // of the LHCb layout; beyond it: wide
 inline constexpr std::uint8_t mfp_max_align_log2 = 12;
 
@@ -49,14 +49,14 @@ constexpr std::uint64_t mfp_prefix_bytes(std::uint32_t n_fragments, bool wide) {
 
 struct MfpSize {
     std::uint64_t packet_bytes = 0;
-    std::uint64_t payload_bytes = 0;  // fragment bytes alone, what goodput counts (M5)
+    std::uint64_t payload_bytes = 0;  // fragment bytes alone, what goodput counts (EB-M5)
     bool wide = false;                // the LHCb layout cannot hold it
 };
 
 /// Size of an MFP with these fragment sizes, in the LHCb layout where it fits and else in the wide one.
 MfpSize mfp_bytes(std::span<const std::uint32_t> sizes, std::uint8_t align_log2);
 
-/// The same for n fragments of at most `fragment_bytes` each: an upper bound to reserve (PROTOCOL.md S3).
+/// The same for n fragments of at most `fragment_bytes` each: an upper bound to reserve (EB-S3).
 MfpSize mfp_bytes(std::uint32_t n_fragments, std::uint32_t fragment_bytes, std::uint8_t align_log2);
 
 /// Reads and checks the header alone, which may be all there is at hand (the head of a write): `bytes` need not hold
@@ -168,12 +168,12 @@ constexpr std::uint64_t phantom_bytes(std::uint32_t n_fragments) {
     return mfp_prefix_bytes(n_fragments, false);
 }
 
-/// Writes a phantom (PROTOCOL.md F5): same first id and count, every size zero, every type flag_type(flag); flag >=
+/// Writes a phantom (EB-F5): same first id and count, every size zero, every type flag_type(flag); flag >=
 /// missing_dead.
 Result<std::uint64_t> write_phantom(MutableBytes out, std::uint64_t first_event, std::uint32_t n_fragments,
                                     std::uint16_t source, SourceFlag flag);
 
-/// Makes a valid MFP of one that was cut to `received` (PROTOCOL.md S4): fragments that are not wholly there become
+/// Makes a valid MFP of one that was cut to `received` (EB-S4): fragments that are not wholly there become
 /// missing with flag `truncated`, the packet ends behind the last whole one. Returns the new packet bytes. Error: not
 /// even the tables are there; then a phantom is all that can be had.
 Result<std::uint64_t> truncate_mfp(MutableBytes received);

@@ -136,7 +136,7 @@ TEST(Mfp, wide_variant_has_its_documented_layout) {
     EXPECT_TRUE(testing::walk_mfp(expected));
 }
 
-TEST(Mfp, is_wide_exactly_when_the_lhcb_layout_cannot_hold_it) {
+TEST(Mfp, EB_S1_is_wide_exactly_when_the_lhcb_layout_cannot_hold_it) {
     EXPECT_FALSE(mfp_bytes(std::vector<std::uint32_t>{65535}, 3).wide);
     EXPECT_TRUE(mfp_bytes(std::vector<std::uint32_t>{1, 65536}, 3).wide);
     EXPECT_FALSE(mfp_bytes(65535, 65000, 0).wide);
@@ -257,7 +257,7 @@ TEST(Mfp, reserved_types_are_never_written_with_data) {
     EXPECT_FALSE(lay_out_mfp(out, {}, flag_type(SourceFlag::late), std::vector<std::uint32_t>{4}).ok());
 }
 
-TEST(Mfp, truncation_keeps_whole_fragments_and_flags_the_rest) {
+TEST(Mfp, EB_S4_truncation_keeps_whole_fragments_and_flags_the_rest) {
     const Spec spec{.header = {.first_event = 3},
                     .types = {1, 2, 3, 4},
                     .fragments = {filled(10, 0x10), filled(5, 0x20), filled(8, 0x30), {}}};

@@ -1,4 +1,4 @@
-// What became of one source's contribution to an event (PROTOCOL.md F5). Carried in manifests by name and, for what is
+// What became of one source's contribution to an event (EB-F5). Carried in manifests by name and, for what is
 // missing, in MFPs as a reserved fragment type (docs/formats.md).
 #pragma once
 
@@ -17,7 +17,7 @@ enum class SourceFlag : std::uint8_t {
     missing_dead = 2,         // the readout unit is confirmed dead
     missing_unreachable = 3,  // alive as far as is known, yet the event manager confirmed that its data cannot be had
     late = 4,                 // given up on at the deadline
-    truncated = 5,            // larger than its place in the slot; what did not fit is gone (S4 oversize)
+    truncated = 5,            // larger than its place in the slot; what did not fit is gone (EB-S4 oversize)
     bad_checksum = 6,         // arrived damaged
     desync = 7,               // event ids did not agree with what was asked for
     dropped = 8,              // the readout unit had no room for it when it was due (open loop, policy drop)

@@ -1,7 +1,7 @@
 // The fixture of the conformance suite. A test is written once, against nodes, and runs for every built-in transport in
 // every mode.
 //
-// A test's name starts with the clause it tests ("O1_MessagesArriveInPostingOrder"). Whether it is to run or to be
+// A test's name starts with the clause it tests ("TC_O1_MessagesArriveInPostingOrder"). Whether it is to run or to be
 // skipped, and why, stands in expected.txt: a run or a skip that is not expected fails.
 #pragma once
 

@@ -13,7 +13,7 @@ bool saw(const std::vector<Seen>& events, Event::Kind kind) {
     return std::ranges::any_of(events, [&](const Seen& seen) { return seen.kind == kind; });
 }
 
-TEST_P(Conformance, K1_PeersAreUpOnlyOnceBothHaveCalledConnect) {
+TEST_P(Conformance, TC_K1_PeersAreUpOnlyOnceBothHaveCalledConnect) {
     for (const bool lower_first : {true, false}) {
         SCOPED_TRACE(lower_first ? "the lower index calls first" : "the higher index calls first");
         Node& a = node(lower_first ? 0 : 3);
@@ -33,7 +33,7 @@ TEST_P(Conformance, K1_PeersAreUpOnlyOnceBothHaveCalledConnect) {
     }
 }
 
-TEST_P(Conformance, K2_RepeatingConnectChangesNothing) {
+TEST_P(Conformance, TC_K2_RepeatingConnectChangesNothing) {
     Node& a = node(0);
     Node& b = node(1);
     ASSERT_EQ(a.connect(b, b.address(), 1), Post::pending);
@@ -49,7 +49,7 @@ TEST_P(Conformance, K2_RepeatingConnectChangesNothing) {
     EXPECT_TRUE(b.take().empty());
 }
 
-TEST_P(Conformance, K3_AForeignAddressIsRefused) {
+TEST_P(Conformance, TC_K3_AForeignAddressIsRefused) {
     Node& a = node(0);
     Node& b = node(1);
     Blob nonsense;
@@ -65,7 +65,7 @@ TEST_P(Conformance, K3_AForeignAddressIsRefused) {
     join(a, b);
 }
 
-TEST_P(Conformance, K4_ADeadAddressGivesPeerDown) {
+TEST_P(Conformance, TC_K4_ADeadAddressGivesPeerDown) {
     Node& a = node(0);
     Node& b = node(1);
     const Blob address = b.address();
@@ -75,7 +75,7 @@ TEST_P(Conformance, K4_ADeadAddressGivesPeerDown) {
     EXPECT_FALSE(saw(a.take(), Event::Kind::peer_up));
 }
 
-TEST_P(Conformance, K5_AReturningNodeConnectsWithAHigherIncarnation) {
+TEST_P(Conformance, TC_K5_AReturningNodeConnectsWithAHigherIncarnation) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -93,7 +93,7 @@ TEST_P(Conformance, K5_AReturningNodeConnectsWithAHigherIncarnation) {
     EXPECT_EQ(wait_for(a, Event::Kind::message, b).message, message_of(100, 10));
 }
 
-TEST_P(Conformance, K6_AConnectForANewerIncarnationDropsTheOlder) {
+TEST_P(Conformance, TC_K6_AConnectForANewerIncarnationDropsTheOlder) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -108,7 +108,7 @@ TEST_P(Conformance, K6_AConnectForANewerIncarnationDropsTheOlder) {
     EXPECT_EQ(a.connect(b, b.address(), 1), Post::refused) << "older than the connected one";
 }
 
-TEST_P(Conformance, K7_AnotherIncarnationThanExpectedNeverComesUp) {
+TEST_P(Conformance, TC_K7_AnotherIncarnationThanExpectedNeverComesUp) {
     Node& a = node(0);
     Node& b = node(1);
     // a waits for incarnation 7 of b, which is incarnation 1.
@@ -130,7 +130,7 @@ TEST_P(Conformance, K7_AnotherIncarnationThanExpectedNeverComesUp) {
     EXPECT_FALSE(saw(d.take(), Event::Kind::peer_up));
 }
 
-TEST_P(Conformance, K8_AConnectionMayBeMadeAgain) {
+TEST_P(Conformance, TC_K8_AConnectionMayBeMadeAgain) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -149,7 +149,7 @@ TEST_P(Conformance, K8_AConnectionMayBeMadeAgain) {
     }
 }
 
-TEST_P(Conformance, K9_OtherRunsAndTokensNeverConnect) {
+TEST_P(Conformance, TC_K9_OtherRunsAndTokensNeverConnect) {
     struct Difference {
         std::uint64_t run;
         std::uint64_t token;
@@ -167,7 +167,7 @@ TEST_P(Conformance, K9_OtherRunsAndTokensNeverConnect) {
     }
 }
 
-TEST_P(Conformance, K10_DisconnectingWhileConnectingEndsIt) {
+TEST_P(Conformance, TC_K10_DisconnectingWhileConnectingEndsIt) {
     Node& a = node(0);
     Node& b = node(1);
     a.disconnect(b);
@@ -183,7 +183,7 @@ TEST_P(Conformance, K10_DisconnectingWhileConnectingEndsIt) {
     EXPECT_FALSE(saw(b.take(), Event::Kind::peer_up));
 }
 
-TEST_P(Conformance, F1_DisconnectCompletesWhatIsPendingThenPeerDown) {
+TEST_P(Conformance, TC_F1_DisconnectCompletesWhatIsPendingThenPeerDown) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -217,7 +217,7 @@ TEST_P(Conformance, F1_DisconnectCompletesWhatIsPendingThenPeerDown) {
     EXPECT_TRUE(a.take().empty());
 }
 
-TEST_P(Conformance, F2_NothingLandsAfterPeerDown) {
+TEST_P(Conformance, TC_F2_NothingLandsAfterPeerDown) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -253,7 +253,7 @@ TEST_P(Conformance, F2_NothingLandsAfterPeerDown) {
     wait_for(a, Event::Kind::peer_down, b);
 }
 
-TEST_P(Conformance, F3_APeerThatIsDestroyedIsDown) {
+TEST_P(Conformance, TC_F3_APeerThatIsDestroyedIsDown) {
     Node& a = node(0);
     Node& b = node(1);
     Node& c = node(2);
@@ -267,7 +267,7 @@ TEST_P(Conformance, F3_APeerThatIsDestroyedIsDown) {
     EXPECT_EQ(wait_for(c, Event::Kind::message, a).message, message_of(10, 1));
 }
 
-TEST_P(Conformance, F4_WhatIsPendingToALostPeerCompletesAsLost) {
+TEST_P(Conformance, TC_F4_WhatIsPendingToALostPeerCompletesAsLost) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -295,7 +295,7 @@ TEST_P(Conformance, F4_WhatIsPendingToALostPeerCompletesAsLost) {
     EXPECT_EQ(completed, pending);
 }
 
-TEST_P(Conformance, F5_AKilledProcessIsDown) {
+TEST_P(Conformance, TC_F5_AKilledProcessIsDown) {
     INCAST_SKIP_UNLESS(GetParam().mode == Mode::two_processes, "no process to kill");
     Node& a = node(0);
     Node& b = node(1);
@@ -309,7 +309,7 @@ TEST_P(Conformance, F5_AKilledProcessIsDown) {
     EXPECT_EQ(wait_for(a, Event::Kind::peer_down, b).incarnation, 1u);
 }
 
-TEST_P(Conformance, F6_WhatWasSentBeforeDestructionAndPolledArrives) {
+TEST_P(Conformance, TC_F6_WhatWasSentBeforeDestructionAndPolledArrives) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);

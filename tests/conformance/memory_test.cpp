@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint64_t kib = 1024;
 
-TEST_P(Conformance, M1_RegionsAreZeroedAndAligned) {
+TEST_P(Conformance, TC_M1_RegionsAreZeroedAndAligned) {
     Node& a = node(0);
     const std::uint16_t region = a.allocate(100'001);
     const Reply memory = a.execute({.op = Op::memory, .region = region});
@@ -22,7 +22,7 @@ TEST_P(Conformance, M1_RegionsAreZeroedAndAligned) {
     EXPECT_NE(a.allocate(1), region);
 }
 
-TEST_P(Conformance, M2_ARegionOfNothingAndUnknownRegionsAreErrors) {
+TEST_P(Conformance, TC_M2_ARegionOfNothingAndUnknownRegionsAreErrors) {
     Node& a = node(0);
     const Reply nothing = a.execute({.op = Op::allocate, .length = 0});
     EXPECT_FALSE(nothing.ok);
@@ -34,7 +34,7 @@ TEST_P(Conformance, M2_ARegionOfNothingAndUnknownRegionsAreErrors) {
     EXPECT_EQ(a.execute({.op = Op::local, .region = 9, .length = 1}).text, "");
 }
 
-TEST_P(Conformance, M3_AWriteOutsideTheRegionNeverLandsAndFaults) {
+TEST_P(Conformance, TC_M3_AWriteOutsideTheRegionNeverLandsAndFaults) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -72,7 +72,7 @@ TEST_P(Conformance, M3_AWriteOutsideTheRegionNeverLandsAndFaults) {
     EXPECT_TRUE(b.matches(shared.region, 0, 8, 5));
 }
 
-TEST_P(Conformance, M4_AKeyDiesWithItsIncarnation) {
+TEST_P(Conformance, TC_M4_AKeyDiesWithItsIncarnation) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -92,7 +92,7 @@ TEST_P(Conformance, M4_AKeyDiesWithItsIncarnation) {
     EXPECT_TRUE(b.matches(fresh.region, 0, 8, 6));
 }
 
-TEST_P(Conformance, M5_WhatIsNoKeyIsAnError) {
+TEST_P(Conformance, TC_M5_WhatIsNoKeyIsAnError) {
     Node& a = node(0);
     Node& b = node(1);
     const Blob key = b.expose(b.allocate(4 * kib));
@@ -108,7 +108,7 @@ TEST_P(Conformance, M5_WhatIsNoKeyIsAnError) {
     EXPECT_TRUE(a.execute({.op = Op::import_key, .peer = 1, .blob = key}).ok);
 }
 
-TEST_P(Conformance, M6_OneKeyServesManyWriters) {
+TEST_P(Conformance, TC_M6_OneKeyServesManyWriters) {
     Node& a = node(0);
     Node& b = node(1);
     Node& c = node(2);
@@ -127,7 +127,7 @@ TEST_P(Conformance, M6_OneKeyServesManyWriters) {
     EXPECT_TRUE(b.matches(region, 64, 64, 2));
 }
 
-TEST_P(Conformance, M9_RegionsByTheHundredReachThePeer) {
+TEST_P(Conformance, TC_M9_RegionsByTheHundredReachThePeer) {
     Node& a = node(0);
     Node& b = node(1);
     constexpr std::uint16_t n_regions = 500;
@@ -151,7 +151,7 @@ TEST_P(Conformance, M9_RegionsByTheHundredReachThePeer) {
     }
 }
 
-TEST_P(Conformance, M10_APeerWritesOnlyInThePlacesThatWereNamedToIt) {
+TEST_P(Conformance, TC_M10_APeerWritesOnlyInThePlacesThatWereNamedToIt) {
     INCAST_SKIP_UNLESS(capabilities().bounds_writes, "it does not bound writers");
     Node& a = node(0);
     Node& b = node(1);
@@ -215,7 +215,7 @@ TEST_P(Conformance, M10_APeerWritesOnlyInThePlacesThatWereNamedToIt) {
     EXPECT_TRUE(b.matches(region, 0, 64, 2));
 }
 
-TEST_P(Conformance, M7_EveryCopyOfABodyIsCounted) {
+TEST_P(Conformance, TC_M7_EveryCopyOfABodyIsCounted) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -250,7 +250,7 @@ TEST_P(Conformance, M7_EveryCopyOfABodyIsCounted) {
     }
 }
 
-TEST_P(Conformance, M8_ASharedRegionIsReadElsewhereAndNotWritten) {
+TEST_P(Conformance, TC_M8_ASharedRegionIsReadElsewhereAndNotWritten) {
     Node& a = node(0);
     Node& b = node(1, {.shareable = true});
     EXPECT_FALSE(b.execute({.op = Op::share, .region = 9}).ok) << "there is no such region";
@@ -267,7 +267,7 @@ TEST_P(Conformance, M8_ASharedRegionIsReadElsewhereAndNotWritten) {
     EXPECT_NE(unasked.text, "");
 }
 
-TEST_P(Conformance, R1_AReadBringsThePeersBytes) {
+TEST_P(Conformance, TC_R1_AReadBringsThePeersBytes) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
     Node& a = node(0);
     Node& b = node(1);
@@ -302,7 +302,7 @@ TEST_P(Conformance, R1_AReadBringsThePeersBytes) {
     EXPECT_TRUE(b.take().empty()) << "the owner of the bytes sees nothing";
 }
 
-TEST_P(Conformance, R2_AReadOutsideTheRegionFaults) {
+TEST_P(Conformance, TC_R2_AReadOutsideTheRegionFaults) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
     Node& a = node(0);
     Node& b = node(1);
@@ -328,7 +328,7 @@ TEST_P(Conformance, R2_AReadOutsideTheRegionFaults) {
     }
 }
 
-TEST_P(Conformance, R3_ManyReadsAtATime) {
+TEST_P(Conformance, TC_R3_ManyReadsAtATime) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
     Node& a = node(0, {.max_posted = 16});
     Node& b = node(1, {.max_posted = 16});
@@ -367,7 +367,7 @@ TEST_P(Conformance, R3_ManyReadsAtATime) {
     }
 }
 
-TEST_P(Conformance, R4_WithoutTheCapabilityReadsAreRefused) {
+TEST_P(Conformance, TC_R4_WithoutTheCapabilityReadsAreRefused) {
     INCAST_SKIP_UNLESS(!capabilities().read, "it has reads");
     Node& a = node(0);
     Node& b = node(1);
@@ -379,7 +379,7 @@ TEST_P(Conformance, R4_WithoutTheCapabilityReadsAreRefused) {
         Post::refused);
 }
 
-TEST_P(Conformance, V1_AViewShowsThePeersBytesInPlace) {
+TEST_P(Conformance, TC_V1_AViewShowsThePeersBytesInPlace) {
     INCAST_SKIP_UNLESS(capabilities().view, "no views");
     Node& a = node(0);
     Node& b = node(1);
@@ -396,7 +396,7 @@ TEST_P(Conformance, V1_AViewShowsThePeersBytesInPlace) {
     EXPECT_EQ(a.execute(view).length, 0u) << "the peer is down";
 }
 
-TEST_P(Conformance, V2_WithoutTheCapabilityViewsAreEmpty) {
+TEST_P(Conformance, TC_V2_WithoutTheCapabilityViewsAreEmpty) {
     INCAST_SKIP_UNLESS(!capabilities().view, "it has views");
     Node& a = node(0);
     Node& b = node(1);

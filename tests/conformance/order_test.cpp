@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint64_t kib = 1024;
 constexpr std::uint64_t mib = 1024 * kib;
 
-TEST_P(Conformance, O1_MessagesArriveInPostingOrder) {
+TEST_P(Conformance, TC_O1_MessagesArriveInPostingOrder) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -27,7 +27,7 @@ TEST_P(Conformance, O1_MessagesArriveInPostingOrder) {
     }
 }
 
-TEST_P(Conformance, O2_MessagesAndNoticesShareOneOrder) {
+TEST_P(Conformance, TC_O2_MessagesAndNoticesShareOneOrder) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -63,7 +63,7 @@ TEST_P(Conformance, O2_MessagesAndNoticesShareOneOrder) {
     }
 }
 
-TEST_P(Conformance, O3_ANoticeMeansThatItsWriteAndAllEarlierAreVisible) {
+TEST_P(Conformance, TC_O3_ANoticeMeansThatItsWriteAndAllEarlierAreVisible) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -105,7 +105,7 @@ TEST_P(Conformance, O3_ANoticeMeansThatItsWriteAndAllEarlierAreVisible) {
     }
 }
 
-TEST_P(Conformance, C1_DoneMeansTheBytesMayBeReusedAtOnce) {
+TEST_P(Conformance, TC_C1_DoneMeansTheBytesMayBeReusedAtOnce) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -136,7 +136,7 @@ TEST_P(Conformance, C1_DoneMeansTheBytesMayBeReusedAtOnce) {
     EXPECT_FALSE(a.take(Event::Kind::completed, b).has_value()) << "no completion after `done`";
 }
 
-TEST_P(Conformance, C2_PendingCompletesExactlyOnce) {
+TEST_P(Conformance, TC_C2_PendingCompletesExactlyOnce) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -170,7 +170,7 @@ TEST_P(Conformance, C2_PendingCompletesExactlyOnce) {
     EXPECT_EQ(completed, pending);
 }
 
-TEST_P(Conformance, C3_TokenZeroWantsNoCompletion) {
+TEST_P(Conformance, TC_C3_TokenZeroWantsNoCompletion) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -186,7 +186,7 @@ TEST_P(Conformance, C3_TokenZeroWantsNoCompletion) {
     EXPECT_FALSE(a.take(Event::Kind::completed, b).has_value());
 }
 
-TEST_P(Conformance, N1_EveryNoticeArrivesOnceAndUnchanged) {
+TEST_P(Conformance, TC_N1_EveryNoticeArrivesOnceAndUnchanged) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -205,7 +205,7 @@ TEST_P(Conformance, N1_EveryNoticeArrivesOnceAndUnchanged) {
     EXPECT_FALSE(b.take(Event::Kind::notice, a).has_value()) << "a notice too many";
 }
 
-TEST_P(Conformance, N2_AWriteWithoutNoticeGivesNoEvent) {
+TEST_P(Conformance, TC_N2_AWriteWithoutNoticeGivesNoEvent) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -220,7 +220,7 @@ TEST_P(Conformance, N2_AWriteWithoutNoticeGivesNoEvent) {
     EXPECT_TRUE(b.matches(shared.region, 0, 32, 4));
 }
 
-TEST_P(Conformance, N3_AWriteOfNothingStillNotifies) {
+TEST_P(Conformance, TC_N3_AWriteOfNothingStillNotifies) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -233,7 +233,7 @@ TEST_P(Conformance, N3_AWriteOfNothingStillNotifies) {
     EXPECT_EQ(wait_for(b, Event::Kind::notice, a).value, 4);
 }
 
-TEST_P(Conformance, H1_TheHeadLandsAtTheTargetAndTheBodyRightBehind) {
+TEST_P(Conformance, TC_H1_TheHeadLandsAtTheTargetAndTheBodyRightBehind) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -263,7 +263,7 @@ TEST_P(Conformance, H1_TheHeadLandsAtTheTargetAndTheBodyRightBehind) {
     }
 }
 
-TEST_P(Conformance, H2_AHeadOfMoreThan64BytesIsRefused) {
+TEST_P(Conformance, TC_H2_AHeadOfMoreThan64BytesIsRefused) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -273,7 +273,7 @@ TEST_P(Conformance, H2_AHeadOfMoreThan64BytesIsRefused) {
     EXPECT_TRUE(b.take().empty());
 }
 
-TEST_P(Conformance, S1_MessagesHoldOneTo4000Bytes) {
+TEST_P(Conformance, TC_S1_MessagesHoldOneTo4000Bytes) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -285,7 +285,7 @@ TEST_P(Conformance, S1_MessagesHoldOneTo4000Bytes) {
     EXPECT_EQ(wait_for(b, Event::Kind::message, a).message, message_of(4000, 2));
 }
 
-TEST_P(Conformance, S2_WritesOfAnySizeArriveWhole) {
+TEST_P(Conformance, TC_S2_WritesOfAnySizeArriveWhole) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -313,7 +313,7 @@ TEST_P(Conformance, S2_WritesOfAnySizeArriveWhole) {
     }
 }
 
-TEST_P(Conformance, T1_TrafficInBothDirectionsAtOnceStaysWhole) {
+TEST_P(Conformance, TC_T1_TrafficInBothDirectionsAtOnceStaysWhole) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);

@@ -6,7 +6,7 @@ namespace {
 
 constexpr std::uint64_t kib = 1024;
 
-TEST_P(Conformance, P1_AgainIsFollowedByOneRoom) {
+TEST_P(Conformance, TC_P1_AgainIsFollowedByOneRoom) {
     Node& a = node(0, {.max_posted = 64});
     Node& b = node(1, {.max_posted = 64});
     join(a, b);
@@ -57,7 +57,7 @@ TEST_P(Conformance, P1_AgainIsFollowedByOneRoom) {
     EXPECT_TRUE(b.take().empty());
 }
 
-TEST_P(Conformance, P2_RoomFollowsForWritesToo) {
+TEST_P(Conformance, TC_P2_RoomFollowsForWritesToo) {
     Node& a = node(0, {.max_posted = 16});
     Node& b = node(1, {.max_posted = 16});
     join(a, b);
@@ -92,7 +92,7 @@ TEST_P(Conformance, P2_RoomFollowsForWritesToo) {
     EXPECT_LE(a.take().size(), 1u);
 }
 
-TEST_P(Conformance, P3_ASlowReceiverHindersNobodyElse) {
+TEST_P(Conformance, TC_P3_ASlowReceiverHindersNobodyElse) {
     Node& a = node(0, {.max_posted = 64});
     Node& slow = node(1, {.max_posted = 64});
     Node& quick = node(2, {.max_posted = 64});
@@ -114,7 +114,7 @@ TEST_P(Conformance, P3_ASlowReceiverHindersNobodyElse) {
     });
 }
 
-TEST_P(Conformance, P4_MisuseIsRefusedAndDoesNothing) {
+TEST_P(Conformance, TC_P4_MisuseIsRefusedAndDoesNothing) {
     Node& a = node(0);
     Node& b = node(1);
     EXPECT_EQ(a.send(b, 10, 0), Post::refused) << "not connected";
@@ -138,7 +138,7 @@ TEST_P(Conformance, P4_MisuseIsRefusedAndDoesNothing) {
     EXPECT_TRUE(b.take().empty());
 }
 
-TEST_P(Conformance, P5_AnImportServesOnlyThePeerItIsOf) {
+TEST_P(Conformance, TC_P5_AnImportServesOnlyThePeerItIsOf) {
     Node& a = node(0);
     Node& b = node(1);
     Node& c = node(2);
@@ -150,7 +150,7 @@ TEST_P(Conformance, P5_AnImportServesOnlyThePeerItIsOf) {
     EXPECT_TRUE(c.take().empty());
 }
 
-TEST_P(Conformance, W1_OneEventAtATimeLosesNothing) {
+TEST_P(Conformance, TC_W1_OneEventAtATimeLosesNothing) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -172,7 +172,7 @@ TEST_P(Conformance, W1_OneEventAtATimeLosesNothing) {
     }
 }
 
-TEST_P(Conformance, W2_PollWithNoRoomForEventsLosesNothing) {
+TEST_P(Conformance, TC_W2_PollWithNoRoomForEventsLosesNothing) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -182,7 +182,7 @@ TEST_P(Conformance, W2_PollWithNoRoomForEventsLosesNothing) {
     EXPECT_EQ(wait_for(b, Event::Kind::message, a).message, message_of(10, 1));
 }
 
-TEST_P(Conformance, W3_PrepareWaitSeesWhatIsLeftToDo) {
+TEST_P(Conformance, TC_W3_PrepareWaitSeesWhatIsLeftToDo) {
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);
@@ -205,7 +205,7 @@ TEST_P(Conformance, W3_PrepareWaitSeesWhatIsLeftToDo) {
                [&] { return a.execute({.op = Op::prepare_wait}).ok && b.execute({.op = Op::prepare_wait}).ok; });
 }
 
-TEST_P(Conformance, W4_NoWakeUpIsLost) {
+TEST_P(Conformance, TC_W4_NoWakeUpIsLost) {
     INCAST_SKIP_UNLESS(capabilities().has_wait_fd, "nothing to sleep on");
     Node& a = node(0);
     Node& b = node(1);
@@ -235,7 +235,7 @@ TEST_P(Conformance, W4_NoWakeUpIsLost) {
     }
 }
 
-TEST_P(Conformance, W5_ASleeperIsWokenByAPeersDeath) {
+TEST_P(Conformance, TC_W5_ASleeperIsWokenByAPeersDeath) {
     INCAST_SKIP_UNLESS(capabilities().has_wait_fd, "nothing to sleep on");
     Node& a = node(0);
     Node& b = node(1);

@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint64_t kib = 1024;
 constexpr std::uint64_t mib = 1024 * kib;
 
-TEST_P(Conformance, R1_ReadsOfAnySizeArriveWhole) {
+TEST_P(Conformance, TC_R1_ReadsOfAnySizeArriveWhole) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
     Node& a = node(0);
     Node& b = node(1);
@@ -45,7 +45,7 @@ TEST_P(Conformance, R1_ReadsOfAnySizeArriveWhole) {
     }
 }
 
-TEST_P(Conformance, R2_TheRegionsEndIsWhereAReadFaults) {
+TEST_P(Conformance, TC_R2_TheRegionsEndIsWhereAReadFaults) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
     Node& a = node(0);
     Node& b = node(1);
@@ -86,7 +86,7 @@ TEST_P(Conformance, R2_TheRegionsEndIsWhereAReadFaults) {
     EXPECT_TRUE(b.take().empty()) << "the owner of the bytes sees nothing";
 }
 
-TEST_P(Conformance, R2_AReadWithAStaleKeyFaults) {
+TEST_P(Conformance, TC_R2_AReadWithAStaleKeyFaults) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
     Node& a = node(0);
     Node& b = node(1);
@@ -110,7 +110,7 @@ TEST_P(Conformance, R2_AReadWithAStaleKeyFaults) {
     }
 }
 
-TEST_P(Conformance, K8_AKeyServesReadsOfTheNextConnection) {
+TEST_P(Conformance, TC_K8_AKeyServesReadsOfTheNextConnection) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
     Node& a = node(0);
     Node& b = node(1);
@@ -138,7 +138,7 @@ TEST_P(Conformance, K8_AKeyServesReadsOfTheNextConnection) {
     }
 }
 
-TEST_P(Conformance, C3_AReadWithTokenZeroWantsNoCompletion) {
+TEST_P(Conformance, TC_C3_AReadWithTokenZeroWantsNoCompletion) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
     Node& a = node(0);
     Node& b = node(1);
@@ -169,7 +169,7 @@ TEST_P(Conformance, C3_AReadWithTokenZeroWantsNoCompletion) {
     EXPECT_EQ(completed, owed);
 }
 
-TEST_P(Conformance, P2_RoomFollowsForReadsToo) {
+TEST_P(Conformance, TC_P2_RoomFollowsForReadsToo) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
     Node& a = node(0, {.max_posted = 16});
     Node& b = node(1, {.max_posted = 16});
@@ -221,7 +221,7 @@ TEST_P(Conformance, P2_RoomFollowsForReadsToo) {
     }
 }
 
-TEST_P(Conformance, P4_MisuseOfReadsIsRefused) {
+TEST_P(Conformance, TC_P4_MisuseOfReadsIsRefused) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
     Node& a = node(0);
     Node& b = node(1);
@@ -248,7 +248,7 @@ TEST_P(Conformance, P4_MisuseOfReadsIsRefused) {
     EXPECT_TRUE(b.take().empty());
 }
 
-TEST_P(Conformance, W1_OneEventAtATimeLosesNoReadCompletion) {
+TEST_P(Conformance, TC_W1_OneEventAtATimeLosesNoReadCompletion) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
     Node& a = node(0);
     Node& b = node(1);
@@ -371,7 +371,7 @@ private:
     bool down_ = false;
 };
 
-TEST_P(Conformance, R5_NothingOfAReadLandsOnceItHasCompleted) {
+TEST_P(Conformance, TC_R5_NothingOfAReadLandsOnceItHasCompleted) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
     // Left at once, and with bytes under way.
     for (const int rounds : {0, 2}) {
@@ -396,7 +396,7 @@ TEST_P(Conformance, R5_NothingOfAReadLandsOnceItHasCompleted) {
     }
 }
 
-TEST_P(Conformance, F4_ReadsOfALostPeerCompleteAsLost) {
+TEST_P(Conformance, TC_F4_ReadsOfALostPeerCompleteAsLost) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
     for (const int rounds : {0, 2}) {
         SCOPED_TRACE(rounds);
@@ -417,7 +417,7 @@ TEST_P(Conformance, F4_ReadsOfALostPeerCompleteAsLost) {
     }
 }
 
-TEST_P(Conformance, F5_ReadsOfAKilledProcessComplete) {
+TEST_P(Conformance, TC_F5_ReadsOfAKilledProcessComplete) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
     INCAST_SKIP_UNLESS(GetParam().mode == Mode::two_processes, "no process to kill");
     Node& a = node(0);
@@ -438,7 +438,7 @@ TEST_P(Conformance, F5_ReadsOfAKilledProcessComplete) {
     }
 }
 
-TEST_P(Conformance, F2_NothingIsReadAfterPeerDown) {
+TEST_P(Conformance, TC_F2_NothingIsReadAfterPeerDown) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
     Node& a = node(0);
     Node& b = node(1);
@@ -458,7 +458,7 @@ TEST_P(Conformance, F2_NothingIsReadAfterPeerDown) {
 // --- views
 // ---------------------------------------------------------------------------------------------------------------------
 
-TEST_P(Conformance, V1_AViewIsOfTheBytesThemselves) {
+TEST_P(Conformance, TC_V1_AViewIsOfTheBytesThemselves) {
     INCAST_SKIP_UNLESS(capabilities().view, "no views");
     Node& a = node(0);
     Node& b = node(1);
@@ -478,7 +478,7 @@ TEST_P(Conformance, V1_AViewIsOfTheBytesThemselves) {
     EXPECT_TRUE(a.execute({.op = Op::held_view, .length = 64 * kib, .seed = 3}).ok) << "what was written is there, too";
 }
 
-TEST_P(Conformance, V1_AViewStaysInTheRegionAndOfThePeerThatIsUp) {
+TEST_P(Conformance, TC_V1_AViewStaysInTheRegionAndOfThePeerThatIsUp) {
     INCAST_SKIP_UNLESS(capabilities().view, "no views");
     Node& a = node(0);
     Node& b = node(1);
@@ -510,7 +510,7 @@ TEST_P(Conformance, V1_AViewStaysInTheRegionAndOfThePeerThatIsUp) {
     EXPECT_EQ(view_bytes(remote, 0, 8), 0u) << "a stale key";
 }
 
-TEST_P(Conformance, V3_AViewStaysReadableUntilThePollAfterPeerDown) {
+TEST_P(Conformance, TC_V3_AViewStaysReadableUntilThePollAfterPeerDown) {
     INCAST_SKIP_UNLESS(capabilities().view, "no views");
     constexpr std::uint64_t bytes = 256 * kib;
     Node& a = node(0);

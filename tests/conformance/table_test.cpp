@@ -58,10 +58,10 @@ TEST(ConformanceTable, HasOneRowPerTestAndTransport) {
 TEST(ConformanceTable, EveryClauseHasATestAndEveryTestAClause) {
     std::set<std::string> tested;
     for (const std::string& test : conformance_tests())
-        tested.insert(test.substr(0, test.find('_')));
+        tested.insert("TC-" + test.substr(3, test.find('_', 3) - 3));
     std::set<std::string> written;
     const std::string text = read("docs/transport-contract.md");
-    const std::regex clause(R"(\*\*([A-Z]\d+)\*\*)");
+    const std::regex clause(R"(\*\*(TC-[A-Z]\d+)\*\*(?! \(planned\)))");
     for (auto it = std::sregex_iterator(text.begin(), text.end(), clause); it != std::sregex_iterator(); ++it) {
         written.insert((*it)[1].str());
     }

@@ -1,5 +1,5 @@
-// A lying peer: arbitrary control messages, notices and connection events against a node with all three roles (PROTOCOL
-// T8). Nothing may crash, read outside, or write a slot that does not exist. The first byte chooses scheme, node,
+// A lying peer: arbitrary control messages, notices and connection events against a node with all three roles (
+// EB-T8). Nothing may crash, read outside, or write a slot that does not exist. The first byte chooses scheme, node,
 // schedule and who keeps the credits; then records of {u8 what, u8 peer, u16 length, bytes}. Messages get a valid
 // header, or the fuzzer would never pass the first check.
 #include <algorithm>

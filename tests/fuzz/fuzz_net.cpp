@@ -1,5 +1,5 @@
 // A lying peer of raw traffic: arbitrary control messages, notices and connection events against a traffic node
-// (PROTOCOL T8). Nothing may crash, read outside its own region, or write outside that of a peer. The first byte
+// (EB-T8). Nothing may crash, read outside its own region, or write outside that of a peer. The first byte
 // chooses what is measured; then records of {u8 what, u8 peer, u16 length, bytes}. Messages get a valid header, or the
 // fuzzer would never pass the first check.
 #include <algorithm>

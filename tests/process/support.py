@@ -200,7 +200,7 @@ def audited(run: Run, kind: str) -> list[dict[str, Any]]:
 
 
 def check_accounting(result: dict[str, Any]) -> None:
-    """F4: nothing is ever unaccounted, and nothing is committed twice."""
+    """EB-F4: nothing is ever unaccounted, and nothing is committed twice."""
     accounting = result["accounting"]
     assert result["lost_events"] == 0
     assert accounting["meps_admitted"] == accounting["meps_committed"]

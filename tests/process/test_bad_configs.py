@@ -71,8 +71,8 @@ BAD = [
     (["run.roles=split", "run.rus=3", "run.bus=3"], ["run.rus + run.bus = 3 + 3", "run.nodes is 4"]),
     (["run.rus=2"], ["run.rus = 2", "run.roles = split"]),
     (["protocol.slot_size=64KiB"], ["protocol.slot_size = 64.0 KiB (65536 B)", "an MFP of 63 events", "at least"]),
-    (["source.memory=100KiB", "protocol.credits=8"], ["source.memory = 100.0 KiB (102400 B)", "F1", "at least"]),
-    (["source.memory=1MiB", "source.trigger_rate=100kHz"], ["source.memory", "F1, open loop: 100000 Hz", "at least"]),
+    (["source.memory=100KiB", "protocol.credits=8"], ["source.memory = 100.0 KiB (102400 B)", "EB-F1", "at least"]),
+    (["source.memory=1MiB", "source.trigger_rate=100kHz"], ["source.memory", "open loop: 100000 Hz", "at least"]),
     (
         ["source.trigger_rate=1GHz", "protocol.packing=1"],
         ["protocol.packing", "would have to be kept", "at most 1048576"],

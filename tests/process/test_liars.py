@@ -1,4 +1,4 @@
-"""A node that knows the token and lies: nobody honest is dropped, and no byte of another's source is committed (T8)."""
+"""A node that knows the token and lies: nobody honest is dropped, and no byte of another is committed (EB-T8)."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""Nodes that die, and nodes that stop and come back, over tcp and shm (PROTOCOL F3, F4)."""
+"""Nodes that die, and nodes that stop and come back, over tcp and shm (EB-F3, EB-F4)."""
 
 import os
 import random
@@ -120,7 +120,7 @@ def test_a_stopped_event_manager_ends_the_run(start: Start, settings: dict[str, 
 
 @pytest.mark.parametrize("node", [BU, RU], ids=["BU", "RU"])
 def test_a_stopped_unit_comes_back(start: Start, settings: dict[str, Any], node: int, attempt: int) -> None:
-    """A writer that wakes up late may write nothing where others write by now (F3), and takes part again."""
+    """A writer that wakes up late may write nothing where others write by now (EB-F3), and takes part again."""
     run = running(start, settings, f"stop {NAMES[node]} {attempt}")
     pid = run.node_pid(node)
     os.kill(pid, signal.SIGSTOP)

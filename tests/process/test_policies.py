@@ -1,4 +1,4 @@
-"""Open loop far beyond what can be built: every event that was offered is accepted, inhibited or dropped (PROTOCOL M1).
+"""Open loop far beyond what can be built: every event that was offered is accepted, inhibited or dropped (EB-M1).
 
 Overload does not depend on the machine's speed: triggers come at a rate that no memory could take.
 """
@@ -125,7 +125,7 @@ def test_the_slowest_rates_end_as_any_other(start: Start, transport: str, arriva
     ("scheme", "assignment"), [("push", "em"), ("pull", "static"), ("push", "source-credits"), ("pull-read", "em")]
 )
 def test_a_packet_that_does_not_fill_is_closed_early(start: Start, scheme: str, assignment: str) -> None:
-    """PROTOCOL C8, in virtual time: at 2 Hz the first events wait for one second and not for half a minute."""
+    """EB-C8, in virtual time: at 2 Hz the first events wait for one second and not for half a minute."""
     slow = {
         "transport.name": "sim",
         "run.nodes": 3,

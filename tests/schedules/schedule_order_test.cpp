@@ -1,5 +1,5 @@
 // The order in which readout units really send, recorded where they post, is the order of their schedule: on every
-// transport of the list, with the nodes of a whole run in one thread (PROTOCOL C6).
+// transport of the list, with the nodes of a whole run in one thread (EB-C6).
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>

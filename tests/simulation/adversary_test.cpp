@@ -29,7 +29,7 @@ TEST(Adversary, TheSameSeedGivesTheSameRun) {
     }
 }
 
-TEST(Adversary, PlansAreWhatTheIssueAsksFor) {
+TEST(Adversary, PlansAreLargeEnough) {
     for (std::uint64_t seed = 0; seed < 500; ++seed) {
         const Plan plan = make_plan(seed, Plant::none);
         EXPECT_GE(plan.config.nodes.size(), 4U);
@@ -78,32 +78,35 @@ TEST_P(Plants, IsFound) {
 INSTANTIATE_TEST_SUITE_P(
     All, Plants,
     ::testing::Values(
-        Planted{"no_generation_check", Plant::no_generation_check, {"F6"}},
-        Planted{"no_attempt_check", Plant::no_attempt_check, {"F2"}},
-        Planted{"early_release", Plant::early_release, {"F1"}}, Planted{"double_credit", Plant::double_credit, {"C1"}},
-        Planted{"no_quarantine", Plant::no_quarantine, {"F3"}},
-        Planted{"skipped_commit", Plant::skipped_commit, {"F2"}},
-        Planted{"double_commit", Plant::double_commit, {"F2"}},
-        Planted{"unconfirmed_missing", Plant::unconfirmed_missing, {"F5"}},
+        Planted{"no_generation_check", Plant::no_generation_check, {"EB-F6"}},
+        Planted{"no_attempt_check", Plant::no_attempt_check, {"EB-F2"}},
+        Planted{"early_release", Plant::early_release, {"EB-F1"}},
+        Planted{"double_credit", Plant::double_credit, {"EB-C1"}},
+        Planted{"no_quarantine", Plant::no_quarantine, {"EB-F3"}},
+        Planted{"skipped_commit", Plant::skipped_commit, {"EB-F2"}},
+        Planted{"double_commit", Plant::double_commit, {"EB-F2"}},
+        Planted{"unconfirmed_missing", Plant::unconfirmed_missing, {"EB-F5"}},
         Planted{"forgotten_reassign", Plant::forgotten_reassign, {"liveness"}},
-        Planted{"unmarked_redelivery", Plant::unmarked_redelivery, {"F2"}},
-        Planted{"admit_unretained", Plant::admit_unretained, {"C3"}},
-        Planted{"stale_incarnation", Plant::stale_incarnation, {"F3", "C1", "F6"}},
-        Planted{"unordered_abort_ack", Plant::unordered_abort_ack, {"F3"}},
-        Planted{"undecided_reject", Plant::undecided_reject, {"C7"}},
-        Planted{"ignored_reject", Plant::ignored_reject, {"C7"}},
-        Planted{"wrong_phase_order", Plant::wrong_phase_order, {"C6"}},
-        Planted{"early_phase", Plant::early_phase, {"C6"}}, Planted{"open_barrier", Plant::open_barrier, {"C6"}},
-        Planted{"hasty_send", Plant::hasty_send, {"C6"}}, Planted{"wrong_builder", Plant::wrong_builder, {"C5"}},
-        Planted{"early_reuse", Plant::early_reuse, {"C1"}}, Planted{"uncredited_send", Plant::uncredited_send, {"C5"}},
-        Planted{"uneven_grant", Plant::uneven_grant, {"C1"}}, Planted{"kept_credits", Plant::kept_credits, {"C5"}},
-        Planted{"lone_close", Plant::lone_close, {"C8"}}, Planted{"unfinished_read", Plant::unfinished_read, {"T1"}},
-        Planted{"believed_late", Plant::believed_late, {"T8"}, Lie::late},
-        Planted{"believed_late_in_time", Plant::believed_late, {"T8"}, Lie::withheld},
-        Planted{"believed_loss", Plant::believed_loss, {"T8"}, Lie::loss},
-        Planted{"believed_missing", Plant::believed_missing, {"F2", "C7"}, Lie::missing},
-        Planted{"believed_grant", Plant::believed_grant, {"T8"}, Lie::grant},
-        Planted{"believed_abort", Plant::believed_abort, {"T8"}, Lie::abort}),
+        Planted{"unmarked_redelivery", Plant::unmarked_redelivery, {"EB-F2"}},
+        Planted{"admit_unretained", Plant::admit_unretained, {"EB-C3"}},
+        Planted{"stale_incarnation", Plant::stale_incarnation, {"EB-F3", "EB-C1", "EB-F6"}},
+        Planted{"unordered_abort_ack", Plant::unordered_abort_ack, {"EB-F3"}},
+        Planted{"undecided_reject", Plant::undecided_reject, {"EB-C7"}},
+        Planted{"ignored_reject", Plant::ignored_reject, {"EB-C7"}},
+        Planted{"wrong_phase_order", Plant::wrong_phase_order, {"EB-C6"}},
+        Planted{"early_phase", Plant::early_phase, {"EB-C6"}}, Planted{"open_barrier", Plant::open_barrier, {"EB-C6"}},
+        Planted{"hasty_send", Plant::hasty_send, {"EB-C6"}}, Planted{"wrong_builder", Plant::wrong_builder, {"EB-C5"}},
+        Planted{"early_reuse", Plant::early_reuse, {"EB-C1"}},
+        Planted{"uncredited_send", Plant::uncredited_send, {"EB-C5"}},
+        Planted{"uneven_grant", Plant::uneven_grant, {"EB-C1"}},
+        Planted{"kept_credits", Plant::kept_credits, {"EB-C5"}}, Planted{"lone_close", Plant::lone_close, {"EB-C8"}},
+        Planted{"unfinished_read", Plant::unfinished_read, {"EB-T1"}},
+        Planted{"believed_late", Plant::believed_late, {"EB-T8"}, Lie::late},
+        Planted{"believed_late_in_time", Plant::believed_late, {"EB-T8"}, Lie::withheld},
+        Planted{"believed_loss", Plant::believed_loss, {"EB-T8"}, Lie::loss},
+        Planted{"believed_missing", Plant::believed_missing, {"EB-F2", "EB-C7"}, Lie::missing},
+        Planted{"believed_grant", Plant::believed_grant, {"EB-T8"}, Lie::grant},
+        Planted{"believed_abort", Plant::believed_abort, {"EB-T8"}, Lie::abort}),
     [](const auto& each) { return each.param.name; });
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What must hold whatever happens (PROTOCOL.md), checked from outside the protocol: from the control messages on the
-// wire, from what lands in the memory of builder units, and from what sources, sinks and the ledger are told.
+// What must hold whatever happens (docs/protocol.md), checked from outside the protocol: from the control messages on
+// the wire, from what lands in the memory of builder units, and from what sources, sinks and the ledger are told.
 //
 // What a node says to itself does not pass the wire. So a BU on the EM's node is judged by its deliveries alone, and a
 // contribution of an RU to the BU of its own node by its head alone.
@@ -119,13 +119,13 @@ private:
         std::vector<Verdict> verdicts;    // granted and delivered
         std::map<std::pair<protocol::MepId, std::uint32_t>, protocol::Filter::Verdict> decisions;  // by MEP and attempt
     };
-    /// What one incarnation has asked for or sent and not seen the end of (C2), by the peer's incarnation.
+    /// What one incarnation has asked for or sent and not seen the end of (EB-C2), by the peer's incarnation.
     struct Outstanding {
         std::map<sim::EndpointId, std::uint64_t> unplaced;                // RU: contributions
         std::map<sim::EndpointId, std::uint64_t> sent;                    // RU: over this connection
         std::map<sim::EndpointId, std::vector<std::uint32_t>> requested;  // BU: credits
     };
-    /// Where an incarnation of an RU is in the schedule (C6).
+    /// Where an incarnation of an RU is in the schedule (EB-C6).
     struct Sender {
         std::uint64_t phase = 0;                     // it was told of
         std::uint64_t phase_posted = 0;              // the EM told it

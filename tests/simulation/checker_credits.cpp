@@ -1,4 +1,4 @@
-// Credits: who may be given a MEP, and who may write where (PROTOCOL C1, C3, C5).
+// Credits: who may be given a MEP, and who may write where (EB-C1, EB-C3, EB-C5).
 #include <algorithm>
 #include <cstring>
 
@@ -19,7 +19,7 @@ void Checker::know_credit(Builder& unit, std::uint32_t credit) const {
 void Checker::check_grants(sim::EndpointId from, sim::EndpointId to, const ControlView& message) {
     Builder* granting = builder_at(from);
     if (granting == nullptr) {
-        violation("C1", "node {} grants credits but builds nothing", node_of(from));
+        violation("EB-C1", "node {} grants credits but builds nothing", node_of(from));
         return;
     }
     const bool ahead = protocol::assigns_ahead(plan_.config);
@@ -29,14 +29,14 @@ void Checker::check_grants(sim::EndpointId from, sim::EndpointId to, const Contr
         const bool told_before = ahead && entry.credit <= granting->granted;
         const bool next = ahead ? entry.credit <= granting->credits.size() : entry.credit == granting->granted + 1;
         if (entry.credit == 0 || !next || entry.slot >= slots_) {
-            violation("C1", "node {}#{} grants credit {} for slot {} after credit {}", granting->node,
+            violation("EB-C1", "node {}#{} grants credit {} for slot {} after credit {}", granting->node,
                       granting->incarnation, entry.credit, entry.slot, granting->granted);
             continue;
         }
         granting->credits.resize(std::max<std::size_t>(granting->credits.size(), entry.credit));
         Credit& credit = granting->credits[entry.credit - 1];
         if (credit.slot != wire::unknown_slot && credit.slot != entry.slot) {
-            violation("C1", "node {}#{} grants credit {} for slot {}, and to node {} for slot {}", granting->node,
+            violation("EB-C1", "node {}#{} grants credit {} for slot {}, and to node {} for slot {}", granting->node,
                       granting->incarnation, entry.credit, credit.slot, node_of(to), entry.slot);
         }
         credit.slot = entry.slot;
@@ -44,15 +44,15 @@ void Checker::check_grants(sim::EndpointId from, sim::EndpointId to, const Contr
         granting->granted = entry.credit;
         if (is_em(granting->node)) continue;  // the ends of its credits are not on the wire
         if (granting->open[entry.slot] != 0) {
-            violation("C1", "node {}#{} grants slot {} for credit {} while it is in use for credit {}", granting->node,
-                      granting->incarnation, entry.slot, entry.credit, granting->open[entry.slot]);
+            violation("EB-C1", "node {}#{} grants slot {} for credit {} while it is in use for credit {}",
+                      granting->node, granting->incarnation, entry.slot, entry.credit, granting->open[entry.slot]);
         }
         granting->open[entry.slot] = entry.credit;
     }
     const auto in_service = static_cast<std::uint32_t>(
         std::ranges::count_if(granting->open, [](std::uint32_t credit) { return credit != 0; }));
     if (in_service > plan_.config.credits) {
-        violation("C1", "node {}#{} has {} credits in service, {} are configured", granting->node,
+        violation("EB-C1", "node {}#{} has {} credits in service, {} are configured", granting->node,
                   granting->incarnation, in_service, plan_.config.credits);
     }
 }
@@ -91,8 +91,8 @@ void Checker::check_credit(sim::EndpointId from, sim::EndpointId to, const sim::
     const std::map<std::uint32_t, std::uint16_t>& granted = sender.credits[node_of(to)];
     const auto found = granted.find(head.credit);
     if (found == granted.end() || found->second != place_of(write, head.source).slot) {
-        violation("C5", "RU {} writes MEP {} to node {} for credit {}, which was not granted to it for that slot", node,
-                  head.mep, node_of(to), head.credit);
+        violation("EB-C5", "RU {} writes MEP {} to node {} for credit {}, which was not granted to it for that slot",
+                  node, head.mep, node_of(to), head.credit);
     }
     sender.announced.erase(head.mep);
     const bool passes_over = std::ranges::any_of(sender.announced, [&](const auto& each) {
@@ -109,19 +109,19 @@ void Checker::check_assigns(sim::EndpointId to, const ControlView& message) {
         if (target != nullptr && ahead) know_credit(*target, entry.credit);
         if (target == nullptr || entry.bu != target->node || entry.credit == 0 ||
             entry.credit > target->credits.size() || (!ahead && !target->credits[entry.credit - 1].at_em)) {
-            violation("C1", "the EM assigns MEP {} to node {} for credit {}, which it was not granted", entry.mep,
+            violation("EB-C1", "the EM assigns MEP {} to node {} for credit {}, which it was not granted", entry.mep,
                       entry.bu, entry.credit);
             continue;
         }
         if (ahead && entry.credit != target->assigned + 1) {
-            violation("C5", "the EM assigns MEP {} to node {} for credit {} after credit {}", entry.mep, entry.bu,
+            violation("EB-C5", "the EM assigns MEP {} to node {} for credit {} after credit {}", entry.mep, entry.bu,
                       entry.credit, target->assigned);
         }
         target->assigned = entry.credit;
         Credit& credit = target->credits[entry.credit - 1];
         if (credit.assigned) {
-            violation("C1", "the EM assigns credit {} of node {}#{} twice, now for MEP {}", entry.credit, target->node,
-                      target->incarnation, entry.mep);
+            violation("EB-C1", "the EM assigns credit {} of node {}#{} twice, now for MEP {}", entry.credit,
+                      target->node, target->incarnation, entry.mep);
         }
         credit.assigned = true;
         if (entry.attempt == 1) check_static(*target, credit, entry.mep);
@@ -133,11 +133,11 @@ void Checker::check_assigns(sim::EndpointId to, const ControlView& message) {
 void Checker::bind(Builder& target, std::uint32_t number, std::uint16_t slot, MepId mep, std::uint16_t attempt) {
     Credit& credit = target.credits[number - 1];
     if (credit.slot != slot && slot != wire::unknown_slot) {
-        violation("C1", "credit {} of node {}#{} is for slot {}, the EM says {}", number, target.node,
+        violation("EB-C1", "credit {} of node {}#{} is for slot {}, the EM says {}", number, target.node,
                   target.incarnation, credit.slot, slot);
     }
     if (credit.bound && (credit.mep != mep || credit.attempt != attempt)) {
-        violation("C1", "credit {} of node {}#{} is for MEP {} attempt {} and for MEP {} attempt {}", number,
+        violation("EB-C1", "credit {} of node {}#{} is for MEP {} attempt {} and for MEP {} attempt {}", number,
                   target.node, target.incarnation, credit.mep, credit.attempt, mep, attempt);
     }
     if (credit.bound) return;
@@ -149,7 +149,7 @@ void Checker::bind(Builder& target, std::uint32_t number, std::uint16_t slot, Me
 
 void Checker::admit(MepId mep, std::uint16_t attempt) {
     if (mep >= meps_.size()) {
-        violation("C3", "MEP {} is assigned, there are {}", mep, meps_.size());
+        violation("EB-C3", "MEP {} is assigned, there are {}", mep, meps_.size());
         return;
     }
     Mep& record = meps_[mep];
@@ -165,7 +165,7 @@ void Checker::admit(MepId mep, std::uint16_t attempt) {
         if (ru == nullptr || (plan_.config.nodes[node].roles & protocol::role_ru) == 0) continue;
         const MepId held = is_em(node) ? produced_[node] : available_[node];
         if (mep >= std::max(held, ru->from.value_or(0))) {
-            violation("C3", "MEP {} is admitted, but RU {} announced only those below {}", mep, node, held);
+            violation("EB-C3", "MEP {} is admitted, but RU {} announced only those below {}", mep, node, held);
         }
     }
 }
@@ -180,7 +180,7 @@ void Checker::check_static(const Builder& target, const Credit& credit, protocol
         const std::vector<std::uint32_t>& bus = bus_in_[view];
         if (!bus.empty() && bus[mep % bus.size()] == target.node) return;
     }
-    violation("C5", "the EM assigns MEP {} to node {}, which is another one's", mep, target.node);
+    violation("EB-C5", "the EM assigns MEP {} to node {}, which is another one's", mep, target.node);
 }
 
 }  // namespace incast::adversary

@@ -1,4 +1,4 @@
-// What reaches sinks and the ledger: PROTOCOL F2, F4, F5, F6.
+// What reaches sinks and the ledger: EB-F2, EB-F4, EB-F5, EB-F6.
 #include <algorithm>
 #include <cstring>
 
@@ -121,7 +121,7 @@ void Checker::taken(std::uint32_t node, std::uint32_t incarnation, const protoco
                  mep.redelivered ? " (redelivered)" : "",
                  mep.missing_sources > 0 ? fmt::format(", {} sources missing", mep.missing_sources) : "");
     if (mep.mep >= meps_.size()) {
-        violation("F4", "node {} delivers MEP {} of {}", node, mep.mep, meps_.size());
+        violation("EB-F4", "node {} delivers MEP {} of {}", node, mep.mep, meps_.size());
         return;
     }
     Builder* own = builder(node, incarnation);
@@ -130,20 +130,20 @@ void Checker::taken(std::uint32_t node, std::uint32_t incarnation, const protoco
         const auto verdict = std::ranges::find_if(
             own->verdicts, [&](const Verdict& each) { return each.mep == mep.mep && each.attempt == attempt; });
         if (verdict == own->verdicts.end()) {
-            violation("F2", "node {}#{} delivers MEP {} attempt {} without the EM's verdict", node, incarnation,
+            violation("EB-F2", "node {}#{} delivers MEP {} attempt {} without the EM's verdict", node, incarnation,
                       mep.mep, mep.attempt);
         } else if (verdict->redelivered != mep.redelivered) {
-            violation("F2", "node {}#{} delivers MEP {} as {}, the verdict says otherwise", node, incarnation, mep.mep,
-                      mep.redelivered ? "a repeat" : "new");
+            violation("EB-F2", "node {}#{} delivers MEP {} as {}, the verdict says otherwise", node, incarnation,
+                      mep.mep, mep.redelivered ? "a repeat" : "new");
         }
         own->open[mep.slot] = 0;
     }
     if (two_stages(plan_.config.scheme)) {
         if (!own->decisions.contains({mep.mep, mep.attempt})) {
-            violation("C7", "node {} delivers MEP {} attempt {}, of which its filter never heard", node, mep.mep,
+            violation("EB-C7", "node {} delivers MEP {} attempt {}, of which its filter never heard", node, mep.mep,
                       mep.attempt);
         } else if (rejected(*own, mep.mep, mep.attempt)) {
-            violation("C7", "node {} delivers MEP {} attempt {}, which its filter rejected", node, mep.mep,
+            violation("EB-C7", "node {} delivers MEP {} attempt {}, which its filter rejected", node, mep.mep,
                       mep.attempt);
         }
     }
@@ -153,11 +153,11 @@ void Checker::taken(std::uint32_t node, std::uint32_t incarnation, const protoco
         // by time.
         const bool repeat_marked = earlier.attempt < mep.attempt ? mep.redelivered : earlier.redelivered;
         if (earlier.attempt == mep.attempt) {
-            violation("F2", "MEP {} attempt {} is delivered twice, by nodes {} and {}", mep.mep, mep.attempt,
+            violation("EB-F2", "MEP {} attempt {} is delivered twice, by nodes {} and {}", mep.mep, mep.attempt,
                       earlier.node, node);
         } else if (!repeat_marked) {
-            violation("F2", "MEP {} is delivered by nodes {} and {}, the repeat is not marked", mep.mep, earlier.node,
-                      node);
+            violation("EB-F2", "MEP {} is delivered by nodes {} and {}, the repeat is not marked", mep.mep,
+                      earlier.node, node);
         }
     }
     if (!record.deliveries.empty()) judge_.mark("delivered again");
@@ -173,7 +173,7 @@ void Checker::taken(std::uint32_t node, std::uint32_t incarnation, const protoco
     note_events(node, mep);
     if (mep.sources.size() != plan_.config.sources.size() || missing != mep.missing_sources ||
         flagged != mep.flagged_sources) {
-        violation("F5", "node {}: MEP {} has {} sources of {}, {} missing and {} flagged, but {} and {} said", node,
+        violation("EB-F5", "node {}: MEP {} has {} sources of {}, {} missing and {} flagged, but {} and {} said", node,
                   mep.mep, mep.sources.size(), plan_.config.sources.size(), missing, flagged, mep.missing_sources,
                   mep.flagged_sources);
     }
@@ -186,13 +186,13 @@ void Checker::check_source(Builder* own, std::uint32_t node, const protocol::Bui
     if (wire::is_missing(built.flag)) {
         const Membership* owner = holder(ru, mep.mep);
         if (owner != nullptr && !owner->lost) {
-            violation("F5", "node {}: source {} of MEP {} is flagged missing, but RU {}#{} is in the view", node,
+            violation("EB-F5", "node {}: source {} of MEP {} is flagged missing, but RU {}#{} is in the view", node,
                       source, mep.mep, ru, owner->incarnation);
         }
         return;
     }
     if (built.head == nullptr) {
-        violation("F5", "node {}: source {} of MEP {} is neither there nor flagged missing", node, source, mep.mep);
+        violation("EB-F5", "node {}: source {} of MEP {} is neither there nor flagged missing", node, source, mep.mep);
         return;
     }
     wire::Head head;
@@ -202,7 +202,7 @@ void Checker::check_source(Builder* own, std::uint32_t node, const protocol::Bui
         expected.first_event = mep.first_event;
         expected.n_events = mep.n_events;
         if (head.mep == mep.mep && (head.first_event != mep.first_event || head.n_events != mep.n_events)) {
-            violation("C8", "node {}: MEP {} has events {} + {}, source {} of RU {} has {} + {}", node, mep.mep,
+            violation("EB-C8", "node {}: MEP {} has events {} + {}, source {} of RU {} has {} + {}", node, mep.mep,
                       mep.first_event, mep.n_events, source, ru, head.first_event, head.n_events);
             return;
         }
@@ -212,13 +212,13 @@ void Checker::check_source(Builder* own, std::uint32_t node, const protocol::Bui
                        head.n_events == expected.n_events && head.first_event == expected.first_event &&
                        head.flag == expected.flag && built.flag == expected.flag;
     if (!right) {
-        violation("F6", "node {}: MEP {} attempt {} source {}: the head is of MEP {} attempt {} source {}, {} bytes",
+        violation("EB-F6", "node {}: MEP {} attempt {} source {}: the head is of MEP {} attempt {} source {}, {} bytes",
                   node, mep.mep, mep.attempt, source, head.mep, head.attempt, head.source, head.body_bytes);
         return;
     }
     const Membership* writer = membership(ru, head.incarnation);
     if (writer == nullptr || (writer->from && *writer->from > mep.mep)) {
-        violation("F6", "node {}: MEP {} source {} comes from RU {}#{}, which never took part in it", node, mep.mep,
+        violation("EB-F6", "node {}: MEP {} source {} comes from RU {}#{}, which never took part in it", node, mep.mep,
                   source, ru, head.incarnation);
     }
     if (ru == node || own == nullptr) return;
@@ -232,7 +232,7 @@ void Checker::check_source(Builder* own, std::uint32_t node, const protocol::Bui
         if (builder_at(id) != own || world_.find(id) == nullptr) continue;
         const sim::Area* area = world_.find(id)->area(local, offset);
         if (area == nullptr || area->body_write[0] != area->head_write || area->body_write[1] != area->head_write) {
-            violation("T1", "node {}: MEP {} source {}: the body in the slot is not whole, or not that of the head",
+            violation("EB-T1", "node {}: MEP {} source {}: the body in the slot is not whole, or not that of the head",
                       node, mep.mep, source);
         }
         const std::uint32_t step = plan_.config.message_size;
@@ -242,7 +242,7 @@ void Checker::check_source(Builder* own, std::uint32_t node, const protocol::Bui
                 part != nullptr && part->body_write[0] == part->body_write[1] && heads_.contains(part->body_write[0]);
             const wire::Head* of = whole ? &heads_.at(part->body_write[0]) : nullptr;
             if (of == nullptr || of->mep != head.mep || of->credit != head.credit || of->source != source) {
-                violation("T1", "node {}: MEP {} source {}: byte {} of the body is not of that head", node, mep.mep,
+                violation("EB-T1", "node {}: MEP {} source {}: byte {} of the body is not of that head", node, mep.mep,
                           source, at);
             }
         }
@@ -256,7 +256,7 @@ void Checker::note_events(std::uint32_t node, const protocol::BuiltMep& mep) {
     const bool known = record.n_events > 0;
     if ((known && (record.n_events != mep.n_events || record.first_event != mep.first_event)) ||
         (record.closed > 0 && record.closed != mep.n_events) || mep.n_events > plan_.source.packing) {
-        violation("C8", "node {} delivers MEP {} with events {} + {}, another {} + {}; the EM ordered {}", node,
+        violation("EB-C8", "node {} delivers MEP {} with events {} + {}, another {} + {}; the EM ordered {}", node,
                   mep.mep, mep.first_event, mep.n_events, record.first_event, record.n_events, record.closed);
     }
     record.first_event = mep.first_event;
@@ -270,10 +270,10 @@ void Checker::check_closes(const wire::ControlView& message) {
     if (body.events == 0 || body.mep >= meps_.size()) return;
     Mep& record = meps_[body.mep];
     if (record.closed != 0 && record.closed != body.events) {
-        violation("C8", "the EM closes MEP {} with {} events, and with {}", body.mep, record.closed, body.events);
+        violation("EB-C8", "the EM closes MEP {} with {} events, and with {}", body.mep, record.closed, body.events);
     }
     if (record.admitted && record.closed == 0) {
-        violation("C8", "the EM closes MEP {}, which is admitted", body.mep);
+        violation("EB-C8", "the EM closes MEP {}, which is admitted", body.mep);
     }
     record.closed = body.events;
 }
@@ -301,8 +301,8 @@ void Checker::decided(std::uint32_t node, std::uint32_t incarnation, const proto
         const protocol::BuiltSource& built = first.sources[source];
         const bool to_come = built.flag == SourceFlag::late || wire::is_missing(built.flag);
         if (!to_come || built.head != nullptr || !built.body.empty()) {
-            violation("C7", "node {}: the filter sees source {} of MEP {}, which is of the second stage", node, source,
-                      first.mep);
+            violation("EB-C7", "node {}: the filter sees source {} of MEP {}, which is of the second stage", node,
+                      source, first.mep);
         }
     }
 }
@@ -319,17 +319,17 @@ void Checker::durable(std::uint32_t node, std::uint32_t incarnation, MepId mep) 
 void Checker::committed(const protocol::LedgerEntry& entry) {
     judge_.story("EM commits MEP {} attempt {} by node {}", entry.mep, entry.attempt, entry.bu);
     if (entry.mep >= meps_.size()) {
-        violation("F4", "MEP {} of {} is committed", entry.mep, meps_.size());
+        violation("EB-F4", "MEP {} of {} is committed", entry.mep, meps_.size());
         return;
     }
     Mep& record = meps_[entry.mep];
-    if (record.committed) violation("F2", "MEP {} is committed twice, now by node {}", entry.mep, entry.bu);
+    if (record.committed) violation("EB-F2", "MEP {} is committed twice, now by node {}", entry.mep, entry.bu);
     const Membership* current = in_view(entry.bu);
     if (entry.rejected) {
         judge_.mark("committed as rejected");
         const Builder* by = current == nullptr ? nullptr : builder(entry.bu, current->incarnation);
         if (by == nullptr || !rejected(*by, entry.mep, entry.attempt)) {
-            violation("C7", "MEP {} is committed as rejected by node {}, whose filter did not reject it", entry.mep,
+            violation("EB-C7", "MEP {} is committed as rejected by node {}, whose filter did not reject it", entry.mep,
                       entry.bu);
         }
     }
@@ -339,16 +339,17 @@ void Checker::committed(const protocol::LedgerEntry& entry) {
     });
     if (entry.rejected) {
         if (delivery != record.deliveries.end()) {
-            violation("C7", "node {} delivered MEP {} attempt {}, and rejects it", entry.bu, entry.mep, entry.attempt);
+            violation("EB-C7", "node {} delivered MEP {} attempt {}, and rejects it", entry.bu, entry.mep,
+                      entry.attempt);
         }
     } else if (delivery == record.deliveries.end()) {
-        violation("F2", "MEP {} attempt {} is committed for node {}, which did not deliver it or is not in the view",
+        violation("EB-F2", "MEP {} attempt {} is committed for node {}, which did not deliver it or is not in the view",
                   entry.mep, entry.attempt, entry.bu);
     } else if (!delivery->durable) {
-        violation("F2", "MEP {} is committed before the sink of node {} has it", entry.mep, entry.bu);
+        violation("EB-F2", "MEP {} is committed before the sink of node {} has it", entry.mep, entry.bu);
     } else if (delivery->flagged_sources != entry.flagged_sources ||
                delivery->redelivered != (entry.redelivered != 0)) {
-        violation("F2", "MEP {}: the ledger says {} flagged, repeat {}; node {} delivered {} flagged, repeat {}",
+        violation("EB-F2", "MEP {}: the ledger says {} flagged, repeat {}; node {} delivered {} flagged, repeat {}",
                   entry.mep, entry.flagged_sources, entry.redelivered, entry.bu, delivery->flagged_sources,
                   delivery->redelivered);
     }
@@ -365,20 +366,21 @@ void Checker::view_changed(Time /*now*/, std::uint32_t view, Peer peer, std::uin
     const char* name =
         names[std::min<std::size_t>(static_cast<std::size_t>(change), std::size(names)) % std::size(names)];
     if (plan_.lie != Lie::none && change != wire::Change::up && node != plan_.liar) {
-        violation("T8", "node {}#{} is dropped as {}, though only node {} lies", node, incarnation, name, plan_.liar);
+        violation("EB-T8", "node {}#{} is dropped as {}, though only node {} lies", node, incarnation, name,
+                  plan_.liar);
     }
     judge_.story("view {}: node {}#{} {}", view, node, incarnation, name);
     judge_.mark(fmt::format("view: {}{}", name, change == wire::Change::up && incarnation > 1 ? " again" : ""));
     Membership* known = membership(node, incarnation);
     if (change == wire::Change::up) {
         if (!views_[node].empty() && (views_[node].back().incarnation >= incarnation || !views_[node].back().lost)) {
-            violation("F6", "node {}#{} enters the view after or beside #{}", node, incarnation,
+            violation("EB-F6", "node {}#{} enters the view after or beside #{}", node, incarnation,
                       views_[node].back().incarnation);
         }
         views_[node].push_back({incarnation, {}, false});
         available_[node] = 0;
     } else if (known == nullptr || known->lost) {
-        violation("F6", "node {}#{} leaves the view without being in it", node, incarnation);
+        violation("EB-F6", "node {}#{} leaves the view without being in it", node, incarnation);
     } else {
         known->lost = true;
     }
@@ -397,19 +399,20 @@ void Checker::finish(std::uint64_t admitted) {
         for (MepId mep = 0; mep < admitted; ++mep) {
             const Mep& record = meps_[mep];
             if (record.n_events > 0 && next && *next != record.first_event) {
-                violation("C8", "MEP {} begins with event {}, the one before ended with {}", mep, record.first_event,
+                violation("EB-C8", "MEP {} begins with event {}, the one before ended with {}", mep, record.first_event,
                           *next);
             }
             next = record.n_events > 0 ? std::optional(record.first_event + record.n_events) : std::nullopt;
         }
         if (plan_.stop_at == 0 && next && *next != plan_.config.total_events)
-            violation("C8", "the run ends with event {} of {}", *next, plan_.config.total_events);
+            violation("EB-C8", "the run ends with event {} of {}", *next, plan_.config.total_events);
     } else if (plan_.stop_at == 0 && admitted != meps_.size())
-        violation("F4", "the run ends with {} of {} MEPs", admitted, meps_.size());
+        violation("EB-F4", "the run ends with {} of {} MEPs", admitted, meps_.size());
     for (MepId mep = 0; mep < meps_.size(); ++mep) {
-        if (mep < admitted && !meps_[mep].committed) violation("F4", "MEP {} of {} is never committed", mep, admitted);
+        if (mep < admitted && !meps_[mep].committed)
+            violation("EB-F4", "MEP {} of {} is never committed", mep, admitted);
         if (mep >= admitted && (meps_[mep].committed || meps_[mep].admitted))
-            violation("C3", "MEP {} of {} is assigned", mep, admitted);
+            violation("EB-C3", "MEP {} of {} is assigned", mep, admitted);
     }
 }
 

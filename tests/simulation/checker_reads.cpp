@@ -1,4 +1,4 @@
-// What builder units read (scheme pull-read): whose bytes, where to, and until when (PROTOCOL F1, F3, T1).
+// What builder units read (scheme pull-read): whose bytes, where to, and until when (EB-F1, EB-F3, EB-T1).
 //
 // A read of a MEP that was released meanwhile may find the bytes of a later one: what counts is what gets delivered.
 #include "checker.h"
@@ -46,7 +46,7 @@ void Checker::read_posted(Time /*now*/, sim::EndpointId from, sim::EndpointId to
         }
     }
     if (record.slot == slots_ || read.body.length > plan_.config.sources[record.source].cap_bytes) {
-        violation("S3", "node {} reads {} bytes of node {} to offset {}, which is no place for them", node_of(from),
+        violation("EB-S3", "node {} reads {} bytes of node {} to offset {}, which is no place for them", node_of(from),
                   read.body.length, ru, read.body.offset);
         return;
     }
@@ -62,7 +62,7 @@ void Checker::read_taken(Time /*now*/, sim::EndpointId /*from*/, sim::EndpointId
     judge_.mark(parts == sim::part_all ? "read whole" : "read in part");
 }
 
-/// A place into which something is read belongs to the read until it is over (F3).
+/// A place into which something is read belongs to the read until it is over (EB-F3).
 void Checker::read_landed(Time /*now*/, sim::EndpointId from, sim::EndpointId to, const sim::Transfer& read,
                           std::uint8_t /*parts*/) {
     const Builder* reader = builder_at(from);
@@ -71,7 +71,7 @@ void Checker::read_landed(Time /*now*/, sim::EndpointId from, sim::EndpointId to
     const std::uint32_t open = reader->open[record.slot];
     if (open == 0) judge_.mark("read into an unused slot");
     if (open != 0 && record.credit != 0 && open != record.credit) {
-        violation("F3",
+        violation("EB-F3",
                   "what node {}#{} reads of node {} for credit {} lands in slot {}, which is in use for credit {}",
                   reader->node, reader->incarnation, node_of(to), record.credit, record.slot, open);
     }
@@ -83,7 +83,7 @@ void Checker::read_completed(Time /*now*/, sim::EndpointId /*from*/, sim::Endpoi
     if (status == Status::peer_lost) judge_.mark("read: owner lost");
     if (status == Status::cancelled) judge_.mark("read: cancelled");
     if (status == Status::remote_fault) {
-        violation("T8", "a read of node {} is outside of what it exposes", node_of(reads_.at(read.number).owner));
+        violation("EB-T8", "a read of node {} is outside of what it exposes", node_of(reads_.at(read.number).owner));
     }
 }
 
@@ -106,13 +106,13 @@ void Checker::check_read(const Builder& own, std::uint32_t node, const protocol:
         const bool whole = area != nullptr && area->body_write[0] == area->body_write[1];
         const auto found = whole ? reads_.find(area->body_write[0]) : reads_.end();
         if (found == reads_.end() || !found->second.over || found->second.source != source) {
-            violation("T1", "node {}: MEP {} source {}: the body in the slot is not whole, or still being read", node,
-                      mep.mep, source);
+            violation("EB-T1", "node {}: MEP {} source {}: the body in the slot is not whole, or still being read",
+                      node, mep.mep, source);
             continue;
         }
         for (const std::optional<MepId>& half : found->second.halves) {
             if (half == mep.mep) continue;
-            violation("F1", "node {}: MEP {} source {}: what was read is of MEP {}", node, mep.mep, source,
+            violation("EB-F1", "node {}: MEP {} source {}: what was read is of MEP {}", node, mep.mep, source,
                       half ? fmt::format("{}", *half) : "none");
         }
         judge_.mark("read delivered");

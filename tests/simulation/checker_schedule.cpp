@@ -1,4 +1,4 @@
-// In which order RUs send: PROTOCOL C6.
+// In which order RUs send: EB-C6.
 //
 // An RU on the EM's node hears of phases without the wire, so its order is not judged; nor is that of an RU that slips.
 #include <algorithm>
@@ -27,7 +27,7 @@ void Checker::check_turn(Time now, sim::EndpointId from, sim::EndpointId to, con
     if (write.head_bytes == 0 || head.source != ru_first_source_[node]) return;
     if (config.inter_send_gap > 0) {
         if (sender.begun && now - *sender.begun < config.inter_send_gap) {
-            violation("C6", "RU {} begins to send {} ps after it did before, the gap is {} ps", node,
+            violation("EB-C6", "RU {} begins to send {} ps after it did before, the gap is {} ps", node,
                       now - *sender.begun, config.inter_send_gap);
         }
         judge_.mark("send gap");
@@ -43,7 +43,7 @@ void Checker::check_turn(Time now, sim::EndpointId from, sim::EndpointId to, con
     sender.served.push_back(to);
     if (config.schedule == Schedule::barrel_barrier) {
         if (sender.phase == 0 || bu != (ru + sender.phase) % period_ || sender.last) {
-            violation("C6", "RU {} serves BU {} in phase {}{}", ru, bu, sender.phase,
+            violation("EB-C6", "RU {} serves BU {} in phase {}{}", ru, bu, sender.phase,
                       sender.last ? ", after another one" : "");
         }
         sender.last = bu;
@@ -51,7 +51,7 @@ void Checker::check_turn(Time now, sim::EndpointId from, sim::EndpointId to, con
     }
     const std::uint32_t place = (bu + bus_ - (ru + 1) % bus_) % bus_;
     if (sender.phase == 0 || (sender.last && place <= *sender.last)) {
-        violation("C6", "RU {} serves BU {} in round {}, out of order", ru, bu, sender.phase);
+        violation("EB-C6", "RU {} serves BU {} in round {}, out of order", ru, bu, sender.phase);
     }
     sender.last = place;
 }
@@ -65,7 +65,7 @@ void Checker::check_slot(Time now, sim::EndpointId from, std::uint32_t bu) {
     if (config.overrun == protocol::Overrun::slip || error > config.slot_time / 8) return;
     const std::int64_t slot = now / config.slot_time;
     if (bu != (ru + static_cast<std::uint64_t>(slot)) % period_ || slot == sender.slot) {
-        violation("C6", "RU {} serves BU {} in time slot {}{}", ru, bu, slot, slot == sender.slot ? " again" : "");
+        violation("EB-C6", "RU {} serves BU {} in time slot {}{}", ru, bu, slot, slot == sender.slot ? " again" : "");
     }
     sender.slot = slot;
     judge_.mark("slot in time");
@@ -90,7 +90,7 @@ void Checker::check_phase_posted(sim::EndpointId to, const ControlView& message)
             const Membership* member = in_view(node_of(each));
             if (member == nullptr || member->incarnation != incarnation_of(each)) continue;
             if (sender.done != phase_) {
-                violation("C6", "the EM begins phase {}, but RU {} is not done with phase {}", body.phase,
+                violation("EB-C6", "the EM begins phase {}, but RU {} is not done with phase {}", body.phase,
                           ru_of_node_[node_of(each)], phase_);
             }
         }
@@ -109,7 +109,7 @@ void Checker::check_phase_done(sim::EndpointId from, const ControlView& message)
         const auto found = outstanding_[from].unplaced.find(to);
         const bool unplaced = found != outstanding_[from].unplaced.end() && found->second > 0;
         if (unplaced || sender.unfinished.contains(to)) {
-            violation("C6", "RU {} is done with phase {}, but what it sent to node {} is not placed",
+            violation("EB-C6", "RU {} is done with phase {}, but what it sent to node {} is not placed",
                       ru_of_node_[node_of(from)], sender.phase, node_of(to));
         }
     }

@@ -1,4 +1,4 @@
-// What passes the wire and what lands: PROTOCOL C1, C3, F1, F3.
+// What passes the wire and what lands: EB-C1, EB-C3, EB-F1, EB-F3.
 #include <algorithm>
 #include <cstring>
 
@@ -18,7 +18,7 @@ void Checker::message_posted(Time /*now*/, sim::EndpointId from, sim::EndpointId
     }
     const wire::ControlHeader& header = message->header();
     if (header.run != plan_.config.run || header.incarnation != incarnation_of(from)) {
-        violation("F6", "node {}#{} sends as #{} of run {}", node_of(from), incarnation_of(from), header.incarnation,
+        violation("EB-F6", "node {}#{} sends as #{} of run {}", node_of(from), incarnation_of(from), header.incarnation,
                   header.run);
     }
     tell(from, to, *message);
@@ -51,7 +51,7 @@ void Checker::message_posted(Time /*now*/, sim::EndpointId from, sim::EndpointId
         case ControlKind::late:
             judge_.mark("late");
             if (plan_.lie == Lie::grant || plan_.lie == Lie::abort) {
-                violation("T8", "node {} waits in vain for MEP {}, though only node {} lies", node_of(from),
+                violation("EB-T8", "node {} waits in vain for MEP {}, though only node {} lies", node_of(from),
                           message->body<ControlKind::late>().attempt.mep, plan_.liar);
             }
             break;
@@ -157,7 +157,7 @@ void Checker::write_posted(Time now, sim::EndpointId from, sim::EndpointId to, c
     if (config.outstanding_writes > 0) {
         const std::uint64_t there = sender.unplaced[to] + 1;
         if (there > config.outstanding_writes) {
-            violation("C2", "RU {} has {} writes to node {} that are not placed, {} are configured", node_of(from),
+            violation("EB-C2", "RU {} has {} writes to node {} that are not placed, {} are configured", node_of(from),
                       there, node_of(to), config.outstanding_writes);
         }
         if (there == config.outstanding_writes) judge_.mark("outstanding writes at the limit");
@@ -169,7 +169,7 @@ void Checker::write_posted(Time now, sim::EndpointId from, sim::EndpointId to, c
         all += count;
     if (config.parallel_sends == 0) return;
     if (all > plan_.config.parallel_sends) {
-        violation("C2", "RU {} has {} contributions that are not placed, {} are configured", node_of(from), all,
+        violation("EB-C2", "RU {} has {} contributions that are not placed, {} are configured", node_of(from), all,
                   plan_.config.parallel_sends);
     }
     if (all == plan_.config.parallel_sends) judge_.mark("parallel sends at the limit");
@@ -185,7 +185,7 @@ void Checker::check_requests(sim::EndpointId from, sim::EndpointId to, const Con
     for (const auto& [peer, credits] : asker.requested)
         all += credits.size();
     if (all > plan_.config.parallel_requests) {
-        violation("C2", "BU {} has {} requests outstanding, {} are configured", node_of(from), all,
+        violation("EB-C2", "BU {} has {} requests outstanding, {} are configured", node_of(from), all,
                   plan_.config.parallel_requests);
     }
     if (all == plan_.config.parallel_requests) judge_.mark("parallel requests at the limit");
@@ -206,7 +206,7 @@ void Checker::notice_delivered(Time /*now*/, sim::EndpointId from, sim::Endpoint
 void Checker::check_announce(std::uint32_t to, const ControlView& message) {
     const wire::AnnounceBody body = message.body<ControlKind::announce>();
     if (body.released_below > committed_below_) {
-        violation("F1", "the EM releases MEPs below {} to node {}, but {} is not committed", body.released_below, to,
+        violation("EB-F1", "the EM releases MEPs below {} to node {}, but {} is not committed", body.released_below, to,
                   committed_below_);
     }
     for (std::uint32_t index = 0; index < message.header().count; ++index) {
@@ -219,7 +219,7 @@ void Checker::check_announce(std::uint32_t to, const ControlView& message) {
             // Written before the BU was dropped, posted after: no RU takes it. Announced for a successor it would be a
             // mix-up.
             if (target != nullptr) {
-                violation("C1", "MEP {} is announced for credit {} of node {}#{}, which it did not grant",
+                violation("EB-C1", "MEP {} is announced for credit {} of node {}#{}, which it did not grant",
                           body.base + index, entry.credit, entry.bu, target->incarnation);
             }
             continue;
@@ -239,27 +239,27 @@ void Checker::check_verdicts(sim::EndpointId to, const ControlView& message) {
             continue;
         }
         if (entry.mep >= meps_.size()) {
-            violation("F2", "commit of MEP {} granted, there are {}", entry.mep, meps_.size());
+            violation("EB-F2", "commit of MEP {} granted, there are {}", entry.mep, meps_.size());
             continue;
         }
         Mep& record = meps_[entry.mep];
         const bool redelivered = (entry.flags & wire::attempt_redelivered) != 0;
         judge_.mark(redelivered ? "verdict: yes, again" : "verdict: yes");
         if (entry.attempt != record.latest_attempt) {
-            violation("F2", "commit of MEP {} granted to attempt {} of node {}, but attempt {} was assigned last",
+            violation("EB-F2", "commit of MEP {} granted to attempt {} of node {}, but attempt {} was assigned last",
                       entry.mep, entry.attempt, node_of(to), record.latest_attempt);
         }
         if (record.granted_attempt != 0 && record.granted_attempt != entry.attempt) {
             const Membership* earlier = in_view(record.granted_node);
             if (earlier != nullptr && earlier->incarnation == record.granted_incarnation) {
-                violation("F2", "commit of MEP {} granted to node {}, though node {} holds it for attempt {}",
+                violation("EB-F2", "commit of MEP {} granted to node {}, though node {} holds it for attempt {}",
                           entry.mep, node_of(to), record.granted_node, record.granted_attempt);
             }
             if (!redelivered)
-                violation("F2", "commit of MEP {} granted for the second time, not marked as a repeat", entry.mep);
+                violation("EB-F2", "commit of MEP {} granted for the second time, not marked as a repeat", entry.mep);
         }
         if (record.committed)
-            violation("F2", "commit of MEP {} granted to node {} after it was committed", entry.mep, node_of(to));
+            violation("EB-F2", "commit of MEP {} granted to node {} after it was committed", entry.mep, node_of(to));
         record.granted_attempt = entry.attempt;
         record.granted_node = node_of(to);
         record.granted_incarnation = incarnation_of(to);
@@ -272,9 +272,9 @@ void Checker::learn_view(const ControlView& message) {
         if (entry.change != wire::Change::up || entry.node >= views_.size()) continue;
         Membership* up = membership(entry.node, entry.incarnation);
         if (up == nullptr) {
-            violation("F6", "the EM publishes node {}#{} as up, its ledger does not", entry.node, entry.incarnation);
+            violation("EB-F6", "the EM publishes node {}#{} as up, its ledger does not", entry.node, entry.incarnation);
         } else if (up->from && *up->from != entry.from_mep) {
-            violation("F6", "the EM publishes node {}#{} as taking part from {} and from {}", entry.node,
+            violation("EB-F6", "the EM publishes node {}#{} as taking part from {} and from {}", entry.node,
                       entry.incarnation, *up->from, entry.from_mep);
         } else {
             up->from = entry.from_mep;
@@ -285,7 +285,7 @@ void Checker::learn_view(const ControlView& message) {
 // --- memory
 // ------------------------------------------------------------------------------------------------------------------
 
-/// Where a write is that says it is of that source; a BU's regions are the first of its endpoint (S3).
+/// Where a write is that says it is of that source; a BU's regions are the first of its endpoint (EB-S3).
 Checker::Place Checker::place_of(const sim::Transfer& write, std::uint32_t source) const {
     const std::uint64_t sources = layout_.source_offset.size();
     if (source >= sources) return {};
@@ -308,7 +308,7 @@ void Checker::landed(Time /*now*/, sim::EndpointId from, sim::EndpointId to, con
     Builder* target = builder_at(to);
     const bool continues = write.head_bytes == 0 && plan_.config.message_size > 0;
     if (target == nullptr || (write.head_bytes != sizeof(wire::Head) && !continues)) {
-        violation("T8", "node {} writes {} bytes of head to node {}", node_of(from), write.head_bytes, node_of(to));
+        violation("EB-T8", "node {} writes {} bytes of head to node {}", node_of(from), write.head_bytes, node_of(to));
         return;
     }
     const wire::Head head = *head_of(write);
@@ -319,8 +319,8 @@ void Checker::landed(Time /*now*/, sim::EndpointId from, sim::EndpointId to, con
                           within + write.body.length <= plan_.config.sources[head.source].cap_bytes;
     if (!in_place || plan_.config.sources[head.source].ru != Peer{node_of(from)} ||
         head.incarnation != incarnation_of(from)) {
-        violation("S3", "node {} writes source {} at offset {} of node {}, not its place", node_of(from), head.source,
-                  write.offset, node_of(to));
+        violation("EB-S3", "node {} writes source {} at offset {} of node {}, not its place", node_of(from),
+                  head.source, write.offset, node_of(to));
         return;
     }
     if (write.pending.linked && !write.bytes_free) {
@@ -336,7 +336,7 @@ void Checker::landed(Time /*now*/, sim::EndpointId from, sim::EndpointId to, con
     }
     if (open != head.credit) {
         violation(
-            "F3", "RU {}#{} writes MEP {} for credit {} into slot {} of node {}#{}, which is in use for credit {}",
+            "EB-F3", "RU {}#{} writes MEP {} for credit {} into slot {} of node {}#{}, which is in use for credit {}",
             node_of(from), incarnation_of(from), head.mep, head.credit, slot, target->node, target->incarnation, open);
         return;
     }
@@ -345,7 +345,8 @@ void Checker::landed(Time /*now*/, sim::EndpointId from, sim::EndpointId to, con
     if (plan_.config.plant == protocol::Plant::no_generation_check) return;
     const Credit& credit = target->credits[open - 1];
     if (credit.bound && (credit.mep != head.mep || credit.attempt != head.attempt)) {
-        violation("F6", "RU {}#{} writes MEP {} attempt {} for credit {} of node {}#{}, which is for MEP {} attempt {}",
+        violation("EB-F6",
+                  "RU {}#{} writes MEP {} attempt {} for credit {} of node {}#{}, which is for MEP {} attempt {}",
                   node_of(from), incarnation_of(from), head.mep, head.attempt, open, target->node, target->incarnation,
                   credit.mep, credit.attempt);
     }

@@ -15,7 +15,7 @@ namespace incast::adversary {
 
 struct Violation {
     Time time = 0;
-    std::string rule;  // "F3", "C1" ...: PROTOCOL.md
+    std::string rule;  // "EB-F3", "EB-C1" ...: docs/protocol.md
     std::string what;
 };
 

@@ -1,5 +1,5 @@
-// A node that lies: a real one whose endpoint adds false messages to what it says, or withholds true ones (PROTOCOL
-// T8). In such a run nothing else goes wrong, so whoever is dropped besides the liar was dropped on its word.
+// A node that lies: a real one whose endpoint adds false messages to what it says, or withholds true ones (
+// EB-T8). In such a run nothing else goes wrong, so whoever is dropped besides the liar was dropped on its word.
 #pragma once
 
 #include <cstdint>

@@ -126,7 +126,7 @@ void draw_layout(Plan& plan) {
     if (draw.percent(40)) plan.config.layout = draw.percent(50) ? Layout::per_mep : Layout::segmented;
 }
 
-/// MEPs whose events come one by one, and that are closed early more often than not (C8).
+/// MEPs whose events come one by one, and that are closed early more often than not (EB-C8).
 void draw_closing(Plan& plan) {
     Draw draw(base::mix64(plan.seed ^ 0xc8));
     if (plan.source.says_total || !draw.percent(40)) return;

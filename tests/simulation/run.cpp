@@ -86,7 +86,7 @@ bool Host::step(Time now) {
         run_.judge.story("node {}#{} is {}", index_, incarnation_, state_names[static_cast<std::size_t>(after)]);
     if (after == NodeState::evicted || after == NodeState::em_silent) {
         if (Peer{index_} == run_.plan.config.em) {
-            run_.judge.violation("F4", "the EM's node is {}", state_names[static_cast<std::size_t>(after)]);
+            run_.judge.violation("EB-F4", "the EM's node is {}", state_names[static_cast<std::size_t>(after)]);
             return false;
         }
         run_.judge.mark(after == NodeState::evicted ? "exit: evicted" : "exit: EM silent");

@@ -113,7 +113,7 @@ bool ModelSource::produce(Time now, MepId mep) {
         const std::uint64_t cap = plan_.config.sources[first_source_ + index].cap_bytes;
         const Slice place{regions_[index], static_cast<std::uint32_t>(cap), mep % retention * cap};
         if (world_.body_in_use(endpoint_, place)) {
-            checker_.violation("F1", "node {} lets MEP {} be overwritten while a write of it is not complete", node_,
+            checker_.violation("EB-F1", "node {} lets MEP {} be overwritten while a write of it is not complete", node_,
                                mep - retention);
         }
     }
@@ -142,7 +142,7 @@ void ModelSource::release(MepId below) {
     }
     for (MepId mep = released_; mep < below; ++mep) {
         if (!checker_.is_committed(mep))
-            checker_.violation("F1", "node {} forgets MEP {}, which is not committed", node_, mep);
+            checker_.violation("EB-F1", "node {} forgets MEP {}, which is not committed", node_, mep);
     }
     released_ = below;
 }
@@ -191,7 +191,7 @@ std::size_t ModelSink::returned(Time now, std::span<std::uint16_t> slots) {
         }
         for (const auto& [place, before] : at->heads) {
             if (std::memcmp(place, &before, sizeof before) != 0) {
-                checker_.violation("C1",
+                checker_.violation("EB-C1",
                                    "node {} lets MEP {} be written into slot {}, which its sink holds with MEP {}",
                                    node_, place->mep, at->slot, at->mep);
             }

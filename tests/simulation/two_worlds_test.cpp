@@ -187,7 +187,7 @@ void on_simulation(const Config& config, Conversations& conversations) {
 
 class TwoWorlds : public ::testing::TestWithParam<std::tuple<protocol::Scheme, bool, protocol::Assignment>> {};
 
-TEST_P(TwoWorlds, ExchangeTheSameMessagesPerOrderedPair) {
+TEST_P(TwoWorlds, EB_T1_ExchangeTheSameMessagesPerOrderedPair) {
     const auto [scheme, folded, assignment] = GetParam();
     const Config config = script_config(scheme, folded, assignment);
     Conversations real;

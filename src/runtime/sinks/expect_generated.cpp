@@ -58,8 +58,8 @@ private:
         wire::SourceFlag flag = wire::SourceFlag::ok;
     };
 
-    /// Which events a MEP has. Closed early (C8), it has fewer than others, and those behind it begin earlier; what all
-    /// RUs were told only the event manager knows, and whether they agree the sink sees.
+    /// Which events a MEP has. Closed early (EB-C8), it has fewer than others, and those behind it begin earlier; what
+    /// all RUs were told only the event manager knows, and whether they agree the sink sees.
     [[nodiscard]] std::string check_numbers(protocol::MepId mep, const wire::Head& head) const {
         const std::uint64_t latest = plan_.first_event(mep);
         const std::uint64_t total = plan_.total_events();

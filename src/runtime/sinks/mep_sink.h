@@ -1,4 +1,4 @@
-// Writes MEPs into files, and a manifest of what is durable (docs/formats.md, PROTOCOL F2 and S3).
+// Writes MEPs into files, and a manifest of what is durable (docs/formats.md, EB-F2 and EB-S3).
 //
 // take() copies a MEP into the page cache and answers `pending`; a commit makes many of them durable at once, on a
 // thread of its own: data first, then their manifest lines (Fsync says how durable). A MEP counts as committed by its

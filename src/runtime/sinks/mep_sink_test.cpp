@@ -171,7 +171,7 @@ TEST_F(MepSinkTest, WritesWhatWasBuilt) {
     EXPECT_EQ(sink->stats().verify_errors, 0U);
 }
 
-TEST_F(MepSinkTest, MissingSourcesBecomePhantomsThatSayWhy) {
+TEST_F(MepSinkTest, EB_F5_MissingSourcesBecomePhantomsThatSayWhy) {
     open(options_of(folder.path()));
     LooseMep loose = *run->next();
     loose.lose(1, wire::SourceFlag::missing_dead);
@@ -436,9 +436,9 @@ TEST_F(MepSinkTest, WhatWasTakenBeforeTheDiskWasFullIsKept) {
     EXPECT_EQ(sink->take(now, refused->build()), Taken::busy) << "there is room again, and it has failed";
 }
 
-// F2 after kill -9, whenever it strikes: what was confirmed is in the manifest, and every line is true (read_manifest
-// checks).
-TEST_F(MepSinkTest, AfterAKillEverythingConfirmedIsThere) {
+// EB-F2 after kill -9, whenever it strikes: what was confirmed is in the manifest, and every line is true
+// (read_manifest checks).
+TEST_F(MepSinkTest, EB_F2_AfterAKillEverythingConfirmedIsThere) {
     for (const std::size_t after : {0U, 1U, 7U, 40U}) {
         const sources::TemporaryFolder own;
         int status = 0;

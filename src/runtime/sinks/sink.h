@@ -77,10 +77,10 @@ struct SinkOptions {
     std::uint32_t node = 0;  // whose sink: names its files, and where processes attach
     std::uint32_t incarnation = 1;
     sources::Policy policy = sources::Policy::block;  // of the sources
-    bool open_loop = false;                           // heads carry intended trigger times (M2)
-    bool phantom_bodies = false;                      // of the transport (T9)
+    bool open_loop = false;                           // heads carry intended trigger times (EB-M2)
+    bool phantom_bodies = false;                      // of the transport (EB-T9)
     Time (*cpu_clock)() =
-        nullptr;  // CPU time of the calling thread, to tell the sink's work apart (M5); nullptr: not measured
+        nullptr;  // CPU time of the calling thread, to tell the sink's work apart (EB-M5); nullptr: not measured
 };
 
 /// taken = done + abandoned + those still held; meps = taken + dropped.

@@ -1,4 +1,4 @@
-// Reads one word of each 64-byte line: what the first look of any consumer costs (PROTOCOL M5).
+// Reads one word of each 64-byte line: what the first look of any consumer costs (EB-M5).
 #pragma once
 
 #include "runtime/sinks/metered_sink.h"

@@ -1,5 +1,5 @@
 // Checks that what was built is what was sent: structure and content of every MFP, and that no MEP comes twice unmarked
-// (PROTOCOL F2). A missing source is counted, not an error; gaps in MEP ids are the ledger's business.
+// (EB-F2). A missing source is counted, not an error; gaps in MEP ids are the ledger's business.
 #pragma once
 
 #include <memory>

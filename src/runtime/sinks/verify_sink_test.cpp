@@ -244,7 +244,7 @@ TEST(VerifySink, ASourceThatIsNeitherThereNorMissingIsAnError) {
     EXPECT_EQ(bench.sink->stats().verify_errors, 1U);
 }
 
-TEST(VerifySink, ARepeatIsAnErrorUnlessMarked) {
+TEST(VerifySink, EB_F2_ARepeatIsAnErrorUnlessMarked) {
     Bench bench;
     LooseMep first = *bench.run.next();
     LooseMep second = *bench.run.next();
@@ -300,8 +300,8 @@ TEST(SeenMeps, RemembersItsWindowAndTakesTheRestAsSeen) {
     EXPECT_FALSE(seen.insert(1'000'000'000'000 - 64));
 }
 
-// PROTOCOL T9: in simulation heads alone move; they are checked all the same.
-TEST(VerifySink, ChecksHeadsWhereBodiesArePhantom) {
+// EB-T9: in simulation heads alone move; they are checked all the same.
+TEST(VerifySink, EB_T9_ChecksHeadsWhereBodiesArePhantom) {
     SinkOptions options = options_of();
     options.phantom_bodies = true;
     options.verify = Verify::header;
@@ -337,7 +337,7 @@ TEST(VerifySink, SamplesLinesOfSomeMepsAndStructureOfAll) {
     EXPECT_EQ(bench.sink->stats().lines_checked_meps, 10U);
 }
 
-TEST(Sinks, CountLatencyFromAssignmentAndFromTheIntendedTime) {
+TEST(Sinks, EB_M2_CountLatencyFromAssignmentAndFromTheIntendedTime) {
     SinkOptions options = options_of();
     options.kind = SinkOptions::Kind::null;
     options.open_loop = true;
@@ -355,7 +355,7 @@ TEST(Sinks, CountLatencyFromAssignmentAndFromTheIntendedTime) {
     EXPECT_EQ(bench.sink->stats().meps, 1U);
 }
 
-TEST(Sinks, TellTheirCpuTimeApart) {
+TEST(Sinks, EB_M5_TellTheirCpuTimeApart) {
     SinkOptions options = options_of();
     options.cpu_clock = [] {
         static Time now = 0;
@@ -371,7 +371,7 @@ TEST(Sinks, TellTheirCpuTimeApart) {
     EXPECT_NEAR(static_cast<double>(touch.stats().cpu), 5.0 * meps, 0.1 * 5 * meps) << "some stand for the others";
 }
 
-TEST(TouchSink, ReadsOneWordOfEachLine) {
+TEST(TouchSink, EB_M5_ReadsOneWordOfEachLine) {
     SinkOptions options = options_of();
     options.kind = SinkOptions::Kind::touch;
     Bench bench(options);

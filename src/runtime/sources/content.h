@@ -1,4 +1,4 @@
-// What a generated fragment contains (PROTOCOL M4): every 64-bit word, hence every 64-byte line, is a function of (run,
+// What a generated fragment contains (EB-M4): every 64-bit word, hence every 64-byte line, is a function of (run,
 // source, event, position).
 //
 // Word i of a fragment is start + i * step modulo 2^64, little-endian, the last one cut to the fragment's size; `start`

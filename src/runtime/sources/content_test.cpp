@@ -66,7 +66,7 @@ TEST(Content, WritesNothingBehindTheFragment) {
     }
 }
 
-TEST(Content, ALineOfAnotherRunSourceOrEventDoesNotVerify) {
+TEST(Content, EB_M4_ALineOfAnotherRunSourceOrEventDoesNotVerify) {
     const ContentKey key = key_of(1, 2, 3);
     for (const ContentKey& other : {key_of(2, 2, 3), key_of(1, 3, 3), key_of(1, 2, 4), key_of(3, 2, 1)}) {
         const auto stale = made(other, 4 * line_bytes);
@@ -89,7 +89,7 @@ TEST(Content, AShiftedLineDoesNotVerify) {
     }
 }
 
-TEST(Content, NoLineOccursTwiceInARun) {
+TEST(Content, EB_M4_NoLineOccursTwiceInARun) {
     std::set<std::string> lines;
     std::size_t made_lines = 0;
     for (std::uint16_t source = 0; source < 4; ++source) {

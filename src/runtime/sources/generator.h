@@ -1,4 +1,5 @@
-// A source that makes its own fragments: seeded, verifiable byte for byte, as fast as memory (PROTOCOL M1, M4, M5, M7).
+// A source that makes its own fragments: seeded, verifiable byte for byte, as fast as memory (EB-M1, EB-M4, EB-M5,
+// EB-M7).
 #pragma once
 
 #include <memory>

@@ -102,7 +102,7 @@ TEST(Generator, MakesWhatIsPlannedInEveryFillAndDistribution) {
     }
 }
 
-TEST(Generator, KeepsWhatIsNotReleased) {
+TEST(Generator, EB_F1_KeepsWhatIsNotReleased) {
     for (const Fill fill : {Fill::generated, Fill::prefilled}) {
         Readout readout(config_of(16'000), options_of(Distribution::normal, fill));
         for (MepId mep = 0; mep < 4; ++mep) {
@@ -139,9 +139,9 @@ TEST(Generator, PrefilledContentReturnsWithTheRingAloneAndEventIdsNever) {
     }
 }
 
-// M4: a slot is used again after credits x BUs MEPs, or some sum of such steps; a stale one must never hold the bytes
-// that are due.
-TEST(MfpPlan, RingPeriodSharesNoFactorWithSlotReuse) {
+// EB-M4: a slot is used again after credits x BUs MEPs, or some sum of such steps; a stale one must never hold the
+// bytes that are due.
+TEST(MfpPlan, EB_M4_RingPeriodSharesNoFactorWithSlotReuse) {
     for (std::uint32_t credits = 1; credits < 40; ++credits) {
         for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{100'000}, std::uint64_t{5'000'000}}) {
             protocol::Config config = config_of(16'000, 32);
@@ -159,7 +159,7 @@ TEST(MfpPlan, RingPeriodSharesNoFactorWithSlotReuse) {
     }
 }
 
-TEST(Generator, EndsWithAShortMfp) {
+TEST(Generator, EB_S5_EndsWithAShortMfp) {
     for (const Fill fill : {Fill::generated, Fill::prefilled}) {
         for (const std::uint64_t total : {std::uint64_t{39}, std::uint64_t{48}, std::uint64_t{1605}}) {
             GeneratorOptions options = options_of(Distribution::exponential, fill);
@@ -199,9 +199,9 @@ TEST(Generator, WithoutMemoryItStillKnowsSizes) {
     }
 }
 
-// S4: what does not fit its place is delivered truncated to whole fragments, flagged and counted, and nothing is
+// EB-S4: what does not fit its place is delivered truncated to whole fragments, flagged and counted, and nothing is
 // written behind it.
-TEST(Generator, TruncatesWhatDoesNotFit) {
+TEST(Generator, EB_S4_TruncatesWhatDoesNotFit) {
     for (const Fill fill : {Fill::generated, Fill::prefilled}) {
         Readout readout(config_of(3'000), options_of(Distribution::exponential, fill));
         std::uint64_t truncated = 0;
@@ -232,7 +232,7 @@ TEST(Generator, FlagsMfpsWithoutPayload) {
     EXPECT_EQ(readout.view(0, 0).flag(), wire::SourceFlag::empty);
 }
 
-TEST(Generator, LargeFragmentsTravelInTheWideVariant) {
+TEST(Generator, EB_S1_LargeFragmentsTravelInTheWideVariant) {
     GeneratorOptions options = options_of(Distribution::fixed);
     options.sizes = {.mean_bytes = 70'000, .max_bytes = 1U << 20};
     options.packing = 2;
@@ -314,7 +314,7 @@ TEST(Generator, OpenLoopCountsDeadTimeOfASlowReadout) {
 
 // Offered far faster than it is released: what is not accepted is accounted for, event by event, and what is retained
 // stays as it was made.
-TEST(Generator, EveryPolicyAccountsForEveryEvent) {
+TEST(Generator, EB_M1_EveryPolicyAccountsForEveryEvent) {
     for (const Fill fill : {Fill::generated, Fill::prefilled}) {
         for (const Policy policy : {Policy::block, Policy::throttle, Policy::drop}) {
             GeneratorOptions options = options_of(Distribution::normal, fill);
@@ -390,8 +390,8 @@ TEST(Generator, OccupancyIsTheMemoryInUseOverTime) {
     EXPECT_EQ(readout.generator.stats(now + ps_per_us).peak_held_meps, 0U);
 }
 
-// M7: what the sources of an event have in common they have in a prefilled ring too, however uneven they are.
-TEST(Generator, AMepClosedEarlyHasTheEventsThatThereAre) {
+// EB-M7: what the sources of an event have in common they have in a prefilled ring too, however uneven they are.
+TEST(Generator, EB_C8_AMepClosedEarlyHasTheEventsThatThereAre) {
     for (const Fill fill : {Fill::generated, Fill::prefilled}) {
         protocol::Config config = config_of(16'000);
         config.max_wait = ps_per_s;
@@ -434,7 +434,7 @@ TEST(Generator, NothingIsImpatientThatFillsInTime) {
     EXPECT_EQ(readout.generator.impatient_at(), time_never);
 }
 
-TEST(MfpPlan, SourcesOfOneMepAreThoseOfTheSameEvents) {
+TEST(MfpPlan, EB_M7_SourcesOfOneMepAreThoseOfTheSameEvents) {
     protocol::Config config = config_of(16'000);
     config.sources[0].cap_bytes = 1'000;
     GeneratorOptions options = options_of(Distribution::normal, Fill::prefilled);

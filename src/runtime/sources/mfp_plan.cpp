@@ -104,7 +104,7 @@ PlannedMfp MfpPlan::mfp(std::uint32_t source, protocol::MepId mep, std::uint64_t
     sizes_.fill(source_ids_[source], planned.content_event, own);
     planned.size = wire::mfp_bytes(own, generated_align_log2);
     if (planned.size.packet_bytes > caps_[source]) {
-        // S4: whole fragments as long as they fit. The variant is chosen again for what is left.
+        // EB-S4: whole fragments as long as they fit. The variant is chosen again for what is left.
         std::uint64_t end = wire::mfp_prefix_bytes(planned.n_events, planned.size.wide);
         planned.kept = 0;
         while (end + wire::round_up(own[planned.kept], 1U << generated_align_log2) <= caps_[source]) {

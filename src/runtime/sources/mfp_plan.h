@@ -26,7 +26,7 @@ struct PlannedMfp {
     std::uint64_t content_event = 0;  // of its first fragment, for sizes and content: the ring's if prefilled
     std::uint32_t n_events = 0;
     std::uint32_t kept =
-        0;  // fragments that fit into the source's place; those behind are empty and typed `truncated` (S4)
+        0;  // fragments that fit into the source's place; those behind are empty and typed `truncated` (EB-S4)
     wire::MfpSize size;
     wire::SourceFlag flag = wire::SourceFlag::ok;
 };
@@ -61,7 +61,7 @@ public:
 
     /// After so many MEPs an RU uses the same memory again. At least retention_meps.
     /// Prefilled, the content repeats with it, so it is a prime that divides none of the numbers that slots are reused
-    /// by (M4).
+    /// by (EB-M4).
     [[nodiscard]] std::uint64_t ring_meps() const { return ring_meps_; }
 
 private:

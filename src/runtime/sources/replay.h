@@ -31,7 +31,7 @@ public:
         wire::SourceFlag flag = wire::SourceFlag::ok;
     };
     /// `source` indexes Config::sources. Where the recording has no MFP there is a phantom flagged desync; what is too
-    /// large for its place is truncated (PROTOCOL S4, S5).
+    /// large for its place is truncated (EB-S4, EB-S5).
     Replayed mfp(std::uint32_t source, protocol::MepId mep);
 
 private:

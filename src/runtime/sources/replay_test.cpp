@@ -100,8 +100,8 @@ TEST_F(ReplayTest, RepeatsWithoutEnd) {
     EXPECT_EQ(replay->piece(99, 0).first_event, 33U * 20);
 }
 
-// S5: where a source has a gap, the run gets a phantom that says so, and goes on.
-TEST_F(ReplayTest, AGapBecomesAFlaggedPhantom) {
+// EB-S5: where a source has a gap, the run gets a phantom that says so, and goes on.
+TEST_F(ReplayTest, EB_S5_AGapBecomesAFlaggedPhantom) {
     record(folder.path(), 3, 0, 40, packing);
     append(source_file(folder.path(), 17), recorded_mfp(17, 0, packing));
     append(source_file(folder.path(), 17), recorded_mfp(17, std::uint64_t{3} * packing, packing));
@@ -220,7 +220,7 @@ TEST_F(ReplayTest, FragmentsThatWereMissingBeforeAreDesync) {
     EXPECT_EQ(wire::MfpView::parse(bytes)->flag(), wire::SourceFlag::desync);
 }
 
-TEST_F(ReplayTest, TruncatesWhatDoesNotFit) {
+TEST_F(ReplayTest, EB_S4_TruncatesWhatDoesNotFit) {
     record(folder.path(), 3, 0, 40, packing);
     record(folder.path(), 17, 0, 40, packing);
     ASSERT_TRUE(attach(1, 700));

@@ -39,8 +39,8 @@ public:
     void clear_peak() final { stats_.peak_held_meps = held_meps_; }
 
 protected:
-    /// Allocates the ring and touches every page of it: page faults belong here and not into the measured window (M6).
-    /// `keeps_content`: each of its MEPs has a place of its own, which is written once.
+    /// Allocates the ring and touches every page of it: page faults belong here and not into the measured window
+    /// (EB-M6). `keeps_content`: each of its MEPs has a place of its own, which is written once.
     Result<Ok> allocate(Transport& transport, const protocol::Config& config, std::uint32_t first_source,
                         std::uint32_t count, std::uint64_t ring_meps, bool keeps_content);
 
@@ -52,7 +52,7 @@ protected:
     [[nodiscard]] virtual std::uint64_t origin_event() const { return 0; }
     /// That of a MEP's, which the EM counted as `told`.
     [[nodiscard]] virtual std::uint64_t first_event(protocol::MepId, std::uint64_t told) const { return told; }
-    /// A MEP may have fewer events than n_events (C8).
+    /// A MEP may have fewer events than n_events (EB-C8).
     [[nodiscard]] virtual bool may_close() const { return true; }
     /// Puts one MFP into its place and describes it in `piece` (body.length, n_events, goodput_bytes, flag), which
     /// holds what it held a ring ago. `out` is the place, as long as the source's cap; empty where bodies are phantom.
@@ -119,7 +119,7 @@ private:
     protocol::MepId next_ = 0;
     std::uint64_t next_first_ = 0;     // its first event
     std::uint32_t closed_events_ = 0;  // what the EM said that it has; 0: nothing
-    Time max_wait_ = 0;                // C8; 0: none
+    Time max_wait_ = 0;                // EB-C8; 0: none
     Time impatient_at_ = time_never;
     protocol::MepId released_ = 0;
     protocol::MepId room_below_ = 0;  // room_since_ knows the MEPs below

@@ -10,10 +10,10 @@
 // really sent. Between 1024 equidistant p the inverse is a straight line, in the two outermost cells it is exact: the
 // tails are not cut. A histogram is inverted exactly: within a bin all sizes are alike.
 //
-// Correlated sources (M7): z = sqrt(c) z(event) + sqrt(1 - c) z(source, event) is a standard normal number again, and c
-// is the correlation of those of two sources; p = P(Z <= z) then goes the same way. For a normal distribution c is the
-// correlation of the sizes, for others nearly so. The factor of an event is drawn once per `correlated_events` events:
-// what many consecutive events have in common is not averaged away by packing either.
+// Correlated sources (EB-M7): z = sqrt(c) z(event) + sqrt(1 - c) z(source, event) is a standard normal number again,
+// and c is the correlation of those of two sources; p = P(Z <= z) then goes the same way. For a normal distribution c
+// is the correlation of the sizes, for others nearly so. The factor of an event is drawn once per `correlated_events`
+// events: what many consecutive events have in common is not averaged away by packing either.
 #pragma once
 
 #include <array>
@@ -74,7 +74,7 @@ struct SizeOptions {
     double mean_bytes = 1024;
     double sigma_bytes = 0;  // normal and log-normal
     std::uint32_t min_bytes = 0;
-    std::uint32_t max_bytes = 65535;                   // above it: the wide MFP (PROTOCOL S1)
+    std::uint32_t max_bytes = 65535;                   // above it: the wide MFP (EB-S1)
     std::shared_ptr<const SizeHistogram> histogram{};  // of that distribution; mean and sigma are its own
     double correlation = 0;                            // 0 .. 1, of the sources of an event
     std::uint64_t correlated_events = 1;               // consecutive events with one common factor

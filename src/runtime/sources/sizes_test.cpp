@@ -127,7 +127,7 @@ TEST(Sizes, AreClampedToTheirRange) {
     EXPECT_EQ(*std::ranges::max_element(all), 150U);
 }
 
-TEST(Sizes, DependOnSeedSourceAndEventAlone) {
+TEST(Sizes, EB_M7_DependOnSeedSourceAndEventAlone) {
     const SizeOptions options{.distribution = Distribution::normal, .mean_bytes = 5000, .sigma_bytes = 1000};
     const FragmentSizes sizes = sizes_of(options);
     const auto all = drawn(sizes, 4, 1000);
@@ -169,7 +169,7 @@ Pair measured(const FragmentSizes& sizes, std::uint16_t one_source, std::uint16_
     return pair;
 }
 
-TEST(Sizes, OfSourcesAreAsCorrelatedAsAskedFor) {
+TEST(Sizes, EB_M7_OfSourcesAreAsCorrelatedAsAskedFor) {
     for (const double c : {0.1, 0.5, 0.9}) {
         const Pair normal = measured(
             sizes_of({.distribution = Distribution::normal, .mean_bytes = 5000, .sigma_bytes = 1000, .correlation = c}),
@@ -251,7 +251,7 @@ TEST(Sizes, MeansSpanTheirRatioAndKeepTheirMean) {
     EXPECT_NEAR(factors[7] / factors[0], 10, 1e-9);
 }
 
-TEST(Sizes, OneHotSourceSendsItsFactorMore) {
+TEST(Sizes, EB_M7_OneHotSourceSendsItsFactorMore) {
     const FragmentSizes sizes = sizes_of({.mean_bytes = 100, .n_sources = 4, .hot_factor = 7.5, .hot_source = 2});
     EXPECT_EQ(sizes.size(0, 5), 100U);
     EXPECT_EQ(sizes.size(2, 5), 750U);

@@ -13,7 +13,7 @@
 
 namespace incast::sources {
 
-/// M5: `generated` writes every byte of every MFP when it is produced; `prefilled` writes a ring once and then only
+/// EB-M5: `generated` writes every byte of every MFP when it is produced; `prefilled` writes a ring once and then only
 /// numbers its MFPs.
 enum class Fill : std::uint8_t { generated, prefilled };
 
@@ -21,9 +21,9 @@ struct GeneratorOptions {
     std::uint64_t seed = 1;
     SizeOptions sizes;
     std::uint32_t packing = 1;       // events in an MFP
-    std::uint64_t total_events = 0;  // 0 = no end; the last MFP may be short (S5)
+    std::uint64_t total_events = 0;  // 0 = no end; the last MFP may be short (EB-S5)
     Fill fill = Fill::generated;
-    std::uint64_t prefill_bytes = 0;  // prefilled: bytes of MFPs an RU cycles through, at least, on average (M4)
+    std::uint64_t prefill_bytes = 0;  // prefilled: bytes of MFPs an RU cycles through, at least, on average (EB-M4)
     TriggerOptions triggers;          // rate 0: closed loop
 };
 
@@ -50,13 +50,13 @@ struct SourceStats {
     std::uint64_t inhibited_events = 0;  // throttle: their triggers came while there was no room, and never happened
     std::uint64_t dropped_events = 0;    // drop: happened, without the fragments of this RU
     std::uint64_t dropped_mfps = 0;      // drop: empty ones that were made instead
-    Time dead_time = 0;                  // open loop: while events beyond the RU's memory were due (M1)
+    Time dead_time = 0;                  // open loop: while events beyond the RU's memory were due (EB-M1)
     std::uint64_t held_mep_ns = 0;       // open loop: MEPs with data in the RU's memory, integrated over time
     std::uint64_t peak_held_meps = 0;    // open loop: the most since clear_peak()
     std::uint64_t goodput_bytes = 0;     // fragment bytes of accepted events
-    std::uint64_t truncated_mfps = 0;    // larger than their place in the slot (S4)
-    std::uint64_t desync_mfps = 0;       // phantoms, where the recording has no fitting MFP (S5)
-    std::uint64_t ring_bytes = 0;        // memory that produced MFPs cycle through: the source's working set (M4)
+    std::uint64_t truncated_mfps = 0;    // larger than their place in the slot (EB-S4)
+    std::uint64_t desync_mfps = 0;       // phantoms, where the recording has no fitting MFP (EB-S5)
+    std::uint64_t ring_bytes = 0;        // memory that produced MFPs cycle through: the source's working set (EB-M4)
 };
 
 class RuntimeSource : public protocol::Source {

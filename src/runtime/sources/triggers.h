@@ -1,4 +1,4 @@
-// Open loop (PROTOCOL M1): when events are meant to happen, whether or not the readout can take them.
+// Open loop (EB-M1): when events are meant to happen, whether or not the readout can take them.
 #pragma once
 
 #include <cstdint>

@@ -284,7 +284,7 @@ TEST(TriggerGate, IsDeadFromTheTimeTheFirstEventWithoutRoomIsDue) {
     EXPECT_EQ(gate.inhibited_events(20'000, 0) + gate.dropped_events(), 0U);
 }
 
-TEST(TriggerGate, ThrottleInhibitsWhatComesWhileThereIsNoRoom) {
+TEST(TriggerGate, EB_M1_ThrottleInhibitsWhatComesWhileThereIsNoRoom) {
     TriggerGate gate(every_ns(Policy::throttle), 1000, 0);
     gate.accept(2, 0);
     // The next two triggers come at 3000 and 4000, and room only at 6500: those at 4000, 5000 and 6000 never happen.
@@ -301,7 +301,7 @@ TEST(TriggerGate, ThrottleInhibitsWhatComesWhileThereIsNoRoom) {
     EXPECT_EQ(gate.offered_events(10'000), 10U);
 }
 
-TEST(TriggerGate, DropCountsAndIsDeadUntilThereIsAPlace) {
+TEST(TriggerGate, EB_M1_DropCountsAndIsDeadUntilThereIsAPlace) {
     TriggerGate gate(every_ns(Policy::drop), 1000, 0);
     gate.accept(2, 0);
     gate.drop(2, 0);  // due at 4000
@@ -316,7 +316,7 @@ TEST(TriggerGate, DropCountsAndIsDeadUntilThereIsAPlace) {
     EXPECT_EQ(gate.passed_events(), 8U);
 }
 
-TEST(TriggerGate, CountsOfferedEventsWhetherAcceptedOrNot) {
+TEST(TriggerGate, EB_M1_CountsOfferedEventsWhetherAcceptedOrNot) {
     TriggerGate gate(every_ns(Policy::block), 1000, 0);
     EXPECT_EQ(gate.offered_events(999), 0U);
     EXPECT_EQ(gate.offered_events(1000), 1U);

@@ -21,7 +21,7 @@ struct Topology {
         NodeIndex two = 0;
         Rate rate{};                     // each way
         Time propagation = 0;            // 5 ns/m in fibre
-        bool one_ignores_pause = false;  // what `one` sends on this cable never pauses (seed 003: the QFX10000)
+        bool one_ignores_pause = false;  // what `one` sends on this cable never pauses (docs/fabrics.md: QFX10000)
         bool two_ignores_pause = false;
         bool repeats = false;  // by itself, what is not accepted: RapidIO (link_retry.cpp); at switches with credits
     };

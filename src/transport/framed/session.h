@@ -85,7 +85,7 @@ public:
         violation_ = what;
         return Parse::violation;
     }
-    /// Everything in a header that does not depend on other frames (T8).
+    /// Everything in a header that does not depend on other frames (EB-T8).
     bool check(const FrameHeader& frame);
     /// Where its payload goes; checked before.
     std::span<std::byte> destination(const FrameHeader& frame);

@@ -2,7 +2,7 @@
 // node writes, by rDMA: who it is and whether it calls, how far it has written and read, and, unless messages go by CM,
 // the ring of its messages and notices.
 //
-// What lies there is looked at while it may be written. Words of 8 bytes come as a whole (T4: they are positions, which
+// What lies there is looked at while it may be written. Words of 8 bytes come as a whole (they are positions, which
 // only grow, so one that was overwritten is not missed). A hello carries a check sum and comes again if it was torn.
 #pragma once
 

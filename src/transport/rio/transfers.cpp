@@ -91,7 +91,7 @@ void Endpoint::settle_dmas(Peer peer) {
 
 /// Records leave when every body that was posted before them is placed. The ring and the word that says how far it is
 /// written go by one DMA channel, and so in order; a doorbell or message would overtake them, so it comes after the
-/// response (T3).
+/// response (TC-O3).
 void Endpoint::send_records(Peer peer) {
     PeerState& state = peers_[index(peer)];
     const std::uint64_t end = state.dmas.empty() ? state.lane.written() : state.dmas.front().lane_end;

@@ -8,7 +8,6 @@ namespace {
 
 using testing::ManagerAlone;
 using wire::AttemptEntry;
-using wire::Change;
 using wire::ControlKind;
 
 constexpr Peer one{2};  // builder units

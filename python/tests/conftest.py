@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,9 @@ from pathlib import Path
 
 import pytest
 from incast.engine import ENGINE_VARIABLE, EngineError, find_engine
+
+# Programs inherit what is ignored: under nohup a hang-up would end none.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A loaded machine is slow to start Python twice; a hang is much longer than this.
 DEADLINE_S = 60.0

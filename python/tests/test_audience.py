@@ -87,7 +87,14 @@ def test_closing_the_terminal_ends_the_run_early_and_it_reports(real_incast: Inc
         if select.select([terminal], [], [], 0.2)[0]:
             seen += os.read(terminal, 1 << 16)
     os.close(terminal)
-    _, status = os.waitpid(pid, 0)
+    deadline = time.monotonic() + DEADLINE_S
+    ended, status = 0, 0
+    while ended == 0:
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+        assert time.monotonic() < deadline, "the hang-up did not end it"
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.02)  # house: allow sleep: polls with a deadline
     assert os.waitstatus_to_exitcode(status) == 0
     assert result_of(real_incast.folder / "out")["status"] == "interrupted"
 

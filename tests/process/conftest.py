@@ -1,12 +1,16 @@
 """Fixtures of the process tests."""
 
 import os
+import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import ROOT, Run, Start, process_state, wait_until
+
+# Programs inherit what is ignored: under nohup a hang-up would end none.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def engine_path() -> Path:

@@ -391,7 +391,7 @@ def test_one_run_per_name(start: Start, attach: Attach, name: str) -> None:
     ("settings", "line"),
     [
         ({"sink.name": "a b"}, 'sink.name = "a b"'),
-        ({"sink.window": 0}, "sink.window = 0: out of range; allowed: a whole number in 1..256"),
+        ({"sink.window": 0}, "sink.window = 0: out of range; allowed: 1..256"),
         ({"sink.policy": "wait"}, "sink.policy = wait: no such choice; allowed: block | drop"),
         ({"protocol.self_traffic": "pointer"}, "protocol.self_traffic = pointer"),
         ({"transport.name": "sim"}, "sink consumer: this transport moves no payload"),

@@ -52,7 +52,7 @@ def cases() -> list[Case]:
 def test_sources_with_credits_wait_for_none(start: Start, schedule: str) -> None:
     run = start({"run.nodes": 3, "protocol.schedule": schedule, "protocol.assignment": "source-credits"})
     assert run.finish(30) == 2
-    assert f"schedule = {schedule}: must be none, random" in run.story()
+    assert f"protocol.schedule = {schedule}: with protocol.assignment = source-credits" in run.story()
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: "-".join(map(str, case)))

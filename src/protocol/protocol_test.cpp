@@ -421,7 +421,8 @@ TEST_P(ToItself, EB_M3_NothingIsSentAndItIsCountedApart) {
         sum.sent_self_bytes += counters.sent_self_bytes;
         sum.copied_bytes += counters.copied_bytes;
     }
-    const std::uint64_t half = 100 * 2 * 200;  // each MEP is built by one of the two units that read it out
+    const std::uint64_t half =
+        std::uint64_t{100} * 2 * 200;  // each MEP is built by one of the two units that read it out
     EXPECT_EQ(sum.built_goodput_bytes, 2 * half);
     EXPECT_EQ(sum.built_self_bytes, half);
     EXPECT_EQ(sum.sent_goodput_bytes, 2 * half);

@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 7> outcome_names{"complete",    "interrup
                                                         "not drained", "not joined",  "failed"};
 constexpr std::uint64_t max_clock_error_ns = std::uint64_t{1} << 62U;  // a node may say anything
 constexpr Time trigger_lead = 5 * ps_per_ms;                           // until every node has heard of it
-constexpr Time longest_run = 100 * 86400 * ps_per_s;                   // 64 bits of picoseconds are full after 106 days
+constexpr Time longest_run = Time{100} * 86400 * ps_per_s;             // 64 bits of picoseconds are full after 106 days
 constexpr Time closing_deadline = 3 * ps_per_s;  // for the last samples; a node that is stopped sends none
 
 double per_second(std::uint64_t count, Time time) {

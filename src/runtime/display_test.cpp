@@ -15,8 +15,6 @@
 namespace incast::runtime {
 namespace {
 
-using os::Descriptor;
-
 class Displays : public testing::Test {
 protected:
     Displays() {

@@ -377,11 +377,6 @@ void EventManager::assign_all(Time now) {
 // --- sending
 // -------------------------------------------------------------------------------------------------------------------
 
-bool EventManager::ended() const {
-    const bool no_more = stopped_ || (total_ > 0 && next_ >= total_);
-    return formed_ && no_more && watermark_ == next_;
-}
-
 void EventManager::tick(Time now) {
     const Time gap = now - last_step_;
     last_step_ = now;
@@ -491,12 +486,15 @@ void EventManager::flush(Time now, bool idle) {
             to.told_end = port_.send(peer, message);
             told = told && to.told_end;
         }
+        // One that finds no room is tried again: a few that are lost in a row would be this node's silence.
+        to.owes_beat = peer != port_.self() && (to.owes_beat || beat);
+        if (to.owes_beat) {
+            auto message = port_.message<ControlKind::beat>();
+            to.owes_beat = !port_.send(peer, message);
+            told = told && !to.owes_beat;
+        }
         if (told) {
             due_.reset(node);
-        }
-        if (beat && peer != port_.self()) {
-            auto message = port_.message<ControlKind::beat>();
-            port_.send(peer, message);
         }
     }
 }

@@ -52,6 +52,7 @@ private:
         Time last_heard = 0;
         std::uint32_t view_cursor = 0;
         bool told_end = false;
+        bool owes_beat = false;
         MepId from_mep = 0;  // the first it takes part in
         // RU
         MepId available_below = 0;
@@ -169,7 +170,9 @@ private:
     [[nodiscard]] MepId admission_limit();
     [[nodiscard]] bool log_room();
     [[nodiscard]] bool is_void(const LogRecord& record) const;
-    [[nodiscard]] bool ended() const;
+    [[nodiscard]] bool ended() const {
+        return formed_ && (stopped_ || (total_ > 0 && next_ >= total_)) && watermark_ == next_;
+    }
 
     [[nodiscard]] MepId released_below();
     void find_due(Time now, bool idle, bool beat);

@@ -316,9 +316,10 @@ void Node::Impl::beat(Time now) {
     if (is_self_em() || now < next_beat_) {
         return;
     }
-    next_beat_ = now + port.config().heartbeat;
     auto message = port.message<ControlKind::beat>();
-    port.send(port.config().em, message);
+    // One that finds no room is tried again soon: a few that are lost in a row would be this node's silence.
+    const bool sent = port.send(port.config().em, message);
+    next_beat_ = now + (sent ? port.config().heartbeat : port.config().heartbeat / 8);
 }
 
 void Node::Impl::flush(Time now, bool idle) {

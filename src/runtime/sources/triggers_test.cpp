@@ -122,14 +122,14 @@ TEST(Triggers, AtTheCrossingRateEveryFilledBunchTriggers) {
     options.rate_hz = options.bunches.crossing_rate_hz();
     options.origin = 1;
     const TriggerSequence sequence(options, 0);
-    const auto times = times_of(sequence, 2 * 2808);
+    const auto times = times_of(sequence, std::size_t{2} * 2808);
     for (std::uint64_t crossing = 0; crossing < times.size(); ++crossing) {
         ASSERT_EQ(times[crossing], 1 + options.bunches.time_of(crossing));
     }
     EXPECT_EQ(times[71] - 1, 71 * 25'000);
     EXPECT_EQ(times[72] - 1, 80 * 25'000) << "behind the gap";
     EXPECT_EQ(times[2808] - 1, 3564 * 25'000) << "the next orbit";
-    for (const Time time : {Time{0}, Time{1}, Time{71 * 25'000 + 1}, Time{3500 * 25'000}, Time{3564 * 25'000}}) {
+    for (const Time time : {Time{0}, Time{1}, Time{71} * 25'000 + 1, Time{3500} * 25'000, Time{3564} * 25'000}) {
         const std::uint64_t first = options.bunches.first_crossing_from(time);
         EXPECT_GE(options.bunches.time_of(first), time);
         EXPECT_TRUE(first == 0 || options.bunches.time_of(first - 1) < time);

@@ -380,7 +380,7 @@ def caches() -> dict[str, int]:
 
 
 def judged_cache_bytes(claimed: int, cores: int) -> int:
-    """What the cores can really have of the last-level cache, as the engine judges it (src/runtime/resolve.cpp).
+    """What the cores can really have of the last-level cache, as the engine judges it (src/runtime/plan/resolve.cpp).
 
     A virtual machine of a few cores is told of all of its host's cache, and gets its share of it at best: 8 MiB a core.
     """

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "protocol/test_support.h"
+#include "support/protocol.h"
 
 namespace {
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from architecture import check_architecture
 from clauses import Finding, check_clauses, read_texts
 
 CODE = {".h", ".cpp", ".py", ".sh", ".cmake", ".c"}
@@ -134,6 +135,7 @@ def main() -> int:
     paths = tracked_files(root)
     findings = [finding for path in paths for finding in check_file(root, path)]
     findings += check_clauses(read_texts(root, [path for path in paths if Path(path).suffix in TEXT]))
+    findings += check_architecture(root)
     for finding in findings:
         print(f"{finding.path}:{finding.line}: {finding.rule}: {finding.hint}")
     print(f"{len(paths)} files checked, {len(findings)} findings")

@@ -84,7 +84,10 @@ SUITES: dict[str, tuple[Suite, ...]] = {
     "src/transport/tcp/": (unit("tcp_test"), conformance("tcp")),
     "src/transport/rio/": (unit("rio_test"), conformance("rio")),
     "src/wire/": (unit("wire_test"),),
-    "src/runtime/": (unit("runtime_test"),),
+    **{
+        f"src/runtime/{room}/": (unit(f"{room}_test"),)
+        for room in ("config", "filters", "launch", "machine", "monitor", "phases", "plan", "record", "report")
+    },
     "src/runtime/sources/": (unit("sources_test"),),
     "src/runtime/sinks/": (unit("sinks_test"),),
     "src/sim/": (unit("sim_test"), conformance("sim"), unit("two_worlds_test"), SEEDS),

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/count_allocations.h"
-#include "net/test_support.h"
+#include "support/net.h"
 
 namespace incast::net {
 namespace {

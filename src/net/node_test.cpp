@@ -8,9 +8,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "net/test_support.h"
 #include "sim/models/ideal.h"
 #include "sim/world.h"
+#include "support/net.h"
 #include "transport/decorator/forward.h"
 
 namespace incast::net {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/count_allocations.h"
-#include "protocol/test_support.h"
+#include "support/protocol.h"
 
 namespace incast::protocol {
 namespace {

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "protocol/node.h"
-#include "protocol/test_support.h"
+#include "support/protocol.h"
 #include "transport/inproc/inproc.h"
 #include "wire/control.h"
 

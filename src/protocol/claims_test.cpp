@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "protocol/manager_test_support.h"
+#include "support/event_manager.h"
 
 namespace incast::protocol {
 namespace {

@@ -1,7 +1,7 @@
 // What the event manager promises, with everybody else played by hand.
-#include <gtest/gtest.h>
+#include "support/event_manager.h"
 
-#include "protocol/manager_test_support.h"
+#include <gtest/gtest.h>
 
 namespace incast::protocol {
 namespace {

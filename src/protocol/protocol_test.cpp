@@ -1,9 +1,9 @@
 // The units together, on inproc with a scripted clock. Faults beyond a dying node are for the adversarial simulation.
+#include "support/protocol.h"
+
 #include <tuple>
 
 #include <gtest/gtest.h>
-
-#include "protocol/test_support.h"
 
 namespace incast::protocol {
 namespace {

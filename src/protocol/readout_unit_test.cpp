@@ -9,7 +9,7 @@
 
 #include "protocol/node.h"
 #include "protocol/shape.h"
-#include "protocol/test_support.h"
+#include "support/protocol.h"
 #include "transport/inproc/inproc.h"
 #include "wire/control.h"
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "protocol/credit_book.h"
-#include "protocol/test_support.h"
+#include "support/protocol.h"
 
 namespace incast::protocol {
 namespace {

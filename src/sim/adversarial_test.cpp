@@ -9,7 +9,7 @@
 
 #include "base/prng.h"
 #include "sim/endpoint.h"
-#include "sim/test_support.h"
+#include "support/sim.h"
 
 namespace incast::sim {
 namespace {

@@ -11,7 +11,7 @@
 #include "sim/event_queue.h"
 #include "sim/models/ideal.h"
 #include "sim/sim_medium.h"
-#include "sim/test_support.h"
+#include "support/sim.h"
 
 namespace incast::sim {
 namespace {

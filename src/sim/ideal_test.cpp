@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/prng.h"
-#include "sim/test_support.h"
+#include "support/sim.h"
 
 namespace incast::sim {
 namespace {

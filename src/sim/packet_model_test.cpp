@@ -5,7 +5,7 @@
 #include "sim/fabric/fabric.h"
 #include "sim/models/packet.h"
 #include "sim/sim_medium.h"
-#include "sim/test_support.h"
+#include "support/sim.h"
 
 namespace incast::sim {
 namespace {

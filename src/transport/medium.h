@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -55,20 +54,5 @@ struct Traits {
     std::string_view bind =
         {};  // the setting with this node's address, if peers reach it as it reached the coordinator
 };
-
-struct Builtin {
-    std::string_view name;
-    std::string_view summary;
-    Traits traits;
-    std::span<const base::Setting> settings;  // the tables in docs/transports are made from these
-    Result<std::unique_ptr<Medium>> (*make)(const Settings&);
-};
-
-/// THE list (transport/builtin.cpp). The conformance suite is instantiated from it.
-std::span<const Builtin> builtin_transports();
-/// nullptr if there is none of that name.
-const Builtin* find_transport(std::string_view name);
-/// What "auto" means.
-const Builtin& chosen_transport(bool across_hosts);
 
 }  // namespace incast::transport

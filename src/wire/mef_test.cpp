@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/prng.h"
-#include "wire/walk_testing.h"
+#include "support/wire_walk.h"
 
 namespace incast::wire {
 namespace {

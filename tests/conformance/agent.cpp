@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "os/descriptor.h"
+#include "transport/builtin/builtin.h"
 #include "transport/decorator/count.h"
 #include "transport/decorator/fault.h"
 #include "transport/decorator/trace.h"

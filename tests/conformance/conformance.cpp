@@ -9,6 +9,8 @@
 
 #include <unistd.h>
 
+#include "transport/builtin/builtin.h"
+
 namespace incast::conformance {
 
 namespace {

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "conformance.h"
+#include "transport/builtin/builtin.h"
 
 namespace incast::conformance {
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "runtime/sinks/consumer_queue.h"
+#include "runtime/sinks/consumer/consumer_queue.h"
 
 using namespace incast::sinks;
 using incast::consumer::Cell;

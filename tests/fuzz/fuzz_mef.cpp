@@ -1,10 +1,10 @@
 // Arbitrary bytes as multi-event fragments, raw banks, and the conversion to MFPs: no read outside, no broken promise
-// (wire/walk_testing.h).
+// (tests/support/wire_walk.h).
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
-#include "wire/walk_testing.h"
+#include "support/wire_walk.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     incast::wire::testing::walk_mef(std::as_bytes(std::span(data, size)));

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "runtime/metrics.h"
-#include "runtime/rendezvous.h"
+#include "runtime/launch/rendezvous.h"
+#include "runtime/record/metrics.h"
 
 using namespace incast;
 using namespace incast::runtime;

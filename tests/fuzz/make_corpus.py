@@ -164,7 +164,7 @@ def consumer_seeds() -> dict[str, bytes]:
 
 
 def rendezvous_frame(message: object) -> bytes:
-    """src/runtime/rendezvous.h: u32 length, JSON."""
+    """src/runtime/launch/rendezvous.h: u32 length, JSON."""
     text = json.dumps(message).encode()
     return struct.pack("<I", len(text)) + text
 

@@ -1,7 +1,8 @@
 """Every key, and every setting of a transport, is one thing: in the engine, a file, the schema, the documents and help.
 
-src/runtime/config_test.cpp takes every value through --set and a file and compares; python/tests/test_settings.py looks
-at the command line's help. Here is what joins them: the schema, against which all of it is held.
+src/runtime/config/config_test.cpp takes every value through --set and a file and compares;
+python/tests/test_settings.py looks at the command line's help. Here is what joins them: the schema, against which all
+of it is held.
 """
 
 import json

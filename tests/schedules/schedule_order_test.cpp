@@ -12,9 +12,9 @@
 
 #include <gtest/gtest.h>
 
-#include "protocol/test_support.h"
+#include "support/protocol.h"
+#include "transport/builtin/builtin.h"
 #include "transport/decorator/trace.h"
-#include "transport/medium.h"
 
 namespace incast {
 namespace {

@@ -10,8 +10,8 @@
 
 #include <gtest/gtest.h>
 
-#include "protocol/test_support.h"
 #include "sim/sim_medium.h"
+#include "support/protocol.h"
 #include "transport/decorator/trace.h"
 #include "transport/inproc/inproc.h"
 

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/sinks/shortage.h"
+#include "os/shortage.h"
 
 extern char** environ;
 
@@ -71,7 +71,8 @@ Result<pid_t> spawn_shell(const std::string& command, int input, int output, std
     const int failed = posix_spawn(&pid, "/bin/sh", &actions, &attributes, arguments.data(), variables.data());
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
-    return failed != 0 ? Result<pid_t>(Error{"cannot start /bin/sh: " + process_shortage(failed)}) : Result<pid_t>(pid);
+    return failed != 0 ? Result<pid_t>(Error{"cannot start /bin/sh: " + os::process_shortage(failed)})
+                       : Result<pid_t>(pid);
 }
 
 Result<std::unique_ptr<Child>> Child::start(const std::string& command, std::uint32_t node, std::uint32_t incarnation) {

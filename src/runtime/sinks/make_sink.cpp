@@ -1,7 +1,7 @@
 #include <utility>
 
 #include "runtime/sinks/command_sink.h"
-#include "runtime/sinks/consumer_sink.h"
+#include "runtime/sinks/consumer/consumer_sink.h"
 #include "runtime/sinks/mep_sink.h"
 #include "runtime/sinks/null_sink.h"
 #include "runtime/sinks/sink.h"
@@ -13,11 +13,11 @@ namespace incast::sinks {
 Result<std::unique_ptr<RuntimeSink>> make_sink(const SinkOptions& options, const protocol::Config& config) {
     using Made = std::unique_ptr<RuntimeSink>;
     switch (options.kind) {
-        case SinkOptions::Kind::null:
+        case Kind::null:
             return Made(std::make_unique<NullSink>(options));
-        case SinkOptions::Kind::touch:
+        case Kind::touch:
             return Made(std::make_unique<TouchSink>(options));
-        case SinkOptions::Kind::verify: {
+        case Kind::verify: {
             auto expectation = options.source.kind == sources::SourceOptions::Kind::generator
                                    ? expect_generated(options.source.generator, config)
                                    : expect_replayed(options.source.replay, config);
@@ -26,21 +26,21 @@ Result<std::unique_ptr<RuntimeSink>> make_sink(const SinkOptions& options, const
             }
             return Made(std::make_unique<VerifySink>(options, config, std::move(expectation).value()));
         }
-        case SinkOptions::Kind::mep: {
+        case Kind::mep: {
             auto sink = MepSink::open(options, config);
             if (!sink) {
                 return sink.error();
             }
             return Made(std::move(sink).value());
         }
-        case SinkOptions::Kind::command: {
+        case Kind::command: {
             auto sink = CommandSink::open(options, config);
             if (!sink) {
                 return sink.error();
             }
             return Made(std::move(sink).value());
         }
-        case SinkOptions::Kind::consumer: {
+        case Kind::consumer: {
             auto sink = ConsumerSink::open(options, config);
             if (!sink) {
                 return sink.error();

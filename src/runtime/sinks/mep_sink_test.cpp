@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "base/crc.h"
-#include "runtime/sinks/built_run.h"
-#include "runtime/sinks/full_disk.h"
 #include "runtime/sources/recorded_files.h"
+#include "support/built_run.h"
+#include "support/full_disk.h"
 #include "wire/mep.h"
 
 namespace incast::sinks {
@@ -38,7 +38,7 @@ protocol::Config config_of() {
 
 SinkOptions options_of(const std::filesystem::path& folder) {
     SinkOptions options;
-    options.kind = SinkOptions::Kind::mep;
+    options.kind = Kind::mep;
     options.source.generator.sizes = {
         .distribution = sources::Distribution::exponential, .mean_bytes = 200, .max_bytes = 900};
     options.source.generator.packing = 6;

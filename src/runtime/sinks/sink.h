@@ -12,6 +12,7 @@
 
 #include "base/histogram.h"
 #include "protocol/interfaces.h"
+#include "runtime/sinks/kinds.h"
 #include "runtime/sources/source.h"
 
 namespace incast::sinks {
@@ -66,7 +67,6 @@ struct ConsumerOptions {
 };
 
 struct SinkOptions {
-    enum class Kind : std::uint8_t { null, touch, verify, mep, command, consumer };
     Kind kind = Kind::null;
     Verify verify = Verify::full;
     std::uint32_t sample_every = 16;

@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/sinks/built_run.h"
 #include "runtime/sinks/touch_sink.h"
 #include "runtime/sources/recorded_files.h"
+#include "support/built_run.h"
 #include "wire/mfp.h"
 
 namespace incast::sinks {
@@ -33,7 +33,7 @@ protocol::Config config_of(std::uint32_t cap_bytes = 8'000) {
 
 SinkOptions options_of(Fill fill = Fill::generated) {
     SinkOptions options;
-    options.kind = SinkOptions::Kind::verify;
+    options.kind = Kind::verify;
     options.source.generator.seed = 5;
     options.source.generator.sizes = {
         .distribution = Distribution::normal, .mean_bytes = 300, .sigma_bytes = 90, .max_bytes = 600};
@@ -339,7 +339,7 @@ TEST(VerifySink, SamplesLinesOfSomeMepsAndStructureOfAll) {
 
 TEST(Sinks, EB_M2_CountLatencyFromAssignmentAndFromTheIntendedTime) {
     SinkOptions options = options_of();
-    options.kind = SinkOptions::Kind::null;
+    options.kind = Kind::null;
     options.open_loop = true;
     Bench bench(options);
     LooseMep loose = *bench.run.next();
@@ -361,7 +361,7 @@ TEST(Sinks, EB_M5_TellTheirCpuTimeApart) {
         static Time now = 0;
         return now += 5;
     };
-    options.kind = SinkOptions::Kind::touch;
+    options.kind = Kind::touch;
     TouchSink touch(options);
     Bench bench(options);
     LooseMep loose = *bench.run.next();
@@ -373,7 +373,7 @@ TEST(Sinks, EB_M5_TellTheirCpuTimeApart) {
 
 TEST(TouchSink, EB_M5_ReadsOneWordOfEachLine) {
     SinkOptions options = options_of();
-    options.kind = SinkOptions::Kind::touch;
+    options.kind = Kind::touch;
     Bench bench(options);
     LooseMep loose = *bench.run.next();
     for (auto& part : loose.parts) {

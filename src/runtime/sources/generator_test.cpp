@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/sources/fake_transport.h"
+#include "support/fake_transport.h"
 #include "wire/body_checksum.h"
 
 namespace incast::sources {

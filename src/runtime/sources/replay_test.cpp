@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/sources/fake_transport.h"
 #include "runtime/sources/recorded_files.h"
+#include "support/fake_transport.h"
 
 namespace incast::sources {
 namespace {

@@ -1,6 +1,6 @@
 // Queues that wait for each other in a circle: found on every kind of switch that can lose nothing, and never where
 // waiting does not come round.
-#include "sim/packet/test_support.h"
+#include "support/sim_packet.h"
 
 namespace incast::sim::packet {
 namespace {

@@ -1,5 +1,5 @@
 // DMA engines of a host: how many messages' costs overlap, and what a long message holds up.
-#include "sim/packet/test_support.h"
+#include "support/sim_packet.h"
 
 namespace incast::sim::packet {
 namespace {

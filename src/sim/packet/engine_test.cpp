@@ -8,8 +8,8 @@
 #include "base/prng.h"
 #include "sim/packet/network.h"
 #include "sim/packet/routing.h"
-#include "sim/packet/test_support.h"
 #include "sim/packet/wheel.h"
+#include "support/sim_packet.h"
 
 namespace incast::sim::packet {
 namespace {

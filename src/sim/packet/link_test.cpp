@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/packet/test_support.h"
+#include "support/sim_packet.h"
 
 namespace incast::sim::packet {
 namespace {

@@ -1,7 +1,7 @@
 // Priority flow control: how much headroom is enough and how much is not, pauses that spread, victims.
 #include <gtest/gtest.h>
 
-#include "sim/packet/test_support.h"
+#include "support/sim_packet.h"
 
 namespace incast::sim::packet {
 namespace {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/prng.h"
-#include "sim/packet/test_support.h"
+#include "support/sim_packet.h"
 
 namespace incast::sim::packet {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/prng.h"
 #include "sim/packet/routing.h"
-#include "sim/packet/test_support.h"
+#include "support/sim_packet.h"
 
 namespace incast::sim::packet {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <sys/mman.h>
 
-#include "softrio/api/test_support.h"
+#include "support/softrio_api.h"
 
 namespace incast::softrio {
 namespace {

@@ -4,8 +4,8 @@
 #include <thread>
 #include <vector>
 
-#include "softrio/api/test_support.h"
-#include "softrio/udp/test_support.h"
+#include "support/softrio_api.h"
+#include "support/softrio_udp.h"
 
 namespace incast::softrio {
 namespace {

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <thread>
 
-#include "softrio/api/test_support.h"
+#include "support/softrio_api.h"
 
 namespace incast::softrio {
 namespace {

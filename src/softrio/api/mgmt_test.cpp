@@ -2,7 +2,7 @@
 #include <cerrno>
 #include <set>
 
-#include "softrio/api/test_support.h"
+#include "support/softrio_api.h"
 
 namespace incast::softrio {
 namespace {

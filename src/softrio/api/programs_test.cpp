@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "softrio/api/test_support.h"
+#include "support/softrio_api.h"
 
 namespace incast::softrio {
 namespace {
@@ -104,7 +104,7 @@ TEST(Programs, TableOfFunctionsIsComplete) {
     }
     const std::string sources = contents("src/softrio/api/mgmt_test.cpp") + contents("src/softrio/api/dma_test.cpp") +
                                 contents("src/softrio/api/event_test.cpp") + contents("src/softrio/api/sock_test.cpp") +
-                                contents("src/softrio/api/fault_test.cpp") + contents("src/softrio/api/test_support.h");
+                                contents("src/softrio/api/fault_test.cpp") + contents("tests/support/softrio_api.h");
     for (const Row& row : table()) {
         EXPECT_TRUE(listed.insert(row.function).second) << row.function << " is there twice";
         EXPECT_TRUE(tests.contains(row.test)) << row.function << ": there is no test " << row.test;

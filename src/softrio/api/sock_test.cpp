@@ -3,7 +3,7 @@
 #include <cstring>
 #include <thread>
 
-#include "softrio/api/test_support.h"
+#include "support/softrio_api.h"
 
 namespace incast::softrio {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "softrio/shm/system.h"
 #include "softrio/udp/membership.h"
-#include "softrio/udp/test_support.h"
+#include "support/softrio_udp.h"
 
 namespace incast::softrio::udp {
 namespace {

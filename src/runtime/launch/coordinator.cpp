@@ -1,0 +1,549 @@
+#include "runtime/launch/coordinator.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <vector>
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include "base/allowance.h"
+#include "base/pause_watch.h"
+#include "base/units.h"
+#include "os/signals.h"
+#include "runtime/launch/lobby.h"
+#include "runtime/launch/spawner.h"
+#include "runtime/machine/machine.h"
+#include "runtime/machine/placement.h"
+#include "runtime/machine/run_clock.h"
+#include "runtime/monitor/metrics_server.h"
+
+namespace incast::runtime {
+namespace {
+
+constexpr int reap_wait_ms = 500;  // between the end of a connection and the end of its process
+constexpr int quit_wait_ms = 5000;
+constexpr std::uint32_t max_respawns = 10;  // of one node: more often, something is wrong with it
+constexpr Time longest_wait = ps_per_s;
+constexpr int messages_at_once = 32;  // of one node, before the others have their turn
+constexpr unsigned message_burst = 256;
+constexpr unsigned messages_per_sample = 10;  // a node sends one per interval, and a few when something happens
+constexpr Time slowest_message_gap = 50 * ps_per_ms;
+
+/// Not where programs besides the nodes belong to the run: they need the cores, too, and commands that a node starts
+/// would inherit its core.
+bool may_pin(const Plan& plan) {
+    const RunConfig& config = plan.config;
+    return config.pin == Pin::automatic && !sinks::traits_of(config.sink_kind).has_other_processes &&
+           config.filter_kind != FilterKind::command;
+}
+
+}  // namespace
+
+/// The nodes as the coordinator knows them.
+class Coordinator::Members final : public Crew {
+public:
+    Members(const Plan& plan, const RunOptions& options, Reporter& reporter)
+        : plan_(plan),
+          options_(options),
+          reporter_(reporter),
+          token_(options.token.empty() ? make_token() : options.token),
+          run_token_(random_word()),
+          members_(plan.n_nodes),
+          placement_(may_pin(plan) ? options.spawn.value_or(plan.n_nodes) : 0),
+          conductor_(plan, *this, reporter, clock_.now()),
+          lobby_(token_, conductor_.audit(), {max_sample_frame(plan.n_nodes), max_small_frame}) {
+        for (Member& member : members_) {
+            member.allowance = base::Allowance(
+                message_burst, std::min(slowest_message_gap, plan.sample_interval / messages_per_sample));
+        }
+    }
+
+    Result<bool> run();
+    [[nodiscard]] const Conductor& conductor() const { return conductor_; }
+
+    void take_samples(Mark mark) override { tell_all({{"type", "sample"}, {"mark", static_cast<unsigned>(mark)}}); }
+    void stop_admission() override {
+        for (std::uint32_t node = 0; node < plan_.n_nodes; ++node) {
+            if (plan_.is_vital(node)) {
+                tell(node, {{"type", "stop"}});
+            }
+        }
+    }
+    void start_triggers(Time origin) override {
+        triggers_ = {{"type", "triggers"}, {"origin_ns", origin / ps_per_ns}};
+        tell_all(triggers_);
+    }
+
+private:
+    struct Member {
+        Channel channel;
+        std::string from;
+        std::uint32_t incarnation = 0;
+        std::uint32_t spawned = 0;  // how often a process was started for it
+        bool awaited = false;       // a process was started that has not come in yet
+        bool present = false;
+        bool silent = false;
+        std::string address;  // of the present incarnation; empty: not yet known
+        std::string metrics;  // HOST:PORT; empty: none
+        Time last_heard = 0;
+        base::Allowance allowance{message_burst, slowest_message_gap};  // beyond it, what it says waits in its socket
+        bool has_more = false;                                          // that was not read yet
+        Time read_at = 0;                                               // no sooner
+    };
+
+    Result<Ok> start();
+    void announce_join(std::uint32_t spawned);
+    /// Returns how long it meant to sleep at most.
+    Time wait();
+    void forgive(Time pause);
+    void admit(Lobby::Guest guest, Time now);
+    [[nodiscard]] std::optional<std::uint32_t> place_for(const Lobby::Guest& guest) const;
+    enum class Share : std::uint8_t { fair, all };
+    void receive_from(std::uint32_t node, Time now, Share share = Share::fair);
+    /// False: the message makes no sense.
+    bool handle(std::uint32_t node, const Json& message, Time now);
+    void learn_address(std::uint32_t node, std::string address, Time now);
+    void learn_metrics(std::uint32_t node, std::string address, Time now);
+    [[nodiscard]] std::string name_of(std::uint32_t node) const {
+        return node_name(node, plan_.protocol.nodes[node].roles);
+    }
+    [[nodiscard]] Json peer_entry(std::uint32_t node) const {
+        return {node, members_[node].incarnation, members_[node].address};
+    }
+    /// `last_words`: the node itself said why, which is better than how its process ended.
+    void drop(std::uint32_t node, const std::string& why, Time now, bool last_words = false);
+    void reap(Time now);
+    void place(Time now);
+    void look_for_silence(Time now);
+    void respawn(std::uint32_t node, Time now);
+    void tell(std::uint32_t node, const Json& message);
+    void tell_all(const Json& message);
+    void say_goodbye();
+
+    const Plan& plan_;
+    const RunOptions& options_;
+    Reporter& reporter_;
+    RunClock clock_;  // the run's
+    std::string token_;
+    std::uint64_t run_token_;
+    std::vector<Member> members_;  // by node
+    Spawner spawner_;
+    Placement placement_;
+    Conductor conductor_;
+    Lobby lobby_;
+    bool introduced_ = false;  // everybody has heard of everybody
+    Json triggers_;            // null: they have not started
+};
+
+Result<Ok> Coordinator::Members::start() {
+    const std::uint32_t to_spawn = options_.spawn.value_or(plan_.n_nodes);
+    if (Result<Ok> opened = lobby_.open(options_.listen); !opened) {
+        return opened;
+    }
+    // A host whose loopback is down lets programs listen there; its own nodes would end without a word.
+    if (Result<Ok> way = os::find_way_to(lobby_.address()); !way && to_spawn > 0) {
+        return Error{way.error().message + "; nodes of this host join there: is its interface up?"};
+    }
+    for (std::uint32_t node = 0; node < to_spawn; ++node) {
+        members_[node].awaited = true;
+        members_[node].spawned = 1;
+        if (const Result<pid_t> started = spawner_.start(node, lobby_.address(), token_); !started) {
+            return started.error();
+        }
+    }
+    announce_join(to_spawn);
+    return Ok{};
+}
+
+void Coordinator::Members::announce_join(std::uint32_t spawned) {
+    reporter_.event({{"type", "listening"}, {"address", lobby_.address()}, {"waiting_for", plan_.n_nodes - spawned}});
+    if (spawned == plan_.n_nodes) {
+        return;
+    }
+    // To the terminal alone: the log may be shown to others.
+    const std::uint32_t wanted = plan_.n_nodes - spawned;
+    std::fputs(fmt::format("incast-node: waiting for {} node{}: INCAST_TOKEN={} incast-node --join {}\n", wanted,
+                           wanted == 1 ? "" : "s", token_, lobby_.address())
+                   .c_str(),
+               stderr);
+}
+
+Result<bool> Coordinator::Members::run() {
+    if (Result<Ok> started = start(); !started) {
+        return started.error();
+    }
+    int handled = 0;
+    base::PauseWatch watch(clock_.now(), plan_.protocol.heartbeat);
+    while (conductor_.phase() != Phase::done) {
+        const Time slept = wait();
+        const Time now = clock_.now();
+        if (const Time pause = watch.look(now, slept); pause > 0) {
+            forgive(pause);
+        }
+        for (Lobby::Guest& guest : lobby_.receive(now)) {
+            admit(std::move(guest), now);
+        }
+        for (std::uint32_t node = 0; node < members_.size(); ++node) {
+            if (members_[node].present && now >= members_[node].read_at) {
+                receive_from(node, now);
+            }
+        }
+        reap(now);
+        place(now);
+        look_for_silence(now);
+        conductor_.tick(now);
+        if (os::watcher_is_gone(now)) {
+            conductor_.hurry();
+        }
+        if (os::interrupts() > 1) {
+            return false;  // the spawner kills what is left
+        }
+        if (os::interrupts() > handled) {
+            handled = os::interrupts();
+            conductor_.interrupt(now);
+        }
+    }
+    say_goodbye();
+    return true;
+}
+
+Time Coordinator::Members::wait() {
+    std::vector<pollfd> waiting;
+    lobby_.watch(waiting, clock_.now());
+    Time reading = time_never;
+    for (const Member& member : members_) {
+        if (member.present && member.has_more) {
+            reading = std::min(reading, member.read_at);
+        } else if (member.present) {
+            waiting.push_back(
+                {member.channel.fd(), static_cast<short>(POLLIN | (member.channel.wants_write() ? POLLOUT : 0)), 0});
+        }
+    }
+    for (const Spawner::Child& child : spawner_.children()) {
+        waiting.push_back({child.watch.fd(), POLLIN, 0});
+    }
+    const Time placing = introduced_ ? placement_.next_deadline() : time_never;
+    const Time until = std::min({conductor_.next_deadline(), lobby_.next_deadline(), placing, reading});
+    const Time time = std::clamp<Time>(until - clock_.now(), 0, longest_wait);
+    const timespec span{static_cast<std::time_t>(time / ps_per_s), static_cast<long>(time % ps_per_s / ps_per_ns)};
+    ppoll(waiting.data(), waiting.size(), &span, nullptr);
+    return time;
+}
+
+void Coordinator::Members::forgive(Time pause) {
+    conductor_.forgive(pause);
+    lobby_.forgive(pause);
+    for (Member& member : members_) {
+        member.last_heard += pause;
+    }
+}
+
+std::optional<std::uint32_t> Coordinator::Members::place_for(const Lobby::Guest& guest) const {
+    if (guest.wanted_node) {
+        const bool there = *guest.wanted_node < members_.size() && !members_[*guest.wanted_node].present;
+        return there ? guest.wanted_node : std::nullopt;
+    }
+    const auto free =
+        std::ranges::find_if(members_, [](const Member& member) { return !member.present && !member.awaited; });
+    return free == members_.end() ? std::nullopt : std::optional(static_cast<std::uint32_t>(free - members_.begin()));
+}
+
+void Coordinator::Members::admit(Lobby::Guest guest, Time now) {
+    const std::optional<std::uint32_t> node = place_for(guest);
+    if (!node || conductor_.phase() >= Phase::closing) {
+        const std::string which = guest.wanted_node
+                                      ? fmt::format("node {} is taken, or there is none", *guest.wanted_node)
+                                      : "all nodes are there";
+        lobby_.refuse(now, guest.channel, guest.from, node ? "the run is ending" : which);
+        return;
+    }
+    Member& member = members_[*node];
+    if (member.incarnation != 0) {
+        conductor_.replaced(*node);
+    }
+    member.channel = std::move(guest.channel);
+    member.from = guest.from;
+    member.present = true;
+    member.awaited = false;
+    member.silent = false;
+    member.address.clear();
+    member.last_heard = now;
+    member.has_more = false;
+    member.read_at = 0;
+    ++member.incarnation;
+    tell(*node, {{"type", "welcome"},
+                 {"node", *node},
+                 {"incarnation", member.incarnation},
+                 {"run_token", run_token_},
+                 {"directory", reporter_.directory().string()},
+                 {"clock", monotonic_clock_id()},
+                 {"origin_ns", clock_.origin_ns()},
+                 {"now_ns", clock_.now() / ps_per_ns},
+                 {"config", plan_.values}});
+}
+
+void Coordinator::Members::receive_from(std::uint32_t node, Time now, Share share) {
+    Member& member = members_[node];
+    if (!member.channel.flush()) {
+        drop(node, member.channel.stuck() ? "it does not read what it is told" : "its connection broke", now);
+        return;
+    }
+    for (int messages = 0; member.present; ++messages) {
+        const bool fair = share == Share::fair;
+        member.has_more = fair && (messages == messages_at_once || member.allowance.next(now) > now);
+        if (member.has_more) {
+            member.read_at = member.allowance.next(now);
+            return;
+        }
+        const Result<std::optional<Json>> message = member.channel.receive();
+        if (!message) {
+            drop(node, message.error().message, now);
+            return;
+        }
+        if (!message->has_value()) {
+            return;
+        }
+        member.allowance.take(now);
+        member.last_heard = now;
+        if (!handle(node, **message, now)) {
+            drop(node, fmt::format("it sent a message that makes no sense ('{}')", one_line(type_of(**message))), now);
+        }
+    }
+}
+
+bool Coordinator::Members::handle(std::uint32_t node, const Json& message, Time now) {
+    const std::string type = type_of(message);
+    if (type == "sample") {
+        const auto json = message.find("sample");
+        Result<NodeSample> sample =
+            json != message.end() ? sample_from_json(*json) : Result<NodeSample>(Error{"no sample"});
+        if (!sample || sample->node != node) {
+            return false;
+        }
+        conductor_.sample(now, std::move(*sample));
+        return true;
+    }
+    if (type == "address") {
+        const std::optional<std::string> address = text_in(message, "address");
+        const std::string metrics = text_in(message, "metrics").value_or("");
+        // Once per incarnation: everybody is told of it.
+        if (!address || address->empty() || !blob_from_hex(*address) || !members_[node].address.empty() ||
+            number_in(message, "incarnation") != members_[node].incarnation) {
+            return false;
+        }
+        learn_metrics(node, metrics, now);
+        learn_address(node, *address, now);
+        return true;
+    }
+    if (type == "clock") {
+        const std::optional<std::uint64_t> asked_ns = number_in(message, "asked_ns");
+        if (asked_ns) {
+            tell(node, {{"type", "clock"}, {"asked_ns", *asked_ns}, {"now_ns", clock_.now() / ps_per_ns}});
+        }
+        return asked_ns.has_value();
+    }
+    if (type == "rejoin") {
+        if (members_[node].address.empty()) {
+            return false;  // it has one to begin with already
+        }
+        ++members_[node].incarnation;
+        members_[node].address.clear();
+        tell(node, {{"type", "incarnation"}, {"incarnation", members_[node].incarnation}});
+        return true;
+    }
+    if (type == "remark") {
+        const std::optional<std::string> text = text_in(message, "text");
+        if (text) {
+            conductor_.audit().say(now, Level::warning, fmt::format("node {}: {}", name_of(node), one_line(*text)),
+                                   {"remark", node, "", one_line(*text), nullptr});
+        }
+        return text.has_value();
+    }
+    if (type == "failed") {
+        drop(node, one_line(text_in(message, "text").value_or("it failed")), now, true);
+        return true;
+    }
+    return false;
+}
+
+void Coordinator::Members::learn_metrics(std::uint32_t node, std::string address, Time now) {
+    const std::string host = os::peer_host(members_[node].channel.fd());
+    if (!address.empty() && !may_claim_metrics(plan_.config.metrics, node, address, host)) {
+        const std::string reason =
+            fmt::format("it says that its metrics are at '{}', which is not at {}", one_line(address), host);
+        conductor_.audit().say(now, Level::warning, fmt::format("node {}: {}: left out", name_of(node), reason),
+                               {"bad_message", node, members_[node].from, reason, nullptr});
+        address.clear();
+    }
+    if (members_[node].metrics == address) {
+        return;
+    }
+    members_[node].metrics = std::move(address);
+    std::vector<std::string> all;
+    all.reserve(members_.size());
+    for (const Member& member : members_) {
+        all.push_back(member.metrics);
+    }
+    announce_metrics(reporter_, name_of(node), members_[node].metrics, all);
+}
+
+void Coordinator::Members::learn_address(std::uint32_t node, std::string address, Time now) {
+    members_[node].address = std::move(address);
+    if (!introduced_ && std::ranges::any_of(members_, [](const Member& member) { return member.address.empty(); })) {
+        return;
+    }
+    Json all{{"type", "peers"}, {"peers", Json::array()}};
+    for (std::uint32_t peer = 0; peer < members_.size(); ++peer) {
+        if (!members_[peer].address.empty()) {
+            all["peers"].push_back(peer_entry(peer));
+        }
+    }
+    if (!introduced_) {
+        introduced_ = true;
+        // Who came early had nothing to say until now.
+        for (Member& member : members_) {
+            member.last_heard = now;
+        }
+        tell_all(all);
+        return;
+    }
+    tell(node, all);
+    if (!triggers_.is_null()) {
+        tell(node, triggers_);
+    }
+    Json one{{"type", "peers"}, {"peers", Json::array({peer_entry(node)})}};
+    for (std::uint32_t peer = 0; peer < members_.size(); ++peer) {
+        if (peer != node) {
+            tell(peer, one);
+        }
+    }
+}
+
+void Coordinator::Members::drop(std::uint32_t node, const std::string& why, Time now, bool last_words) {
+    Member& member = members_[node];
+    member.present = false;
+    member.channel.close();
+    member.address.clear();
+    for (const Spawner::Child& child : spawner_.children()) {
+        if (child.node == node) {
+            // The process says better than its connection what happened, and ends soon after it.
+            pollfd waiting{child.watch.fd(), POLLIN, 0};
+            poll(&waiting, 1, reap_wait_ms);
+        }
+    }
+    const std::optional<std::string> how = spawner_.reap(node);
+    conductor_.lost(now, node, last_words || !how ? why : *how);
+    respawn(node, now);
+}
+
+void Coordinator::Members::reap(Time now) {
+    for (const std::uint32_t node : spawner_.ended()) {
+        Member& member = members_[node];
+        member.awaited = false;
+        if (member.present) {
+            receive_from(node, now, Share::all);  // its last words, up to the end of the connection, which drops it
+        }
+        const std::optional<std::string> how = spawner_.reap(node);
+        if (!how) {
+            continue;  // it was dropped with its last words, and may have a successor
+        }
+        if (member.present || member.incarnation == 0) {
+            drop(node, *how, now);
+        } else {
+            respawn(node, now);  // its successor died before it came in
+        }
+    }
+}
+
+void Coordinator::Members::respawn(std::uint32_t node, Time now) {
+    Member& member = members_[node];
+    const bool is_em = Peer{node} == plan_.protocol.em;
+    if (!plan_.config.respawn || is_em || member.spawned == 0 || spawner_.pid_of(node) != 0 ||
+        conductor_.phase() >= Phase::draining) {
+        return;
+    }
+    if (member.spawned > max_respawns) {
+        reporter_.notice(Level::warning,
+                         fmt::format("node {} died {} times and is not started again", node, member.spawned));
+        return;
+    }
+    ++member.spawned;
+    member.awaited = true;
+    if (const Result<pid_t> started = spawner_.start(node, lobby_.address(), token_); !started) {
+        conductor_.lost(now, node, started.error().message);
+    }
+}
+
+void Coordinator::Members::place(Time now) {
+    if (!introduced_ || now < placement_.next_deadline()) {
+        return;
+    }
+    std::vector<pid_t> pids;
+    pids.reserve(members_.size());
+    for (std::uint32_t node = 0; node < members_.size(); ++node) {
+        pids.push_back(spawner_.pid_of(node));
+    }
+    if (placement_.tick(now, pids)) {
+        reporter_.notice(Level::info, placement_.keeps()
+                                          ? "the nodes stay on one core each while no other program wants the cores"
+                                          : "other programs want the cores: the kernel places the nodes");
+    }
+}
+
+void Coordinator::Members::look_for_silence(Time now) {
+    if (!introduced_ || conductor_.phase() >= Phase::closing) {
+        return;
+    }
+    const Time patience = plan_.protocol.detection_deadline + 2 * plan_.sample_interval;
+    for (std::uint32_t node = 0; node < members_.size(); ++node) {
+        Member& member = members_[node];
+        const bool silent = member.present && now - member.last_heard > patience;
+        if (silent && !member.silent && plan_.is_vital(node)) {
+            spawner_.kill_node(node, SIGKILL);  // so that it cannot wake up and go on with a run that is over
+            conductor_.lost(now, node, fmt::format("silent for {}", base::format_duration(now - member.last_heard)));
+        } else if (silent && !member.silent) {
+            reporter_.notice(Level::warning,
+                             fmt::format("node {} has been silent for {}; the run goes on without it until it is back",
+                                         name_of(node), base::format_duration(now - member.last_heard)));
+        }
+        member.silent = silent;
+    }
+}
+
+void Coordinator::Members::tell(std::uint32_t node, const Json& message) {
+    if (members_[node].present) {
+        members_[node].channel.send(message);  // a broken connection shows when it is read
+    }
+}
+
+void Coordinator::Members::tell_all(const Json& message) {
+    for (std::uint32_t node = 0; node < members_.size(); ++node) {
+        tell(node, message);
+    }
+}
+
+void Coordinator::Members::say_goodbye() {
+    tell_all({{"type", "quit"}});
+    for (std::uint32_t node = 0; node < members_.size(); ++node) {
+        if (members_[node].silent) {
+            spawner_.kill_node(node, SIGKILL);
+        }
+    }
+    spawner_.wait_or_kill(quit_wait_ms);
+}
+
+Coordinator::Coordinator(const Plan& plan, const RunOptions& options, Reporter& reporter)
+    : members_(std::make_unique<Members>(plan, options, reporter)) {}
+Coordinator::~Coordinator() = default;
+
+Result<bool> Coordinator::run() {
+    return members_->run();
+}
+const Conductor& Coordinator::conductor() const {
+    return members_->conductor();
+}
+
+}  // namespace incast::runtime

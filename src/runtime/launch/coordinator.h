@@ -1,0 +1,31 @@
+// Conducts a run whose nodes are processes: starts them or waits for them, introduces them to each other, collects what
+// they report.
+#pragma once
+
+#include <memory>
+
+#include <incast/result.h>
+
+#include "runtime/launch/run_options.h"
+#include "runtime/phases/conductor.h"
+#include "runtime/plan/resolve.h"
+#include "runtime/report/report.h"
+
+namespace incast::runtime {
+
+class Coordinator {
+public:
+    /// Everything is borrowed.
+    Coordinator(const Plan& plan, const RunOptions& options, Reporter& reporter);
+    ~Coordinator();
+
+    /// Until the run is over and no process started here is left. False: aborted. Error: it could not begin.
+    Result<bool> run();
+    [[nodiscard]] const Conductor& conductor() const;
+
+private:
+    class Members;
+    std::unique_ptr<Members> members_;
+};
+
+}  // namespace incast::runtime

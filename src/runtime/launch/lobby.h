@@ -1,0 +1,76 @@
+// Where nodes of a run knock: listens, lets those in that know the run's token, and refuses everybody else with one
+// line each, or a count if they are many. Strangers cannot disturb the run: they are few at a time, have little time,
+// may say little, and make room for others.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <poll.h>
+
+#include <incast/result.h>
+#include <incast/transport.h>
+
+#include "runtime/launch/rendezvous.h"
+#include "runtime/report/audit.h"
+
+namespace incast::runtime {
+
+class Lobby {
+public:
+    /// `audit` is borrowed. Those that are let in may send frames within `limits`.
+    Lobby(std::string token, Audit& audit, FrameLimits limits)
+        : token_(std::move(token)), audit_(audit), limits_(limits) {}
+
+    /// Empty: on loopback, whichever kind of address this host has there.
+    Result<Ok> open(const std::string& host_port);
+    /// "127.0.0.1:4711"
+    [[nodiscard]] std::string address() const { return os::local_address(listener_.fd()); }
+
+    struct Guest {
+        Channel channel;
+        std::string from;
+        std::optional<std::uint32_t> wanted_node;
+    };
+    /// Adds what to wait for.
+    void watch(std::vector<pollfd>& waiting, Time now) const;
+    /// Accepts, reads and refuses; returns those that are let in. They still have to be given a node, or be refused.
+    std::vector<Guest> receive(Time now);
+    /// Nobody could be heard for so long: deadlines are later by that.
+    void forgive(Time pause);
+    /// When receive() must be called even if nothing arrives.
+    [[nodiscard]] Time next_deadline() const;
+
+    /// `again`: it may be a node of the run that was slow, and should come again.
+    void refuse(Time now, Channel& channel, const std::string& from, const std::string& reason, bool again = false);
+
+private:
+    struct Stranger {
+        Channel channel;
+        std::string from;
+        std::string host;
+        Time deadline;
+    };
+    void accept_all(Time now, std::vector<Guest>& guests);
+    void make_room(Time now);
+    /// False: it is undecided, and stays.
+    bool decide(Stranger& stranger, Time now, std::vector<Guest>& guests);
+    /// Nothing: not decided yet. Text: refused for that reason. Empty text: let in.
+    std::optional<std::string> judge(Stranger& stranger, Time now, std::optional<std::uint32_t>& wanted_node) const;
+
+    static constexpr std::size_t max_strangers = 64;
+    static constexpr unsigned accepted_at_once = 32;
+    static constexpr Time handshake_deadline = 3 * ps_per_s;
+    static constexpr Time accept_pause = 100 * ps_per_ms;  // after a failure, as without descriptors
+
+    std::string token_;
+    Audit& audit_;
+    FrameLimits limits_;
+    Time accept_at_ = 0;  // no connection is taken before
+    os::Descriptor listener_;
+    std::vector<Stranger> strangers_;
+};
+
+}  // namespace incast::runtime

@@ -1,0 +1,46 @@
+// A run whose nodes all live in this process, in one thread: in real time over inproc, in virtual time over sim.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include <incast/result.h>
+
+#include "runtime/phases/conductor.h"
+#include "runtime/plan/resolve.h"
+#include "runtime/report/report.h"
+#include "transport/medium.h"
+
+namespace incast::sim {
+class PacketModel;
+}  // namespace incast::sim
+
+namespace incast::runtime {
+
+struct LocalOutcome {
+    bool aborted = false;
+    std::optional<std::uint64_t> trace_hash;  // virtual time
+};
+
+class LocalRun {
+public:
+    /// Everything is borrowed.
+    LocalRun(const Plan& plan, transport::Medium& medium, Reporter& reporter);
+    ~LocalRun();
+
+    /// True if the medium is a simulated world, which moves the clock.
+    [[nodiscard]] bool virtual_time() const;
+    /// Until the conductor is done, or interrupted twice. Error: a node could not be set up.
+    Result<LocalOutcome> run();
+    [[nodiscard]] const Conductor& conductor() const;
+    /// The packet model, if the run is on it and it records; the measured window has ended. nullptr: it is not.
+    [[nodiscard]] sim::PacketModel* recorded_network();
+
+private:
+    class Crew;
+    std::unique_ptr<Crew> crew_;
+};
+
+}  // namespace incast::runtime

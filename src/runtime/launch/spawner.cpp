@@ -1,0 +1,137 @@
+#include "runtime/launch/spawner.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <system_error>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/pause_watch.h"
+#include "os/shortage.h"
+#include "runtime/machine/machine.h"
+#include "runtime/machine/run_clock.h"
+
+extern char** environ;
+
+namespace incast::runtime {
+namespace {
+
+os::Descriptor watch(pid_t pid) {
+    // glibc has had a wrapper since 2.36 only. Its descriptor is close-on-exec.
+    return os::Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0U)));
+}
+
+std::string describe(int status) {
+    if (WIFSIGNALED(status)) {
+        const char* const name = sigdescr_np(WTERMSIG(status));
+        return fmt::format("killed by signal {} ({})", WTERMSIG(status), name == nullptr ? "unknown" : name);
+    }
+    return fmt::format("its process ended with status {}", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+Spawner::~Spawner() {
+    wait_or_kill(0);
+}
+
+Result<pid_t> Spawner::start(std::uint32_t node, const std::string& address, const std::string& token) {
+    const std::string node_text = std::to_string(node);
+    const std::string parent_text = std::to_string(getpid());
+    std::vector<std::string> arguments{"incast-node", "--join",       address,    "--node",
+                                       node_text,     "--watched-by", parent_text};
+    std::vector<char*> argv;
+    argv.reserve(arguments.size() + 1);
+    for (std::string& argument : arguments) {
+        argv.push_back(argument.data());
+    }
+    argv.push_back(nullptr);
+    std::string token_variable = "INCAST_TOKEN=" + token;
+    std::vector<char*> environment;
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+        environment.push_back(*variable);
+    }
+    environment.push_back(token_variable.data());
+    environment.push_back(nullptr);
+    const os::Descriptor nowhere(open("/dev/null", O_RDWR | O_CLOEXEC));
+
+    const pid_t pid = fork();
+    if (pid < 0) {
+        return Error{fmt::format("cannot start node {}: {}", node, os::process_shortage(errno))};
+    }
+    if (pid == 0) {
+        // Standard output belongs to the coordinator's reports; standard error is shared.
+        dup2(nowhere.fd(), STDIN_FILENO);
+        dup2(nowhere.fd(), STDOUT_FILENO);
+        execve("/proc/self/exe", argv.data(), environment.data());
+        _exit(127);
+    }
+    children_.push_back({node, pid, watch(pid)});
+    return pid;
+}
+
+std::vector<std::uint32_t> Spawner::ended() const {
+    std::vector<std::uint32_t> nodes;
+    for (const Child& child : children_) {
+        siginfo_t found{};
+        const auto pid = static_cast<id_t>(child.pid);
+        if (waitid(P_PID, pid, &found, WEXITED | WNOHANG | WNOWAIT) == 0 && found.si_pid == child.pid) {
+            nodes.push_back(child.node);
+        }
+    }
+    return nodes;
+}
+
+std::optional<std::string> Spawner::reap(std::uint32_t node) {
+    const auto found = std::ranges::find(children_, node, &Child::node);
+    int status = 0;
+    if (found == children_.end() || waitpid(found->pid, &status, WNOHANG) != found->pid) {
+        return std::nullopt;
+    }
+    children_.erase(found);
+    return describe(status);
+}
+
+pid_t Spawner::pid_of(std::uint32_t node) const {
+    const auto found = std::ranges::find(children_, node, &Child::node);
+    return found == children_.end() ? 0 : found->pid;
+}
+
+void Spawner::kill_node(std::uint32_t node, int signal) {
+    if (const pid_t pid = pid_of(node); pid > 0) {
+        kill(pid, signal);
+    }
+}
+
+void Spawner::wait_or_kill(int timeout_ms) {
+    const RunClock since;
+    base::PauseWatch pauses(since.now(), ps_per_s);
+    Time deadline = timeout_ms * ps_per_ms;
+    while (!children_.empty()) {
+        const Time now = since.now();
+        deadline += pauses.look(now);
+        const Time left = deadline - now;
+        if (left <= 0) {
+            break;
+        }
+        pollfd waiting{children_.front().watch.fd(), POLLIN, 0};
+        poll(&waiting, 1, std::min(100, static_cast<int>(left / ps_per_ms) + 1));
+        for (const std::uint32_t node : ended()) {
+            reap(node);
+        }
+    }
+    for (const Child& child : children_) {
+        kill(child.pid, SIGKILL);
+        waitpid(child.pid, nullptr, 0);
+    }
+    children_.clear();
+}
+
+}  // namespace incast::runtime

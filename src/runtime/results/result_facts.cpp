@@ -1,0 +1,72 @@
+// What a result says of its run beside its totals: configuration, machine, versions, what was verified, triggers.
+#include <algorithm>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+#include "runtime/config/json.h"
+#include "runtime/results/results.h"
+
+namespace incast::runtime {
+
+nlohmann::ordered_json config_json(const std::map<std::string, std::string>& values) {
+    OrderedJson json;
+    for (const auto& [key, value] : values) {
+        OrderedJson* at = &json;
+        std::size_t start = 0;
+        for (std::size_t dot = key.find('.'); dot != std::string::npos; start = dot + 1, dot = key.find('.', start)) {
+            at = &(*at)[key.substr(start, dot - start)];
+        }
+        (*at)[key.substr(start)] = typed_json(key, value);
+    }
+    return json;
+}
+
+nlohmann::ordered_json machine_json(const Machine& machine) {
+    return {{"host", machine.host},
+            {"cpu_model", machine.cpu_model},
+            {"cores", machine.cores},
+            {"last_level_cache_bytes", machine.last_level_cache_bytes},
+            {"memory_bytes", machine.memory_bytes},
+            {"kernel", machine.kernel}};
+}
+
+nlohmann::ordered_json versions_json() {
+    const Versions built = versions();
+    return {
+        {"incast", built.incast}, {"git", built.git}, {"compiler", built.compiler}, {"build_type", built.build_type}};
+}
+
+std::string_view verified_text(const RunConfig& config, bool virtual_time) {
+    if (config.sink_kind != SinkKind::verify) {
+        return "none";
+    }
+    if (virtual_time) {
+        return "header";  // nothing else moves in a simulation (EB-T9)
+    }
+    constexpr std::string_view names[]{"full", "sampled", "header"};
+    return names[static_cast<std::size_t>(config.verify)];
+}
+
+nlohmann::ordered_json triggers_over_time(const Plan& plan, const std::vector<Interval>& intervals) {
+    constexpr std::size_t most = 1000;
+    const std::size_t together = (intervals.size() + most - 1) / most;
+    OrderedJson series = OrderedJson::array();
+    for (std::size_t first = 0; first < intervals.size(); first += together) {
+        Interval sum;
+        for (std::size_t index = first; index < std::min(first + together, intervals.size()); ++index) {
+            sum.end = intervals[index].end;
+            sum.length += intervals[index].length;
+            add(sum.delta, intervals[index].delta);
+            sum.clock_error_ns = std::max(sum.clock_error_ns, intervals[index].clock_error_ns);
+            sum.waiting_events = intervals[index].waiting_events;
+        }
+        OrderedJson one{{"t", base::seconds(sum.end)}};
+        one.update(trigger_json(plan, sum));
+        series.push_back(std::move(one));
+    }
+    return series;
+}
+
+}  // namespace incast::runtime

@@ -1,0 +1,53 @@
+// result.json: what a run measured, and everything that is needed to believe it. EB-M1 to EB-M7;
+// schema/result.schema.json.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "runtime/machine/machine.h"
+#include "runtime/phases/conductor.h"
+#include "runtime/plan/resolve.h"
+#include "runtime/record/ledger.h"
+
+namespace incast::runtime {
+
+struct RunFacts {
+    const Plan& plan;
+    const Machine& machine;
+    const Conductor& conductor;
+    bool virtual_time = false;
+    std::uint32_t processes = 1;              // that held nodes
+    std::optional<std::uint64_t> trace_hash;  // simulated runs: the same seed gives the same
+    std::optional<LedgerSummary> ledger;      // nothing if it could not be read
+    std::string ledger_error;
+    const nlohmann::ordered_json* network = nullptr;  // of the packet model, if it records
+    const nlohmann::ordered_json* incomplete_files = nullptr;
+};
+
+struct RunResult {
+    std::string json;     // result.json
+    std::string summary;  // some lines for a person
+    int exit_status = 0;
+};
+RunResult make_result(const RunFacts& facts);
+/// Of raw traffic: schema/net_result.schema.json.
+RunResult make_net_result(const RunFacts& facts);
+
+/// Values by key ("run.nodes") as sections with typed values, as schema/config.schema.json has them.
+nlohmann::ordered_json config_json(const std::map<std::string, std::string>& values);
+
+nlohmann::ordered_json machine_json(const Machine& machine);
+nlohmann::ordered_json versions_json();
+
+/// How much of the events' content was compared.
+std::string_view verified_text(const RunConfig& config, bool virtual_time);
+/// Rates of triggers over the time: at most 1000 points, of equal numbers of intervals.
+nlohmann::ordered_json triggers_over_time(const Plan& plan, const std::vector<Interval>& intervals);
+
+}  // namespace incast::runtime

@@ -1,0 +1,207 @@
+// incast-node: runs an event builder (or raw traffic) from a config, or joins one as a node.
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "base/utf8.h"
+#include "runtime/config/config.h"
+#include "runtime/launch/member.h"
+#include "runtime/launch/rendezvous.h"
+#include "runtime/machine/exit_status.h"
+#include "runtime/machine/limits.h"
+#include "runtime/machine/machine.h"
+#include "runtime/record/record_file.h"
+#include "runtime/results/info.h"
+#include "runtime/run/run.h"
+
+namespace {
+
+using incast::Error;
+using incast::Ok;
+using incast::Result;
+namespace rt = incast::runtime;
+
+struct Options {
+    std::string config_file;
+    std::vector<std::string> assignments;
+    std::string output;
+    bool force = false;
+    std::string progress = "text";
+    std::optional<std::uint32_t> spawn;
+    std::string listen;
+    std::string join;
+    std::optional<std::uint32_t> node;
+    int watched_by = 0;
+    std::string token_file;
+    std::string info;
+    std::string fabric;
+    bool check = false;
+    bool reference = false;
+    bool schema = false;
+    bool version = false;
+};
+
+void declare(CLI::App& app, Options& options) {
+    app.add_option("config", options.config_file, "the run's configuration (TOML, docs/config.md)");
+    app.add_option("--set", options.assignments, "section.key=value, wins over the file; may be repeated")
+        ->type_name("KEY=VALUE")
+        ->expected(1)
+        ->take_all();
+    app.add_option("--output", options.output, "folder for result.json, samples.jsonl, ledger.bin and log.txt")
+        ->type_name("DIR");
+    app.add_flag("--force", options.force, "remove the files of an old run from that folder");
+    app.add_option("--progress", options.progress, "on standard output: text, json (one object per line) or none")
+        ->check(CLI::IsMember({"text", "json", "none"}));
+    app.add_flag("--check", options.check, "check the configuration, and run nothing");
+    app.add_option("--spawn", options.spawn, "node processes to start here; the others are waited for (default: all)")
+        ->type_name("N");
+    app.add_option("--listen", options.listen, "address on which nodes join (default: a port of loopback)")
+        ->type_name("HOST:PORT");
+    app.add_option("--join", options.join, "be a node of the run at this address")->type_name("HOST:PORT");
+    app.add_option("--node", options.node, "--join: be this node of the run")->type_name("N");
+    app.add_option("--watched-by", options.watched_by,
+                   "end when the process with this id ends; a run, early and in order")
+        ->type_name("PID");
+    app.add_option("--token-file", options.token_file, "file with the run's token (default: the variable INCAST_TOKEN)")
+        ->type_name("FILE");
+    app.add_option("--info", options.info, "print transports, versions and machine")
+        ->expected(0, 1)
+        ->default_str("text")
+        ->check(CLI::IsMember({"text", "json"}));
+    app.add_option("--describe-fabric", options.fabric, "check a network (docs/fabrics.md), and print it as JSON")
+        ->type_name("FILE");
+    app.add_flag("--print-config-reference", options.reference, "print docs/config.md");
+    app.add_flag("--print-config-schema", options.schema, "print schema/config.schema.json");
+    app.add_flag("--version", options.version, "print the version");
+}
+
+/// Not fmt::print, which throws where nobody reads.
+int refuse(const std::string& text, int status = rt::exit_bad_config) {
+    std::fputs(fmt::format("incast-node: {}\n", text).c_str(), stderr);
+    return status;
+}
+
+int print(const std::string& text) {
+    if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return rt::exit_ok;
+    return refuse("standard output: " + rt::reason_of(errno), rt::exit_failed);
+}
+
+Result<std::string> short_enough(const std::string& where, std::string token) {
+    if (token.size() > rt::max_token) {
+        return Error{fmt::format("{}: a token of {} bytes; allowed: up to {}", where, token.size(), rt::max_token)};
+    }
+    return token;
+}
+
+Result<std::string> read_token(const Options& options) {
+    if (options.token_file.empty()) {
+        const char* const variable = std::getenv("INCAST_TOKEN");  // NOLINT(concurrency-mt-unsafe): the only thread
+        return short_enough("INCAST_TOKEN", variable == nullptr ? "" : variable);
+    }
+    std::ifstream file(options.token_file);
+    std::string token;
+    if (!(file >> token)) {
+        return Error{
+            fmt::format("--token-file {}: no token can be read; allowed: a file with one word", options.token_file)};
+    }
+    return short_enough("--token-file " + options.token_file, std::move(token));
+}
+
+std::string default_output() {
+    const std::time_t now = std::time(nullptr);
+    std::tm local{};
+    localtime_r(&now, &local);
+    char text[32] = "";
+    std::strftime(text, sizeof text, "results/%Y%m%d-%H%M%S", &local);
+    // Whoever makes the folder has it: two runs of one second get two.
+    std::error_code code;
+    std::filesystem::create_directories("results", code);
+    std::string candidate = text;
+    for (int number = 2; !std::filesystem::create_directory(candidate, code) && !code; ++number) {
+        candidate = fmt::format("{}-{}", text, number);
+    }
+    return candidate;
+}
+
+int run(const Options& options, const std::string& token) {
+    rt::ConfigText config;
+    if (!options.config_file.empty()) {
+        if (Result<Ok> read = config.read_toml(options.config_file); !read) {
+            return refuse(read.error().message);
+        }
+    }
+    for (const std::string& assignment : options.assignments) {
+        if (Result<Ok> done = config.assign(assignment); !done) {
+            return refuse(done.error().message);
+        }
+    }
+    rt::RunOptions run_options;
+    run_options.check_only = options.check;
+    run_options.output = options.output.empty() && !options.check ? default_output() : options.output;
+    run_options.replace = options.force;
+    run_options.watched_by = options.watched_by;
+    run_options.progress = options.progress == "json"   ? rt::Progress::json
+                           : options.progress == "text" ? rt::Progress::text
+                                                        : rt::Progress::none;
+    run_options.spawn = options.spawn;
+    run_options.listen = options.listen;
+    run_options.token = token;
+    return rt::run(config, run_options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    rt::raise_file_limit();
+    rt::say_so_at_the_end();
+    for (const std::string_view word : std::vector<std::string_view>(argv + 1, argv + argc)) {
+        // Paths and values end up in JSON and in what others read.
+        if (!incast::base::is_utf8(word)) {
+            return refuse(
+                fmt::format("'{}' is not UTF-8; allowed: words and paths in UTF-8", incast::base::shown(word)));
+        }
+    }
+    CLI::App app{"Builds events over any interconnect, real or simulated.", "incast-node"};
+    Options options;
+    declare(app, options);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return error.get_exit_code() == 0 ? app.exit(error) : refuse(error.what());
+    }
+    if (options.version) {
+        return print(fmt::format("incast-node {} ({})\n", rt::versions().incast, rt::versions().git));
+    }
+    if (options.reference || options.schema) {
+        return print(options.reference ? rt::config_reference() : rt::config_schema());
+    }
+    if (app.count("--info") != 0) {
+        return print(options.info == "json" ? rt::info_json() : rt::info_text());
+    }
+    if (!options.fabric.empty()) {
+        const Result<std::string> described = rt::fabric_json(options.fabric);
+        if (!described) {
+            return refuse(described.error().message);
+        }
+        return print(*described);
+    }
+    Result<std::string> token = read_token(options);
+    if (!token) {
+        return refuse(token.error().message);
+    }
+    // Not for programs started from here, unless they are told on purpose.
+    unsetenv("INCAST_TOKEN");  // NOLINT(concurrency-mt-unsafe): the only thread
+    if (!options.join.empty()) {
+        return rt::join({options.join, options.node, *token, options.output, options.watched_by});
+    }
+    return run(options, *token);
+}

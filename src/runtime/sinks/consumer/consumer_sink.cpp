@@ -1,0 +1,397 @@
+#include "runtime/sinks/consumer/consumer_sink.h"
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "os/memory_file.h"
+
+namespace incast::sinks {
+
+using consumer::DirectoryHeader;
+using consumer::Record;
+using consumer::SourceEntry;
+using consumer::State;
+
+namespace {
+
+// How soon a process that comes or dies is noticed by a busy node: the look is a system call.
+constexpr Time look_interval = ps_per_ms;
+
+std::uint32_t slots_of(const protocol::Config& config) {
+    return config.credits + config.quarantine_slots + config.held_slots;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ConsumerSink>> ConsumerSink::open(const SinkOptions& options, const protocol::Config& config) {
+    if (options.phantom_bodies) {
+        return Error{
+            "sink consumer: this transport moves no payload, so there is nothing to read; verify, touch and null work"};
+    }
+    if (config.self_traffic == protocol::SelfTraffic::pointer) {
+        return Error{
+            "sink consumer: fragments of a node for itself must lie in the slot; allowed: protocol.self_traffic = "
+            "copy"};
+    }
+    auto door = ConsumerDoor::open(options.consumer.name, options.node);
+    if (!door) {
+        return door.error();
+    }
+    return std::unique_ptr<ConsumerSink>(new ConsumerSink(options, config, std::move(*door)));
+}
+
+ConsumerSink::ConsumerSink(const SinkOptions& options, const protocol::Config& config, ConsumerDoor door)
+    : MeteredSink(options),
+      options_(options.consumer),
+      run_(config.run),
+      node_(options.node),
+      incarnation_(options.incarnation),
+      window_(options.consumer.window),
+      door_(std::move(door)),
+      uses_(slots_of(config)),
+      orphans_(slots_of(config)),
+      returned_(slots_of(config)),
+      durable_(slots_of(config)) {
+    std::ranges::transform(config.sources, std::back_inserter(ids_), &protocol::SourceSpec::id);
+    chosen_.reserve(options_.consumers);
+    slots_.reserve(window_);
+}
+
+ConsumerSink::~ConsumerSink() {
+    for (const std::unique_ptr<Guest>& guest : guests_) {
+        guest->queue.end(State::ended);
+        guest->wake_if_asleep();
+    }
+}
+
+Result<Ok> ConsumerSink::attach(Transport& transport, Local slots) {
+    const auto shared = transport.share(slots);
+    if (!shared) {
+        return Error{"sink consumer: " + shared.error().message};
+    }
+    os::Descriptor payload(*shared);
+    payload_ = transport.memory(slots);
+    auto directory = SharedPages::make(consumer::directory_bytes(uses_.size(), ids_.size()));
+    if (!directory) {
+        return Error{"sink consumer: " + directory.error().message};
+    }
+    directory_ = std::move(*directory);
+    auto* header = new (directory_.bytes().data()) DirectoryHeader;
+    header->slots = static_cast<std::uint32_t>(uses_.size());
+    for (std::uint32_t slot = 0; slot < uses_.size(); ++slot) {
+        new (&record(slot)) Record;
+    }
+    auto to_read = os::open_for_reading(directory_.file());
+    if (!to_read) {
+        return Error{"sink consumer: " + to_read.error().message};
+    }
+    consumer::Welcome welcome;
+    welcome.run = run_;
+    welcome.payload_bytes = payload_.size();
+    welcome.directory_bytes = directory_.bytes().size();
+    welcome.queue_bytes = consumer::queue_bytes(window_);
+    welcome.control_bytes = consumer::control_bytes(window_);
+    welcome.node = node_;
+    welcome.incarnation = incarnation_;
+    welcome.n_sources = static_cast<std::uint32_t>(ids_.size());
+    welcome.slots = static_cast<std::uint32_t>(uses_.size());
+    welcome.window = window_;
+    door_.furnish(welcome, std::move(payload), std::move(*to_read));
+    return Ok{};
+}
+
+Record& ConsumerSink::record(std::uint32_t slot) const {
+    return *reinterpret_cast<Record*>(directory_.bytes().data() + sizeof(DirectoryHeader) +
+                                      slot * consumer::record_bytes(ids_.size()));
+}
+
+DirectoryHeader& ConsumerSink::directory_header() const {
+    return *reinterpret_cast<DirectoryHeader*>(directory_.bytes().data());
+}
+
+// --- handing out
+// -------------------------------------------------------------------------------------------------------------------
+
+bool ConsumerSink::describe(const protocol::BuiltMep& mep) {
+    Record& to = record(mep.slot);
+    auto* entries = reinterpret_cast<SourceEntry*>(&to + 1);
+    for (std::size_t source = 0; source < mep.sources.size(); ++source) {
+        const protocol::BuiltSource& built = mep.sources[source];
+        SourceEntry entry{0, 0, ids_[source], static_cast<std::uint8_t>(built.flag), 0};
+        if (!built.body.empty()) {
+            if (built.body.data() < payload_.data() ||
+                built.body.data() + built.body.size() > payload_.data() + payload_.size()) {
+                failure_ = fmt::format("sink consumer: MEP {} source {} lies outside the slots", mep.mep, ids_[source]);
+                return false;
+            }
+            entry.offset = static_cast<std::uint64_t>(built.body.data() - payload_.data());
+            entry.bytes = static_cast<std::uint32_t>(built.body.size());
+        }
+        entries[source] = entry;
+    }
+    to.mep = mep.mep;
+    to.first_event = mep.first_event;
+    to.goodput_bytes = mep.goodput_bytes;
+    to.n_events = mep.n_events;
+    to.missing_sources = mep.missing_sources;
+    to.attempt = mep.attempt;
+    to.redelivered = mep.redelivered ? 1 : 0;
+    return true;
+}
+
+/// Of those with room; among equals each in turn. Nobody: nullptr.
+Guest* ConsumerSink::least_busy() {
+    Guest* best = nullptr;
+    const std::size_t n = guests_.size();
+    for (std::size_t step = 0; step < n; ++step) {
+        Guest& guest = *guests_[(turn_ + step) % n];
+        if (guest.queue.has_room() && (best == nullptr || guest.queue.outstanding() < best->queue.outstanding())) {
+            best = &guest;
+        }
+    }
+    ++turn_;
+    return best;
+}
+
+/// Who gets the next MEP; nobody if there is no room, as the policy sees it.
+void ConsumerSink::choose() {
+    chosen_.clear();
+    if (options_.delivery == ConsumerOptions::Delivery::one) {
+        if (Guest* guest = least_busy(); guest != nullptr) {
+            chosen_.push_back(guest);
+        }
+        return;
+    }
+    for (const std::unique_ptr<Guest>& guest : guests_) {
+        if (guest->queue.has_room()) {
+            chosen_.push_back(guest.get());
+        } else if (is_dropping()) {
+            guest->queue.miss();
+            ++stats_.consumers.missed_meps;
+        } else {
+            chosen_.clear();
+            return;
+        }
+    }
+}
+
+void ConsumerSink::hand_over(Guest& guest, std::uint32_t slot) {
+    if (guest.queue.outstanding() == 0) {
+        guest.progress = now_;
+    }
+    guest.queue.deliver(uses_[slot].serial, slot, uses_[slot].repeated);
+    guest.wake_if_asleep();
+}
+
+protocol::Sink::Taken ConsumerSink::take(Time now, const protocol::BuiltMep& mep) {
+    now_ = now;
+    refused_ = true;
+    if (!failure_.empty()) {
+        return Taken::busy;
+    }
+    choose();
+    if (chosen_.empty() && !is_dropping()) {
+        return Taken::busy;
+    }
+    if (chosen_.empty()) {
+        refused_ = false;
+        ++stats_.consumers.dropped_meps;
+        count(mep);
+        count_latency(now, begin_of(mep));
+        return Taken::done;
+    }
+    if (!describe(mep)) {
+        return Taken::busy;
+    }
+    refused_ = false;
+    Use& use = uses_[mep.slot];
+    use = {++serials_, mep.mep, static_cast<std::uint32_t>(chosen_.size()), false, false, begin_of(mep)};
+    ++held_;
+    record(mep.slot).serial.store(use.serial, std::memory_order_release);
+    for (Guest* guest : chosen_) {
+        hand_over(*guest, mep.slot);
+    }
+    ++stats_.consumers.taken_meps;
+    count(mep);
+    if (is_dropping()) {
+        count_latency(now, use.begin);
+        return Taken::held;
+    }
+    return Taken::held_pending;
+}
+
+// --- taking back
+// -------------------------------------------------------------------------------------------------------------------
+
+/// Nobody has it any more: the slot goes back to the builder unit.
+void ConsumerSink::finish(std::uint32_t slot) {
+    Use& use = uses_[slot];
+    // Before anything can be written there again: a reader that was too slow must see it (layout.h).
+    record(slot).serial.store(0, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    returned_.must_push(static_cast<std::uint16_t>(slot));
+    --held_;
+    if (!is_dropping()) {
+        durable_.must_push(use.mep);
+        count_latency(now_, use.begin);
+    }
+    use = {};
+}
+
+void ConsumerSink::given_back(std::uint32_t slot) {
+    Use& use = uses_[slot];
+    stats_.consumers.done_meps += use.done ? 0 : 1;
+    use.done = true;
+    if (--use.holders == 0) {
+        finish(slot);
+    }
+}
+
+/// False: what it says makes no sense.
+bool ConsumerSink::collect_from(Guest& guest) {
+    slots_.clear();
+    const ConsumerQueue::Said said = guest.queue.collect(slots_);
+    for (const std::uint32_t slot : slots_) {
+        guest.progress = now_;
+        given_back(slot);
+    }
+    return said != ConsumerQueue::Said::nonsense;
+}
+
+void ConsumerSink::offer_orphans() {
+    while (!orphans_.empty()) {
+        Guest* guest = least_busy();
+        if (guest == nullptr) {
+            return;
+        }
+        const std::uint32_t slot = orphans_.front();
+        orphans_.pop();
+        uses_[slot].repeated = true;
+        uses_[slot].holders = 1;
+        ++stats_.consumers.repeated_meps;
+        hand_over(*guest, slot);
+    }
+}
+
+void ConsumerSink::remove(std::size_t index, bool ejected) {
+    Guest& guest = *guests_[index];
+    if (!ejected && !collect_from(guest)) {  // what it gave back before it went counts
+        ejected = true;
+    }
+    ++(ejected ? stats_.consumers.ejected : stats_.consumers.left);
+    if (ejected) {
+        // Before its events are anybody else's.
+        guest.queue.end(State::ejected);
+        guest.wake_if_asleep();
+    }
+    slots_.clear();
+    guest.queue.take_all(slots_);
+    for (const std::uint32_t slot : slots_) {
+        Use& use = uses_[slot];
+        if (--use.holders > 0) {
+            continue;
+        }
+        if (use.done) {
+            finish(slot);
+        } else if (is_dropping()) {
+            ++stats_.consumers.abandoned_meps;
+            finish(slot);
+        } else {
+            orphans_.must_push(slot);
+        }
+    }
+    door_.forget(guest);
+    guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(index));
+}
+
+void ConsumerSink::look_around() {
+    news_.come.clear();
+    news_.gone.clear();
+    news_.noisy.clear();
+    news_.refused = 0;
+    door_.look(options_.consumers - guests_.size(), news_);
+    stats_.consumers.refused += news_.refused;
+    for (std::size_t index = guests_.size(); index > 0; --index) {
+        const Guest& guest = *guests_[index - 1];
+        const bool gone = std::ranges::find(news_.gone, guest.id) != news_.gone.end();
+        const bool late =
+            options_.patience > 0 && guest.queue.outstanding() > 0 && now_ - guest.progress > options_.patience;
+        if (gone || late || std::ranges::find(news_.noisy, guest.id) != news_.noisy.end()) {
+            remove(index - 1, !gone);
+        }
+    }
+    for (std::unique_ptr<Guest>& guest : news_.come) {
+        guests_.push_back(std::move(guest));
+        ++stats_.consumers.attached;
+    }
+}
+
+void ConsumerSink::tend(Time now) {
+    now_ = now;
+    if (directory_.bytes().empty()) {
+        return;
+    }
+    if (asleep_) {
+        asleep_ = false;
+        directory_header().asleep.store(0, std::memory_order_relaxed);
+        next_look_ = now;
+    }
+    for (std::size_t index = guests_.size(); index > 0; --index) {
+        if (!collect_from(*guests_[index - 1])) {
+            remove(index - 1, true);
+        }
+    }
+    if (now >= next_look_) {
+        look_around();
+        next_look_ = now + look_interval;
+    }
+    if (!orphans_.empty()) {
+        offer_orphans();
+    }
+}
+
+std::size_t ConsumerSink::returned(Time, std::span<std::uint16_t> slots) {
+    std::size_t count = 0;
+    for (; count < slots.size() && !returned_.empty(); ++count) {
+        slots[count] = returned_.front();
+        returned_.pop();
+    }
+    return count;
+}
+
+std::size_t ConsumerSink::durable(Time, std::span<protocol::MepId> meps) {
+    std::size_t count = 0;
+    for (; count < meps.size() && !durable_.empty(); ++count) {
+        meps[count] = durable_.front();
+        durable_.pop();
+    }
+    return count;
+}
+
+// --- waiting
+// -------------------------------------------------------------------------------------------------------------------
+
+Time ConsumerSink::next_deadline() const {
+    if (!returned_.empty() || !durable_.empty()) {
+        return now_;
+    }
+    // A ring wakes the driver; where nobody sleeps on wait_fd(), looking now and then does.
+    return held_ > 0 || refused_ ? now_ + look_interval : time_never;
+}
+
+bool ConsumerSink::prepare_wait() {
+    if (directory_.bytes().empty() || held_ == 0) {
+        return true;  // whoever comes or goes makes wait_fd() readable
+    }
+    asleep_ = true;
+    directory_header().asleep.store(++sleeps_, std::memory_order_relaxed);
+    // A process gives back, then looks whether somebody sleeps: one of the two sees the other.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return std::ranges::all_of(guests_, [](const std::unique_ptr<Guest>& guest) { return !guest->queue.has_news(); });
+}
+
+}  // namespace incast::sinks

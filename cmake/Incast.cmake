@@ -2,6 +2,9 @@
 #
 #   incast_library(<folder> [COLD] [SOURCES ...] [DEPENDS ...])
 #                                                            src/<folder> -> target incast_<folder> ('/' becomes '_')
+#   incast_transport(<name> [MODULE <source>] [SOURCES ...] [DEPENDS ...])
+#                                                            src/transport/<name>: a library, and with MODULE a shared
+#                                                            object beside it, loaded when it is first used (module.h)
 #   incast_executable(<name> [COLD] SOURCES ... [DEPENDS ...])
 #                                                            -> <build>/bin/<name>
 #   incast_test(<name> SOURCES ... [DEPENDS ...] [LABELS ...] [SHARDS n] [FILTER pattern]
@@ -222,6 +225,52 @@ function(incast_library folder)
         add_library(${target} INTERFACE)
         target_include_directories(${target} INTERFACE "${root}")
         incast_link(${target} INTERFACE ${arg_DEPENDS})
+    endif()
+endfunction()
+
+# <incast/abi.h>: what modules and the program that loads them must have in common, as a hash of these headers.
+file(GLOB abi_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/incast/*.h")
+foreach(header IN ITEMS base/setting.h transport/descriptor.h transport/medium.h transport/module.h)
+    list(APPEND abi_headers "${PROJECT_SOURCE_DIR}/src/${header}")
+endforeach()
+set(abi "${CMAKE_BUILD_TYPE} ")
+foreach(header IN LISTS abi_headers)
+    file(SHA256 "${header}" hash)
+    string(APPEND abi "${hash} ")
+endforeach()
+set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${abi_headers})
+string(SHA256 abi "${abi}")
+string(SUBSTRING "${abi}" 0 12 abi)
+file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/roots/abi/incast/abi.h"
+     CONTENT "#pragma once\n#define INCAST_ABI_HEADERS @abi@\n" @ONLY)
+set(INCAST_ABI_ROOT "${PROJECT_BINARY_DIR}/roots/abi")
+
+# Modules lie beside the engine: in ../lib/incast of its folder, in a wheel in its own.
+set(INCAST_MODULE_FOLDER ../lib/incast)
+if(SKBUILD)
+    set(INCAST_MODULE_FOLDER .)
+endif()
+add_custom_target(incast-modules)
+
+function(incast_transport name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "MODULE" "SOURCES;DEPENDS")
+    incast_library(transport/${name} SOURCES ${arg_SOURCES} DEPENDS ${arg_DEPENDS})
+    if(NOT arg_MODULE)
+        return()
+    endif()
+    set(module incast-transport-${name})
+    add_library(${module} MODULE ${arg_MODULE})
+    incast_common_options(${module})
+    incast_link(${module} PRIVATE transport/${name})
+    set_target_properties(${module} PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/incast")
+    # The program has the symbol that is missing, and only its own.
+    target_link_options(${module} PRIVATE -Wl,--as-needed)
+    add_dependencies(incast-modules ${module})
+    include(GNUInstallDirs)
+    if(SKBUILD)
+        install(TARGETS ${module} LIBRARY DESTINATION incast/_engine COMPONENT engine)
+    else()
+        install(TARGETS ${module} LIBRARY DESTINATION lib/incast COMPONENT ${name})
     endif()
 endfunction()
 

@@ -1,8 +1,8 @@
 """The rooms of src/ and their arrows, from what CMake is told and what the sources include.
 
-A room is an `incast_library(folder ...)`; the comment above it says what it is for. Checked: no circles; a source
-includes what its room depends on, and nothing else; a room depends on nothing that it does not include;
-docs/architecture.md holds the table that is made here. `tools/architecture.py --write` makes it.
+A room is an `incast_library(folder ...)` or `incast_transport(name ...)`; the comment above it says what it is for.
+Checked: no circles; a source includes what its room depends on, and nothing else; a room depends on nothing that it
+does not include; docs/architecture.md holds the table made here (`tools/architecture.py --write`).
 """
 
 import re
@@ -16,7 +16,7 @@ from clauses import Finding
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = "docs/architecture.md"
 BEGIN, END = "<!-- rooms: made by tools/architecture.py --write -->", "<!-- end of rooms -->"
-DECLARED = re.compile(r"((?:^#.*\n)*)^incast_library\((\S+)([^)]*)\)", re.M)
+DECLARED = re.compile(r"((?:^#.*\n)*)^incast_(library|transport)\((\S+)([^)]*)\)", re.M)
 INCLUDE = re.compile(r'^#\s*include\s*"([^"]+)"', re.M)
 
 
@@ -31,7 +31,8 @@ class Room(NamedTuple):
 def read_rooms(root: Path = ROOT) -> dict[str, Room]:
     found: dict[str, tuple[str, str, frozenset[str]]] = {}
     for file in sorted(root.glob("src/**/CMakeLists.txt")):
-        for comment, name, arguments in DECLARED.findall(file.read_text(encoding="utf-8")):
+        for comment, kind, word, arguments in DECLARED.findall(file.read_text(encoding="utf-8")):
+            name = f"transport/{word}" if kind == "transport" else word
             depends = arguments.partition("DEPENDS")[2].split()
             purpose = " ".join(line.lstrip("# ") for line in comment.splitlines())
             found[name] = (file.relative_to(root).as_posix(), purpose, frozenset(depends))
@@ -54,7 +55,7 @@ def includes_of(root: Path, name: str, names: set[str]) -> dict[str, str]:
     included: dict[str, str] = {}
     for source in sorted((root / "src" / name).rglob("*")):
         path = source.relative_to(root / "src").as_posix()
-        library = source.suffix in (".h", ".cpp") and not path.endswith("_test.cpp") and source.stem != "main"
+        library = source.suffix in (".h", ".cpp") and not path.endswith(("_test.cpp", "main.cpp", "module.cpp"))
         if not library or room_of(path, names) != name or "/example/" in path:
             continue
         for header in INCLUDE.findall(source.read_text(encoding="utf-8")):

@@ -231,7 +231,7 @@ void Agent::create(const Command& command, Reply& reply) {
     options.max_posted = command.max_posted;
     options.shareable = command.shareable;
     if (medium_ == nullptr) {
-        auto medium = transport::find_transport(recipe_.transport)->make(recipe_.settings);
+        auto medium = transport::make_medium(*transport::find_transport(recipe_.transport), recipe_.settings);
         if (!medium) {
             reply.text = medium.error().message;
             return;

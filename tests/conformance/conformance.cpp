@@ -111,7 +111,7 @@ std::vector<Case> all_cases() {
         {"sim", "packets", {{"fabric", "fabrics/ib-edr-36.toml"}}},
     };
     std::vector<Case> cases;
-    for (const transport::Builtin& builtin : transport::builtin_transports()) {
+    for (const transport::Descriptor& builtin : transport::builtin_transports()) {
         const std::string name(builtin.name);
         for (const Mode mode : {Mode::one_thread, Mode::two_threads, Mode::two_processes}) {
             cases.push_back({name, Decoration::none, mode, "", {}});
@@ -277,7 +277,7 @@ std::optional<Seen> Node::take(Event::Kind kind, const Node& peer) {
 void Conformance::SetUp() {
     const Case& here = GetParam();
     recipe_ = {.transport = here.transport, .decoration = here.decoration, .settings = here.settings};
-    auto medium = transport::find_transport(here.transport)->make(recipe_.settings);
+    auto medium = transport::make_medium(*transport::find_transport(here.transport), recipe_.settings);
     ASSERT_TRUE(medium.ok()) << medium.error().message;
     transport::EndpointOptions options;
     options.max_peers = 4;
@@ -306,7 +306,7 @@ void Conformance::skip(const std::string& reason) {
 
 Node& Conformance::node(std::uint32_t index, const Command& settings) {
     if (medium_ == nullptr) {
-        auto medium = transport::find_transport(recipe_.transport)->make(recipe_.settings);
+        auto medium = transport::make_medium(*transport::find_transport(recipe_.transport), recipe_.settings);
         EXPECT_TRUE(medium.ok()) << medium.error().message;
         medium_ = std::move(*medium);
     }

@@ -40,7 +40,7 @@ std::string read(const std::string& path) {
 TEST(ConformanceTable, HasOneRowPerTestAndTransport) {
     std::set<std::string> wanted;
     for (const std::string& test : conformance_tests()) {
-        for (const transport::Builtin& builtin : transport::builtin_transports())
+        for (const transport::Descriptor& builtin : transport::builtin_transports())
             wanted.insert(test + " | " + std::string(builtin.name));
     }
     std::set<std::string> rows;
@@ -70,7 +70,7 @@ TEST(ConformanceTable, EveryClauseHasATestAndEveryTestAClause) {
 }
 
 TEST(TransportList, WhatIsSaidOfATransportFits) {
-    for (const transport::Builtin& builtin : transport::builtin_transports()) {
+    for (const transport::Descriptor& builtin : transport::builtin_transports()) {
         SCOPED_TRACE(builtin.name);
         EXPECT_EQ(transport::find_transport(builtin.name), &builtin) << "its name is its own";
         const transport::Traits& traits = builtin.traits;
@@ -82,15 +82,15 @@ TEST(TransportList, WhatIsSaidOfATransportFits) {
         EXPECT_TRUE(traits.bind.empty() || has(traits.bind)) << traits.bind;
         EXPECT_TRUE(!traits.shares_memory || has("stores"));
     }
-    const transport::Builtin& here = transport::chosen_transport(false);
-    const transport::Builtin& across = transport::chosen_transport(true);
+    const transport::Descriptor& here = transport::chosen_transport(false);
+    const transport::Descriptor& across = transport::chosen_transport(true);
     EXPECT_GT(here.traits.rank_here, 0U);
     EXPECT_GT(across.traits.rank_across, 0U);
     EXPECT_TRUE(here.traits.shares_memory) << "nothing is faster on one host";
 }
 
 TEST(TransportDocs, SettingsAreThoseOfTheCode) {
-    for (const transport::Builtin& builtin : transport::builtin_transports()) {
+    for (const transport::Descriptor& builtin : transport::builtin_transports()) {
         const std::string path = "docs/transports/" + std::string(builtin.name) + ".md";
         const std::string text = read(path);
         ASSERT_NE(text, "") << path;

@@ -287,7 +287,7 @@ public:
         ASSERT_TRUE(protocol::validate(config).ok());
         recorder.regions = protocol::slot_layout(config).regions_of_ru(
             config.credits + config.quarantine_slots + config.held_slots, 1);
-        const transport::Builtin* builtin = transport::find_transport(std::get<0>(GetParam()));
+        const transport::Descriptor* builtin = transport::find_transport(std::get<0>(GetParam()));
         ASSERT_NE(builtin, nullptr);
         medium_ = builtin->make({}).value();
         crew = std::make_unique<Crew>(config, *medium_, recorder);
@@ -541,7 +541,7 @@ void oversleep(protocol::Overrun overrun, bool (*enough)(const Recorder&, Time a
     Config config = config_of(two_by_two, Schedule::barrel_time_slot);
     config.overrun = overrun;
     Recorder recorder{two_by_two.rus, two_by_two.bus};
-    const auto medium = transport::find_transport("inproc")->make({}).value();
+    const auto medium = transport::make_medium(*transport::find_transport("inproc"), {}).value();
     Crew crew(config, *medium, recorder);
     const Time deadline = crew.now() + 60 * ps_per_s;
     while (crew.ledger.commits < 10) {

@@ -25,12 +25,12 @@ std::string did_you_mean(std::string_view word, std::span<const std::string_view
 Error unknown_transport_key(std::string_view key, std::string_view rest) {
     const std::size_t dot = rest.find('.');
     const std::string_view name = rest.substr(0, dot);
-    const transport::Builtin* builtin = transport::find_transport(name);
+    const transport::Descriptor* builtin = transport::find_transport(name);
     if (builtin != nullptr) {
         return transport::Values::read(name, builtin->settings, {{std::string(rest.substr(dot + 1)), ""}}).error();
     }
     std::vector<std::string_view> names;
-    for (const transport::Builtin& each : transport::builtin_transports())
+    for (const transport::Descriptor& each : transport::builtin_transports())
         names.push_back(each.name);
     return Error{fmt::format("unknown key '{}': there is no transport '{}'{}; allowed: {}", key, name,
                              did_you_mean(name, names), fmt::join(names, " | "))};
@@ -180,18 +180,21 @@ Result<RunConfig> ConfigText::parse() const {
     if (config.transport == "auto") {
         config.transport = transport::chosen_transport(false).name;
     }
-    for (const transport::Builtin& builtin : transport::builtin_transports()) {
-        const std::string prefix = fmt::format("transport.{}.", builtin.name);
+    if (transport::find_transport(config.transport) == nullptr) {
+        return transport::load_outside(config.transport).error();
+    }
+    for (const transport::Descriptor* const known : transport::known_transports()) {
+        const std::string prefix = fmt::format("transport.{}.", known->name);
         transport::Settings settings;
         for (const auto& [key, value] : values_) {
             if (key.starts_with(prefix)) {
                 settings[key.substr(prefix.size())] = value;
             }
         }
-        if (const auto checked = transport::Values::read(builtin.name, builtin.settings, settings); !checked) {
+        if (const auto checked = transport::Values::read(known->name, known->settings, settings); !checked) {
             return checked.error();
         }
-        if (builtin.name == config.transport) {
+        if (known->name == config.transport) {
             config.transport_settings = std::move(settings);
         }
     }

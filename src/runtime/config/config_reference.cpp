@@ -136,7 +136,7 @@ std::string config_reference() {
         }
         text += base::table_row(spec);
     }
-    for (const transport::Builtin& builtin : transport::builtin_transports()) {
+    for (const transport::Descriptor& builtin : transport::builtin_transports()) {
         text += fmt::format("\n## [transport.{}]\n\n{}.\n\n", builtin.name, builtin.summary);
         text += builtin.settings.empty() ? "It has no settings.\n" : base::table_head();
         for (const base::Setting& setting : builtin.settings) {
@@ -197,7 +197,7 @@ std::string config_schema() {
         }
         sections[section]["properties"][std::string(name_of(spec.name))] = schema_of(spec);
     }
-    for (const transport::Builtin& builtin : transport::builtin_transports()) {
+    for (const transport::Descriptor& builtin : transport::builtin_transports()) {
         OrderedJson settings = section_schema();
         for (const base::Setting& setting : builtin.settings) {
             settings["properties"][std::string(setting.name)] = schema_of(setting);

@@ -369,8 +369,9 @@ constexpr std::array former_list{
 Words transport_words() {
     static const std::vector<std::string_view> words = [] {
         std::vector<std::string_view> found{"auto"};
-        for (const transport::Builtin& builtin : transport::builtin_transports())
+        for (const transport::Descriptor& builtin : transport::builtin_transports())
             found.push_back(builtin.name);
+        std::ranges::copy(transport::outside_transports(), std::back_inserter(found));
         return found;
     }();
     return words;
@@ -407,7 +408,7 @@ const base::Setting* find_setting(std::string_view key) {
     if (!key.starts_with(section)) return nullptr;
     const std::string_view rest = key.substr(section.size());
     const std::size_t dot = rest.find('.');
-    const transport::Builtin* builtin = transport::find_transport(rest.substr(0, dot));
+    const transport::Descriptor* builtin = transport::find_transport(rest.substr(0, dot));
     if (dot == std::string_view::npos || builtin == nullptr) return nullptr;
     const auto found = std::ranges::find(builtin->settings, rest.substr(dot + 1), &base::Setting::name);
     return found == builtin->settings.end() ? nullptr : &*found;

@@ -151,7 +151,7 @@ TEST(Config, NoNameCarriesAUnit) {
     };
     for (const KeySpec& spec : config_keys())
         check(spec.name);
-    for (const transport::Builtin& builtin : transport::builtin_transports()) {
+    for (const transport::Descriptor& builtin : transport::builtin_transports()) {
         for (const base::Setting& setting : builtin.settings)
             check(setting.name);
     }
@@ -162,7 +162,7 @@ std::map<std::string, const base::Setting*> all_settings() {
     std::map<std::string, const base::Setting*> all;
     for (const KeySpec& spec : config_keys())
         all[std::string(spec.name)] = &spec;
-    for (const transport::Builtin& builtin : transport::builtin_transports()) {
+    for (const transport::Descriptor& builtin : transport::builtin_transports()) {
         for (const base::Setting& setting : builtin.settings) {
             all["transport." + std::string(builtin.name) + "." + std::string(setting.name)] = &setting;
         }

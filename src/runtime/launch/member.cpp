@@ -205,7 +205,7 @@ Result<Ok> Member::set_up(const Json& welcome) {
         settings.try_emplace(std::string(bind), os::local_host(channel_.fd()));
     }
     Result<std::unique_ptr<transport::Medium>> medium =
-        transport::find_transport(plan_.config.transport)->make(settings);
+        transport::make_medium(*transport::find_transport(plan_.config.transport), settings);
     if (!medium) {
         return medium.error();
     }

@@ -15,11 +15,20 @@ namespace {
 
 nlohmann::ordered_json info() {
     nlohmann::ordered_json transports = nlohmann::ordered_json::array();
-    for (const transport::Builtin& builtin : transport::builtin_transports()) {
-        const Result<std::unique_ptr<transport::Medium>> medium = builtin.make({});
-        nlohmann::ordered_json entry{{"name", builtin.name}, {"summary", builtin.summary}, {"available", medium.ok()}};
+    for (const transport::Descriptor& each : transport::builtin_transports()) {
+        const Result<std::unique_ptr<transport::Medium>> medium = transport::make_medium(each, {});
+        nlohmann::ordered_json entry{{"name", each.name}, {"summary", each.summary}, {"available", medium.ok()}};
         if (!medium) {
             entry["reason"] = medium.error().message;
+        }
+        transports.push_back(std::move(entry));
+    }
+    for (const std::string& name : transport::outside_transports()) {
+        const Result<const transport::Descriptor*> found = transport::load_outside(name);
+        nlohmann::ordered_json entry{
+            {"name", name}, {"summary", found ? (*found)->summary : "from outside"}, {"available", found.ok()}};
+        if (!found) {
+            entry["reason"] = found.error().message;
         }
         transports.push_back(std::move(entry));
     }

@@ -207,7 +207,7 @@ int run(const ConfigText& config, const RunOptions& options) {
         return refuse(plan.error(), exit_bad_config);
     }
     const Result<std::unique_ptr<transport::Medium>> medium =
-        transport::find_transport(plan->config.transport)->make(plan->config.transport_settings);
+        transport::make_medium(*transport::find_transport(plan->config.transport), plan->config.transport_settings);
     if (!medium) {
         return refuse(medium.error(), exit_bad_config);
     }

@@ -4,52 +4,87 @@
 #include <array>
 
 #include "sim/sim_medium.h"
+#include "transport/builtin/modules.h"
 #include "transport/inproc/inproc.h"
-#include "transport/rio/rio.h"
+#include "transport/rio/descriptor/descriptor.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
 
 namespace incast::transport {
 
-std::span<const Builtin> builtin_transports() {
+std::span<const Descriptor> builtin_transports() {
     static const std::array list{
-        Builtin{inproc::transport_name,
-                "all nodes in one thread: memory copies, no network",
-                {.in_process = true},
-                inproc::settings(),
-                inproc::make},
-        Builtin{shm::transport_name,
-                "shared memory between processes of one host",
-                {.shares_memory = true, .most_credits = 256, .rank_here = 2},
-                shm::settings(),
-                shm::make},
-        Builtin{tcp::transport_name,
-                "TCP connections between processes, IPv4 or IPv6",
-                {.bounds_writes = true, .rank_here = 1, .rank_across = 1, .bind = "bind"},
-                tcp::settings(),
-                tcp::make},
-        Builtin{
-            rio::transport_name, "RapidIO: rDMA, doorbells and messages, over SoftRIO", {}, rio::settings(), rio::make},
-        Builtin{sim::transport_name,
-                "a simulated network in virtual time: the ideal model",
-                {.in_process = true, .simulated = true},
-                sim::settings(),
-                sim::make_sim_medium},
+        Descriptor{inproc::transport_name,
+                   "all nodes in one thread: memory copies, no network",
+                   {.in_process = true},
+                   inproc::settings(),
+                   inproc::make},
+        Descriptor{shm::transport_name,
+                   "shared memory between processes of one host",
+                   {.shares_memory = true, .most_credits = 256, .rank_here = 2},
+                   shm::settings(),
+                   shm::make},
+        Descriptor{tcp::transport_name,
+                   "TCP connections between processes, IPv4 or IPv6",
+                   {.bounds_writes = true, .rank_here = 1, .rank_across = 1, .bind = "bind"},
+                   tcp::settings(),
+                   tcp::make},
+        rio::describe(),  // a module
+        Descriptor{sim::transport_name,
+                   "a simulated network in virtual time: the ideal model",
+                   {.in_process = true, .simulated = true},
+                   sim::settings(),
+                   sim::make_sim_medium},
     };
     return list;
 }
 
-const Builtin* find_transport(std::string_view name) {
+const Descriptor* find_transport(std::string_view name) {
     const auto list = builtin_transports();
-    const auto found = std::ranges::find(list, name, &Builtin::name);
-    return found == list.end() ? nullptr : &*found;
+    const auto found = std::ranges::find(list, name, &Descriptor::name);
+    if (found != list.end()) return &*found;
+    const std::span<const std::string> outside = outside_transports();
+    if (std::ranges::find(outside, name) == outside.end()) return nullptr;
+    const Result<const Descriptor*> module = load_outside(name);
+    return module ? *module : nullptr;
 }
 
-const Builtin& chosen_transport(bool across_hosts) {
-    const auto rank = [across_hosts](const Builtin& builtin) {
+std::span<const std::string> outside_transports() {
+    static const std::vector<std::string> names = [] {
+        std::vector<std::string> there = modules_there();
+        std::erase_if(there, [](const std::string& name) {
+            return std::ranges::find(builtin_transports(), name, &Descriptor::name) != builtin_transports().end();
+        });
+        return there;
+    }();
+    return names;
+}
+
+Result<const Descriptor*> load_outside(std::string_view name) {
+    return load_module(name, {});
+}
+
+std::vector<const Descriptor*> known_transports() {
+    std::vector<const Descriptor*> known;
+    for (const Descriptor& each : builtin_transports())
+        known.push_back(&each);
+    for (const std::string& name : outside_transports()) {
+        if (const Result<const Descriptor*> found = load_outside(name); found) known.push_back(*found);
+    }
+    return known;
+}
+
+const Descriptor& chosen_transport(bool across_hosts) {
+    const auto rank = [across_hosts](const Descriptor& builtin) {
         return across_hosts ? builtin.traits.rank_across : builtin.traits.rank_here;
     };
     return *std::ranges::max_element(builtin_transports(), {}, rank);
+}
+
+Result<std::unique_ptr<Medium>> make_medium(const Descriptor& transport, const Settings& settings) {
+    if (transport.make != nullptr) return transport.make(settings);
+    const Result<const Descriptor*> module = load_module(transport.name, transport.package);
+    return module ? (*module)->make(settings) : Result<std::unique_ptr<Medium>>(module.error());
 }
 
 }  // namespace incast::transport

@@ -3,27 +3,29 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <incast/result.h>
 
-#include "base/setting.h"
-#include "transport/medium.h"
+#include "transport/descriptor.h"
 
 namespace incast::transport {
 
-struct Builtin {
-    std::string_view name;
-    std::string_view summary;
-    Traits traits;
-    std::span<const base::Setting> settings;  // the tables in docs/transports are made from these
-    Result<std::unique_ptr<Medium>> (*make)(const Settings&);
-};
-
-std::span<const Builtin> builtin_transports();
-/// nullptr if there is none of that name.
-const Builtin* find_transport(std::string_view name);
+std::span<const Descriptor> builtin_transports();
+/// Names of modules beside the engine that are not in the list: built elsewhere (docs/adding-a-transport.md).
+std::span<const std::string> outside_transports();
+/// One of these. Error: one line.
+Result<const Descriptor*> load_outside(std::string_view name);
+/// The list, and those from outside that can be loaded.
+std::vector<const Descriptor*> known_transports();
+/// One of these. nullptr if there is none of that name.
+const Descriptor* find_transport(std::string_view name);
 /// What "auto" means.
-const Builtin& chosen_transport(bool across_hosts);
+const Descriptor& chosen_transport(bool across_hosts);
+
+/// Loads its module first, if it has one that is not loaded. Error: one line.
+Result<std::unique_ptr<Medium>> make_medium(const Descriptor& transport, const Settings& settings);
 
 }  // namespace incast::transport

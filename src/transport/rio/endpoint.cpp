@@ -13,6 +13,7 @@
 
 #include "base/cache.h"
 #include "transport/copy_head.h"
+#include "transport/rio/descriptor/descriptor.h"
 #include "transport/rio/rio.h"
 
 namespace incast::transport::rio {

@@ -1,0 +1,24 @@
+// What is known of a transport before it is used.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include <incast/result.h>
+
+#include "base/setting.h"
+#include "transport/medium.h"
+
+namespace incast::transport {
+
+struct Descriptor {
+    std::string_view name;
+    std::string_view summary;
+    Traits traits;
+    std::span<const base::Setting> settings;  // the tables in docs/transports are made from these
+    Result<std::unique_ptr<Medium>> (*make)(const Settings&) = nullptr;  // null: a module has it (module.h)
+    std::string_view package = "incast";                                 // that brings what it needs
+};
+
+}  // namespace incast::transport

@@ -1,0 +1,19 @@
+// What the engine knows of rio without its module.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "transport/descriptor.h"
+
+namespace incast::transport::rio {
+
+inline constexpr std::string_view transport_name = "rio";
+inline constexpr std::uint64_t max_window_bytes = std::uint64_t{1} << 31;
+
+std::span<const base::Setting> settings();
+/// Without its make().
+Descriptor describe();
+
+}  // namespace incast::transport::rio

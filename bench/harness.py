@@ -5,8 +5,8 @@ goes first alternates. What counts is the median over pairs of the ratio within 
 figures of a shared machine drift too much to be compared across pairs.
 
 While a program runs, two readings of /proc are taken within its steady phase, by the same accounting for all programs
-(`incast.idle`, which scans use too). A pair during which others or steal took more than `IdleRule` allows of all cores
-is discarded and repeated, at most `max_discards` times.
+(`incast.engine.idle`, which scans use too). A pair during which others or steal took more than `IdleRule` allows of
+all cores is discarded and repeated, at most `max_discards` times.
 
 Nor does a pair count during which the machine became another one: the host of a virtual machine moves its cores, from
 one second to the next, closer together or further apart, and the memory's speed may change with them. So a copy past
@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Benchmarks run with any Python, where the package need not be installed; of it they use what needs no library.
 sys.path.insert(0, str(ROOT / "python"))
 
-from incast.idle import (  # noqa: E402
+from incast.engine.idle import (  # noqa: E402
     IdleRule,
     Machine,
     Process,

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from architecture import check_architecture
 from clauses import Finding, check_clauses, read_texts
+from rooms import check_rooms
 
 CODE = {".h", ".cpp", ".py", ".sh", ".cmake", ".c"}
 TEXT = CODE | {".md", ".toml", ".json", ".yml", ".yaml", ".svg", ".txt", ".tsv", ""}
@@ -134,8 +135,8 @@ def main() -> int:
     root = Path(__file__).resolve().parent.parent
     paths = tracked_files(root)
     findings = [finding for path in paths for finding in check_file(root, path)]
-    findings += check_clauses(read_texts(root, [path for path in paths if Path(path).suffix in TEXT]))
-    findings += check_architecture(root)
+    texts = read_texts(root, [path for path in paths if Path(path).suffix in TEXT])
+    findings += [*check_clauses(texts), *check_rooms(texts), *check_architecture(root)]
     for finding in findings:
         print(f"{finding.path}:{finding.line}: {finding.rule}: {finding.hint}")
     print(f"{len(paths)} files checked, {len(findings)} findings")

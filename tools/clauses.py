@@ -19,7 +19,7 @@ CODE = (".h", ".cpp", ".c", ".py")
 FOREIGN = re.compile(r"(?<![\w/])PROTO[C]OL\b|\b[Ss]eeds? 0{2}\d\b|TheIss[u]e")
 # Where words like those of clauses mean something else: papers, rules of a linter. And the tests of these very rules.
 OTHER_WORDS = re.compile(
-    r"^(fabrics|scans|bench|python/incast/lab|python/tests/lab|tools/wireshark)/|^pyproject\.toml$"
+    r"^(fabrics|scans|bench|python/incast/(reproduce|scan|figures)|python/tests/lab|tools/wireshark)/|^pyproject\.toml$"
     r"|^docs/(fabrics|reproduction|rapidio|rapidio-comparisons|reports|physics|figures)\.md$"
 )
 EXAMPLES = ("tools/clauses_test.py", "tools/mutants_test.py")

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from incast.base.places import CHECKOUT, PACKAGE
 from incast.formats import FLAG_NAMES, Mfp, parse_mfp
 
 MODULE_VARIABLE: Final = "INCAST_CONSUMER_MODULE"
@@ -35,8 +36,7 @@ _ANY_NODE: Final = -1
 def find_module() -> Path:
     """INCAST_CONSUMER_MODULE, else the one in the package, else that of the checkout's release build."""
     named = os.environ.get(MODULE_VARIABLE)
-    package = Path(__file__).resolve().parent
-    folders = (package / "_engine", package.parents[1] / "build" / "release" / "lib")
+    folders = (PACKAGE / "_engine", CHECKOUT / "build" / "release" / "lib")
     candidates = [Path(named)] if named else [folder / "_consumer.abi3.so" for folder in folders]
     for candidate in candidates:
         if candidate.is_file():

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from incast.engine import ENGINE_VARIABLE, EngineError, find_engine
+from incast.base.errors import OneLineError
+from incast.engine.program import ENGINE_VARIABLE, find_engine
 
 # Programs inherit what is ignored: under nohup a hang-up would end none.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -83,7 +84,7 @@ def require_engine() -> Path:
     """The real engine; skips where it is not built, fails where INCAST_REQUIRE_ENGINE is set."""
     try:
         return find_engine()
-    except EngineError as error:
+    except OneLineError as error:
         if os.environ.get("INCAST_REQUIRE_ENGINE"):
             pytest.fail(str(error))
         pytest.skip(str(error))

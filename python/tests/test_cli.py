@@ -5,8 +5,8 @@ import re
 
 import incast as package
 import pytest
-from incast import commands
-from incast.engine import EngineError
+from incast.base.errors import OneLineError
+from incast.cli import commands
 
 from tests.conftest import Incast
 
@@ -38,7 +38,7 @@ def test_info_of_something_that_is_no_engine_is_one_line(incast: Incast) -> None
 
 def test_ctrl_c_while_an_error_is_said_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails() -> None:
-        raise EngineError("some reason", 2)
+        raise OneLineError("some reason", 2)
 
     def is_interrupted(_line: str, _status: int) -> int:
         raise KeyboardInterrupt

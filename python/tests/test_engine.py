@@ -5,18 +5,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from incast.engine import (
-    ENGINE_VARIABLE,
-    EXIT_NO_ENGINE,
-    EngineError,
-    NodeSample,
-    Notice,
-    Phase,
-    ResultWritten,
-    Sample,
-    find_engine,
-    parse_progress,
-)
+from incast.base.errors import EXIT_NO_ENGINE, OneLineError
+from incast.engine.program import ENGINE_VARIABLE, find_engine
+from incast.engine.progress import NodeSample, Notice, Phase, ResultWritten, Sample, parse_progress
 
 
 def test_the_environment_names_the_engine(monkeypatch: pytest.MonkeyPatch, fake_engine: Path) -> None:
@@ -28,7 +19,7 @@ def test_a_wrong_name_in_the_environment_is_an_error_and_not_another_engine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(ENGINE_VARIABLE, str(tmp_path / "absent"))
-    with pytest.raises(EngineError, match=r"INCAST_NODE=.*absent") as caught:
+    with pytest.raises(OneLineError, match=r"INCAST_NODE=.*absent") as caught:
         find_engine()
     assert caught.value.exit_status == EXIT_NO_ENGINE
 

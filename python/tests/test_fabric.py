@@ -10,10 +10,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from incast.commands import app
-from incast.engine import EngineError
-from incast.fabric import Fabric, draw
-from incast.shipped import fabric_file
+from incast.base.errors import OneLineError
+from incast.cli.commands import app
+from incast.engine.fabric import Fabric
+from incast.engine.shipped import fabric_file
+from incast.figures.topology import draw
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +62,7 @@ def test_show_adds_up_cables() -> None:
 def test_a_bad_file_is_one_line_and_status_2(tmp_path: Path) -> None:
     bad = tmp_path / "bad.toml"
     bad.write_text('[fabric]\nname = "bad"\n[links.cable]\nrate = 100\n')
-    with pytest.raises(EngineError) as caught:
+    with pytest.raises(OneLineError) as caught:
         Fabric.read(bad)
     assert str(caught.value).startswith(f"{bad}:4: links.cable.rate = 100: not allowed; allowed: a rate with its unit")
     assert caught.value.exit_status == 2

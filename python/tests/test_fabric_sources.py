@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from incast.commands import app
-from incast.fabric_sources import CLASSES, parameters, table
+from incast.cli.commands import app
+from incast.engine.fabric_sources import CLASSES, parameters, table
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import uproot
-from incast.file_commands import parse_size
+from incast.cli.files import parse_size
 from incast.formats import read_mfps
 
 from tests.conftest import Incast

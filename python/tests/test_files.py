@@ -8,8 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from incast.engine import EngineError
-from incast.files import LineFile, leave_file, lengthen_file, new_folder, remove_files, replace_file, writing_output
+from incast.base.errors import OneLineError
+from incast.base.files import (
+    LineFile,
+    leave_file,
+    lengthen_file,
+    new_folder,
+    remove_files,
+    replace_file,
+    writing_output,
+)
 
 
 @contextmanager
@@ -67,7 +75,7 @@ def test_a_folder_of_ours_is_nobody_elses(tmp_path: Path) -> None:
 
 def test_what_is_wrong_with_the_output_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(EngineError) as caught, writing_output(tmp_path / "file" / "out"):
+    with pytest.raises(OneLineError) as caught, writing_output(tmp_path / "file" / "out"):
         (tmp_path / "file" / "out").mkdir()
     assert caught.value.exit_status == 2
     assert str(caught.value).startswith(f"--output {tmp_path}/file/out: Not a directory; allowed:")

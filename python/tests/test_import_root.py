@@ -11,8 +11,8 @@ import pytest
 import uproot
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from incast import branch_codec
-from incast.branch_codec import (
+from incast.data import branch_codec
+from incast.data.branch_codec import (
     Jagged,
     Number,
     Regular,
@@ -26,17 +26,9 @@ from incast.branch_codec import (
     suppress_zeroes,
     type_of,
 )
+from incast.data.import_root import Branch, Sources, compare, decode_group, default_groups, import_root, read_sources
+from incast.data.mep import check
 from incast.formats import FormatError, encode_phantom, read_mfps
-from incast.import_root import (
-    Branch,
-    Sources,
-    compare,
-    decode_group,
-    default_groups,
-    import_root,
-    read_sources,
-)
-from incast.mep import check
 
 from tests.mep_folder import MepFolder
 
@@ -358,7 +350,7 @@ def test_unsupported_branches_are_named_or_left_out(
             raise UnsupportedError(f"type {column} has no encoding")
         return column
 
-    monkeypatch.setattr("incast.import_root.type_of", type_of_all_but_hit)
+    monkeypatch.setattr("incast.data.import_root.type_of", type_of_all_but_hit)
     with pytest.raises(UnsupportedError, match="branch 'hit': type 3 \\* int16 has no encoding"):
         import_root(root_file, tmp_path / "in")
     summary = import_root(root_file, tmp_path / "in", skip_unsupported=True)

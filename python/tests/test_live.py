@@ -2,8 +2,8 @@
 
 import io
 
-from incast.engine import NodeSample, Notice, Phase, Sample
-from incast.live import PlainView, TerminalView, make_view
+from incast.engine.progress import NodeSample, Notice, Phase, Sample
+from incast.run.live import PlainView, TerminalView, make_view
 from rich.console import Console
 
 

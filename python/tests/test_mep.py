@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from incast.data.mep import check, committed, read, show
 from incast.formats import FormatError, crc32c, encode_mep, encode_mfp, encode_phantom
-from incast.mep import check, committed, read, show
 
 from tests.mep_folder import MepFolder
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from incast.net import like_options, with_efficiency
-from incast.net_summary import print_net_sizes, print_net_summary
+from incast.run.net import like_options, with_efficiency
+from incast.run.net_summary import print_net_sizes, print_net_summary
 from referencing import Registry, Resource
 from rich.console import Console
 

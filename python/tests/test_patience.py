@@ -1,6 +1,6 @@
 """Deadlines of a process that may itself be stopped."""
 
-from incast.patience import LONGEST_LOOK_S, Patience
+from incast.base.patience import LONGEST_LOOK_S, Patience
 
 
 def test_a_pause_costs_one_look_at_most() -> None:

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from incast.commands import app
-from incast.engine import EXIT_NO_ENGINE
+from incast.base.errors import EXIT_NO_ENGINE
+from incast.cli.commands import app
 from typer.testing import CliRunner
 
 

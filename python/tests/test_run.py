@@ -13,8 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from incast.engine import EngineError, EngineRun, Notice, Outcome, Progress
-from incast.run import make_request, read_result, show_result
+from incast.base.errors import OneLineError
+from incast.engine.process import EngineRun, Outcome
+from incast.engine.progress import Notice, Progress
+from incast.run.execution import read_result, show_result
+from incast.run.request import make_request
 
 from tests.conftest import DEADLINE_S, Incast, wait_for_line
 from tests.fake_engine import CONFIG_LINE, RESULT
@@ -298,7 +301,7 @@ def test_nodes_that_outlive_the_engine_are_ended_after_a_grace(
     monkeypatch.setenv("FAKE_ENGINE", "orphans")
     reports: list[Progress] = []
     command = [str(fake_engine), "--output", str(tmp_path / "out"), "--progress", "json"]
-    with pytest.raises(EngineError, match="SIGKILL"):
+    with pytest.raises(OneLineError, match="SIGKILL"):
         EngineRun(command, reports.append, lambda: None, orphan_grace_s=0.1).watch()
     orphan = next(int(report.text) for report in reports if isinstance(report, Notice))
     deadline = time.monotonic() + DEADLINE_S

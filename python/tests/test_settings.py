@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import typer
-from incast.commands import app
-from incast.net import net
-from incast.quantity import parse
-from incast.run import run
-from incast.settings import option, present, present_config, schema, settings
+from incast.cli.commands import app
+from incast.cli.net import net
+from incast.cli.options import option
+from incast.cli.run import run
+from incast.engine.quantity import parse
+from incast.engine.settings import present, present_config, schema, settings
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from incast.summary import print_summary
+from incast.run.summary import print_summary
 from rich.console import Console
 
 from tests.fake_engine import RESULT

@@ -1,7 +1,7 @@
 """Numbers as people read them."""
 
 import pytest
-from incast import units
+from incast.base import units
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ class Victim:
             words = words_of(pid)
             if "--join" in words:
                 found["node"].append(pid)
-            elif "incast" in words or "incast.lab.background" in words:
+            elif "incast" in words or "incast.run.background" in words:
                 found["command"].append(pid)
             elif words and words[0].endswith("incast-node"):
                 found["engine"].append(pid)

@@ -22,9 +22,9 @@ from support import ROOT, Run, Start, check_accounting
 from test_documents import validate
 
 sys.path.insert(0, str(ROOT / "python"))
-from incast.engine import EXIT_BAD_CONFIG, EXIT_INCOMPLETE
-from incast.mep import check
-from incast.summary import print_summary
+from incast.base.errors import EXIT_BAD_CONFIG, EXIT_INCOMPLETE
+from incast.data.mep import check
+from incast.run.summary import print_summary
 
 FOLDERS = int(os.environ.get("INCAST_REPLAY_FOLDERS", "12"))
 FIRST_SEED = int(os.environ.get("INCAST_REPLAY_SEED", "1"))

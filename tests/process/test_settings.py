@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from incast.settings import Setting, schema, settings
+from incast.engine.settings import Setting, schema, settings
 from support import ROOT, Start
 
 _RUN = ("--set", "transport.name=inproc", "--set", "run.nodes=2")

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from incast.commands import app
-from incast.engine import EngineError
+from incast.base.errors import OneLineError
+from incast.cli.commands import app
 
 from tests.conftest import Incast
 
@@ -63,7 +63,7 @@ class InProcess:
         error_line = ""
         try:
             code = app(list(arguments), standalone_mode=False)
-        except EngineError as error:
+        except OneLineError as error:
             code, error_line = error.exit_status, f"incast: {error}\n"
         said = self._capsys.readouterr()
         return Said(int(code or 0), said.out, said.err + error_line)

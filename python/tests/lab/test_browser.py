@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from incast.engine import ENGINE_VARIABLE
-from incast.lab.style import DARK, LIGHT, Theme
+from incast.engine.program import ENGINE_VARIABLE
+from incast.figures.style import DARK, LIGHT, Theme
 from PIL import Image
 
 from tests.conftest import DEADLINE_S, Incast, require_engine, wait_for_line

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from incast.lab.compare import batches, difference, goodput_by_interval, other_settings, t_quantile
-from incast.lab.datasets import Scan, load
-from incast.lab.journal import Journal
-from incast.lab.plan import read_plan
+from incast.figures.compare import batches, difference, goodput_by_interval, other_settings, t_quantile
+from incast.figures.datasets import Scan, load
+from incast.scan.journal import Journal
+from incast.scan.plan import read_plan
 
 from tests.lab.conftest import InProcess, WriteScan
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from incast.lab.detached import _LOG_BYTES, DIED, Detached, _RotatingText, _write
+from incast.run.detached import _LOG_BYTES, DIED, Detached, _RotatingText, _write
 
 from tests.conftest import DEADLINE_S
 from tests.lab.conftest import InProcess

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from incast.idle import Readiness, Window
-from incast.lab.diagnosis import CONFIDENCES, DIAGNOSIS_NAME, MISSING, NOT_KNOWN, diagnose
-from incast.lab.facts import read_samples
+from incast.engine.idle import Readiness, Window
+from incast.evidence.diagnosis import DIAGNOSIS_NAME, diagnose
+from incast.evidence.facts import read_samples
+from incast.evidence.findings import CONFIDENCES, MISSING, NOT_KNOWN
 
 from tests.fake_engine import RESULT
 from tests.lab.conftest import InProcess

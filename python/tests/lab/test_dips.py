@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from incast.lab.datasets import Run, load
-from incast.lab.dips import DIPS_NAME, MACHINE_NAME, dips_of_directory, find_dips, read_log, read_machine
-from incast.lab.report import make_parts
-from incast.lab.scan_figures import Choice
+from incast.evidence.dips import DIPS_NAME, MACHINE_NAME, dips_of_directory, find_dips, read_log, read_machine
+from incast.figures.datasets import Run, load
+from incast.figures.report import make_parts
+from incast.figures.scan_figures import Choice
 
 from tests.conftest import DEADLINE_S, Incast
 

@@ -6,9 +6,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from incast.engine import EngineError
-from incast.lab.fabric_text import changed, fabric_setting
-from incast.lab.plan import read_plan
+from incast.base.errors import OneLineError
+from incast.engine.fabric_text import changed, fabric_setting
+from incast.scan.plan import read_plan
 
 from tests.conftest import require_engine
 from tests.lab.conftest import WriteScan
@@ -47,7 +47,7 @@ def test_values_are_taken_away_and_tables_replaced() -> None:
 
 
 def test_a_way_through_a_value_is_refused() -> None:
-    with pytest.raises(EngineError, match=r"fabric\.a\.x\.y: x is no table"):
+    with pytest.raises(OneLineError, match=r"fabric\.a\.x\.y: x is no table"):
         changed("[a]\nx = 1\n", {"a.x.y": 2})
 
 
@@ -66,7 +66,7 @@ def test_points_of_a_scan_have_their_own_network(write_scan: WriteScan, tmp_path
 
 
 def test_values_of_a_network_need_one(write_scan: WriteScan) -> None:
-    with pytest.raises(EngineError, match=r"fabric\.links\.cable\.rate: allowed: transport\.sim\.fabric"):
+    with pytest.raises(OneLineError, match=r"fabric\.links\.cable\.rate: allowed: transport\.sim\.fabric"):
         read_plan(write_scan("[grid]\nfabric.links.cable.rate = ['2Gb/s']\n", head="seconds = 1\n"))
 
 

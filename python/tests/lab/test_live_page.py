@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from incast.engine import EngineError, NodeSample, Notice, Phase, Sample
-from incast.lab import live_page
-from incast.lab.live_page import Feed, LivePage, parse_address
-from incast.lab.style import DARK, LIGHT
+from incast.base.errors import OneLineError
+from incast.engine.progress import NodeSample, Notice, Phase, Sample
+from incast.figures.style import DARK, LIGHT
+from incast.run import live_page
+from incast.run.live_page import Feed, LivePage, parse_address
 
 from tests.conftest import DEADLINE_S, Incast, wait_for_line
 from tests.lab.conftest import InProcess
@@ -160,11 +161,11 @@ def test_addresses() -> None:
     assert parse_address("127.0.0.1:80") == ("127.0.0.1", 80)
     assert parse_address("[::1]:0") == ("::1", 0)
     for wrong in ("8080", "host:", ":80", "host:99999", "host:http"):
-        with pytest.raises(EngineError, match=re.escape(f"--web-listen {wrong}: no address; allowed: HOST:PORT")):
+        with pytest.raises(OneLineError, match=re.escape(f"--web-listen {wrong}: no address; allowed: HOST:PORT")):
             parse_address(wrong)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(EngineError, match=f"--web-listen {address}: .*in use"):
+        with pytest.raises(OneLineError, match=f"--web-listen {address}: .*in use"):
             LivePage(address, "run", virtual=False)
 
 

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from incast.fabric import Fabric, lay_out
-from incast.lab.datasets import Run, load
-from incast.lab.network_figures import PORTS_NAME, SERIES_NAME, network_drawings
-from incast.lab.style import page_svg
+from incast.engine.fabric import Fabric
+from incast.figures.datasets import Run, load
+from incast.figures.network_figures import PORTS_NAME, SERIES_NAME, network_drawings
+from incast.figures.style import page_svg
+from incast.figures.topology import lay_out
 
 from tests.lab.conftest import InProcess
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from incast.engine import EngineError
-from incast.lab.plan import Plan, parse_plan, read_plan
-from incast.quantity import common_unit, number_of, quantity, setting_text
+from incast.base.errors import OneLineError
+from incast.engine.quantity import common_unit, number_of, quantity, setting_text
+from incast.scan.plan import Plan, parse_plan, read_plan
 
 from tests.lab.conftest import WriteScan
 
@@ -121,7 +121,7 @@ def test_a_bad_file_is_one_line_that_names_file_key_value_and_what_is_allowed(
     write_scan: WriteScan, text: str, names: list[str]
 ) -> None:
     path = write_scan(text, head="")
-    with pytest.raises(EngineError) as caught:
+    with pytest.raises(OneLineError) as caught:
         read_plan(path)
     line = str(caught.value)
     assert caught.value.exit_status == 2
@@ -134,7 +134,7 @@ def test_a_bad_file_is_one_line_that_names_file_key_value_and_what_is_allowed(
 def test_what_is_no_file_or_no_text(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     for name, why in (("absent.toml", "No such file"), ("binary.toml", "no UTF-8")):
-        with pytest.raises(EngineError, match=why):
+        with pytest.raises(OneLineError, match=why):
             read_plan(tmp_path / name)
 
 
@@ -181,7 +181,7 @@ def test_times_of_a_scan_may_have_units(write_scan: WriteScan) -> None:
     head = "seconds = '2m'\nwarm_up_seconds = '500ms'\n"
     plan = read_plan(write_scan("[grid]\nrun.nodes = [2]\n", head=head))
     assert (plan.seconds, plan.warm_up_seconds) == (120, 0.5)
-    with pytest.raises(EngineError, match=r"seconds = .*parsec.* a time such as 2m"):
+    with pytest.raises(OneLineError, match=r"seconds = .*parsec.* a time such as 2m"):
         read_plan(write_scan("[grid]\nrun.nodes = [2]\n", head="seconds = '1 parsec'\n"))
 
 

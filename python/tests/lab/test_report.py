@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from incast.engine import ENGINE_VARIABLE, EngineError
-from incast.lab import extra
-from incast.lab.datasets import MEASURED, SIMULATED, Run, Scan, load
-from incast.lab.facts import Facts
-from incast.lab.figures import Drawing, scale_of, unit_of
-from incast.lab.report import make_parts, render, slug
-from incast.lab.scan_figures import Choice, scan_drawings
-from incast.lab.style import DARK, LIGHT, page_svg, themed
-from incast.lab.table import figures
+from incast.base import extras
+from incast.engine.program import ENGINE_VARIABLE
+from incast.evidence.facts import Facts
+from incast.figures.datasets import MEASURED, SIMULATED, Run, Scan, load
+from incast.figures.report import make_parts, render, slug
+from incast.figures.run_figures import Drawing, scale_of, unit_of
+from incast.figures.scan_figures import Choice, scan_drawings
+from incast.figures.style import DARK, LIGHT, page_svg, themed
+from incast.scan.table import figures
 from PIL import Image
 
 from tests.conftest import DEADLINE_S, Incast, require_engine
@@ -281,7 +281,8 @@ def test_a_missing_library_is_one_line(fake: InProcess, monkeypatch: pytest.Monk
     done = fake("report", "anything")
     assert done.returncode == 1
     assert done.stderr == "incast: incast report needs jinja2: pip install 'incast[lab]'\n"
-    assert extra.missing("jinja2", "json") == ["jinja2"]
+    assert not extras.is_here("jinja2")
+    assert extras.is_here("json")
 
 
 def test_a_result_of_a_run_that_was_cut_off(fake: InProcess, tmp_path: Path) -> None:
@@ -338,12 +339,11 @@ def test_names_and_scales() -> None:
     assert scale_of([1.25e9], "bytes_per_s") == (1.25e8, "Gbit/s")
     assert scale_of([2e6], "ns") == (1e6, "ms")
     assert scale_of([], "fraction") == (1.0, "fraction")
-    with pytest.raises(EngineError, match="needs nowhere: pip install"):
-        extra.need("nowhere.at_all", "this")
 
 
 def test_libraries_of_the_extra_are_imported_where_they_are_used() -> None:
     """Else every `incast run` would pay for them, and could not do without."""
-    look = "import sys, incast.commands; print(*sorted({'matplotlib', 'polars', 'jinja2'} & set(sys.modules)))"
+    names = {"matplotlib", "polars", "jinja2", "numpy"}
+    look = f"import sys, incast.cli.commands; print(*sorted({names} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     assert done.stdout.strip() == ""

@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from incast.engine import EngineError
-from incast.lab.journal import make_way
-from incast.lab.reproduce.document import rows_of_document, value_text
-from incast.lab.reproduce.laboratory import Laboratory
-from incast.lab.reproduce.model import OFF, OK, RANGE, compare, predict, shape
-from incast.lab.reproduce.rows import ROWS
+from incast.base.errors import OneLineError
+from incast.reproduce.document import rows_of_document, value_text
+from incast.reproduce.laboratory import Laboratory
+from incast.reproduce.model import OFF, OK, RANGE, compare, predict, shape
+from incast.reproduce.rows import ROWS
+from incast.scan.journal import make_way
 
 from tests.lab.conftest import InProcess
 
@@ -129,7 +129,7 @@ def test_files_of_a_run_or_a_scan_are_refused_or_removed(tmp_path: Path) -> None
     (folder / "readings" / "0001-1").mkdir(parents=True)
     for name in ("plan.json", "journal.jsonl", "result.json", "notes", "readings/0001-1/result.json"):
         (folder / name).write_text("mine")
-    with pytest.raises(EngineError, match=r"holds plan.json of a run or a scan; allowed: another folder, or --force"):
+    with pytest.raises(OneLineError, match=r"holds plan.json of a run or a scan; allowed: another folder, or --force"):
         make_way(folder, force=False)
     make_way(folder, force=True)
     assert [path.name for path in folder.iterdir()] == ["notes"]
@@ -140,9 +140,9 @@ def test_a_run_that_fails_is_named(real: InProcess) -> None:
     too_many = replace(row.experiments[0], settings={**row.experiments[0].settings, "run.nodes": 9})
     (real.folder / "out").mkdir()
     (real.folder / "out" / "result.json").write_text("of a run")
-    with pytest.raises(EngineError, match=r"holds result.json of a run or a scan; allowed: .* --force"):
+    with pytest.raises(OneLineError, match=r"holds result.json of a run or a scan; allowed: .* --force"):
         Laboratory(real.folder / "out", ROOT / "fabrics", 1).outcomes([row], fresh=True, say=print)
-    with pytest.raises(EngineError, match="row 19: write: "):
+    with pytest.raises(OneLineError, match="row 19: write: "):
         Laboratory(real.folder / "out", ROOT / "fabrics", 1, force=True).outcomes(
             [replace(row, experiments=[too_many])], fresh=True, say=print
         )

@@ -14,12 +14,13 @@ import polars
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from incast.idle import Window
-from incast.lab.journal import Journal, load_plan, load_rows
-from incast.lab.plan import Plan, Point, read_plan
-from incast.lab.runner import Taken
-from incast.lab.scan import time_left, wrong_value
-from incast.lab.table import Columns, write_tables
+from incast.engine.idle import Window
+from incast.scan.journal import Journal, load_plan, load_rows
+from incast.scan.plan import Plan, Point, read_plan
+from incast.scan.points import wrong_value
+from incast.scan.runner import Taken
+from incast.scan.table import Columns, write_tables
+from incast.scan.view import time_left
 
 from tests.conftest import DEADLINE_S, Incast
 from tests.lab.conftest import InProcess, WriteScan

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from incast.idle import Readiness, Window
-from incast.lab.diagnosis import CONFIDENCES, diagnose
-from incast.lab.facts import read_samples
-from incast.summary import print_summary
+from incast.engine.idle import Readiness, Window
+from incast.evidence.diagnosis import diagnose
+from incast.evidence.facts import read_samples
+from incast.evidence.findings import CONFIDENCES
+from incast.run.summary import print_summary
 from rich.console import Console
 
 from tests.fake_engine import RESULT

@@ -1,0 +1,33 @@
+"""Libraries of optional extras, imported where they are used; without them one line says what to install."""
+
+import importlib
+from types import ModuleType
+
+from incast.base.errors import OneLineError
+
+EXIT_MISSING = 1
+
+# Which extra of pyproject.toml brings a library.
+EXTRA_OF = {"uproot": "root", "awkward": "root", "matplotlib": "lab", "jinja2": "lab", "polars": "lab"}
+
+
+def is_here(library: str) -> bool:
+    """Whether it can be imported."""
+    try:
+        importlib.import_module(library)
+    except ImportError:
+        return False
+    return True
+
+
+def what_to_install(library: str) -> str:
+    """As it ends a line about one that is not here."""
+    return f"needs {library}: pip install 'incast[{EXTRA_OF[library]}]'"
+
+
+def need(library: str, purpose: str) -> ModuleType:
+    """The library; OneLineError, one line, if it is not here. `purpose` begins that line."""
+    try:
+        return importlib.import_module(library)
+    except ImportError as error:
+        raise OneLineError(f"{purpose} {what_to_install(library)}", EXIT_MISSING) from error

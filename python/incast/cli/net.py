@@ -1,0 +1,101 @@
+"""`incast net`: what the interconnect does without event building, the denominator of efficiency (docs/net.md).
+
+As in `incast run` nothing is validated here: options become settings of the engine, which says what is wrong with them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from incast.cli.options import FabricOption, ForceOption, TraceOption, option
+from incast.run.net import like_options, measure
+from incast.run.request import make_request
+
+
+def net(
+    config: Annotated[
+        Path | None, typer.Argument(help="Configuration file (docs/config.md); options override what it says.")
+    ] = None,
+    *,
+    pattern: Annotated[str | None, option("net.pattern")] = None,
+    nodes: Annotated[str | None, option("run.nodes")] = None,
+    producers: Annotated[str | None, option("net.producers")] = None,
+    consumers: Annotated[str | None, option("net.consumers")] = None,
+    transport: Annotated[str | None, option("transport.name", "What moves the data.")] = None,
+    fabric: FabricOption = None,
+    trace: TraceOption = None,
+    mode: Annotated[str | None, option("net.measure", metavar="MODE")] = None,
+    duplex: Annotated[bool, option("net.duplex", "", "--duplex")] = False,
+    message_size: Annotated[
+        str | None, option("net.message_size", "Body of a message; a list measures each.", metavar="SIZE,...")
+    ] = None,
+    queues: Annotated[str | None, option("net.queues")] = None,
+    outstanding: Annotated[str | None, option("net.outstanding")] = None,
+    duration: Annotated[str | None, option("run.duration")] = None,
+    messages: Annotated[str | None, option("net.messages")] = None,
+    warm_up: Annotated[str | None, option("run.warm_up")] = None,
+    working_set: Annotated[str | None, option("net.working_set")] = None,
+    verify: Annotated[bool, option("net.verify", "", "--verify")] = False,
+    seed: Annotated[str | None, option("run.seed")] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Matrix, message size and transport of that `incast run`; says its efficiency."
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting of docs/config.md; may be repeated."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Result directory. (default: incast-results/<UTC time>-<transport>)"),
+    ] = None,
+    force: ForceOption = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result, and nothing else, on standard output.")
+    ] = False,
+) -> None:
+    """Measure the interconnect without event building: bandwidth or latency, per pair and in all.
+
+    Ctrl-C ends the measurement early and still reports; a second one aborts.
+    """
+    sizes = [] if message_size is None else message_size.split(",")
+    inherited, built = like_options(like) if like is not None else ({}, {})
+    options = {
+        **inherited,
+        **_given(
+            {
+                "net.pattern": pattern if pattern or not (producers or consumers) else "bipartite",
+                "run.nodes": nodes,
+                "net.producers": producers,
+                "net.consumers": consumers,
+                "transport.name": transport or ("sim" if fabric is not None else None),
+                "transport.sim.fabric": None if fabric is None else str(fabric),
+                "transport.sim.trace": trace,
+                "net.measure": mode,
+                "net.duplex": "true" if duplex else None,
+                "net.message_size": sizes[0] if len(sizes) == 1 else None,
+                "net.queues": queues,
+                "net.outstanding": outstanding,
+                "run.duration": duration,
+                "net.messages": messages,
+                "run.warm_up": warm_up,
+                "net.working_set": working_set,
+                "net.verify": "true" if verify else None,
+                "run.seed": seed,
+            }
+        ),
+    }
+    chosen = [*(settings or []), "run.task=net"]
+    request = replace(make_request(config, options, chosen, output, datetime.now(UTC)), force=force)
+    compared = (built, like) if like is not None else None
+    raise typer.Exit(measure(request, sizes, compared, as_json=as_json))
+
+
+def _given(options: Mapping[str, str | None]) -> dict[str, str]:
+    return {key: value for key, value in options.items() if value is not None}

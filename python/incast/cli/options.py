@@ -1,0 +1,48 @@
+"""Options that several commands have; those of settings take their words from the engine."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from incast.engine.settings import settings
+from incast.engine.shipped import fabric_file
+
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Remove the files of an earlier run from the result directory first.")
+]
+_METAVARS = {"count": "N", "bytes": "SIZE", "duration": "TIME", "frequency": "HZ", "rate": "RATE", "real": "X"}
+
+
+# How quantities are written, for the end of a command's help.
+UNITS_HELP = (
+    "SIZE: 64K or 64KiB (65536), 64kB (64000), 1M. TIME: 500ms, 90s, 2m, 1h. HZ: 40kHz. RATE: 100Gbps, 12.5GB/s. "
+    "`incast settings` lists every setting."
+)
+
+
+def option(key: str, help_: str = "", *flags: str, metavar: str | None = None, panel: str | None = None) -> Any:
+    """An option for that setting. Its choices and default are the engine's; `help_` are words before them."""
+    setting = settings()[key]
+    words = [help_ or f"{setting.help[:1].upper()}{setting.help[1:]}."]
+    if setting.choices:
+        words.append(" | ".join(setting.choices) + ".")
+    if setting.default and setting.kind != "boolean":
+        words.append(f"(default: {setting.default})")
+    name = metavar or _METAVARS.get(setting.kind) or key.rpartition(".")[2].upper()
+    return typer.Option(*flags, metavar=name, help=" ".join(words), rich_help_panel=panel)
+
+
+FabricOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FABRIC",
+        parser=fabric_file,
+        help="Network to simulate, a file or a shipped one's name (docs/fabrics.md); means --transport sim.",
+    ),
+]
+TraceOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Simulations: every message as a line of a CSV file (docs/simulation.md)."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]

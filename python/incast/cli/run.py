@@ -1,0 +1,172 @@
+"""`incast run`: turns options into settings of the engine, runs it, shows the run and its result."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from incast.cli.options import FabricOption, ForceOption, TraceOption, option
+from incast.run.execution import execute
+from incast.run.request import (
+    arrival_settings,
+    filter_settings,
+    hot_settings,
+    make_request,
+    rate_settings,
+    sink_settings,
+    size_settings,
+    source_settings,
+)
+
+if TYPE_CHECKING:
+    pass
+# Headings of the help.
+_PROTOCOL, _ENDS = "Protocol", "Source and sink"
+
+
+def run(
+    config: Annotated[
+        Path | None, typer.Argument(help="Configuration file (docs/config.md); options override what it says.")
+    ] = None,
+    *,
+    nodes: Annotated[str | None, option("run.nodes")] = None,
+    transport: Annotated[str | None, option("transport.name", "What moves the data.")] = None,
+    fabric: FabricOption = None,
+    trace: TraceOption = None,
+    roles: Annotated[str | None, option("run.roles")] = None,
+    em: Annotated[str | None, option("run.em")] = None,
+    duration: Annotated[str | None, option("run.duration")] = None,
+    events: Annotated[str | None, option("run.events")] = None,
+    warm_up: Annotated[str | None, option("run.warm_up")] = None,
+    seed: Annotated[str | None, option("run.seed")] = None,
+    protocol: Annotated[str | None, option("protocol.scheme", metavar="SCHEME", panel=_PROTOCOL)] = None,
+    schedule: Annotated[str | None, option("protocol.schedule", panel=_PROTOCOL)] = None,
+    assignment: Annotated[str | None, option("protocol.assignment", "Who builds what.", panel=_PROTOCOL)] = None,
+    layout: Annotated[str | None, option("protocol.layout", panel=_PROTOCOL)] = None,
+    filter_: Annotated[
+        str | None,
+        option(
+            "filter.kind",
+            "push-pull, pull-pull: what accepts the first stage; a share of all, or as it says.",
+            "--filter",
+            metavar="SHARE|plugin:PATH|python:MODULE:FUNCTION|command:CMD",
+            panel=_PROTOCOL,
+        ),
+    ] = None,
+    mfp_size: Annotated[
+        str | None, option("protocol.mfp_size", "Mean size of an MFP; sets packing.", panel=_PROTOCOL)
+    ] = None,
+    packing: Annotated[str | None, option("protocol.packing", panel=_PROTOCOL)] = None,
+    credits_: Annotated[
+        str | None,
+        option("protocol.credits", "MEPs that a builder unit may have in flight.", "--credits", panel=_PROTOCOL),
+    ] = None,
+    parallel_requests: Annotated[str | None, option("protocol.parallel_requests", panel=_PROTOCOL)] = None,
+    parallel_sends: Annotated[str | None, option("protocol.parallel_sends", panel=_PROTOCOL)] = None,
+    message_size: Annotated[str | None, option("protocol.message_size", panel=_PROTOCOL)] = None,
+    source: Annotated[
+        str | None, option("source.kind", "What feeds the readout units.", metavar="generator|PATH", panel=_ENDS)
+    ] = None,
+    fragment_size: Annotated[str | None, option("source.fragment_size", panel=_ENDS)] = None,
+    size_distribution: Annotated[
+        str | None, option("source.size_distribution", "Of generated fragments; histogram:FILE.", panel=_ENDS)
+    ] = None,
+    size_correlation: Annotated[str | None, option("source.size_correlation", panel=_ENDS)] = None,
+    mean_ratio: Annotated[str | None, option("source.mean_ratio", panel=_ENDS)] = None,
+    hot_source: Annotated[str | None, option("source.hot_factor", metavar="[N:]FACTOR", panel=_ENDS)] = None,
+    sources_per_ru: Annotated[str | None, option("source.sources_per_ru", panel=_ENDS)] = None,
+    trigger_rate: Annotated[
+        str | None,
+        option(
+            "source.trigger_rate",
+            "Events at this rate, and others from given times on; 0: as fast as they are built.",
+            metavar="HZ[,HZ@TIME...]",
+            panel=_ENDS,
+        ),
+    ] = None,
+    arrivals: Annotated[
+        str | None, option("source.arrivals", "Open loop: when events come; trace:FILE.", panel=_ENDS)
+    ] = None,
+    policy: Annotated[str | None, option("source.policy", panel=_ENDS)] = None,
+    sink: Annotated[
+        str | None,
+        option(
+            "sink.kind",
+            "What takes built events; mep:DIR, command:CMD, consumer:NAME.",
+            metavar="KIND[:WHERE]",
+            panel=_ENDS,
+        ),
+    ] = None,
+    verify: Annotated[str | None, option("sink.verify", panel=_ENDS)] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting of docs/config.md; may be repeated."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Result directory. (default: incast-results/<UTC time>-<transport>)"),
+    ] = None,
+    force: ForceOption = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Run on without this terminal; see incast status, incast stop.")
+    ] = False,
+    web: Annotated[bool, typer.Option("--web", help="Live plots for a browser of this host.")] = False,
+    web_listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where they are served; means --web. (default: 127.0.0.1:0)")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result, and nothing else, on standard output.")
+    ] = False,
+) -> None:
+    """Build events on this host, verify them, and report what it cost.
+
+    Ctrl-C ends the run early and still reports; a second one aborts.
+    """
+    options = {
+        "run.nodes": nodes,
+        "transport.name": transport or ("sim" if fabric is not None else None),
+        "transport.sim.fabric": None if fabric is None else str(fabric),
+        "transport.sim.trace": trace,
+        "run.roles": roles,
+        "run.em": em,
+        "run.duration": duration,
+        "run.events": events,
+        "run.warm_up": warm_up,
+        "run.seed": seed,
+        "protocol.scheme": protocol,
+        "protocol.schedule": schedule,
+        "protocol.assignment": assignment,
+        "protocol.layout": layout,
+        "protocol.mfp_size": mfp_size,
+        "protocol.packing": packing,
+        "protocol.credits": credits_,
+        "protocol.parallel_requests": parallel_requests,
+        "protocol.parallel_sends": parallel_sends,
+        "protocol.message_size": message_size,
+        **(filter_settings(filter_) if filter_ is not None else {}),
+        **(source_settings(source) if source is not None else {}),
+        "source.fragment_size": fragment_size,
+        **(size_settings(size_distribution) if size_distribution is not None else {}),
+        "source.size_correlation": size_correlation,
+        "source.mean_ratio": mean_ratio,
+        **(hot_settings(hot_source) if hot_source is not None else {}),
+        "source.sources_per_ru": sources_per_ru,
+        **(rate_settings(trigger_rate) if trigger_rate is not None else {}),
+        **(arrival_settings(arrivals) if arrivals is not None else {}),
+        "source.policy": policy,
+        **(sink_settings(sink) if sink is not None else {}),
+        "sink.verify": verify,
+    }
+    request = replace(make_request(config, options, settings or [], output, datetime.now(UTC)), force=force)
+    if web or web_listen is not None:
+        from incast.run.live_page import DEFAULT_ADDRESS, parse_address
+
+        request = replace(request, web=web_listen or DEFAULT_ADDRESS)
+        parse_address(request.web or "")  # before anything is written
+    if detach:
+        from incast.run.detached import start
+
+        raise typer.Exit(start(request, as_json=as_json))
+    raise typer.Exit(execute(request, as_json=as_json))

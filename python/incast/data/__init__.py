@@ -1,0 +1,1 @@
+"""Files of built events, and inputs made of ROOT trees (docs/formats.md)."""

@@ -1,0 +1,490 @@
+"""`incast import-root`: a ROOT tree as input for a run, one source per group of branches; and the way back.
+
+A group of branches (jets, muons, ...) of one event makes a natural fragment: real, uneven, often empty. The tree
+becomes one `source-<id>.mfp` per group and a `sources.json` that says what the bytes mean (docs/formats.md).
+Needs `pip install incast[root]`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import uproot
+
+from incast.base.files import named, remove_files, replace_file
+from incast.data import mep as mep_files
+from incast.data.branch_codec import (
+    ColumnType,
+    Int64s,
+    Jagged,
+    Number,
+    Text,
+    UnsupportedError,
+    decode,
+    encode,
+    first_difference,
+    join,
+    parse_type,
+    suppress_zeroes,
+    type_of,
+)
+from incast.formats import DEFAULT_ALIGN_LOG2, MAX_FRAGMENTS, Buffer, FormatError, Mfp, encode_mfp, read_mfps
+
+SIDECAR: Final = "sources.json"
+SIDECAR_FORMAT: Final = "incast-sources"
+SIDECAR_VERSION: Final = 1
+EVENT_GROUP: Final = "event"
+DEFAULT_MFP_BYTES: Final = 64 * 1024
+DEFAULT_MEPS: Final = 64
+_CHUNK_EVENTS: Final = 4096
+_TABLE_BYTES_PER_FRAGMENT: Final = 3  # type and size in the MFP's tables
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch of the tree; `key` is its path, as `tree[key]` takes it."""
+
+    key: str
+    type: ColumnType
+
+
+@dataclass(frozen=True)
+class Group:
+    """The branches that make the fragments of one source, in the order of their encoding."""
+
+    source: int
+    name: str
+    branches: tuple[Branch, ...]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What sources.json says."""
+
+    file: str
+    tree: str
+    events: int
+    packing: int
+    groups: tuple[Group, ...]
+
+    def group(self, name: str) -> Group:
+        """The group of that name."""
+        for group in self.groups:
+            if group.name == name:
+                return group
+        raise FormatError(f"group {name!r}: unknown; there are {', '.join(group.name for group in self.groups)}")
+
+    def save(self, folder: Path) -> None:
+        """Writes sources.json."""
+        sources = [
+            {
+                "id": group.source,
+                "name": group.name,
+                "file": mfp_name(group.source),
+                "branches": [{"name": branch.key, "type": str(branch.type)} for branch in group.branches],
+            }
+            for group in self.groups
+        ]
+        document = {
+            "format": SIDECAR_FORMAT,
+            "version": SIDECAR_VERSION,
+            "file": self.file,
+            "tree": self.tree,
+            "events": self.events,
+            "first_event": 0,
+            "packing": self.packing,
+            "sources": sources,
+        }
+        replace_file(folder / SIDECAR, json.dumps(document, indent=1) + "\n")
+
+    @staticmethod
+    def load(path: Path) -> Sources:
+        """Reads sources.json, given itself or its folder."""
+        path = path / SIDECAR if path.is_dir() else path
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            if (document["format"], document["version"]) != (SIDECAR_FORMAT, SIDECAR_VERSION):
+                raise FormatError(f"{path}: not {SIDECAR_FORMAT} version {SIDECAR_VERSION}")
+            groups = tuple(
+                Group(
+                    int(source["id"]),
+                    str(source["name"]),
+                    tuple(Branch(str(item["name"]), parse_type(item["type"])) for item in source["branches"]),
+                )
+                for source in document["sources"]
+            )
+            return Sources(
+                str(document["file"]),
+                str(document["tree"]),
+                int(document["events"]),
+                int(document["packing"]),
+                groups,
+            )
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise FormatError(f"{path}: {error!r}") from error
+
+
+def mfp_name(source: int) -> str:
+    """The file of a source's MFPs."""
+    return f"source-{source}.mfp"
+
+
+# ---- reading the tree
+
+
+def open_tree(path: Path, tree: str | None = None) -> Any:
+    """The tree of that name; without one, the only tree of the file, or the one called Events or events."""
+    file = uproot.open(path)
+    names = file.keys(cycle=False, filter_classname="TTree")
+    if tree is not None:
+        if tree not in names:
+            raise FormatError(f"{path}: no tree {tree!r}; there are {', '.join(names) or 'none'}")
+        return file[tree]
+    candidates = names if len(names) == 1 else [name for name in names if name in {"Events", "events"}]
+    if len(candidates) != 1:
+        raise FormatError(f"{path}: which tree? There are {', '.join(names) or 'none'}: choose one with --tree")
+    return file[candidates[0]]
+
+
+def _leaves(tree: Any) -> list[str]:
+    return [key for key, branch in tree.iteritems(recursive=True) if not branch.branches]
+
+
+def read_columns(tree: Any, keys: Iterable[str], start: int, stop: int) -> list[Any]:
+    """The branches' entries [start, stop) as Awkward arrays."""
+    return [tree[key].array(entry_start=start, entry_stop=stop, library="ak") for key in keys]
+
+
+def _branches(tree: Any, skip_unsupported: bool) -> tuple[list[Branch], list[str]]:
+    """The leaf branches in the tree's order with their types; and those left out, with the reason."""
+    branches: list[Branch] = []
+    skipped: list[str] = []
+    for key in _leaves(tree):
+        try:
+            # The type does not depend on the entries: the first one tells it.
+            branches.append(Branch(key, type_of(tree[key].array(entry_stop=1, library="ak"))))
+        except (UnsupportedError, NotImplementedError, uproot.interpretation.identify.UnknownInterpretation) as error:
+            reason = f"branch {key!r}: {' '.join(str(error).split())[:200]}"
+            if not skip_unsupported:
+                raise UnsupportedError(f"{reason} (--skip-unsupported leaves such branches out)") from error
+            skipped.append(reason)
+    return branches, skipped
+
+
+# ---- groups
+
+
+def _prefix(key: str) -> str:
+    """`Jet` of Jet_pt, Jet.fPt and jets/Jet_pt."""
+    name = key.rpartition("/")[2]
+    for index, character in enumerate(name):
+        if index and character in "_.":
+            return name[:index]
+    return name
+
+
+def _is_list(column: ColumnType) -> bool:
+    return isinstance(column, Jagged | Text)
+
+
+def default_groups(branches: Sequence[Branch]) -> dict[str, list[Branch]]:
+    """Groups by the part of the name before the first `_`, with the counter of a collection (nJet, NJet for Jet_*).
+
+    A prefix makes a group if several branches share it or if it has lists; all other branches are the group `event`,
+    which comes first.
+    """
+    families: dict[str, list[Branch]] = defaultdict(list)
+    for branch in branches:
+        families[_prefix(branch.key)].append(branch)
+    with_lists = {prefix for prefix, family in families.items() if any(_is_list(branch.type) for branch in family)}
+    home: dict[str, str] = {}
+    for prefix, family in families.items():
+        counted = prefix[1:] if prefix[0] in "nN" else ""
+        if len(family) == 1 and counted in with_lists and isinstance(family[0].type, Number):
+            home[family[0].key] = counted
+        elif len(family) > 1 or prefix in with_lists:
+            home.update((branch.key, prefix) for branch in family)
+    groups: dict[str, list[Branch]] = {EVENT_GROUP: []}
+    for branch in branches:
+        groups.setdefault(home.get(branch.key, EVENT_GROUP), []).append(branch)
+    return {name: members for name, members in groups.items() if members}
+
+
+def chosen_groups(branches: Sequence[Branch], patterns: Mapping[str, Sequence[str]]) -> dict[str, list[Branch]]:
+    """Groups by shell patterns, `{"jets": ["Jet_*", "nJet"]}`: the first that matches; the rest are `event`."""
+    groups: dict[str, list[Branch]] = {EVENT_GROUP: [], **{name: [] for name in patterns}}
+    for branch in branches:
+        matches = (
+            name
+            for name, globs in patterns.items()
+            if any(fnmatch.fnmatchcase(branch.key, pattern) for pattern in globs)
+        )
+        groups[next(matches, EVENT_GROUP)].append(branch)
+    for name in patterns:
+        if not groups[name]:
+            raise FormatError(f"group {name!r}: no branch matches {', '.join(patterns[name])}")
+    return {name: members for name, members in groups.items() if members}
+
+
+# ---- writing sources
+
+
+@dataclass(frozen=True)
+class SourceSummary:
+    """What became of one group."""
+
+    group: Group
+    payload_bytes: int
+    empty_fragments: int
+    largest_fragment: int
+    mfps: int
+
+
+@dataclass(frozen=True)
+class ImportSummary:
+    """What import_root wrote."""
+
+    folder: Path
+    sources: Sources
+    written: tuple[SourceSummary, ...]
+    skipped: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """The summary for a person."""
+        events = self.sources.events
+        width = max(len(source.group.name) for source in self.written)
+        lines = [
+            f"{self.sources.file}, tree {self.sources.tree}: {events} events, {len(self.written)} sources,"
+            f" {self.sources.packing} events in an MFP -> {self.folder}",
+            f"source  {'group':{width}}  branches  mean B  largest B  empty",
+        ]
+        lines += [
+            f"{source.group.source:6}  {source.group.name:{width}}  {len(source.group.branches):8}"
+            f"  {source.payload_bytes / events:6.1f}  {source.largest_fragment:9}"
+            f"  {100 * source.empty_fragments / events:4.0f}%"
+            for source in self.written
+        ]
+        return lines + [f"skipped {reason}" for reason in self.skipped]
+
+
+def _fragments(tree: Any, group: Group, start: int, stop: int) -> tuple[Int64s, Buffer]:
+    """The fragments of a group for the events [start, stop): sizes, and bytes one behind the other."""
+    columns = []
+    arrays = read_columns(tree, (branch.key for branch in group.branches), start, stop)
+    for branch, array in zip(group.branches, arrays, strict=True):
+        if type_of(array) != branch.type:
+            raise FormatError(f"branch {branch.key!r}: {type_of(array)} in events from {start}, expected {branch.type}")
+        columns.append(encode(array))
+    return suppress_zeroes(*join(columns))
+
+
+def _packing_for(tree: Any, groups: Sequence[Group], events: int, mfp_bytes: int) -> int:
+    """Events per MFP so that a mean MFP has about `mfp_bytes`, by the mean fragment of the first events."""
+    sample = min(events, _CHUNK_EVENTS)
+    total = sum(int(_fragments(tree, group, 0, sample)[0].sum()) for group in groups)
+    mean = total / (sample * len(groups)) + _TABLE_BYTES_PER_FRAGMENT
+    return max(1, min(MAX_FRAGMENTS, round(mfp_bytes / mean)))
+
+
+def _write_source(tree: Any, group: Group, events: int, packing: int, out: BinaryIO) -> SourceSummary:
+    payload = empty = largest = mfps = 0
+    chunk = packing * max(1, _CHUNK_EVENTS // packing)
+    for start in range(0, events, chunk):
+        sizes, data = _fragments(tree, group, start, min(start + chunk, events))
+        payload += len(data)
+        empty += int((sizes == 0).sum())
+        largest = max(largest, int(sizes.max()))
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        for first in range(0, len(sizes), packing):
+            last = min(first + packing, len(sizes))
+            fragments = data[ends[first] : ends[last]]
+            out.write(
+                encode_mfp(group.source, start + first, sizes[first:last], fragments, align_log2=DEFAULT_ALIGN_LOG2)
+            )
+            mfps += 1
+    return SourceSummary(group, payload, empty, largest, mfps)
+
+
+def import_root(
+    path: Path,
+    out_dir: Path,
+    tree: str | None = None,
+    *,
+    packing: int | None = None,
+    mfp_bytes: int | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    max_events: int | None = None,
+    skip_unsupported: bool = False,
+    force: bool = False,
+) -> ImportSummary:
+    """Writes `source-<id>.mfp` for every group of branches, and sources.json, into `out_dir`.
+
+    Event k of the tree gets the event id k. All sources have the same packing: `packing`, or as many events as make a
+    mean MFP of `mfp_bytes`. With neither, as for 64 KiB, but few enough to give 64 MEPs, since events this small would
+    else all end up in one. Raises FormatError for a file, tree, branch or option that will not do.
+    """
+    if packing is not None and not 1 <= packing <= MAX_FRAGMENTS:
+        raise FormatError(f"packing {packing}, expected 1 .. {MAX_FRAGMENTS}")
+    if max_events is not None and max_events < 1:
+        raise FormatError(f"max events {max_events}, expected at least 1")
+    if not path.is_file():
+        raise FormatError(f"{path}: no such file")
+    source_tree = open_tree(path, tree)
+    events = source_tree.num_entries if max_events is None else min(max_events, source_tree.num_entries)
+    if events == 0:
+        raise FormatError(f"{path}: tree {source_tree.name} has no events")
+    branches, skipped = _branches(source_tree, skip_unsupported)
+    if not branches:
+        raise FormatError(f"{path}: tree {source_tree.name} has no branch that can be encoded")
+    by_name = default_groups(branches) if groups is None else chosen_groups(branches, groups)
+    numbered = tuple(Group(source, name, tuple(members)) for source, (name, members) in enumerate(by_name.items()))
+    out_dir.mkdir(parents=True, exist_ok=True)
+    stale = sorted(out_dir.glob("source-*.mfp"))
+    if stale and not force:
+        raise FormatError(
+            f"{out_dir}: already holds {stale[0].name}; allowed: another folder, or --force, which removes an earlier "
+            "import's files"
+        )
+    remove_files(out_dir, [*(file.name for file in stale), SIDECAR])
+    out_dir.mkdir(parents=True, exist_ok=True)
+    if packing is None:
+        packing = _packing_for(source_tree, numbered, events, mfp_bytes or DEFAULT_MFP_BYTES)
+        if mfp_bytes is None:
+            packing = min(packing, -(-events // DEFAULT_MEPS))
+    written = []
+    for group in numbered:
+        file = out_dir / mfp_name(group.source)
+        try:
+            with named(file), file.open("wb") as out:
+                written.append(_write_source(source_tree, group, events, packing, out))
+        except OSError:
+            remove_files(out_dir, [mfp_name(each.source) for each in numbered])  # no half of an import
+            raise
+    sources = Sources(path.name, source_tree.name, events, packing, numbered)
+    sources.save(out_dir)
+    return ImportSummary(out_dir, sources, tuple(written), tuple(skipped))
+
+
+# ---- the way back
+
+
+def decode_group(sources: Sources, group: str, mfps: Iterable[Mfp]) -> dict[str, Any]:
+    """The branches of a group, by name, as Awkward arrays, from its MFPs in the order of their events."""
+    packets = list(mfps)
+    for packet in packets:
+        if packet.missing().any():
+            raise FormatError(
+                f"group {group}: fragments from event {packet.first_event} on are missing ({packet.flag})"
+            )
+    sizes = np.concatenate([np.empty(0, np.int64), *(packet.sizes for packet in packets)])
+    payload = np.concatenate([np.empty(0, np.uint8), *(packet.payload() for packet in packets)])
+    branches = sources.group(group).branches
+    try:
+        arrays = decode([branch.type for branch in branches], sizes, payload)
+    except FormatError as error:
+        raise FormatError(f"group {group}: {error}") from error
+    return {branch.key: array for branch, array in zip(branches, arrays, strict=True)}
+
+
+@dataclass
+class CompareReport:
+    """Whether built events are the tree's, bit for bit, every event once."""
+
+    events: int
+    branches: int
+    compared: int
+    problems: list[str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing differs."""
+        return not self.problems
+
+    def lines(self) -> list[str]:
+        """The report for a person."""
+        head = f"{self.events} events, {self.compared} of {self.branches} branches compared bit by bit"
+        return [head, *(f"BAD: {problem}" for problem in self.problems), "identical" if self.ok else "different"]
+
+
+def compare(root_file: Path, sources_json: Path, mep_path: Path) -> CompareReport:
+    """Compares the built events of `mep_path` (a folder of MEP files) with the tree they were imported from.
+
+    Every event must be there exactly once, complete, and every branch the same to the last bit.
+    """
+    sources = Sources.load(sources_json)
+    n_branches = sum(len(group.branches) for group in sources.groups)
+    report = CheckedPackets.of(sources, mep_files.read(mep_path))
+    result = CompareReport(sources.events, n_branches, 0, report.problems)
+    if result.problems:
+        return result
+    tree = open_tree(root_file, sources.tree)
+    for group in sources.groups:
+        try:
+            decoded = decode_group(sources, group.name, report.packets[group.source])
+        except FormatError as error:
+            result.problems.append(str(error))
+            continue
+        expected = read_columns(tree, decoded, 0, sources.events)
+        for (key, actual), array in zip(decoded.items(), expected, strict=True):
+            result.compared += 1
+            event = first_difference(array, actual)
+            if event is not None:
+                result.problems.append(f"branch {key!r}: differs, first in event {event}")
+    return result
+
+
+@dataclass(frozen=True)
+class CheckedPackets:
+    """The MFPs of every source in the order of their events, and what is wrong with their number."""
+
+    packets: dict[int, list[Mfp]]
+    problems: list[str]
+
+    @staticmethod
+    def of(sources: Sources, meps: Iterator[Any]) -> CheckedPackets:
+        """Sorts the MFPs of MEPs by source; all sources and all events must be there exactly once."""
+        packets: dict[int, list[Mfp]] = {group.source: [] for group in sources.groups}
+        problems: list[str] = []
+        strangers: Counter[int] = Counter()
+        try:
+            for packet in meps:
+                for mfp in packet.mfps:
+                    if mfp.source in packets:
+                        packets[mfp.source].append(mfp)
+                    else:
+                        strangers[mfp.source] += 1
+        except FormatError as error:
+            problems.append(str(error))
+        problems += [
+            f"source {source}: {count} MFPs, but {SIDECAR} has no such source" for source, count in strangers.items()
+        ]
+        for group in sources.groups:
+            packets[group.source].sort(key=lambda mfp: mfp.first_event)
+            problems += _coverage(group, packets[group.source], sources.events)
+        return CheckedPackets(packets, problems)
+
+
+def _coverage(group: Group, mfps: Sequence[Mfp], events: int) -> Iterator[str]:
+    expected = 0
+    name = f"source {group.source} ({group.name})"
+    for mfp in mfps:
+        if mfp.first_event > expected:
+            yield f"{name}: events {expected} .. {mfp.first_event - 1} are not there"
+        elif mfp.first_event < expected:
+            yield f"{name}: event {mfp.first_event} is there more than once"
+        expected = max(expected, mfp.first_event + mfp.n_fragments)
+    if expected != events:
+        yield f"{name}: events end at {expected}, expected {events}"
+
+
+def read_sources(folder: Path) -> tuple[Sources, dict[int, list[Mfp]]]:
+    """What import_root wrote: sources.json and the MFPs of every source."""
+    sources = Sources.load(folder)
+    return sources, {group.source: list(read_mfps(folder / mfp_name(group.source))) for group in sources.groups}

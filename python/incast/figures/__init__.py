@@ -1,0 +1,1 @@
+"""Results beside each other: figures, reports and comparisons (docs/reports.md)."""

@@ -1,0 +1,159 @@
+"""Raw traffic: one measurement for each message size, and its comparison with a run of event building (docs/net.md)."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from incast.base.console import open_console
+from incast.base.errors import EXIT_NO_ENGINE, OneLineError
+from incast.base.files import FILES_OF_A_RUN, leave_file, remove_files, writing_output
+from incast.engine.at_work import engines_writing_to
+from incast.engine.program import find_engine
+from incast.engine.settings import present
+from incast.run.execution import conclude, read_result, show_result, watch
+from incast.run.net_summary import print_net_sizes
+from incast.run.request import RunRequest
+
+_EXIT_BAD_CONFIG = 2
+_SIZE_FOLDER = re.compile(r"\d\d+-[\w.-]+")
+RESULT_NAME = "result.json"
+_CHECK_TIMEOUT_S = 60.0
+
+
+def like_options(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    """Settings for the traffic matrix and message size of a run of event building, and that run's result."""
+    file = path / "result.json" if path.is_dir() else path
+    try:
+        built = json.loads(file.read_text())
+        config, sizes = built["config"], built["sizes"]
+        name = config["transport"]["name"]
+        options = {"transport.name": name, "net.message_size": str(sizes["mfp_bytes"])}
+        if config["run"]["roles"] == "split":
+            producers, consumers = str(config["run"]["rus"]), str(config["run"]["bus"])
+            options |= {"net.pattern": "bipartite", "net.producers": producers, "net.consumers": consumers}
+            options["run.nodes"] = str(config["run"]["nodes"])
+        else:
+            options |= {"net.pattern": "all-to-all", "run.nodes": str(config["run"]["nodes"])}
+        given = config["transport"].get(name, {})
+        options |= dict(present(f"transport.{name}.{key}", str(value)) for key, value in given.items())
+        float(built["goodput_bytes_per_s"]["total_without_self"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OneLineError(
+            f"--like {path}: no result of `incast run` ({error}); allowed: its directory", _EXIT_BAD_CONFIG
+        ) from error
+    return options, built
+
+
+def with_efficiency(result: dict[str, Any], built: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """EB-M5: goodput over raw goodput, where transport, matrix and message size are those of the run."""
+    config = built["config"]
+    nodes, split = config["run"]["nodes"], config["run"]["roles"] == "split"
+    first_builder = config["run"]["rus"] if split else 0
+    pairs = {(pair["from"], pair["to"]) for pair in result["pairs"]}
+    wanted = {
+        (sender, receiver)
+        for sender in range(first_builder if split else nodes)
+        for receiver in range(first_builder, nodes)
+        if sender != receiver
+    }
+    same = (
+        pairs == wanted
+        and result["measure"] == "bandwidth"
+        and result["message_bytes"] == built["sizes"]["mfp_bytes"]
+        and (result["transport"], result["time_domain"]) == (config["transport"]["name"], built["time_domain"])
+    )
+    raw, goodput = result["bytes_per_s"]["total"], built["goodput_bytes_per_s"]["total_without_self"]
+    if not same or raw <= 0:
+        return result
+    efficiency: dict[str, Any] = {"result": str(path), "goodput_bytes_per_s": goodput, "fraction": goodput / raw}
+    if goodput > raw:
+        # Event building cannot do more than its interconnect: one of the two is not what it says.
+        efficiency |= {
+            "fraction": None,
+            "reason": "the run moved more than raw traffic did: one of them was too short, or others used the machine",
+        }
+    return result | {"efficiency": efficiency}
+
+
+def measure(
+    request: RunRequest, sizes: list[str], like: tuple[Mapping[str, Any], Path] | None, *, as_json: bool
+) -> int:
+    """One measurement for each message size, one after the other; the exit status is the worst one."""
+    requests = [request]
+    if len(sizes) > 1:
+        for number, size in enumerate(sizes):
+            _check(_of_size(request, size, number))  # all of them before the first, which may take long
+        request = request.with_folder()
+        _clear(request)
+        requests = [_of_size(request, size, number) for number, size in enumerate(sizes)]
+    results: list[dict[str, Any]] = []
+    status = 0
+    for one in requests:
+        title = f"incast net  {one.transport}" + (f"  {sizes[len(results)]}" if len(requests) > 1 else "")
+        outcome = watch(one, title, unit="messages")
+        status = max(status, outcome.exit_status)
+        if outcome.result_path is None:
+            break
+        result = read_result(outcome, outcome.result_path)
+        if like is not None:
+            result = with_efficiency(result, *like)
+            leave_file(outcome.result_path, json.dumps(result, indent=2) + "\n")
+        results.append(result)
+        if len(requests) > 1:
+            conclude(outcome, result, outcome.result_path)
+        else:
+            show_result(outcome, result, outcome.result_path, as_json=as_json)
+        if result["status"] != "complete":
+            break
+    if results and len(requests) > 1:
+        _show_sizes(results, request.output, as_json=as_json)
+    return status
+
+
+def _of_size(request: RunRequest, size: str, number: int) -> RunRequest:
+    # Numbered, because `64KiB` and `65536` are one size, and a list may hold a size twice.
+    name = "".join(letter for letter in size if letter.isalnum() or letter in "._-")
+    settings = (*request.settings, f"net.message_size={size}")
+    return replace(request, settings=settings, output=request.output / f"{number:02}-{name}")
+
+
+def _clear(request: RunRequest) -> None:
+    """The folder of a list of sizes: an earlier list's results are refused, or removed if that was asked for."""
+    old = request.output / RESULT_NAME
+    if old.exists() and not request.force:
+        raise OneLineError(
+            f"--output {request.output}: holds {RESULT_NAME} of an earlier run; allowed: another folder, or --force, "
+            "which removes that run's files",
+            _EXIT_BAD_CONFIG,
+        )
+    if request.force and request.output.is_dir():
+        with writing_output(request.output):
+            for folder in request.output.iterdir():
+                if _SIZE_FOLDER.fullmatch(folder.name) and folder.is_dir() and not engines_writing_to(folder):
+                    remove_files(folder, FILES_OF_A_RUN)
+            remove_files(request.output, FILES_OF_A_RUN)
+
+
+def _check(request: RunRequest) -> None:
+    command = [*request.command(find_engine()), "--check"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise OneLineError(f"the engine {command[0]} cannot be started: {error}", EXIT_NO_ENGINE) from error
+    if done.returncode != 0:
+        words = (done.stderr.strip().splitlines() or ["the engine refused the configuration without a word"])[-1]
+        raise OneLineError(words.removeprefix("incast-node: "), done.returncode)
+
+
+def _show_sizes(results: list[dict[str, Any]], output: Path, *, as_json: bool) -> None:
+    text = json.dumps({"schema": 1, "kind": "net-sizes", "results": results}, indent=2) + "\n"
+    leave_file(output / RESULT_NAME, text)
+    if as_json:
+        sys.stdout.write(text)
+    else:
+        print_net_sizes(open_console(), results, output)

@@ -1,0 +1,178 @@
+"""Raw traffic as tables: one measurement with its matrix, or several message sizes (schema/net_result.schema.json)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from incast.base import units
+from incast.base.units import VIRTUAL_TIME
+from incast.evidence.findings import Diagnosis
+from incast.run.summary import file_rows, limit_rows
+
+# A wider matrix fits no terminal; the result has it all.
+_MATRIX_NODES_MAX = 16
+_QUANTILES = (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"), ("max", "max"))
+
+Result = Mapping[str, Any]
+
+
+def print_net_summary(console: Console, result: Result, directory: Path, diagnosis: Diagnosis | None = None) -> None:
+    """The figures and the matrix of one measurement, and the directory that has everything else of it."""
+    _print_virtual_time(console, result)
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for label, text in (*_rows(result), *limit_rows(diagnosis), *file_rows(result)):
+        table.add_row(label, text)
+    console.print(table)
+    console.print(_matrix(result))
+    _print_directory(console, directory)
+
+
+def print_net_sizes(console: Console, results: Sequence[Result], directory: Path) -> None:
+    """A row for each message size."""
+    _print_virtual_time(console, results[0])
+    console.print(_what_ran(results[0], sizes=False))
+    latency = results[0]["measure"] == "latency"
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    names = [name for name, _ in _QUANTILES] if latency else ["total", "slowest pair", "slowest receiver"]
+    with_efficiency = any("efficiency" in result for result in results)
+    headings = ["message", *names, "messages", "CPU s/GB", "useful", "errors", *(["efficiency"] * with_efficiency)]
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for result in results:
+        rates = result["bytes_per_s"]
+        if latency:
+            figures = [units.duration_ns(result["round_trip_ns"][key]) for _, key in _QUANTILES]
+        else:
+            figures = [units.rate(rates["total"])]
+            figures += [units.rate(rates[of]["min"]) for of in ("per_pair", "per_receiver")]
+        figures.append(units.frequency(result["messages_per_s"]))
+        figures += [_seconds(result[key]) for key in ("cpu_s_per_gb", "useful_cpu_s_per_gb")]
+        cells = [Text(figure) for figure in (units.size(result["message_bytes"]), *figures)]
+        cells.append(Text(units.count(result["verify_errors"]), style="bold red" if result["verify_errors"] else ""))
+        if with_efficiency:
+            cells.append(Text(units.fraction(result.get("efficiency", {}).get("fraction"))))
+        table.add_row(*cells)
+    console.print(table)
+    if latency:
+        console.print("round trips; one way is half of each", style="dim")
+    _print_directory(console, directory)
+
+
+def _print_directory(console: Console, directory: Path) -> None:
+    # On one line whatever its length, so that it can be copied.
+    console.print(f"results in {directory}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _print_virtual_time(console: Console, result: Result) -> None:
+    if result["time_domain"] == "virtual":
+        words = f"{VIRTUAL_TIME}: every rate and time below is simulated, not measured on this machine"
+        console.print(words, style="bold magenta")
+
+
+def _what_ran(result: Result, *, sizes: bool = True) -> Text:
+    duplex = ", duplex" if result["duplex"] else ""
+    text = Text(f"{result['transport']}, {result['pattern']}{duplex}, {result['nodes_in_pattern']} nodes")
+    pairs, queues = (f"{n} {word}{'' if n == 1 else 's'}" for n, word in _counted(result))
+    text.append(f", {pairs} x {queues} x {result['outstanding']} in flight")
+    if sizes:
+        text.append(f", messages of {units.size(result['message_bytes'])}")
+    if result["status"] != "complete":
+        reason = result.get("reason")
+        text.append(f"\n{result['status']}" + (f": {reason}" if reason else ""), style="bold yellow")
+    return text
+
+
+def _counted(result: Result) -> Iterable[tuple[int, str]]:
+    return (len(result["pairs"]), "pair"), (result["queues"], "queue")
+
+
+def _spread(spread: Mapping[str, float] | None) -> Text:
+    if spread is None:
+        return Text("too short to say", style="dim")
+    low, mean, high = (units.rate(spread[key]) for key in ("min", "mean", "max"))
+    return Text(f"min {low}   mean {mean}   max {high}")
+
+
+def _seconds(value: float | None) -> str:
+    return units.ABSENT if value is None else f"{value:.3g}"
+
+
+def _quantiles(times: Mapping[str, float]) -> Text:
+    return Text("   ".join(f"{name} {units.duration_ns(times[key])}" for name, key in _QUANTILES))
+
+
+def _verification(result: Result) -> Text:
+    if result["verify_errors"]:
+        return Text(f"{result['verified']}: {units.count(result['verify_errors'])} ERRORS", style="bold red")
+    if result["verified"] == "full":
+        return Text(f"full, no errors in {units.count(result['verified_messages'])} messages", style="green")
+    return Text("order and heads alone, no errors", style="green")
+
+
+def _rows(result: Result) -> Iterable[tuple[str, Text]]:
+    rates = result["bytes_per_s"]
+    yield "net", _what_ran(result)
+    total = f"{units.rate(rates['total'])}   ({units.line_rate(rates['total'])})"
+    yield "total", Text(total, style="bold")
+    if result["measure"] == "latency":
+        yield "round trip", _quantiles(result["round_trip_ns"])
+        yield "one way (half)", _quantiles(result["one_way_ns"])
+    for label, key in (
+        ("per sender", "per_sender"),
+        ("per receiver", "per_receiver"),
+        ("per pair", "per_pair"),
+        ("over time", "over_time"),
+    ):
+        yield label, _spread(rates[key])
+    yield "messages", Text(f"{units.count(result['messages'])}   ({units.frequency(result['messages_per_s'])})")
+    if efficiency := result.get("efficiency"):
+        words = f"{units.fraction(efficiency['fraction'])}   ({units.rate(efficiency['goodput_bytes_per_s'])} goodput)"
+        yield "efficiency", Text(f"{words} of {efficiency['result']}", style="bold")
+        if "reason" in efficiency:
+            yield "", Text(efficiency["reason"], style="yellow")
+    yield "verification", _verification(result)
+    cpu, useful = _seconds(result["cpu_s_per_gb"]), _seconds(result["useful_cpu_s_per_gb"])
+    yield "CPU", Text(f"{cpu} s/GB   ({useful} s/GB without polling in vain)")
+    yield "peak memory", Text(f"{units.size(result['peak_rss_bytes'])}   (largest process)")
+    for node in result["nodes"]:
+        for key in ("why_lost", "failure", "note"):
+            if node.get(key):
+                yield f"node {node['roles']}", Text(str(node[key]), style="red")
+
+
+def _matrix(result: Result) -> Table | Text:
+    """From rows to columns: rates, or in a ping-pong the median round trip."""
+    senders = [entry["node"] for entry in result["senders"]]
+    receivers = [entry["node"] for entry in result["receivers"]]
+    if max(len(senders), len(receivers)) > _MATRIX_NODES_MAX:
+        words = f"{len(senders)} senders and {len(receivers)} receivers: the matrix is in result.json"
+        return Text(words, style="dim")
+    latency = result["measure"] == "latency"
+    pairs = {(pair["from"], pair["to"]): pair for pair in result["pairs"]}
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("p50, from \\ to" if latency else "from \\ to", style="bold")
+    for node in receivers:
+        table.add_column(str(node), justify="right")
+    if not latency:
+        table.add_column("sent", justify="right", style="dim")
+    for entry in result["senders"]:
+        cells = [_cell(pairs.get((entry["node"], node)), latency=latency) for node in receivers]
+        table.add_row(str(entry["node"]), *cells, *([] if latency else [units.rate(entry["bytes_per_s"])]))
+    if not latency:
+        received = [units.rate(entry["bytes_per_s"]) for entry in result["receivers"]]
+        table.add_row("received", *received, units.rate(result["bytes_per_s"]["total"]), style="dim")
+    return table
+
+
+def _cell(pair: Mapping[str, Any] | None, *, latency: bool) -> str:
+    if pair is None:
+        return ""
+    if not latency:
+        return units.rate(pair["bytes_per_s"])
+    return units.duration_ns(pair.get("round_trip_ns", {}).get("p50"))

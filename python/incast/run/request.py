@@ -1,0 +1,129 @@
+"""What to run: options become settings of the engine.
+
+Nothing is validated here. Every option is text that goes to the engine as `--set section.key=value`; what the engine
+says about it is shown, and its exit status is the command's. So there is one place that knows what is allowed.
+"""
+
+import os
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from incast.base.files import new_folder
+
+if TYPE_CHECKING:
+    pass
+# Only names the folder of the results and the title; what runs is the engine's decision.
+_DEFAULT_TRANSPORT = "shm"
+_RESULTS_FOLDER = Path("incast-results")
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What to run: a configuration file, settings that override it in order, and where the results go."""
+
+    config: Path | None
+    settings: tuple[str, ...]
+    output: Path
+    transport: str
+    web: str | None = None  # HOST:PORT of the live page
+    force: bool = False  # an old run's files in `output` are removed
+    default_name: bool = False  # `output` is ours to choose, and is not made yet
+    watched: bool = True  # the engine ends with this process
+
+    def command(self, engine: Path) -> list[str]:
+        """The engine's command line."""
+        overrides = [word for setting in self.settings for word in ("--set", setting)]
+        config = [] if self.config is None else [str(self.config)]
+        words = [str(engine), *config, *overrides, "--output", str(self.output), "--progress", "json"]
+        if self.force:
+            words.append("--force")
+        return [*words, "--watched-by", str(os.getpid())] if self.watched else words
+
+    def with_folder(self) -> "RunRequest":
+        """Where the name is ours to choose, makes the folder: no other run gets it."""
+        return replace(self, output=new_folder(self.output), default_name=False) if self.default_name else self
+
+
+def source_settings(source: str) -> dict[str, str]:
+    """`generator`, or a file or folder of MFPs."""
+    return {"source.kind": source} if source == "generator" else {"source.kind": "mfp", "source.path": source}
+
+
+def sink_settings(sink: str) -> dict[str, str]:
+    """The name of a sink, with `:PATH` for files, `:CMD` for a command, `:NAME` for processes that attach."""
+    kind, colon, what = sink.partition(":")
+    where = {"command": "sink.command", "consumer": "sink.name"}.get(kind, "sink.path")
+    return {"sink.kind": kind, where: what} if colon else {"sink.kind": kind}
+
+
+def filter_settings(decider: str) -> dict[str, str]:
+    """A share of all events (`0.3`), `plugin:PATH`, `python:MODULE:FUNCTION` or `command:CMD`."""
+    kind, colon, what = decider.partition(":")
+    if not colon:
+        return {"filter.accept": kind}
+    if kind == "python":
+        return {"filter.kind": "command", "filter.command": shlex.join([sys.executable, "-m", "incast.filter", what])}
+    return {"filter.kind": kind, {"command": "filter.command"}.get(kind, "filter.path"): what}
+
+
+def size_settings(distribution: str) -> dict[str, str]:
+    """The name of a distribution, with `:FILE` where it is a histogram."""
+    name, colon, file = distribution.partition(":")
+    return {"source.size_distribution": name, **({"source.size_histogram": file} if colon else {})}
+
+
+def rate_settings(rate: str) -> dict[str, str]:
+    """A rate, and behind commas others with the times from which they hold: `80kHz,120kHz@5s`."""
+    first, comma, steps = rate.partition(",")
+    return {"source.trigger_rate": first, **({"source.trigger_steps": steps} if comma else {})}
+
+
+def arrival_settings(arrivals: str) -> dict[str, str]:
+    """The kind of arrivals, with `:FILE` where they come from a trace."""
+    kind, colon, file = arrivals.partition(":")
+    return {"source.arrivals": kind, **({"source.arrival_trace": file} if colon else {})}
+
+
+def hot_settings(hot: str) -> dict[str, str]:
+    """`FACTOR` for source 0, or `SOURCE:FACTOR`."""
+    source, colon, factor = hot.rpartition(":")
+    return {"source.hot_factor": factor, **({"source.hot_source": source} if colon else {})}
+
+
+def make_request(
+    config: Path | None, options: Mapping[str, str | None], settings: list[str], output: Path | None, now: datetime
+) -> RunRequest:
+    """Options win over the file, `--set` wins over options; `options` maps a key to its value, None if not given."""
+    given = (f"{key}={value}" for key, value in options.items() if value is not None)
+    ordered = (*given, *settings)
+    transport = _transport(config, ordered)
+    if output is not None:
+        return RunRequest(config, ordered, output, transport)
+    name = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{transport}"
+    return RunRequest(config, ordered, _RESULTS_FOLDER / name, transport, default_name=True)
+
+
+def _transport(config: Path | None, settings: tuple[str, ...]) -> str:
+    """The transport's name for titles and the folder's name; a file that cannot be read is for the engine to refuse."""
+    name = _DEFAULT_TRANSPORT
+    if config is not None:
+        try:
+            section = tomllib.loads(config.read_text()).get("transport")
+        except (OSError, ValueError):
+            section = None
+        if isinstance(section, dict):
+            name = str(section.get("name", name))
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        if key.strip() == "transport.name":
+            name = value.strip()
+    if name == "auto":
+        name = _DEFAULT_TRANSPORT
+    return re.sub(r"[^A-Za-z0-9_-]", "", name) or "run"

@@ -1,0 +1,1 @@
+"""Many runs: a plan of points, the readings taken of them, and the table (docs/scanning.md)."""

@@ -1,0 +1,182 @@
+"""A scan from its plan to its tables; it can be stopped and continued at any time."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from incast.base import extras
+from incast.base.console import open_console
+from incast.base.errors import OneLineError
+from incast.base.files import give_up_folder, new_folder, reason_of, writing_output
+from incast.engine.fabric_text import fabric_setting
+from incast.engine.idle import usable_cores
+from incast.engine.process import stop_signals
+from incast.engine.program import find_engine
+from incast.evidence.diagnosis import diagnose_directory
+from incast.scan.journal import Journal, directory_name, load_plan, remove_scan, summary_of
+from incast.scan.plan import EXIT_BAD_SCAN, Plan, Reading, read_plan
+from incast.scan.points import engine_command, to_directory, write_base
+from incast.scan.runner import COMPLETE, Taken, Watch, take_readings
+from incast.scan.table import CSV_NAME, PARQUET_NAME, Columns, Row, figures, write_tables
+from incast.scan.view import ScanView
+
+_RESULTS_FOLDER = Path("incast-results")
+_EXIT_FAILED_POINTS = 1
+_EXIT_INTERRUPTED = 130
+
+
+def make_row(plan: Plan, columns: Columns, folder: Path, taken: Taken) -> Row:
+    """The row of the table for one reading."""
+    point, result = taken.reading.point, taken.result
+    domain = None if result is None else result.get("time_domain")
+    row: Row = {
+        "point": point.number,
+        "repeat": taken.reading.repeat,
+        "kind": plan.kind,
+        "time_domain": domain or ("virtual" if point.simulated else "real"),
+        "status": taken.status,
+        "reason": taken.reason,
+        **columns.axis_cells(point.axes),
+        "started_utc": taken.started_utc,
+        "wall_s": round(taken.wall_s, 3),
+        "exit_status": taken.exit_status,
+        "directory": directory_name(folder, taken.directory) if taken.directory.is_dir() else None,
+        "idle": taken.idle,
+        "not_idle_reason": taken.not_idle_reason,
+    }
+    if taken.window is not None and taken.window.seconds > 0:
+        shares = taken.window.shares(usable_cores())
+        row |= {key: shares[key] for key in ("others_cpu_fraction", "stolen_cpu_fraction")}
+    if result is not None:
+        row |= figures(result, plan.kind)
+        found = diagnose_directory(taken.directory, result, taken.window)
+        row["limited_by"], row["limited_by_confidence"] = found.limited_by, found.confidence
+        row["limited_by_evidence"] = "; ".join(found.evidence)
+        row["suggestion"] = found.suggestion
+    return columns.complete(row)
+
+
+def run_scan(journal: Journal, jobs: int, console: Console, *, retry_failed: bool) -> bool:
+    """Takes what is left; False if it was asked to stop. The tables are written in any case."""
+    plan, folder = journal.plan, journal.folder
+    engine, columns = find_engine(), Columns(plan)
+    base = write_base(folder, plan)
+    left = journal.left(retry_failed=retry_failed)
+
+    def command(reading: Reading) -> tuple[list[str], Path]:
+        directory = journal.clear(reading)
+        network = fabric_setting(folder, reading.point.fabric)
+        words = engine_command(engine, base, (*reading.settings(), *network))
+        return [*words, *to_directory(directory)], directory
+
+    with stop_signals() as asked, ScanView(console, plan, left, jobs) as view:
+
+        def done(taken: Taken) -> None:
+            row = make_row(plan, columns, folder, taken)
+            journal.add(row)
+            view.on_row(taken, row)
+
+        watch = Watch(view.on_start, done, view.on_tick)
+        try:
+            return take_readings(left, command, timeout_s=plan.timeout_seconds, jobs=jobs, asked=asked, watch=watch)
+        finally:
+            _write_tables(folder, columns, journal.rows)
+
+
+def _write_tables(folder: Path, columns: Columns, rows: Sequence[Row]) -> None:
+    try:
+        write_tables(folder, columns, rows)
+    except OSError as error:
+        raise OneLineError(
+            f"{folder / CSV_NAME} is not written: {reason_of(error)}; incast scan --resume {folder} writes it",
+            _EXIT_FAILED_POINTS,
+        ) from error
+
+
+def folder_of(file: Path | None, resume: Path | None, output: Path | None, *, force: bool) -> tuple[Plan, Path]:
+    if resume is not None:
+        if output is not None:
+            raise OneLineError("--resume names the folder already; allowed: --output or --resume", EXIT_BAD_SCAN)
+        plan = load_plan(resume)
+        if file is not None and read_plan(file).digest() != plan.digest():
+            raise OneLineError(f"--resume {resume}: {file} says other points or settings than were begun there", 2)
+        return plan, resume
+    if file is None:
+        raise OneLineError("nothing to scan; allowed: a scan file, or --resume DIR", EXIT_BAD_SCAN)
+    plan = read_plan(file)
+    return plan, empty_folder(output, file.stem, force=force)
+
+
+def empty_folder(output: Path | None, name: str, *, force: bool = False) -> Path:
+    """Where a new scan of that name goes; OneLineError if something is there. `force`: an old scan is removed."""
+    if output is None:
+        return new_folder(_RESULTS_FOLDER / f"scan-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{name}")
+    if force:
+        remove_scan(output)
+    with writing_output(output):
+        if output.exists() and any(output.iterdir()):
+            raise OneLineError(
+                f"{output} is not empty; allowed: another --output, --resume {output}, or --force, which removes an "
+                "old scan's files",
+                EXIT_BAD_SCAN,
+            )
+    return output
+
+
+@contextmanager
+def given_up_if_empty(folder: Path, *, ours: bool) -> Iterator[None]:
+    """A folder that was made for a scan that is not begun goes again, if its name is `ours`."""
+    try:
+        yield
+    finally:
+        if ours:
+            give_up_folder(folder)
+
+
+def carry_out(
+    plan: Plan, folder: Path, jobs: int, *, retry_failed: bool = False, as_json: bool = False
+) -> tuple[list[Row], int]:
+    """Takes what is left of a scan that was checked, and says what came of it; its rows, and the exit status."""
+    screen = open_console(stderr=True)
+    with Journal(folder, plan) as journal:
+        journal.end_leftovers()
+        left = journal.left(retry_failed=retry_failed)
+        announce(screen, plan, folder, left)
+        finished = run_scan(journal, jobs or usable_cores(), screen, retry_failed=retry_failed)
+        rows = journal.rows
+    _report(screen, folder, plan, rows, finished=finished, as_json=as_json)
+    failed = any(row["status"] != COMPLETE for row in rows)
+    return rows, 0 if finished and not failed else _EXIT_FAILED_POINTS if finished else _EXIT_INTERRUPTED
+
+
+def announce(screen: Console, plan: Plan, folder: Path | None, left: Sequence[Reading]) -> None:
+    simulated = sum(reading.point.simulated for reading in left)
+    parts = [f"{len(plan.points)} points x {plan.repeats} repeats, {plan.seconds:g} s each"]
+    parts.append(f"{len(left)} to take ({simulated} simulated)" if simulated else f"{len(left)} to take")
+    if folder is not None:
+        parts.append(f"results in {folder}")
+    screen.print(f"scan {plan.title}: " + "; ".join(parts), markup=False, soft_wrap=True)
+
+
+def _report(screen: Console, folder: Path, plan: Plan, rows: Sequence[Row], *, finished: bool, as_json: bool) -> None:
+    counts: dict[str, Any] = summary_of(rows)
+    wanted = len(plan.points) * plan.repeats
+    tables = [CSV_NAME, PARQUET_NAME] if extras.is_here("polars") else [CSV_NAME]
+    lines = [f"{counts['complete']} of {wanted} readings complete, {counts['failed']} failed; {folder / CSV_NAME}"]
+    if counts["measured_not_idle"]:
+        lines.append(f"NOT IDLE: others used the machine during {counts['measured_not_idle']} of them (column idle)")
+    if len(tables) == 1:
+        lines.append(f"{PARQUET_NAME} was not written; it {extras.what_to_install('polars')}")
+    if not finished:
+        lines.append(f"stopped; to go on: incast scan --resume {folder}")
+    for line in lines:
+        screen.print(line, markup=False, soft_wrap=True)
+    if as_json:
+        answer = {"directory": str(folder), "finished": finished, "wanted": wanted, **counts, "tables": tables}
+        sys.stdout.write(json.dumps(answer, indent=2) + "\n")

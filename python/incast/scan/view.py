@@ -1,0 +1,122 @@
+"""What a person sees of a scan while it goes on."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from incast.base import units
+from incast.base.units import VIRTUAL_TIME
+from incast.scan.plan import Plan, Reading
+from incast.scan.runner import COMPLETE, Taken
+from incast.scan.table import Row, headline
+
+_REDRAW_S = 0.2
+
+
+@dataclass
+class _Pace:
+    """How long readings take, to say how much time is left."""
+
+    seconds: float  # expected before there is any
+    count: int = 0
+    total: float = 0.0
+
+    def mean(self) -> float:
+        return self.total / self.count if self.count else self.seconds
+
+
+class ScanView:
+    """A line for each reading; on a terminal also a bar with the time that is left."""
+
+    def __init__(self, console: Console, plan: Plan, left: Sequence[Reading], jobs: int) -> None:
+        self._console = console
+        self._all = len(plan.points) * plan.repeats
+        self._done = self._all - len(left)
+        self._jobs = jobs
+        self._waiting = dict.fromkeys((True, False), 0)
+        for reading in left:
+            self._waiting[reading.point.simulated] += 1
+        expected = plan.seconds + plan.warm_up_seconds + 1
+        # How long a simulation takes has nothing to do with its own time.
+        self._pace = {True: _Pace(1.0), False: _Pace(expected)}
+        self._now: dict[tuple[int, int], Reading] = {}
+        self._live = Live(console=console, auto_refresh=False, transient=True, get_renderable=self._render)
+        self._next_redraw = 0.0
+        self._moves = console.is_terminal and not console.is_dumb_terminal
+
+    def __enter__(self) -> "ScanView":
+        if self._moves:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._moves:
+            self._live.stop()
+
+    def on_start(self, reading: Reading) -> None:
+        """An engine was started."""
+        self._now[reading.key] = reading
+
+    def on_tick(self) -> None:
+        """Redraws now and then."""
+        if self._moves and time.monotonic() >= self._next_redraw:
+            self._next_redraw = time.monotonic() + _REDRAW_S
+            self._live.refresh()
+
+    def on_row(self, taken: Taken, row: Row) -> None:
+        """A reading is done."""
+        reading = taken.reading
+        self._now.pop(reading.key, None)
+        self._done += 1
+        simulated = reading.point.simulated
+        self._waiting[simulated] -= 1
+        pace = self._pace[simulated]
+        pace.count, pace.total = pace.count + 1, pace.total + taken.wall_s
+        line = Text(f"[{self._done:>{len(str(self._all))}}/{self._all}] ")
+        line.append(f"{reading.point.words()}, repeat {reading.repeat}: ")
+        if row["status"] == COMPLETE:
+            line.append(_figure(row), style="green")
+            if row["time_domain"] == "virtual":
+                line.append(f" {VIRTUAL_TIME}", style="magenta")
+            if row["limited_by"]:
+                line.append(f", limited by: {row['limited_by']}")
+            if row["idle"] is False:
+                line.append(f", NOT IDLE: {row['not_idle_reason']}", style="yellow")
+        else:
+            line.append(f"{row['status']}: {row['reason']}", style="red")
+        line.append(f"   {time_left(self.seconds_left())}", style="dim")
+        self._console.print(line, soft_wrap=True)
+
+    def seconds_left(self) -> float:
+        """By the mean of what was done so far."""
+        simulated = self._waiting[True] * self._pace[True].mean() / max(1, min(self._jobs, self._waiting[True]))
+        return simulated + self._waiting[False] * self._pace[False].mean()
+
+    def _render(self) -> Table:
+        grid = Table.grid(padding=(0, 2))
+        working = ", ".join(f"{each.point.words()}, repeat {each.repeat}" for each in list(self._now.values())[:2])
+        more = f" and {len(self._now) - 2} more" if len(self._now) > 2 else ""
+        bar = ProgressBar(total=max(1, self._all), completed=self._done, width=30)
+        grid.add_row(Text(f"{self._done}/{self._all}"), bar, Text(time_left(self.seconds_left())), Text(working + more))
+        return grid
+
+
+def time_left(seconds: float) -> str:
+    """`1 h 5 min left`, to two units."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60} min left"
+    if whole >= 60:
+        return f"{whole // 60} min {whole % 60} s left"
+    return f"{whole} s left"
+
+
+def _figure(row: Row) -> str:
+    column, value = headline(row)
+    return units.duration_ns(value) if column.endswith("_ns") else units.rate(value)

@@ -194,6 +194,7 @@ struct Totals {
     std::map<std::uint64_t, Outcome> failures;
     Marks marks;
     Time virtual_time = 0;
+    std::uint64_t traces = 0;  // the sum of all trace hashes: whoever plays which seed first
 };
 
 void play_all(std::uint64_t first, std::uint64_t count, const RunOptions& options, unsigned threads, bool stop_early,
@@ -209,6 +210,7 @@ void play_all(std::uint64_t first, std::uint64_t count, const RunOptions& option
             for (const auto& [name, hits] : outcome.marks)
                 totals.marks[name] += hits;
             totals.virtual_time += outcome.ended;
+            totals.traces += outcome.trace_hash;
             if (!outcome.violations.empty()) {
                 found = true;
                 totals.failures.emplace(outcome.seed, std::move(outcome));
@@ -273,6 +275,7 @@ int main_of(int argc, char** argv) {
     bool coverage = false;
     bool all = false;
     std::uint64_t replay = 0;
+    std::string traces;
     app.add_option("--seeds", seeds_text, "FIRST:COUNT")->capture_default_str();
     app.add_option("--plant", plant_name,
                    "a deliberate bug, which the checkers must find; the first seed that shows it ends the run");
@@ -283,6 +286,7 @@ int main_of(int argc, char** argv) {
     app.add_flag("--coverage", coverage, "also print what was exercised, and fail if something hardly was");
     app.add_flag("--all", all, "with --plant: go on after the first seed that shows it");
     CLI::Option* replay_option = app.add_option("--replay", replay, "tell the story of one seed");
+    app.add_option("--traces", traces, "what the traces of these seeds must add up to, as the last line says it");
     CLI11_PARSE(app, argc, argv);
 
     RunOptions options;
@@ -310,9 +314,13 @@ int main_of(int argc, char** argv) {
         }
     }
     const bool covered = !coverage || report_coverage(totals, seeds->count);
-    fmt::print("seeds {}: {} of {} with violations, {:.3f} s of virtual time\n", seeds_text, totals.failures.size(),
-               seeds->count, static_cast<double>(totals.virtual_time) / static_cast<double>(ps_per_s));
-    return totals.failures.empty() && covered ? 0 : 1;
+    const std::string seen = fmt::format("{:016x}", totals.traces);
+    fmt::print("seeds {}: {} of {} with violations, {:.3f} s of virtual time, traces {}\n", seeds_text,
+               totals.failures.size(), seeds->count,
+               static_cast<double>(totals.virtual_time) / static_cast<double>(ps_per_s), seen);
+    const bool same = traces.empty() || traces == seen;
+    if (!same) fmt::print("traces were {}: nodes say something else now, or at another time\n", traces);
+    return totals.failures.empty() && covered && same ? 0 : 1;
 }
 
 }  // namespace

@@ -153,12 +153,18 @@ void BuilderUnit::decide(Time now) {
 void BuilderUnit::begin_second_stage(Time now, std::uint32_t slot) {
     Slot& each = slots_[slot];
     each.first_stage = false;
-    each.awaited = each.expected;
     if (port_.config().second_stage_all) {
+        // An RU that was lost while the filter decided is not asked again: nothing more comes of it.
+        for (std::uint32_t ru = 0; ru < shape_.first_stage_rus; ++ru) {
+            const bool takes_part = rus_[ru].in_view && rus_[ru].from_mep <= each.mep;
+            each.missing_sources += !takes_part && each.expected.take(ru) ? shape_.rus[ru].sources : 0;
+        }
+        each.awaited = each.expected;
         each.goodput_bytes = 0;
         each.self_bytes = 0;
         each.defective_sources = 0;
     } else {
+        each.awaited = each.expected;
         for (std::size_t ru = 0; ru < shape_.first_stage_rus; ++ru) {
             each.awaited.reset(ru);
         }
@@ -168,7 +174,7 @@ void BuilderUnit::begin_second_stage(Time now, std::uint32_t slot) {
         return;
     }
     each.state = SlotState::assigned;
-    each.late_at = now + patience(port_.config(), each.attempt);
+    each.late_at = now + patience(port_.config(), each.late_before);
     next_late_ = std::min(next_late_, each.late_at);
     plan_requests(slot);
 }

@@ -234,7 +234,8 @@ void BuilderUnit::begin(Time now, std::uint32_t slot, const AttemptEntry& entry)
     each.trigger = time_never;
     each.last_trigger = 0;
     each.assigned = now;
-    each.late_at = now + patience(port_.config(), entry.attempt);
+    each.late_before = entry.value;
+    each.late_at = now + patience(port_.config(), entry.value);
     next_late_ = std::min(next_late_, each.late_at);
     if (usual_.stale) {
         learn_usual();
@@ -577,7 +578,7 @@ void BuilderUnit::find_late(Time now) {
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
         Slot& each = slots_[slot];
         if (each.late_at <= now && !late_.full()) {
-            each.late_at = now + patience(port_.config(), each.attempt);
+            each.late_at = now + patience(port_.config(), each.late_before);
             late_.must_push(static_cast<std::uint16_t>(slot));
             ++port_.counters().late_reports;
         }

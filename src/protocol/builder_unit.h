@@ -85,6 +85,7 @@ private:
         base::Bitmap expected;                // RUs whose contribution is part of it: placed, or awaited
         base::Bitmap early;                   // RUs whose notice came before the assignment
         std::uint32_t requested = 0;          // pull: RUs asked, in order of the schedule
+        std::uint32_t late_before = 0;        // attempts at its MEP
         bool held = false;                    // the sink still reads it
         bool queued = false;                  // pull: in assigned_order_
         bool in_deciding = false;             // two stages: in deciding_

@@ -45,6 +45,15 @@ public:
     bool gives_back = false;
 };
 
+/// Undecided until it is told.
+class SlowFilter final : public Filter {
+public:
+    Verdict decide(Time, const BuiltMep&) override { return decides ? Verdict::accept : Verdict::undecided; }
+    [[nodiscard]] Time next_deadline() const override { return 0; }
+
+    bool decides = false;
+};
+
 /// Source-credits; the RU is connected, and in the view only if the EM says so.
 class BuilderAlone : public ::testing::Test {
 protected:
@@ -52,6 +61,8 @@ protected:
         config_ = testing::make_config(1, 1, false, 1, 64);
         config_.assignment = Assignment::source_credits;
         config_.scheme = scheme;
+        config_.first_stage_rus = two_stages(scheme) ? 1 : 0;
+        config_.second_stage_all = two_stages(scheme);
         config_.credits = credits;
         config_.quarantine_slots = 0;
         config_.parallel_requests = parallel_requests_;
@@ -67,7 +78,7 @@ protected:
             options.max_posted = 1;  // room for little more than two messages of the largest size
             ends_.push_back(medium_->endpoint(options).value());
         }
-        builder_ = std::make_unique<Node>(config_, bu, 1, end(bu), nullptr, &sink, nullptr);
+        builder_ = std::make_unique<Node>(config_, bu, 1, end(bu), nullptr, &sink, nullptr, &filter_);
         ASSERT_TRUE(builder_->start(now_).ok());
         for (const Peer peer : {ru, em}) {
             builder_->update_peer(now_, peer, 1, end(peer).address());
@@ -135,6 +146,7 @@ protected:
     std::unique_ptr<transport::Medium> medium_ = transport::inproc::make({}).value();
     std::vector<std::unique_ptr<Transport>> ends_;
     NullSink null_;
+    SlowFilter filter_;
     std::uint32_t parallel_requests_ = 0;
     std::uint32_t held_slots_ = 0;
     Time reuse_wait_ = 0;
@@ -253,8 +265,8 @@ TEST_F(Holding, WaitingEndsAndIsNotRepeatedWhileTheSinkTakesLong) {
 /// The RU is in the view, and writes what the test wants.
 class WrittenTo : public BuilderAlone {
 protected:
-    void start_written(std::uint32_t credits) {
-        start(Scheme::push, credits);
+    void start_written(std::uint32_t credits, Scheme scheme = Scheme::push) {
+        start(scheme, credits);
         say<ControlKind::view>({{0, 1, role_ru, wire::Change::up, 0}, {1, 1, role_bu, wire::Change::up, 0}});
         step();
         std::array<Event, 16> events;
@@ -343,6 +355,25 @@ TEST_F(WrittenTo, EB_F3_ASlotIsGrantedAgainWhenNobodyMayWriteIt) {
     ASSERT_EQ(granted.size(), 1U);
     EXPECT_EQ(granted.front().credit, 2U);
     EXPECT_EQ(granted.front().slot, slot_of_first_);
+}
+
+/// Adversary, lie missing, seed 2160: it was asked once more, and waited for until the MEP was late.
+TEST_F(WrittenTo, EB_F5_AReadoutUnitThatIsLostWhileTheFilterDecidesIsMissing) {
+    start_written(1, Scheme::pull_pull);
+    const std::vector<AttemptEntry> asked = heard<ControlKind::request>(ru);
+    ASSERT_EQ(asked.size(), 1U);
+    slot_of_first_ = asked.front().slot;
+    write(head(), slot_of_first_);
+    end(ru).disconnect(bu);
+    say<ControlKind::view>({{0, 1, role_ru, wire::Change::dead, 0}});
+    step();
+    EXPECT_FALSE(asks_for_its_commit()) << "the filter has not decided";
+    filter_.decides = true;
+    step();
+    step();
+    const std::vector<AttemptEntry> commits = heard<ControlKind::commit_request>(em);
+    ASSERT_EQ(commits.size(), 1U);
+    EXPECT_EQ(wire::missing_sources(commits.front()), 1U);
 }
 
 TEST_F(WrittenTo, EB_M6_WaitingIsTimeWithCreditsAndNothingAssigned) {

@@ -202,6 +202,28 @@ TEST_F(ManagerAlone, EB_F5_MissingSourcesAndRejectionsThatCannotBeAreNotCommitte
     EXPECT_EQ(counters().bad_messages, 2U);
 }
 
+/// Adversary, lie missing, seed 2160: one BU had the same MEP eleven times, and the next one was to wait for it 1024
+/// times `late_after`.
+TEST_F(ManagerAlone, EB_T8_WhatWasRefusedMakesNobodyPatient) {
+    const auto late_before = [&](Peer bu) { return assigned_[static_cast<std::size_t>(bu)]->value; };
+    grant(Peer{2});
+    AttemptEntry attempt = given(Peer{2});
+    for (std::uint16_t refused = 1; refused < 4; ++refused) {
+        attempt.value = 1;
+        say<ControlKind::commit_request>(Peer{2}, {attempt});
+        step();
+        grant(Peer{2});
+        attempt = given(Peer{2});
+        ASSERT_EQ(attempt.attempt, refused + 1U);
+        EXPECT_EQ(late_before(Peer{2}), 0U);
+    }
+    run_for(config_.late_after);
+    late(Peer{2}, attempt, {});
+    grant(Peer{3});
+    EXPECT_EQ(given(Peer{3}).mep, attempt.mep) << "it was late, by the time of a first attempt";
+    EXPECT_EQ(late_before(Peer{3}), 1U);
+}
+
 TEST_F(ManagerAlone, EB_T8_AReadoutUnitHoldsNoMoreThanItsMemory) {
     available(Peer{0}, config_.retention_meps + 1);
     step();

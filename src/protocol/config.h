@@ -169,13 +169,13 @@ struct Config {
     std::uint32_t credits_before = 0;
 };
 
-/// How long a BU waits for an attempt before it says that it is late. From the third one on twice as long as at the one
-/// before: were the deadline below what the network needs, every attempt would be voided for ever (adversary seed
-/// 1036).
-[[nodiscard]] constexpr Time patience(const Config& config, std::uint16_t attempt) {
-    constexpr int max_doublings = 10;
-    const int doublings = attempt < 2 ? 0 : attempt - 2 < max_doublings ? attempt - 2 : max_doublings;
-    return config.late_after << doublings;
+/// How long a BU waits for an attempt at a MEP before it says that it is late, where so many before it were. From the
+/// second of these on twice as long as at the one before: were the deadline below what the network needs, every attempt
+/// would be voided for ever (adversary seed 1036). Attempts that ended otherwise say nothing of the network.
+[[nodiscard]] constexpr Time patience(const Config& config, std::uint32_t late_before) {
+    constexpr std::uint32_t max_doublings = 10;
+    const std::uint32_t doublings = late_before == 0 ? 0 : late_before - 1;
+    return config.late_after << (doublings < max_doublings ? doublings : max_doublings);
 }
 
 /// In a notice: further writes of the same contribution follow. The other bits are the slot.

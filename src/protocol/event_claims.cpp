@@ -57,7 +57,7 @@ void EventManager::on_late(Time now, Peer from, const ControlView& message) {
     }
     // It was given after the EM assigned it, and the BU says so again if it is believed too early. Half of it: what a
     // pause of the EM between its look at the clock and at its messages makes look early may be a little early.
-    const bool early = now - late.assigned < patience(port_.config(), late.attempt) / 2;
+    const bool early = now - late.assigned < patience(port_.config(), late.late_before) / 2;
     if (early && port_.config().plant != Plant::believed_late) {
         refuse_claim(now, from);
         return;
@@ -76,6 +76,7 @@ void EventManager::on_late(Time now, Peer from, const ControlView& message) {
             abort.bu = static_cast<std::uint16_t>(from);
             log_[log_head_++ & (log_.size() - 1)] = {abort, member(from).incarnation, true};
         }
+        ++mep(entry.mep).late_before;
         reassign(entry.mep);
     }
 }
@@ -92,7 +93,7 @@ void EventManager::watch_oldest(Time now) {
         oldest_ = {watermark_, waited_for.attempt, now};
     }
     const Config& config = port_.config();
-    const Time stage = patience(config, waited_for.attempt) + config.heartbeat;
+    const Time stage = patience(config, waited_for.late_before) + config.heartbeat;
     const Time silence = (now - oldest_.since - config.decision_deadline - config.detection_deadline) / 4;
     if (silence > stage && evictable(shape_.bus[waited_for.bu])) {
         evict(now, shape_.bus[waited_for.bu], Cause::stuck);
@@ -102,7 +103,7 @@ void EventManager::watch_oldest(Time now) {
 /// Several BUs in turn could not get it: the RUs that do not deliver are unreachable (EB-F5: only the EM says so). True
 /// if an RU was dropped. The word of one BU is enough only where no other could say anything.
 bool EventManager::blame(Time now, Peer from, const ControlView& message) {
-    const bool last = message.body<ControlKind::late>().attempt.attempt >= port_.config().max_attempts;
+    const bool last = mep(message.body<ControlKind::late>().attempt.mep).late_before + 1 >= port_.config().max_attempts;
     const bool alone =
         std::ranges::count_if(shape_.bus, [this](Peer bu) { return member(bu).standing == Standing::in_view; }) <= 1;
     bool dropped = false;

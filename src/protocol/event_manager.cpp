@@ -269,6 +269,7 @@ void EventManager::assign(Time now, MepId id, std::uint32_t bu) {
     entry.bu = static_cast<std::uint16_t>(shape_.bus[bu]);
     entry.slot = credit.slot;
     entry.attempt = target.attempt;
+    entry.value = target.late_before;
     // One assignment per credit, and the ring has a place for every slot of this incarnation, or for every MEP.
     if (!builder.assigns.push(entry)) {
         ++port_.counters().bad_messages;

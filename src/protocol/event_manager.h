@@ -87,6 +87,7 @@ private:
         std::uint32_t bu = 0;  // index in shape.bus
         std::uint32_t missing_sources = 0;
         std::uint32_t defective_sources = 0;
+        std::uint32_t late_before = 0;  // attempts
         Time assigned = 0;
         std::uint32_t n_events = 0;
     };

@@ -113,7 +113,7 @@ struct AttemptEntry {
     std::uint16_t slot = 0;
     std::uint16_t attempt = 0;
     std::uint16_t flags = 0;  // AttemptFlag bits
-    std::uint32_t value = 0;  // commit_request, committed: flagged_value()
+    std::uint32_t value = 0;  // commit_request, committed: flagged_value(); assign: attempts at it that were late
 };
 /// Sources of a MEP that are not there, and those that are there with a defect: 65535 together at most.
 [[nodiscard]] constexpr std::uint32_t flagged_value(std::uint32_t missing, std::uint32_t defective) {

@@ -50,7 +50,7 @@ void LyingEndpoint::hear(Time now, Bytes bytes) {
         const AttemptEntry entry = heard->entry<ControlKind::assign>(index);
         newest_credit_ = entry.credit;
         if (plan_.lie == Lie::late) say_late(entry);
-        if (plan_.lie == Lie::withheld) withheld_.push_back({entry, now + patience(plan_.config, entry.attempt)});
+        if (plan_.lie == Lie::withheld) withheld_.push_back({entry, now + patience(plan_.config, entry.value)});
     }
 }
 

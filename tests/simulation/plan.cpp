@@ -194,6 +194,23 @@ void draw_assignment(Plan& plan) {
     if (!protocol::validate(plan.config)) plan.config.assignment = before;
 }
 
+/// How long an RU takes for one contribution, in a calm network: each write that has to be acknowledged before the next
+/// costs a round trip.
+Time contribution_of(const protocol::Config& config, const sim::AdversarialSettings& network) {
+    std::vector<std::uint64_t> writes(config.nodes.size());
+    for (const protocol::SourceSpec& source : config.sources) {
+        const std::uint32_t step = config.message_size > 0 ? config.message_size : source.cap_bytes;
+        writes[static_cast<std::size_t>(source.ru)] += (source.cap_bytes + step - 1) / step;
+    }
+    const std::uint64_t most = std::ranges::max(writes);
+    std::uint64_t at_once = most;
+    for (const std::uint64_t limit : {config.outstanding_writes, config.parallel_sends}) {
+        if (config.ack_per_write && limit > 0) at_once = std::min(at_once, limit);
+    }
+    const std::uint64_t rounds = (most + at_once - 1) / at_once;
+    return static_cast<Time>(rounds) * 2 * (network.delay_min + network.delay_spread);
+}
+
 /// From a sequence of its own. Before the liveness bound is reckoned.
 void draw_lie(Plan& plan, Lie lie) {
     if (lie == Lie::none) return;
@@ -212,7 +229,13 @@ void draw_lie(Plan& plan, Lie lie) {
     plan.chaos.restart_max = restart_max;
     plan.chaos.tell_max = 200 * ps_per_us;
     plan.stop_at = 0;
-    config.late_after = std::max(config.late_after, 20 * ps_per_ms);
+    // Slots are as long as a contribution: whose turn comes where each is an overrun is chance, and honest nodes have
+    // to wait for as long as chance wants (--lie abort, seed 3611, with and without the lie).
+    const Time contribution = contribution_of(config, plan.network);
+    config.slot_time = std::max(config.slot_time, contribution);
+    const Time turn = std::max({contribution, turn_of(config, plan.network), config.inter_send_gap});
+    const auto turns = static_cast<Time>(2 * config.credits * config.nodes.size());
+    config.late_after = std::max({config.late_after, 20 * ps_per_ms, turns * turn});
     config.max_attempts = std::min(config.max_attempts, 4U);
     if (lie == Lie::grant) {  // what it is about
         config.scheme = protocol::Scheme::push;

@@ -177,11 +177,13 @@ protected:
                 break;
         }
     }
-    /// What that BU was given last.
+    /// What that BU was given last, as it speaks of it: nothing is missing.
     AttemptEntry given(Peer bu) {
         const auto found = assigned_[static_cast<std::size_t>(bu)];
         EXPECT_TRUE(found.has_value());
-        return found.value_or(AttemptEntry{});
+        AttemptEntry attempt = found.value_or(AttemptEntry{});
+        attempt.value = 0;
+        return attempt;
     }
     [[nodiscard]] const Counters& counters() const { return manager_->counters(); }
 

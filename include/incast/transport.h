@@ -20,7 +20,8 @@
 //   the protocol.
 // - pressure: `again`: nothing happened, a `room` event for that peer follows. `refused`: caller's error, or the peer
 //   is not up.
-// - sizes: messages are 1..max_message_bytes everywhere; writes at most max_write_bytes, segmented inside.
+// - sizes: messages are 1..max_message_bytes everywhere; writes at most max_write_bytes, segmented inside; addresses at
+//   most max_address_bytes, keys at most max_key_bytes.
 // - threads: one owner thread per endpoint; a process may have several endpoints where many_per_process, in different
 //   threads unless one_thread.
 // - waiting: prepare_wait() arms, rechecks and returns true if sleeping on wait_fd() is safe; spurious wake-ups are
@@ -33,6 +34,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include <incast/result.h>
 
@@ -70,12 +72,14 @@ private:
 inline constexpr std::size_t max_message_bytes = 4000;  // RapidIO channelised messages carry 4076
 inline constexpr std::size_t max_head_bytes = 64;       // one cache line
 inline constexpr std::size_t max_write_bytes = std::size_t{1} << 30;
+inline constexpr std::size_t max_address_bytes = std::size_t{16} << 10;
+inline constexpr std::size_t max_key_bytes = 1024;  // UCX needs 215 with two interfaces
 
-/// An opaque endpoint address or region key, carried to peers by the rendezvous or a control message.
+/// Opaque bytes, of any length up to its limit: an endpoint's address, carried to peers by the rendezvous, or the key
+/// of a region, carried by a control message. Control path only.
 struct Blob {
-    std::uint8_t size = 0;
-    std::byte bytes[95] = {};
-    [[nodiscard]] Bytes view() const { return {bytes, size}; }
+    std::vector<std::byte> bytes;
+    [[nodiscard]] Bytes view() const { return bytes; }
 };
 
 enum class Peer : std::uint32_t {};    // a node, by its index in the run

@@ -259,10 +259,7 @@ void Node::on_hello(Link& link, Bytes key) {
     }
     const bool writes = link.partner.sends_to || config_.measure == Measure::latency;
     if (writes) {
-        Blob blob;
-        blob.size = static_cast<std::uint8_t>(key.size());
-        std::memcpy(blob.bytes, key.data(), key.size());
-        const Result<Remote> region = transport_.import_key(link.partner.peer, blob);
+        const Result<Remote> region = transport_.import_key(link.partner.peer, {{key.begin(), key.end()}});
         if (!region) {
             failure_ = "node " + name_of(link.partner.peer) + " gave no usable key: " + region.error().message;
             return;

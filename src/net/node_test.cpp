@@ -12,6 +12,7 @@
 #include "sim/world.h"
 #include "support/net.h"
 #include "transport/decorator/forward.h"
+#include "transport/decorator/pad.h"
 
 namespace incast::net {
 namespace {
@@ -74,7 +75,12 @@ protected:
 };
 
 TEST_P(Traffic, ArrivesOnceAndInOrderOverInproc) {
-    testing::Cluster cluster(config());
+    // Every other node with a key of the greatest length, the others' with a short one.
+    testing::Cluster cluster(config(), [](Peer peer, std::unique_ptr<Transport> transport) {
+        const bool longest = static_cast<std::uint32_t>(peer) % 2 == 0;
+        if (longest) (void)transport->allocate(64);
+        return transport::decorator::make_pad(std::move(transport));
+    });
     ASSERT_TRUE(cluster.run_until([&] { return cluster.all(State::ready); }));
     cluster.go();
     ASSERT_TRUE(cluster.run_until([&] { return cluster.all(State::finished); }));

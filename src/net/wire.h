@@ -1,6 +1,7 @@
 // What travels beside the payload: the head of a message in its slot, and control messages. Little-endian.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +41,7 @@ struct ControlHeader {
     std::uint64_t run = 0;
     std::uint32_t magic = 0;
     std::uint16_t kind = 0;
-    std::uint16_t count = 0;  // entries, one for each queue; hello: bytes of the key
+    std::uint16_t count = 0;  // entries, one for each queue; hello: bytes of the key, at most max_key_bytes
 };
 
 inline constexpr std::uint32_t control_magic = 0x54454e49;  // "INET"
@@ -67,9 +68,9 @@ public:
     }
 
 private:
-    static constexpr std::size_t capacity = sizeof(ControlHeader) + sizeof(std::uint64_t) * max_queues;
+    static constexpr std::size_t capacity =
+        sizeof(ControlHeader) + std::max(sizeof(std::uint64_t) * max_queues, max_key_bytes);
     static_assert(capacity <= max_message_bytes);
-    static_assert(capacity >= sizeof(ControlHeader) + sizeof Blob::bytes);
     ControlHeader header_;
     std::byte bytes_[capacity];
     std::size_t size_ = sizeof(ControlHeader);
@@ -100,7 +101,7 @@ inline std::optional<ControlView> read_control(Bytes message, std::uint64_t run,
     const auto kind = static_cast<ControlKind>(header.kind);
     const Bytes rest = message.subspan(sizeof header);
     const bool fits = kind == ControlKind::hello
-                          ? header.count == rest.size() && rest.size() <= sizeof Blob::bytes
+                          ? header.count == rest.size() && rest.size() <= max_key_bytes
                           : header.count == queues && rest.size() == queues * sizeof(std::uint64_t);
     return fits ? std::optional(ControlView{kind, rest}) : std::nullopt;
 }

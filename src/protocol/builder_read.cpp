@@ -9,7 +9,7 @@ using wire::ControlView;
 
 void BuilderUnit::on_source_region(Peer from, const ControlView& message) {
     const std::uint32_t ru = ru_of(from);
-    if (!reads_ || !reader_->on_region(from, ru, message.body<ControlKind::source_region>())) {
+    if (!reads_ || !reader_->on_region(from, ru, message)) {
         ++port_.counters().bad_messages;
     }
 }

@@ -298,9 +298,7 @@ bool BuilderUnit::tell_regions(std::uint32_t ru, RuLink& link) {
         body.slot_bytes = shape_.layout.slot_bytes;
         body.slots = shape_.slots;
         body.index = link.regions_told;
-        body.key_size = key.size;
-        std::memcpy(body.key, key.bytes, key.size);
-        message.set_body(body);
+        wire::set_key(message, body, key.view());
         if (!port_.send(unit.node, message)) {
             return false;
         }

@@ -277,11 +277,7 @@ protected:
             }
             const auto message = ControlView::parse({events[index].data, events[index].size_or_value});
             if (message->kind() == ControlKind::region) {
-                const auto region = message->body<ControlKind::region>();
-                Blob key;
-                key.size = static_cast<std::uint8_t>(region.key_size);
-                std::memcpy(key.bytes, region.key, region.key_size);
-                slots_ = end(ru).import_key(bu, key).value();
+                slots_ = end(ru).import_key(bu, *wire::key_in<ControlKind::region>(*message)).value();
             } else if (message->kind() == ControlKind::grant) {
                 slot_of_first_ = message->entry<ControlKind::grant>(0).slot;
             }

@@ -1,7 +1,7 @@
 #include "protocol/links.h"
 
 #include <algorithm>
-#include <cstring>
+#include <span>
 
 namespace incast::protocol {
 
@@ -44,7 +44,7 @@ void Links::update_peer(Time now, Peer peer, std::uint32_t incarnation, const Bl
         port_.transport().disconnect(peer);  // its down event comes first, then this is tried
     }
     link.incarnation = incarnation;
-    way(peer).address.assign(reinterpret_cast<const char*>(address.bytes), address.size);
+    way(peer).address.assign(reinterpret_cast<const char*>(address.bytes.data()), address.bytes.size());
     // While the earlier one is not fenced, connect() answers `again`, and is retried.
     if (link.state != State::up) {
         want(peer, now);
@@ -101,9 +101,8 @@ void Links::connect_wanted(Time now) {
         Link& link = this->link(peer);
         Way& way = this->way(peer);
         if (way.retry_at <= now) {
-            Blob address;
-            address.size = static_cast<std::uint8_t>(way.address.size());
-            std::memcpy(address.bytes, way.address.data(), way.address.size());
+            const Bytes bytes = std::as_bytes(std::span(way.address));
+            const Blob address{{bytes.begin(), bytes.end()}};
             if (port_.transport().connect(peer, address, link.incarnation) == Post::pending) {
                 link.state = State::connecting;
                 wanted_.reset(index);

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "transport/decorator/pad.h"
+
 namespace incast::protocol {
 namespace {
 
@@ -118,7 +120,8 @@ TEST_P(InWrites, EB_S1_AnMfpTravelsAsManyWrites) {
     config.parallel_sends = split.parallel_sends;
     config.total_meps = 60;
     ASSERT_TRUE(validate(config).ok());
-    Cluster cluster(config, 1000);
+    // With keys as long as they may be.
+    Cluster cluster(config, 1000, false, {}, transport::decorator::make_pad);
     ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
     expect_delivered(cluster, config);
 }
@@ -178,7 +181,8 @@ TEST_P(LaidOut, EB_S3_DeliversEveryMepOnceAndComplete) {
     config.message_size = scheme == Scheme::pull_read ? 0 : 300;
     config.total_meps = 60;
     ASSERT_TRUE(validate(config).ok());
-    Cluster cluster(config, 1000);
+    // With keys as long as they may be.
+    Cluster cluster(config, 1000, false, {}, transport::decorator::make_pad);
     ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
     expect_delivered(cluster, config);
 }

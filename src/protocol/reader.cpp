@@ -38,18 +38,17 @@ void Reader::on_connection_lost(std::uint32_t ru) {
     }
 }
 
-bool Reader::on_region(Peer from, std::uint32_t ru, const wire::SourceRegionBody& body) {
+bool Reader::on_region(Peer from, std::uint32_t ru, const wire::ControlView& message) {
+    const auto body = message.body<wire::ControlKind::source_region>();
     Unit& unit = units_[ru];
     if (std::ranges::find(unit.regions, body.region, &std::pair<std::uint16_t, Remote>::first) != unit.regions.end()) {
         return true;  // told again, because the one after it could not be sent
     }
-    if (body.key_size > sizeof(Blob::bytes) || unit.regions.size() == unit.regions.capacity()) {
+    const std::optional<Blob> key = wire::key_in<wire::ControlKind::source_region>(message);
+    if (!key || unit.regions.size() == unit.regions.capacity()) {
         return false;
     }
-    Blob key;
-    key.size = static_cast<std::uint8_t>(body.key_size);
-    std::memcpy(key.bytes, body.key, body.key_size);
-    const Result<Remote> remote = port_.transport().import_key(from, key);
+    const Result<Remote> remote = port_.transport().import_key(from, *key);
     if (remote) {
         unit.regions.emplace_back(body.region, *remote);
     }

@@ -28,7 +28,7 @@ public:
 
     void on_connection_lost(std::uint32_t ru);
     /// A region of an RU, from which offers are. False: not understood.
-    bool on_region(Peer from, std::uint32_t ru, const wire::SourceRegionBody& body);
+    bool on_region(Peer from, std::uint32_t ru, const wire::ControlView& message);
 
     /// That RU was asked for its contribution to what is in that slot.
     void expect(std::uint32_t slot, std::uint32_t ru);

@@ -108,9 +108,7 @@ void ReadoutUnit::tell_regions() {
             auto message = port_.message<ControlKind::source_region>();
             wire::SourceRegionBody body;
             body.region = static_cast<std::uint16_t>(source_.regions()[index]);
-            body.key_size = region_keys_[index].size;
-            std::memcpy(body.key, region_keys_[index].bytes, region_keys_[index].size);
-            message.set_body(body);
+            wire::set_key(message, body, region_keys_[index].view());
             told = port_.send(shape_.bus[bu], message);  // a repeat changes nothing
         }
         if (told) {

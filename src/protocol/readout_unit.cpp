@@ -147,17 +147,15 @@ void ReadoutUnit::on_view(Time now, const wire::ViewEntry& entry) {
 
 void ReadoutUnit::on_region(Peer from, const ControlView& message) {
     const wire::RegionBody region = message.body<ControlKind::region>();
+    const std::optional<Blob> key = wire::key_in<ControlKind::region>(message);
     const std::uint32_t bu = shape_.bu_of_node[static_cast<std::size_t>(from)];
     BuilderLink& link = links_[bu];
     if (region.slot_bytes != shape_.layout.slot_bytes || region.slots != shape_.slots || link.ready ||
-        region.index != link.regions || region.key_size > sizeof(Blob::bytes)) {
+        region.index != link.regions || !key) {
         ++port_.counters().bad_messages;
         return;
     }
-    Blob key;
-    key.size = static_cast<std::uint8_t>(region.key_size);
-    std::memcpy(key.bytes, region.key, region.key_size);
-    const Result<Remote> remote = port_.transport().import_key(from, key);
+    const Result<Remote> remote = port_.transport().import_key(from, *key);
     if (!remote) {
         ++port_.counters().bad_messages;
         return;

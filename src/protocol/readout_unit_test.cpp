@@ -58,12 +58,9 @@ protected:
             say<ControlKind::view>(em, {up});
         slots_ = end(bu).allocate(shape.layout.slot_bytes * shape.slots).value();
         const Blob key = end(bu).expose(slots_).value();
-        wire::RegionBody region;
-        region.slot_bytes = shape.layout.slot_bytes;
-        region.slots = shape.slots;
-        region.key_size = key.size;
-        std::memcpy(region.key, key.bytes, key.size);
-        tell<ControlKind::region>(bu, region);
+        wire::ControlMessage<ControlKind::region> region(config_.run, 1, 1);
+        wire::set_key(region, {.slot_bytes = shape.layout.slot_bytes, .slots = shape.slots}, key.view());
+        ASSERT_EQ(end(bu).send(ru, region.bytes()), Post::done);
         step();
         ASSERT_EQ(reader_->state(), NodeState::running);
     }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 
 #include <incast/result.h>
@@ -13,18 +14,16 @@ namespace incast::transport {
 /// T begins with `magic`, which is T::expected_magic unless somebody else made the bytes.
 template <class T>
 Blob to_blob(const T& value) {
-    static_assert(sizeof(T) <= sizeof(Blob::bytes));
-    Blob blob;
-    blob.size = sizeof(T);
-    std::memcpy(blob.bytes, &value, sizeof(T));
-    return blob;
+    static_assert(sizeof(T) <= max_key_bytes);
+    const Bytes bytes = std::as_bytes(std::span(&value, 1));
+    return {{bytes.begin(), bytes.end()}};
 }
 
 /// False: not the bytes of a T.
 template <class T>
 bool from_blob(const Blob& blob, T& value) {
-    if (blob.size != sizeof(T)) return false;
-    std::memcpy(&value, blob.bytes, sizeof(T));
+    if (blob.bytes.size() != sizeof(T)) return false;
+    std::memcpy(&value, blob.bytes.data(), sizeof(T));
     return value.magic == T::expected_magic;
 }
 

@@ -6,6 +6,7 @@
 // absolute and cumulative: EB-C1.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include <incast/transport.h>
 
@@ -143,13 +145,16 @@ struct LateBody {
 struct NodeEntry {
     std::uint32_t node = 0;
 };
+/// A part of the key of a region: as many follow the body as the key needs, the last one filled up with zeros.
+struct KeyPart {
+    std::byte bytes[96] = {};
+};
 /// One of the regions in which a BU keeps what that RU writes; they are told in order (protocol/config.h, SlotLayout).
 struct RegionBody {
     std::uint64_t slot_bytes = 0;
     std::uint32_t slots = 0;
     std::uint16_t index = 0;
     std::uint16_t key_size = 0;
-    std::byte key[96] = {};
 };
 struct PlacedBody {
     std::uint64_t contributions = 0;  // cumulative over this connection
@@ -208,7 +213,6 @@ struct SourceRegionBody {
     std::uint16_t region = 0;
     std::uint16_t unused = 0;
     std::uint32_t key_size = 0;
-    std::byte key[96] = {};
 };
 
 /// One source of an offered contribution; the sources of an RU come in order.
@@ -244,11 +248,11 @@ INCAST_CONTROL(commit_request, NoBody, AttemptEntry)
 INCAST_CONTROL(commit_verdict, NoBody, AttemptEntry)
 INCAST_CONTROL(committed, NoBody, AttemptEntry)
 INCAST_CONTROL(late, LateBody, NodeEntry)
-INCAST_CONTROL(region, RegionBody, NoEntry)
+INCAST_CONTROL(region, RegionBody, KeyPart)
 INCAST_CONTROL(request, NoBody, AttemptEntry)
 INCAST_CONTROL(placed, PlacedBody, NoEntry)
 INCAST_CONTROL(end, EndBody, NoEntry)
-INCAST_CONTROL(source_region, SourceRegionBody, NoEntry)
+INCAST_CONTROL(source_region, SourceRegionBody, KeyPart)
 INCAST_CONTROL(offer, AttemptEntry, OfferEntry)
 INCAST_CONTROL(phase, PhaseBody, NoEntry)
 INCAST_CONTROL(phase_done, PhaseDoneBody, NoEntry)
@@ -342,6 +346,35 @@ private:
     std::uint32_t incarnation_;
     std::byte bytes_[max_message_bytes];  // uninitialised on purpose: only what is sent gets written
 };
+
+/// Puts a key, of at most max_key_bytes, into a message; `body` says the rest.
+template <ControlKind kind>
+void set_key(ControlMessage<kind>& message, typename Traits<kind>::Body body, Bytes key) {
+    static_assert(std::is_same_v<typename Traits<kind>::Entry, KeyPart>);
+    static_assert(max_entries<kind> * sizeof(KeyPart) >= max_key_bytes);
+    body.key_size = static_cast<decltype(body.key_size)>(key.size());
+    message.set_body(body);
+    while (!key.empty()) {
+        KeyPart part;
+        const Bytes bytes = key.first(std::min(key.size(), sizeof part.bytes));
+        std::memcpy(part.bytes, bytes.data(), bytes.size());
+        message.add(part);
+        key = key.subspan(bytes.size());
+    }
+}
+/// The key in a message; nothing if it is too long, or the parts are not those that it needs.
+template <ControlKind kind>
+[[nodiscard]] std::optional<Blob> key_in(const ControlView& message) {
+    const std::size_t size = message.body<kind>().key_size;
+    constexpr std::size_t part_bytes = sizeof(KeyPart::bytes);
+    if (size > max_key_bytes || message.header().count != (size + part_bytes - 1) / part_bytes) return std::nullopt;
+    Blob key{std::vector<std::byte>(size)};
+    for (std::size_t at = 0; at < size; at += part_bytes) {
+        const KeyPart part = message.entry<kind>(static_cast<std::uint32_t>(at / part_bytes));
+        std::memcpy(key.bytes.data() + at, part.bytes, std::min(part_bytes, size - at));
+    }
+    return key;
+}
 
 /// The head as the words it is made of, for writing. Built in words and copied in words: see transport/copy_head.h.
 using HeadWords = std::array<std::uint64_t, sizeof(Head) / sizeof(std::uint64_t)>;

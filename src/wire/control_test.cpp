@@ -47,6 +47,43 @@ TEST(Control, EveryOtherLengthIsRefused) {
     }
 }
 
+TEST(Control, KeysOfAnyLengthTravelInParts) {
+    for (const std::size_t size : {0U, 1U, 95U, 96U, 97U, 215U, 1023U, 1024U}) {
+        SCOPED_TRACE(size);
+        Blob key{std::vector<std::byte>(size)};
+        for (std::size_t at = 0; at < size; ++at) {
+            key.bytes[at] = static_cast<std::byte>(at * 3 + 1);
+        }
+        ControlMessage<ControlKind::region> message(1, 1, 1);
+        set_key(message, {.slot_bytes = 9, .slots = 2, .index = 1}, key.view());
+        const auto view = ControlView::parse(message.bytes());
+        ASSERT_TRUE(view.has_value());
+        EXPECT_EQ(view->body<ControlKind::region>().index, 1U);
+        const auto back = key_in<ControlKind::region>(*view);
+        ASSERT_TRUE(back.has_value());
+        EXPECT_EQ(back->bytes, key.bytes);
+    }
+}
+
+TEST(Control, AKeyThatIsTooLongOrInOtherPartsIsNone) {
+    const auto taken = [](std::uint32_t size, std::uint32_t parts) {
+        ControlMessage<ControlKind::source_region> message(1, 1, 1);
+        message.set_body({.key_size = size});
+        while (parts-- > 0) {
+            message.add({});
+        }
+        const auto view = ControlView::parse(message.bytes());
+        return view.has_value() && key_in<ControlKind::source_region>(*view).has_value();
+    };
+    EXPECT_TRUE(taken(97, 2));
+    EXPECT_FALSE(taken(97, 1));
+    EXPECT_FALSE(taken(97, 3));
+    EXPECT_FALSE(taken(0, 1));
+    EXPECT_TRUE(taken(1024, 11));
+    EXPECT_FALSE(taken(1025, 11));
+    EXPECT_FALSE(taken(~0U, 11));
+}
+
 TEST(Control, WrongMagicVersionKindAndCountAreRefused) {
     ControlMessage<ControlKind::beat> message(1, 1, 1);
     const Bytes good = message.bytes();

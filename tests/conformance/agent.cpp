@@ -10,9 +10,11 @@
 #include <sys/mman.h>
 
 #include "os/descriptor.h"
+#include "planted.h"
 #include "transport/builtin/builtin.h"
 #include "transport/decorator/count.h"
 #include "transport/decorator/fault.h"
+#include "transport/decorator/pad.h"
 #include "transport/decorator/trace.h"
 
 namespace incast::conformance {
@@ -257,7 +259,11 @@ void Agent::create(const Command& command, Reply& reply) {
         case Decoration::fault:
             transport_ = transport::decorator::make_fault(std::move(*endpoint), {});
             break;
+        case Decoration::pad:
+            transport_ = transport::decorator::make_pad(std::move(*endpoint));
+            break;
     }
+    if (const Planted* planted = planted_here()) transport_ = make_planted(std::move(transport_), *planted);
 }
 
 void Agent::poll(std::uint64_t events_at_a_time, Time now, Reply& reply) {

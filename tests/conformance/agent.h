@@ -14,7 +14,7 @@ namespace incast::conformance {
 
 using transport::EndpointOptions;
 
-enum class Decoration : std::uint8_t { none, trace, count, fault };
+enum class Decoration : std::uint8_t { none, trace, count, fault, pad };
 
 /// What to make an endpoint from.
 struct Recipe {

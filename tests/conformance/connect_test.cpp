@@ -53,7 +53,7 @@ TEST_P(Conformance, TC_K3_AForeignAddressIsRefused) {
     Node& a = node(0);
     Node& b = node(1);
     Blob nonsense;
-    nonsense.size = 11;
+    nonsense.bytes.resize(11);
     EXPECT_EQ(a.connect(b, nonsense, 1), Post::refused);
     EXPECT_EQ(a.connect(b, Blob{}, 1), Post::refused);
     Blob damaged = b.address();

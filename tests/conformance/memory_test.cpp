@@ -34,6 +34,21 @@ TEST_P(Conformance, TC_M2_ARegionOfNothingAndUnknownRegionsAreErrors) {
     EXPECT_EQ(a.execute({.op = Op::local, .region = 9, .length = 1}).text, "");
 }
 
+TEST_P(Conformance, TC_S3_AddressesAndKeysAreOfLimitedSize) {
+    Node& a = node(0);
+    Node& b = node(1);
+    for (Node* each : {&a, &b}) {
+        const std::size_t address = each->address().bytes.size();
+        EXPECT_GE(address, 1u);
+        EXPECT_LE(address, max_address_bytes);
+        for (const std::uint64_t bytes : {kib, 64 * kib}) {
+            const std::size_t key = each->expose(each->allocate(bytes)).bytes.size();
+            EXPECT_GE(key, 1u);
+            EXPECT_LE(key, max_key_bytes);
+        }
+    }
+}
+
 TEST_P(Conformance, TC_M3_AWriteOutsideTheRegionNeverLandsAndFaults) {
     Node& a = node(0);
     Node& b = node(1);
@@ -97,7 +112,7 @@ TEST_P(Conformance, TC_M5_WhatIsNoKeyIsAnError) {
     Node& b = node(1);
     const Blob key = b.expose(b.allocate(4 * kib));
     Blob nonsense;
-    nonsense.size = 33;
+    nonsense.bytes.resize(33);
     EXPECT_FALSE(a.execute({.op = Op::import_key, .peer = 1, .blob = nonsense}).ok);
     EXPECT_FALSE(a.execute({.op = Op::import_key, .peer = 1, .blob = Blob{}}).ok);
     Blob damaged = key;

@@ -107,6 +107,13 @@ public:
         static_assert(std::is_trivially_copyable_v<T>);
         return get_bytes(std::as_writable_bytes(std::span(&value, 1)));
     }
+    bool put(const Blob& blob) { return put(blob.bytes.size()) && put_bytes(blob.view()); }
+    bool get(Blob& blob) {
+        std::size_t size = 0;
+        if (!get(size)) return false;
+        blob.bytes.resize(size);
+        return get_bytes(blob.bytes);
+    }
     bool put(const std::string& text) { return put(text.size()) && put_bytes(std::as_bytes(std::span(text))); }
     bool get(std::string& text) {
         std::size_t size = 0;
@@ -134,6 +141,22 @@ private:
     }
     int fd_;
 };
+
+/// Calls it with one field of a command after the other, until it says no.
+template <class AnyCommand, class Each>
+bool every_field(AnyCommand& command, Each each) {
+    return each(command.op) && each(command.head_bytes) && each(command.has_notice) && each(command.shareable) &&
+           each(command.notice) && each(command.region) && each(command.peer) && each(command.incarnation) &&
+           each(command.max_peers) && each(command.max_posted) && each(command.remote) && each(command.run) &&
+           each(command.token) && each(command.length) && each(command.offset) && each(command.remote_offset) &&
+           each(command.seed) && each(command.repeat) && each(command.now) && each(command.blob);
+}
+bool put_command(Pipe& pipe, const Command& command) {
+    return every_field(command, [&](const auto& field) { return pipe.put(field); });
+}
+bool get_command(Pipe& pipe, Command& command) {
+    return every_field(command, [&](auto& field) { return pipe.get(field); });
+}
 
 bool put_reply(Pipe& pipe, const Reply& reply) {
     bool good = pipe.put(reply.ok) && pipe.put(reply.post) && pipe.put(reply.number) && pipe.put(reply.length) &&
@@ -170,7 +193,7 @@ bool get_reply(Pipe& pipe, Reply& reply) {
     {
         Agent agent(recipe, nullptr);
         Command command;
-        while (pipe.get(command) && put_reply(pipe, agent.execute(command))) {
+        while (get_command(pipe, command) && put_reply(pipe, agent.execute(command))) {
         }
     }
     ::_exit(0);
@@ -185,7 +208,7 @@ public:
         wait();
     }
 
-    void start(const Command& command) override { (void)pipe_->put(command); }
+    void start(const Command& command) override { (void)put_command(*pipe_, command); }
 
     Reply finish() override {
         Reply reply;

@@ -35,7 +35,12 @@ public:
     }
     std::span<std::byte> memory(Local region) override { return regions_[static_cast<std::size_t>(region)]; }
     Result<Blob> expose(Local) override { return Blob{}; }
-    Result<Remote> import_key(Peer, const Blob&) override { return Remote{1}; }
+    Result<Remote> import_key(Peer, const Blob& key) override {
+        if (key.bytes.size() > max_key_bytes) {
+            std::abort();
+        }
+        return Remote{1};
+    }
     Post send(Peer, Bytes message) override {
         if (message.empty() || message.size() > max_message_bytes) {
             std::abort();
@@ -175,7 +180,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         std::uint16_t length = 0;
         std::memcpy(&length, input.data() + 2, 2);
         input = input.subspan(4);
-        const std::span<const std::byte> payload = input.first(std::min<std::size_t>(length % 1024, input.size()));
+        const std::span<const std::byte> payload = input.first(std::min<std::size_t>(length % 2048, input.size()));
         input = input.subspan(payload.size());
         Event event{};
         event.peer = peer;

@@ -37,7 +37,10 @@ public:
     std::span<std::byte> memory(Local region) override { return regions_[static_cast<std::size_t>(region)]; }
     Result<Blob> expose(Local) override { return Blob{}; }
     Result<Remote> import_key(Peer, const Blob& key) override {
-        return key.size % 2 == 0 ? Result<Remote>(Remote{1}) : Error{"no key"};
+        if (key.bytes.size() > max_key_bytes) {
+            std::abort();
+        }
+        return key.bytes.size() % 2 == 0 ? Result<Remote>(Remote{1}) : Error{"no key"};
     }
     Post send(Peer, Bytes message) override {
         if (message.empty() || message.size() > max_message_bytes) {
@@ -137,7 +140,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         event.peer = Peer{static_cast<std::uint32_t>(input[1]) % 3};
         event.incarnation = 1 + (static_cast<std::uint32_t>(input[1]) >> 7U);
         input = input.subspan(4);
-        const std::span<const std::byte> payload = input.first(std::min<std::size_t>(length % 1024, input.size()));
+        const std::span<const std::byte> payload = input.first(std::min<std::size_t>(length % 2048, input.size()));
         now += ps_per_ms * (what >> 4U);
         switch (what % 8) {
             case 0:

@@ -64,9 +64,9 @@ def mef(first_event: int, events: list[bytes]) -> bytes:
 def record(what: int, peer: int, kind: int, payload: bytes, entries: int = 0) -> bytes:
     """One record of fuzz_control.cpp: `what` 4 is a message; its length field also chooses the kind."""
     length = len(payload)
-    while length % 1024 < len(payload) or 1 + length % 25 != kind:
+    while length % 2048 < len(payload) or 1 + length % 25 != kind:
         length += 1
-    return struct.pack("<BBH", what + entries, peer, length) + payload.ljust(length % 1024, b"\0")[: length % 1024]
+    return struct.pack("<BBH", what + entries, peer, length) + payload.ljust(length % 2048, b"\0")[: length % 2048]
 
 
 def control_story(scheme: int) -> bytes:
@@ -86,13 +86,21 @@ def control_story(scheme: int) -> bytes:
     )
 
 
-def net_story(measure: int, *, wrong: int = 0) -> bytes:
+def key_story(scheme: int, kind: int, size: int, *, parts: int) -> bytes:
+    """A node comes up and is told the key of a region: kind 16 by a builder unit, kind 20 by a readout unit."""
+    up = struct.pack("<BBH", 1, 0, 0) + struct.pack("<BBH", 1, 1, 0) + struct.pack("<BBH", 1, 2, 0)
+    slot_bytes, slots = 384, 5
+    body = struct.pack("<QIHH", slot_bytes, slots, 0, size) if kind == 16 else struct.pack("<HHI", 0, 0, size)
+    return bytes([scheme]) + up + record(4, 0, kind, body + bytes(range(96)) * parts, parts)
+
+
+def net_story(measure: int, *, wrong: int = 0, key: bytes = b"keys") -> bytes:
     """Two peers of raw traffic come up and say hello; messages arrive, credits, an answer, and the ends."""
 
     def event(what: int, peer: int, value: int = 0, payload: bytes = b"") -> bytes:
         return struct.pack("<BBH", what, peer, len(payload) or value) + payload
 
-    up = event(1, 1) + event(1, 2) + event(5, 1, 4, b"keys") + event(5, 2, 4, b"keys")
+    up = event(1, 1) + event(1, 2) + event(5, 1, 4, key) + event(5, 2, 4, key)
     begun = event(0x30, 1, 0)  # 3 ms later: sending has begun
     counts = struct.pack("<QQ", 1 + wrong, 1)
     slots = 1 if measure & 1 else 3
@@ -230,18 +238,26 @@ def main() -> None:
         "fuzz_softrio_udp": softrio_udp_seeds(),
         "fuzz_framed": framed_seeds(),
         "fuzz_consumer": consumer_seeds(),
-        "fuzz_control": {f"story-{scheme}": control_story(scheme) for scheme in (*range(32), 32, 33, 64, 65)},
+        "fuzz_control": {f"story-{scheme}": control_story(scheme) for scheme in (*range(32), 32, 33, 64, 65)}
+        | {
+            f"key-{kind}-{size}-{parts}": key_story(scheme, kind, size, parts=parts)
+            for scheme, kind in ((2, 16), (66, 20))
+            for size, parts in ((28, 1), (215, 3), (1024, 11), (1025, 11), (97, 1), (65535, 1))
+        },
         "fuzz_net": {
             "bandwidth": net_story(2),
             "latency": net_story(3),
             "to-an-end": net_story(6),
             "receiver": net_story(0),
             "more-than-sent": net_story(2, wrong=1 << 40),
+            "longest-key": net_story(2, key=bytes(1024)),
+            "too-long-key": net_story(2, key=bytes(1026)),
             "loss": net_story(2)[:40] + struct.pack("<BBH", 2, 1, 0) + struct.pack("<BBH", 0xF0, 2, 0) * 25,
         },
         "fuzz_rendezvous": {
             "hello": rendezvous_frame({"type": "hello", "token": "x", "node": 1, "n": 7}),
             "address": rendezvous_frame({"type": "address", "incarnation": 1, "address": "00ff7f"}),
+            "longest-address": rendezvous_frame({"type": "address", "incarnation": 1, "address": "7f" * 16384}),
             "sample": rendezvous_frame({"type": "sample", "sample": rendezvous_sample()}),
             "two": rendezvous_frame({"type": "rejoin"}) + rendezvous_frame({"type": "failed", "text": "x"}),
         },

@@ -262,7 +262,7 @@ def join(start: Start) -> Iterator[Callable[..., Member]]:
 BAD_MESSAGES = [
     pytest.param(struct.pack("<I", 16 << 20) + b"[" * (1 << 20), "16777216 bytes is announced", id="huge"),
     pytest.param(struct.pack("<I", 9000) + b"[" * 9000, "nested more than 8 deep", id="deep"),
-    pytest.param(frame({"type": "remark", "text": "x" * 9000}), "'remark' has 90.. bytes, at most 8192", id="long"),
+    pytest.param(frame({"type": "remark", "text": "x" * 41000}), "'remark' has 410.. bytes, at most 40960", id="long"),
     pytest.param(frame({"type": "address", "incarnation": 99, "address": "00"}), "makes no sense", id="incarnation"),
     pytest.param(frame({"type": "rejoin"}), "makes no sense", id="rejoin"),
     pytest.param(frame({"type": "sample", "sample": {"totals": 5, "node": 2}}), "makes no sense", id="sample"),

@@ -54,7 +54,7 @@ private:
         if (message && message->kind() == wire::ControlKind::region) {
             wire::RegionBody body = message->body<wire::ControlKind::region>();
             body.key_size = 0;
-            std::memset(body.key, 0, sizeof body.key);
+            copy.resize(sizeof(wire::ControlHeader) + sizeof body);
             std::memcpy(copy.data() + sizeof(wire::ControlHeader), &body, sizeof body);
         }
         std::string hex;

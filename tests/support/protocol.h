@@ -209,12 +209,14 @@ inline Config make_config(std::uint32_t rus, std::uint32_t bus, bool folded, std
 
 class Cluster {
 public:
-    /// Sinks are RecordingSinks unless `null_sinks` (the benchmark), or others are lent.
+    using Wrap = std::unique_ptr<Transport> (*)(std::unique_ptr<Transport>);
+    /// Sinks are RecordingSinks unless `null_sinks` (the benchmark), or others are lent. `wrap` decorates transports.
     Cluster(const Config& config, std::uint32_t body_bytes, bool null_sinks = false,
-            std::map<Peer, Sink*> lent_sinks = {})
+            std::map<Peer, Sink*> lent_sinks = {}, Wrap wrap = nullptr)
         : config_(config),
           shape_(std::make_unique<const Shape>(config_)),
           lent_sinks_(std::move(lent_sinks)),
+          wrap_(wrap),
           medium_(transport::inproc::make({}).value()) {
         for (std::uint32_t index = 0; index < config.nodes.size(); ++index) {
             members_.emplace_back();
@@ -297,6 +299,9 @@ private:
         options.run = config_.run;
         options.max_peers = static_cast<std::uint32_t>(config_.nodes.size());
         member.transport = medium_->endpoint(options).value();
+        if (wrap_ != nullptr) {
+            member.transport = wrap_(std::move(member.transport));
+        }
         member.source = std::make_unique<PlainSource>(body_bytes);
         if (null_sinks) {
             member.sink = std::make_unique<NullSink>();
@@ -328,6 +333,7 @@ private:
     Config config_;
     std::unique_ptr<const Shape> shape_;
     std::map<Peer, Sink*> lent_sinks_;
+    Wrap wrap_;
     std::unique_ptr<transport::Medium> medium_;
     std::vector<Member> members_;
     std::deque<std::optional<Node>> nodes_;  // apart: each is cold when it is stepped, if there are a thousand

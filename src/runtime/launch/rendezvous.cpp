@@ -171,7 +171,7 @@ std::string to_hex(Bytes bytes) {
 
 std::optional<Blob> blob_from_hex(std::string_view text) {
     Blob blob;
-    if (text.size() % 2 != 0 || text.size() / 2 > sizeof blob.bytes) {
+    if (text.size() % 2 != 0 || text.size() / 2 > max_address_bytes) {
         return std::nullopt;
     }
     const auto digit = [](char letter) {
@@ -183,9 +183,8 @@ std::optional<Blob> blob_from_hex(std::string_view text) {
         if (high < 0 || low < 0) {
             return std::nullopt;
         }
-        blob.bytes[index / 2] = static_cast<std::byte>(high * 16 + low);
+        blob.bytes.push_back(static_cast<std::byte>(high * 16 + low));
     }
-    blob.size = static_cast<std::uint8_t>(text.size() / 2);
     return blob;
 }
 

@@ -288,7 +288,7 @@ TEST(Rio, NonsenseInASlotCostsItsPeerAndNobodyElse) {
         std::uint32_t words[6];
         std::uint64_t slots;
     } address{};
-    std::memcpy(&address, a.endpoint->address().bytes, sizeof address);
+    std::memcpy(&address, a.endpoint->address().bytes.data(), sizeof address);
     constexpr std::uint64_t slot = 320 + 32768;
     const std::uint64_t lie = std::uint64_t{1} << 40;
     ASSERT_FALSE(stranger->write(address.words[2], address.slots + slot + 128, std::as_bytes(std::span(&lie, 1)),
@@ -301,9 +301,18 @@ TEST(Rio, NonsenseInASlotCostsItsPeerAndNobodyElse) {
     EXPECT_TRUE(comes({&c, &a}, Event::Kind::message));
 }
 
+/// An address on its way to another process.
+struct FlatAddress {
+    std::size_t size = 0;
+    std::array<std::byte, 64> bytes{};
+    FlatAddress() = default;
+    explicit FlatAddress(const Blob& blob) : size(blob.bytes.size()) { std::ranges::copy(blob.bytes, bytes.begin()); }
+    [[nodiscard]] Blob blob() const { return {{bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size)}}; }
+};
+
 /// What a process with a neighbour in it is told.
 struct Orders {
-    Blob to;
+    FlatAddress to;
     std::uint32_t incarnation = 1;
     std::array<char, 64> fabric{};
     std::array<char, 128> settings{};  // "notice=cm order=weak "
@@ -321,9 +330,9 @@ constexpr int line_fd = 3;  // to the process that started it
     for (std::string name, value; std::getline(text, name, '=') && std::getline(text, value, ' ');)
         settings[name] = value;
     Node node(1, settings, orders.fabric.data(), orders.incarnation);
-    const Blob own = node.endpoint->address();
+    const FlatAddress own(node.endpoint->address());
     (void)!::write(line_fd, &own, sizeof own);
-    (void)node.endpoint->connect(Peer{0}, orders.to, 1);
+    (void)node.endpoint->connect(Peer{0}, orders.to.blob(), 1);
     const std::byte byte{1};
     while (true) {
         (void)node.poll();
@@ -336,7 +345,7 @@ constexpr int line_fd = 3;  // to the process that started it
 class Neighbour {
 public:
     Neighbour(const Settings& settings, const std::string& fabric, const Blob& to, std::uint32_t incarnation = 1) {
-        Orders orders{.to = to, .incarnation = incarnation};
+        Orders orders{.to = FlatAddress(to), .incarnation = incarnation};
         const auto put = [](std::string_view text, std::span<char> into) {
             ASSERT_LT(text.size(), into.size());
             std::ranges::copy(text, into.begin());
@@ -358,7 +367,9 @@ public:
         posix_spawn_file_actions_destroy(&actions);
         ::close(ends[1]);
         EXPECT_EQ(::write(ends[0], &orders, sizeof orders), ssize_t{sizeof orders});
-        EXPECT_EQ(::read(ends[0], &address, sizeof address), ssize_t{sizeof address});
+        FlatAddress own;
+        EXPECT_EQ(::read(ends[0], &own, sizeof own), ssize_t{sizeof own});
+        address = own.blob();
         ::close(ends[0]);
     }
     Neighbour(const Neighbour&) = delete;
@@ -495,8 +506,8 @@ TEST(RioFaults, AnUnknownDestinationIdIsDown) {
     Blob address = a.endpoint->address();
     const std::uint32_t node = 1;
     const std::uint32_t nobody = 3000;
-    std::memcpy(address.bytes + 4, &node, sizeof node);
-    std::memcpy(address.bytes + 8, &nobody, sizeof nobody);
+    std::memcpy(address.bytes.data() + 4, &node, sizeof node);
+    std::memcpy(address.bytes.data() + 8, &nobody, sizeof nobody);
     ASSERT_EQ(a.endpoint->connect(Peer{1}, address, 1), Post::pending);
     EXPECT_TRUE(comes({&a}, Event::Kind::peer_down));
     EXPECT_THAT(a.said, testing::ElementsAre(HasSubstr("nobody is there")));

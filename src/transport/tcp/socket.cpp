@@ -24,7 +24,7 @@ struct WireAddress {
     std::array<std::byte, 16> ip{};
     std::uint32_t zero = 0;
 };
-static_assert(sizeof(WireAddress) == 32 && sizeof(WireAddress) <= sizeof(Blob::bytes));
+static_assert(sizeof(WireAddress) == 32);
 
 template <class T>
 void set_option(int fd, int level, int option, T value) {

@@ -12,9 +12,10 @@
 //   incarnation.
 // - head: at most 64 bytes, copied by the call, lands at target.offset before the body, which lands right behind it.
 //   In simulation the head is the only part that moves.
-// - memory: the transport owns regions: a few large ones made at start-up. A key lives as long as the exposing
-//   incarnation. An access outside a region never lands and gives remote_fault; a write outside the places that
-//   let_write() named never lands where `bounds_writes`, and ends the connection.
+// - memory: the transport owns regions: a few large ones made at start-up, or by connection. A key lives as long as the
+//   exposing incarnation, or until its region is released. An access outside a region never lands and gives
+//   remote_fault; a write outside the places that let_write() named never lands where `bounds` is strided, and ends the
+//   connection.
 // - fence: after peer_down no byte of that connection may land here. Where a live peer cannot be fenced
 //   (fences_live_peer false), peer_down waits for the end of that incarnation; until then its slots are quarantined by
 //   the protocol.
@@ -134,14 +135,39 @@ struct Event {
     };
 };
 
+/// Who may write where in what is exposed.
+enum class Bounds : std::uint8_t {
+    trusted,  // whoever is connected, in the whole region
+    region,   // only whom the region was granted to, in the whole of it
+    strided,  // only whom places were granted to, in these
+};
+/// Who moves bodies from memory to memory.
+enum class Copies : std::uint8_t { nobody, hardware, processor, kernel };
+enum class Progress : std::uint8_t {
+    independent,  // what a poll has sent lands whatever its target does
+    manual,       // it lands while both sides poll
+};
+
+/// What is the same for every endpoint of a transport, and known before there is one.
+struct Nature {
+    Bounds bounds = Bounds::trusted;
+    Copies copies = Copies::hardware;  // nobody: bodies are phantom
+    Progress progress = Progress::manual;
+    bool one_host = false;      // its nodes are on one host
+    bool launch = false;        // its nodes are started by a launcher of its own
+    bool any_memory = false;    // bodies may lie in memory that is no region
+    bool lossy_bodies = false;  // a write may be lost: its notice says so
+    bool operator==(const Nature&) const = default;
+};
+
 /// What differs between transports; protocol and tests act on these, never on a transport's name.
 struct Capabilities {
+    Nature nature;
     std::uint32_t max_peers = 0;
     std::uint32_t max_regions = 0;
     std::uint32_t max_posted = 0;  // operations per peer that may be pending before `again` is to be expected
     bool read = false;             // read() works
     bool view = false;             // view() works
-    bool bounds_writes = false;    // let_write() is enforced
     bool phantom_bodies = false;   // bodies do not move: memory() is empty and only heads land
     bool survives_peer_loss = true;
     bool fences_live_peer = true;
@@ -180,10 +206,16 @@ public:
     /// A key with which peers may write to (and read from) the region.
     virtual Result<Blob> expose(Local region) = 0;
     /// From the first call for a region on, a peer may write in it only within the places that were named to it,
-    /// whether it is connected or not; with count 0 none is. Where the capability `bounds_writes` is missing (one-sided
-    /// writes) this does nothing: peers are trusted.
+    /// whether it is connected or not; with count 0 none is. Where `bounds` is not `strided` (one-sided writes) this
+    /// does nothing: peers are trusted.
     virtual Result<Ok> let_write(Peer, const Places&) { return Ok{}; }
     virtual Result<Remote> import_key(Peer peer, const Blob& key) = 0;
+    /// Gives back an own region: its memory goes, and its number may come to name another one. Nothing that peers do
+    /// through a key of it reaches anything from here on. The caller has nothing pending that uses the region, and has
+    /// had its views given up.
+    virtual Result<Ok> release(Local) { return Error{"release: the regions of this endpoint stay until its end"}; }
+    /// Gives back an import, whose number may come to name another one. What was posted through it is carried out.
+    virtual Result<Ok> release(Remote) { return Error{"release: the imports of this endpoint stay until its end"}; }
     /// An own region as a file descriptor, the caller's to close, that other processes may be handed: it can be mapped,
     /// for reading only. Error where the endpoint was not asked for shareable regions, or has no memory.
     virtual Result<int> share(Local) { return Error{"share: the memory of this endpoint cannot be shared"}; }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "base/prefetch.h"
@@ -23,7 +24,7 @@ struct KeyBlob {
     EndpointId endpoint = nil;
     std::uint64_t bytes = 0;
     std::uint32_t region = 0;
-    std::uint32_t unused = 0;
+    std::uint32_t use = 0;  // of that number
 };
 
 constexpr std::size_t regions_max = std::numeric_limits<std::uint16_t>::max();
@@ -62,10 +63,30 @@ void Endpoint::disconnect(Peer peer) {
 
 Result<Local> Endpoint::allocate(std::size_t bytes) {
     if (bytes == 0) return Error{"region of 0 bytes: at least 1 is needed"};
+    if (!released_.empty()) {
+        const std::uint16_t number = released_.back();
+        released_.pop_back();
+        regions_[number].bytes = bytes;
+        regions_[number].there = true;
+        return Local{number};
+    }
     if (regions_.size() == regions_max)
         return Error{"all " + std::to_string(regions_max) + " regions of this endpoint are in use"};
     regions_.push_back({.bytes = bytes, .areas = {}});
     return Local{static_cast<std::uint16_t>(regions_.size() - 1)};
+}
+
+Result<Ok> Endpoint::release(Local region) {
+    const auto index = static_cast<std::uint16_t>(region);
+    if (!has(index)) return Error{"release: there is no region " + std::to_string(index)};
+    Region& gone = regions_[index];
+    gone.bytes = 0;
+    std::destroy_at(&gone.areas);
+    std::construct_at(&gone.areas);
+    ++gone.use;
+    gone.there = false;
+    released_.push_back(index);
+    return Ok{};
 }
 
 std::span<std::byte> Endpoint::memory(Local /*region*/) {
@@ -74,8 +95,9 @@ std::span<std::byte> Endpoint::memory(Local /*region*/) {
 
 Result<Blob> Endpoint::expose(Local region) {
     const auto index = static_cast<std::uint16_t>(region);
-    if (index >= regions_.size()) return Error{"region " + std::to_string(index) + " does not exist"};
-    return transport::to_blob(KeyBlob{.endpoint = id_, .bytes = regions_[index].bytes, .region = index});
+    if (!has(index)) return Error{"region " + std::to_string(index) + " does not exist"};
+    return transport::to_blob(
+        KeyBlob{.endpoint = id_, .bytes = regions_[index].bytes, .region = index, .use = regions_[index].use});
 }
 
 Result<Remote> Endpoint::import_key(Peer peer, const Blob& key) {
@@ -89,8 +111,7 @@ Result<Remote> Endpoint::import_key(Peer peer, const Blob& key) {
                      std::to_string(static_cast<std::uint32_t>(world_->options(there.endpoint).self)) +
                      ", expected one of node " + std::to_string(static_cast<std::uint32_t>(peer))};
     }
-    remotes_.push_back({there.endpoint, static_cast<std::uint16_t>(there.region), there.bytes, peer});
-    return Remote{static_cast<std::uint32_t>(remotes_.size() - 1)};
+    return remotes_.add({there.endpoint, static_cast<std::uint16_t>(there.region), there.use, there.bytes, peer});
 }
 
 Endpoint::Contact* Endpoint::up(Peer peer) {
@@ -129,9 +150,9 @@ Post Endpoint::send(Peer peer, Bytes message) {
 
 Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) {
     const Contact* contact = up(peer);
-    const auto remote = static_cast<std::size_t>(target.region);
-    if (contact == nullptr || head.size() > max_head_bytes || body.length > max_write_bytes ||
-        remote >= remotes_.size() || remotes_[remote].peer != peer || !inside_own(body)) {
+    const RemoteRegion* remote = remotes_.find(target.region, peer);
+    if (contact == nullptr || head.size() > max_head_bytes || body.length > max_write_bytes || remote == nullptr ||
+        !inside_own(body)) {
         return Post::refused;
     }
     if (!world_->has_room(contact->connection, contact->side)) return Post::again;
@@ -146,19 +167,19 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
     transfer.token = token;
     transfer.bytes = head.size() + body.length;
     transfer.body = body;
-    transfer.region = remotes_[remote].region;
+    transfer.region = remote->region;
+    transfer.use = remote->use;
     transfer.offset = target.offset;
     transfer.head_bytes = static_cast<std::uint8_t>(head.size());
     if (!head.empty()) std::memcpy(transfer.head.data(), head.data(), head.size());
-    transfer.faulty = !reaches(*contact, remotes_[remote], target.offset, transfer.bytes);
+    transfer.faulty = !reaches(*contact, *remote, target.offset, transfer.bytes);
     return world_->post(id);
 }
 
 Post Endpoint::read(Peer peer, Target from, Slice into, Token token) {
     const Contact* contact = up(peer);
-    const auto remote = static_cast<std::size_t>(from.region);
-    if (contact == nullptr || into.length > max_write_bytes || remote >= remotes_.size() ||
-        remotes_[remote].peer != peer || !inside_own(into)) {
+    const RemoteRegion* remote = remotes_.find(from.region, peer);
+    if (contact == nullptr || into.length > max_write_bytes || remote == nullptr || !inside_own(into)) {
         return Post::refused;
     }
     if (!world_->has_room(contact->connection, contact->side)) return Post::again;
@@ -171,9 +192,10 @@ Post Endpoint::read(Peer peer, Target from, Slice into, Token token) {
     transfer.token = token;
     transfer.bytes = into.length;
     transfer.body = into;
-    transfer.region = remotes_[remote].region;
+    transfer.region = remote->region;
+    transfer.use = remote->use;
     transfer.offset = from.offset;
-    transfer.faulty = !reaches(*contact, remotes_[remote], from.offset, into.length);
+    transfer.faulty = !reaches(*contact, *remote, from.offset, into.length);
     return world_->post(id);
 }
 

@@ -9,6 +9,7 @@
 #include "sim/area_map.h"
 #include "sim/pool.h"
 #include "sim/records.h"
+#include "transport/imports.h"
 #include "transport/medium.h"
 
 namespace incast::sim {
@@ -28,6 +29,8 @@ public:
     std::span<std::byte> memory(Local region) override;
     Result<Blob> expose(Local region) override;
     Result<Remote> import_key(Peer peer, const Blob& key) override;
+    Result<Ok> release(Local region) override;
+    Result<Ok> release(Remote import) override { return remotes_.release(import); }
 
     Post send(Peer peer, Bytes message) override;
     Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override;
@@ -68,10 +71,13 @@ private:
     struct Region {
         std::uint64_t bytes = 0;
         AreaMap areas;
+        std::uint32_t use = 0;  // how many regions of that number were released
+        bool there = true;
     };
     struct RemoteRegion {
         EndpointId endpoint = nil;
         std::uint16_t region = 0;
+        std::uint32_t use = 0;
         std::uint64_t bytes = 0;
         Peer peer{};
     };
@@ -80,6 +86,7 @@ private:
     Contact* up(Peer peer);
     Contact& contact(Peer peer);
     [[nodiscard]] bool inside_own(const Slice& bytes) const;
+    [[nodiscard]] bool has(std::size_t region) const { return region < regions_.size() && regions_[region].there; }
     /// False: a key of an earlier incarnation, or bytes beyond the region's end.
     [[nodiscard]] static bool reaches(const Contact& contact, const RemoteRegion& there, std::uint64_t offset,
                                       std::uint64_t bytes);
@@ -96,7 +103,8 @@ private:
     std::vector<std::uint32_t> contact_of_;  // by Peer: index in contacts_, or nil
     std::vector<Contact> contacts_;
     std::vector<Region> regions_;
-    std::vector<RemoteRegion> remotes_;
+    std::vector<std::uint16_t> released_;  // numbers of regions
+    transport::Imports<RemoteRegion> remotes_;
     std::vector<BufferPool::Buffer> polled_;  // messages of the last poll
     transport::EndpointOptions options_;
     Capabilities capabilities_;

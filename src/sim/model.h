@@ -12,6 +12,9 @@
 
 namespace incast::sim {
 
+/// Of every simulated endpoint.
+inline constexpr Nature nature{.copies = Copies::nobody, .progress = Progress::independent, .one_host = true};
+
 class World;
 
 class Model {

@@ -46,6 +46,7 @@ struct Transfer {
     std::uint8_t head_bytes = 0;
     std::uint16_t notice = 0;
     std::uint16_t region = 0;  // of the peer: a write's target, or what is read
+    std::uint32_t use = 0;     // of that number, as the key says
     std::uint32_t scheduled = 0;
     std::uint64_t bytes = 0;  // on the wire: message, or head and body, or what a read asks for
     std::uint64_t offset = 0;

@@ -23,6 +23,12 @@ EndpointId World::receiver(const Transfer& transfer) const {
     return connections_[transfer.connection].endpoint[1 - transfer.direction];
 }
 
+/// The region that it writes to, or reads from, was not released since.
+bool World::is_there(EndpointId owner, const Transfer& transfer) const {
+    const Endpoint* const endpoint = find(owner);
+    return endpoint != nullptr && endpoint->regions_[transfer.region].use == transfer.use;
+}
+
 void World::prefetch(TransferId id, bool lands, unsigned level) const {
     const Transfer& item = transfers_[id];
     if (level == 0) return base::prefetch(item);
@@ -149,6 +155,7 @@ void World::schedule(Time time, EndpointId port, TransferId id, std::uint16_t st
 void World::complete(TransferId id) {
     const Transfer& item = transfers_[id];
     if (!item.pending.linked) return;
+    if (item.is_read && !is_there(receiver(item), item)) transfers_[id].faulty = true;
     Status status = item.faulty ? Status::remote_fault : Status::ok;
     if (item.is_read) {
         if (!item.faulty) {
@@ -194,6 +201,7 @@ void World::take(TransferId id, std::uint8_t parts) {
     if (parts == 0 || item.faulty || !can_take(id)) return;
     const EndpointId owner = receiver(item);
     trace(traced_take, item.number, parts);
+    if (!is_there(owner, item)) return;
     const Area* area = find(owner)->area(item.region, item.offset);
     if ((parts & part_head) != 0 && area != nullptr && area->head_write != 0) {
         item.head_bytes = static_cast<std::uint8_t>(std::min<std::uint64_t>(area->head_bytes, item.bytes));
@@ -232,7 +240,7 @@ void World::land(TransferId id, std::uint8_t parts) {
     if (!item.unlanded.linked || parts == 0) return;
     const EndpointId to = receiver(item);
     trace(traced_land, item.number, parts);
-    if (item.head_bytes > 0 || item.body.length > 0) {
+    if ((item.head_bytes > 0 || item.body.length > 0) && is_there(to, item)) {
         Area& area = find(to)->regions_[item.region].areas.at(item.offset);
         if ((parts & part_head) != 0 && item.head_bytes > 0) {
             std::memcpy(area.head.data(), item.head.data(), item.head_bytes);
@@ -285,7 +293,7 @@ void World::deliver(TransferId id) {
             observer_->message_delivered(now_, from, endpoint.id(), {item.message.bytes, item.message.size});
     }
     // Who left wants to hear nothing more, though what was written landed.
-    if (link.channel[to_side].side == Side::up) {
+    if (link.channel[to_side].side == Side::up && (item.is_message() || is_there(endpoint.id(), item))) {
         Arrival arrival{.event = event};
         if (item.is_write) {
             arrival.region = item.region;

@@ -117,6 +117,7 @@ public:
     static constexpr unsigned prefetch_levels = 6;
     [[nodiscard]] EndpointId sender(const Transfer& transfer) const;
     [[nodiscard]] EndpointId receiver(const Transfer& transfer) const;
+    [[nodiscard]] bool is_there(EndpointId owner, const Transfer& transfer) const;
     /// Model::due(transfer, step) will be called at `time`, at the port of endpoint `port`.
     void schedule(Time time, EndpointId port, TransferId transfer, std::uint16_t step);
     void schedule_up(Time time, ConnectionId connection, std::uint8_t side);

@@ -35,6 +35,8 @@ struct RegionKey {
     std::uint32_t owner = 0;       // the exposing node
     std::uint32_t generation = 0;  // its incarnation
     std::uint32_t region = 0;
+    std::uint32_t use = 0;  // of that number: it names another region once this one is released
+    std::uint32_t zero = 0;
     std::uint64_t bytes = 0;  // of the region: lets the writer find its own mistakes at once
     std::uint64_t run = 0;
 };

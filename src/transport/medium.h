@@ -43,16 +43,20 @@ using Settings = std::map<std::string, std::string>;
 
 /// What a run decides by before there is an endpoint: data, so that nobody has to ask for a transport's name.
 struct Traits {
-    bool bounds_writes = false;  // its endpoints' capability
-    bool in_process = false;     // all nodes live in one process
-    bool simulated = false;      // in virtual time, on hosts of its own; bodies are phantom
-    bool shares_memory = false;  // processes of one host alone; writes are stores into the receiver's memory, which
-                                 // the setting "stores" sends past the cache or into it
+    Nature nature;                    // of its endpoints, as they say themselves
+    bool in_process = false;          // all nodes live in one process
+    bool simulated = false;           // in virtual time, on hosts of its own; bodies are phantom
     std::uint32_t most_credits = 64;  // of a builder unit, that are chosen for it
     std::uint32_t rank_here = 0;      // the highest is what a run takes whose nodes are all on this host; 0: never
     std::uint32_t rank_across = 0;    // the same, if some may be on other hosts
     std::string_view bind =
         {};  // the setting with this node's address, if peers reach it as it reached the coordinator
+
+    /// Writes are stores of one process into the memory of another, which the setting "stores" sends past the cache or
+    /// into it.
+    [[nodiscard]] constexpr bool shares_memory() const {
+        return nature.one_host && nature.copies == Copies::processor && !in_process;
+    }
 };
 
 }  // namespace incast::transport

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,12 +30,13 @@ public:
     Regions& operator=(const Regions&) = delete;
     ~Regions() {
         for (const auto& region : regions_)
-            ::munmap(region.data(), region.size());
+            if (!region.empty()) ::munmap(region.data(), region.size());
+        sweep([](std::span<std::byte>) { return false; });
     }
 
     Result<Local> allocate(std::size_t bytes) {
         if (bytes == 0) return Error{"region of 0 bytes: at least 1 is needed"};
-        if (regions_.size() == max_regions_) {
+        if (regions_.size() == max_regions_ && free_.empty()) {
             return Error{"region of " + std::to_string(bytes) + " bytes: all " + std::to_string(max_regions_) +
                          " regions of this endpoint are in use"};
         }
@@ -48,11 +51,54 @@ public:
                               shareable_ ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, file.fd(), 0);
         if (memory == MAP_FAILED) return Error{"region of " + std::to_string(bytes) + " bytes: out of memory"};
         if (!shareable_) (void)::madvise(memory, bytes, MADV_HUGEPAGE);  // a wish
-        regions_.emplace_back(static_cast<std::byte*>(memory), bytes);
+        const std::span made(static_cast<std::byte*>(memory), bytes);
+        if (!free_.empty()) {
+            const std::uint16_t number = free_.front();
+            free_.pop_front();
+            regions_[number] = made;
+            files_[number] = std::move(file);
+            return Local{number};
+        }
+        regions_.push_back(made);
         files_.push_back(std::move(file));
         exposed_.push_back(false);
         guarded_.push_back(false);
+        uses_.push_back(0);
         return Local{static_cast<std::uint16_t>(regions_.size() - 1)};
+    }
+
+    /// As Transport::release; false: there is no such region. Its memory stays until sweep().
+    bool release(Local region) {
+        if (!has(region)) return false;
+        const auto number = static_cast<std::uint16_t>(region);
+        retired_.push_back(std::exchange(regions_[number], {}));
+        files_[number] = {};
+        exposed_[number] = guarded_[number] = false;
+        for (std::vector<Places>& each : places_)
+            std::erase_if(each, [&](const Places& places) { return places.region == region; });
+        // A number that was used up names nothing any more: a late key of it never means another region.
+        if (++uses_[number] < max_uses) free_.push_back(number);
+        return true;
+    }
+    /// Memory of released regions that is still in use is kept.
+    template <class InUse>
+    void sweep(InUse in_use) {
+        std::erase_if(retired_, [&](std::span<std::byte> memory) {
+            if (in_use(memory)) return false;
+            ::munmap(memory.data(), memory.size());
+            return true;
+        });
+    }
+    [[nodiscard]] bool has_retired() const { return !retired_.empty(); }
+    /// How many regions of that number were released. Precondition: there is, or was, one.
+    [[nodiscard]] std::uint16_t use(Local region) const { return uses_[static_cast<std::size_t>(region)]; }
+    /// That number has that use now.
+    [[nodiscard]] bool is_use(std::size_t region, std::uint16_t use) const {
+        return region < uses_.size() && use == uses_[region];
+    }
+    /// A region of that number was released since it had that use.
+    [[nodiscard]] bool is_past(std::size_t region, std::uint16_t use) const {
+        return region < uses_.size() && use < uses_[region];
     }
 
     /// As Transport::share.
@@ -65,7 +111,10 @@ public:
         return file ? Result<int>(file->release()) : Result<int>(file.error());
     }
 
-    [[nodiscard]] bool has(Local region) const { return static_cast<std::size_t>(region) < regions_.size(); }
+    [[nodiscard]] bool has(Local region) const {
+        return static_cast<std::size_t>(region) < regions_.size() &&
+               !regions_[static_cast<std::size_t>(region)].empty();
+    }
 
     /// The whole region; empty if there is none of that number.
     [[nodiscard]] std::span<std::byte> memory(Local region) const {
@@ -123,10 +172,15 @@ public:
     }
 
 private:
-    std::vector<std::span<std::byte>> regions_;
-    std::vector<os::Descriptor> files_;  // shareable: of each region
+    static constexpr std::uint16_t max_uses = std::numeric_limits<std::uint16_t>::max();
+
+    std::vector<std::span<std::byte>> regions_;  // by number; empty: released
+    std::vector<os::Descriptor> files_;          // shareable: of each region
     std::vector<bool> exposed_;
-    std::vector<bool> guarded_;                // let_write() was called for it
+    std::vector<bool> guarded_;  // let_write() was called for it
+    std::vector<std::uint16_t> uses_;
+    std::deque<std::uint16_t> free_;  // numbers of released regions, the oldest first
+    std::vector<std::span<std::byte>> retired_;
     std::vector<std::vector<Places>> places_;  // by peer, in the order of their regions
     std::uint32_t max_regions_;
     bool shareable_;

@@ -143,6 +143,14 @@ Reply Agent::execute(const Command& command) {
             }
             break;
         }
+        case Op::release:
+        case Op::release_import: {
+            const auto released = command.op == Op::release ? transport_->release(Local{command.region})
+                                                            : transport_->release(Remote{command.remote});
+            reply.ok = released.ok();
+            reply.text = released ? "" : released.error().message;
+            break;
+        }
         case Op::send:
             send(command, reply);
             break;

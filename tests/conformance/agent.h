@@ -24,21 +24,23 @@ struct Recipe {
 };
 
 enum class Op : std::uint8_t {
-    create,      // self, incarnation, run, token, max_peers, max_posted, shareable; not ok: text
-    destroy,     //
-    address,     // -> blob
-    connect,     // peer, blob, incarnation -> post
-    disconnect,  // peer
-    allocate,    // length -> number, of the region; not ok: text
-    memory,      // region -> length: of its memory; ok if that is 64-byte aligned
-    is_zero,     // region, offset, length -> ok if local() is all zero
-    fill,        // region, offset, length: with the pattern of seed
-    matches,     // region, offset, length -> ok if local() is the pattern of seed
-    local,       // region, offset, length -> text: the bytes of local()
-    expose,      // region -> blob; not ok: text
-    let_write,   // peer, region, offset, length, repeat: places, remote_offset: the stride; not ok: text
-    share,       // region, offset, length -> ok if a mapping of it shows the pattern of seed; not ok: text
-    import_key,  // peer, blob -> number; not ok: text
+    create,          // self, incarnation, run, token, max_peers, max_posted, shareable; not ok: text
+    destroy,         //
+    address,         // -> blob
+    connect,         // peer, blob, incarnation -> post
+    disconnect,      // peer
+    allocate,        // length -> number, of the region; not ok: text
+    memory,          // region -> length: of its memory; ok if that is 64-byte aligned
+    is_zero,         // region, offset, length -> ok if local() is all zero
+    fill,            // region, offset, length: with the pattern of seed
+    matches,         // region, offset, length -> ok if local() is the pattern of seed
+    local,           // region, offset, length -> text: the bytes of local()
+    expose,          // region -> blob; not ok: text
+    let_write,       // peer, region, offset, length, repeat: places, remote_offset: the stride; not ok: text
+    share,           // region, offset, length -> ok if a mapping of it shows the pattern of seed; not ok: text
+    import_key,      // peer, blob -> number; not ok: text
+    release,         // region -> ok; not ok: text
+    release_import,  // remote -> ok; not ok: text
     send,   // peer, length, seed, repeat: message i is the pattern of seed + i; stops at the first that is not done
             //   -> post of the last, length: how many were done
     write,  // peer, head_bytes (the pattern of seed), region, offset, length, remote, remote_offset, notice, token ->

@@ -288,7 +288,6 @@ void Conformance::SetUp() {
     auto endpoint = (*medium)->endpoint(options);
     ASSERT_TRUE(endpoint.ok()) << endpoint.error().message;
     capabilities_ = (*endpoint)->capabilities();
-    EXPECT_EQ(capabilities_.bounds_writes, transport::find_transport(here.transport)->traits.bounds_writes);
     INCAST_SKIP_UNLESS(here.mode == Mode::one_thread || !virtual_time(), "simulated endpoints share one thread");
     INCAST_SKIP_UNLESS(here.mode == Mode::one_thread || !capabilities_.one_thread, "all endpoints share one thread");
 }
@@ -349,9 +348,13 @@ Time Conformance::now() {
 }
 
 bool Conformance::round(std::uint64_t events_at_a_time) {
+    return poll_all([](const Node&) { return true; }, events_at_a_time);
+}
+
+bool Conformance::poll_all(const std::function<bool(const Node&)>& chosen, std::uint64_t events_at_a_time) {
     bool any = false;
     for (const auto& each : nodes_) {
-        if (each->exists()) any = each->poll(now(), events_at_a_time) > 0 || any;
+        if (each->exists() && chosen(*each)) any = each->poll(now(), events_at_a_time) > 0 || any;
     }
     if (!any && virtual_time()) {
         Time next = time_never;
@@ -365,6 +368,14 @@ bool Conformance::round(std::uint64_t events_at_a_time) {
 }
 
 bool Conformance::wait_until(const std::string& what, const std::function<bool()>& done) {
+    return wait(what, done, [this] { return round(); });
+}
+
+bool Conformance::wait_polling(Node& node, const std::string& what, const std::function<bool()>& done) {
+    return wait(what, done, [&] { return poll_all([&](const Node& each) { return &each == &node; }, 64); });
+}
+
+bool Conformance::wait(const std::string& what, const std::function<bool()>& done, const std::function<bool()>& poll) {
     // One wait in vain is enough to wait for.
     const bool fails = waited_in_vain_ || planted_here() != nullptr;
     const auto deadline = std::chrono::steady_clock::now() + (fails ? impatience : patience);
@@ -375,7 +386,7 @@ bool Conformance::wait_until(const std::string& what, const std::function<bool()
             return false;
         }
         // In virtual time nobody else is waited for, and who yields is asked again late where processors are busy.
-        if (!round() && !virtual_time()) std::this_thread::yield();
+        if (!poll() && !virtual_time()) std::this_thread::yield();
     }
     return true;
 }

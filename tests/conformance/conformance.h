@@ -81,6 +81,8 @@ public:
     std::uint32_t import_key(const Node& peer, const Blob& key);
     void fill(std::uint16_t region, std::uint64_t offset, std::uint64_t length, std::uint64_t seed);
     bool matches(std::uint16_t region, std::uint64_t offset, std::uint64_t length, std::uint64_t seed);
+    Reply release(std::uint16_t region) { return execute({.op = Op::release, .region = region}); }
+    Reply release_import(std::uint32_t remote) { return execute({.op = Op::release_import, .remote = remote}); }
     Post send(const Node& peer, std::uint64_t length, std::uint64_t seed);
     /// Messages with the seeds from `seed`, until one is not done. How many were, and the answer to the last.
     std::pair<std::uint64_t, Post> send_many(const Node& peer, std::uint64_t length, std::uint64_t seed,
@@ -128,6 +130,8 @@ protected:
     bool round(std::uint64_t events_at_a_time = 64);
     /// Polls all nodes until `done` says so; fails the test after a deadline.
     bool wait_until(const std::string& what, const std::function<bool()>& done);
+    /// The same, and nobody else polls.
+    bool wait_polling(Node& node, const std::string& what, const std::function<bool()>& done);
     /// The next event of that kind from that peer.
     Seen wait_for(Node& node, Event::Kind kind, const Node& peer);
     /// Everything that `from` posted to `to` before this call has arrived when it returns.
@@ -145,6 +149,9 @@ protected:
     [[nodiscard]] bool skipped() const { return !skip_reason_.empty(); }
 
 private:
+    bool wait(const std::string& what, const std::function<bool()>& done, const std::function<bool()>& poll);
+    bool poll_all(const std::function<bool(const Node&)>& chosen, std::uint64_t events_at_a_time);
+
     Recipe recipe_;
     std::shared_ptr<transport::Medium> medium_;
     Capabilities capabilities_;

@@ -167,7 +167,7 @@ TEST_P(Conformance, TC_M9_RegionsByTheHundredReachThePeer) {
 }
 
 TEST_P(Conformance, TC_M10_APeerWritesOnlyInThePlacesThatWereNamedToIt) {
-    INCAST_SKIP_UNLESS(capabilities().bounds_writes, "it does not bound writers");
+    INCAST_SKIP_UNLESS(capabilities().nature.bounds == Bounds::strided, "it does not bound writers");
     Node& a = node(0);
     Node& b = node(1);
     Node& c = node(2);

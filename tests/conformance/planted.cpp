@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "transport/decorator/forward.h"
 
@@ -29,6 +31,75 @@ public:
     [[nodiscard]] Blob address() const override { return {std::vector<std::byte>(max_address_bytes + 1)}; }
 };
 
+/// The number of a released region names the next one, and so do the keys of the old one.
+class KeysThatOutliveTheirRegion final : public Forward {
+public:
+    using Forward::Forward;
+    Result<Local> allocate(std::size_t bytes) override {
+        if (released_.empty()) return inner().allocate(bytes);
+        const Local region = released_.back();
+        released_.pop_back();
+        std::ranges::fill(inner().memory(region), std::byte{0});
+        gone_.erase(region);
+        return region;
+    }
+    Result<Ok> release(Local region) override {
+        if (!gone_.insert(region).second) return Error{"it is released"};
+        released_.push_back(region);
+        return Ok{};
+    }
+    std::span<std::byte> memory(Local region) override {
+        return gone_.contains(region) ? std::span<std::byte>{} : inner().memory(region);
+    }
+    [[nodiscard]] Bytes local(Slice where) const override {
+        return gone_.contains(where.region) ? Bytes{} : inner().local(where);
+    }
+    Result<Blob> expose(Local region) override {
+        return gone_.contains(region) ? Error{"it is released"} : inner().expose(region);
+    }
+
+private:
+    std::vector<Local> released_;
+    std::set<Local> gone_;
+};
+
+class ImportsThatStay final : public Forward {
+public:
+    using Forward::Forward;
+    using Forward::release;
+    Result<Ok> release(Remote) override { return Ok{}; }
+};
+
+class RegionsThatStay final : public Forward {
+public:
+    using Forward::Forward;
+    using Forward::release;
+    Result<Ok> release(Local) override { return Ok{}; }
+};
+
+/// What nobody is told of never arrives.
+class LostWrites final : public Forward {
+public:
+    using Forward::Forward;
+    Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override {
+        return notice.has_value() ? inner().write(peer, head, body, target, notice, token) : Post::done;
+    }
+};
+
+/// Says of itself what is not so.
+class OtherNature final : public Forward {
+public:
+    explicit OtherNature(std::unique_ptr<Transport> wrapped) : Forward(std::move(wrapped)) {
+        capabilities_ = inner().capabilities();
+        Nature& nature = capabilities_.nature;
+        nature.progress = nature.progress == Progress::manual ? Progress::independent : Progress::manual;
+    }
+    [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
+
+private:
+    Capabilities capabilities_;
+};
+
 template <class Violation>
 std::unique_ptr<Transport> plant(std::unique_ptr<Transport> inner) {
     return std::make_unique<Violation>(std::move(inner));
@@ -42,6 +113,11 @@ struct Entry {
 constexpr std::array entries{
     Entry{{"long_keys", "TC_S3", "inproc"}, plant<LongKeys>},
     Entry{{"long_address", "TC_S3", "inproc"}, plant<LongAddress>},
+    Entry{{"keys_that_outlive_their_region", "TC_M11", "inproc"}, plant<KeysThatOutliveTheirRegion>},
+    Entry{{"imports_that_stay", "TC_M12", "inproc"}, plant<ImportsThatStay>},
+    Entry{{"regions_that_stay", "TC_M13", "inproc"}, plant<RegionsThatStay>},
+    Entry{{"other_nature", "TC_A1", "inproc"}, plant<OtherNature>},
+    Entry{{"lost_writes", "TC_A2", "inproc"}, plant<LostWrites>},
 };
 constexpr auto list = [] {
     std::array<Planted, entries.size()> all;

@@ -80,13 +80,13 @@ TEST(TransportList, WhatIsSaidOfATransportFits) {
             return std::ranges::find(builtin.settings, name, &base::Setting::name) != builtin.settings.end();
         };
         EXPECT_TRUE(traits.bind.empty() || has(traits.bind)) << traits.bind;
-        EXPECT_TRUE(!traits.shares_memory || has("stores"));
+        EXPECT_TRUE(!traits.shares_memory() || has("stores"));
     }
     const transport::Descriptor& here = transport::chosen_transport(false);
     const transport::Descriptor& across = transport::chosen_transport(true);
     EXPECT_GT(here.traits.rank_here, 0U);
     EXPECT_GT(across.traits.rank_across, 0U);
-    EXPECT_TRUE(here.traits.shares_memory) << "nothing is faster on one host";
+    EXPECT_TRUE(here.traits.shares_memory()) << "nothing is faster on one host";
 }
 
 TEST(TransportDocs, SettingsAreThoseOfTheCode) {

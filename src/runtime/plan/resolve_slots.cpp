@@ -20,7 +20,7 @@ std::uint64_t buffers_per_slot(const Plan& plan) {
 
 /// Other processes have work while one waits.
 bool nodes_share_cores(const Plan& plan, const Machine& machine) {
-    return plan.config.traits().shares_memory && plan.protocol.nodes.size() > machine.cores;
+    return plan.config.traits().shares_memory() && plan.protocol.nodes.size() > machine.cores;
 }
 
 /// Of a builder unit: a further slot is one more to keep in the cache, and keeps it busy only where nobody else has
@@ -63,7 +63,7 @@ bool slots_leave_the_cache(Plan& plan, const Machine& machine, std::uint64_t cac
                         (config.sink_kind == SinkKind::verify && config.verify == Verify::header);
     const bool would_wait = worth_waiting_for_consumers(plan, machine, cache) &&
                             base::slots_exceed(bytes_with_window(plan, machine, cache), cache);
-    if (!config.traits().shares_memory || !(unread || would_wait)) return false;
+    if (!config.traits().shares_memory() || !(unread || would_wait)) return false;
     if (const auto given = config.transport_settings.find("stores"); given != config.transport_settings.end()) {
         return given->second == "streaming";
     }
@@ -153,7 +153,7 @@ void count_credits(Plan& plan, const Machine& machine) {
             stream = base::slots_exceed(bytes_with_window(plan, machine, cache), cache);
         }
     }
-    if (config.traits().shares_memory && !config.transport_settings.contains("cache")) {
+    if (config.traits().shares_memory() && !config.transport_settings.contains("cache")) {
         // As just decided, for slots in quarantine are not in service: the transport would count them.
         const auto [stores, chosen] = config.transport_settings.try_emplace("stores", stream ? "streaming" : "plain");
         stream = stores->second == "streaming" || (stores->second == "auto" && stream);

@@ -16,6 +16,18 @@
 namespace incast::runtime {
 namespace {
 
+std::string_view bounds_text(Bounds bounds) {
+    switch (bounds) {
+        case Bounds::trusted:
+            return "trusted";
+        case Bounds::region:
+            return "region";
+        case Bounds::strided:
+            return "strided";
+    }
+    return "";
+}
+
 using base::seconds;
 
 /// One node's part of the measured time.
@@ -463,7 +475,7 @@ OrderedJson Tally::json() const {
     json["set_up_ns"] = set_up ? OrderedJson(*set_up / ps_per_ns) : OrderedJson(nullptr);
     json["peak_rss_bytes"] = peak_rss_;
     json["copied_bytes"] = totals_.copied_bytes;
-    json["bounds"] = config.traits().bounds_writes ? "strided" : "trusted";
+    json["bounds"] = bounds_text(config.traits().nature.bounds);
     json["self_traffic"] = facts_.plan.values.at("protocol.self_traffic");
     json["triggers"] = triggers_json();
     json["sink"] = sink_json();

@@ -19,6 +19,7 @@ constexpr Parts scattered{part_head, part_first_half, part_second_half};
 
 Capabilities AdversarialModel::capabilities() const {
     Capabilities capabilities;
+    capabilities.nature = nature;
     capabilities.max_regions = 65535;
     capabilities.read = true;
     capabilities.phantom_bodies = true;

@@ -21,6 +21,7 @@ std::uint64_t answer_bytes(const Transfer& read) {
 
 Capabilities IdealModel::capabilities() const {
     Capabilities capabilities;
+    capabilities.nature = nature;
     capabilities.max_regions = 65535;
     capabilities.read = true;
     capabilities.phantom_bodies = true;

@@ -50,6 +50,7 @@ PacketModel::PacketModel(const fabric::Fabric& fabric, std::unique_ptr<packet::N
 
 Capabilities PacketModel::capabilities() const {
     Capabilities capabilities;
+    capabilities.nature = nature;
     capabilities.max_regions = 65535;
     capabilities.read = lossless_;
     capabilities.phantom_bodies = true;

@@ -23,6 +23,8 @@ public:
     Result<Blob> expose(Local region) override { return inner_->expose(region); }
     Result<Ok> let_write(Peer peer, const Places& places) override { return inner_->let_write(peer, places); }
     Result<Remote> import_key(Peer peer, const Blob& key) override { return inner_->import_key(peer, key); }
+    Result<Ok> release(Local region) override { return inner_->release(region); }
+    Result<Ok> release(Remote import) override { return inner_->release(import); }
     Result<int> share(Local region) override { return inner_->share(region); }
     Post send(Peer peer, Bytes message) override { return inner_->send(peer, message); }
     Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override {

@@ -36,12 +36,17 @@ struct FrameHeader {
     std::uint32_t sequence = 0;    // posting order of the pair, over all its streams, modulo 2^32
     std::uint32_t generation = 0;  // incarnation that exposed the region: write, write_notice, read_request
     std::uint16_t region = 0;      // of the receiver: write, write_notice, read_request
-    std::uint16_t zero_16 = 0;
-    std::uint32_t tag = 0;     // the reader's name of a read
-    std::uint64_t offset = 0;  // in the region: write, write_notice, read_request
+    std::uint16_t use = 0;         // of the region's number: write, write_notice, read_request
+    std::uint32_t tag = 0;         // the reader's name of a read
+    std::uint64_t offset = 0;      // in the region: write, write_notice, read_request
 };
 static_assert(sizeof(FrameHeader) == 32);
 inline constexpr std::size_t frame_header_bytes = sizeof(FrameHeader);
+
+/// No place at all lies nowhere.
+[[nodiscard]] inline bool lies_in(const std::byte* place, Bytes memory) {
+    return place != nullptr && place >= memory.data() && place < memory.data() + memory.size();
+}
 
 using Key = RegionKey<0x594B4346>;  // "FCKY"
 

@@ -34,7 +34,7 @@ Receiver::Space Receiver::space(std::uint64_t poll_number) {
     }
     Space space;
     space.staging = {staging_.get() + end_, staging_bytes_ - end_};
-    if (state_ == State::payload) space.payload = {place_, left_};
+    if (state_ == State::payload && place_ != nullptr) space.payload = {place_, left_};
     if (large_frames_) {
         const std::size_t wanted = state_ == State::message ? frame_.length - staged() : 0;
         const std::size_t most = std::max(wanted, read_ahead_of_large);
@@ -44,7 +44,7 @@ Receiver::Space Receiver::space(std::uint64_t poll_number) {
 }
 
 void Receiver::filled(std::size_t bytes) {
-    if (state_ == State::payload) {
+    if (state_ == State::payload && place_ != nullptr) {
         const std::size_t direct = std::min(bytes, left_);
         place_ += direct;
         left_ -= direct;
@@ -77,7 +77,8 @@ Parse Receiver::parse(Session& session, EventWriter& events, std::uint64_t poll_
                 place_ = destination.data();
                 left_ = destination.size();
                 if (frame_.kind == FrameKind::write || frame_.kind == FrameKind::write_notice) {
-                    large_frames_ = frame_.length >= large_frame_bytes;
+                    left_ = frame_.length;
+                    large_frames_ = frame_.length >= large_frame_bytes && place_ != nullptr;
                 }
                 state_ = State::payload;
                 break;
@@ -95,10 +96,12 @@ Parse Receiver::parse(Session& session, EventWriter& events, std::uint64_t poll_
             case State::payload: {
                 const std::size_t now = std::min(left_, staged());
                 if (now > 0) {
-                    std::memcpy(place_, staging_.get() + begin_, now);
-                    session.count_copied(now);
+                    if (place_ != nullptr) {
+                        std::memcpy(place_, staging_.get() + begin_, now);
+                        session.count_copied(now);
+                        place_ += now;
+                    }
                     begin_ += now;
-                    place_ += now;
                     left_ -= now;
                 }
                 if (left_ > 0) return Parse::hungry;

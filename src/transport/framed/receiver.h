@@ -38,6 +38,9 @@ public:
     /// Acts on what was received.
     Parse parse(Session& session, EventWriter& events, std::uint64_t poll_number);
 
+    /// What is being received goes there.
+    [[nodiscard]] bool fills(Bytes memory) const { return state_ == State::payload && lies_in(place_, memory); }
+
     /// True if parse() might do something without further bytes.
     [[nodiscard]] bool blocked() const { return blocked_; }
 
@@ -46,7 +49,7 @@ private:
         header,   // of the next frame
         start,    // header read, its sequence number not yet looked at
         message,  // waits for the whole message in the staging buffer
-        payload,  // left_ bytes go to place_
+        payload,  // left_ bytes go to place_, or nowhere if that is null
         placed,   // all there; the frame takes effect once its turn comes
     };
     [[nodiscard]] std::size_t staged() const { return end_ - begin_; }

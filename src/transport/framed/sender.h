@@ -10,6 +10,7 @@
 #include <incast/transport.h>
 
 #include "transport/framed/event_writer.h"
+#include "transport/framed/frame.h"
 
 namespace incast::transport::framed {
 
@@ -38,6 +39,12 @@ public:
     void refer(Bytes body, Token token);
 
     [[nodiscard]] bool empty() const { return used_segments_ == 0; }
+    /// A body that is still to be sent lies in there.
+    [[nodiscard]] bool refers_to(Bytes memory) const {
+        for (std::size_t i = 0; i < used_segments_; ++i)
+            if (lies_in(segment(first_segment_ + i).body, memory)) return true;
+        return false;
+    }
     /// At most half full: time to tell a caller who got `again`.
     [[nodiscard]] bool has_room() const {
         return used_bytes_ <= (ring_bytes_ - reserved_bytes_) / 2 &&

@@ -52,6 +52,7 @@ Post Session::write(Bytes head, Bytes body, const Key& key, std::uint64_t offset
                         .length = static_cast<std::uint32_t>(head.size() + body.size()),
                         .generation = key.generation,
                         .region = static_cast<std::uint16_t>(key.region),
+                        .use = static_cast<std::uint16_t>(key.use),
                         .offset = offset});
     sender.copy(head);
     if (copied) {
@@ -74,6 +75,7 @@ Post Session::read(const Key& key, std::uint64_t offset, std::span<std::byte> in
                         .length = static_cast<std::uint32_t>(into.size()),
                         .generation = key.generation,
                         .region = static_cast<std::uint16_t>(key.region),
+                        .use = static_cast<std::uint16_t>(key.use),
                         .tag = tag,
                         .offset = offset});
     return Post::pending;
@@ -137,12 +139,21 @@ Parse Session::parse(std::size_t stream, EventWriter& events, std::uint64_t poll
     return streams_[stream].receiver.blocked() ? Parse::blocked : Parse::hungry;
 }
 
+bool Session::uses(Bytes memory) const {
+    return std::ranges::any_of(streams_, [&](const Stream& stream) {
+        return stream.sender.refers_to(memory) || stream.receiver.fills(memory);
+    });
+}
+
 bool Session::blocked() const {
     return std::ranges::any_of(streams_, [](const Stream& stream) { return stream.receiver.blocked(); });
 }
 
 bool Session::check(const FrameHeader& frame) {
-    if (frame.zero_8 != 0 || frame.zero_16 != 0) return fail_check("a reserved field of a frame is not zero");
+    const bool names_region = frame.kind == FrameKind::write || frame.kind == FrameKind::write_notice ||
+                              frame.kind == FrameKind::read_request;
+    if (frame.zero_8 != 0 || (frame.use != 0 && !names_region))
+        return fail_check("a reserved field of a frame is not zero");
     switch (frame.kind) {
         case FrameKind::message:
             if (frame.length == 0 || frame.length > max_message_bytes)
@@ -152,7 +163,10 @@ bool Session::check(const FrameHeader& frame) {
         case FrameKind::write_notice:
             if (frame.length > max_write_bytes + max_head_bytes) return fail_check("a write of a forbidden size");
             if (frame.generation != options_.self_incarnation) return fail_check("a write for another incarnation");
-            if (!Regions::inside(regions_.exposed(frame.region).size(), frame.offset, frame.length)) {
+            if (regions_.is_past(frame.region, frame.use)) [[unlikely]]
+                return true;
+            if (!regions_.is_use(frame.region, frame.use) ||
+                !Regions::inside(regions_.exposed(frame.region).size(), frame.offset, frame.length)) {
                 return fail_check("a write outside an exposed region");
             }
             if (!regions_.may_write(options_.peer, frame.region, frame.offset, frame.length)) {
@@ -181,6 +195,8 @@ std::span<std::byte> Session::destination(const FrameHeader& frame) {
     switch (frame.kind) {
         case FrameKind::write:
         case FrameKind::write_notice:
+            if (regions_.is_past(frame.region, frame.use)) [[unlikely]]
+                return {};
             return regions_.exposed(frame.region).subspan(frame.offset, frame.length);
         case FrameKind::read_reply:
             return reads_[frame.tag].into;
@@ -202,6 +218,8 @@ void Session::hand_out(const FrameHeader& frame, const std::byte* message, Event
 Session::Effect Session::take_effect(const FrameHeader& frame, EventWriter& events) {
     switch (frame.kind) {
         case FrameKind::write_notice:
+            if (regions_.is_past(frame.region, frame.use)) [[unlikely]]
+                break;
             if (order_.place(frame.sequence) != Order::Place::next || events.room() == 0) return Effect::held;
             events.push({.kind = Event::Kind::notice,
                          .status = Status::ok,
@@ -232,6 +250,7 @@ Session::Effect Session::take_effect(const FrameHeader& frame, EventWriter& even
 bool Session::answer(const FrameHeader& request) {
     const std::span<std::byte> region = regions_.exposed(request.region);
     const bool granted = request.generation == options_.self_incarnation &&
+                         regions_.is_use(request.region, request.use) &&
                          Regions::inside(region.size(), request.offset, request.length);
     const Bytes body = granted ? region.subspan(request.offset, request.length) : std::span<std::byte>{};
     Sender& sender = choose(body.size());

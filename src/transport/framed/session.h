@@ -54,6 +54,8 @@ public:
     bool settle(EventWriter& events);
     /// Gives up: completes what is pending with `status`, as far as `events` has room. True when nothing is left.
     bool abandon(Status status, EventWriter& events);
+    /// Bytes on their way come from that memory, or go to it.
+    [[nodiscard]] bool uses(Bytes memory) const;
 
     // --- the link's side
     // --------------------------------------------------------------------------------------------------
@@ -87,7 +89,7 @@ public:
     }
     /// Everything in a header that does not depend on other frames (EB-T8).
     bool check(const FrameHeader& frame);
-    /// Where its payload goes; checked before.
+    /// Where its payload goes; checked before. Nowhere, though it has one: its region was released meanwhile.
     std::span<std::byte> destination(const FrameHeader& frame);
     void count_copied(std::size_t bytes) { copied_bytes_ += bytes; }
     void hand_out(const FrameHeader& frame, const std::byte* message, EventWriter& events);

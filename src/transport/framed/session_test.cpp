@@ -264,6 +264,62 @@ TEST_P(SessionTest, AbandonCompletesEverythingOnce) {
     EXPECT_EQ(tokens, (std::vector<Token>{1, 2, 3}));
 }
 
+TEST_P(SessionTest, WhatIsWrittenToAReleasedRegionIsReadAndDropped) {
+    const Key key = b_.expose(8192);
+    const Local source = a_.regions.allocate(8192).value();
+    const auto content = a_.regions.memory(source);
+    std::ranges::fill(content, std::byte{5});
+    std::vector<Event> events;
+    const auto move = [&](std::size_t bytes) {
+        for (std::size_t stream = 0; stream < GetParam(); ++stream) {
+            send_some(a_, b_, stream, bytes, events);
+            EXPECT_NE(receive_some(b_, stream, bytes, 8, events), Parse::violation) << b_.session->violation();
+        }
+    };
+    EXPECT_NE(a_.session->write({}, content, key, 0, std::uint16_t{1}, 0), Post::refused);
+    move(4000);
+    const Bytes old = b_.regions.memory(Local{0});
+    ASSERT_TRUE(b_.regions.release(Local{0}));
+    // The memory of what is being received stays until it is there.
+    const auto in_use = [&](Bytes memory) { return b_.session->uses(memory); };
+    b_.regions.sweep(in_use);
+    EXPECT_TRUE(b_.regions.has_retired());
+    const Key next = b_.expose(8192);
+    EXPECT_EQ(next.region, key.region);
+    EXPECT_EQ(b_.regions.use(Local{0}), 1u);
+    // Posted before it was heard of, and after.
+    EXPECT_NE(a_.session->write({}, content.first(3000), key, 0, std::uint16_t{2}, 0), Post::refused);
+    EXPECT_EQ(a_.session->read(key, 0, content.first(10), 7), Post::pending);
+    EXPECT_EQ(a_.session->send(content.first(20)), Post::done);
+    for (int round = 0; round < 40; ++round)
+        move(2000);
+    b_.regions.sweep(in_use);
+    EXPECT_FALSE(b_.regions.has_retired());
+    EXPECT_NE(b_.regions.memory(Local{0}).data(), old.data());
+    EXPECT_TRUE(std::ranges::all_of(b_.regions.memory(Local{0}), [](std::byte b) { return b == std::byte{0}; }));
+    EXPECT_EQ(std::ranges::count(events, Event::Kind::notice, &Event::kind), 0);
+    EXPECT_EQ(messages_.size(), 1u) << "what comes behind them arrives";
+    for (std::size_t stream = 0; stream < GetParam(); ++stream) {
+        for (int round = 0; round < 10; ++round) {
+            send_some(b_, a_, stream, 1000, events);
+            (void)receive_some(a_, stream, 1000, 8, events);
+        }
+    }
+    const auto refused = std::ranges::find(events, Token{7}, &Event::token);
+    ASSERT_NE(refused, events.end());
+    EXPECT_EQ(refused->status, Status::remote_fault);
+}
+
+TEST(Regions, ANumberThatWasUsedUpNamesNothingAnyMore) {
+    Regions regions{2};
+    for (int round = 0; round < 65535; ++round)
+        ASSERT_TRUE(regions.release(regions.allocate(1).value()));
+    EXPECT_EQ(regions.use(Local{0}), 65535u);
+    EXPECT_TRUE(regions.is_past(0, 65534));
+    EXPECT_EQ(regions.allocate(1).value(), Local{1});
+    EXPECT_FALSE(regions.allocate(1).ok());
+}
+
 TEST(Places, AWriterIsBoundedToThePlacesThatWereNamedToIt) {
     Regions regions{4};
     const Local region = regions.allocate(1000).value();
@@ -339,6 +395,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadFrame{"ReservedByte",
                  {.kind = FrameKind::message, .zero_8 = 1, .length = 1},
                  "a reserved field of a frame is not zero"},
+        BadFrame{"UseOfNoRegion",
+                 {.kind = FrameKind::message, .length = 1, .use = 1},
+                 "a reserved field of a frame is not zero"},
+        BadFrame{"LaterUse", {.kind = FrameKind::write, .length = 1, .generation = 10, .use = 1}, outside},
         BadFrame{"EmptyMessage", {.kind = FrameKind::message}, "a message of a forbidden size"},
         BadFrame{"LongMessage", {.kind = FrameKind::message, .length = 4001}, "a message of a forbidden size"},
         BadFrame{"HugeWrite",

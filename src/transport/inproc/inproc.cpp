@@ -10,6 +10,7 @@
 
 #include "transport/blob.h"
 #include "transport/copy_head.h"
+#include "transport/imports.h"
 #include "transport/inproc/queue.h"
 #include "transport/regions.h"
 #include "transport/settings.h"
@@ -29,6 +30,8 @@ constexpr std::size_t queue_bytes_goal = std::size_t{32} << 20;
 
 class Endpoint;
 
+constexpr std::uint32_t nobody = ~std::uint32_t{0};  // no endpoint has that id
+
 struct Address {
     static constexpr std::uint32_t expected_magic = 0x41504E49;  // "INPA"
     std::uint32_t magic = expected_magic;
@@ -43,6 +46,8 @@ struct Key {
     static constexpr std::uint32_t expected_magic = 0x4B504E49;  // "INPK"
     std::uint32_t magic = expected_magic;
     std::uint32_t region = 0;
+    std::uint32_t use = 0;  // of that number
+    std::uint32_t zero = 0;
     std::uint64_t hub = 0;
     std::uint64_t endpoint = 0;
 };
@@ -74,8 +79,9 @@ struct alignas(32) PeerState {
 static_assert(sizeof(PeerState) == 32);
 
 struct Import {
-    Peer peer;
-    std::uint32_t remote_id;
+    Peer peer{};
+    std::uint32_t remote_id = nobody;
+    std::uint32_t region = 0;
     std::span<std::byte> memory;  // valid while that endpoint lives
 };
 
@@ -102,7 +108,8 @@ public:
           hub_(std::move(hub)),
           options_(options),
           id_(static_cast<std::uint32_t>(hub_->endpoints.size())) {
-        capabilities_ = {.max_peers = options.max_peers,
+        capabilities_ = {.nature = nature,
+                         .max_peers = options.max_peers,
                          .max_regions = max_regions,
                          .max_posted = static_cast<std::uint32_t>(
                              std::min<std::size_t>(options.max_posted, pair_bytes_ / typical_record)),
@@ -177,6 +184,16 @@ public:
     }
 
     Result<Local> allocate(std::size_t bytes) override { return regions_->allocate(bytes); }
+    Result<Ok> release(Local region) override {
+        if (!regions_->release(region))
+            return Error{"release: there is no region " + std::to_string(static_cast<unsigned>(region))};
+        for (Endpoint* other : hub_->endpoints) {
+            if (other != nullptr) other->forget(id_, static_cast<std::uint32_t>(region));
+        }
+        regions_->sweep([](Bytes) { return false; });
+        return Ok{};
+    }
+    Result<Ok> release(Remote import) override { return imports_.release(import); }
     Result<int> share(Local region) override { return regions_->share(region); }
 
     std::span<std::byte> memory(Local region) override { return regions_->memory(region); }
@@ -185,7 +202,10 @@ public:
         if (!regions_->expose(region)) {
             return Error{"expose: there is no region " + std::to_string(static_cast<unsigned>(region))};
         }
-        return to_blob(Key{.region = static_cast<std::uint32_t>(region), .hub = hub_->id, .endpoint = id_});
+        return to_blob(Key{.region = static_cast<std::uint32_t>(region),
+                           .use = regions_->use(region),
+                           .hub = hub_->id,
+                           .endpoint = id_});
     }
 
     Result<Remote> import_key(Peer peer, const Blob& blob) override {
@@ -195,9 +215,9 @@ public:
         }
         const Endpoint* other = hub_->endpoints[key.endpoint];
         // A region that is gone is imported all the same: what is written there faults, as with any other transport.
-        imports_.push_back({peer, static_cast<std::uint32_t>(key.endpoint),
-                            other == nullptr ? std::span<std::byte>{} : other->regions_->exposed(key.region)});
-        return Remote{static_cast<std::uint32_t>(imports_.size() - 1)};
+        const bool there = other != nullptr && other->regions_->is_use(key.region, static_cast<std::uint16_t>(key.use));
+        return imports_.add({peer, there ? static_cast<std::uint32_t>(key.endpoint) : nobody, key.region,
+                             there ? other->regions_->exposed(key.region) : std::span<std::byte>{}});
     }
 
     Post send(Peer peer, Bytes message) override {
@@ -206,7 +226,7 @@ public:
     }
 
     Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override {
-        if (!is_up(peer) || head.size() > max_head_bytes || !imported(target.region, peer)) return Post::refused;
+        if (!is_up(peer) || head.size() > max_head_bytes || !imports_.has(target.region, peer)) return Post::refused;
         const std::byte* from = nullptr;
         if (body.length > 0) {
             const std::span<std::byte> region = regions_->memory(body.region);
@@ -215,7 +235,7 @@ public:
             }
             from = region.data() + body.offset;
         }
-        const Import& to = imports_[static_cast<std::size_t>(target.region)];
+        const Import& to = imports_[target.region];
         PeerState& state = peers_[index(peer)];
         if (to.remote_id != state.remote_id ||
             !Regions::inside(to.memory.size(), target.offset, head.size() + body.length)) {
@@ -234,10 +254,10 @@ public:
     Post read(Peer peer, Target from, Slice into, Token token) override {
         const std::span<std::byte> to = regions_->memory(into.region);
         if (!is_up(peer) || into.length > max_write_bytes || !Regions::inside(to.size(), into.offset, into.length) ||
-            !imported(from.region, peer)) {
+            !imports_.has(from.region, peer)) {
             return Post::refused;
         }
-        const Import& source = imports_[static_cast<std::size_t>(from.region)];
+        const Import& source = imports_[from.region];
         PeerState& state = peers_[index(peer)];
         if (source.remote_id != state.remote_id || !Regions::inside(source.memory.size(), from.offset, into.length)) {
             return fault(state, peer, token);
@@ -256,13 +276,12 @@ public:
     }
 
     Bytes view(Target where, std::uint32_t length) override {
-        if (static_cast<std::size_t>(where.region) >= imports_.size()) return {};
-        const Import& source = imports_[static_cast<std::size_t>(where.region)];
-        if (!is_up(source.peer) || peers_[index(source.peer)].remote_id != source.remote_id ||
-            !Regions::inside(source.memory.size(), where.offset, length)) {
+        const Import* source = imports_.find(where.region);
+        if (source == nullptr || !is_up(source->peer) || peers_[index(source->peer)].remote_id != source->remote_id ||
+            !Regions::inside(source->memory.size(), where.offset, length)) {
             return {};
         }
-        return source.memory.subspan(where.offset, length);
+        return source->memory.subspan(where.offset, length);
     }
 
     std::size_t poll(Time, std::span<Event> events) override {
@@ -315,9 +334,13 @@ private:
     [[nodiscard]] bool is_up(Peer peer) const {
         return index(peer) < peers_.size() && peers_[index(peer)].state == PeerState::State::up;
     }
-    [[nodiscard]] bool imported(Remote remote, Peer peer) const {
-        return static_cast<std::size_t>(remote) < imports_.size() &&
-               imports_[static_cast<std::size_t>(remote)].peer == peer;
+    /// That region of that endpoint is released.
+    void forget(std::uint32_t endpoint, std::uint32_t region) {
+        for (Import& import : imports_) {
+            if (import.remote_id != endpoint || import.region != region) continue;
+            import.remote_id = nobody;
+            import.memory = {};
+        }
     }
 
     void queue_control(Event::Kind kind, Peer peer) {
@@ -439,7 +462,7 @@ private:
     std::unique_ptr<std::uint32_t[]> queued_bytes_;
 
     std::vector<PeerState> peers_;
-    std::vector<Import> imports_;
+    Imports<Import> imports_;
     std::shared_ptr<Regions> regions_;
 
     std::vector<Peer> waiting_;

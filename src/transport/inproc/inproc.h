@@ -9,6 +9,7 @@
 namespace incast::transport::inproc {
 
 inline constexpr std::string_view transport_name = "inproc";
+inline constexpr Nature nature{.copies = Copies::processor, .progress = Progress::independent, .one_host = true};
 
 std::span<const base::Setting> settings();
 Result<std::unique_ptr<Medium>> make(const Settings& given);

@@ -46,7 +46,8 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
       dialling_(options.max_peers),
       attempts_(addresses) {
     constexpr auto typical_record = static_cast<std::uint32_t>(record_bytes(64));
-    capabilities_ = {.max_peers = options.max_peers,
+    capabilities_ = {.nature = nature,
+                     .max_peers = options.max_peers,
                      .max_regions = max_regions,
                      .max_posted = std::min({options.max_posted, settings.ring_bytes / typical_record,
                                              std::max(8U, max_transfers * settings.dma_channels / options.max_peers)}),
@@ -138,6 +139,7 @@ Result<Blob> Endpoint::expose(Local region) {
     key.owner = index(options_.self);
     key.generation = options_.incarnation;
     key.region = static_cast<std::uint32_t>(region);
+    key.use = regions_.use(region);
     key.bytes = regions_.memory(region).size();
     key.run = options_.run;
     key.place = *place;
@@ -153,8 +155,13 @@ Result<Remote> Endpoint::import_key(Peer peer, const Blob& blob) {
     const Result<Key> key = read_key<Key>(blob, peer, options_.run, max_regions, transport_name);
     if (!key) return key.error();
     if (key->place.segment_bytes < api::page_bytes) return Error{"import_key: not a key of the rio transport"};
-    imports_.push_back({peer, *key});
-    return Remote{static_cast<std::uint32_t>(imports_.size() - 1)};
+    return imports_.add({peer, *key});
+}
+
+Result<Ok> Endpoint::release(Remote remote) {
+    if (const Import* import = imports_.find(remote); import != nullptr && import->written)
+        written_bytes_ -= import->key.bytes;
+    return imports_.release(remote);
 }
 
 void Endpoint::see_read(Peer peer) {
@@ -287,7 +294,7 @@ std::error_code Endpoint::start_body(Peer peer, std::uint32_t number, std::uint6
 
 Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) {
     const std::span<std::byte> from = regions_.memory(body.region);
-    Import* const to = is_up(peer) ? imported(target.region, peer) : nullptr;
+    Import* const to = is_up(peer) ? imports_.find(target.region, peer) : nullptr;
     if (to == nullptr || head.size() > max_head_bytes || body.length > max_write_bytes ||
         (body.length > 0 && !inside(from.size(), body.offset, body.length))) {
         return Post::refused;
@@ -321,7 +328,7 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
 
 Post Endpoint::read(Peer peer, Target from, Slice into, Token token) {
     const std::span<std::byte> to = regions_.memory(into.region);
-    const Import* const source = is_up(peer) ? imported(from.region, peer) : nullptr;
+    const Import* const source = is_up(peer) ? imports_.find(from.region, peer) : nullptr;
     if (source == nullptr || into.length > max_write_bytes || !inside(to.size(), into.offset, into.length))
         return Post::refused;
     PeerState& state = peers_[index(peer)];

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "transport/blob.h"
+#include "transport/imports.h"
 #include "transport/medium.h"
 #include "transport/rio/peer_state.h"
 #include "transport/rio/regions.h"
@@ -86,6 +87,8 @@ public:
     Result<Blob> expose(Local region) override;
     Result<int> share(Local region) override;
     Result<Remote> import_key(Peer peer, const Blob& blob) override;
+    Result<Ok> release(Local region) override { return regions_.release(region); }
+    Result<Ok> release(Remote import) override;
     Post send(Peer peer, Bytes message) override;
     Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override;
     Post read(Peer peer, Target from, Slice into, Token token) override;
@@ -106,10 +109,6 @@ private:
     static std::uint32_t index(Peer peer) { return static_cast<std::uint32_t>(peer); }
     [[nodiscard]] bool is_up(Peer peer) const {
         return index(peer) < peers_.size() && peers_[index(peer)].state == PeerState::State::up;
-    }
-    [[nodiscard]] Import* imported(Remote remote, Peer peer) {
-        const auto number = static_cast<std::size_t>(remote);
-        return number < imports_.size() && imports_[number].peer == peer ? &imports_[number] : nullptr;
     }
     [[nodiscard]] Slot& slot(std::uint32_t peer) const {
         return *reinterpret_cast<Slot*>(slots_.bytes().data() + peer * slot_bytes(settings_.ring_bytes));
@@ -215,7 +214,7 @@ private:
     std::unique_ptr<PostOffice> post_office_;
     std::vector<PeerState> peers_;
     std::unordered_map<api::Destid, Peer> by_destid_;
-    std::vector<Import> imports_;
+    Imports<Import> imports_;
     api::Letter out_letter_;
     std::deque<Event> own_events_;  // connections, completions, room
     std::vector<Peer> touched_;     // read from in the last poll

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <system_error>
 
@@ -23,19 +24,37 @@ std::string name_of(std::size_t bytes) {
 
 Regions::~Regions() {
     for (const Region& region : regions_)
-        ::munmap(region.bytes.data(), api::whole_pages(region.bytes.size()));
+        if (!region.bytes.empty()) ::munmap(region.bytes.data(), api::whole_pages(region.bytes.size()));
 }
 
 Result<Local> Regions::allocate(std::size_t bytes) {
     if (bytes == 0) return Error{"region of 0 bytes: at least 1 is needed"};
-    if (regions_.size() == max_regions)
+    if (regions_.size() == max_regions && released_.empty())
         return Error{name_of(bytes) + "all " + std::to_string(max_regions) + " regions of this endpoint are in use"};
     const std::size_t size = api::whole_pages(bytes);
     void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return Error{name_of(bytes) + "out of memory"};
     (void)::madvise(memory, size, MADV_HUGEPAGE);  // a wish
+    if (!released_.empty()) {
+        const std::uint16_t number = released_.front();
+        released_.pop_front();
+        regions_[number].bytes = {static_cast<std::byte*>(memory), bytes};
+        return Local{number};
+    }
     regions_.push_back({.bytes = {static_cast<std::byte*>(memory), bytes}, .segments = {}, .place = {}});
     return Local{static_cast<std::uint16_t>(regions_.size() - 1)};
+}
+
+Result<Ok> Regions::release(Local number) {
+    if (!has(number)) return Error{"release: there is no region " + std::to_string(static_cast<unsigned>(number))};
+    Region& region = regions_[static_cast<std::size_t>(number)];
+    const std::size_t size = api::whole_pages(region.bytes.size());
+    if (region.place) (void)::madvise(region.bytes.data(), size, MADV_REMOVE);  // its pages go, its address stays
+    ::munmap(region.bytes.data(), size);
+    std::ranges::move(region.segments, std::back_inserter(kept_));
+    region = {.bytes = {}, .segments = {}, .place = {}, .use = region.use + 1};
+    released_.push_back(static_cast<std::uint16_t>(number));
+    return Ok{};
 }
 
 /// The bytes stay where they are in this process, and become part of that memory.
@@ -103,8 +122,7 @@ Result<Place> Regions::place_alone(Region& region) {
 }
 
 Result<Place> Regions::expose(Local number) {
-    if (static_cast<std::size_t>(number) >= regions_.size())
-        return Error{"expose: there is no region " + std::to_string(static_cast<unsigned>(number))};
+    if (!has(number)) return Error{"expose: there is no region " + std::to_string(static_cast<unsigned>(number))};
     Region& region = regions_[static_cast<std::size_t>(number)];
     if (region.place) return *region.place;
     const bool pooled = api::whole_pages(region.bytes.size()) <= layout_.pool_bytes;
@@ -115,8 +133,7 @@ Result<Place> Regions::expose(Local number) {
 }
 
 Result<int> Regions::share(Local number) {
-    if (static_cast<std::size_t>(number) >= regions_.size())
-        return Error{"share: there is no region " + std::to_string(static_cast<unsigned>(number))};
+    if (!has(number)) return Error{"share: there is no region " + std::to_string(static_cast<unsigned>(number))};
     Region& region = regions_[static_cast<std::size_t>(number)];
     if (auto placed = expose(number); !placed) return placed.error();
     if (region.segments.size() != 1) return Error{"share: the region is not one piece of memory of its own"};

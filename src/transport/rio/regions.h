@@ -56,6 +56,11 @@ public:
         return number < regions_.size() ? regions_[number].bytes : std::span<std::byte>{};
     }
     Result<Place> expose(Local region);
+    /// As Transport::release. Whatever peers were shown of it stays theirs to write in, and nobody's to read, until the
+    /// end of the endpoint: a window cannot be taken back from those who know its address.
+    Result<Ok> release(Local region);
+    /// How many regions of that number were released. Precondition: there is one.
+    [[nodiscard]] std::uint32_t use(Local region) const { return regions_[static_cast<std::size_t>(region)].use; }
     /// As Transport::share; the region must not be a piece of a pool.
     Result<int> share(Local region);
 
@@ -72,8 +77,10 @@ private:
         std::span<std::byte> bytes;
         std::vector<Segment> segments;  // unless it is in a pool
         std::optional<Place> place;     // exposed
+        std::uint32_t use = 0;
     };
 
+    [[nodiscard]] bool has(Local region) const { return !memory(region).empty(); }
     Result<Segment> make_segment(std::uint64_t bytes, std::uint64_t address);
     Result<Place> place_in_pool(Region& region);
     Result<Place> place_alone(Region& region);
@@ -83,7 +90,9 @@ private:
     Layout layout_;
     std::uint64_t next_address_;
     std::deque<Pooled> pools_;
-    std::vector<Region> regions_;
+    std::vector<Region> regions_;  // by number; without bytes: released
+    std::deque<std::uint16_t> released_;
+    std::vector<Segment> kept_;  // of released regions
 };
 
 }  // namespace incast::transport::rio

@@ -29,7 +29,7 @@ const char* to_string(Verdict verdict);
 /// One packet. Hello and an accepting answer carry two descriptors, inbox and bell; a region carries one.
 struct Packet {
     static constexpr std::uint64_t expected_magic = 0x314D485354534143;  // "CASTSHM1"
-    enum class Kind : std::uint16_t { hello = 1, answer, region };
+    enum class Kind : std::uint16_t { hello = 1, answer, region, released };
     std::uint64_t magic = expected_magic;
     std::uint16_t version = channel_version;
     Kind kind{};
@@ -42,7 +42,8 @@ struct Packet {
     std::uint32_t to_incarnation = 0;
     std::uint32_t peers = 0;       // hello, answer: shape of the sender's inbox
     std::uint32_t ring_bytes = 0;  // hello, answer
-    std::uint64_t region = 0;      // region: its index
+    std::uint32_t region = 0;      // region, released: its number
+    std::uint32_t use = 0;         // region: of that number; released: that of the next region of that number
     std::uint64_t bytes = 0;       // region: its size
 };
 static_assert(sizeof(Packet) == 72);

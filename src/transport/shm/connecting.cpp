@@ -182,22 +182,37 @@ void Endpoint::go_up(Peer peer) {
     state.state = PeerState::State::up;
     own_events_.push_back(control_event(Event::Kind::peer_up, peer));
     active_.set(index(peer));  // it may have written before this side was up
-    state.handed = 0;
+    state.to_tell.clear();
+    for (std::size_t number = 0; number < regions_.size(); ++number) {
+        if (regions_[number].exposed || regions_[number].use > 0)
+            state.to_tell.push_back(static_cast<std::uint16_t>(number));
+    }
     hand_over(peer);
     look_at_control_ = true;  // sets the deadline for what could not be handed over
+}
+
+/// Something became of that region which all peers are to know.
+void Endpoint::tell(std::uint16_t region) {
+    look_at_control_ = true;  // sets the deadline for what could not be handed over
+    for (std::uint32_t peer = 0; peer < peers_.size(); ++peer) {
+        if (peers_[peer].state != PeerState::State::up) continue;
+        peers_[peer].to_tell.push_back(region);
+        hand_over(Peer{peer});
+    }
 }
 
 /// As many exposed regions as the socket has room for (or the user for descriptors on their way); handle_deadlines goes
 /// on with the others.
 void Endpoint::hand_over(Peer peer) {
     PeerState& state = peers_[index(peer)];
-    while (state.handed < exposed_.size()) {
-        const std::uint16_t region = exposed_[state.handed];
-        Packet made = packet(Packet::Kind::region, peer);
-        made.region = region;
-        made.bytes = regions_[region].bytes;
-        if (!send_packet(state.socket, made, {regions_[region].memory.fd.fd(), -1})) return;
-        ++state.handed;
+    for (; !state.to_tell.empty(); state.to_tell.pop_front()) {
+        const std::uint16_t number = state.to_tell.front();
+        const OwnRegion& region = regions_[number];
+        Packet made = packet(region.exposed ? Packet::Kind::region : Packet::Kind::released, peer);
+        made.region = number;
+        made.use = region.use;
+        made.bytes = region.bytes;
+        if (!send_packet(state.socket, made, {region.memory.fd.fd(), -1})) return;
     }
 }
 
@@ -234,11 +249,22 @@ void Endpoint::answered(Peer peer, Received& received) {
 void Endpoint::take_region(Peer peer, Received& received) {
     PeerState& state = peers_[index(peer)];
     const Packet& region = received.packet;
-    if (region.kind != Packet::Kind::region || region.region >= max_regions) return;
-    auto mapping = map_memory(received.fds[0], region.bytes);
-    if (!mapping) return log("node " + std::to_string(index(peer)) + ": " + mapping.error().message);
+    const bool exposed = region.kind == Packet::Kind::region;
+    if ((!exposed && region.kind != Packet::Kind::released) || region.region >= max_regions) return;
+    PeerRegion now{.mapping = nullptr, .use = region.use};
+    if (exposed) {
+        auto mapping = map_memory(received.fds[0], region.bytes);
+        if (!mapping) return log("node " + std::to_string(index(peer)) + ": " + mapping.error().message);
+        now.mapping = std::move(*mapping);
+    }
     if (state.regions.size() <= region.region) state.regions.resize(region.region + 1);
-    state.regions[region.region] = std::move(*mapping);
+    if (state.regions[region.region].mapping != nullptr) {
+        for (Import& import : imports_) {
+            if (import.peer == peer && import.key.region == region.region) forget(import);
+        }
+        unmapped_next_.push_back({state.regions[region.region]});  // it may be in view
+    }
+    state.regions[region.region] = std::move(now);
     give_room(peer);  // somebody may have tried to write to it
 }
 
@@ -261,10 +287,7 @@ void Endpoint::give_up(Peer peer) {
 
 void Endpoint::forget_memory(Peer peer) {
     for (Import& import : imports_) {
-        if (import.peer != peer) continue;
-        if (import.written) written_bytes_ -= import.memory.size();
-        import.memory = {};
-        import.written = false;
+        if (import.peer == peer) forget(import);
     }
 }
 
@@ -366,7 +389,7 @@ void Endpoint::handle_deadlines(Time now) {
             if (state.dial_at == time_unset) state.dial_at = now + dial_retry;
         }
         next_deadline_ = std::min({next_deadline_, state.deadline, state.dial_at});
-        if (state.state == PeerState::State::up && state.handed < exposed_.size()) {
+        if (state.state == PeerState::State::up && !state.to_tell.empty()) {
             hand_over(Peer{number});
             next_deadline_ = std::min(next_deadline_, now + dial_retry);
         }

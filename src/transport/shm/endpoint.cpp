@@ -38,7 +38,8 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
       active_(options.max_peers),
       epoll_events_(64) {
     constexpr std::uint32_t typical_record = record_bytes(64);
-    capabilities_ = {.max_peers = options.max_peers,
+    capabilities_ = {.nature = nature,
+                     .max_peers = options.max_peers,
                      .max_regions = max_regions,
                      .max_posted = std::min(options.max_posted, settings.ring_bytes / typical_record),
                      .read = true,
@@ -54,13 +55,20 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
 
 Result<Local> Endpoint::allocate(std::size_t bytes) {
     if (bytes == 0) return Error{"region of 0 bytes: at least 1 is needed"};
-    if (regions_.size() == max_regions) {
+    if (regions_.size() == max_regions && released_.empty()) {
         return Error{"region of " + std::to_string(bytes) + " bytes: all " + std::to_string(max_regions) +
                      " regions of this endpoint are in use"};
     }
     auto memory = make_private_memory(bytes);
     if (!memory) return Error{"region of " + std::to_string(bytes) + " bytes: " + memory.error().message};
-    regions_.push_back({std::move(*memory), bytes, false});
+    if (!released_.empty()) {
+        const std::uint16_t number = released_.front();
+        released_.pop_front();
+        regions_[number].memory = std::move(*memory);
+        regions_[number].bytes = bytes;
+        return Local{number};
+    }
+    regions_.push_back({.memory = std::move(*memory), .bytes = bytes});
     return Local{static_cast<std::uint16_t>(regions_.size() - 1)};
 }
 
@@ -72,7 +80,7 @@ Result<Ok> Endpoint::be_shared(std::size_t region) {
 
 Result<int> Endpoint::share(Local region) {
     const auto number = static_cast<std::size_t>(region);
-    if (number >= regions_.size()) return Error{"share: there is no region " + std::to_string(number)};
+    if (!has(number)) return Error{"share: there is no region " + std::to_string(number)};
     if (auto shared = be_shared(number); !shared) return shared.error();
     auto file = os::open_for_reading(regions_[number].memory.fd);
     return file ? Result<int>(file->release()) : Result<int>(file.error());
@@ -80,18 +88,13 @@ Result<int> Endpoint::share(Local region) {
 
 Result<Blob> Endpoint::expose(Local region) {
     const auto number = static_cast<std::size_t>(region);
-    if (number >= regions_.size()) return Error{"expose: there is no region " + std::to_string(number)};
+    if (!has(number)) return Error{"expose: there is no region " + std::to_string(number)};
     if (auto shared = be_shared(number); !shared) return shared.error();
-    if (!std::exchange(regions_[number].exposed, true)) {
-        exposed_.push_back(static_cast<std::uint16_t>(number));
-        look_at_control_ = true;
-        for (std::uint32_t peer = 0; peer < peers_.size(); ++peer) {
-            if (peers_[peer].state == PeerState::State::up) hand_over(Peer{peer});
-        }
-    }
+    if (!std::exchange(regions_[number].exposed, true)) tell(static_cast<std::uint16_t>(number));
     return to_blob(Key{.owner = index(options_.self),
                        .generation = options_.incarnation,
                        .region = static_cast<std::uint32_t>(number),
+                       .use = regions_[number].use,
                        .bytes = regions_[number].bytes,
                        .run = options_.run});
 }
@@ -99,8 +102,23 @@ Result<Blob> Endpoint::expose(Local region) {
 Result<Remote> Endpoint::import_key(Peer peer, const Blob& blob) {
     const Result<Key> key = read_key<Key>(blob, peer, options_.run, max_regions, transport_name);
     if (!key) return key.error();
-    imports_.push_back({.peer = peer, .key = *key, .memory = {}, .written = false});
-    return Remote{static_cast<std::uint32_t>(imports_.size() - 1)};
+    return imports_.add({.peer = peer, .key = *key, .memory = {}, .written = false});
+}
+
+/// Who has mapped it may still write into the memory, which then is nobody's; and is told.
+Result<Ok> Endpoint::release(Local region) {
+    const auto number = static_cast<std::size_t>(region);
+    if (!has(number)) return Error{"release: there is no region " + std::to_string(number)};
+    OwnRegion& own = regions_[number];
+    own = {.memory = {}, .bytes = 0, .use = own.use + 1, .exposed = false};
+    released_.push_back(static_cast<std::uint16_t>(number));
+    tell(static_cast<std::uint16_t>(number));
+    return Ok{};
+}
+
+Result<Ok> Endpoint::release(Remote remote) {
+    if (Import* import = imports_.find(remote)) forget(*import);
+    return imports_.release(remote);
 }
 
 Post Endpoint::send(Peer peer, Bytes message) {
@@ -118,17 +136,19 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
     const std::span<std::byte> from = own(body.region);
     if (!is_up(peer) || head.size() > max_head_bytes || body.length > max_write_bytes ||
         (body.length > 0 && !Regions::inside(from.size(), body.offset, body.length)) ||
-        !imported(target.region, peer)) {
+        !imports_.has(target.region, peer)) {
         return Post::refused;
     }
-    Import& to = imports_[static_cast<std::size_t>(target.region)];
+    Import& to = imports_[target.region];
     PeerState& state = peers_[index(peer)];
     if (!Regions::inside(to.key.bytes, target.offset, head.size() + body.length) ||
         to.key.generation != state.incarnation) {
         return fault(peer, token);
     }
-    if (to.memory.empty() && !find(to)) [[unlikely]] {
-        return back_pressure(peer);  // its descriptor is still under way
+    if (to.memory.empty()) [[unlikely]] {
+        const Found found = find(to);
+        if (found == Found::gone) return fault(peer, token);
+        if (found == Found::coming) return back_pressure(peer);  // its descriptor is still under way
     }
     if (notice.has_value() && !state.writer.has_room(0)) [[unlikely]] {
         return back_pressure(peer);
@@ -156,15 +176,19 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
 Post Endpoint::read(Peer peer, Target from, Slice into, Token token) {
     const std::span<std::byte> to = own(into.region);
     if (!is_up(peer) || into.length > max_write_bytes || !Regions::inside(to.size(), into.offset, into.length) ||
-        !imported(from.region, peer)) {
+        !imports_.has(from.region, peer)) {
         return Post::refused;
     }
-    Import& source = imports_[static_cast<std::size_t>(from.region)];
+    Import& source = imports_[from.region];
     if (!Regions::inside(source.key.bytes, from.offset, into.length) ||
         source.key.generation != peers_[index(peer)].incarnation) {
         return fault(peer, token);
     }
-    if (source.memory.empty() && !find(source)) return back_pressure(peer);
+    if (source.memory.empty()) {
+        const Found found = find(source);
+        if (found == Found::gone) return fault(peer, token);
+        if (found == Found::coming) return back_pressure(peer);
+    }
     if (into.length > 0) {
         std::memcpy(to.data() + into.offset, source.memory.data() + from.offset, into.length);
         copied_bytes_ += into.length;
@@ -180,13 +204,14 @@ Bytes Endpoint::local(Slice where) const {
 }
 
 Bytes Endpoint::view(Target where, std::uint32_t length) {
-    if (static_cast<std::size_t>(where.region) >= imports_.size()) return {};
-    Import& source = imports_[static_cast<std::size_t>(where.region)];
-    if (!is_up(source.peer) || source.key.generation != peers_[index(source.peer)].incarnation ||
-        !Regions::inside(source.key.bytes, where.offset, length) || (source.memory.empty() && !find(source))) {
+    Import* const source = imports_.find(where.region);
+    if (source == nullptr || !is_up(source->peer) ||
+        source->key.generation != peers_[index(source->peer)].incarnation ||
+        !Regions::inside(source->key.bytes, where.offset, length) ||
+        (source->memory.empty() && find(*source) != Found::here)) {
         return {};
     }
-    return source.memory.subspan(where.offset, length);
+    return source->memory.subspan(where.offset, length);
 }
 
 std::size_t Endpoint::poll(Time now, std::span<Event> events) {
@@ -270,16 +295,26 @@ Post Endpoint::fault(Peer peer, Token token) {
     return Post::pending;
 }
 
-bool Endpoint::find(Import& import) {
+Endpoint::Found Endpoint::find(Import& import) {
     PeerState& state = peers_[index(import.peer)];
-    if (import.key.region >= state.regions.size() || state.regions[import.key.region] == nullptr) receive(import.peer);
-    if (state.state != PeerState::State::up || import.key.region >= state.regions.size() ||
-        state.regions[import.key.region] == nullptr ||
-        state.regions[import.key.region]->bytes().size() != import.key.bytes) {
-        return false;
-    }
-    import.memory = state.regions[import.key.region]->bytes();
-    return true;
+    const Key& key = import.key;
+    const auto heard_of = [&] {
+        return key.region < state.regions.size() &&
+               (state.regions[key.region].mapping != nullptr || state.regions[key.region].use > key.use);
+    };
+    if (!heard_of()) receive(import.peer);
+    if (state.state != PeerState::State::up || !heard_of()) return Found::coming;
+    const PeerRegion& region = state.regions[key.region];
+    if (region.use > key.use) return Found::gone;
+    if (region.use < key.use || region.mapping->bytes().size() != key.bytes) return Found::coming;
+    import.memory = region.mapping->bytes();
+    return Found::here;
+}
+
+void Endpoint::forget(Import& import) {
+    if (import.written) written_bytes_ -= import.memory.size();
+    import.memory = {};
+    import.written = false;
 }
 
 void Endpoint::note_written(Import& import) {

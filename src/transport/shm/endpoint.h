@@ -13,6 +13,7 @@
 #include "base/bitmap.h"
 #include "os/poller.h"
 #include "transport/blob.h"
+#include "transport/imports.h"
 #include "transport/medium.h"
 #include "transport/shm/peer_state.h"
 
@@ -54,7 +55,8 @@ struct Import {
 
 struct OwnRegion {
     Memory memory;
-    std::size_t bytes = 0;
+    std::size_t bytes = 0;  // 0: it was released
+    std::uint32_t use = 0;  // how many regions of that number were released
     bool exposed = false;
 };
 
@@ -85,6 +87,8 @@ public:
 
     Result<Blob> expose(Local region) override;
     Result<Remote> import_key(Peer peer, const Blob& blob) override;
+    Result<Ok> release(Local region) override;
+    Result<Ok> release(Remote import) override;
     Post send(Peer peer, Bytes message) override;
     Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override;
     Post read(Peer peer, Target from, Slice into, Token token) override;
@@ -107,10 +111,7 @@ private:
     [[nodiscard]] bool is_up(Peer peer) const {
         return index(peer) < peers_.size() && peers_[index(peer)].state == PeerState::State::up;
     }
-    [[nodiscard]] bool imported(Remote remote, Peer peer) const {
-        return static_cast<std::size_t>(remote) < imports_.size() &&
-               imports_[static_cast<std::size_t>(remote)].peer == peer;
-    }
+    [[nodiscard]] bool has(std::size_t region) const { return region < regions_.size() && regions_[region].bytes > 0; }
     [[nodiscard]] std::span<std::byte> own(Local region) const {
         const auto number = static_cast<std::size_t>(region);
         return number < regions_.size() ? regions_[number].memory.bytes() : std::span<std::byte>{};
@@ -124,7 +125,9 @@ private:
     static void ring(PeerState& state);
     Post back_pressure(Peer peer);
     Post fault(Peer peer, Token token);
-    bool find(Import& import);
+    enum class Found : std::uint8_t { here, coming, gone };
+    Found find(Import& import);
+    void forget(Import& import);
     void note_written(Import& import);
 
     // --- polling
@@ -162,6 +165,7 @@ private:
     bool meet(Peer peer, const Packet& from_peer, const os::Descriptor& inbox, os::Descriptor bell);
     void go_up(Peer peer);
     Result<Ok> be_shared(std::size_t region);
+    void tell(std::uint16_t region);
     void hand_over(Peer peer);
     /// All packets that are there.
     void receive(Peer peer);
@@ -193,17 +197,17 @@ private:
     Memory inbox_memory_;
     Inbox inbox_;
     std::vector<OwnRegion> regions_;
-    std::vector<std::uint16_t> exposed_;  // of these, in the order in which they were
+    std::deque<std::uint16_t> released_;  // of these, the oldest first
     std::vector<PeerState> peers_;
-    std::vector<Import> imports_;
+    Imports<Import> imports_;
     std::vector<HalfOpen> half_open_;
     // What does not come out of a lane: connections, faults, room. Rare, and faults may be many at once: a ring for the
     // most there can be would be max_posted entries per peer, so this one allocates now and then.
     std::deque<Event> own_events_;
     /// A view of a peer's memory may be looked at until the poll after its peer_down: for each peer_down among
     /// own_events_ what was mapped of that peer, and what was of those in the last poll.
-    std::deque<std::vector<std::shared_ptr<os::Mapping>>> lingering_;
-    std::vector<std::vector<std::shared_ptr<os::Mapping>>> unmapped_next_;
+    std::deque<std::vector<PeerRegion>> lingering_;
+    std::vector<std::vector<PeerRegion>> unmapped_next_;
     std::vector<Peer> unpublished_;  // posted to since the last poll
     std::vector<Peer> touched_;      // read from in the last poll
     base::Bitmap active_;            // lanes with news

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -18,6 +19,12 @@ struct Parked {
     os::Descriptor socket;
     os::Descriptor inbox;
     os::Descriptor bell;
+};
+
+/// What was heard of a number of a peer's regions.
+struct PeerRegion {
+    std::shared_ptr<os::Mapping> mapping;  // of the region that has it, if it is exposed
+    std::uint32_t use = 0;                 // how many regions of that number were released
 };
 
 struct PeerState {
@@ -53,8 +60,8 @@ struct PeerState {
     Inbox inbox;  // the peer's
     LaneWriter writer;
     LaneReader reader;
-    std::vector<std::shared_ptr<os::Mapping>> regions;  // the peer's, by index
-    std::size_t handed = 0;                             // of this side's exposed regions, handed over
+    std::vector<PeerRegion> regions;    // the peer's, by number
+    std::deque<std::uint16_t> to_tell;  // numbers of this side's regions: exposed or released, and not told yet
     Parked parked;
 };
 

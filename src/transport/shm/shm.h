@@ -8,6 +8,7 @@
 namespace incast::transport::shm {
 
 inline constexpr std::string_view transport_name = "shm";
+inline constexpr Nature nature{.copies = Copies::processor, .progress = Progress::independent, .one_host = true};
 
 std::span<const base::Setting> settings();
 Result<std::unique_ptr<Medium>> make(const Settings& given);

@@ -12,6 +12,7 @@
 
 #include "transport/framed/event_writer.h"
 #include "transport/framed/frame.h"
+#include "transport/imports.h"
 #include "transport/regions.h"
 #include "transport/tcp/acceptor.h"
 #include "transport/tcp/hello.h"
@@ -36,7 +37,7 @@ constexpr std::uint64_t half_open_kind = std::uint64_t{2} << kind_shift;
 constexpr std::uint64_t stream_kind = std::uint64_t{3} << kind_shift;
 
 struct Import {
-    Peer peer;
+    Peer peer{};
     framed::Key key;
 };
 
@@ -62,11 +63,11 @@ public:
                                   .max_peers = options.max_peers,
                                   .streams = settings.streams}},
                     poller_, options.log, listener_kind, half_open_kind) {
-        capabilities_ = {.max_peers = options.max_peers,
+        capabilities_ = {.nature = nature,
+                         .max_peers = options.max_peers,
                          .max_regions = max_regions,
                          .max_posted = options.max_posted,
                          .read = true,
-                         .bounds_writes = true,
                          .has_wait_fd = true};
         active_.reserve(options.max_peers);
         working_.reserve(options.max_peers);
@@ -119,6 +120,13 @@ public:
     }
 
     Result<Local> allocate(std::size_t bytes) override { return regions_.allocate(bytes); }
+    Result<Ok> release(Local region) override {
+        if (!regions_.release(region))
+            return Error{"release: there is no region " + std::to_string(static_cast<unsigned>(region))};
+        free_retired();
+        return Ok{};
+    }
+    Result<Ok> release(Remote import) override { return imports_.release(import); }
     Result<int> share(Local region) override { return regions_.share(region); }
     std::span<std::byte> memory(Local region) override { return regions_.memory(region); }
 
@@ -129,6 +137,7 @@ public:
         const framed::Key key{.owner = self(),
                               .generation = options_.incarnation,
                               .region = static_cast<std::uint32_t>(region),
+                              .use = regions_.use(region),
                               .bytes = regions_.memory(region).size(),
                               .run = options_.run};
         return to_blob(key);
@@ -147,8 +156,7 @@ public:
         const Result<framed::Key> key =
             read_key<framed::Key>(blob, peer, options_.run, max_region_keys, transport_name);
         if (!key) return key.error();
-        imports_.push_back({peer, *key});
-        return Remote{static_cast<std::uint32_t>(imports_.size() - 1)};
+        return imports_.add({peer, *key});
     }
 
     Post send(Peer peer, Bytes message) override {
@@ -160,21 +168,21 @@ public:
         const std::span<std::byte> from = regions_.memory(body.region);
         if (!is_up(peer) || head.size() > max_head_bytes || body.length > max_write_bytes ||
             (body.length > 0 && !Regions::inside(from.size(), body.offset, body.length)) ||
-            !imported(target.region, peer)) {
+            !imports_.has(target.region, peer)) {
             return Post::refused;
         }
         const Bytes bytes = body.length > 0 ? from.subspan(body.offset, body.length) : from.first(0);
-        return posted(peer, peers_[index(peer)].link->session().write(head, bytes, key_of(target.region), target.offset,
-                                                                      notice, token));
+        return posted(peer, peers_[index(peer)].link->session().write(head, bytes, imports_[target.region].key,
+                                                                      target.offset, notice, token));
     }
 
     Post read(Peer peer, Target from, Slice into, Token token) override {
         const std::span<std::byte> to = regions_.memory(into.region);
         if (!is_up(peer) || into.length > max_write_bytes || !Regions::inside(to.size(), into.offset, into.length) ||
-            !imported(from.region, peer)) {
+            !imports_.has(from.region, peer)) {
             return Post::refused;
         }
-        return posted(peer, peers_[index(peer)].link->session().read(key_of(from.region), from.offset,
+        return posted(peer, peers_[index(peer)].link->session().read(imports_[from.region].key, from.offset,
                                                                      to.subspan(into.offset, into.length), token));
     }
 
@@ -191,6 +199,8 @@ public:
         ++poll_number_;
         last_now_ = now;
         lost_links_.clear();
+        if (regions_.has_retired()) [[unlikely]]
+            free_retired();
         handle_readiness(now);
         if (now >= next_deadline_ || untimed_ > 0) handle_deadlines(now);
         announce(events);
@@ -239,12 +249,13 @@ private:
     [[nodiscard]] bool is_up(Peer peer) const {
         return index(peer) < peers_.size() && peers_[index(peer)].state == PeerState::State::up;
     }
-    [[nodiscard]] bool imported(Remote remote, Peer peer) const {
-        return static_cast<std::size_t>(remote) < imports_.size() &&
-               imports_[static_cast<std::size_t>(remote)].peer == peer;
-    }
-    [[nodiscard]] const framed::Key& key_of(Remote remote) const {
-        return imports_[static_cast<std::size_t>(remote)].key;
+    /// Memory of released regions that nothing is received into or sent from any more.
+    void free_retired() {
+        regions_.sweep([&](Bytes memory) {
+            return std::ranges::any_of(peers_, [&](const PeerState& state) {
+                return state.state == PeerState::State::up && state.link->session().uses(memory);
+            });
+        });
     }
 
     os::Descriptor with_port(os::Descriptor listener) {
@@ -530,7 +541,7 @@ private:
     os::Poller poller_;
     Regions regions_;
     std::vector<PeerState> peers_;
-    std::vector<Import> imports_;
+    Imports<Import> imports_;
     std::vector<epoll_event> epoll_events_;
     SocketAddress address_;
     Acceptor acceptor_;

@@ -9,6 +9,7 @@
 namespace incast::transport::tcp {
 
 inline constexpr std::string_view transport_name = "tcp";
+inline constexpr Nature nature{.bounds = Bounds::strided, .copies = Copies::kernel};
 
 std::span<const base::Setting> settings();
 Result<std::unique_ptr<Medium>> make(const Settings& given);

@@ -61,7 +61,7 @@ std::span<const base::Setting> settings() {
 Descriptor describe() {
     return {.name = transport_name,
             .summary = "RapidIO: rDMA, doorbells and messages, over SoftRIO",
-            .traits = {},
+            .traits = {.nature = nature},
             .settings = list,
             .package = "incast-rio"};
 }

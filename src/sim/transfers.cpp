@@ -155,16 +155,18 @@ void World::schedule(Time time, EndpointId port, TransferId id, std::uint16_t st
 void World::complete(TransferId id) {
     const Transfer& item = transfers_[id];
     if (!item.pending.linked) return;
-    if (item.is_read && !is_there(receiver(item), item)) transfers_[id].faulty = true;
-    Status status = item.faulty ? Status::remote_fault : Status::ok;
+    Status status = Status::ok;
     if (item.is_read) {
+        take(id, part_all);  // where it finds that the region was released, the read is faulty
         if (!item.faulty) {
-            take(id, part_all);
             land(id, part_all);
             if (item.landed != part_all) return;
         }
+        if (item.faulty) status = Status::remote_fault;
         // Whoever has left is told that it was cancelled, though it may have landed.
         if (connection(item.connection).channel[item.direction].side == Side::leaving) status = Status::cancelled;
+    } else if (item.faulty) {
+        status = Status::remote_fault;
     }
     finish_pending(id, status);
 }
@@ -201,7 +203,10 @@ void World::take(TransferId id, std::uint8_t parts) {
     if (parts == 0 || item.faulty || !can_take(id)) return;
     const EndpointId owner = receiver(item);
     trace(traced_take, item.number, parts);
-    if (!is_there(owner, item)) return;
+    if (!is_there(owner, item)) {
+        item.faulty = true;
+        return;
+    }
     const Area* area = find(owner)->area(item.region, item.offset);
     if ((parts & part_head) != 0 && area != nullptr && area->head_write != 0) {
         item.head_bytes = static_cast<std::uint8_t>(std::min<std::uint64_t>(area->head_bytes, item.bytes));

@@ -74,8 +74,11 @@ LINE_RULES = [
     ),
     LineRule(
         "transport-name",
-        re.compile(r'[!=]=\s*"(inproc|shm|tcp|rio|sim)"|"(inproc|shm|tcp|rio|sim)"\s*[!=]='),
-        r"^(src/(?!softrio/|.*_test\.cpp$)|python/incast/)",
+        re.compile(
+            r'[!=]=\s*"(inproc|shm|tcp|rio|sim)"|"(inproc|shm|tcp|rio|sim)"\s*[!=]='
+            r'|"transport\.name": "(inproc|shm|tcp|rio|sim)"'
+        ),
+        r"^(src/(?!softrio/|.*_test\.cpp$)|python/incast/|tests/)",
         "what differs between transports is data: transport::Traits, Capabilities, or what the result says",
     ),
     LineRule("tab", re.compile(r"\t"), r"\.(h|cpp|c|py|sh|cmake|md|toml|json)$", "indent with spaces"),

@@ -11,6 +11,7 @@ import jsonschema
 import numpy as np
 import pytest
 import uproot
+from incast.engine.transports import chosen_across, one_thread, simulated
 from referencing import Registry, Resource
 
 from tests.conftest import DEADLINE_S, Incast, wait_for_line
@@ -38,7 +39,7 @@ def result_validator() -> Any:
 
 @pytest.mark.parametrize("roles", ["folded", "split"])
 @pytest.mark.parametrize("protocol", ["push", "pull"])
-@pytest.mark.parametrize("transport", ["inproc", "tcp"])
+@pytest.mark.parametrize("transport", [one_thread(), chosen_across()])
 def test_every_event_is_built_and_verified(real_incast: Incast, transport: str, protocol: str, roles: str) -> None:
     result = result_of(
         real_incast("run", *QUICK, "--transport", transport, "--protocol", protocol, "--roles", roles, "--json")
@@ -50,14 +51,16 @@ def test_every_event_is_built_and_verified(real_incast: Incast, transport: str, 
     assert result["time_domain"] == "real"
 
 
-@pytest.mark.parametrize("options", [("--transport", "inproc"), ("--transport", "sim"), ("--trigger-rate", "5kHz")])
+@pytest.mark.parametrize(
+    "options", [("--transport", one_thread()), ("--transport", simulated()), ("--trigger-rate", "5kHz")]
+)
 def test_a_result_keeps_to_its_schema(real_incast: Incast, options: tuple[str, ...]) -> None:
     result = result_of(real_incast("run", *QUICK, *options, "--json"))
     result_validator().validate(result)
 
 
 def test_the_schema_refuses_a_result_with_a_wrong_figure(real_incast: Incast) -> None:
-    result = result_of(real_incast("run", *QUICK, "--transport", "inproc", "--json"))
+    result = result_of(real_incast("run", *QUICK, "--transport", one_thread(), "--json"))
     validator = result_validator()
     wrongs: list[dict[str, Any]] = [
         {"events": -1},
@@ -73,7 +76,7 @@ def test_the_schema_refuses_a_result_with_a_wrong_figure(real_incast: Incast) ->
 
 def test_the_fake_engines_result_is_one_of_the_engine(real_incast: Incast) -> None:
     """Else the other tests would test against a result that no engine writes."""
-    result = result_of(real_incast("run", *QUICK, "--transport", "inproc", "--json"))
+    result = result_of(real_incast("run", *QUICK, "--transport", one_thread(), "--json"))
     validator = result_validator()
     assert set(RESULT) <= set(result)
     # The fake's configuration has only the keys that the summary shows.
@@ -81,13 +84,13 @@ def test_the_fake_engines_result_is_one_of_the_engine(real_incast: Incast) -> No
 
 
 def test_virtual_time_is_labelled(real_incast: Incast) -> None:
-    done = real_incast("run", *QUICK, "--transport", "sim")
+    done = real_incast("run", *QUICK, "--transport", simulated())
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("VIRTUAL TIME")
 
 
 def test_what_is_not_verified_is_labelled(real_incast: Incast) -> None:
-    assert "not verified" in real_incast("run", *QUICK, "--transport", "inproc", "--sink", "null").stdout
+    assert "not verified" in real_incast("run", *QUICK, "--transport", one_thread(), "--sink", "null").stdout
 
 
 def test_the_result_directory_and_its_name(real_incast: Incast) -> None:
@@ -104,7 +107,7 @@ def test_the_result_directory_and_its_name(real_incast: Incast) -> None:
 
 
 def test_the_config_of_a_run_repeats_it(real_incast: Incast) -> None:
-    options = ("--transport", "sim", "--nodes", "3", "--seed", "7", *QUICK)
+    options = ("--transport", simulated(), "--nodes", "3", "--seed", "7", *QUICK)
     first = result_of(real_incast("run", *options, "--output", "first", "--json"))
     again = result_of(real_incast("run", "first/config.toml", "--output", "again", "--json"))
     assert again["config"] == first["config"]
@@ -133,7 +136,7 @@ def test_a_bad_config_is_one_line_that_names_it(real_incast: Incast, options: li
     assert not list(real_incast.folder.iterdir()), "nothing is left behind by a run that never was"
 
 
-@pytest.mark.parametrize("transport", ["inproc", "tcp"])
+@pytest.mark.parametrize("transport", [one_thread(), chosen_across()])
 def test_ctrl_c_drains_and_reports(real_incast: Incast, transport: str) -> None:
     command = real_incast.command("run", "--transport", transport, "--duration", "10min", "--warm-up", "0s", "--json")
     with subprocess.Popen(
@@ -156,7 +159,7 @@ def test_ctrl_c_drains_and_reports(real_incast: Incast, transport: str) -> None:
 def test_info_names_the_transports(real_incast: Incast) -> None:
     answer = json.loads(real_incast("info", "--json").stdout)
     available = {transport["name"] for transport in answer["transports"] if transport["available"]}
-    assert {"inproc", "tcp", "sim"} <= available
+    assert {one_thread(), chosen_across(), simulated()} <= available
 
 
 def test_a_tree_comes_out_as_it_went_in(real_incast: Incast) -> None:
@@ -169,7 +172,8 @@ def test_a_tree_comes_out_as_it_went_in(real_incast: Incast) -> None:
     assert real_incast("import-root", "small.root", "--packing", "20").returncode == 0
     result = result_of(
         real_incast(
-            "run", "--nodes", "2", "--transport", "tcp", "--source", "small-mfp", "--sink", "mep:built", "--json"
+            *("run", "--nodes", "2", "--transport", chosen_across()),
+            *("--source", "small-mfp", "--sink", "mep:built", "--json"),
         )
     )
     assert (result["events"], result["lost_events"], result["incomplete_events"]) == (n_events, 0, 0)

@@ -16,6 +16,7 @@ import pytest
 from incast.base.errors import OneLineError
 from incast.engine.process import EngineRun, Outcome
 from incast.engine.progress import Notice, Progress
+from incast.engine.transports import chosen_here
 from incast.run.execution import read_result, show_result
 from incast.run.request import make_request
 
@@ -30,7 +31,7 @@ def test_without_options_the_engine_decides_everything(incast: Incast) -> None:
     assert done.returncode == 0, done.stderr
     arguments = incast.engine_arguments()
     assert arguments[0] == "--output"
-    assert re.fullmatch(r"incast-results/\d{8}T\d{6}Z-shm", arguments[1])
+    assert re.fullmatch(rf"incast-results/\d{{8}}T\d{{6}}Z-{chosen_here()}", arguments[1])
     assert arguments[2:-1] == ["--progress", "json", "--watched-by"]
     assert (incast.folder / arguments[1] / "result.json").is_file()
 
@@ -98,8 +99,8 @@ def test_every_option_is_a_setting_of_the_engine(incast: Incast, options: str, s
         ('[transport]\nname = "inproc"', {}, [], "inproc"),
         ('[transport]\nname = "inproc"', {"transport.name": "sim"}, [], "sim"),
         ("", {"transport.name": "sim"}, ["transport.name=tcp"], "tcp"),
-        ("transport = 5", {}, [], "shm"),
-        ("not TOML at all", {}, [], "shm"),
+        ("transport = 5", {}, [], chosen_here()),
+        ("not TOML at all", {}, [], chosen_here()),
         ("", {"transport.name": "../../evil"}, [], "evil"),
     ],
 )

@@ -17,6 +17,7 @@ from incast.cli.options import option
 from incast.cli.run import run
 from incast.engine.quantity import parse
 from incast.engine.settings import present, present_config, schema, settings
+from incast.engine.transports import chosen_across, transports
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +42,8 @@ def test_every_unit_is_of_one_kind() -> None:
 
 def test_options_have_the_words_of_the_engine() -> None:
     said = option("transport.name", "What moves the data.").help
-    assert said == "What moves the data. auto | inproc | shm | tcp | rio | sim. (default: auto)"
+    names = [each.name for each in transports()]
+    assert said == f"What moves the data. {' | '.join(('auto', *names))}. (default: auto)"
     assert option("protocol.mfp_size").metavar == "SIZE"
     assert "pull-write" in option("protocol.scheme").help
 
@@ -63,19 +65,24 @@ def test_every_setting_is_listed_for_people() -> None:
     for setting in settings().values():
         default = setting.default or "(nothing)"
         assert f"{setting.key} = {default}  [{setting.allowed}]\n    {setting.help}\n" in said.stdout
-    few = CliRunner().invoke(app, ["settings", "tcp", "STAGING"]).stdout
-    assert few.startswith("transport.tcp.staging = 64KiB  [8.0 KiB..16.0 MiB]\n")
+    few = CliRunner().invoke(app, ["settings", chosen_across(), "STAGING"]).stdout
+    assert few.startswith(f"transport.{chosen_across()}.staging = 64KiB  [8.0 KiB..16.0 MiB]\n")
 
 
 def test_former_names_become_the_present_ones() -> None:
-    assert present("transport.tcp.hello_timeout_ms", "1500") == ("transport.tcp.hello_timeout", "1500ms")
+    section = f"transport.{chosen_across()}"
+    assert present(f"{section}.hello_timeout_ms", "1500") == (f"{section}.hello_timeout", "1500ms")
     assert present("protocol.slot_bytes", "64KiB") == ("protocol.slot_size", "64KiB")
     assert present("run.nodes", "4") == ("run.nodes", "4")
-    old = {"run": {"nodes": 4}, "source": {"prefill_bytes": "65536"}, "transport": {"tcp": {"hello_timeout_ms": "20"}}}
+    old = {
+        "run": {"nodes": 4},
+        "source": {"prefill_bytes": "65536"},
+        "transport": {chosen_across(): {"hello_timeout_ms": "20"}},
+    }
     assert present_config(old) == {
         "run": {"nodes": 4},
         "source": {"prefill_size": "65536"},
-        "transport": {"tcp": {"hello_timeout": "20ms"}},
+        "transport": {chosen_across(): {"hello_timeout": "20ms"}},
     }
 
 

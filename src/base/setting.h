@@ -36,6 +36,13 @@ struct Setting {
     std::span<const Alias> aliases;
 };
 
+/// What a setting was called in the last version; a bare number had that unit.
+struct FormerName {
+    std::string_view former;
+    std::string_view present;
+    std::string_view unit;
+};
+
 /// Settings as lists write them.
 constexpr Setting number(Kind kind, std::string_view name, std::string_view value, double min, double max,
                          std::string_view help, std::string_view form = {}) {

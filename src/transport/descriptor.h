@@ -16,7 +16,8 @@ struct Descriptor {
     std::string_view name;
     std::string_view summary;
     Traits traits;
-    std::span<const base::Setting> settings;  // the tables in docs/transports are made from these
+    std::span<const base::Setting> settings;         // the tables in docs/transports are made from these
+    std::span<const base::FormerName> former_names;  // of these settings, in the last version
     Result<std::unique_ptr<Medium>> (*make)(const Settings&) = nullptr;  // null: a module has it (module.h)
     std::string_view package = "incast";                                 // that brings what it needs
 };

@@ -10,7 +10,10 @@
 #include <unistd.h>
 
 #include "planted.h"
+#include "sim/sim_medium.h"
 #include "transport/builtin/builtin.h"
+#include "transport/rio/descriptor/descriptor.h"
+#include "transport/tcp/tcp.h"
 
 namespace incast::conformance {
 
@@ -94,11 +97,14 @@ std::vector<Case> all_cases() {
     };
     // Enough where threads would do nothing else than in the plain transport.
     const std::vector<Mode> processes{Mode::two_processes};
+    const std::string tcp(transport::tcp::transport_name);
+    const std::string rio(transport::rio::transport_name);
+    const std::string simulated(sim::transport_name);
     const std::vector<Variant> variants{
-        {"tcp", "streams", {{"streams", "3"}}},
-        {"tcp", "ipv6", {{"bind", "::1"}}},
+        {tcp, "streams", {{"streams", "3"}}},
+        {tcp, "ipv6", {{"bind", "::1"}}},
         // Everything arrives in small pieces, and nothing fits twice.
-        {"tcp",
+        {tcp,
          "tight",
          {{"streams", "2"},
           {"staging", "8192"},
@@ -106,13 +112,13 @@ std::vector<Case> all_cases() {
           {"socket_buffer", "4608"},
           {"copy_below", "64"}}},
         // Everything the notices may be carried by, on the order that RapidIO promises; and pieces everywhere.
-        {"rio", "weak", {{"order", "weak"}, {"dma_channels", "4"}, {"look_every", "2ms"}}, processes},
-        {"rio", "memory", {{"notice", "memory"}, {"order", "weak"}, {"layout", "segments"}}, processes},
-        {"rio", "cm", {{"notice", "cm"}}},
-        {"rio", "weak_cm", {{"notice", "cm"}, {"order", "weak"}, {"look_every", "2ms"}}, processes},
+        {rio, "weak", {{"order", "weak"}, {"dma_channels", "4"}, {"look_every", "2ms"}}, processes},
+        {rio, "memory", {{"notice", "memory"}, {"order", "weak"}, {"layout", "segments"}}, processes},
+        {rio, "cm", {{"notice", "cm"}}},
+        {rio, "weak_cm", {{"notice", "cm"}, {"order", "weak"}, {"look_every", "2ms"}}, processes},
         // Between hosts: each node behind its own address and socket, in a network that no other process has.
-        {"rio", "udp", {{"fabric", private_network()}}, {Mode::one_thread, Mode::two_processes}},
-        {"sim", "packets", {{"fabric", "fabrics/ib-edr-36.toml"}}},
+        {rio, "udp", {{"fabric", private_network()}}, {Mode::one_thread, Mode::two_processes}},
+        {simulated, "packets", {{"fabric", "fabrics/ib-edr-36.toml"}}},
     };
     std::vector<Case> cases;
     for (const transport::Descriptor& builtin : transport::builtin_transports()) {

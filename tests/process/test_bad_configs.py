@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from transports import NAMES, SHARED_MEMORY, SIMULATED, SOCKETS
 
 
 def refusal(engine: Path, tmp_path: Path, *arguments: str) -> str:
@@ -25,8 +26,11 @@ def refusal(engine: Path, tmp_path: Path, *arguments: str) -> str:
 
 BAD = [
     (["protocol.credit=4"], ["unknown key 'protocol.credit'", "did you mean 'protocol.credits'?"]),
-    (["transport.tcp.stream=4"], ["transport.tcp.stream", "did you mean 'transport.tcp.streams'?"]),
-    (["transport.tpc.bind=1"], ["no transport 'tpc'", "did you mean 'tcp'?", "inproc | shm | tcp"]),
+    (
+        [f"transport.{SOCKETS}.stream=4"],
+        [f"transport.{SOCKETS}.stream", f"did you mean 'transport.{SOCKETS}.streams'?"],
+    ),
+    ([f"transport.{SOCKETS}x.bind=1"], [f"no transport '{SOCKETS}x'", f"did you mean '{SOCKETS}'?", " | ".join(NAMES)]),
     (["run.duration=10 parsecs"], ["run.duration = 10 parsecs", "not a duration", "1ms..2000h, or auto"]),
     (["protocol.mfp_size=64KiBit"], ["protocol.mfp_size = 64KiBit", "not a size", "32 B..1.0 GiB"]),
     (["source.trigger_rate=fast"], ["source.trigger_rate = fast", "not a frequency", "0 Hz.."]),
@@ -66,7 +70,7 @@ BAD = [
     (["source.hot_factor=2", "source.hot_source=4"], ["source.hot_source = 4", "there are 4 sources", "0..3"]),
     (["sink.kind=command"], ["sink.command", "nothing to run"]),
     (["sink.fsync=sometimes"], ["sink.fsync = sometimes", "commit | interval | never"]),
-    (["transport.name=carrier-pigeon"], ["transport.name = carrier-pigeon", "inproc | shm | tcp"]),
+    (["transport.name=carrier-pigeon"], ["transport.name = carrier-pigeon", " | ".join(NAMES)]),
     (["run.roles=split", "run.nodes=1"], ["run.nodes = 1", "2..4096"]),
     (["run.roles=split", "run.rus=3", "run.bus=3"], ["run.rus + run.bus = 3 + 3", "run.nodes is 4"]),
     (["run.rus=2"], ["run.rus = 2", "run.roles = split"]),
@@ -99,18 +103,30 @@ BAD = [
     (["sink.kind=mep"], ["sink.path", "a folder"]),
     (["source.kind=mfp"], ["source.path", "folder"]),
     (["source.kind=mfp", "source.path=/nonexistent/folder"], ["source.path = /nonexistent/folder"]),
-    (["transport.name=tcp", "transport.tcp.streams=0"], ["transport.tcp.streams = 0: out of range; allowed: 1..64"]),
     (
-        ["transport.name=tcp", "transport.tcp.bind=nowhere"],
-        ["transport.tcp.bind = nowhere: no address; allowed: an IPv4 or IPv6 address"],
+        [f"transport.name={SOCKETS}", f"transport.{SOCKETS}.streams=0"],
+        [f"transport.{SOCKETS}.streams = 0: out of range; allowed: 1..64"],
     ),
     (
-        ["transport.name=sim", "transport.sim.rate=very"],
-        ["transport.sim.rate = very: not a rate; allowed: 1 kB/s..100 TB/s"],
+        [f"transport.name={SOCKETS}", f"transport.{SOCKETS}.bind=nowhere"],
+        [f"transport.{SOCKETS}.bind = nowhere: no address; allowed: an IPv4 or IPv6 address"],
     ),
-    (["transport.tcp.staging=12Q"], ["transport.tcp.staging = 12Q: not a size; allowed: 8.0 KiB..16.0 MiB"]),
-    (["transport.shm.ring=20000"], ["transport.shm.ring = 20000: no power of two; allowed: 16.0 KiB..16.0 MiB"]),
-    (["transport.name=sim", "transport.sim.fabric=/none.toml"], ["transport.sim.fabric = /none.toml: cannot be read"]),
+    (
+        [f"transport.name={SIMULATED}", f"transport.{SIMULATED}.rate=very"],
+        [f"transport.{SIMULATED}.rate = very: not a rate; allowed: 1 kB/s..100 TB/s"],
+    ),
+    (
+        [f"transport.{SOCKETS}.staging=12Q"],
+        [f"transport.{SOCKETS}.staging = 12Q: not a size; allowed: 8.0 KiB..16.0 MiB"],
+    ),
+    (
+        [f"transport.{SHARED_MEMORY}.ring=20000"],
+        [f"transport.{SHARED_MEMORY}.ring = 20000: no power of two; allowed: 16.0 KiB..16.0 MiB"],
+    ),
+    (
+        [f"transport.name={SIMULATED}", f"transport.{SIMULATED}.fabric=/none.toml"],
+        [f"transport.{SIMULATED}.fabric = /none.toml: cannot be read"],
+    ),
     (
         ["protocol.scheme=pull-read", "protocol.message_size=64K"],
         ["protocol.message_size = 65536B: nothing is written with pull-read", "0, or another protocol.scheme"],
@@ -168,7 +184,7 @@ def test_missing_file(engine: Path, tmp_path: Path) -> None:
 
 
 def test_too_many_spawned(engine: Path, tmp_path: Path) -> None:
-    line = refusal(engine, tmp_path, "--spawn", "9", "--set", "transport.name=tcp")
+    line = refusal(engine, tmp_path, "--spawn", "9", "--set", f"transport.name={SOCKETS}")
     assert "--spawn 9" in line
     assert "0..4" in line
 

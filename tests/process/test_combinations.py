@@ -2,6 +2,7 @@
 
 import pytest
 from support import Start, check_accounting
+from transports import ONE_THREAD, SHARED_MEMORY, SIMULATED, SOCKETS
 
 SHORT = {
     "run.nodes": 4,
@@ -17,7 +18,7 @@ SCHEMES = ["push", "pull", "pull-read", "push-pull", "pull-pull"]
 
 @pytest.mark.parametrize("roles", ["folded", "split"])
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("transport", ["inproc", "shm", "tcp"])
+@pytest.mark.parametrize("transport", [ONE_THREAD, SHARED_MEMORY, SOCKETS])
 def test_builds_and_verifies(start: Start, transport: str, scheme: str, roles: str) -> None:
     two_stages = scheme in ("push-pull", "pull-pull")
     settings = {**SHORT, "transport.name": transport, "protocol.scheme": scheme, "run.roles": roles}
@@ -35,7 +36,7 @@ def test_builds_and_verifies(start: Start, transport: str, scheme: str, roles: s
     assert result["self_traffic"] == "copy"
     built = sum(node["totals"]["built_goodput_bytes"] for node in result["nodes"])
     copies = (
-        2 * (1 - 1 / len(result["nodes"])) if transport == "tcp" else 1
+        2 * (1 - 1 / len(result["nodes"])) if transport == SOCKETS else 1
     )  # the kernel's, into sockets and out of them
     assert result["copied_bytes"] >= copies * built > 0
     assert result["window"]["copied_bytes"] > 0
@@ -43,7 +44,7 @@ def test_builds_and_verifies(start: Start, transport: str, scheme: str, roles: s
 
 
 @pytest.mark.parametrize("scheme", ["push", "pull-read"])
-@pytest.mark.parametrize("transport", ["inproc", "shm", "tcp"])
+@pytest.mark.parametrize("transport", [ONE_THREAD, SHARED_MEMORY, SOCKETS])
 def test_checksums_of_what_is_whole_are_right(start: Start, transport: str, scheme: str) -> None:
     settings = {"transport.name": transport, "protocol.scheme": scheme, "protocol.checksum": "full"}
     run = start({**SHORT, **settings, "source.fill": "prefilled"})
@@ -55,7 +56,7 @@ def test_checksums_of_what_is_whole_are_right(start: Start, transport: str, sche
     check_accounting(result)
 
 
-@pytest.mark.parametrize("transport", ["inproc", "shm"])
+@pytest.mark.parametrize("transport", [ONE_THREAD, SHARED_MEMORY])
 def test_pull_read_with_views_copies_nothing(start: Start, transport: str) -> None:
     run = start({**SHORT, "transport.name": transport, "protocol.scheme": "pull-read", "protocol.views": "true"})
     assert run.finish() == 0, run.story()
@@ -73,7 +74,7 @@ def test_pull_read_with_views_copies_nothing(start: Start, transport: str) -> No
     ],
     ids=["split", "one-at-a-time"],
 )
-@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("transport", [SHARED_MEMORY, SOCKETS])
 def test_an_mfp_may_travel_as_several_writes(start: Start, transport: str, writes: dict[str, object]) -> None:
     run = start({**SHORT, "transport.name": transport, **writes})
     assert run.finish() == 0, run.story()
@@ -85,7 +86,7 @@ def test_an_mfp_may_travel_as_several_writes(start: Start, transport: str, write
 
 @pytest.mark.parametrize("scheme", ["push", "pull"])
 def test_what_a_node_has_for_itself_need_not_be_copied(start: Start, scheme: str) -> None:
-    run = start({**SHORT, "transport.name": "tcp", "protocol.scheme": scheme, "protocol.self_traffic": "pointer"})
+    run = start({**SHORT, "transport.name": SOCKETS, "protocol.scheme": scheme, "protocol.self_traffic": "pointer"})
     assert run.finish() == 0, run.story()
     result = run.result()
     assert result["self_traffic"] == "pointer"
@@ -106,7 +107,7 @@ def test_sizes_and_orders(start: Start, schedule: str, distribution: str) -> Non
     """A fixed number of events is built exactly, whatever the sizes and the order."""
     run = start(
         {
-            "transport.name": "inproc",
+            "transport.name": ONE_THREAD,
             "run.events": 20_000,
             "protocol.schedule": schedule,
             "protocol.mfp_size": "16KiB",
@@ -122,7 +123,7 @@ def test_sizes_and_orders(start: Start, schedule: str, distribution: str) -> Non
 
 @pytest.mark.parametrize("assignment", ["em", "static"])
 @pytest.mark.parametrize("schedule", ["none", "barrel-barrier", "barrel-time-slot", "lockstep"])
-@pytest.mark.parametrize(("transport", "roles"), [("shm", "folded"), ("tcp", "split")])
+@pytest.mark.parametrize(("transport", "roles"), [(SHARED_MEMORY, "folded"), (SOCKETS, "split")])
 def test_schedules(start: Start, schedule: str, assignment: str, transport: str, roles: str) -> None:
     run = start(
         {
@@ -154,7 +155,9 @@ def test_schedules(start: Start, schedule: str, assignment: str, transport: str,
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize(("transport", "roles"), [("inproc", "folded"), ("shm", "split"), ("tcp", "folded")])
+@pytest.mark.parametrize(
+    ("transport", "roles"), [(ONE_THREAD, "folded"), (SHARED_MEMORY, "split"), (SOCKETS, "folded")]
+)
 def test_sources_keep_the_credits(start: Start, transport: str, scheme: str, roles: str) -> None:
     run = start(
         {
@@ -176,7 +179,7 @@ def test_sources_keep_the_credits(start: Start, transport: str, scheme: str, rol
 @pytest.mark.parametrize("em", ["shared", "own"])
 def test_open_loop_accepts_what_is_offered(start: Start, em: str) -> None:
     run = start(
-        {**SHORT, "transport.name": "tcp", "run.em": em, "source.trigger_rate": "20kHz", "source.arrivals": "poisson"}
+        {**SHORT, "transport.name": SOCKETS, "run.em": em, "source.trigger_rate": "20kHz", "source.arrivals": "poisson"}
     )
     assert run.finish() == 0, run.story()
     result = run.result()
@@ -188,7 +191,7 @@ def test_open_loop_accepts_what_is_offered(start: Start, em: str) -> None:
 
 def test_sixteen_processes(start: Start) -> None:
     """More nodes than cores: nodes must sleep, or nothing moves."""
-    run = start({**SHORT, "transport.name": "tcp", "run.nodes": 16, "protocol.mfp_size": "16KiB"})
+    run = start({**SHORT, "transport.name": SOCKETS, "run.nodes": 16, "protocol.mfp_size": "16KiB"})
     assert run.finish(120) == 0, run.story()
     result = run.result()
     assert result["events"] > 0
@@ -202,7 +205,7 @@ def test_sixteen_processes(start: Start) -> None:
 
 
 def test_thirty_two_processes(start: Start) -> None:
-    run = start({**SHORT, "transport.name": "shm", "run.nodes": 32, "protocol.mfp_size": "4KiB"})
+    run = start({**SHORT, "transport.name": SHARED_MEMORY, "run.nodes": 32, "protocol.mfp_size": "4KiB"})
     assert run.finish(120) == 0, run.story()
     result = run.result()
     assert result["events"] > 0
@@ -212,7 +215,7 @@ def test_thirty_two_processes(start: Start) -> None:
 
 
 def test_sixty_four_nodes_in_one_thread(start: Start) -> None:
-    run = start({**SHORT, "transport.name": "inproc", "run.nodes": 64, "protocol.mfp_size": "4KiB"})
+    run = start({**SHORT, "transport.name": ONE_THREAD, "run.nodes": 64, "protocol.mfp_size": "4KiB"})
     assert run.finish(120) == 0, run.story()
     result = run.result()
     assert result["events"] > 0
@@ -225,7 +228,7 @@ def test_sixty_four_nodes_in_one_thread(start: Start) -> None:
 def test_the_same_seed_simulates_the_same(start: Start) -> None:
     settings = {
         **SHORT,
-        "transport.name": "sim",
+        "transport.name": SIMULATED,
         "run.warm_up": "1ms",
         "run.duration": "20ms",
         "source.size_distribution": "normal",

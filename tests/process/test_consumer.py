@@ -25,6 +25,7 @@ from incast.consumer import (
     builders,
 )
 from support import ROOT, Run, Start, check_accounting, process_state, wait_until
+from transports import ONE_THREAD, SHARED_MEMORY, SIMULATED, SOCKETS
 
 CHILD = Path(__file__).parent / "consumer_child.py"
 KILLS = int(os.environ.get("INCAST_KILL_TIMES", "4"))
@@ -147,7 +148,7 @@ def wait_for_progress(run: Run) -> None:
     run.wait_for(lambda report: report["type"] == "sample" and report["events"] > first, "further events")
 
 
-@pytest.mark.parametrize("transport", ["shm", "tcp", "inproc"])
+@pytest.mark.parametrize("transport", [SHARED_MEMORY, SOCKETS, ONE_THREAD])
 def test_a_farm_gets_every_event_once(start: Start, attach: Attach, name: str, transport: str) -> None:
     run = start({**SETTINGS, "transport.name": transport, "sink.name": name})
     children = [attach(node) for node in (0, 0, 1, 1)]
@@ -166,7 +167,7 @@ def test_a_farm_gets_every_event_once(start: Start, attach: Attach, name: str, t
 
 
 def test_everybody_gets_every_event(start: Start, attach: Attach, name: str) -> None:
-    settings = {**SETTINGS, "transport.name": "shm", "sink.name": name, "sink.delivery": "all", "run.nodes": 1}
+    settings = {**SETTINGS, "transport.name": SHARED_MEMORY, "sink.name": name, "sink.delivery": "all", "run.nodes": 1}
     run = start(settings)
     children = [attach(0), attach(0)]
     for child in children:
@@ -183,7 +184,7 @@ def test_everybody_gets_every_event(start: Start, attach: Attach, name: str) -> 
         assert first == list(range(first[0], meps))
 
 
-@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("transport", [SHARED_MEMORY, SOCKETS])
 def test_killed_consumers_cost_nothing(start: Start, attach: Attach, name: str, transport: str) -> None:
     """Policy block: whatever a dead process had is handed to another, marked."""
     run = start({**SETTINGS, "transport.name": transport, "sink.name": name})
@@ -222,7 +223,7 @@ def test_killed_consumers_cost_nothing(start: Start, attach: Attach, name: str, 
 
 
 def test_killed_consumers_are_counted_if_events_may_be_dropped(start: Start, attach: Attach, name: str) -> None:
-    run = start({**SETTINGS, "transport.name": "shm", "sink.name": name, "sink.policy": "drop"})
+    run = start({**SETTINGS, "transport.name": SHARED_MEMORY, "sink.name": name, "sink.policy": "drop"})
     for number in range(KILLS):
         victim = attach(number % 2)
         victim.wait_for("first")
@@ -236,7 +237,7 @@ def test_killed_consumers_are_counted_if_events_may_be_dropped(start: Start, att
     assert consumers["repeated_meps"] == consumers["held_meps"] == 0
 
 
-@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("transport", [SHARED_MEMORY, SOCKETS])
 def test_a_stopped_consumer_does_not_hold_up_a_builder_that_may_drop(
     start: Start, attach: Attach, name: str, transport: str
 ) -> None:
@@ -259,7 +260,7 @@ def test_a_stopped_consumer_does_not_hold_up_a_builder_that_may_drop(
     assert result["consumers"]["abandoned_meps"] == 0
 
 
-@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("transport", [SHARED_MEMORY, SOCKETS])
 def test_a_stopped_consumer_holds_up_a_builder_that_may_not_drop(
     start: Start, attach: Attach, name: str, transport: str
 ) -> None:
@@ -279,7 +280,7 @@ def test_a_stopped_consumer_holds_up_a_builder_that_may_not_drop(
 
 
 def test_a_slow_consumer_gets_what_it_can(start: Start, attach: Attach, name: str) -> None:
-    run = start({**SETTINGS, "transport.name": "shm", "sink.name": name, "sink.policy": "drop", "run.nodes": 1})
+    run = start({**SETTINGS, "transport.name": SHARED_MEMORY, "sink.name": name, "sink.policy": "drop", "run.nodes": 1})
     child = attach(0, 20)
     child.wait_for("first")
     for _ in range(5):
@@ -293,7 +294,9 @@ def test_a_slow_consumer_gets_what_it_can(start: Start, attach: Attach, name: st
 
 def test_patience_ends(start: Start, attach: Attach, name: str) -> None:
     """A process that sits on its events is ejected: they go to another, and it sees that they are no longer its own."""
-    run = start({**SETTINGS, "transport.name": "shm", "sink.name": name, "sink.patience": "300ms", "run.nodes": 1})
+    run = start(
+        {**SETTINGS, "transport.name": SHARED_MEMORY, "sink.name": name, "sink.patience": "300ms", "run.nodes": 1}
+    )
     stopped, other = attach(0), attach(0)
     for child in (stopped, other):
         child.wait_for("first")
@@ -314,7 +317,14 @@ def test_patience_ends(start: Start, attach: Attach, name: str) -> None:
 def test_a_killed_builder_unit_is_noticed(start: Start, attach: Attach, name: str) -> None:
     """Block: what was not given back is built again elsewhere."""
     run = start(
-        {**SETTINGS, "transport.name": "shm", "sink.name": name, "run.roles": "split", "run.nodes": 3, "run.bus": 2}
+        {
+            **SETTINGS,
+            "transport.name": SHARED_MEMORY,
+            "sink.name": name,
+            "run.roles": "split",
+            "run.nodes": 3,
+            "run.bus": 2,
+        }
     )
     children = [attach(1), attach(2)]
     for child in children:
@@ -333,7 +343,7 @@ def test_a_killed_builder_unit_is_noticed(start: Start, attach: Attach, name: st
 
 
 def test_one_process_takes_the_events_of_several_builder_units(start: Start, name: str) -> None:
-    run = start({**SETTINGS, "transport.name": "shm", "sink.name": name, "run.nodes": 3})
+    run = start({**SETTINGS, "transport.name": SHARED_MEMORY, "sink.name": name, "run.nodes": 3})
     seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
     with Consumers(name, range(3), timeout=60) as consumers:
         for event in consumers:
@@ -355,7 +365,14 @@ def test_one_process_takes_the_events_of_several_builder_units(start: Start, nam
 
 def test_the_death_of_one_builder_unit_is_told_of_several(start: Start, name: str) -> None:
     run = start(
-        {**SETTINGS, "transport.name": "shm", "sink.name": name, "run.roles": "split", "run.nodes": 3, "run.bus": 2}
+        {
+            **SETTINGS,
+            "transport.name": SHARED_MEMORY,
+            "sink.name": name,
+            "run.roles": "split",
+            "run.nodes": 3,
+            "run.bus": 2,
+        }
     )
     consumers = Consumers(name, [1, 2], timeout=60)
     for _ in range(20):
@@ -377,9 +394,9 @@ def test_the_death_of_one_builder_unit_is_told_of_several(start: Start, name: st
 
 
 def test_one_run_per_name(start: Start, attach: Attach, name: str) -> None:
-    first = start({**SETTINGS, "transport.name": "inproc", "sink.name": name})
+    first = start({**SETTINGS, "transport.name": ONE_THREAD, "sink.name": name})
     attach(0).wait_for("attached")
-    second = start({**SETTINGS, "transport.name": "inproc", "sink.name": name})
+    second = start({**SETTINGS, "transport.name": ONE_THREAD, "sink.name": name})
     assert second.finish(30) != 0
     told = [*second.notices, *second.errors]
     assert any(f"sink.name = {name}: another run on this host" in line for line in told), told
@@ -394,11 +411,11 @@ def test_one_run_per_name(start: Start, attach: Attach, name: str) -> None:
         ({"sink.window": 0}, "sink.window = 0: out of range; allowed: 1..256"),
         ({"sink.policy": "wait"}, "sink.policy = wait: no such choice; allowed: block | drop"),
         ({"protocol.self_traffic": "pointer"}, "protocol.self_traffic = pointer"),
-        ({"transport.name": "sim"}, "sink consumer: this transport moves no payload"),
+        ({"transport.name": SIMULATED}, "sink consumer: this transport moves no payload"),
     ],
 )
 def test_what_cannot_be_is_said(start: Start, settings: dict[str, Any], line: str) -> None:
-    run = start({**SETTINGS, "transport.name": "inproc", **settings})
+    run = start({**SETTINGS, "transport.name": ONE_THREAD, **settings})
     assert run.finish(30) != 0
     told = [*run.notices, *run.errors]
     assert any(line in each for each in told), told

@@ -19,10 +19,11 @@ from incast.consumer import (
     _consumer,
 )
 from support import Start, process_state, wait_until
+from transports import ONE_THREAD, SHARED_MEMORY
 
 
 def test_an_event_is_held_as_long_as_anything_of_it(start: Start, name: str) -> None:
-    run = start({**SETTINGS, "transport.name": "shm", "sink.name": name, "run.nodes": 1, "sink.window": 1})
+    run = start({**SETTINGS, "transport.name": SHARED_MEMORY, "sink.name": name, "run.nodes": 1, "sink.window": 1})
     consumer = Consumer(name, 0, timeout=60)
     event = consumer.next(60)
     assert event is not None
@@ -78,7 +79,7 @@ def use(event: Event) -> int:
 
 
 def test_events_leave_nothing_behind(start: Start, name: str) -> None:
-    run = start({**SETTINGS, "transport.name": "shm", "sink.name": name})
+    run = start({**SETTINGS, "transport.name": SHARED_MEMORY, "sink.name": name})
     consumers = Consumers(name, [0, 1], timeout=60)
 
     def take(many: int) -> None:
@@ -109,7 +110,7 @@ def test_events_leave_nothing_behind(start: Start, name: str) -> None:
 
 def test_a_signal_ends_a_wait_if_its_handler_says_so(start: Start, name: str) -> None:
     """And only then: another one goes on waiting."""
-    run = start({**SETTINGS, "transport.name": "shm", "sink.name": name, "run.nodes": 1, "sink.window": 1})
+    run = start({**SETTINGS, "transport.name": SHARED_MEMORY, "sink.name": name, "run.nodes": 1, "sink.window": 1})
     consumer = Consumer(name, 0, timeout=60)
     held = consumer.next(60)
     assert held is not None
@@ -145,7 +146,7 @@ def test_a_signal_ends_a_wait_if_its_handler_says_so(start: Start, name: str) ->
 
 
 def test_what_is_no_event_or_handle_is_refused(start: Start, name: str) -> None:
-    run = start({**SETTINGS, "transport.name": "inproc", "sink.name": name, "run.nodes": 1})
+    run = start({**SETTINGS, "transport.name": ONE_THREAD, "sink.name": name, "run.nodes": 1})
     consumer = Consumer(name, 0, timeout=60)
     with pytest.raises(TypeError, match="derived from Event"):
         consumer._handle.next(int, 0)  # type: ignore[type-var]

@@ -11,9 +11,10 @@ import jsonschema
 import pytest
 from referencing import Registry, Resource
 from support import ROOT, Start
+from transports import ONE_THREAD, SIMULATED, SOCKETS
 
 QUICK = {
-    "transport.name": "inproc",
+    "transport.name": ONE_THREAD,
     "run.nodes": 2,
     "run.warm_up": "50ms",
     "run.duration": "200ms",
@@ -47,8 +48,8 @@ def test_generated_documents_are_current(engine: Path, option: str, file: str) -
 def test_results_keep_the_schema(start: Start) -> None:
     settings = [
         QUICK,
-        {**QUICK, "transport.name": "tcp", "source.trigger_rate": "10kHz"},
-        {**QUICK, "transport.name": "sim", "run.duration": "5ms", "run.warm_up": "1ms"},
+        {**QUICK, "transport.name": SOCKETS, "source.trigger_rate": "10kHz"},
+        {**QUICK, "transport.name": SIMULATED, "run.duration": "5ms", "run.warm_up": "1ms"},
         {**QUICK, "run.events": 100, "sink.kind": "null"},
         {**QUICK, "sink.kind": "consumer", "sink.policy": "drop", "sink.name": f"documents-{os.getpid()}"},
     ]
@@ -62,7 +63,9 @@ def test_results_keep_the_schema(start: Start) -> None:
 
 def test_a_run_can_be_repeated_from_its_directory(start: Start) -> None:
     """config.toml holds the configuration in force."""
-    first = start({**QUICK, "run.events": 5000, "source.size_distribution": "normal", "transport.sim.rate": "10GB/s"})
+    first = start(
+        {**QUICK, "run.events": 5000, "source.size_distribution": "normal", f"transport.{SIMULATED}.rate": "10GB/s"}
+    )
     assert first.finish() == 0, first.story()
     config = first.output / "config.toml"
     validate(tomllib.loads(config.read_text()), "config.schema.json")
@@ -105,7 +108,7 @@ def test_text_for_people(engine: Path, tmp_path: Path) -> None:
 
 def test_info(engine: Path) -> None:
     info = json.loads(printed(engine, "--info", "json"))
-    assert {transport["name"] for transport in info["transports"]} >= {"inproc", "tcp", "sim"}
+    assert {transport["name"] for transport in info["transports"]} >= {ONE_THREAD, SOCKETS, SIMULATED}
     assert all(transport["available"] or transport["reason"] for transport in info["transports"])
     assert info["machine"]["cores"] >= 1
     assert info["versions"]["incast"] in printed(engine, "--version")

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 from support import ROOT, Run, Start, check_accounting, wait_until
+from transports import ONE_THREAD, SOCKETS
 
 SETTINGS = {
     "run.nodes": 2,
     "run.warm_up": "0s",
     "run.duration": "1h",
     "run.sample_interval": "20ms",
-    "transport.name": "inproc",
+    "transport.name": ONE_THREAD,
     "source.prefill_size": "256KiB",
 }
 
@@ -93,7 +94,7 @@ def files_of_node_1(run: Run) -> int:
 @pytest.fixture
 def built(tmp_path: Path) -> dict[str, Any]:
     """Settings of a run whose sink writes MEPs below its output folder."""
-    more = {"transport.name": "tcp", "protocol.packing": 4, "sink.kind": "mep", "sink.fsync": "never"}
+    more = {"transport.name": SOCKETS, "protocol.packing": 4, "sink.kind": "mep", "sink.fsync": "never"}
     return {**SETTINGS, **more, "source.trigger_rate": "20kHz", "sink.path": tmp_path / "run0" / "built"}
 
 
@@ -167,7 +168,7 @@ def test_the_result_has_its_room_from_the_start(start: Start) -> None:
 
 
 def test_a_disk_that_is_full_at_the_start_is_the_reason(start: Start) -> None:
-    settings = {**SETTINGS, "transport.name": "tcp", "run.duration": "10ms"}
+    settings = {**SETTINGS, "transport.name": SOCKETS, "run.duration": "10ms"}
     run = start(settings, prefix=["bash", "-c", 'ulimit -S -f 4; exec "$@"', "bash"])  # KiB
     assert run.finish() == 1
     assert [line for line in run.notices if "ledger.bin' cannot be extended: File too large" in line], run.notices
@@ -219,7 +220,7 @@ def test_a_lock_ends_with_its_process(start: Start) -> None:
 def test_a_run_ends_early_and_in_order_with_the_process_that_watches_it(start: Start) -> None:
     watcher = subprocess.Popen(["sleep", "1000"])
     try:
-        run = start({**SETTINGS, "transport.name": "tcp"}, "--watched-by", str(watcher.pid))
+        run = start({**SETTINGS, "transport.name": SOCKETS}, "--watched-by", str(watcher.pid))
         run.wait_for_phase("measuring")
     finally:
         watcher.kill()

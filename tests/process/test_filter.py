@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support import ROOT, Run, Start, check_accounting
+from transports import ONE_THREAD, SHARED_MEMORY
 
 SETTINGS: dict[str, Any] = {
     "run.nodes": 3,
@@ -51,7 +52,7 @@ def finished(run: Run) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.parametrize("transport", ["inproc", "shm"])
+@pytest.mark.parametrize("transport", [ONE_THREAD, SHARED_MEMORY])
 @pytest.mark.parametrize("scheme", ["push-pull", "pull-pull"])
 def test_a_python_function_decides(start: Start, python_filter: str, scheme: str, transport: str) -> None:
     result = finished(
@@ -73,7 +74,7 @@ def test_after_its_end_everything_is_accepted(start: Start, python_filter: str) 
     run = start(
         {
             **SETTINGS,
-            "transport.name": "inproc",
+            "transport.name": ONE_THREAD,
             "protocol.scheme": "push-pull",
             "protocol.decision_deadline": "60s",
             "filter.command": f"{python_filter}:failing",
@@ -89,7 +90,7 @@ def test_a_filter_that_says_nothing_is_overruled_by_the_deadline(start: Start) -
         start(
             {
                 **SETTINGS,
-                "transport.name": "inproc",
+                "transport.name": ONE_THREAD,
                 "protocol.scheme": "push-pull",
                 "protocol.decision_deadline": "20ms",
                 "filter.command": "cat >/dev/null",

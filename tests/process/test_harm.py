@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from support import process_state, wait_until
+from transports import ONE_THREAD, SHARED_MEMORY, SOCKETS
 
 DEADLINE_S = 60.0
 PATIENCE_S = 12.0
@@ -63,7 +64,7 @@ class Victim:
         self.mark = str(folder)
         self.disk_stays_full = False
         self.by = dice.choice(["incast", "incast", "detached", "engine"])
-        self.transport = dice.choice(["tcp", "shm", "inproc"])
+        self.transport = dice.choice([SOCKETS, SHARED_MEMORY, ONE_THREAD])
         settings = SETTINGS | {
             "transport.name": self.transport,
             "run.nodes": dice.choice([2, 3]),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import Start, check_accounting, must, said_by
+from transports import SOCKETS
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 NODES_PER_HOST = 8
@@ -41,7 +42,7 @@ def hosts() -> Iterator[list[str]]:
 def test_two_hosts_build_events(start: Start, engine: Path, hosts: list[str], scheme: str) -> None:
     run = start(
         {
-            "transport.name": "tcp",
+            "transport.name": SOCKETS,
             "run.nodes": 2 * NODES_PER_HOST,
             "run.warm_up": "100ms",
             "run.duration": "1s",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from liar import COMMIT_REQUEST, GRANT, LATE, PEER_LOST, WRITE, Liar, as_frame
 from support import Run, Start, check_accounting, wait_until
+from transports import SOCKETS
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 NODES = 4
@@ -18,7 +19,7 @@ LIAR = NODES - 1
 HONEST = range(LIAR)
 EM = 0
 SETTINGS = {
-    "transport.name": "tcp",
+    "transport.name": SOCKETS,
     "run.nodes": NODES,
     "run.warm_up": "0s",
     "run.duration": "2s",

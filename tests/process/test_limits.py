@@ -12,8 +12,9 @@ from uuid import uuid4
 
 import pytest
 from support import must, said_by, wait_until
+from transports import ONE_THREAD, SHARED_MEMORY, SOCKETS
 
-COMMON = {"run.warm_up": "0s", "run.duration": "200ms", "transport.name": "tcp"}
+COMMON = {"run.warm_up": "0s", "run.duration": "200ms", "transport.name": SOCKETS}
 
 
 def ran(
@@ -35,7 +36,7 @@ def test_too_few_open_files(engine: Path, tmp_path: Path) -> None:
 
     done = ran(engine, tmp_path / "out", {"run.nodes": 24}, limit)
     assert done.returncode == 1
-    assert lines(done) == ["incast-node: the limit of open files (ulimit -n) is 32; 24 nodes over tcp need 88"]
+    assert lines(done) == [f"incast-node: the limit of open files (ulimit -n) is 32; 24 nodes over {SOCKETS} need 88"]
 
 
 def test_a_soft_limit_of_open_files_is_none(engine: Path, tmp_path: Path) -> None:
@@ -48,7 +49,7 @@ def test_a_soft_limit_of_open_files_is_none(engine: Path, tmp_path: Path) -> Non
     assert done.returncode == 0, lines(done)
 
 
-@pytest.mark.parametrize("transport", ["tcp", "inproc"])
+@pytest.mark.parametrize("transport", [SOCKETS, ONE_THREAD])
 @pytest.mark.parametrize("mebibytes", [24, 48, 96, 160])
 def test_too_little_address_space(engine: Path, tmp_path: Path, transport: str, mebibytes: int) -> None:
     """Wherever it ends, it ends with a reason."""
@@ -104,7 +105,7 @@ def ran_inside(
     return subprocess.run(words, capture_output=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("transport", [SHARED_MEMORY, SOCKETS])
 def test_a_host_without_ipv4(engine: Path, tmp_path: Path, another_host: list[str], transport: str) -> None:
     must(*another_host, "ip", "link", "set", "lo", "up")
     must(*another_host, "ip", "-4", "address", "flush", "dev", "lo")
@@ -135,12 +136,12 @@ def stranger(engine: Path) -> Iterator[tuple[list[str], Path]]:
 @pytest.mark.parametrize(
     ("settings", "processes"),
     [
-        ({"transport.name": "tcp"}, 1),
-        ({"transport.name": "tcp"}, 3),
-        ({"transport.name": "shm", "sink.kind": "mep", "sink.path": "built"}, 5),
-        ({"transport.name": "inproc", "sink.kind": "mep", "sink.path": "built"}, 2),
-        ({"transport.name": "inproc", "sink.kind": "command", "sink.command": "cat > /dev/null"}, 2),
-        ({"transport.name": "inproc", "run.metrics": "127.0.0.1:0"}, 1),
+        ({"transport.name": SOCKETS}, 1),
+        ({"transport.name": SOCKETS}, 3),
+        ({"transport.name": SHARED_MEMORY, "sink.kind": "mep", "sink.path": "built"}, 5),
+        ({"transport.name": ONE_THREAD, "sink.kind": "mep", "sink.path": "built"}, 2),
+        ({"transport.name": ONE_THREAD, "sink.kind": "command", "sink.command": "cat > /dev/null"}, 2),
+        ({"transport.name": ONE_THREAD, "run.metrics": "127.0.0.1:0"}, 1),
     ],
 )
 def test_too_few_processes(stranger: tuple[list[str], Path], settings: dict[str, object], processes: int) -> None:
@@ -163,7 +164,7 @@ def test_too_few_processes(stranger: tuple[list[str], Path], settings: dict[str,
     assert not [file for file in folder.rglob("*") if not (file.is_file() or file.is_dir())]
 
 
-@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("transport", [SHARED_MEMORY, SOCKETS])
 def test_a_host_whose_loopback_is_down(engine: Path, tmp_path: Path, another_host: list[str], transport: str) -> None:
     done = ran_inside(another_host, engine, tmp_path / "out", {**COMMON, "transport.name": transport, "run.nodes": 2})
     assert done.returncode == 1

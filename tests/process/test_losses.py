@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support import Run, Start, audited, check_accounting, process_state, wait_until
+from transports import RAPIDIO, SHARED_MEMORY, SOCKETS
 
 SETTINGS = {
     "run.nodes": 5,
@@ -34,7 +35,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 # Over rio once in test_rio.py, and here when it is done often.
-@pytest.fixture(params=["tcp", "shm", *(["rio"] if "INCAST_KILL_TIMES" in os.environ else [])])
+@pytest.fixture(params=[SOCKETS, SHARED_MEMORY, *([RAPIDIO] if "INCAST_KILL_TIMES" in os.environ else [])])
 def settings(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Of a run over each transport between processes."""
     return {**SETTINGS, "transport.name": request.param}

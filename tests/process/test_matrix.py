@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from support import Start, check_accounting
+from transports import SHARED_MEMORY, SOCKETS
 
-TRANSPORTS = ["shm", "tcp"]
+TRANSPORTS = [SHARED_MEMORY, SOCKETS]
 SCHEDULES = ["none", "sequential", "random", "linear-shift", "barrel-barrier", "barrel-time-slot", "lockstep"]
 LAYOUTS = ["contiguous", "per-mep", "segmented"]
 ASSIGNMENTS = ["em", "static", "source-credits"]

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 from support import ROOT, Run, Start, wait_until
+from transports import ONE_THREAD, SIMULATED, SOCKETS
 
 SETTINGS = {
-    "transport.name": "tcp",
+    "transport.name": SOCKETS,
     "run.nodes": 3,
     "run.warm_up": "50ms",
     "run.duration": "1h",
@@ -98,7 +99,7 @@ def addresses_now(run: Run) -> list[str]:
 
 
 def test_nodes_of_one_process_share_an_address(start: Start) -> None:
-    run = start({**SETTINGS, "transport.name": "inproc"})
+    run = start({**SETTINGS, "transport.name": ONE_THREAD})
     (address,) = addresses(run, 1)
     text = scrape(address)
     assert exposed(text) == documented()
@@ -115,7 +116,7 @@ def test_nodes_of_one_process_share_an_address(start: Start) -> None:
             "run.metrics = 10.0.0.1:65535: node 2 would listen on port 65537; allowed: up to 65535, or 0",
         ),
         (
-            {"transport.name": "sim"},
+            {"transport.name": SIMULATED},
             "run.metrics = 127.0.0.1:0: nobody can scrape virtual time; allowed: off",
         ),
     ],

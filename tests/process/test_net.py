@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support import ROOT, Run, Start, process_state
 from test_documents import validate
+from transports import ONE_THREAD, RAPIDIO, SHARED_MEMORY, SIMULATED, SOCKETS
 
 MESSAGES = 150
 NET: dict[str, Any] = {
@@ -18,7 +19,7 @@ NET: dict[str, Any] = {
     "net.working_set": "1MiB",
     "net.verify": "true",
 }
-TRANSPORTS = ["inproc", "shm", "rio", "tcp", "sim"]
+TRANSPORTS = [ONE_THREAD, SHARED_MEMORY, RAPIDIO, SOCKETS, SIMULATED]
 PATTERNS: dict[str, tuple[dict[str, Any], set[tuple[int, int]]]] = {
     "one-to-one": ({}, {(0, 1)}),
     "many-to-one": ({"run.nodes": 4}, {(1, 0), (2, 0), (3, 0)}),
@@ -55,7 +56,7 @@ def check(result: dict[str, Any], pairs: set[tuple[int, int]], per_pair: int) ->
 
 def check_verified(result: dict[str, Any], messages: int) -> None:
     """Bodies do not move in a simulation."""
-    virtual = result["transport"] == "sim"
+    virtual = result["transport"] == SIMULATED
     assert result["time_domain"] == ("virtual" if virtual else "real")
     assert result["verified"] == ("header" if virtual else "full")
     assert result["verified_messages"] == (0 if virtual else messages)
@@ -108,7 +109,7 @@ def test_a_ping_pong_times_every_message(start: Start, transport: str) -> None:
 def test_a_window_within_a_run(start: Start, transport: str) -> None:
     """With a duration the warm-up is left out, and what is under way at the end still arrives."""
     times = {"run.duration": "200ms", "run.warm_up": "50ms"}
-    if transport == "sim":
+    if transport == SIMULATED:
         times = {"run.duration": "2ms", "run.warm_up": "500us", "run.sample_interval": "10ms"}
     run = start({**NET, **times, "net.messages": 0, "transport.name": transport})
     assert run.finish() == 0, run.story()
@@ -122,7 +123,7 @@ def test_a_window_within_a_run(start: Start, transport: str) -> None:
 
 
 def test_sixteen_processes(start: Start) -> None:
-    run = start({**NET, "transport.name": "shm", "run.nodes": 16, "net.message_size": "4KiB"})
+    run = start({**NET, "transport.name": SHARED_MEMORY, "run.nodes": 16, "net.message_size": "4KiB"})
     assert run.finish(120) == 0, run.story()
     check(run.result(), {(one, two) for one in range(16) for two in range(16) if one != two}, MESSAGES)
 
@@ -130,14 +131,14 @@ def test_sixteen_processes(start: Start) -> None:
 def test_the_same_seed_simulates_the_same(start: Start) -> None:
     outcomes = []
     for latency in ("1us", "1us", "2us"):
-        run = start({**NET, "transport.name": "sim", "transport.sim.latency": latency})
+        run = start({**NET, "transport.name": SIMULATED, f"transport.{SIMULATED}.latency": latency})
         assert run.finish() == 0, run.story()
         outcomes.append((run.result()["trace_hash"], run.result()["window"]["seconds"]))
     assert outcomes[0] == outcomes[1] != outcomes[2]
 
 
 def test_a_run_can_be_repeated_from_its_directory(start: Start) -> None:
-    first = start({**NET, "transport.name": "sim", "net.pattern": "bipartite", "run.nodes": 3})
+    first = start({**NET, "transport.name": SIMULATED, "net.pattern": "bipartite", "run.nodes": 3})
     assert first.finish() == 0, first.story()
     second = start({}, str(first.output / "config.toml"))
     assert second.finish() == 0, second.story()
@@ -148,7 +149,7 @@ def test_a_run_can_be_repeated_from_its_directory(start: Start) -> None:
 def test_nodes_may_join_from_elsewhere(start: Start, engine: Path) -> None:
     """By the same rendezvous as event building; here the other host is this one."""
     token = "fedcba9876543210"
-    run = start({**NET, "transport.name": "tcp", "run.nodes": 3}, "--spawn", "1", token=token)
+    run = start({**NET, "transport.name": SOCKETS, "run.nodes": 3}, "--spawn", "1", token=token)
     address = run.wait_for(lambda report: report["type"] == "listening", "address")["address"]
     joined = [
         subprocess.Popen([str(engine), "--join", address], env={**os.environ, "INCAST_TOKEN": token}) for _ in range(2)
@@ -178,7 +179,7 @@ def test_ctrl_c_still_reports(start: Start, transport: str) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("transport", [SHARED_MEMORY, SOCKETS])
 def test_a_lost_node_ends_the_run(start: Start, transport: str, how: signal.Signals) -> None:
     run = measuring(start, transport)
     pid = run.node_pid(1)

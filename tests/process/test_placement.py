@@ -7,11 +7,12 @@ from collections import Counter
 from typing import Any
 
 from support import Run, Start, wait_until
+from transports import SHARED_MEMORY
 
 # At most two cores, however many there are: the number of nodes follows.
 CORES = set(sorted(os.sched_getaffinity(0))[:2])
 ON_THEM = ("taskset", "--cpu-list", ",".join(map(str, sorted(CORES))))
-SETTINGS: dict[str, Any] = {"transport.name": "shm", "protocol.mfp_size": "4KiB"}
+SETTINGS: dict[str, Any] = {"transport.name": SHARED_MEMORY, "protocol.mfp_size": "4KiB"}
 
 
 def wait_for_notice(run: Run, text: str) -> None:

@@ -12,10 +12,11 @@ import jsonschema
 import pytest
 from support import Start, check_accounting
 from test_documents import validate
+from transports import ONE_THREAD, SHARED_MEMORY, SIMULATED, SOCKETS
 
 EVENTS = 300_000
 OVERLOADED: dict[str, Any] = {
-    "transport.name": "inproc",
+    "transport.name": ONE_THREAD,
     "run.nodes": 2,
     "run.events": EVENTS,
     "run.sample_interval": "50ms",
@@ -101,11 +102,11 @@ def test_without_overload_no_policy_touches_anything(start: Start) -> None:
             assert node["accepted_events"] == node["offered_events"] == 200
 
 
-@pytest.mark.parametrize("transport", ["sim", "inproc", "shm"])
+@pytest.mark.parametrize("transport", [SIMULATED, ONE_THREAD, SHARED_MEMORY])
 @pytest.mark.parametrize("arrivals", ["fixed", "poisson"])
 def test_the_slowest_rates_end_as_any_other(start: Start, transport: str, arrivals: str) -> None:
     """At some of them a packet takes longer to fill than there is time in 64 bits of picoseconds."""
-    for rate in ("1e-300Hz", "1e-7Hz") if transport == "sim" else ("5e-6Hz",):
+    for rate in ("1e-300Hz", "1e-7Hz") if transport == SIMULATED else ("5e-6Hz",):
         settings = {
             "transport.name": transport,
             "run.nodes": 2,
@@ -127,7 +128,7 @@ def test_the_slowest_rates_end_as_any_other(start: Start, transport: str, arriva
 def test_a_packet_that_does_not_fill_is_closed_early(start: Start, scheme: str, assignment: str) -> None:
     """EB-C8, in virtual time: at 2 Hz the first events wait for one second and not for half a minute."""
     slow = {
-        "transport.name": "sim",
+        "transport.name": SIMULATED,
         "run.nodes": 3,
         "run.warm_up": 0,
         "source.trigger_rate": "2Hz",
@@ -149,7 +150,7 @@ def test_a_packet_that_does_not_fill_is_closed_early(start: Start, scheme: str, 
 def test_a_closed_packet_says_how_long_its_event_waited(start: Start) -> None:
     run = start(
         {
-            "transport.name": "sim",
+            "transport.name": SIMULATED,
             "run.nodes": 2,
             "run.warm_up": 0,
             "run.duration": "10s",
@@ -166,7 +167,7 @@ def test_a_closed_packet_says_how_long_its_event_waited(start: Start) -> None:
 def test_closed_packets_are_built_of_real_events(start: Start, tmp_path: Path) -> None:
     run = start(
         {
-            "transport.name": "shm",
+            "transport.name": SHARED_MEMORY,
             "run.nodes": 2,
             "run.warm_up": 0,
             "run.duration": "120s",
@@ -200,7 +201,7 @@ def test_closed_packets_are_built_of_real_events(start: Start, tmp_path: Path) -
 def test_a_step_of_the_rate_shows_in_the_samples(start: Start) -> None:
     run = start(
         {
-            "transport.name": "sim",  # virtual time: what is due is due
+            "transport.name": SIMULATED,  # virtual time: what is due is due
             "run.nodes": 2,
             "run.warm_up": "10ms",
             "run.duration": "160ms",
@@ -232,7 +233,7 @@ def test_uneven_correlated_sources_verify(start: Start) -> None:
     """Whatever the sizes, sinks know what must have come, byte for byte."""
     run = start(
         {
-            "transport.name": "tcp",
+            "transport.name": SOCKETS,
             "run.nodes": 3,
             "run.events": 30_000,
             "source.sources_per_ru": 2,

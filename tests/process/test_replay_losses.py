@@ -20,6 +20,7 @@ from replay_folders import RandomFolder, mfp, run_of, write
 from rich.console import Console
 from support import ROOT, Run, Start, check_accounting
 from test_documents import validate
+from transports import ONE_THREAD, SHARED_MEMORY
 
 sys.path.insert(0, str(ROOT / "python"))
 from incast.base.errors import EXIT_BAD_CONFIG, EXIT_INCOMPLETE
@@ -134,7 +135,7 @@ COUNTS = {
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_not_there_is_counted_and_named(start: Start, tmp_path: Path, case: str) -> None:
     folder = write(tmp_path / "in", [(source, CASES[case](source)) for source in (0, 1)])
-    transport = "shm" if case == "gap" else "inproc"
+    transport = SHARED_MEMORY if case == "gap" else ONE_THREAD
     expected = check_replay(
         replay(start, folder, tmp_path / "out", transport__name=transport), folder, tmp_path / "out"
     )
@@ -147,7 +148,7 @@ def test_an_end_of_run_packet_holds_no_events(start: Start, tmp_path: Path) -> N
     mark = mfp(0, 0, [0] * 4)
     mark = mark[:8] + b"\xff" * 8 + mark[16:]
     folder = write(tmp_path / "in", [(0, run_of(0, 1000, 3) + mark)])
-    run = replay(start, folder, tmp_path / "out", transport__name="inproc", run__nodes=1)
+    run = replay(start, folder, tmp_path / "out", transport__name=ONE_THREAD, run__nodes=1)
     assert check_replay(run, folder, tmp_path / "out").events == 12
     assert run.result()["inputs"]["uneven"] == []
 
@@ -155,14 +156,14 @@ def test_an_end_of_run_packet_holds_no_events(start: Start, tmp_path: Path) -> N
 def test_a_repeat_with_a_short_end_is_sent_whole(start: Start, tmp_path: Path) -> None:
     files = [(source, run_of(source, 0, 1) + mfp(source, 4, [8])) for source in (0, 1)]
     folder = write(tmp_path / "in", files)
-    run = replay(start, folder, tmp_path / "out", transport__name="inproc", source__repeat=7)
+    run = replay(start, folder, tmp_path / "out", transport__name=ONE_THREAD, source__repeat=7)
     assert check_replay(run, folder, tmp_path / "out", repeat=7).events == 35
 
 
 @pytest.mark.parametrize(("most", "status"), [("0.5", 0), ("0.49", EXIT_INCOMPLETE), ("0", EXIT_INCOMPLETE), ("1", 0)])
 def test_the_share_that_fails_a_run_can_be_set(start: Start, tmp_path: Path, most: str, status: int) -> None:
     folder = write(tmp_path / "in", [(0, run_of(0, 0, 10)), (1, run_of(1, 0, 5))])
-    settings = {"run__fail_above_incomplete": most, "transport__name": "inproc"}
+    settings = {"run__fail_above_incomplete": most, "transport__name": ONE_THREAD}
     run = replay(start, folder, tmp_path / "out", **settings)
     assert run.finish() == status, run.story()
     assert run.result()["incomplete_events"] == 20
@@ -171,12 +172,12 @@ def test_the_share_that_fails_a_run_can_be_set(start: Start, tmp_path: Path, mos
 def test_of_many_files_a_few_are_named(start: Start, tmp_path: Path) -> None:
     files = [(source, run_of(source, 0, 10 if source < 3 else 9)) for source in range(12)]
     folder = write(tmp_path / "in", files)
-    run = replay(start, folder, tmp_path / "out", transport__name="inproc")
+    run = replay(start, folder, tmp_path / "out", transport__name=ONE_THREAD)
     assert check_replay(run, folder, tmp_path / "out").incomplete == 4
     assert "and 4 more files do not fit the run; result.json lists all" in run.notices
 
 
-@pytest.mark.parametrize("transport", ["inproc", "shm"])
+@pytest.mark.parametrize("transport", [ONE_THREAD, SHARED_MEMORY])
 def test_what_is_dropped_is_incomplete(start: Start, tmp_path: Path, transport: str) -> None:
     """Overload does not depend on the machine's speed: triggers come at a rate that no memory could take."""
     folder = write(tmp_path / "in", [(0, run_of(0, 0, 50)), (1, run_of(1, 0, 49))])
@@ -210,7 +211,7 @@ def test_all_counts_agree_on_any_folder(start: Start, tmp_path: Path, seed: int)
     folder = made.write(tmp_path / "in")
     print(f"seed {seed}: {made}")
     built = tmp_path / "out"
-    settings: dict[str, Any] = {"transport__name": "shm" if seed % 6 == 0 else "inproc"}
+    settings: dict[str, Any] = {"transport__name": SHARED_MEMORY if seed % 6 == 0 else ONE_THREAD}
     dropping = seed % 4 == 3
     repeat = 40 if dropping else 1 + seed % 3
     settings |= {"source__repeat": repeat} | (DROPPING if dropping else {})

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support import ROOT, Run, Start, check_accounting, private_network
+from transports import RAPIDIO
 
 NOTICES = ["doorbell", "memory", "cm"]
 ORDERS = ["strict", "weak"]
@@ -41,16 +42,16 @@ def settings(scheme: str, notice: str, order: str, layout: str) -> dict[str, Any
         "run.nodes": 4,
         "run.warm_up": "20ms",
         "run.duration": "150ms",
-        "transport.name": "rio",
-        "transport.rio.notice": notice,
-        "transport.rio.order": order,
-        "transport.rio.layout": layout,
+        "transport.name": RAPIDIO,
+        f"transport.{RAPIDIO}.notice": notice,
+        f"transport.{RAPIDIO}.order": order,
+        f"transport.{RAPIDIO}.layout": layout,
         "protocol.scheme": scheme,
         "protocol.mfp_size": "32KiB",
         "protocol.credits": 4,
         "source.prefill_size": "1MiB",
         "sink.kind": "verify",
-        **({"transport.rio.segment": segment} if layout == "segments" else {}),
+        **({f"transport.{RAPIDIO}.segment": segment} if layout == "segments" else {}),
         **({"filter.accept": 0.7} if two_stages else {}),
     }
 
@@ -83,7 +84,7 @@ def test_builds_and_verifies(start: Start, combination: tuple[str, str, str, str
     ids="-".join,
 )
 def test_builds_and_verifies_over_udp(start: Start, combination: tuple[str, str, str, str]) -> None:
-    run = start({**settings(*combination), "transport.rio.fabric": private_network(), "run.duration": "100ms"})
+    run = start({**settings(*combination), f"transport.{RAPIDIO}.fabric": private_network(), "run.duration": "100ms"})
     verified(run)
 
 
@@ -127,13 +128,13 @@ def test_a_killed_builder_unit_costs_nothing(start: Start, notice: str) -> None:
     ("key", "value", "why"),
     [
         ("fabric", "shm:", "the name must be 1..40"),
-        ("notice", "pigeon", "transport.rio.notice = pigeon: no such choice; allowed: doorbell | memory | cm"),
+        ("notice", "pigeon", f"transport.{RAPIDIO}.notice = pigeon: no such choice; allowed: doorbell | memory | cm"),
         ("segment", "70000", "a multiple of 4 KiB"),
         ("ring", "20000", "a power of two"),
     ],
 )
 def test_a_bad_parameter_is_one_line(start: Start, key: str, value: str, why: str) -> None:
-    run = start({"transport.name": "rio", "run.nodes": 2, f"transport.rio.{key}": value})
+    run = start({"transport.name": RAPIDIO, "run.nodes": 2, f"transport.{RAPIDIO}.{key}": value})
     assert run.finish() != 0
     assert why in run.story()
 

@@ -14,8 +14,9 @@ import jsonschema
 import pytest
 from incast.engine.settings import Setting, schema, settings
 from support import ROOT, Start
+from transports import ONE_THREAD, SOCKETS
 
-_RUN = ("--set", "transport.name=inproc", "--set", "run.nodes=2")
+_RUN = ("--set", f"transport.name={ONE_THREAD}", "--set", "run.nodes=2")
 
 
 def check(engine: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -76,7 +77,7 @@ def test_the_schema_takes_what_the_engine_takes() -> None:
         with pytest.raises(jsonschema.ValidationError):
             validate({one.key: bad.get(one.kind, [])})
     with pytest.raises(jsonschema.ValidationError):
-        validate({"transport.tcp.staging_bytes": 65536})
+        validate({f"transport.{SOCKETS}.staging_bytes": 65536})
 
 
 def _cell(text: str) -> str:
@@ -107,7 +108,7 @@ def test_former_names_work_with_one_warning(engine: Path, start: Start) -> None:
     assert said[0].startswith("incast-node: warning: ")
     for name, entry in former.items():
         assert f"{name} is now {entry['present']}" in said[0]
-    run = start({"transport.name": "inproc", "run.nodes": 2, "run.events": 100, "source.prefill_bytes": "64K"})
+    run = start({"transport.name": ONE_THREAD, "run.nodes": 2, "run.events": 100, "source.prefill_bytes": "64K"})
     assert run.finish() == 0, run.story()
     assert "source.prefill_bytes is now source.prefill_size" in run.story()
     assert "prefill_bytes" not in (run.output / "config.toml").read_text()

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from support import ROOT, Start
 from test_documents import validate
+from transports import SIMULATED
 
 RUN = {
-    "transport.name": "sim",
-    "transport.sim.fabric": str(ROOT / "fabrics" / "ib-qdr-8.toml"),
+    "transport.name": SIMULATED,
+    f"transport.{SIMULATED}.fabric": str(ROOT / "fabrics" / "ib-qdr-8.toml"),
     "run.nodes": 8,
     "run.warm_up": "1ms",
     "run.duration": "4ms",
@@ -68,8 +69,8 @@ def test_the_tables_say_what_the_result_says(start: Start) -> None:
 
 def test_looking_changes_nothing(start: Start) -> None:
     folder, watched = finished(start, RUN)
-    other, unwatched = finished(start, {**RUN, "transport.sim.sample_interval": "0"})
-    _, closely = finished(start, {**RUN, "transport.sim.sample_interval": "1us"})
+    other, unwatched = finished(start, {**RUN, f"transport.{SIMULATED}.sample_interval": "0"})
+    _, closely = finished(start, {**RUN, f"transport.{SIMULATED}.sample_interval": "1us"})
     assert watched["trace_hash"] == unwatched["trace_hash"] == closely["trace_hash"]
     assert "network" not in unwatched
     assert (folder / "network_series.csv").exists()
@@ -78,11 +79,11 @@ def test_looking_changes_nothing(start: Start) -> None:
     assert closely["network"]["series"]["interval_s"] == 1e-6
 
 
-@pytest.mark.parametrize("fabric", [RUN["transport.sim.fabric"], ""])
+@pytest.mark.parametrize("fabric", [RUN[f"transport.{SIMULATED}.fabric"], ""])
 def test_a_trace_has_every_message_and_an_end(start: Start, tmp_path: Path, fabric: str) -> None:
     trace = tmp_path / "trace.csv"
-    settings = {**RUN, "transport.sim.fabric": fabric, "run.duration": "1ms", "run.warm_up": "0"}
-    _, result = finished(start, {**settings, "transport.sim.trace": trace})
+    settings = {**RUN, f"transport.{SIMULATED}.fabric": fabric, "run.duration": "1ms", "run.warm_up": "0"}
+    _, result = finished(start, {**settings, f"transport.{SIMULATED}.trace": trace})
     lines = table(trace)
     times = [int(line["t_ps"]) for line in lines]
     assert times == sorted(times)
@@ -97,7 +98,9 @@ def test_a_trace_has_every_message_and_an_end(start: Start, tmp_path: Path, fabr
             landed[number][key] for key in ("from", "to", "bytes")
         )
         assert int(line["t_ps"]) < int(landed[number]["t_ps"]) or line["from"] == line["to"]
-    _, short = finished(start, {**settings, "transport.sim.trace": trace, "transport.sim.trace_lines": 100})
+    _, short = finished(
+        start, {**settings, f"transport.{SIMULATED}.trace": trace, f"transport.{SIMULATED}.trace_lines": 100}
+    )
     lines = table(trace)
     assert len(lines) == 101
     assert lines[-1]["what"] == "end-of-trace"
@@ -109,8 +112,8 @@ def test_raw_traffic_tells_the_same(start: Start) -> None:
         start,
         {
             "run.task": "net",
-            "transport.name": "sim",
-            "transport.sim.fabric": str(ROOT / "fabrics" / "qfx-pfc-pair.toml"),
+            "transport.name": SIMULATED,
+            f"transport.{SIMULATED}.fabric": str(ROOT / "fabrics" / "qfx-pfc-pair.toml"),
             "run.nodes": 2,
             "run.warm_up": "1ms",
             "run.duration": "5ms",
@@ -124,10 +127,10 @@ def test_raw_traffic_tells_the_same(start: Start) -> None:
 
 
 def test_a_trace_that_cannot_be_written_is_one_line(start: Start, tmp_path: Path) -> None:
-    run = start({**RUN, "transport.sim.trace": tmp_path / "no" / "trace.csv"})
+    run = start({**RUN, f"transport.{SIMULATED}.trace": tmp_path / "no" / "trace.csv"})
     assert run.finish() != 0
     said = json.dumps(run.errors + run.reports_as_text())
-    assert "transport.sim.trace cannot be written: " in said
+    assert f"transport.{SIMULATED}.trace cannot be written: " in said
     assert "cannot be made: No such file or directory" in said
 
 
@@ -136,7 +139,13 @@ def test_a_trace_on_a_full_disk_is_whole_lines_and_the_result_says_what_is_missi
     start: Start, tmp_path: Path, task: str
 ) -> None:
     trace = tmp_path / "trace.csv"
-    settings = {**RUN, "run.task": task, "run.duration": "3ms", "run.warm_up": "0", "transport.sim.trace": trace}
+    settings = {
+        **RUN,
+        "run.task": task,
+        "run.duration": "3ms",
+        "run.warm_up": "0",
+        f"transport.{SIMULATED}.trace": trace,
+    }
     whole = start(settings)
     assert whole.finish() == 0, whole.story()
     lines = trace.read_text().count("\n")

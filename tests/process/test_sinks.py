@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from support import ROOT, Run, Start, check_accounting, child_pids, wait_until
+from transports import SOCKETS
 
 sys.path.insert(0, str(ROOT / "python"))
 from incast.formats import read_meps
 
 SETTINGS: dict[str, Any] = {
-    "transport.name": "tcp",
+    "transport.name": SOCKETS,
     "run.nodes": 3,
     "run.rus": 2,
     "run.bus": 1,
@@ -183,7 +184,7 @@ def test_files_roll_at_their_size(start: Start, tmp_path: Path, fsync: str) -> N
 
 @pytest.mark.parametrize("fill", ["generated", "prefilled"])
 def test_checksums_of_sources_are_in_the_manifest(start: Start, tmp_path: Path, fill: str) -> None:
-    more = {"protocol.checksum": "full", "source.fill": fill, "run.duration": "200ms", "transport.name": "tcp"}
+    more = {"protocol.checksum": "full", "source.fill": fill, "run.duration": "200ms", "transport.name": SOCKETS}
     run = start(files(tmp_path / "out", **more))
     assert run.finish() == 0, run.story()
     lines = [

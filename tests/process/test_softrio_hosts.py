@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support import ROOT, Start, check_accounting, must, said_by, wait_until
+from transports import RAPIDIO
 
 CHILD = Path(__file__).with_name("softrio_child.py")
 SNIFF = Path(__file__).with_name("sniff.py")
@@ -228,12 +229,12 @@ def test_four_hosts_build_events(
             "run.nodes": 4,
             "run.warm_up": "20ms",
             "run.duration": "200ms",
-            "transport.name": "rio",
-            "transport.rio.fabric": f"udp:10.0.0.0/24:{PORT}",
-            "transport.rio.notice": notice,
-            "transport.rio.order": order,
-            "transport.rio.layout": layout,
-            "transport.rio.segment": 131_072,
+            "transport.name": RAPIDIO,
+            f"transport.{RAPIDIO}.fabric": f"udp:10.0.0.0/24:{PORT}",
+            f"transport.{RAPIDIO}.notice": notice,
+            f"transport.{RAPIDIO}.order": order,
+            f"transport.{RAPIDIO}.layout": layout,
+            f"transport.{RAPIDIO}.segment": 131_072,
             "protocol.scheme": scheme,
             "protocol.mfp_size": "32KiB",
             "protocol.credits": 4,

@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 from support import Run, Start, audited, check_accounting, wait_until
+from transports import SOCKETS
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 SETTINGS = {
-    "transport.name": "tcp",
+    "transport.name": SOCKETS,
     "run.nodes": 3,
     "run.warm_up": "100ms",
     "run.duration": "1h",
@@ -72,7 +73,7 @@ def refusals(run: Run) -> int:
 
 
 def refused_by_endpoints(run: Run) -> int:
-    return said(run, r"node \d+ \([^)]*\): tcp: refused connection from ")
+    return said(run, rf"node \d+ \([^)]*\): {SOCKETS}: refused connection from ")
 
 
 def wait_for_refusal(run: Run, text: str) -> None:

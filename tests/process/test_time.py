@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 from support import Start, check_accounting, private_network, process_state, said_by, wait_until
+from transports import ONE_THREAD, RAPIDIO, SHARED_MEMORY, SOCKETS
 
 FULL_S = 2**63 / 1e12
-TRANSPORTS = ["shm", "tcp", "rio", "inproc"]
+TRANSPORTS = [SHARED_MEMORY, SOCKETS, RAPIDIO, ONE_THREAD]
 SETTINGS = {
     "run.nodes": 2,
     "run.warm_up": "0s",
@@ -60,7 +61,7 @@ PAUSE_S = 4  # longer than silence is borne (protocol.detection_deadline, deadli
 
 def test_a_pause_of_all_processes_is_nobodys_silence(start: Start) -> None:
     """As when a virtual machine moves, or a container is frozen. One pause, for a run over each transport."""
-    over_udp = {"transport.name": "rio", "transport.rio.fabric": private_network()}
+    over_udp = {"transport.name": RAPIDIO, f"transport.{RAPIDIO}.fabric": private_network()}
     chosen = [*({"transport.name": name} for name in TRANSPORTS), over_udp]
     runs = [start({**SETTINGS, "run.nodes": 3, "run.duration": "1h", **each}) for each in chosen]
     for run in runs:
@@ -95,7 +96,7 @@ def test_a_node_that_joins_late(start: Start, engine: Path) -> None:
     settings = {**SETTINGS, "run.nodes": 3, "run.duration": "100ms", "run.sample_interval": "100ms"}
     runs = [
         start({**settings, "transport.name": transport}, "--spawn", "2", token=token)
-        for transport in ("shm", "tcp", "rio")
+        for transport in (SHARED_MEMORY, SOCKETS, RAPIDIO)
     ]
     listening = [run.wait_for(lambda report: report["type"] == "listening", "address") for run in runs]
     time.sleep(PAUSE_S)  # house: allow sleep: the stimulus
@@ -138,7 +139,7 @@ def test_two_hosts_with_different_clocks(start: Start, engine: Path, tmp_path: P
     token = "0123456789abcdef0123456789abcdef"
     settings = {
         **SETTINGS,
-        "transport.name": "tcp",
+        "transport.name": SOCKETS,
         "source.trigger_rate": "200Hz",
         "run.metrics": "127.0.0.1:0",
         "run.duration": "1h",

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from incast.cli.options import FabricOption, ForceOption, TraceOption, option
+from incast.engine.transports import simulated, simulated_key
 from incast.run.net import like_options, measure
 from incast.run.request import make_request
 
@@ -74,9 +75,9 @@ def net(
                 "run.nodes": nodes,
                 "net.producers": producers,
                 "net.consumers": consumers,
-                "transport.name": transport or ("sim" if fabric is not None else None),
-                "transport.sim.fabric": None if fabric is None else str(fabric),
-                "transport.sim.trace": trace,
+                "transport.name": transport or (simulated() if fabric is not None else None),
+                simulated_key("fabric"): None if fabric is None else str(fabric),
+                simulated_key("trace"): trace,
                 "net.measure": mode,
                 "net.duplex": "true" if duplex else None,
                 "net.message_size": sizes[0] if len(sizes) == 1 else None,

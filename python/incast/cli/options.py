@@ -7,6 +7,7 @@ import typer
 
 from incast.engine.settings import settings
 from incast.engine.shipped import fabric_file
+from incast.engine.transports import simulated
 
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Remove the files of an earlier run from the result directory first.")
@@ -38,7 +39,7 @@ FabricOption = Annotated[
     typer.Option(
         metavar="FABRIC",
         parser=fabric_file,
-        help="Network to simulate, a file or a shipped one's name (docs/fabrics.md); means --transport sim.",
+        help=f"Network to simulate, a file or a shipped one's name (docs/fabrics.md); means --transport {simulated()}.",
     ),
 ]
 TraceOption = Annotated[

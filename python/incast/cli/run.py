@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from incast.cli.options import FabricOption, ForceOption, TraceOption, option
+from incast.engine.transports import simulated, simulated_key
 from incast.run.execution import execute
 from incast.run.request import (
     arrival_settings,
@@ -126,9 +127,9 @@ def run(
     """
     options = {
         "run.nodes": nodes,
-        "transport.name": transport or ("sim" if fabric is not None else None),
-        "transport.sim.fabric": None if fabric is None else str(fabric),
-        "transport.sim.trace": trace,
+        "transport.name": transport or (simulated() if fabric is not None else None),
+        simulated_key("fabric"): None if fabric is None else str(fabric),
+        simulated_key("trace"): trace,
         "run.roles": roles,
         "run.em": em,
         "run.duration": duration,

@@ -13,10 +13,15 @@ from typing import Any
 
 from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.base.files import replace_file
+from incast.engine.transports import simulated_key
 
 PREFIX = "fabric."
-FILE_KEY = "transport.sim.fabric"
 _FOLDER = "fabrics"
+
+
+def file_key() -> str:
+    """The setting that names the file."""
+    return simulated_key("fabric")
 
 
 def read_fabric_text(path: Path) -> str:
@@ -25,7 +30,7 @@ def read_fabric_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
-        raise OneLineError(f"{FILE_KEY}: {path} cannot be read: {why}", EXIT_BAD_CONFIG) from error
+        raise OneLineError(f"{file_key()}: {path} cannot be read: {why}", EXIT_BAD_CONFIG) from error
 
 
 def changed(text: str, changes: Mapping[str, Any]) -> str:
@@ -38,7 +43,7 @@ def changed(text: str, changes: Mapping[str, Any]) -> str:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise OneLineError(f"{FILE_KEY}: no TOML: {error}", EXIT_BAD_CONFIG) from error
+        raise OneLineError(f"{file_key()}: no TOML: {error}", EXIT_BAD_CONFIG) from error
     for key, value in changes.items():
         *way, last = key.split(".")
         table = content
@@ -84,4 +89,4 @@ def stored(folder: Path, text: str) -> Path:
 
 def fabric_setting(folder: Path, text: str) -> tuple[str, ...]:
     """For --set: that network, stored below the folder; nothing where there is no text."""
-    return (f"{FILE_KEY}={stored(folder, text)}",) if text else ()
+    return (f"{file_key()}={stored(folder, text)}",) if text else ()

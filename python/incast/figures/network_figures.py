@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from incast.base import units
 from incast.base.errors import OneLineError
 from incast.engine.fabric import Fabric
+from incast.engine.transports import simulated
 from incast.evidence.result import at, number, setting
 from incast.figures.datasets import Run, run_conditions
 from incast.figures.run_figures import Drawing, scale_of, titled
@@ -50,7 +51,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 def topology(run: Run, prefix: str) -> Drawing | None:
     """Hosts, switches and cables; coloured by how much they were used, where that is known."""
-    path = setting(run.result, "transport", "sim", "fabric")
+    path = setting(run.result, "transport", simulated(), "fabric")
     if not isinstance(path, str) or not path:
         return None
     try:

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from incast.engine.fabric_text import changed, read_fabric_text
-from incast.engine.quantity import Scalar, setting_text
+from incast.engine.quantity import Scalar, number_of, setting_text
+from incast.engine.transports import simulated
 from incast.scan.plan import Point
 
 Kind = Literal["arithmetic", "input", "fitted", "predicted", "shape", "bound", "requirement"]
@@ -45,7 +46,7 @@ class Experiment:
     def point(self, number: int, fabrics: Path) -> Point:
         """As a scan takes it."""
         text = changed(read_fabric_text(fabrics / f"{self.fabric}.toml"), self.changes)
-        settings = {"transport.name": "sim", "run.seed": 1, **self.settings}
+        settings = {"transport.name": simulated(), "run.seed": 1, **self.settings}
         words = tuple(f"{key}={setting_text(value)}" for key, value in settings.items())
         return Point(number, {"row": self.name}, words, True, text)
 
@@ -223,8 +224,6 @@ def null_model(fabrics: Fabrics, fabric: str, host: str, rate_gbit: float) -> fl
 
 
 def _bytes(text: str) -> float:
-    from incast.engine.quantity import number_of
-
     number = number_of(text)
     assert number is not None
     return number

@@ -15,6 +15,7 @@ from incast.base.units import VIRTUAL_TIME
 from incast.engine.process import EngineRun, Outcome
 from incast.engine.program import find_engine
 from incast.engine.progress import Notice, Progress
+from incast.engine.transports import is_simulated
 from incast.evidence.diagnosis import diagnose_directory
 from incast.evidence.dips import Dip, MachineLog, dips_of_directory
 from incast.evidence.facts import read_samples
@@ -43,7 +44,7 @@ def watch(request: RunRequest, title: str, unit: str = "events") -> Outcome:
     named_by_us = request.default_name
     request = request.with_folder()
     screen = open_console(stderr=True)
-    virtual = request.transport == "sim"  # house: allow transport-name: before the engine can say it
+    virtual = is_simulated(request.transport)
     try:
         with contextlib.ExitStack() as stack:
             view = stack.enter_context(make_view(screen, title, virtual=virtual, unit=unit))

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from incast.base.files import new_folder
+from incast.engine.transports import chosen_here
 
 if TYPE_CHECKING:
     pass
-# Only names the folder of the results and the title; what runs is the engine's decision.
-_DEFAULT_TRANSPORT = "shm"
+_AUTO = "auto"
 _RESULTS_FOLDER = Path("incast-results")
 
 
@@ -111,8 +111,8 @@ def make_request(
 
 
 def _transport(config: Path | None, settings: tuple[str, ...]) -> str:
-    """The transport's name for titles and the folder's name; a file that cannot be read is for the engine to refuse."""
-    name = _DEFAULT_TRANSPORT
+    """The transport's name for titles and the folder's name; what runs, and what cannot be, is the engine's to say."""
+    name = _AUTO
     if config is not None:
         try:
             section = tomllib.loads(config.read_text()).get("transport")
@@ -124,6 +124,6 @@ def _transport(config: Path | None, settings: tuple[str, ...]) -> str:
         key, _, value = setting.partition("=")
         if key.strip() == "transport.name":
             name = value.strip()
-    if name == "auto":
-        name = _DEFAULT_TRANSPORT
+    if name == _AUTO:
+        name = chosen_here()
     return re.sub(r"[^A-Za-z0-9_-]", "", name) or "run"

@@ -28,10 +28,10 @@ from typing import Any
 from incast.base.errors import OneLineError
 from incast.engine import fabric_text
 from incast.engine.quantity import Scalar, parse, setting_text
+from incast.engine.transports import is_simulated, simulated
 
 EXIT_BAD_SCAN = 2
 _READINGS_MAX = 100_000
-_SIMULATED = "sim"
 # Keys that a scan says in words of its own.
 _OWN_KEYS = {"run.task": "kind", "run.duration": "seconds", "run.warm_up": "warm_up_seconds"}
 _KEYS = ("kind", "title", "config", "seconds", "warm_up_seconds", "repeats", "timeout_seconds", "set", "grid", "points")
@@ -310,9 +310,9 @@ def _fabric(file: Path, base: str, settings: Mapping[str, Scalar], known: dict[P
     }
     if not changes:
         return ""
-    named = _transport(base, settings, "sim", "fabric")
+    named = _transport(base, settings, simulated(), "fabric")
     if not isinstance(named, str):
-        wanted = f'{fabric_text.FILE_KEY} = "FILE", the network that is to be changed'
+        wanted = f'{fabric_text.file_key()} = "FILE", the network that is to be changed'
         raise ScanError(file, f"{fabric_text.PREFIX}{next(iter(changes))}", None, wanted)
     path = Path(named)
     if path not in known:
@@ -322,7 +322,7 @@ def _fabric(file: Path, base: str, settings: Mapping[str, Scalar], known: dict[P
 
 def _simulated(base: str, settings: Mapping[str, Scalar]) -> bool:
     """Whether the point runs in virtual time; only decides what runs beside what, the result says what it was."""
-    return _transport(base, settings, "name") == _SIMULATED
+    return is_simulated(str(_transport(base, settings, "name")))
 
 
 def _transport(base: str, settings: Mapping[str, Scalar], *way: str) -> object:

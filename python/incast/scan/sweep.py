@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from incast.base.errors import OneLineError
-from incast.engine.fabric_text import FILE_KEY
+from incast.engine.fabric_text import file_key
 from incast.engine.quantity import Scalar
+from incast.engine.transports import simulated
 from incast.scan.plan import EXIT_BAD_SCAN
 
 
@@ -19,9 +20,9 @@ def sweep_content(
     for sweep in sweeps:
         key, values = _split("--sweep", sweep, "KEY=VALUE,VALUE,...")
         grid[key] = [_value(each.strip()) for each in values.split(",")]
-    fixed: dict[str, Scalar] = {"transport.name": "sim"}
+    fixed: dict[str, Scalar] = {"transport.name": simulated()}
     if fabric is not None:
-        fixed[FILE_KEY] = str(fabric)
+        fixed[file_key()] = str(fabric)
     for setting in settings:
         key, value = _split("--set", setting, "KEY=VALUE")
         fixed[key] = _value(value)

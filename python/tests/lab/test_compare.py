@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from incast.engine.transports import chosen_across
 from incast.figures.compare import batches, difference, goodput_by_interval, other_settings, t_quantile
 from incast.figures.datasets import Scan, load
 from incast.scan.journal import Journal
@@ -124,7 +125,7 @@ def test_two_runs_and_what_cannot_be_compared(real: InProcess) -> None:
 
 
 def test_scans_of_the_last_version_have_the_names_of_this_one(write_scan: WriteScan, tmp_path: Path) -> None:
-    head = "seconds = 1\n[set]\ntransport.tcp.hello_timeout_ms = 20\n[grid]\n"
+    head = f"seconds = 1\n[set]\ntransport.{chosen_across()}.hello_timeout_ms = 20\n[grid]\n"
     for name, key in (("old", "protocol.slot_bytes"), ("new", "protocol.slot_size")):
         plan = read_plan(write_scan(f"{key} = ['64KiB', '1MiB']\n", head=head))
         with Journal(tmp_path / name, plan) as journal:
@@ -133,5 +134,5 @@ def test_scans_of_the_last_version_have_the_names_of_this_one(write_scan: WriteS
     assert isinstance(old, Scan)
     assert isinstance(new, Scan)
     assert replace(old.plan, title="") == replace(new.plan, title="")
-    assert "transport.tcp.hello_timeout=20ms" in old.plan.points[0].settings
+    assert f"transport.{chosen_across()}.hello_timeout=20ms" in old.plan.points[0].settings
     assert old.rows == new.rows

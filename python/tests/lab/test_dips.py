@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from incast.engine.transports import chosen_across
 from incast.evidence.dips import DIPS_NAME, MACHINE_NAME, dips_of_directory, find_dips, read_log, read_machine
 from incast.figures.datasets import Run, load
 from incast.figures.report import make_parts
@@ -150,14 +151,14 @@ def nodes_of(engine_of: int) -> dict[int, int]:
 
 
 def test_a_node_stopped_twice_gives_two_dips_with_their_cause(real_incast: Incast) -> None:
-    """The process of a node is stopped in a real run, over tcp, and goes on before anybody gives it up."""
+    """The process of a node is stopped in a real run, over sockets, and goes on before anybody gives it up."""
     output = real_incast.folder / "out"
     settings_of_run = {
         "run.nodes": "3",
         "run.duration": "6s",
         "run.warm_up": "100ms",
         "run.sample_interval": "100ms",
-        "transport.name": "tcp",
+        "transport.name": chosen_across(),
         "source.prefill_size": "256KiB",
         "protocol.mfp_size": "16KiB",
         "protocol.detection_deadline": "30s",

@@ -59,8 +59,8 @@ Result<Ok> check_key(std::string_view key) {
                              hint.empty() ? "; incast-node --print-config-reference lists all keys" : hint)};
 }
 
-const FormerName* find_former(std::string_view key) {
-    const auto found = std::ranges::find(former_names(), key, &FormerName::former);
+const FormerKey* find_former(std::string_view key) {
+    const auto found = std::ranges::find(former_names(), key, &FormerKey::former);
     return found == former_names().end() ? nullptr : &*found;
 }
 
@@ -148,9 +148,9 @@ Result<Ok> ConfigText::assign(std::string_view assignment) {
 }
 
 Result<Ok> ConfigText::set(const std::string& key, const std::string& value) {
-    if (const FormerName* former = find_former(key)) {
+    if (const FormerKey* former = find_former(key)) {
         former_names_.insert(key);
-        return set(std::string(former->present), is_bare_number(value) ? value + std::string(former->unit) : value);
+        return set(former->present, is_bare_number(value) ? value + std::string(former->unit) : value);
     }
     if (Result<Ok> known = check_key(key); !known) {
         return known;

@@ -92,7 +92,7 @@ OrderedJson units_json() {
 
 OrderedJson former_json() {
     OrderedJson json;
-    for (const FormerName& name : former_names()) {
+    for (const FormerKey& name : former_names()) {
         json[std::string(name.former)] = {{"present", name.present}, {"unit", name.unit}};
     }
     return json;
@@ -144,10 +144,18 @@ std::string config_reference() {
         }
     }
     text += "\n## Former names\n\nThey work in this version, with a warning.\n\n| former | now |\n|---|---|\n";
-    for (const FormerName& name : former_names()) {
+    for (const FormerKey& name : former_names()) {
         text += fmt::format("| `{}` | `{}` |\n", name.former, name.present);
     }
     return text;
+}
+
+OrderedJson traits_json(const transport::Traits& traits) {
+    return {{"in_process", traits.in_process},
+            {"simulated", traits.simulated},
+            {"shares_memory", traits.shares_memory()},
+            {"rank_here", traits.rank_here},
+            {"rank_across", traits.rank_across}};
 }
 
 OrderedJson typed_json(const std::string& key, const std::string& value) {
@@ -205,6 +213,9 @@ std::string config_schema() {
         sections["transport"]["properties"][std::string(builtin.name)] = settings;
     }
     schema["x-units"] = units_json();
+    for (const transport::Descriptor& builtin : transport::builtin_transports()) {
+        schema["x-transports"][std::string(builtin.name)] = traits_json(builtin.traits);
+    }
     schema["x-former-names"] = former_json();
     return schema.dump(2) + "\n";
 }

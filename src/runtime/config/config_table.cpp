@@ -341,28 +341,11 @@ constexpr std::array table{
 
 /// Names of an earlier version. They go with the next one.
 constexpr std::array former_list{
-    FormerName{"protocol.max_buffer_bytes", "protocol.max_buffer_size", ""},
-    FormerName{"protocol.slot_bytes", "protocol.slot_size", ""},
-    FormerName{"source.prefill_bytes", "source.prefill_size", ""},
-    FormerName{"sink.file_bytes", "sink.file_size", ""},
-    FormerName{"sink.buffer_bytes", "sink.buffer_size", ""},
-    FormerName{"transport.shm.ring_bytes", "transport.shm.ring", ""},
-    FormerName{"transport.shm.cache_bytes", "transport.shm.cache", ""},
-    FormerName{"transport.shm.connect_timeout_ms", "transport.shm.connect_timeout", "ms"},
-    FormerName{"transport.shm.hello_timeout_ms", "transport.shm.hello_timeout", "ms"},
-    FormerName{"transport.tcp.socket_buffer_bytes", "transport.tcp.socket_buffer", ""},
-    FormerName{"transport.tcp.staging_bytes", "transport.tcp.staging", ""},
-    FormerName{"transport.tcp.send_buffer_bytes", "transport.tcp.send_buffer", ""},
-    FormerName{"transport.tcp.copy_below_bytes", "transport.tcp.copy_below", ""},
-    FormerName{"transport.tcp.max_rate_bytes_per_s", "transport.tcp.max_rate", ""},
-    FormerName{"transport.tcp.connect_timeout_ms", "transport.tcp.connect_timeout", "ms"},
-    FormerName{"transport.tcp.hello_timeout_ms", "transport.tcp.hello_timeout", "ms"},
-    FormerName{"transport.rio.segment_bytes", "transport.rio.segment", ""},
-    FormerName{"transport.rio.pool_bytes", "transport.rio.pool", ""},
-    FormerName{"transport.rio.ring_bytes", "transport.rio.ring", ""},
-    FormerName{"transport.rio.poll_every_us", "transport.rio.poll_every", "us"},
-    FormerName{"transport.rio.look_every_ms", "transport.rio.look_every", "ms"},
-    FormerName{"transport.rio.connect_timeout_ms", "transport.rio.connect_timeout", "ms"},
+    base::FormerName{"protocol.max_buffer_bytes", "protocol.max_buffer_size", ""},
+    base::FormerName{"protocol.slot_bytes", "protocol.slot_size", ""},
+    base::FormerName{"source.prefill_bytes", "source.prefill_size", ""},
+    base::FormerName{"sink.file_bytes", "sink.file_size", ""},
+    base::FormerName{"sink.buffer_bytes", "sink.buffer_size", ""},
 };
 
 /// auto, and what the list of transports holds.
@@ -414,8 +397,21 @@ const base::Setting* find_setting(std::string_view key) {
     return found == builtin->settings.end() ? nullptr : &*found;
 }
 
-std::span<const FormerName> former_names() {
-    return former_list;
+std::span<const FormerKey> former_names() {
+    static const std::vector<FormerKey> keys = [] {
+        std::vector<FormerKey> all;
+        for (const base::FormerName& name : former_list) {
+            all.push_back({std::string(name.former), std::string(name.present), name.unit});
+        }
+        for (const transport::Descriptor& builtin : transport::builtin_transports()) {
+            const std::string section = fmt::format("transport.{}.", builtin.name);
+            for (const base::FormerName& name : builtin.former_names) {
+                all.push_back({section + std::string(name.former), section + std::string(name.present), name.unit});
+            }
+        }
+        return all;
+    }();
+    return keys;
 }
 
 Result<Ok> apply_key(const KeySpec& spec, std::string_view value, RunConfig& config) {

@@ -28,13 +28,13 @@ const KeySpec* find_key(std::string_view key);
 /// A key of the engine, or of a transport: "transport.tcp.streams". nullptr if there is none.
 const base::Setting* find_setting(std::string_view key);
 
-/// What a key was called in the last version; a bare number had that unit.
-struct FormerName {
-    std::string_view former;
-    std::string_view present;
+/// The same of whole keys: the engine's own, and those of transports.
+struct FormerKey {
+    std::string former;
+    std::string present;
     std::string_view unit;
 };
-std::span<const FormerName> former_names();
+std::span<const FormerKey> former_names();
 
 /// Checks one value and stores it. The error names key, value and range.
 Result<Ok> apply_key(const KeySpec& spec, std::string_view value, RunConfig& config);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,15 +21,20 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-std::string error_of(std::initializer_list<const char*> assignments) {
+std::string error_of(std::initializer_list<std::string> assignments) {
     ConfigText text;
-    for (const char* assignment : assignments) {
+    for (const std::string& assignment : assignments) {
         if (const Result<Ok> done = text.assign(assignment); !done) {
             return done.error().message;
         }
     }
     const Result<RunConfig> config = text.parse();
     return config ? "" : config.error().message;
+}
+
+/// A setting of the transport that a run across hosts takes, by the name that the list gives it.
+std::string across(std::string_view setting) {
+    return fmt::format("transport.{}.{}", transport::chosen_transport(true).name, setting);
 }
 
 class ConfigFile : public testing::Test {
@@ -55,7 +61,7 @@ TEST(Config, EveryDefaultIsValid) {
     EXPECT_EQ(config->warm_up, ps_per_s);
     EXPECT_EQ(config->mfp_size, 65536U);
     EXPECT_EQ(config->schedule, protocol::Schedule::linear_shift);
-    EXPECT_EQ(config->transport, "shm");
+    EXPECT_EQ(config->transport, transport::chosen_transport(false).name);
 }
 
 TEST(Config, EveryKeyHasOneSpecWithHelpAndARange) {
@@ -96,19 +102,20 @@ TEST(Config, UnknownKeysGetTheNearestKnownOne) {
 
 TEST(Config, SettingsOfATransportAreItsOwn) {
     ConfigText text;
-    ASSERT_TRUE(text.assign("transport.name=tcp").ok());
-    ASSERT_TRUE(text.assign("transport.tcp.streams=3").ok());
+    ASSERT_TRUE(text.assign(fmt::format("transport.name={}", transport::chosen_transport(true).name)).ok());
+    ASSERT_TRUE(text.assign(across("streams=3")).ok());
     ASSERT_TRUE(text.assign("transport.sim.rate=10Gb/s").ok());
     EXPECT_EQ(text.parse()->transport_settings, (transport::Settings{{"streams", "3"}}));
 }
 
 TEST(Config, SettingsOfEveryTransportAreChecked) {
-    EXPECT_EQ(error_of({"transport.tcp.staging=12Q"}),
-              "transport.tcp.staging = 12Q: not a size; allowed: 8.0 KiB..16.0 MiB")
-        << "though shm is in use";
-    EXPECT_EQ(error_of({"transport.tcp.staging=64KiB", "transport.tcp.max_rate=100Gbps"}), "");
-    EXPECT_THAT(error_of({"transport.tpc.streams=1"}), HasSubstr("did you mean 'tcp'?"));
-    EXPECT_THAT(error_of({"transport.tcp.stream=1"}), HasSubstr("did you mean 'transport.tcp.streams'?"));
+    EXPECT_EQ(error_of({across("staging=12Q")}), across("staging = 12Q: not a size; allowed: 8.0 KiB..16.0 MiB"))
+        << "though another one is in use";
+    EXPECT_EQ(error_of({across("staging=64KiB"), across("max_rate=100Gbps")}), "");
+    EXPECT_THAT(error_of({across("stream=1")}), HasSubstr("did you mean '" + across("streams") + "'?"));
+    const std::string name(transport::chosen_transport(true).name);
+    EXPECT_THAT(error_of({"transport." + name + name.back() + ".streams=1"}),
+                HasSubstr("did you mean '" + name + "'?"));
 }
 
 TEST(Config, AnAliasIsTheWordItStandsFor) {
@@ -121,14 +128,15 @@ TEST(Config, AnAliasIsTheWordItStandsFor) {
 TEST(Config, FormerNamesAreThePresentOnesWithAWarning) {
     ConfigText text;
     EXPECT_EQ(text.warning(), "");
-    for (const char* one : {"protocol.slot_bytes=1MiB", "transport.shm.hello_timeout_ms=1500",
-                            "transport.rio.poll_every_us = 20", "transport.tcp.hello_timeout_ms=3s"}) {
+    for (const std::string& one :
+         {std::string("protocol.slot_bytes=1MiB"), std::string("transport.shm.hello_timeout_ms=1500"),
+          std::string("transport.rio.poll_every_us = 20"), across("hello_timeout_ms=3s")}) {
         ASSERT_TRUE(text.assign(one).ok()) << one;
     }
     const std::map<std::string, std::string> present{{"protocol.slot_size", "1MiB"},
                                                      {"transport.shm.hello_timeout", "1500ms"},
                                                      {"transport.rio.poll_every", "20us"},
-                                                     {"transport.tcp.hello_timeout", "3s"}};
+                                                     {across("hello_timeout"), "3s"}};
     EXPECT_EQ(text.given(), present);
     EXPECT_TRUE(text.parse().ok());
     EXPECT_THAT(text.warning(), AllOf(HasSubstr("protocol.slot_bytes is now protocol.slot_size, "),
@@ -137,7 +145,7 @@ TEST(Config, FormerNamesAreThePresentOnesWithAWarning) {
 }
 
 TEST(Config, FormerNamesLeadToPresentOnes) {
-    for (const FormerName& name : former_names()) {
+    for (const FormerKey& name : former_names()) {
         EXPECT_EQ(find_setting(name.former), nullptr) << name.former;
         EXPECT_NE(find_setting(name.present), nullptr) << name.present;
     }
@@ -228,8 +236,9 @@ TEST_F(ConfigFile, TypedValuesAndTextAreTheSame) {
 
 TEST_F(ConfigFile, WhatIsWrittenIsReadBack) {
     ConfigText text;
-    for (const char* one : {"run.nodes=7", "sink.path=a \"quoted\" \\ path", "run.respawn=true",
-                            "transport.tcp.streams=2", "source.size_sigma=0.125", "protocol.credits=auto"}) {
+    for (const std::string& one :
+         {std::string("run.nodes=7"), std::string("sink.path=a \"quoted\" \\ path"), std::string("run.respawn=true"),
+          across("streams=2"), std::string("source.size_sigma=0.125"), std::string("protocol.credits=auto")}) {
         ASSERT_TRUE(text.assign(one).ok()) << one;
     }
     ConfigText back;

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "transport/builtin/builtin.h"
 #include "wire/mfp.h"
 
 namespace incast::runtime {
@@ -30,6 +31,12 @@ Machine streaming_machine() {
     Machine machine = machine_with(32 * mib);
     machine.plain_over_streaming = [](std::uint64_t, unsigned) { return 0.8; };
     return machine;
+}
+
+/// The choice of the transport that a run across hosts takes, by the name that the list gives it.
+const char* across_hosts() {
+    static const std::string word = "transport.name=" + std::string(transport::chosen_transport(true).name);
+    return word.c_str();
 }
 
 Result<Plan> resolve_on(const Machine& machine, std::initializer_list<const char*> assignments) {
@@ -89,7 +96,7 @@ TEST(Resolve, StoresOfShmStreamWhereThatIsFasterAndNothingReadsTheBodies) {
     EXPECT_EQ(stores(streaming, {"transport.name=shm", "sink.kind=verify", "sink.verify=header"}), "streaming");
     EXPECT_EQ(stores(streaming, {"transport.name=shm", "sink.kind=verify", "sink.verify=full"}), "plain");
     EXPECT_EQ(stores(streaming, {"transport.name=shm", "sink.kind=null", "transport.shm.stores=plain"}), "plain");
-    EXPECT_EQ(stores(streaming, {"transport.name=tcp", "sink.kind=null"}), "");
+    EXPECT_EQ(stores(streaming, {across_hosts(), "sink.kind=null"}), "");
     const char* const large = "protocol.mfp_size=1MiB";
     EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=touch", large, "run.nodes=4", "protocol.credits=1"}),
               "plain");
@@ -106,7 +113,7 @@ TEST(Resolve, StoresOfShmStreamWhereThatIsFasterAndNothingReadsTheBodies) {
     // Whoever is told does not measure.
     plain.plain_over_streaming = [](std::uint64_t, unsigned) -> double { throw std::logic_error("measured"); };
     EXPECT_EQ(stores(plain, {"transport.name=shm", "sink.kind=null", "transport.shm.stores=streaming"}), "streaming");
-    EXPECT_EQ(stores(plain, {"transport.name=tcp", "sink.kind=null"}), "");
+    EXPECT_EQ(stores(plain, {across_hosts(), "sink.kind=null"}), "");
 }
 
 TEST(Resolve, FoldedNodesDoEverything) {
@@ -194,7 +201,7 @@ TEST(Resolve, CreditsKeepTheSlotsInTheCache) {
     const Plan plan = plan_of({"protocol.mfp_size=64KiB"}, 32 * mib);
     EXPECT_LE(plan.config.credits * plan.slot_bytes * plan.n_bus, 16 * mib);
     EXPECT_GT((plan.config.credits + 1) * plan.slot_bytes * plan.n_bus, 16 * mib);
-    EXPECT_EQ(plan_of({"transport.name=tcp", "protocol.mfp_size=8MiB"}).config.credits, 2U);
+    EXPECT_EQ(plan_of({across_hosts(), "protocol.mfp_size=8MiB"}).config.credits, 2U);
     EXPECT_EQ(plan_of({"transport.name=inproc", "protocol.mfp_size=8MiB"}).config.credits, 1U) << "all in one thread";
     const auto few = {"transport.name=shm", "protocol.mfp_size=8MiB", "run.nodes=8"};
     EXPECT_EQ(plan_of(few).config.credits, 2U) << "a core each";
@@ -204,7 +211,7 @@ TEST(Resolve, CreditsKeepTheSlotsInTheCache) {
     // Eight cores are credited with 64 MiB of a cache of 300.
     EXPECT_LE(plan_of({"protocol.mfp_size=64KiB"}, 300 * mib).config.credits * plan.slot_bytes * plan.n_bus, 32 * mib);
     EXPECT_EQ(plan_of({"transport.name=shm", "protocol.mfp_size=256"}).config.credits, 256U);
-    EXPECT_EQ(plan_of({"transport.name=tcp", "protocol.mfp_size=256"}).config.credits, 64U);
+    EXPECT_EQ(plan_of({across_hosts(), "protocol.mfp_size=256"}).config.credits, 64U);
     EXPECT_EQ(plan_of({"protocol.credits=5"}).protocol.credits, 5U);
 }
 
@@ -220,7 +227,7 @@ TEST(Resolve, SlotsLeaveTheCacheWhereNothingReadsTheirBodies) {
     EXPECT_EQ(slots_bytes({size, "transport.name=shm", "sink.kind=verify", "sink.verify=header"}), unread);
     EXPECT_LE(slots_bytes({size, "transport.name=shm", "sink.kind=verify", "sink.verify=sampled"}), 16 * mib);
     EXPECT_LE(slots_bytes({size, "transport.name=shm", "sink.kind=touch"}), 16 * mib);
-    EXPECT_LE(slots_bytes({size, "transport.name=tcp", "sink.kind=null"}), 16 * mib) << "the kernel never streams";
+    EXPECT_LE(slots_bytes({size, across_hosts(), "sink.kind=null"}), 16 * mib) << "the kernel never streams";
     const Plan plain = plan_of({size, "transport.name=shm", "sink.kind=null"});
     EXPECT_LE(plain.config.credits * plain.slot_bytes * plain.n_bus, 16 * mib) << "where plain stores are faster";
 }
@@ -238,7 +245,7 @@ TEST(Resolve, BuilderUnitsWaitForConsumersWhereTheWindowsDoNotFit) {
     EXPECT_EQ(wait("protocol.mfp_size=1MiB", "sink.reuse_wait=0"), 0);
     EXPECT_EQ(wait("protocol.mfp_size=4KiB", "sink.window=4"), 0) << "everything fits";
     EXPECT_EQ(wait("protocol.mfp_size=1MiB", "protocol.credits=16"), 0) << "not even the credits' slots fit";
-    EXPECT_EQ(wait("protocol.mfp_size=1MiB", "transport.name=tcp"), 0) << "nodes may be on other hosts";
+    EXPECT_EQ(wait("protocol.mfp_size=1MiB", across_hosts()), 0) << "nodes may be on other hosts";
     machine.cores = 4;
     EXPECT_EQ(wait("protocol.mfp_size=1MiB", "sink.window=4"), 0) << "a core that waits has nothing else to do";
 }
@@ -297,8 +304,8 @@ TEST(Resolve, WhatIsSimulatedDoesNotDependOnTheHost) {
     const Plan large = plan_of(settings, 300 * mib);
     EXPECT_EQ(small.config.credits, large.config.credits);
     EXPECT_EQ(small.config.prefill_bytes, large.config.prefill_bytes);
-    EXPECT_NE(plan_of({"transport.name=tcp", "protocol.mfp_size=64KiB"}, 4 * mib).config.credits,
-              plan_of({"transport.name=tcp", "protocol.mfp_size=64KiB"}, 300 * mib).config.credits);
+    EXPECT_NE(plan_of({across_hosts(), "protocol.mfp_size=64KiB"}, 4 * mib).config.credits,
+              plan_of({across_hosts(), "protocol.mfp_size=64KiB"}, 300 * mib).config.credits);
 }
 
 TEST(Resolve, CreditsKeepWithinTheBuffersOfTheFabric) {

@@ -17,7 +17,10 @@ nlohmann::ordered_json info() {
     nlohmann::ordered_json transports = nlohmann::ordered_json::array();
     for (const transport::Descriptor& each : transport::builtin_transports()) {
         const Result<std::unique_ptr<transport::Medium>> medium = transport::make_medium(each, {});
-        nlohmann::ordered_json entry{{"name", each.name}, {"summary", each.summary}, {"available", medium.ok()}};
+        nlohmann::ordered_json entry{{"name", each.name},
+                                     {"summary", each.summary},
+                                     {"available", medium.ok()},
+                                     {"traits", traits_json(each.traits)}};
         if (!medium) {
             entry["reason"] = medium.error().message;
         }

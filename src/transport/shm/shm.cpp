@@ -31,6 +31,14 @@ constexpr std::array list{
                  "an incoming connection that says no proper hello by then is refused"),
 };
 
+/// They go with the next version.
+constexpr std::array former_list{
+    base::FormerName{"ring_bytes", "ring", ""},
+    base::FormerName{"cache_bytes", "cache", ""},
+    base::FormerName{"connect_timeout_ms", "connect_timeout", "ms"},
+    base::FormerName{"hello_timeout_ms", "hello_timeout", "ms"},
+};
+
 class Shm final : public Medium {
 public:
     explicit Shm(const EndpointSettings& settings) : settings_(settings) {}
@@ -46,6 +54,10 @@ private:
 
 std::span<const base::Setting> settings() {
     return list;
+}
+
+std::span<const base::FormerName> former_names() {
+    return former_list;
 }
 
 Result<std::unique_ptr<Medium>> make(const Settings& given) {

@@ -11,6 +11,7 @@ inline constexpr std::string_view transport_name = "shm";
 inline constexpr Nature nature{.copies = Copies::processor, .progress = Progress::independent, .one_host = true};
 
 std::span<const base::Setting> settings();
+std::span<const base::FormerName> former_names();
 Result<std::unique_ptr<Medium>> make(const Settings& given);
 
 }  // namespace incast::transport::shm

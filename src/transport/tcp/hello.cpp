@@ -25,7 +25,7 @@ const char* to_string(Verdict verdict) {
         case Verdict::not_incast:
             return "not an Incast connection";
         case Verdict::wrong_version:
-            return "another version of the tcp transport";
+            return "another version of this transport";
         case Verdict::wrong_run:
             return "another run";
         case Verdict::wrong_token:

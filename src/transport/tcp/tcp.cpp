@@ -46,6 +46,17 @@ constexpr std::array list{
                  "incoming connections without a hello at a time; beyond, the oldest is refused"),
 };
 
+/// They go with the next version.
+constexpr std::array former_list{
+    base::FormerName{"socket_buffer_bytes", "socket_buffer", ""},
+    base::FormerName{"staging_bytes", "staging", ""},
+    base::FormerName{"send_buffer_bytes", "send_buffer", ""},
+    base::FormerName{"copy_below_bytes", "copy_below", ""},
+    base::FormerName{"max_rate_bytes_per_s", "max_rate", ""},
+    base::FormerName{"connect_timeout_ms", "connect_timeout", "ms"},
+    base::FormerName{"hello_timeout_ms", "hello_timeout", "ms"},
+};
+
 class Tcp final : public Medium {
 public:
     explicit Tcp(EndpointSettings settings) : settings_(std::move(settings)) {}
@@ -61,6 +72,10 @@ private:
 
 std::span<const base::Setting> settings() {
     return list;
+}
+
+std::span<const base::FormerName> former_names() {
+    return former_list;
 }
 
 Result<std::unique_ptr<Medium>> make(const Settings& given) {
@@ -89,8 +104,9 @@ Result<std::unique_ptr<Medium>> make(const Settings& given) {
     made.send_buffer_bytes = values->whole("send_buffer");
     made.copy_below_bytes = values->whole("copy_below");
     if (made.copy_below_bytes + 4096 > made.send_buffer_bytes) {
-        return values->refuse("copy_below", "not 4 KiB below transport.tcp.send_buffer = " +
-                                                base::format_bytes(static_cast<double>(made.send_buffer_bytes)));
+        return values->refuse("copy_below",
+                              "not 4 KiB below transport." + std::string(transport_name) +
+                                  ".send_buffer = " + base::format_bytes(static_cast<double>(made.send_buffer_bytes)));
     }
     made.connect_timeout = values->time("connect_timeout");
     made.hello_timeout = values->time("hello_timeout");

@@ -12,6 +12,7 @@ inline constexpr std::string_view transport_name = "tcp";
 inline constexpr Nature nature{.bounds = Bounds::strided, .copies = Copies::kernel};
 
 std::span<const base::Setting> settings();
+std::span<const base::FormerName> former_names();
 Result<std::unique_ptr<Medium>> make(const Settings& given);
 
 }  // namespace incast::transport::tcp

@@ -29,6 +29,11 @@ using testing::IsEmpty;
 constexpr std::uint64_t run_id = 5;
 constexpr std::uint64_t secret = 0x1234'5678'9abc'def0;
 
+/// A line of this transport's log, or of an error.
+std::string said(const char* words) {
+    return std::string(transport_name) + ": " + words;
+}
+
 Time now() {
     static const auto begin = std::chrono::steady_clock::now();
     const auto since = std::chrono::steady_clock::now() - begin;
@@ -138,7 +143,7 @@ protected:
         wait_until([&] { return two_.log.size() == 1; });
         ASSERT_EQ(two_.log.size(), 1u);
         EXPECT_THAT(two_.log[0], EndsWith(": " + why));
-        EXPECT_THAT(two_.log[0], HasSubstr("tcp: refused connection from 127.0.0.1:"));
+        EXPECT_THAT(two_.log[0], HasSubstr(said("refused connection from 127.0.0.1:")));
         // The connection is closed, after at most one answer.
         wait_until([&] {
             std::array<std::byte, 64> rest;
@@ -206,7 +211,7 @@ TEST_F(StrangerTest, OtherVersion) {
     Hello hello = proper_hello();
     ++hello.version;
     say(socket, bytes_of(hello));
-    expect_refused(socket, "another version of the tcp transport");
+    expect_refused(socket, "another version of this transport");
 }
 
 TEST_F(StrangerTest, OtherRun) {
@@ -273,7 +278,7 @@ TEST_F(StrangerTest, FramesThatBreakTheRulesEndTheConnectionWithOneLine) {
     say(socket, nonsense);
     wait_until([&] { return !two_.kinds.empty(); });
     EXPECT_THAT(two_.kinds, ElementsAre(Event::Kind::peer_down));
-    EXPECT_THAT(two_.log, ElementsAre(AllOf(HasSubstr("tcp: connection to node 0 at 127.0.0.1:"),
+    EXPECT_THAT(two_.log, ElementsAre(AllOf(HasSubstr(said("connection to node 0 at 127.0.0.1:")),
                                             EndsWith("lost: a frame of an unknown kind"))));
     two_.kinds.clear();
     expect_undisturbed(one_, two_, 2);
@@ -286,7 +291,7 @@ TEST_F(TcpTest, ADialRefusedForItsTokenSaysSo) {
     ASSERT_EQ(zero.transport->connect(Peer{1}, one.transport->address(), 1), Post::pending);
     wait_until([&] { return !zero.kinds.empty(); });
     EXPECT_THAT(zero.kinds, ElementsAre(Event::Kind::peer_down));
-    EXPECT_THAT(zero.log, ElementsAre(AllOf(HasSubstr("tcp: cannot connect to node 1 at 127.0.0.1:"),
+    EXPECT_THAT(zero.log, ElementsAre(AllOf(HasSubstr(said("cannot connect to node 1 at 127.0.0.1:")),
                                             EndsWith(": refused: wrong token"))));
     EXPECT_THAT(one.log, ElementsAre(EndsWith(": wrong token")));
 }
@@ -425,33 +430,35 @@ TEST_F(TcpTest, NobodySleepsOnWhatIsPostedButNotSent) {
 }
 
 TEST(TcpSettings, BadOnesAreOneClearLine) {
+    const std::string section = "transport." + std::string(transport_name);
+    const auto key = [&](const char* name) { return section + "." + name; };
     const auto message = [](const Settings& settings) {
         const auto made = make(settings);
         return made.ok() ? std::string("ok") : made.error().message;
     };
     EXPECT_EQ(message({{"bind", "localhost"}}),
-              "transport.tcp.bind = localhost: no address; allowed: an IPv4 or IPv6 address");
+              key("bind") + " = localhost: no address; allowed: an IPv4 or IPv6 address");
     EXPECT_EQ(message({{"bind", "0.0.0.0"}}),
-              "transport.tcp.advertise = \"\": peers cannot reach a node at '0.0.0.0'; allowed: an IPv4 or IPv6 "
-              "address, or empty");
+              key("advertise") +
+                  " = \"\": peers cannot reach a node at '0.0.0.0'; allowed: an IPv4 or IPv6 "
+                  "address, or empty");
     EXPECT_EQ(message({{"bind", "0.0.0.0"}, {"advertise", "127.0.0.1"}}), "ok");
-    EXPECT_EQ(message({{"streams", "65"}}), "transport.tcp.streams = 65: out of range; allowed: 1..64");
-    EXPECT_EQ(message({{"streams", "two"}}), "transport.tcp.streams = two: not a whole number; allowed: 1..64");
+    EXPECT_EQ(message({{"streams", "65"}}), key("streams") + " = 65: out of range; allowed: 1..64");
+    EXPECT_EQ(message({{"streams", "two"}}), key("streams") + " = two: not a whole number; allowed: 1..64");
     EXPECT_EQ(
         message({{"copy_below", "64K"}, {"send_buffer", "16KiB"}}),
-        "transport.tcp.copy_below = 64K: not 4 KiB below transport.tcp.send_buffer = 16.0 KiB; allowed: 0 B..64.0 "
-        "KiB");
-    EXPECT_EQ(message({{"staging", "12Q"}}), "transport.tcp.staging = 12Q: not a size; allowed: 8.0 KiB..16.0 MiB");
+        key("copy_below") + " = 64K: not 4 KiB below " + key("send_buffer") + " = 16.0 KiB; allowed: 0 B..64.0 KiB");
+    EXPECT_EQ(message({{"staging", "12Q"}}), key("staging") + " = 12Q: not a size; allowed: 8.0 KiB..16.0 MiB");
     EXPECT_EQ(message({{"staging", "64KiB"}, {"max_rate", "10Gbps"}, {"hello_timeout", "1m"}}), "ok");
-    EXPECT_THAT(message({{"stream", "1"}}), HasSubstr("unknown key 'transport.tcp.stream'; did you mean "
-                                                      "'transport.tcp.streams'?; allowed in [transport.tcp]: bind, "));
+    EXPECT_THAT(message({{"stream", "1"}}), HasSubstr("unknown key '" + key("stream") + "'; did you mean '" +
+                                                      key("streams") + "'?; allowed in [" + section + "]: bind, "));
 }
 
 TEST(TcpSettings, AnAddressThatCannotBeBoundIsAnErrorOfTheEndpoint) {
     const auto medium = std::move(make({{"bind", "192.0.2.1"}}).value());  // TEST-NET-1: nobody's
     const auto endpoint = medium->endpoint({});
     ASSERT_FALSE(endpoint.ok());
-    EXPECT_EQ(endpoint.error().message, "tcp: bind to 192.0.2.1:0: Cannot assign requested address");
+    EXPECT_EQ(endpoint.error().message, said("bind to 192.0.2.1:0: Cannot assign requested address"));
 }
 
 TEST(TcpAddress, SurvivesItsBlobInBothFamilies) {

@@ -52,6 +52,16 @@ constexpr std::array list{
                  "connecting takes longer than this: peer_down"),
 };
 
+/// They go with the next version.
+constexpr std::array former_list{
+    base::FormerName{"segment_bytes", "segment", ""},
+    base::FormerName{"pool_bytes", "pool", ""},
+    base::FormerName{"ring_bytes", "ring", ""},
+    base::FormerName{"poll_every_us", "poll_every", "us"},
+    base::FormerName{"look_every_ms", "look_every", "ms"},
+    base::FormerName{"connect_timeout_ms", "connect_timeout", "ms"},
+};
+
 }  // namespace
 
 std::span<const base::Setting> settings() {
@@ -63,6 +73,7 @@ Descriptor describe() {
             .summary = "RapidIO: rDMA, doorbells and messages, over SoftRIO",
             .traits = {.nature = nature},
             .settings = list,
+            .former_names = former_list,
             .package = "incast-rio"};
 }
 

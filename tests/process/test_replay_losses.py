@@ -9,6 +9,8 @@ from __future__ import annotations
 import io
 import os
 import re
+import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +22,7 @@ from replay_folders import RandomFolder, mfp, run_of, write
 from rich.console import Console
 from support import ROOT, Run, Start, check_accounting
 from test_documents import validate
-from transports import ONE_THREAD, SHARED_MEMORY
+from transports import ONE_THREAD, SHARED_MEMORY, SOCKETS
 
 sys.path.insert(0, str(ROOT / "python"))
 from incast.base.errors import EXIT_BAD_CONFIG, EXIT_INCOMPLETE
@@ -30,6 +32,7 @@ from incast.run.summary import print_summary
 FOLDERS = int(os.environ.get("INCAST_REPLAY_FOLDERS", "12"))
 FIRST_SEED = int(os.environ.get("INCAST_REPLAY_SEED", "1"))
 
+TOKEN = "0123456789abcdef0123456789abcdef"
 QUICK: dict[str, Any] = {"source.kind": "mfp", "sink.kind": "mep", "sink.fsync": "never"}
 
 
@@ -142,6 +145,38 @@ def test_what_is_not_there_is_counted_and_named(start: Start, tmp_path: Path, ca
     events, incomplete, left_out = COUNTS[case]
     assert (expected.events, expected.incomplete) == (events, incomplete)
     assert [expected.left_out.get(source, (0, 0))[1] for source in (0, 1)] == left_out
+
+
+def test_files_of_a_node_that_joins_are_counted_and_named(engine: Path, start: Start, tmp_path: Path) -> None:
+    """Each host has its own folder of that name. The one that joins has no other file than its own, which begins later
+    than the run and goes on behind its end.
+    """
+    write(tmp_path / "one" / "in", [(0, run_of(0, 0, 10)), (1, run_of(1, 0, 10))])
+    write(tmp_path / "two" / "in", [(1, run_of(1, 8, 9))])
+    settings = {**QUICK, "source.path": "in", "sink.path": tmp_path / "out", "run.nodes": 2, "transport.name": SOCKETS}
+    settings["run.fail_above_incomplete"] = "0.2"
+    alone = ["env", "-C", str(tmp_path / "one")]
+    run = start(settings, "--spawn", "1", "--listen", "127.0.0.1:0", token=TOKEN, prefix=alone)
+    listening = run.wait_for(lambda report: report["type"] == "listening", "address")
+    command = [str(engine), "--join", listening["address"]]
+    with subprocess.Popen(command, cwd=tmp_path / "two", env={**os.environ, "INCAST_TOKEN": TOKEN}) as other:
+        try:
+            status = run.finish()
+            assert other.wait(30) == 0
+        finally:
+            other.kill()
+    assert status == 0, run.story()
+    inputs = run.result()["inputs"]
+    host = socket.gethostname()
+    assert (inputs["files"], inputs["first_event"], inputs["events"]) == (2, 0, 40)
+    assert inputs["elsewhere"] == [{"host": host, "files": 1}]
+    (uneven,) = inputs["uneven"]
+    assert (uneven["host"], uneven["file"], uneven["events"], uneven["first_event"]) == (host, "source-1.mfp", 36, 8)
+    assert (uneven["absent_events"], uneven["left_out_events"]) == (8, 4)
+    said = f"{host}: source-1.mfp holds 36 events from 8 on, the run has 40 from 0 on; 8 are without it, flagged desync"
+    assert any(line.startswith(said) for line in run.notices), run.notices
+    counted = check_agreement(run.result(), tmp_path / "out")
+    assert (counted.events, counted.flag_events) == (40, {"desync": 8})
 
 
 def test_an_end_of_run_packet_holds_no_events(start: Start, tmp_path: Path) -> None:

@@ -88,13 +88,18 @@ def _flags(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
     ]
 
 
+def _file_name(file: Mapping[str, Any]) -> str:
+    return f"{file['host']}: {file['file']}" if "host" in file else str(file["file"])
+
+
 def _left_out(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
     """What of the input files has no place in the run."""
     files = [file for file in at(result, ("inputs", "uneven")) or () if file["left_out_mfps"]]
     if not files:
         return []
     words = [
-        f"{units.count(file['left_out_events'])} events of {file['file']} ({units.count(file['left_out_mfps'])} MFPs)"
+        f"{units.count(file['left_out_events'])} events of {_file_name(file)}"
+        f" ({units.count(file['left_out_mfps'])} MFPs)"
         for file in files[:_FILES_SHOWN]
     ]
     if len(files) > _FILES_SHOWN:

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -13,12 +14,14 @@
 #include "base/pause_watch.h"
 #include "base/units.h"
 #include "os/signals.h"
+#include "runtime/launch/input_messages.h"
 #include "runtime/launch/lobby.h"
 #include "runtime/launch/spawner.h"
 #include "runtime/machine/machine.h"
 #include "runtime/machine/placement.h"
 #include "runtime/machine/run_clock.h"
 #include "runtime/monitor/metrics_server.h"
+#include "runtime/plan/inputs.h"
 
 namespace incast::runtime {
 namespace {
@@ -51,6 +54,7 @@ public:
           reporter_(reporter),
           token_(options.token.empty() ? make_token() : options.token),
           run_token_(random_word()),
+          inputs_(plan.inputs),
           members_(plan.n_nodes),
           placement_(may_pin(plan) ? options.spawn.value_or(plan.n_nodes) : 0),
           conductor_(plan, *this, reporter, clock_.now()),
@@ -63,6 +67,7 @@ public:
 
     Result<bool> run();
     [[nodiscard]] const Conductor& conductor() const { return conductor_; }
+    [[nodiscard]] const Inputs& inputs() const { return inputs_; }
 
     void take_samples(Mark mark) override { tell_all({{"type", "sample"}, {"mark", static_cast<unsigned>(mark)}}); }
     void stop_admission() override {
@@ -86,6 +91,7 @@ private:
         bool awaited = false;       // a process was started that has not come in yet
         bool present = false;
         bool silent = false;
+        bool told_inputs = false;
         std::string address;  // of the present incarnation; empty: not yet known
         std::string metrics;  // HOST:PORT; empty: none
         Time last_heard = 0;
@@ -107,6 +113,7 @@ private:
     bool handle(std::uint32_t node, const Json& message, Time now);
     void learn_address(std::uint32_t node, std::string address, Time now);
     void learn_metrics(std::uint32_t node, std::string address, Time now);
+    void learn_inputs(std::uint32_t node);
     [[nodiscard]] std::string name_of(std::uint32_t node) const {
         return node_name(node, plan_.protocol.nodes[node].roles);
     }
@@ -129,6 +136,7 @@ private:
     RunClock clock_;  // the run's
     std::string token_;
     std::uint64_t run_token_;
+    Inputs inputs_;
     std::vector<Member> members_;  // by node
     Spawner spawner_;
     Placement placement_;
@@ -269,6 +277,7 @@ void Coordinator::Members::admit(Lobby::Guest guest, Time now) {
     member.present = true;
     member.awaited = false;
     member.silent = false;
+    member.told_inputs = false;
     member.address.clear();
     member.last_heard = now;
     member.has_more = false;
@@ -282,6 +291,7 @@ void Coordinator::Members::admit(Lobby::Guest guest, Time now) {
                  {"clock", monotonic_clock_id()},
                  {"origin_ns", clock_.origin_ns()},
                  {"now_ns", clock_.now() / ps_per_ns},
+                 {"recorded", plan_.recorded ? to_json(*plan_.recorded) : Json(nullptr)},
                  {"config", plan_.values}});
 }
 
@@ -335,8 +345,13 @@ bool Coordinator::Members::handle(std::uint32_t node, const Json& message, Time 
             return false;
         }
         learn_metrics(node, metrics, now);
+        learn_inputs(node);
         learn_address(node, *address, now);
         return true;
+    }
+    if (type == "inputs") {
+        members_[node].told_inputs = true;
+        return members_[node].address.empty() && take_inputs(plan_, node, message, inputs_);  // before its address
     }
     if (type == "clock") {
         const std::optional<std::uint64_t> asked_ns = number_in(message, "asked_ns");
@@ -388,6 +403,16 @@ void Coordinator::Members::learn_metrics(std::uint32_t node, std::string address
         all.push_back(member.metrics);
     }
     announce_metrics(reporter_, name_of(node), members_[node].metrics, all);
+}
+
+/// Of files of this host was spoken at the start.
+void Coordinator::Members::learn_inputs(std::uint32_t node) {
+    if (!std::exchange(members_[node].told_inputs, false)) {
+        return;
+    }
+    for (const std::string& line : input_warnings(plan_, inputs_, node, 1)) {
+        reporter_.notice(Level::warning, line);
+    }
 }
 
 void Coordinator::Members::learn_address(std::uint32_t node, std::string address, Time now) {
@@ -544,6 +569,9 @@ Result<bool> Coordinator::run() {
 }
 const Conductor& Coordinator::conductor() const {
     return members_->conductor();
+}
+const Inputs& Coordinator::inputs() const {
+    return members_->inputs();
 }
 
 }  // namespace incast::runtime

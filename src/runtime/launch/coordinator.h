@@ -22,6 +22,8 @@ public:
     /// Until the run is over and no process started here is left. False: aborted. Error: it could not begin.
     Result<bool> run();
     [[nodiscard]] const Conductor& conductor() const;
+    /// As those nodes found theirs that joined from elsewhere.
+    [[nodiscard]] const Inputs& inputs() const;
 
 private:
     class Members;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -15,6 +16,7 @@
 #include "base/allowance.h"
 #include "base/pause_watch.h"
 #include "os/signals.h"
+#include "runtime/launch/input_messages.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/machine/clock_estimate.h"
 #include "runtime/machine/exit_status.h"
@@ -47,6 +49,11 @@ constexpr Time remark_gap = 100 * ps_per_ms;
 // A coordinator that does not read misses samples, not the run.
 constexpr std::size_t most_unread = std::size_t{256} << 10U;
 
+std::string host_name() {
+    std::array<char, HOST_NAME_MAX + 1> name{};
+    return gethostname(name.data(), name.size() - 1) == 0 && name[0] != 0 ? name.data() : "a host without a name";
+}
+
 /// Where a node stands with its coordinator.
 class Member {
 public:
@@ -63,6 +70,7 @@ private:
     Result<Json> knock(Time deadline);
     Result<Ok> set_up(const Json& welcome);
     Result<Ok> set_clock(const Json& welcome);
+    Result<Ok> tell_inputs(std::uint32_t node);
     void ask_time(Time now);
     Result<Ok> take_time(const Json& message);
     [[nodiscard]] std::uint64_t clock_error_now() const;
@@ -188,7 +196,12 @@ Result<Ok> Member::set_up(const Json& welcome) {
             return set;
         }
     }
-    Result<Plan> plan = resolve(text, read_machine());
+    const auto laid_out = welcome.find("recorded");
+    std::optional<Recorded> recorded;
+    if (laid_out != welcome.end() && laid_out->is_object() && !(recorded = recorded_from_json(*laid_out))) {
+        return Error{"the coordinator's welcome has a malformed field 'recorded'"};
+    }
+    Result<Plan> plan = resolve(text, read_machine(), std::move(recorded));
     if (!plan) {
         return plan.error();
     }
@@ -214,11 +227,37 @@ Result<Ok> Member::set_up(const Json& welcome) {
         return opened;
     }
     const bool beside_coordinator = options_.watched_by != 0;
+    if (Result<Ok> told = beside_coordinator ? Ok{} : tell_inputs(static_cast<std::uint32_t>(*node)); !told) {
+        return told;
+    }
     const std::string folder = beside_coordinator ? *directory : options_.output.empty() ? "." : options_.output;
     host_ = make_host(plan_, *medium_,
                       {static_cast<std::uint32_t>(*node), *run_token, folder, true, nullptr,
                        [this](std::string_view line) { remark(line); }});
     return begin(static_cast<std::uint32_t>(*incarnation));
+}
+
+/// A node that joins replays files of its own. What it finds is counted for the run, and said where that is conducted.
+Result<Ok> Member::tell_inputs(std::uint32_t node) {
+    if (!plan_.recorded) {
+        return Ok{};
+    }
+    const Result<sources::Recording> recording =
+        sources::Recording::open(plan_.config.source_path, plan_.recorded->numbering);
+    if (!recording) {
+        return recording.error();
+    }
+    std::vector<sources::InputFile> files;
+    for (const protocol::SourceSpec& spec : plan_.protocol.sources) {
+        const sources::RecordedSource* source = spec.ru == Peer{node} ? recording->find(spec.id) : nullptr;
+        if (source != nullptr) {
+            files.push_back(source->input);
+        }
+    }
+    for (const Json& message : input_messages(host_name(), files)) {
+        channel_.send(message);
+    }
+    return Ok{};
 }
 
 /// All nodes count their time from the same moment. That is exact on the coordinator's own clock, which is one that

@@ -4,8 +4,9 @@
 // "type". A frame is at most as long as what its sender may have to say (max_..._frame), and nested at most 8 deep.
 //   node -> coordinator   hello {magic, protocol, token, node or null, pid, version}   address {incarnation, address,
 //                         metrics: HOST:PORT or ""}
-//                         sample {sample}   rejoin {}   failed {text}
-//   coordinator -> node   refused {reason, again}   welcome {node, incarnation, run_token, directory, config}
+//                         inputs {host, files: [[source, numbers ...], ...]} (before the address, of files that are
+//                         replayed) sample {sample}   rejoin {}   failed {text}
+//   coordinator -> node   refused {reason, again}   welcome {node, incarnation, run_token, directory, recorded, config}
 //                         peers {peers: [[node, incarnation, address], ...]}   incarnation {incarnation}
 //                         sample {mark}   stop {}   quit {}   triggers {origin_ns, clock}
 #pragma once
@@ -25,7 +26,7 @@
 
 namespace incast::runtime {
 
-inline constexpr int rendezvous_version = 2;
+inline constexpr int rendezvous_version = 3;
 inline constexpr std::string_view rendezvous_magic = "incast-rendezvous";
 inline constexpr std::size_t max_token = 256;
 inline constexpr std::size_t max_stranger_frame = 1024;  // a hello, before the token in it was seen

@@ -1,6 +1,7 @@
 #include "runtime/plan/inputs.h"
 
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,11 +15,14 @@ double share_left_out(const InputFile& file) {
     return file.events == 0 ? 0.0 : static_cast<double>(file.left_out_events) / static_cast<double>(file.events);
 }
 
-std::string line_of(const Plan& plan, const InputFile& file) {
-    const Inputs& inputs = plan.inputs;
+std::string name_of(const InputFile& file) {
+    return file.host.empty() ? file.name : file.host + ": " + file.name;
+}
+
+std::string line_of(const Inputs& inputs, const InputFile& file) {
     std::string line = file.mfps == 0
-                           ? fmt::format("{} is empty", file.name)
-                           : fmt::format("{} holds {} events from {} on", file.name, file.events, file.first_event);
+                           ? fmt::format("{} is empty", name_of(file))
+                           : fmt::format("{} holds {} events from {} on", name_of(file), file.events, file.first_event);
     line += fmt::format(", the run has {} from {} on", inputs.events, inputs.first_event);
     if (file.absent_events > 0) {
         line += fmt::format("; {} are without it, flagged desync", file.absent_events);
@@ -33,13 +37,15 @@ std::string line_of(const Plan& plan, const InputFile& file) {
 
 }  // namespace
 
-std::vector<std::string> input_warnings(const Plan& plan) {
+std::vector<std::string> input_warnings(const Plan& plan, const Inputs& inputs, std::uint32_t node,
+                                        std::uint32_t nodes) {
     constexpr std::size_t most = 5;
     std::vector<std::string> lines;
     std::size_t uneven = 0;
-    for (const InputFile& file : plan.inputs.files) {
-        if (!file.whole() && ++uneven <= most) {
-            lines.push_back(line_of(plan, file));
+    for (std::size_t index = 0; index < inputs.files.size(); ++index) {
+        const bool asked = static_cast<std::uint32_t>(plan.protocol.sources[index].ru) - node < nodes;
+        if (asked && !inputs.files[index].whole() && ++uneven <= most) {
+            lines.push_back(line_of(inputs, inputs.files[index]));
         }
     }
     if (uneven > most) {
@@ -48,13 +54,17 @@ std::vector<std::string> input_warnings(const Plan& plan) {
     return lines;
 }
 
-nlohmann::ordered_json inputs_json(const Plan& plan) {
+nlohmann::ordered_json inputs_json(const Inputs& inputs) {
     InputFile sum;
     nlohmann::ordered_json uneven = nlohmann::ordered_json::array();
-    for (const InputFile& file : plan.inputs.files) {
+    std::map<std::string, std::uint64_t> elsewhere;
+    for (const InputFile& file : inputs.files) {
         sum.left_out_mfps += file.left_out_mfps;
         sum.left_out_events += file.left_out_events;
         sum.absent_events += file.absent_events;
+        if (!file.host.empty()) {
+            ++elsewhere[file.host];
+        }
         if (!file.whole()) {
             uneven.push_back({{"file", file.name},
                               {"source", file.source},
@@ -64,21 +74,32 @@ nlohmann::ordered_json inputs_json(const Plan& plan) {
                               {"absent_events", file.absent_events},
                               {"left_out_mfps", file.left_out_mfps},
                               {"left_out_events", file.left_out_events}});
+            if (!file.host.empty()) {
+                uneven.back()["host"] = file.host;
+            }
         }
     }
-    return {{"files", plan.inputs.files.size()},  {"first_event", plan.inputs.first_event},
-            {"events", plan.inputs.events},       {"absent_events", sum.absent_events},
-            {"left_out_mfps", sum.left_out_mfps}, {"left_out_events", sum.left_out_events},
-            {"uneven", std::move(uneven)}};
+    nlohmann::ordered_json hosts = nlohmann::ordered_json::array();
+    for (const auto& [host, files] : elsewhere) {
+        hosts.push_back({{"host", host}, {"files", files}});
+    }
+    return {{"files", inputs.files.size()},
+            {"first_event", inputs.first_event},
+            {"events", inputs.events},
+            {"absent_events", sum.absent_events},
+            {"left_out_mfps", sum.left_out_mfps},
+            {"left_out_events", sum.left_out_events},
+            {"uneven", std::move(uneven)},
+            {"elsewhere", std::move(hosts)}};
 }
 
-std::string too_much_left_out(const Plan& plan) {
-    const auto worst = std::ranges::max_element(plan.inputs.files, {}, share_left_out);
-    if (worst == plan.inputs.files.end() || share_left_out(*worst) <= plan.config.fail_above_incomplete) {
+std::string too_much_left_out(const Inputs& inputs, double most) {
+    const auto worst = std::ranges::max_element(inputs.files, {}, share_left_out);
+    if (worst == inputs.files.end() || share_left_out(*worst) <= most) {
         return {};
     }
     return fmt::format("{} of the {} events of {} are left out ({:.3g} %)", worst->left_out_events, worst->events,
-                       worst->name, 100 * share_left_out(*worst));
+                       name_of(*worst), 100 * share_left_out(*worst));
 }
 
 }  // namespace incast::runtime

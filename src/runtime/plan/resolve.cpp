@@ -174,12 +174,20 @@ Result<Ok> take_recording(Plan& plan) {
     if (config.source_path.empty()) {
         return not_allowed("source.path", "\"\"", "nothing to replay", "a folder with source-<id>.mfp files");
     }
-    const Result<sources::Recording> recording = sources::Recording::open(config.source_path);
-    if (!recording) {
-        return not_allowed("source.path", config.source_path, recording.error().message,
-                           "a folder with source-<id>.mfp files");
+    if (!plan.recorded) {
+        const Result<sources::Recording> recording = sources::Recording::open(config.source_path);
+        if (!recording) {
+            return not_allowed("source.path", config.source_path, recording.error().message,
+                               "a folder with source-<id>.mfp files");
+        }
+        plan.recorded.emplace(recording->numbering());
+        for (const sources::RecordedSource& source : recording->sources) {
+            plan.recorded->sources.push_back({source.id, source.largest_bytes});
+            plan.inputs.files.push_back(source.input);
+        }
     }
-    const std::size_t n = recording->sources.size();
+    const auto [packing, first_event, total_events] = plan.recorded->numbering;
+    const std::size_t n = plan.recorded->sources.size();
     if (n < plan.n_rus) {
         return not_allowed(config.roles == Roles::split ? "run.rus" : "run.nodes", std::to_string(plan.n_rus),
                            fmt::format("'{}' holds {} source{}, and every readout unit needs one", config.source_path,
@@ -187,29 +195,28 @@ Result<Ok> take_recording(Plan& plan) {
                            fmt::format("1..{}", n));
     }
     constexpr std::uint64_t most_events = 9'000'000'000'000'000;  // as run.events
-    if (config.repeat > most_events / recording->total_events) {
+    if (config.repeat > most_events / total_events) {
         return not_allowed("source.repeat", std::to_string(config.repeat),
-                           fmt::format("the files hold {} events", recording->total_events),
-                           fmt::format("0..{}", most_events / recording->total_events));
+                           fmt::format("the files hold {} events", total_events),
+                           fmt::format("0..{}", most_events / total_events));
     }
-    if (config.packing != 0 && config.packing != recording->packing) {
+    if (config.packing != 0 && config.packing != packing) {
         return not_allowed("protocol.packing", std::to_string(config.packing), "the files have their own",
-                           fmt::format("auto, or {}", recording->packing));
+                           fmt::format("auto, or {}", packing));
     }
-    plan.packing = recording->packing;
-    plan.config.packing = recording->packing;
+    plan.packing = packing;
+    plan.config.packing = packing;
     for (std::size_t index = 0; index < n; ++index) {
-        const sources::RecordedSource& source = recording->sources[index];
+        const Recorded::Source& source = plan.recorded->sources[index];
         const auto ru = static_cast<std::uint32_t>(index * plan.n_rus / n);
         plan.protocol.sources.push_back({source.id, Peer{ru}, source.largest_bytes});
         plan.mfp_bytes = std::max<std::uint64_t>(plan.mfp_bytes, source.largest_bytes);
-        plan.inputs.files.push_back(source.input);
     }
     plan.cap_bytes = plan.mfp_bytes;
-    const std::uint64_t meps = recording->total_meps;
-    plan.inputs.first_event = recording->first_event;
-    plan.inputs.events = recording->total_events;
-    plan.mep_events = {recording->packing, meps, recording->n_events(meps - 1)};
+    const std::uint64_t meps = (total_events + packing - 1) / packing;
+    plan.inputs.first_event = first_event;
+    plan.inputs.events = total_events;
+    plan.mep_events = {packing, meps, static_cast<std::uint32_t>(total_events - (meps - 1) * packing)};
     return Ok{};
 }
 
@@ -495,7 +502,7 @@ std::uint64_t last_level_cache(const Machine& machine) {
     return machine.last_level_cache_bytes != 0 ? machine.last_level_cache_bytes : default_cache_bytes;
 }
 
-Result<Plan> resolve(const ConfigText& text, const Machine& here) {
+Result<Plan> resolve(const ConfigText& text, const Machine& here, std::optional<Recorded> recorded) {
     Result<RunConfig> parsed = text.parse();
     if (!parsed) {
         return parsed.error();
@@ -508,6 +515,7 @@ Result<Plan> resolve(const ConfigText& text, const Machine& here) {
     }
     Plan plan;
     plan.config = *parsed;
+    plan.recorded = std::move(recorded);
     const std::uint64_t cache = last_level_cache(machine);
     set_protocol(plan);
     if (Result<Ok> done = check_together(plan); !done) {

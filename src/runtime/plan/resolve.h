@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,19 @@
 
 namespace incast::runtime {
 
+/// What all nodes of a replay agree on, wherever their files are.
+struct Recorded {
+    struct Source {
+        std::uint16_t id = 0;
+        std::uint32_t largest_bytes = 0;  // of its MFPs
+    };
+    sources::Numbering numbering;
+    std::vector<Source> sources;  // in the order of the run
+};
+
 /// Files that are replayed, as this process finds them.
 struct Inputs {
-    std::vector<sources::InputFile> files;  // in the order of their sources
+    std::vector<sources::InputFile> files;  // in the order of their sources; none if the run was laid out elsewhere
     std::uint64_t first_event = 0;
     std::uint64_t events = 0;  // of one pass
 };
@@ -51,10 +62,11 @@ struct Plan {
     std::uint64_t ru_memory_needed_bytes = 0;  // EB-F1
     std::uint64_t working_set_bytes = 0;  // EB-M4: slots in service and payload cycled through, all nodes of one host
     MepEvents mep_events;
-    std::uint64_t total_events = 0;  // 0 = no end of its own
-    Inputs inputs;                   // of a replay
-    Time duration = 0;               // 0 = until the events or the source end
-    bool measured_whole = false;     // no warm-up: from the first event to the last
+    std::uint64_t total_events = 0;    // 0 = no end of its own
+    std::optional<Recorded> recorded;  // of a replay
+    Inputs inputs;                     // of a replay
+    Time duration = 0;                 // 0 = until the events or the source end
+    bool measured_whole = false;       // no warm-up: from the first event to the last
     Time sample_interval = 0;
     sources::TriggerOptions triggers;  // but for their origin
     std::uint32_t memory_meps = 0;     // with data, in the memory of a readout unit
@@ -72,7 +84,8 @@ inline constexpr std::uint32_t role_receiver = 32;
 /// The part of resolve() for run.task = net; `plan` holds the config as parsed.
 Result<Ok> resolve_net(Plan& plan, const ConfigText& text, const Machine& machine);
 
-/// `machine` decides the autos that depend on the cache; a process that joins gets them resolved.
-Result<Plan> resolve(const ConfigText& text, const Machine& machine);
+/// `machine` decides the autos that depend on the cache; a process that joins gets them resolved, and what was recorded
+/// as the coordinator found it.
+Result<Plan> resolve(const ConfigText& text, const Machine& machine, std::optional<Recorded> recorded = {});
 
 }  // namespace incast::runtime

@@ -44,9 +44,9 @@ OrderedJson one_way(const OrderedJson& round_trip) {
     return half;
 }
 
-class Tally {
+class NetTally {
 public:
-    explicit Tally(const RunFacts& facts) : facts_(facts), plan_(facts.plan), nodes_(facts.conductor.nodes()) {
+    explicit NetTally(const RunFacts& facts) : facts_(facts), plan_(facts.plan), nodes_(facts.conductor.nodes()) {
         whole_ = plan_.measured_whole ||
                  std::ranges::none_of(nodes_, [](const NodeRecord& record) { return record.begin.has_value(); });
         for (const NodeRecord& record : nodes_) {
@@ -158,7 +158,7 @@ private:
     std::uint64_t peak_rss_ = 0;
 };
 
-OrderedJson Tally::pairs_json() const {
+OrderedJson NetTally::pairs_json() const {
     OrderedJson json = OrderedJson::array();
     for (const net::Pair& pair : plan_.net.pairs) {
         const Flow carried = flow(pair);
@@ -175,7 +175,7 @@ OrderedJson Tally::pairs_json() const {
     return json;
 }
 
-OrderedJson Tally::nodes_json() const {
+OrderedJson NetTally::nodes_json() const {
     OrderedJson json = OrderedJson::array();
     for (std::size_t index = 0; index < nodes_.size(); ++index) {
         const NodeRecord& record = nodes_[index];
@@ -207,7 +207,7 @@ OrderedJson Tally::nodes_json() const {
     return json;
 }
 
-OrderedJson Tally::cpu_json() const {
+OrderedJson NetTally::cpu_json() const {
     return {{"seconds", cpu_.seconds()},
             {"cores", cpu_.cores()},
             {"polling_seconds", cpu_.polling_seconds()},
@@ -216,7 +216,7 @@ OrderedJson Tally::cpu_json() const {
                                   whole_ ? "since their memory was set up" : "in the measured window")}};
 }
 
-OrderedJson Tally::sizes_json() const {
+OrderedJson NetTally::sizes_json() const {
     return {{"slot_bytes", plan_.slot_bytes},
             {"slots", plan_.net.pairs.size() * plan_.net.queues * plan_.net.outstanding},
             {"ring_bytes", plan_.ru_memory_bytes},
@@ -225,7 +225,7 @@ OrderedJson Tally::sizes_json() const {
             {"last_level_cache_bytes", facts_.machine.last_level_cache_bytes}};
 }
 
-OrderedJson Tally::json() const {
+OrderedJson NetTally::json() const {
     const std::uint64_t carried = messages();
     const double gb = static_cast<double>(bytes(carried)) * 1e-9;
     const auto per_gb = [gb](const OrderedJson& cpu_seconds) {
@@ -301,7 +301,7 @@ OrderedJson Tally::json() const {
     return json;
 }
 
-std::string Tally::summary() const {
+std::string NetTally::summary() const {
     const std::uint64_t carried = messages();
     std::string text = fmt::format(
         "{}: {} messages of {} ({:.0f}/s), {}/s over {} pairs, {} errors ({} verified)",
@@ -316,7 +316,7 @@ std::string Tally::summary() const {
     return text;
 }
 
-int Tally::exit_status() const {
+int NetTally::exit_status() const {
     switch (facts_.conductor.outcome()) {
         case Outcome::complete:
         case Outcome::interrupted:
@@ -331,7 +331,7 @@ int Tally::exit_status() const {
 }  // namespace
 
 RunResult make_net_result(const RunFacts& facts) {
-    const Tally tally(facts);
+    const NetTally tally(facts);
     return {tally.json().dump(2) + "\n", tally.summary(), tally.exit_status()};
 }
 

@@ -191,11 +191,12 @@ private:
         return whole > 0 ? part / whole : 0;
     }
 
+    const Inputs& inputs() const { return facts_.inputs != nullptr ? *facts_.inputs : facts_.plan.inputs; }
     /// Not empty: more events are incomplete, or more of an input left out, than run.fail_above_incomplete allows.
     std::string too_incomplete() const {
         const std::uint64_t delivered = events() - std::min(rejected_events(), events());
         const double most = facts_.plan.config.fail_above_incomplete;
-        std::string why = too_much_left_out(facts_.plan);
+        std::string why = too_much_left_out(inputs(), most);
         if (static_cast<double>(incomplete_events()) > most * static_cast<double>(delivered)) {
             why = fmt::format("{} of {} events are incomplete ({:.3g} %)", incomplete_events(), delivered,
                               100.0 * static_cast<double>(incomplete_events()) / static_cast<double>(delivered));
@@ -324,6 +325,11 @@ OrderedJson Tally::triggers_json() const {
     json["inhibited_hz"] = rate(window_.inhibited_events) / rus;
     json["dropped_hz"] = rate(window_.dropped_events) / rus;
     json["waiting_events"] = waiting;
+    json["events"] = {{"offered", totals_.offered_events},
+                      {"accepted", totals_.accepted_events},
+                      {"inhibited", totals_.inhibited_events},
+                      {"dropped", totals_.dropped_events},
+                      {"waiting", waiting_events(totals_)}};
     json["occupancy"] = {{"mean", fraction(protocol::role_ru, &NodeTotals::held_mep_ns, places)},
                          {"max", static_cast<double>(peak) / places},
                          {"memory_meps", facts_.plan.memory_meps}};
@@ -493,8 +499,8 @@ OrderedJson Tally::json() const {
                      {"memory_meps", facts_.plan.memory_meps},
                      {"working_set_bytes", facts_.plan.working_set_bytes},
                      {"last_level_cache_bytes", facts_.machine.last_level_cache_bytes}};
-    if (!facts_.plan.inputs.files.empty()) {
-        json["inputs"] = inputs_json(facts_.plan);
+    if (!inputs().files.empty()) {
+        json["inputs"] = inputs_json(inputs());
     }
     json["seed"] = config.seed;
     if (facts_.trace_hash) {

@@ -28,6 +28,7 @@ struct RunFacts {
     std::string ledger_error;
     const nlohmann::ordered_json* network = nullptr;  // of the packet model, if it records
     const nlohmann::ordered_json* incomplete_files = nullptr;
+    const Inputs* inputs = nullptr;  // with those of nodes that joined from elsewhere; null: the plan's
 };
 
 struct RunResult {

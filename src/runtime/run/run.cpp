@@ -77,7 +77,8 @@ std::uint64_t open_files(const Plan& plan, std::uint32_t here) {
     return std::max(conducting, taking_part);
 }
 
-void announce(const Plan& plan, std::vector<std::string> chosen, Reporter& reporter) {
+/// `here`: nodes of this host.
+void announce(const Plan& plan, std::uint32_t here, std::vector<std::string> chosen, Reporter& reporter) {
     const auto bytes = [](std::uint64_t value) { return base::format_bytes(static_cast<double>(value)); };
     if (plan.is_net()) {
         reporter.notice(
@@ -103,7 +104,7 @@ void announce(const Plan& plan, std::vector<std::string> chosen, Reporter& repor
     if (!chosen.empty()) {
         reporter.notice(Level::info, fmt::format("chosen: {}", fmt::join(chosen, "; ")));
     }
-    for (const std::string& line : input_warnings(plan)) {
+    for (const std::string& line : input_warnings(plan, plan.inputs, 0, here)) {
         reporter.notice(Level::warning, line);
     }
 }
@@ -132,7 +133,7 @@ std::uint64_t size_of_result(const Plan& plan) {
     constexpr std::uint64_t of_a_node = 6U << 10U;
     constexpr std::uint64_t of_a_pair = 1U << 10U;
     constexpr std::uint64_t over_time = 400U << 10U;
-    constexpr std::uint64_t of_a_file = 300;
+    constexpr std::uint64_t of_a_file = 400;
     return common + plan.n_nodes * of_a_node + plan.inputs.files.size() * of_a_file +
            (plan.is_net() ? plan.net.pairs.size() * of_a_pair : 0) + (plan.config.trigger_rate > 0 ? over_time : 0);
 }
@@ -180,7 +181,9 @@ int run_and_report(const Plan& plan, transport::Medium& medium, const Machine& m
         reporter.notice(Level::error, "aborted: no result was written");
         return exit_aborted;
     }
-    return finish({plan, machine, coordinator.conductor(), false, plan.n_nodes, {}, {}, {}, {}}, reporter);
+    RunFacts facts{plan, machine, coordinator.conductor(), false, plan.n_nodes, {}, {}, {}, {}};
+    facts.inputs = &coordinator.inputs();
+    return finish(facts, reporter);
 }
 
 }  // namespace
@@ -242,7 +245,7 @@ int run(const ConfigText& config, const RunOptions& options) {
         (*reporter)->watch_disk(plan->config.sink_path);
     }
     if (!former.empty()) (*reporter)->notice(Level::warning, former);
-    announce(*plan, std::move(chosen), **reporter);
+    announce(*plan, is_local(*plan) ? plan->n_nodes : here, std::move(chosen), **reporter);
     const int status = run_and_report(*plan, **medium, machine, options, **reporter);
     give_up_reserve(result_file);  // of a run without a result
     return status;

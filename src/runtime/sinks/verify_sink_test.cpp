@@ -264,7 +264,7 @@ TEST(VerifySink, ChecksAReplayAgainstTheRecording) {
     }
     SinkOptions options = options_of();
     options.source.kind = sources::SourceOptions::Kind::replay;
-    options.source.replay = {folder.path().string(), 2, {}};
+    options.source.replay = {folder.path().string(), 2, {}, {}};
     Bench bench(options, config_of(2'000));  // some MFPs are truncated, and source 21 ends early
     std::uint64_t meps = 0;
     std::optional<LooseMep> last;

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/prng.h"
 #include "support/fake_transport.h"
 #include "wire/body_checksum.h"
 
@@ -310,6 +311,53 @@ TEST(Generator, OpenLoopCountsDeadTimeOfASlowReadout) {
     EXPECT_GE(stats.offered_events, 200U * 16);
     EXPECT_NEAR(static_cast<double>(stats.dead_time), 190.0 * static_cast<double>(mep_time),
                 5.0 * static_cast<double>(mep_time));
+}
+
+// offered = accepted + inhibited + dropped + waiting, where the last are those of the packet that is not full, and,
+// where due events are held back, those that find no room.
+TEST(Generator, EB_M1_WhatWasOfferedBalancesAtAnyTime) {
+    constexpr std::uint64_t packing = 16;
+    constexpr std::uint64_t retention = 12;
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        base::Prng random(seed);
+        GeneratorOptions options = options_of(Distribution::fixed);
+        options.triggers = {.rate_hz = 1e8,
+                            .arrivals = random.chance(500'000) ? Arrivals::poisson : Arrivals::fixed,
+                            .seed = seed,
+                            .origin = 1,
+                            .policy = static_cast<Policy>(seed % 3),
+                            .memory_meps = 3};
+        Readout readout(config_of(16'000, retention), options, 0, 1);
+        const TriggerSequence sequence(options.triggers, 0);
+        TriggerSequence::Cursor happened = sequence.begin();
+        Time now = 1;
+        MepId mep = 0;
+        MepId released = 0;
+        std::uint64_t past_before = 0;
+        for (int step = 0; step < 200; ++step) {
+            now += static_cast<Time>(random.below(step % 50 == 0 ? 4'000'000 : 200'000));
+            while (readout.generator.produce(now, mep))
+                ++mep;
+            for (; released < mep && random.chance(400'000); ++released) {
+                readout.generator.release(released + 1);
+            }
+            while (sequence.advance(happened, 1).last <= now) {
+                happened = sequence.advance(happened, 1);
+            }
+            while (readout.generator.produce(now, mep))
+                ++mep;
+            const SourceStats stats = readout.generator.stats(now);
+            ASSERT_EQ(stats.offered_events, happened.event) << seed;
+            const std::uint64_t past = stats.accepted_events + stats.inhibited_events + stats.dropped_events;
+            ASSERT_LE(past, stats.offered_events) << seed;
+            ASSERT_GE(past, past_before) << seed << ": what is past stays so";
+            past_before = past;
+            if (mep < released + retention || options.triggers.policy == Policy::throttle) {
+                ASSERT_LT(stats.offered_events - past, packing) << seed << " at step " << step;
+            }
+        }
+        EXPECT_GT(mep, retention) << seed;
+    }
 }
 
 // Offered far faster than it is released: what is not accepted is accounted for, event by event, and what is retained

@@ -1,6 +1,7 @@
 #include "runtime/sources/replay.h"
 
 #include <algorithm>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -8,18 +9,20 @@
 
 namespace incast::sources {
 
-Result<ReplayPlan> ReplayPlan::make(const protocol::Config& config, const ReplayOptions& options) {
+Result<ReplayPlan> ReplayPlan::make(const protocol::Config& config, const ReplayOptions& options,
+                                    std::uint32_t first_source, std::uint32_t count) {
     if (const Result<Ok> triggers = check(options.triggers); !triggers) {
         return triggers.error();
     }
-    auto recording = Recording::open(options.path);
+    auto recording = Recording::open(options.path, options.numbering);
     if (!recording) {
         return recording.error();
     }
     ReplayPlan plan(std::move(recording).value(), options.repeat);
     const std::uint64_t least = wire::phantom_bytes(plan.recording_.packing);
     std::uint64_t scratch = 0;
-    for (const protocol::SourceSpec& spec : config.sources) {
+    const auto all = std::span(config.sources).subspan(first_source);
+    for (const protocol::SourceSpec& spec : all.first(std::min<std::size_t>(count, all.size()))) {
         const RecordedSource* recorded = plan.recording_.find(spec.id);
         if (recorded == nullptr) {
             return Error{fmt::format("{}: no source-{}.mfp in it", options.path, spec.id)};
@@ -76,7 +79,7 @@ ReplayPlan::Replayed ReplayPlan::mfp(std::uint32_t source, protocol::MepId mep) 
 
 Result<Ok> Replay::attach(Transport& transport, const protocol::Config& config, std::uint32_t first_source,
                           std::uint32_t count) {
-    auto plan = ReplayPlan::make(config, options_);
+    auto plan = ReplayPlan::make(config, options_, first_source, count);
     if (!plan) {
         return plan.error();
     }
@@ -85,7 +88,7 @@ Result<Ok> Replay::attach(Transport& transport, const protocol::Config& config, 
 }
 
 void Replay::make(protocol::MepId mep, std::uint32_t index, protocol::Piece& piece, std::span<std::byte> out) {
-    const ReplayPlan::Replayed replayed = plan_->mfp(first_source() + index, mep);
+    const ReplayPlan::Replayed replayed = plan_->mfp(index, mep);
     piece.first_event = plan_->first_event(mep);
     piece.n_events = plan_->n_events(mep);
     piece.body.length = static_cast<std::uint32_t>(replayed.packet.size());

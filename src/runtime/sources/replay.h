@@ -12,8 +12,10 @@ namespace incast::sources {
 /// Which MFPs a replay sends: the source's own instructions, and what a verifying sink expects.
 class ReplayPlan {
 public:
-    /// Errors: of Recording::open; a source of the config without a file, or without room for the tables of its MFPs.
-    static Result<ReplayPlan> make(const protocol::Config& config, const ReplayOptions& options);
+    /// Of `count` sources of the config from `first_source` on, all by default. Errors: of Recording::open; a source
+    /// without a file, or without room for the tables of its MFPs.
+    static Result<ReplayPlan> make(const protocol::Config& config, const ReplayOptions& options,
+                                   std::uint32_t first_source = 0, std::uint32_t count = ~std::uint32_t{0});
 
     [[nodiscard]] std::uint64_t total_meps() const { return recording_.total_meps * repeat_; }  // 0 = no end
     [[nodiscard]] std::uint32_t n_events(protocol::MepId mep) const;                            // 0 behind the end
@@ -30,8 +32,8 @@ public:
         std::uint32_t goodput_bytes = 0;
         wire::SourceFlag flag = wire::SourceFlag::ok;
     };
-    /// `source` indexes Config::sources. Where the recording has no MFP there is a phantom flagged desync; what is too
-    /// large for its place is truncated (EB-S4, EB-S5).
+    /// `source` counts from the first one that this is a plan of. Where the recording has no MFP there is a phantom
+    /// flagged desync; what is too large for its place is truncated (EB-S4, EB-S5).
     Replayed mfp(std::uint32_t source, protocol::MepId mep);
 
 private:
@@ -44,7 +46,7 @@ private:
     };
     Recording recording_;
     std::uint64_t repeat_;
-    std::vector<Place> places_;  // by source of the config
+    std::vector<Place> places_;  // by source
     std::vector<std::byte> scratch_;
 };
 

@@ -127,7 +127,7 @@ void leave_out(InputFile& input, const RecordedMfp& mfp, std::uint64_t first_eve
 
 // Gives each packet its MEP. A jump much longer than the file is no gap but a broken id, and would make a run of
 // nothing but gaps.
-Result<RecordedSource> number(OpenedSource opened, const Recording& recording) {
+Result<RecordedSource> number(OpenedSource opened, const Recording& recording, protocol::MepId most_meps) {
     const std::uint64_t longest_gap = opened.packets.size() + 1'000'000;
     RecordedSource source{opened.id, std::move(opened.file), {}, {}, 0};
     InputFile& input = source.input;
@@ -149,7 +149,7 @@ Result<RecordedSource> number(OpenedSource opened, const Recording& recording) {
                               packet.flag,
                               packet.relabel};
         if (header.first_event < recording.first_event || distance % recording.packing != 0 || mfp.mep < expected ||
-            (header.n_fragments < recording.packing && !last)) {
+            mfp.mep >= most_meps || (header.n_fragments < recording.packing && !last)) {
             leave_out(input, mfp, header.first_event);
             continue;
         }
@@ -216,7 +216,7 @@ const RecordedMfp* RecordedSource::find(protocol::MepId mep) const {
     return found != mfps.end() && found->mep == mep ? &*found : nullptr;
 }
 
-Result<Recording> Recording::open(const std::string& folder) {
+Result<Recording> Recording::open(const std::string& folder, const std::optional<Numbering>& given) {
     std::vector<OpenedSource> opened;
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
@@ -245,23 +245,34 @@ Result<Recording> Recording::open(const std::string& folder) {
             recording.packing = std::max(recording.packing, packet.header.n_fragments);
         }
     }
-    if (recording.packing == 0) {
+    protocol::MepId most_meps = std::numeric_limits<protocol::MepId>::max();
+    if (given) {
+        if (recording.packing > given->packing) {
+            return Error{fmt::format("{}: {} events in an MFP, but those of the run have {}", folder, recording.packing,
+                                     given->packing)};
+        }
+        recording.packing = given->packing;
+        recording.first_event = given->first_event;
+        recording.total_events = given->total_events;
+        recording.total_meps = most_meps = (given->total_events + given->packing - 1) / given->packing;
+    } else if (recording.packing == 0) {
         return Error{fmt::format("{}: no MFPs in it, expected files source-<id>.mfp", folder)};
+    } else {
+        recording.first_event = first_event_of(opened, recording.packing);
     }
-    recording.first_event = first_event_of(opened, recording.packing);
     for (OpenedSource& source : opened) {
         // One packet alone may be a short last one.
         if (source.packets.size() > 1 && source.packets.front().header.n_fragments != recording.packing) {
             return Error{fmt::format("{}: {} events in an MFP, but another source has {}", source.path.string(),
                                      source.packets.front().header.n_fragments, recording.packing)};
         }
-        auto numbered = number(std::move(source), recording);
+        auto numbered = number(std::move(source), recording, most_meps);
         if (!numbered) {
             return numbered.error();
         }
         recording.sources.push_back(std::move(numbered).value());
         const auto& mfps = recording.sources.back().mfps;
-        if (!mfps.empty()) {
+        if (!given && !mfps.empty()) {
             recording.total_meps = std::max(recording.total_meps, mfps.back().mep + 1);
             recording.total_events =
                 std::max(recording.total_events, mfps.back().mep * recording.packing + mfps.back().n_events);

@@ -46,8 +46,16 @@ struct RecordedMfp {
     bool relabel = false;                          // ... which an earlier run wrote into it, and are desync in this one
 };
 
+/// Which events a run has: what its files have in common, wherever they are.
+struct Numbering {
+    std::uint32_t packing = 0;
+    std::uint64_t first_event = 0;
+    std::uint64_t total_events = 0;
+};
+
 /// What one file brings to a run (docs/formats.md, "MFP files").
 struct InputFile {
+    std::string host;  // empty: the one that conducts the run
     std::string name;  // source-<id>.mfp
     std::uint16_t source = 0;
     std::uint64_t mfps = 0;             // in the file
@@ -82,12 +90,13 @@ struct Recording {
     std::uint64_t total_meps = 0;
     std::uint64_t total_events = 0;
 
-    /// Finds the numbering that fits most files, and reads every packet's header and tables. Errors: no such folder, no
-    /// sources in it, a damaged file (with the offset of the first bad packet), sources that do not agree on the
-    /// packing factor.
-    static Result<Recording> open(const std::string& folder);
+    /// Finds the numbering that fits most files, unless one is given, and reads every packet's header and tables.
+    /// Errors: no such folder, no sources in it, a damaged file (with the offset of the first bad packet), sources that
+    /// do not agree on the packing factor.
+    static Result<Recording> open(const std::string& folder, const std::optional<Numbering>& given = {});
 
     [[nodiscard]] const RecordedSource* find(std::uint16_t id) const;
+    [[nodiscard]] Numbering numbering() const { return {packing, first_event, total_events}; }
     [[nodiscard]] std::uint32_t n_events(protocol::MepId mep) const {
         return mep + 1 < total_meps ? packing : static_cast<std::uint32_t>(total_events - mep * packing);
     }

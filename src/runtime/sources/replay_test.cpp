@@ -22,7 +22,7 @@ protocol::Config config_of(std::uint32_t cap_bytes = 4'000) {
 
 struct ReplayTest : testing::Test {
     Result<Ok> attach(std::uint64_t repeat = 1, std::uint32_t cap_bytes = 4'000) {
-        replay.emplace(ReplayOptions{folder.path().string(), repeat, {}});
+        replay.emplace(ReplayOptions{folder.path().string(), repeat, {}, {}});
         auto attached = replay->attach(transport, config_of(cap_bytes), 0, 2);
         if (attached) {
             replay->start(0, 0, 0);
@@ -173,6 +173,24 @@ TEST_F(ReplayTest, MostFilesDecideTheNumbering) {
     EXPECT_EQ(recording->find(5)->input.absent_events, 8U);
 }
 
+// Files of a node that joins from elsewhere: the run's numbering was laid down without them.
+TEST_F(ReplayTest, AGivenNumberingDecidesWhateverTheFilesAre) {
+    record(folder.path(), 3, 1, 40, packing);
+    record(folder.path(), 5, 8, 40, packing);
+    record(folder.path(), 7, 0, packing - 1, packing);
+    const Numbering given{packing, 0, 40};
+    const auto recording = Recording::open(folder.path().string(), given);
+    ASSERT_TRUE(recording);
+    EXPECT_EQ(recording->first_event, 0U);
+    EXPECT_EQ(recording->total_events, 40U);
+    EXPECT_EQ(recording->total_meps, 5U);
+    EXPECT_EQ(recording->find(3)->input.left_out_events, 40U) << "between two MEPs";
+    EXPECT_EQ(recording->find(5)->input.left_out_events, 8U) << "behind the end of the run";
+    EXPECT_EQ(recording->find(5)->input.absent_events, 8U);
+    EXPECT_EQ(recording->find(7)->input.absent_events, 40U) << "shorter than its MEP";
+    EXPECT_FALSE(Recording::open(folder.path().string(), Numbering{packing - 1, 0, 40}));
+}
+
 TEST_F(ReplayTest, IdsThatGoBackAreLeftOut) {
     for (const std::uint16_t source : {std::uint16_t{3}, std::uint16_t{17}}) {
         record(folder.path(), source, 100, 16, packing);
@@ -275,7 +293,7 @@ TEST_F(ReplayTest, ErrorsNameFileAndOffset) {
     std::filesystem::create_directory(file);
     EXPECT_NE(attach_error().find("source-17.mfp: cannot map"), std::string::npos) << attach_error();
 
-    replay.emplace(ReplayOptions{(folder.path() / "nowhere").string(), 1, {}});
+    replay.emplace(ReplayOptions{(folder.path() / "nowhere").string(), 1, {}, {}});
     const auto nowhere = replay->attach(transport, config_of(), 0, 2);
     ASSERT_FALSE(nowhere);
     EXPECT_NE(nowhere.error().message.find("nowhere: cannot read the folder"), std::string::npos);

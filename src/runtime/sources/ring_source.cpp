@@ -251,6 +251,9 @@ SourceStats RingSource::stats(Time now) {
     if (gate_ && !gate_->behind()) {
         const std::uint32_t events = next_events();
         const std::uint32_t waiting = has_room(next_) ? 0 : events;
+        if (events > 0 && waiting == 0) {
+            gate_->due(events, room_since_[next_ % retention_meps_]);
+        }
         stats.inhibited_events = gate_->inhibited_events(now, waiting);
         stats.offered_events = events == 0 ? gate_->passed_events() : gate_->offered_events(now);
         stats.dropped_events = gate_->dropped_events();

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <incast/result.h>
 
 #include "protocol/interfaces.h"
+#include "runtime/sources/replay_files.h"
 #include "runtime/sources/sizes.h"
 #include "runtime/sources/triggers.h"
 
@@ -28,9 +30,10 @@ struct GeneratorOptions {
 };
 
 struct ReplayOptions {
-    std::string path;          // folder with a source-<id>.mfp for every source of the run (docs/formats.md)
-    std::uint64_t repeat = 1;  // how often the recording is sent, event ids going on; 0 = without end
-    TriggerOptions triggers;   // rate 0: closed loop
+    std::string path;                    // folder with a source-<id>.mfp for every source of the run (docs/formats.md)
+    std::uint64_t repeat = 1;            // how often the recording is sent, event ids going on; 0 = without end
+    TriggerOptions triggers;             // rate 0: closed loop
+    std::optional<Numbering> numbering;  // of the run, whatever the files of this host are; nothing: they decide
 };
 
 struct SourceOptions {

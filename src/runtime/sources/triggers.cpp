@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -316,7 +317,7 @@ void TriggerGate::pass(std::uint32_t n_events, Time room) {
     if (room > due_without_inhibit_) {
         count_dead(due_without_inhibit_, room);
     }
-    inhibited_ += inhibited_before_due_;
+    inhibited_ += std::exchange(inhibited_before_due_, 0);
     passed_ = due_;
     asked_room_ = -1;
 }
@@ -344,8 +345,11 @@ Time TriggerGate::dead_time(Time now, std::uint32_t waiting) {
 }
 
 std::uint64_t TriggerGate::inhibited_events(Time now, std::uint32_t waiting) {
-    if (policy_ != Policy::throttle || waiting == 0) {
+    if (policy_ != Policy::throttle) {
         return inhibited_;
+    }
+    if (waiting == 0) {
+        return inhibited_ + inhibited_before_due_;  // that came before there was room, and will be passed over
     }
     const std::uint64_t due = offered_events(now - 1) - passed_events();  // one at `now` itself may still be the last
     return inhibited_ + (due >= waiting ? due - (waiting - 1) : 0);

@@ -16,7 +16,6 @@
 #include "transport/regions.h"
 #include "transport/tcp/acceptor.h"
 #include "transport/tcp/hello.h"
-#include "transport/tcp/link.h"
 #include "transport/tcp/peer_state.h"
 #include "transport/tcp/tcp.h"
 

@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "transport/connect_rule.h"
+#include "transport/framed/link.h"
 #include "transport/tcp/hello.h"
-#include "transport/tcp/link.h"
 #include "transport/tcp/socket.h"
 
 namespace incast::transport::tcp {
+
+using framed::Link;
 
 /// A connection being dialled, one stream of it.
 struct Dial {

@@ -1,12 +1,15 @@
-#include "transport/tcp/link.h"
+#include "transport/framed/link.h"
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <system_error>
 
+#include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 
-namespace incast::transport::tcp {
+namespace incast::transport::framed {
 
 namespace {
 
@@ -21,7 +24,7 @@ bool only_this_connection_ended(int error) {
 
 }  // namespace
 
-Link::Link(std::vector<os::Descriptor> sockets, const framed::SessionOptions& options, const Regions& regions)
+Link::Link(std::vector<os::Descriptor> sockets, const SessionOptions& options, const Regions& regions)
     : session_(options, regions) {
     streams_.reserve(sockets.size());
     for (os::Descriptor& socket : sockets)
@@ -35,7 +38,7 @@ void Link::note(std::size_t stream, std::uint32_t epoll_events) {
     if ((epoll_events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) it.readable = it.hung_up = true;
 }
 
-bool Link::work(framed::EventWriter& events, std::uint64_t poll_number) {
+bool Link::work(EventWriter& events, std::uint64_t poll_number) {
     bool left = session_.settle(events);
     for (std::size_t i = 0; i < streams_.size(); ++i) {
         // Sending first: what waits here is what others wait for.
@@ -51,7 +54,7 @@ bool Link::work(framed::EventWriter& events, std::uint64_t poll_number) {
     return true;
 }
 
-bool Link::flush(std::size_t index, framed::EventWriter& events) {
+bool Link::flush(std::size_t index, EventWriter& events) {
     Stream& stream = streams_[index];
     while (stream.writable && session_.has_output(index)) {
         std::array<Bytes, pieces_per_call> pieces;
@@ -82,12 +85,11 @@ bool Link::flush(std::size_t index, framed::EventWriter& events) {
     return true;
 }
 
-bool Link::receive(std::size_t index, framed::EventWriter& events, std::uint64_t poll_number) {
+bool Link::receive(std::size_t index, EventWriter& events, std::uint64_t poll_number) {
     Stream& stream = streams_[index];
-    if (session_.blocked(index) && session_.parse(index, events, poll_number) == framed::Parse::violation)
-        return violated();
+    if (session_.blocked(index) && session_.parse(index, events, poll_number) == Parse::violation) return violated();
     for (std::size_t budget = read_bytes_per_poll; stream.readable && budget > 0 && events.room() > 0;) {
-        const framed::Receiver::Space space = session_.space(index, poll_number);
+        const Receiver::Space space = session_.space(index, poll_number);
         if (space.bytes() == 0) return true;
         std::array<iovec, 2> vectors;
         std::size_t count = 0;
@@ -101,14 +103,14 @@ bool Link::receive(std::size_t index, framed::EventWriter& events, std::uint64_t
                 stream.readable = false;
                 return true;
             }
-            if (received < 0 && !only_this_connection_ended(errno)) why_lost_ = errno_text(errno);
+            if (received < 0 && !only_this_connection_ended(errno)) why_lost_ = std::generic_category().message(errno);
             return false;
         }
         const auto bytes = static_cast<std::size_t>(received);
         budget -= std::min(budget, bytes);
         moved_bytes_ += bytes;
         session_.filled(index, bytes);
-        if (session_.parse(index, events, poll_number) == framed::Parse::violation) return violated();
+        if (session_.parse(index, events, poll_number) == Parse::violation) return violated();
         // A short read drained the socket: epoll announces the next bytes. After a hang-up nothing more is announced.
         if (bytes < space.bytes() && !stream.hung_up) stream.readable = false;
     }
@@ -125,4 +127,4 @@ void Link::close() {
         stream.socket.close();
 }
 
-}  // namespace incast::transport::tcp
+}  // namespace incast::transport::framed

@@ -1,4 +1,4 @@
-// The open streams to one peer: moves bytes between the sockets and the session.
+// The open streams to one peer: moves bytes between stream sockets of any kind, which do not block, and their session.
 #pragma once
 
 #include <cstdint>
@@ -6,23 +6,23 @@
 #include <string>
 #include <vector>
 
+#include "os/descriptor.h"
 #include "transport/framed/session.h"
-#include "transport/tcp/socket.h"
 
-namespace incast::transport::tcp {
+namespace incast::transport::framed {
 
 class Link {
 public:
-    Link(std::vector<os::Descriptor> sockets, const framed::SessionOptions& options, const Regions& regions);
+    Link(std::vector<os::Descriptor> sockets, const SessionOptions& options, const Regions& regions);
 
-    [[nodiscard]] framed::Session& session() { return session_; }
+    [[nodiscard]] Session& session() { return session_; }
     [[nodiscard]] const os::Descriptor& socket(std::size_t stream) const { return streams_[stream].socket; }
 
-    /// What epoll said of one stream.
+    /// What epoll said of one stream: each change once (EPOLLET) of EPOLLIN, EPOLLOUT and EPOLLRDHUP.
     void note(std::size_t stream, std::uint32_t epoll_events);
 
     /// Moves what can be moved. False: the connection is lost, and why_lost() may have a line for the log.
-    bool work(framed::EventWriter& events, std::uint64_t poll_number);
+    bool work(EventWriter& events, std::uint64_t poll_number);
     /// More could be moved at once: call work again soon.
     [[nodiscard]] bool busy() const { return busy_; }
     [[nodiscard]] const std::string& why_lost() const { return why_lost_; }
@@ -39,15 +39,15 @@ private:
         bool writable = true;
         bool hung_up = false;  // read until the end of the stream
     };
-    bool flush(std::size_t index, framed::EventWriter& events);
-    bool receive(std::size_t index, framed::EventWriter& events, std::uint64_t poll_number);
+    bool flush(std::size_t index, EventWriter& events);
+    bool receive(std::size_t index, EventWriter& events, std::uint64_t poll_number);
     bool violated();
 
     std::vector<Stream> streams_;
-    framed::Session session_;
+    Session session_;
     std::string why_lost_;
     std::uint64_t moved_bytes_ = 0;
     bool busy_ = true;
 };
 
-}  // namespace incast::transport::tcp
+}  // namespace incast::transport::framed

@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 
+#include "softrio/api/transfers.h"
 #include "support/softrio_api.h"
 
 namespace incast::softrio {
@@ -407,6 +408,49 @@ TEST(Dma, AnEmulatedLinkTakesItsTime) {
               }),
               4);
     EXPECT_EQ(window.data[bytes - 1], 3);
+}
+
+/// A handle that has used nearly all of its cookies, of which one is still waited for.
+TEST(Cookies, BeginAnewAndPassOverThoseThatAreWaitedFor) {
+    constexpr std::uint64_t all = 0x7FFF'FFFF;
+    api::Cookies cookies;
+    cookies.pass(all - 2);
+    const auto add = [&](int status) {
+        auto outcome = std::make_shared<api::Outcome>(0);
+        outcome->set(status);
+        return cookies.add(std::move(outcome));
+    };
+    EXPECT_EQ(add(-1), static_cast<int>(all - 1));
+    EXPECT_EQ(add(-2), static_cast<int>(all));
+    EXPECT_EQ(add(-3), 1);
+    EXPECT_EQ(add(-4), 2);
+    EXPECT_EQ(cookies.wait(all, 0), -2);
+    EXPECT_EQ(cookies.wait(all, 0), -EAGAIN);
+    EXPECT_EQ(cookies.wait(2, 0), -4);
+    for (int status = 5; status < 5 + 65534; ++status) {
+        add(-status);
+    }
+    EXPECT_EQ(cookies.wait(all - 1, 0), -1) << "the oldest of 65536";
+    add(0);
+    add(0);
+    EXPECT_EQ(cookies.wait(1, 0), -EAGAIN) << "the oldest of more is forgotten, not the one with the least cookie";
+}
+
+TEST(Cookies, ANumberThatIsTakenIsPassedOver) {
+    constexpr std::uint64_t all = 0x7FFF'FFFF;
+    api::Cookies cookies;
+    const auto add = [&] {
+        auto outcome = std::make_shared<api::Outcome>(0);
+        outcome->set(0);
+        return cookies.add(std::move(outcome));
+    };
+    EXPECT_EQ(add(), 1);
+    EXPECT_EQ(add(), 2);
+    EXPECT_EQ(cookies.wait(1, 0), 0);
+    cookies.pass(all - 2);
+    EXPECT_EQ(add(), 1);
+    EXPECT_EQ(add(), 3) << "2 is waited for since the last time";
+    EXPECT_EQ(cookies.wait(2, 0), 0);
 }
 
 }  // namespace

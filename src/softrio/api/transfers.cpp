@@ -11,7 +11,11 @@ namespace incast::softrio::api {
 namespace {
 
 constexpr std::size_t max_outcomes = 65536;  // of a handle that never waits
-constexpr std::uint32_t max_cookie = 0x7FFF'FFFF;
+constexpr std::uint64_t max_cookie = 0x7FFF'FFFF;
+
+std::uint32_t cookie_of(std::uint64_t number) {
+    return static_cast<std::uint32_t>((number - 1) % max_cookie + 1);
+}
 
 }  // namespace
 
@@ -55,24 +59,37 @@ void wait_until(std::int64_t time_ns) {
 
 int Cookies::add(std::shared_ptr<Outcome> outcome) {
     const std::lock_guard lock(mutex_);
-    last_ = last_ == max_cookie ? 1 : last_ + 1;
+    do {
+        ++last_;
+    } while (find(cookie_of(last_)) != outcomes_.end());
     outcomes_[last_] = std::move(outcome);
     if (outcomes_.size() > max_outcomes) outcomes_.erase(outcomes_.begin());
-    return static_cast<int>(last_);
+    return static_cast<int>(cookie_of(last_));
+}
+
+/// Of the numbers with that cookie, one every max_cookie.
+Cookies::Outcomes::iterator Cookies::find(std::uint32_t cookie) {
+    if (outcomes_.empty() || cookie == 0 || cookie > max_cookie) return outcomes_.end();
+    const std::uint64_t first = outcomes_.begin()->first;
+    const std::uint64_t ahead = (cookie + max_cookie - cookie_of(first)) % max_cookie;
+    for (std::uint64_t number = first + ahead; number <= last_; number += max_cookie) {
+        if (const auto found = outcomes_.find(number); found != outcomes_.end()) return found;
+    }
+    return outcomes_.end();
 }
 
 int Cookies::wait(std::uint32_t cookie, std::uint32_t timeout_ms) {
     std::shared_ptr<Outcome> outcome;
     {
         const std::lock_guard lock(mutex_);
-        const auto found = outcomes_.find(cookie);
+        const auto found = find(cookie);
         if (found == outcomes_.end()) return -EAGAIN;
         outcome = found->second;
     }
     const auto status = outcome->wait(timeout_ms);
     if (!status) return -ETIMEDOUT;
     const std::lock_guard lock(mutex_);
-    outcomes_.erase(cookie);
+    if (const auto found = find(cookie); found != outcomes_.end()) outcomes_.erase(found);
     return *status;
 }
 

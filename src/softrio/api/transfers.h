@@ -35,17 +35,23 @@ private:
 /// Until that time on the monotonic clock, as exactly as the host can; at once for one that is past.
 void wait_until(std::int64_t time_ns);
 
-/// Asynchronous transfers of one handle, by cookie (above 0). Those nobody waits for are forgotten in the end.
+/// Asynchronous transfers of one handle, by cookie (above 0). Those nobody waits for are forgotten in the end, the
+/// oldest first. Cookies begin anew after 2^31, and pass over those that are still waited for.
 class Cookies {
 public:
     int add(std::shared_ptr<Outcome> outcome);
     /// Status, -ETIMEDOUT, or -EAGAIN: no such cookie.
     int wait(std::uint32_t cookie, std::uint32_t timeout_ms);
+    /// As if there had been so many more: tests begin shortly before cookies do anew.
+    void pass(std::uint64_t many) { last_ += many; }
 
 private:
+    using Outcomes = std::map<std::uint64_t, std::shared_ptr<Outcome>>;  // by number: 1 is the first transfer
+    Outcomes::iterator find(std::uint32_t cookie);
+
     std::mutex mutex_;
-    std::map<std::uint32_t, std::shared_ptr<Outcome>> outcomes_;
-    std::uint32_t last_ = 0;
+    Outcomes outcomes_;
+    std::uint64_t last_ = 0;
 };
 
 }  // namespace incast::softrio::api

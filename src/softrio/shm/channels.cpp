@@ -144,7 +144,8 @@ int Socket::make_ring() {
     mapping_ = map(memory_.file, memory_.bytes);
     if (mapping_ == nullptr) return -ENOMEM;
     ring_ = reinterpret_cast<Ring*>(mapping_->bytes().data());
-    read_ = 0;
+    ring_->start();
+    read_ = first_message;
     channel_->ring.number.store(static_cast<std::uint32_t>(memory_.file.fd()));
     channel_->ring.inode.store(memory_.inode);
     channel_->ring.bytes.store(memory_.bytes);
@@ -168,7 +169,7 @@ int Socket::join(std::shared_ptr<Peer> peer, const Channel& theirs) {
     if (peer_mapping_ == nullptr) return -ECONNRESET;
     peer_ring_ = reinterpret_cast<Ring*>(peer_mapping_->bytes().data());
     peer_ = std::move(peer);
-    written_ = 0;
+    written_ = first_message;
     return 0;
 }
 
@@ -178,6 +179,8 @@ int Socket::join_nobody() {
     peer_mapping_ = map(memory->file, memory->bytes);
     if (peer_mapping_ == nullptr) return -ENOMEM;
     peer_ring_ = reinterpret_cast<Ring*>(peer_mapping_->bytes().data());
+    peer_ring_->start();
+    written_ = first_message;
     peer_ring_->reader_closed.store(1);
     return 0;
 }

@@ -98,6 +98,16 @@ bool wants(const Sink& sink, const Doorbell& doorbell) {
 
 }  // namespace
 
+void Port::start_doorbells() {
+    for (std::uint32_t sink = 0; sink < max_sinks; ++sink) {
+        Sink& shared = block_->sinks[sink];
+        shared.tail.store(first_doorbell);
+        sinks_[sink].head.store(first_doorbell);
+        for (std::uint64_t position = first_doorbell; position % doorbell_depth != 0; ++position)
+            shared.entries[position % doorbell_depth].store(std::uint64_t{empty_turn(position)} << 32);
+    }
+}
+
 int Port::open_sink(std::uint32_t& sink, bool on_demand) {
     const std::lock_guard lock(sinks_mutex_);
     for (sink = 0; sink < max_sinks; ++sink) {

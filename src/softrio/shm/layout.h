@@ -16,7 +16,7 @@
 
 namespace incast::softrio::shm {
 
-inline constexpr std::uint64_t layout_magic = 0x314F495254464F53;  // "SOFTRIO1"
+inline constexpr std::uint64_t layout_magic = 0x324F495254464F53;  // "SOFTRIO2"
 inline constexpr std::uint32_t max_writers = 256;                  // processes that write to one endpoint
 
 template <class T>
@@ -100,9 +100,19 @@ struct Message {
     std::array<std::byte, max_message> data;
 };
 
+/// Where positions begin: shortly before 32 bits, of a position in a ring or of a doorbell's turn, begin anew. So every
+/// use crosses that, not only one of days.
+inline constexpr std::uint32_t first_message = 0U - 8;
+inline constexpr std::uint64_t first_doorbell = (std::uint64_t{doorbell_depth} << 31U) - 8;
+
 /// Messages to one side of a connection, in a file of their own: one writer, one reader. Positions only grow (and
 /// wrap).
 struct Ring {
+    void start() {
+        written.store(first_message);
+        read.store(first_message);
+    }
+
     alignas(64) Atomic<std::uint32_t> written;  // futex of the reader
     Atomic<std::uint32_t> writer_closed;
     Atomic<std::uint32_t> reader_sleeps;

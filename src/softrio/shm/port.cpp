@@ -45,6 +45,7 @@ Result<Ok> Port::prepare(const Options& options) {
     if (mapping_ == nullptr) return system_error("memory of an endpoint", errno);
     block_ = reinterpret_cast<Block*>(mapping_->bytes().data());
     block_->registers.host_lock.store(no_host);
+    start_doorbells();
     block_->magic.store(layout_magic);
     return reserve();
 }

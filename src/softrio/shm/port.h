@@ -142,6 +142,7 @@ private:
     [[nodiscard]] bool is_settled(std::uint32_t sink) const;
     void settle_bell(std::uint32_t sink);
     void empty_bell(std::uint32_t sink);
+    void start_doorbells();
     void ring_own(std::uint32_t sink);
 
     Options options_;

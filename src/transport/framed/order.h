@@ -21,6 +21,8 @@ public:
         past,    // complete already: a peer that counts right never sends this
     };
 
+    explicit Order(std::uint32_t first) : next_(first) {}
+
     [[nodiscard]] std::uint32_t next() const { return next_; }
 
     [[nodiscard]] Place place(std::uint32_t sequence) const {
@@ -51,7 +53,7 @@ private:
     static std::uint64_t mask(std::uint32_t sequence) { return std::uint64_t{1} << (sequence % 64); }
     [[nodiscard]] bool bit(std::uint32_t sequence) const { return (done_[word(sequence)] & mask(sequence)) != 0; }
 
-    std::uint32_t next_ = 0;
+    std::uint32_t next_;
     std::uint32_t ahead_ = 0;  // bits set
     std::array<std::uint64_t, window / 64> done_{};
 };

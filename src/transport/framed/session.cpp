@@ -22,7 +22,11 @@ Sender::Limits sender_limits(const SessionOptions& options) {
 }  // namespace
 
 Session::Session(const SessionOptions& options, const Regions& regions)
-    : options_(options), regions_(regions), reads_(options.max_posted) {
+    : options_(options),
+      regions_(regions),
+      next_sequence_(options.first_sequence),
+      order_(options.first_sequence),
+      reads_(options.max_posted) {
     streams_.reserve(options.streams);
     for (std::uint32_t i = 0; i < options.streams; ++i) {
         streams_.push_back({Sender(sender_limits(options)), Receiver(options.staging_bytes)});

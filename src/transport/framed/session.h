@@ -34,6 +34,7 @@ struct SessionOptions {
     std::size_t staging_bytes = 32768;    // receive buffer per stream
     std::size_t copied_bytes = 262144;    // send buffer per stream, for headers, messages and small bodies
     std::size_t copy_below_bytes = 2048;  // bodies smaller than this are copied: `done` at once
+    std::uint32_t first_sequence = 0;     // of the frames of both sides; tests begin near the end of 32 bits
 };
 
 class Session {
@@ -131,7 +132,7 @@ private:
     const Regions& regions_;
     std::vector<Stream> streams_;
     std::size_t current_stream_ = 0;
-    std::uint32_t next_sequence_ = 0;
+    std::uint32_t next_sequence_;
     Order order_;
     std::vector<Read> reads_;  // by tag
     std::vector<std::uint32_t> free_tags_;

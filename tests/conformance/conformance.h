@@ -1,11 +1,12 @@
 // The fixture of the conformance suite. A test is written once, against nodes, and runs for every built-in transport in
-// every mode.
+// every mode; or for one transport from outside the tree, alone.
 //
 // A test's name starts with the clause it tests ("TC_O1_MessagesArriveInPostingOrder"). Whether it is to run or to be
 // skipped, and why, stands in expected.txt: a run or a skip that is not expected fails.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -15,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "runner.h"
+#include "transport/descriptor.h"
 
 namespace incast::conformance {
 
@@ -27,11 +29,24 @@ struct Case {
     [[nodiscard]] std::string name() const;
     friend void PrintTo(const Case& here, std::ostream* out) { *out << here.name(); }
 };
-/// Every built-in transport in every mode, its variants in every mode, and decorated in one thread.
+/// The transport from outside the tree that INCAST_CONFORMANCE=NAME=FILE names; FILE has its expected outcomes.
+struct Outside {
+    std::string transport;
+    std::string expected;
+};
+const std::optional<Outside>& outside();
+inline constexpr const char* looks_at_the_tree = "it looks at the source tree, and the transport is from outside";
+
+/// Those that the suite is run for: the built-in ones, or the one from outside.
+std::vector<const transport::Descriptor*> tested_transports();
+/// Each of them in every mode, its variants in every mode, and decorated in one thread. Ends the program, with one
+/// line, where what it needs is not there.
 std::vector<Case> all_cases();
 
-/// "run", or "skip: REASON"; empty if the table has no such row.
-std::string expected_outcome(const std::string& test, const std::string& transport, Mode mode);
+/// Of each test of a transport, what is expected in each mode: "run", or "skip: REASON".
+using Outcomes = std::map<std::string, std::vector<std::string>>;
+std::string expected_file(const std::string& transport);
+const Outcomes& expected_outcomes(const std::string& transport);
 
 inline constexpr auto no_notice = std::nullopt;
 

@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "conformance.h"
+
 namespace incast::conformance {
 namespace {
 
@@ -39,6 +41,7 @@ int run_with(const std::string& variable, const Planted& planted) {
 }
 
 TEST(ConformancePlanted, EveryViolationIsCaughtByTheTestsOfItsClause) {
+    if (outside()) GTEST_SKIP() << looks_at_the_tree;
     for (const Planted& planted : planted_violations()) {
         SCOPED_TRACE(planted.name);
         EXPECT_EQ(run_with("NO_PLANT", planted), 0) << "the same without it";

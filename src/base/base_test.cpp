@@ -15,6 +15,7 @@
 
 #include "base/bitmap.h"
 #include "base/crc.h"
+#include "base/fifo.h"
 #include "base/histogram.h"
 #include "base/large_pages.h"
 #include "base/later.h"
@@ -334,7 +335,7 @@ TEST(Queues, KeepTheOrderOfEachInTheMemoryOfAll) {
 
 TEST(QueuesDeathTest, EndTheProcessRatherThanLoseAnEntry) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
-    Ring<int> ring(2);
+    Fifo<int> ring(2);
     ring.must_push(1);
     ring.must_push(2);
     EXPECT_FALSE(ring.push(3));

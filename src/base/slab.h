@@ -86,7 +86,7 @@ public:
         ++queue.size;
         return true;
     }
-    /// See Ring::must_push.
+    /// See Fifo::must_push.
     void must_push(Queue& queue, const T& item) {
         if (!push(queue, item)) [[unlikely]] {
             std::abort();

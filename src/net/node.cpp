@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/fifo.h"
+
 namespace incast::net {
 namespace {
 
@@ -34,8 +36,8 @@ Result<Ok> Node::start() {
     links_.resize(n);
     outbound_.resize(n * config_.queues);
     inbound_.resize(n * config_.queues);
-    ready_ = base::Ring<std::uint32_t>(outbound_.size());
-    answers_due_ = base::Ring<std::uint32_t>(inbound_.size());
+    ready_ = base::Fifo<std::uint32_t>(outbound_.size());
+    answers_due_ = base::Fifo<std::uint32_t>(inbound_.size());
     control_due_ = base::Bitmap(n);
     for (std::uint32_t index = 0; index < n; ++index) {
         Link& link = links_[index];

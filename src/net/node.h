@@ -16,6 +16,7 @@
 #include <incast/transport.h>
 
 #include "base/bitmap.h"
+#include "base/fifo.h"
 #include "base/histogram.h"
 #include "net/config.h"
 #include "net/wire.h"
@@ -185,8 +186,8 @@ private:
     std::vector<Outbound> outbound_;  // `queues` of every link, also of those it sends nothing to
     std::vector<Inbound> inbound_;
     std::vector<base::Histogram> round_trips_;  // latency: by link
-    base::Ring<std::uint32_t> ready_;           // outbound streams with credit
-    base::Ring<std::uint32_t> answers_due_;     // inbound streams
+    base::Fifo<std::uint32_t> ready_;           // outbound streams with credit
+    base::Fifo<std::uint32_t> answers_due_;     // inbound streams
     base::Bitmap control_due_;                  // links with something to tell
     State state_ = State::joining;
     std::uint32_t links_missing_ = 0;

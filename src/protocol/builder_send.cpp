@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/bitmap.h"
 #include "base/stream_copy.h"
 #include "protocol/builder_unit.h"
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/fifo.h"
 #include "base/prefetch.h"
 #include "base/stream_copy.h"
 
@@ -50,15 +51,15 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* fil
     for (std::size_t ru = 0; ahead_ && ru < rus; ++ru) {
         told_.emplace_back(2 * slots);
     }
-    grants_ = base::Ring<wire::CreditEntry>(2 * slots);
-    booked_ = base::Ring<AttemptEntry>(ahead_ ? shape.window : 0);
-    open_ = base::Ring<std::uint16_t>(ahead_ ? 2 * slots : 0);
-    commit_requests_ = base::Ring<AttemptEntry>(slots);
-    committed_ = base::Ring<AttemptEntry>(slots + 4 * std::size_t{port.config().retention_meps});
-    taking_ = base::Ring<std::uint16_t>(slots);
-    assigned_order_ = base::Ring<std::uint16_t>(slots);
-    late_ = base::Ring<std::uint16_t>(slots);
-    deciding_ = base::Ring<std::uint16_t>(two_stages(port.config().scheme) ? slots : 0);
+    grants_ = base::Fifo<wire::CreditEntry>(2 * slots);
+    booked_ = base::Fifo<AttemptEntry>(ahead_ ? shape.window : 0);
+    open_ = base::Fifo<std::uint16_t>(ahead_ ? 2 * slots : 0);
+    commit_requests_ = base::Fifo<AttemptEntry>(slots);
+    committed_ = base::Fifo<AttemptEntry>(slots + 4 * std::size_t{port.config().retention_meps});
+    taking_ = base::Fifo<std::uint16_t>(slots);
+    assigned_order_ = base::Fifo<std::uint16_t>(slots);
+    late_ = base::Fifo<std::uint16_t>(slots);
+    deciding_ = base::Fifo<std::uint16_t>(two_stages(port.config().scheme) ? slots : 0);
     undurable_.reserve(2 * std::size_t{port.config().retention_meps} + slots);
     durable_.resize(64);
     returned_.resize(64);

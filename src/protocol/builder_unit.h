@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/bitmap.h"
+#include "base/fifo.h"
 #include "base/prng.h"
 #include "base/slab.h"
 #include "protocol/interfaces.h"
@@ -215,7 +216,7 @@ private:
     std::vector<RuLink> rus_;
     std::vector<std::uint32_t> ru_incarnations_;       // of connections; apart, as every head is compared with it
     Attempts attempts_;                                // what is in the queues of rus_
-    std::vector<base::Ring<wire::CreditEntry>> told_;  // source-credits: by RU, credits that it is to be told
+    std::vector<base::Fifo<wire::CreditEntry>> told_;  // source-credits: by RU, credits that it is to be told
     /// What a new attempt starts with, unless its MEP is older than an RU that came in meanwhile.
     struct Usual {
         base::Bitmap expected;
@@ -228,17 +229,17 @@ private:
     std::uint32_t serving_ = 0;  // slots granted, assigned, complete or taking
     std::uint32_t in_flight_ = 0;
     std::vector<std::uint16_t> free_;  // a stack: the slot used last is the one still in the cache
-    base::Ring<wire::CreditEntry> grants_;
+    base::Fifo<wire::CreditEntry> grants_;
     // Source-credits: credit n belongs to the nth MEP that this incarnation was given.
-    base::Ring<wire::AttemptEntry> booked_;  // MEPs that wait for their credit
-    base::Ring<std::uint16_t> open_;         // granted slots that wait for their MEP
+    base::Fifo<wire::AttemptEntry> booked_;  // MEPs that wait for their credit
+    base::Fifo<std::uint16_t> open_;         // granted slots that wait for their MEP
     std::uint32_t assigned_ = 0;             // credits that have one
-    base::Ring<wire::AttemptEntry> commit_requests_;
-    base::Ring<wire::AttemptEntry> committed_;
-    base::Ring<std::uint16_t> taking_;
-    base::Ring<std::uint16_t> assigned_order_;  // pull: slots by age
-    base::Ring<std::uint16_t> late_;
-    base::Ring<std::uint16_t> deciding_;  // two stages: slots that wait for the filter; some may be void
+    base::Fifo<wire::AttemptEntry> commit_requests_;
+    base::Fifo<wire::AttemptEntry> committed_;
+    base::Fifo<std::uint16_t> taking_;
+    base::Fifo<std::uint16_t> assigned_order_;  // pull: slots by age
+    base::Fifo<std::uint16_t> late_;
+    base::Fifo<std::uint16_t> deciding_;  // two stages: slots that wait for the filter; some may be void
     Time next_decision_ = time_never;
     std::vector<wire::AttemptEntry> undurable_;
     std::vector<MepId> durable_;

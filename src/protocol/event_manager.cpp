@@ -24,9 +24,9 @@ EventManager::EventManager(Port& port, const Shape& shape, Ledger* ledger)
     members_.resize(config.nodes.size());
     builders_.resize(shape.bus.size());
     for (Builder& builder : builders_) {
-        builder.free = base::Ring<Credit>(shape.slots);
-        builder.assigns = base::Ring<AttemptEntry>(assigns_ahead(config) ? shape.window : shape.slots);
-        builder.verdicts = base::Ring<AttemptEntry>(2 * std::size_t{shape.slots});
+        builder.free = base::Fifo<Credit>(shape.slots);
+        builder.assigns = base::Fifo<AttemptEntry>(assigns_ahead(config) ? shape.window : shape.slots);
+        builder.verdicts = base::Fifo<AttemptEntry>(2 * std::size_t{shape.slots});
     }
     links_.resize(shape.bus.size() * shape.rus.size());
     views_.reserve(4 * config.nodes.size() + 64);

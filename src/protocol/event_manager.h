@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/bitmap.h"
+#include "base/fifo.h"
 #include "protocol/barrier.h"
 #include "protocol/claims.h"
 #include "protocol/interfaces.h"
@@ -73,9 +74,9 @@ private:
     struct Builder {
         std::uint32_t granted = 0;
         std::uint32_t assigned = 0;  // source-credits: the last credit that has a MEP
-        base::Ring<Credit> free;
-        base::Ring<wire::AttemptEntry> assigns;
-        base::Ring<wire::AttemptEntry> verdicts;
+        base::Fifo<Credit> free;
+        base::Fifo<wire::AttemptEntry> assigns;
+        base::Fifo<wire::AttemptEntry> verdicts;
     };
     struct Mep {
         MepState state = MepState::waiting;

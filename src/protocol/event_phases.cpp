@@ -1,6 +1,7 @@
 // The event manager's part in schedules: phases that all RUs end together, and what the time is (EB-C6).
 #include <algorithm>
 
+#include "base/bitmap.h"
 #include "protocol/event_manager.h"
 
 namespace incast::protocol {

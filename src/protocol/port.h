@@ -9,7 +9,7 @@
 #include <memory>
 #include <span>
 
-#include "base/bitmap.h"
+#include "base/fifo.h"
 #include "protocol/node.h"
 #include "wire/control.h"
 
@@ -50,7 +50,7 @@ public:
 
     /// As many messages as the entries need; what was sent is popped. False: some are left.
     template <wire::ControlKind kind>
-    bool send_all(Peer peer, base::Ring<typename wire::Traits<kind>::Entry>& entries) {
+    bool send_all(Peer peer, base::Fifo<typename wire::Traits<kind>::Entry>& entries) {
         while (!entries.empty()) {
             auto next = message<kind>();
             std::size_t taken = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/fifo.h"
 #include "base/prefetch.h"
 
 namespace incast::protocol {
@@ -23,7 +24,7 @@ Reader::Reader(Port& port, const Shape& shape)
       units_(shape.rus.size()),
       due_(shape.rus.size()) {
     for (std::size_t ru = 0; ru < units_.size(); ++ru) {
-        units_[ru].tasks = base::Ring<Task>(std::size_t{shape.slots} * shape.rus[ru].sources);
+        units_[ru].tasks = base::Fifo<Task>(std::size_t{shape.slots} * shape.rus[ru].sources);
         units_[ru].regions.reserve(std::min<std::size_t>(shape.rus[ru].sources, max_regions_per_ru));
     }
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/bitmap.h"
+#include "base/fifo.h"
 #include "protocol/port.h"
 #include "protocol/shape.h"
 
@@ -60,7 +61,7 @@ public:
     template <class IsVoid, class OnFinished>
     void flush(IsVoid&& is_void, OnFinished&& on_finished) {
         for (std::size_t ru = due_.next(0); ru != base::Bitmap::none; ru = due_.next(ru + 1)) {
-            base::Ring<Task>& tasks = units_[ru].tasks;
+            base::Fifo<Task>& tasks = units_[ru].tasks;
             while (!tasks.empty()) {
                 const Task task = tasks.front();
                 const std::optional<Finished> finished = post(static_cast<std::uint32_t>(ru), task, is_void(task.slot));
@@ -95,7 +96,7 @@ private:
     };
     struct Unit {
         std::vector<std::pair<std::uint16_t, Remote>> regions;  // of this connection
-        base::Ring<Task> tasks;
+        base::Fifo<Task> tasks;
     };
 
     [[nodiscard]] std::size_t place(std::uint32_t slot, std::uint32_t source) const {

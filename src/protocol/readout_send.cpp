@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/bitmap.h"
 #include "protocol/builder_unit.h"
 #include "protocol/readout_unit.h"
 

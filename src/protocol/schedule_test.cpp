@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/bitmap.h"
 #include "protocol/barrier.h"
 #include "protocol/shape.h"
 

@@ -14,6 +14,7 @@
 
 #include <incast/transport.h>
 
+#include "base/fifo.h"
 #include "base/prefetch.h"
 #include "sim/event_queue.h"
 #include "sim/model.h"

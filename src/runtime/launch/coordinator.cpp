@@ -46,9 +46,9 @@ bool may_pin(const Plan& plan) {
 }  // namespace
 
 /// The nodes as the coordinator knows them.
-class Coordinator::Members final : public Crew {
+class Coordinator::Nodes final : public RunNodes {
 public:
-    Members(const Plan& plan, const RunOptions& options, Reporter& reporter)
+    Nodes(const Plan& plan, const RunOptions& options, Reporter& reporter)
         : plan_(plan),
           options_(options),
           reporter_(reporter),
@@ -57,8 +57,8 @@ public:
           inputs_(plan.inputs),
           members_(plan.n_nodes),
           placement_(may_pin(plan) ? options.spawn.value_or(plan.n_nodes) : 0),
-          conductor_(plan, *this, reporter, clock_.now()),
-          lobby_(token_, conductor_.audit(), {max_sample_frame(plan.n_nodes), max_small_frame}) {
+          control_(plan, *this, reporter, clock_.now()),
+          lobby_(token_, control_.audit(), {max_sample_frame(plan.n_nodes), max_small_frame}) {
         for (Member& member : members_) {
             member.allowance = base::Allowance(
                 message_burst, std::min(slowest_message_gap, plan.sample_interval / messages_per_sample));
@@ -66,7 +66,7 @@ public:
     }
 
     Result<bool> run();
-    [[nodiscard]] const Conductor& conductor() const { return conductor_; }
+    [[nodiscard]] const RunControl& control() const { return control_; }
     [[nodiscard]] const Inputs& inputs() const { return inputs_; }
 
     void take_samples(Mark mark) override { tell_all({{"type", "sample"}, {"mark", static_cast<unsigned>(mark)}}); }
@@ -105,8 +105,8 @@ private:
     /// Returns how long it meant to sleep at most.
     Time wait();
     void forgive(Time pause);
-    void admit(Lobby::Guest guest, Time now);
-    [[nodiscard]] std::optional<std::uint32_t> place_for(const Lobby::Guest& guest) const;
+    void admit(Lobby::Joiner joiner, Time now);
+    [[nodiscard]] std::optional<std::uint32_t> place_for(const Lobby::Joiner& joiner) const;
     enum class Share : std::uint8_t { fair, all };
     void receive_from(std::uint32_t node, Time now, Share share = Share::fair);
     /// False: the message makes no sense.
@@ -140,13 +140,13 @@ private:
     std::vector<Member> members_;  // by node
     Spawner spawner_;
     Placement placement_;
-    Conductor conductor_;
+    RunControl control_;
     Lobby lobby_;
     bool introduced_ = false;  // everybody has heard of everybody
     Json triggers_;            // null: they have not started
 };
 
-Result<Ok> Coordinator::Members::start() {
+Result<Ok> Coordinator::Nodes::start() {
     const std::uint32_t to_spawn = options_.spawn.value_or(plan_.n_nodes);
     if (Result<Ok> opened = lobby_.open(options_.listen); !opened) {
         return opened;
@@ -166,7 +166,7 @@ Result<Ok> Coordinator::Members::start() {
     return Ok{};
 }
 
-void Coordinator::Members::announce_join(std::uint32_t spawned) {
+void Coordinator::Nodes::announce_join(std::uint32_t spawned) {
     reporter_.event({{"type", "listening"}, {"address", lobby_.address()}, {"waiting_for", plan_.n_nodes - spawned}});
     if (spawned == plan_.n_nodes) {
         return;
@@ -179,20 +179,20 @@ void Coordinator::Members::announce_join(std::uint32_t spawned) {
                stderr);
 }
 
-Result<bool> Coordinator::Members::run() {
+Result<bool> Coordinator::Nodes::run() {
     if (Result<Ok> started = start(); !started) {
         return started.error();
     }
     int handled = 0;
     base::PauseWatch watch(clock_.now(), plan_.protocol.heartbeat);
-    while (conductor_.phase() != Phase::done) {
+    while (control_.phase() != Phase::done) {
         const Time slept = wait();
         const Time now = clock_.now();
         if (const Time pause = watch.look(now, slept); pause > 0) {
             forgive(pause);
         }
-        for (Lobby::Guest& guest : lobby_.receive(now)) {
-            admit(std::move(guest), now);
+        for (Lobby::Joiner& joiner : lobby_.receive(now)) {
+            admit(std::move(joiner), now);
         }
         for (std::uint32_t node = 0; node < members_.size(); ++node) {
             if (members_[node].present && now >= members_[node].read_at) {
@@ -202,23 +202,23 @@ Result<bool> Coordinator::Members::run() {
         reap(now);
         place(now);
         look_for_silence(now);
-        conductor_.tick(now);
+        control_.tick(now);
         if (os::watcher_is_gone(now)) {
-            conductor_.hurry();
+            control_.hurry();
         }
         if (os::interrupts() > 1) {
             return false;  // the spawner kills what is left
         }
         if (os::interrupts() > handled) {
             handled = os::interrupts();
-            conductor_.interrupt(now);
+            control_.interrupt(now);
         }
     }
     say_goodbye();
     return true;
 }
 
-Time Coordinator::Members::wait() {
+Time Coordinator::Nodes::wait() {
     std::vector<pollfd> waiting;
     lobby_.watch(waiting, clock_.now());
     Time reading = time_never;
@@ -234,46 +234,46 @@ Time Coordinator::Members::wait() {
         waiting.push_back({child.watch.fd(), POLLIN, 0});
     }
     const Time placing = introduced_ ? placement_.next_deadline() : time_never;
-    const Time until = std::min({conductor_.next_deadline(), lobby_.next_deadline(), placing, reading});
+    const Time until = std::min({control_.next_deadline(), lobby_.next_deadline(), placing, reading});
     const Time time = std::clamp<Time>(until - clock_.now(), 0, longest_wait);
     const timespec span{static_cast<std::time_t>(time / ps_per_s), static_cast<long>(time % ps_per_s / ps_per_ns)};
     ppoll(waiting.data(), waiting.size(), &span, nullptr);
     return time;
 }
 
-void Coordinator::Members::forgive(Time pause) {
-    conductor_.forgive(pause);
+void Coordinator::Nodes::forgive(Time pause) {
+    control_.forgive(pause);
     lobby_.forgive(pause);
     for (Member& member : members_) {
         member.last_heard += pause;
     }
 }
 
-std::optional<std::uint32_t> Coordinator::Members::place_for(const Lobby::Guest& guest) const {
-    if (guest.wanted_node) {
-        const bool there = *guest.wanted_node < members_.size() && !members_[*guest.wanted_node].present;
-        return there ? guest.wanted_node : std::nullopt;
+std::optional<std::uint32_t> Coordinator::Nodes::place_for(const Lobby::Joiner& joiner) const {
+    if (joiner.wanted_node) {
+        const bool there = *joiner.wanted_node < members_.size() && !members_[*joiner.wanted_node].present;
+        return there ? joiner.wanted_node : std::nullopt;
     }
     const auto free =
         std::ranges::find_if(members_, [](const Member& member) { return !member.present && !member.awaited; });
     return free == members_.end() ? std::nullopt : std::optional(static_cast<std::uint32_t>(free - members_.begin()));
 }
 
-void Coordinator::Members::admit(Lobby::Guest guest, Time now) {
-    const std::optional<std::uint32_t> node = place_for(guest);
-    if (!node || conductor_.phase() >= Phase::closing) {
-        const std::string which = guest.wanted_node
-                                      ? fmt::format("node {} is taken, or there is none", *guest.wanted_node)
+void Coordinator::Nodes::admit(Lobby::Joiner joiner, Time now) {
+    const std::optional<std::uint32_t> node = place_for(joiner);
+    if (!node || control_.phase() >= Phase::closing) {
+        const std::string which = joiner.wanted_node
+                                      ? fmt::format("node {} is taken, or there is none", *joiner.wanted_node)
                                       : "all nodes are there";
-        lobby_.refuse(now, guest.channel, guest.from, node ? "the run is ending" : which);
+        lobby_.refuse(now, joiner.channel, joiner.from, node ? "the run is ending" : which);
         return;
     }
     Member& member = members_[*node];
     if (member.incarnation != 0) {
-        conductor_.replaced(*node);
+        control_.replaced(*node);
     }
-    member.channel = std::move(guest.channel);
-    member.from = guest.from;
+    member.channel = std::move(joiner.channel);
+    member.from = joiner.from;
     member.present = true;
     member.awaited = false;
     member.silent = false;
@@ -295,7 +295,7 @@ void Coordinator::Members::admit(Lobby::Guest guest, Time now) {
                  {"config", plan_.values}});
 }
 
-void Coordinator::Members::receive_from(std::uint32_t node, Time now, Share share) {
+void Coordinator::Nodes::receive_from(std::uint32_t node, Time now, Share share) {
     Member& member = members_[node];
     if (!member.channel.flush()) {
         drop(node, member.channel.stuck() ? "it does not read what it is told" : "its connection broke", now);
@@ -324,7 +324,7 @@ void Coordinator::Members::receive_from(std::uint32_t node, Time now, Share shar
     }
 }
 
-bool Coordinator::Members::handle(std::uint32_t node, const Json& message, Time now) {
+bool Coordinator::Nodes::handle(std::uint32_t node, const Json& message, Time now) {
     const std::string type = type_of(message);
     if (type == "sample") {
         const auto json = message.find("sample");
@@ -333,7 +333,7 @@ bool Coordinator::Members::handle(std::uint32_t node, const Json& message, Time 
         if (!sample || sample->node != node) {
             return false;
         }
-        conductor_.sample(now, std::move(*sample));
+        control_.sample(now, std::move(*sample));
         return true;
     }
     if (type == "address") {
@@ -372,8 +372,8 @@ bool Coordinator::Members::handle(std::uint32_t node, const Json& message, Time 
     if (type == "remark") {
         const std::optional<std::string> text = text_in(message, "text");
         if (text) {
-            conductor_.audit().say(now, Level::warning, fmt::format("node {}: {}", name_of(node), one_line(*text)),
-                                   {"remark", node, "", one_line(*text), nullptr});
+            control_.audit().say(now, Level::warning, fmt::format("node {}: {}", name_of(node), one_line(*text)),
+                                 {"remark", node, "", one_line(*text), nullptr});
         }
         return text.has_value();
     }
@@ -384,13 +384,13 @@ bool Coordinator::Members::handle(std::uint32_t node, const Json& message, Time 
     return false;
 }
 
-void Coordinator::Members::learn_metrics(std::uint32_t node, std::string address, Time now) {
+void Coordinator::Nodes::learn_metrics(std::uint32_t node, std::string address, Time now) {
     const std::string host = os::peer_host(members_[node].channel.fd());
     if (!address.empty() && !may_claim_metrics(plan_.config.metrics, node, address, host)) {
         const std::string reason =
             fmt::format("it says that its metrics are at '{}', which is not at {}", one_line(address), host);
-        conductor_.audit().say(now, Level::warning, fmt::format("node {}: {}: left out", name_of(node), reason),
-                               {"bad_message", node, members_[node].from, reason, nullptr});
+        control_.audit().say(now, Level::warning, fmt::format("node {}: {}: left out", name_of(node), reason),
+                             {"bad_message", node, members_[node].from, reason, nullptr});
         address.clear();
     }
     if (members_[node].metrics == address) {
@@ -406,7 +406,7 @@ void Coordinator::Members::learn_metrics(std::uint32_t node, std::string address
 }
 
 /// Of files of this host was spoken at the start.
-void Coordinator::Members::learn_inputs(std::uint32_t node) {
+void Coordinator::Nodes::learn_inputs(std::uint32_t node) {
     if (!std::exchange(members_[node].told_inputs, false)) {
         return;
     }
@@ -415,7 +415,7 @@ void Coordinator::Members::learn_inputs(std::uint32_t node) {
     }
 }
 
-void Coordinator::Members::learn_address(std::uint32_t node, std::string address, Time now) {
+void Coordinator::Nodes::learn_address(std::uint32_t node, std::string address, Time now) {
     members_[node].address = std::move(address);
     if (!introduced_ && std::ranges::any_of(members_, [](const Member& member) { return member.address.empty(); })) {
         return;
@@ -447,7 +447,7 @@ void Coordinator::Members::learn_address(std::uint32_t node, std::string address
     }
 }
 
-void Coordinator::Members::drop(std::uint32_t node, const std::string& why, Time now, bool last_words) {
+void Coordinator::Nodes::drop(std::uint32_t node, const std::string& why, Time now, bool last_words) {
     Member& member = members_[node];
     member.present = false;
     member.channel.close();
@@ -460,11 +460,11 @@ void Coordinator::Members::drop(std::uint32_t node, const std::string& why, Time
         }
     }
     const std::optional<std::string> how = spawner_.reap(node);
-    conductor_.lost(now, node, last_words || !how ? why : *how);
+    control_.lost(now, node, last_words || !how ? why : *how);
     respawn(node, now);
 }
 
-void Coordinator::Members::reap(Time now) {
+void Coordinator::Nodes::reap(Time now) {
     for (const std::uint32_t node : spawner_.ended()) {
         Member& member = members_[node];
         member.awaited = false;
@@ -483,11 +483,11 @@ void Coordinator::Members::reap(Time now) {
     }
 }
 
-void Coordinator::Members::respawn(std::uint32_t node, Time now) {
+void Coordinator::Nodes::respawn(std::uint32_t node, Time now) {
     Member& member = members_[node];
     const bool is_em = Peer{node} == plan_.protocol.em;
     if (!plan_.config.respawn || is_em || member.spawned == 0 || spawner_.pid_of(node) != 0 ||
-        conductor_.phase() >= Phase::draining) {
+        control_.phase() >= Phase::draining) {
         return;
     }
     if (member.spawned > max_respawns) {
@@ -498,11 +498,11 @@ void Coordinator::Members::respawn(std::uint32_t node, Time now) {
     ++member.spawned;
     member.awaited = true;
     if (const Result<pid_t> started = spawner_.start(node, lobby_.address(), token_); !started) {
-        conductor_.lost(now, node, started.error().message);
+        control_.lost(now, node, started.error().message);
     }
 }
 
-void Coordinator::Members::place(Time now) {
+void Coordinator::Nodes::place(Time now) {
     if (!introduced_ || now < placement_.next_deadline()) {
         return;
     }
@@ -518,8 +518,8 @@ void Coordinator::Members::place(Time now) {
     }
 }
 
-void Coordinator::Members::look_for_silence(Time now) {
-    if (!introduced_ || conductor_.phase() >= Phase::closing) {
+void Coordinator::Nodes::look_for_silence(Time now) {
+    if (!introduced_ || control_.phase() >= Phase::closing) {
         return;
     }
     const Time patience = plan_.protocol.detection_deadline + 2 * plan_.sample_interval;
@@ -528,7 +528,7 @@ void Coordinator::Members::look_for_silence(Time now) {
         const bool silent = member.present && now - member.last_heard > patience;
         if (silent && !member.silent && plan_.is_vital(node)) {
             spawner_.kill_node(node, SIGKILL);  // so that it cannot wake up and go on with a run that is over
-            conductor_.lost(now, node, fmt::format("silent for {}", base::format_duration(now - member.last_heard)));
+            control_.lost(now, node, fmt::format("silent for {}", base::format_duration(now - member.last_heard)));
         } else if (silent && !member.silent) {
             reporter_.notice(Level::warning,
                              fmt::format("node {} has been silent for {}; the run goes on without it until it is back",
@@ -538,19 +538,19 @@ void Coordinator::Members::look_for_silence(Time now) {
     }
 }
 
-void Coordinator::Members::tell(std::uint32_t node, const Json& message) {
+void Coordinator::Nodes::tell(std::uint32_t node, const Json& message) {
     if (members_[node].present) {
         members_[node].channel.send(message);  // a broken connection shows when it is read
     }
 }
 
-void Coordinator::Members::tell_all(const Json& message) {
+void Coordinator::Nodes::tell_all(const Json& message) {
     for (std::uint32_t node = 0; node < members_.size(); ++node) {
         tell(node, message);
     }
 }
 
-void Coordinator::Members::say_goodbye() {
+void Coordinator::Nodes::say_goodbye() {
     tell_all({{"type", "quit"}});
     for (std::uint32_t node = 0; node < members_.size(); ++node) {
         if (members_[node].silent) {
@@ -561,14 +561,14 @@ void Coordinator::Members::say_goodbye() {
 }
 
 Coordinator::Coordinator(const Plan& plan, const RunOptions& options, Reporter& reporter)
-    : members_(std::make_unique<Members>(plan, options, reporter)) {}
+    : members_(std::make_unique<Nodes>(plan, options, reporter)) {}
 Coordinator::~Coordinator() = default;
 
 Result<bool> Coordinator::run() {
     return members_->run();
 }
-const Conductor& Coordinator::conductor() const {
-    return members_->conductor();
+const RunControl& Coordinator::control() const {
+    return members_->control();
 }
 const Inputs& Coordinator::inputs() const {
     return members_->inputs();

@@ -7,7 +7,7 @@
 #include <incast/result.h>
 
 #include "runtime/launch/run_options.h"
-#include "runtime/phases/conductor.h"
+#include "runtime/phases/run_control.h"
 #include "runtime/plan/resolve.h"
 #include "runtime/report/report.h"
 
@@ -21,13 +21,13 @@ public:
 
     /// Until the run is over and no process started here is left. False: aborted. Error: it could not begin.
     Result<bool> run();
-    [[nodiscard]] const Conductor& conductor() const;
+    [[nodiscard]] const RunControl& control() const;
     /// As those nodes found theirs that joined from elsewhere.
     [[nodiscard]] const Inputs& inputs() const;
 
 private:
-    class Members;
-    std::unique_ptr<Members> members_;
+    class Nodes;
+    std::unique_ptr<Nodes> members_;
 };
 
 }  // namespace incast::runtime

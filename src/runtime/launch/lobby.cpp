@@ -62,7 +62,7 @@ void Lobby::make_room(Time now) {
     strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(victim));
 }
 
-void Lobby::accept_all(Time now, std::vector<Guest>& guests) {
+void Lobby::accept_all(Time now, std::vector<Joiner>& joiners) {
     if (now < accept_at_) {
         return;
     }
@@ -76,7 +76,7 @@ void Lobby::accept_all(Time now, std::vector<Guest>& guests) {
         }
         std::string host = from.substr(0, from.rfind(':'));
         Stranger stranger{Channel(std::move(socket), {}), std::move(from), std::move(host), now + handshake_deadline};
-        if (decide(stranger, now, guests)) {
+        if (decide(stranger, now, joiners)) {
             continue;  // whoever says at once who it is needs no place
         }
         if (strangers_.size() >= max_strangers) {
@@ -112,7 +112,7 @@ std::optional<std::string> Lobby::judge(Stranger& stranger, Time now, std::optio
     return "";
 }
 
-bool Lobby::decide(Stranger& stranger, Time now, std::vector<Guest>& guests) {
+bool Lobby::decide(Stranger& stranger, Time now, std::vector<Joiner>& joiners) {
     std::optional<std::uint32_t> wanted_node;
     const std::optional<std::string> verdict = judge(stranger, now, wanted_node);
     if (!verdict) {
@@ -120,18 +120,18 @@ bool Lobby::decide(Stranger& stranger, Time now, std::vector<Guest>& guests) {
     }
     if (verdict->empty()) {
         stranger.channel.set_limits(limits_);
-        guests.push_back({std::move(stranger.channel), stranger.from, wanted_node});
+        joiners.push_back({std::move(stranger.channel), stranger.from, wanted_node});
     } else {
         refuse(now, stranger.channel, stranger.from, *verdict, now >= stranger.deadline);
     }
     return true;
 }
 
-std::vector<Lobby::Guest> Lobby::receive(Time now) {
-    std::vector<Guest> guests;
-    std::erase_if(strangers_, [&](Stranger& stranger) { return decide(stranger, now, guests); });
-    accept_all(now, guests);
-    return guests;
+std::vector<Lobby::Joiner> Lobby::receive(Time now) {
+    std::vector<Joiner> joiners;
+    std::erase_if(strangers_, [&](Stranger& stranger) { return decide(stranger, now, joiners); });
+    accept_all(now, joiners);
+    return joiners;
 }
 
 }  // namespace incast::runtime

@@ -29,7 +29,7 @@ public:
     /// "127.0.0.1:4711"
     [[nodiscard]] std::string address() const { return os::local_address(listener_.fd()); }
 
-    struct Guest {
+    struct Joiner {
         Channel channel;
         std::string from;
         std::optional<std::uint32_t> wanted_node;
@@ -37,7 +37,7 @@ public:
     /// Adds what to wait for.
     void watch(std::vector<pollfd>& waiting, Time now) const;
     /// Accepts, reads and refuses; returns those that are let in. They still have to be given a node, or be refused.
-    std::vector<Guest> receive(Time now);
+    std::vector<Joiner> receive(Time now);
     /// Nobody could be heard for so long: deadlines are later by that.
     void forgive(Time pause);
     /// When receive() must be called even if nothing arrives.
@@ -53,10 +53,10 @@ private:
         std::string host;
         Time deadline;
     };
-    void accept_all(Time now, std::vector<Guest>& guests);
+    void accept_all(Time now, std::vector<Joiner>& joiners);
     void make_room(Time now);
     /// False: it is undecided, and stays.
-    bool decide(Stranger& stranger, Time now, std::vector<Guest>& guests);
+    bool decide(Stranger& stranger, Time now, std::vector<Joiner>& joiners);
     /// Nothing: not decided yet. Text: refused for that reason. Empty text: let in.
     std::optional<std::string> judge(Stranger& stranger, Time now, std::optional<std::uint32_t>& wanted_node) const;
 

@@ -46,15 +46,15 @@ protected:
                                   {"node", 2}}));
     }
     /// At `at`, until `enough`.
-    std::vector<Lobby::Guest> receive(Time at, const std::function<bool(const std::vector<Lobby::Guest>&)>& enough) {
-        std::vector<Lobby::Guest> all;
+    std::vector<Lobby::Joiner> receive(Time at, const std::function<bool(const std::vector<Lobby::Joiner>&)>& enough) {
+        std::vector<Lobby::Joiner> all;
         const RunClock clock;
         while (!enough(all) && clock.now() < 30 * ps_per_s) {
             std::vector<pollfd> waiting;
             lobby_->watch(waiting, at);
             poll(waiting.data(), waiting.size(), 10);
-            for (Lobby::Guest& guest : lobby_->receive(at)) {
-                all.push_back(std::move(guest));
+            for (Lobby::Joiner& joiner : lobby_->receive(at)) {
+                all.push_back(std::move(joiner));
             }
         }
         EXPECT_TRUE(enough(all)) << all.size();
@@ -94,10 +94,10 @@ TEST_F(Lobbies, WhoKnowsTheTokenIsLetInThoughSilentStrangersHoldEveryPlace) {
     }
     Channel honest = come();
     say_hello(honest, token);
-    const std::vector<Lobby::Guest> guests =
-        receive(ps_per_s, [](const std::vector<Lobby::Guest>& all) { return !all.empty(); });
-    ASSERT_EQ(guests.size(), 1U);
-    EXPECT_EQ(guests.front().wanted_node, 2U);
+    const std::vector<Lobby::Joiner> joiners =
+        receive(ps_per_s, [](const std::vector<Lobby::Joiner>& all) { return !all.empty(); });
+    ASSERT_EQ(joiners.size(), 1U);
+    EXPECT_EQ(joiners.front().wanted_node, 2U);
     receive(ps_per_s, [&](const auto&) { return waiting_now(ps_per_s) == 64; });
     EXPECT_EQ(answer_to(silent.front()), "too many connections that have not said who they are");
 }

@@ -33,10 +33,10 @@ void sleep_for(Time time) {
 
 }  // namespace
 
-/// The hosts, the conductor, and the rendezvous between hosts, which here is a table.
-class LocalRun::Crew final : public runtime::Crew {
+/// The hosts, run control, and the rendezvous between hosts, which here is a table.
+class LocalRun::Nodes final : public runtime::RunNodes {
 public:
-    Crew(const Plan& plan, transport::Medium& medium, Reporter& reporter)
+    Nodes(const Plan& plan, transport::Medium& medium, Reporter& reporter)
         : plan_(plan),
           world_(dynamic_cast<sim::SimMedium*>(&medium)),
           network_(world_ != nullptr ? dynamic_cast<sim::PacketModel*>(&world_->world().model()) : nullptr),
@@ -55,7 +55,7 @@ public:
         }
     }
 
-    ~Crew() override { end_trace(); }  // nobody reads what its hosts say as they go
+    ~Nodes() override { end_trace(); }  // nobody reads what its hosts say as they go
 
     void take_samples(Mark mark) override {
         wanted_.push_back(mark);
@@ -104,7 +104,7 @@ public:
             }
             world_->begin_trace([this](std::string_view text, std::uint64_t lines) { reporter_.trace(text, lines); });
         }
-        conductor_ = std::make_unique<Conductor>(plan_, *this, reporter_, now());
+        control_ = std::make_unique<RunControl>(plan_, *this, reporter_, now());
         for (std::uint32_t node = 0; node < hosts_.size(); ++node) {
             if (Result<Ok> begun = begin(node, 1); !begun) {
                 return begun;
@@ -123,7 +123,7 @@ public:
             if (host.news()) {
                 take(now, host.sample(Mark::interval, now));
             }
-            if (host.needs_new_incarnation() && conductor_->phase() < Phase::closing) {
+            if (host.needs_new_incarnation() && control_->phase() < Phase::closing) {
                 renew(now, node);
             }
         }
@@ -131,28 +131,28 @@ public:
             sample_all(Mark::interval, now);
             next_sample_ = now + plan_.sample_interval;
         }
-        conductor_->tick(now);
-        for (std::size_t index = 0; index < wanted_.size(); ++index) {  // a sample may make the conductor want more
+        control_->tick(now);
+        for (std::size_t index = 0; index < wanted_.size(); ++index) {  // a sample may make run control want more
             sample_all(wanted_[index], now);
         }
         wanted_.clear();
-        return std::min(next_sample_, conductor_->next_deadline());
+        return std::min(next_sample_, control_->next_deadline());
     }
 
     bool interrupted() {
         if (os::watcher_is_gone(clock_.now())) {
-            conductor_->hurry();
+            control_->hurry();
         }
         if (os::interrupts() > handled_interrupts_) {
             handled_interrupts_ = os::interrupts();
-            conductor_->interrupt(now());
+            control_->interrupt(now());
         }
         // How long virtual seconds of draining take nobody knows.
         return os::interrupts() > 1 || (world_ != nullptr && os::watcher_gone_for(clock_.now()) > longest_orphan);
     }
 
-    [[nodiscard]] bool done() const { return conductor_->phase() == Phase::done; }
-    [[nodiscard]] const Conductor& conductor() const { return *conductor_; }
+    [[nodiscard]] bool done() const { return control_->phase() == Phase::done; }
+    [[nodiscard]] const RunControl& control() const { return *control_; }
     [[nodiscard]] std::vector<std::unique_ptr<Host>>& hosts() { return hosts_; }
     [[nodiscard]] sim::PacketModel* network() const { return network_; }
     [[nodiscard]] sim::World* world() const { return world_ != nullptr ? &world_->world() : nullptr; }
@@ -187,11 +187,11 @@ private:
     void renew(Time now, std::uint32_t node) {
         const std::uint32_t incarnation = hosts_[node]->incarnation() + 1;
         if (node == static_cast<std::uint32_t>(plan_.protocol.em)) {
-            conductor_->lost(now, node, "it can no longer hear the others");
+            control_->lost(now, node, "it can no longer hear the others");
             return;
         }
         if (Result<Ok> begun = begin(node, incarnation); !begun) {
-            conductor_->lost(now, node, begun.error().message);
+            control_->lost(now, node, begun.error().message);
             return;
         }
         if (world_ != nullptr) {
@@ -216,7 +216,7 @@ private:
         if (metrics_) {
             metrics_->publish(sample, role_names(plan_.protocol.nodes[sample.node].roles), this->now() - now);
         }
-        conductor_->sample(now, std::move(sample));
+        control_->sample(now, std::move(sample));
     }
 
     const Plan& plan_;
@@ -227,7 +227,7 @@ private:
     std::unique_ptr<const protocol::Shape> shape_;  // of all hosts
     std::vector<std::unique_ptr<Host>> hosts_;
     std::unique_ptr<MetricsServer> metrics_;  // null: run.metrics = off
-    std::unique_ptr<Conductor> conductor_;
+    std::unique_ptr<RunControl> control_;
     std::vector<sim::ActorId> actor_ids_;  // by node, in virtual time
     std::vector<Mark> wanted_;
     Time next_sample_ = 0;
@@ -235,7 +235,7 @@ private:
     int handled_interrupts_ = 0;
 };
 
-LocalOutcome LocalRun::Crew::run_in_real_time() {
+LocalOutcome LocalRun::Nodes::run_in_real_time() {
     std::uint32_t rounds = 0;
     base::PauseWatch watch(now(), plan_.protocol.heartbeat);
     Time slept = 0;
@@ -254,7 +254,7 @@ LocalOutcome LocalRun::Crew::run_in_real_time() {
         }
         const Time before = now();
         if (const Time pause = watch.look(before, slept); pause > 0) {
-            conductor_->forgive(pause);
+            control_->forgive(pause);
         }
         slept = 0;
         Time deadline = std::min(look(before), before + longest_sleep);
@@ -273,7 +273,7 @@ LocalOutcome LocalRun::Crew::run_in_real_time() {
 }
 
 /// A node in the simulated world.
-class LocalRun::Crew::HostActor final : public sim::Actor {
+class LocalRun::Nodes::HostActor final : public sim::Actor {
 public:
     HostActor(Host& host, sim::World& world, sim::ActorId look) : host_(host), world_(world), look_(look) {}
     bool step(Time now) override {
@@ -298,22 +298,22 @@ private:
     sim::ActorId look_;
 };
 
-/// The conductor in the simulated world.
-class LocalRun::Crew::LookActor final : public sim::Actor {
+/// Run control in the simulated world.
+class LocalRun::Nodes::LookActor final : public sim::Actor {
 public:
-    explicit LookActor(Crew& crew) : crew_(crew) {}
+    explicit LookActor(Nodes& run_nodes) : run_nodes_(run_nodes) {}
     bool step(Time now) override {
-        next_ = crew_.look(now);
+        next_ = run_nodes_.look(now);
         return false;
     }
     [[nodiscard]] Time next_deadline() const override { return next_; }
 
 private:
-    Crew& crew_;
+    Nodes& run_nodes_;
     Time next_ = 0;
 };
 
-Result<LocalOutcome> LocalRun::Crew::run_in_virtual_time() {
+Result<LocalOutcome> LocalRun::Nodes::run_in_virtual_time() {
     sim::World& simulated = *world();
     LookActor look_actor(*this);
     const sim::ActorId look_id = simulated.add_actor(look_actor);
@@ -334,31 +334,31 @@ Result<LocalOutcome> LocalRun::Crew::run_in_virtual_time() {
 }
 
 LocalRun::LocalRun(const Plan& plan, transport::Medium& medium, Reporter& reporter)
-    : crew_(std::make_unique<Crew>(plan, medium, reporter)) {}
+    : run_nodes_(std::make_unique<Nodes>(plan, medium, reporter)) {}
 LocalRun::~LocalRun() = default;
 
 bool LocalRun::virtual_time() const {
-    return crew_->world() != nullptr;
+    return run_nodes_->world() != nullptr;
 }
 
-const Conductor& LocalRun::conductor() const {
-    return crew_->conductor();
+const RunControl& LocalRun::control() const {
+    return run_nodes_->control();
 }
 
 sim::PacketModel* LocalRun::recorded_network() {
-    if (crew_->network() != nullptr) {
-        crew_->network()->end_window(crew_->now());
+    if (run_nodes_->network() != nullptr) {
+        run_nodes_->network()->end_window(run_nodes_->now());
     }
-    return crew_->network();
+    return run_nodes_->network();
 }
 
 Result<LocalOutcome> LocalRun::run() {
-    if (Result<Ok> begun = crew_->begin(); !begun) {
+    if (Result<Ok> begun = run_nodes_->begin(); !begun) {
         return begun.error();
     }
     Result<LocalOutcome> outcome =
-        virtual_time() ? crew_->run_in_virtual_time() : Result<LocalOutcome>(crew_->run_in_real_time());
-    crew_->end_trace();
+        virtual_time() ? run_nodes_->run_in_virtual_time() : Result<LocalOutcome>(run_nodes_->run_in_real_time());
+    run_nodes_->end_trace();
     return outcome;
 }
 

@@ -8,7 +8,7 @@
 
 #include <incast/result.h>
 
-#include "runtime/phases/conductor.h"
+#include "runtime/phases/run_control.h"
 #include "runtime/plan/resolve.h"
 #include "runtime/report/report.h"
 #include "transport/medium.h"
@@ -32,15 +32,15 @@ public:
 
     /// True if the medium is a simulated world, which moves the clock.
     [[nodiscard]] bool virtual_time() const;
-    /// Until the conductor is done, or interrupted twice. Error: a node could not be set up.
+    /// Until run control is done, or interrupted twice. Error: a node could not be set up.
     Result<LocalOutcome> run();
-    [[nodiscard]] const Conductor& conductor() const;
+    [[nodiscard]] const RunControl& control() const;
     /// The packet model, if the run is on it and it records; the measured window has ended. nullptr: it is not.
     [[nodiscard]] sim::PacketModel* recorded_network();
 
 private:
-    class Crew;
-    std::unique_ptr<Crew> crew_;
+    class Nodes;
+    std::unique_ptr<Nodes> run_nodes_;
 };
 
 }  // namespace incast::runtime

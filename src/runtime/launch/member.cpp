@@ -26,7 +26,7 @@
 #include "runtime/monitor/metrics_server.h"
 #include "runtime/node/driver.h"
 #include "runtime/node/host.h"
-#include "runtime/phases/conductor.h"
+#include "runtime/phases/run_control.h"
 #include "runtime/plan/resolve.h"
 #include "runtime/report/display.h"
 #include "transport/builtin/builtin.h"

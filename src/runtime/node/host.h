@@ -1,4 +1,4 @@
-// One node of the run in this process, whatever the run is for: what drivers step and conductors ask.
+// One node of the run in this process, whatever the run is for: what drivers step and run control ask.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ public:
     [[nodiscard]] virtual std::uint32_t incarnation() const = 0;
     /// The run dropped this incarnation: only a new one can take part.
     [[nodiscard]] virtual bool needs_new_incarnation() const = 0;
-    /// There is something that the conductor should know before the next sample, since this was last asked.
+    /// There is something that run control should know before the next sample, since this was last asked.
     virtual bool news() = 0;
     [[nodiscard]] virtual bool news_pending() const = 0;
     [[nodiscard]] virtual Transport& transport() = 0;

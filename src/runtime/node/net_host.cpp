@@ -7,7 +7,7 @@
 namespace incast::runtime {
 namespace {
 
-/// In the words that conductors and result files have for the nodes of an event builder.
+/// In the words that run control and result files have for the nodes of an event builder.
 protocol::NodeState state_of(const net::Node& node) {
     switch (node.state()) {
         case net::State::joining:

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
-#include "runtime/phases/conductor.h"
+#include "runtime/phases/run_control.h"
 
 namespace incast::runtime {
 namespace {

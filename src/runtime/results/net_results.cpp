@@ -9,8 +9,8 @@
 #include "runtime/config/json.h"
 #include "runtime/machine/exit_status.h"
 #include "runtime/results/cpu_use.h"
+#include "runtime/results/min_mean_max.h"
 #include "runtime/results/results.h"
-#include "runtime/results/spread.h"
 
 namespace incast::runtime {
 namespace {
@@ -46,7 +46,7 @@ OrderedJson one_way(const OrderedJson& round_trip) {
 
 class NetTally {
 public:
-    explicit NetTally(const RunFacts& facts) : facts_(facts), plan_(facts.plan), nodes_(facts.conductor.nodes()) {
+    explicit NetTally(const RunFacts& facts) : facts_(facts), plan_(facts.plan), nodes_(facts.control.nodes()) {
         whole_ = plan_.measured_whole ||
                  std::ranges::none_of(nodes_, [](const NodeRecord& record) { return record.begin.has_value(); });
         for (const NodeRecord& record : nodes_) {
@@ -132,12 +132,12 @@ private:
         }
         return json;
     }
-    static Spread spread_over(const OrderedJson& list) {
+    static MinMeanMax spread_over(const OrderedJson& list) {
         std::vector<double> values;
         for (const OrderedJson& entry : list) {
             values.push_back(entry["bytes_per_s"].get<double>());
         }
-        return spread_of(values);
+        return min_mean_max(values);
     }
 
     OrderedJson pairs_json() const;
@@ -236,15 +236,15 @@ OrderedJson NetTally::json() const {
     const OrderedJson receivers = side_json(&net::Pair::to);
     const OrderedJson cpu = cpu_json();
     std::vector<double> intervals;
-    for (const Interval& interval : facts_.conductor.intervals()) {
+    for (const Interval& interval : facts_.control.intervals()) {
         intervals.push_back(static_cast<double>(interval.delta.built_goodput_bytes) / seconds(interval.length));
     }
     OrderedJson json;
     json["schema"] = 1;
     json["kind"] = "net";
-    json["status"] = to_text(facts_.conductor.outcome());
-    if (!facts_.conductor.reason().empty()) {
-        json["reason"] = facts_.conductor.reason();
+    json["status"] = to_text(facts_.control.outcome());
+    if (!facts_.control.reason().empty()) {
+        json["reason"] = facts_.control.reason();
     }
     json["time_domain"] = facts_.virtual_time ? "virtual" : "real";
     json["transport"] = plan_.config.transport;
@@ -259,7 +259,7 @@ OrderedJson NetTally::json() const {
                            {"per_sender", to_json(spread_over(senders))},
                            {"per_receiver", to_json(spread_over(receivers))},
                            {"per_pair", to_json(spread_over(pairs))},
-                           {"over_time", intervals.empty() ? OrderedJson(nullptr) : to_json(spread_of(intervals))}};
+                           {"over_time", intervals.empty() ? OrderedJson(nullptr) : to_json(min_mean_max(intervals))}};
     json["messages"] = carried;
     json["messages_per_s"] = rate(carried);
     json["round_trip_ns"] = nullptr;
@@ -305,7 +305,7 @@ std::string NetTally::summary() const {
     const std::uint64_t carried = messages();
     std::string text = fmt::format(
         "{}: {} messages of {} ({:.0f}/s), {}/s over {} pairs, {} errors ({} verified)",
-        to_text(facts_.conductor.outcome()), carried, base::format_bytes(plan_.net.message_bytes), rate(carried),
+        to_text(facts_.control.outcome()), carried, base::format_bytes(plan_.net.message_bytes), rate(carried),
         base::format_bytes(rate(bytes(carried))), plan_.net.pairs.size(), totals_.verify_errors, verified());
     if (plan_.net.measure == net::Measure::latency) {
         const auto time = [this](double q) {
@@ -317,7 +317,7 @@ std::string NetTally::summary() const {
 }
 
 int NetTally::exit_status() const {
-    switch (facts_.conductor.outcome()) {
+    switch (facts_.control.outcome()) {
         case Outcome::complete:
         case Outcome::interrupted:
             return totals_.verify_errors == 0 ? exit_ok : exit_failed;

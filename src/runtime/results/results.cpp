@@ -10,7 +10,7 @@
 #include "runtime/machine/exit_status.h"
 #include "runtime/plan/inputs.h"
 #include "runtime/results/cpu_use.h"
-#include "runtime/results/spread.h"
+#include "runtime/results/min_mean_max.h"
 #include "transport/medium.h"
 
 namespace incast::runtime {
@@ -48,9 +48,7 @@ const NodeSample* newest(const NodeRecord& record) {
 class Tally {
 public:
     explicit Tally(const RunFacts& facts)
-        : facts_(facts),
-          nodes_(facts.conductor.nodes()),
-          em_(nodes_[static_cast<std::size_t>(facts.plan.protocol.em)]) {
+        : facts_(facts), nodes_(facts.control.nodes()), em_(nodes_[static_cast<std::size_t>(facts.plan.protocol.em)]) {
         whole_ = facts.plan.measured_whole ||
                  std::ranges::none_of(nodes_, [](const NodeRecord& record) { return record.begin.has_value(); });
         for (const NodeRecord& record : nodes_) {
@@ -82,7 +80,7 @@ private:
             return {};
         }
         if (whole_) {
-            return {last->totals, facts_.conductor.whole_window(), last->cpu_wall_ns};
+            return {last->totals, facts_.control.whole_window(), last->cpu_wall_ns};
         }
         if (!record.begin) {
             return {};
@@ -170,10 +168,10 @@ private:
     /// By interval; null if none lies wholly within the window.
     OrderedJson over_time() const {
         std::vector<double> goodput;
-        for (const Interval& interval : facts_.conductor.intervals()) {
+        for (const Interval& interval : facts_.control.intervals()) {
             goodput.push_back(static_cast<double>(interval.delta.built_goodput_bytes) / seconds(interval.length));
         }
-        return goodput.empty() ? OrderedJson(nullptr) : to_json(spread_of(goodput));
+        return goodput.empty() ? OrderedJson(nullptr) : to_json(min_mean_max(goodput));
     }
 
     /// Of the time that all nodes of a role were measured, each `parts` times. What a node counted before the first and
@@ -210,13 +208,13 @@ private:
     }
     /// Of a run that went as it should but for that.
     bool is_incomplete() const {
-        const Outcome outcome = facts_.conductor.outcome();
+        const Outcome outcome = facts_.control.outcome();
         const bool well = outcome == Outcome::complete || outcome == Outcome::interrupted;
         return well && is_accounted() && !too_incomplete().empty();
     }
-    std::string_view status() const { return is_incomplete() ? "incomplete" : to_text(facts_.conductor.outcome()); }
+    std::string_view status() const { return is_incomplete() ? "incomplete" : to_text(facts_.control.outcome()); }
     std::string reason() const {
-        const std::string& early = facts_.conductor.reason();
+        const std::string& early = facts_.control.reason();
         return is_incomplete() ? early + (early.empty() ? "" : "; ") + too_incomplete() : early;
     }
 
@@ -335,7 +333,7 @@ OrderedJson Tally::triggers_json() const {
                          {"memory_meps", facts_.plan.memory_meps}};
     json["events_with_drops"] = totals_.flagged_dropped_events;
     json["spread_ns"] = spread;
-    json["over_time"] = triggers_over_time(facts_.plan, facts_.conductor.intervals());
+    json["over_time"] = triggers_over_time(facts_.plan, facts_.control.intervals());
     return json;
 }
 
@@ -416,7 +414,7 @@ OrderedJson Tally::consumers_json() const {
 
 /// From the trigger it is a difference of times of two hosts, if the run has several.
 std::uint64_t Tally::clock_error_ns() const {
-    return facts_.plan.config.trigger_rate > 0 ? facts_.conductor.clock_error_ns() : 0;
+    return facts_.plan.config.trigger_rate > 0 ? facts_.control.clock_error_ns() : 0;
 }
 
 OrderedJson Tally::latency_json() const {
@@ -457,8 +455,8 @@ OrderedJson Tally::json() const {
         {"total", rate(window_.built_goodput_bytes)},
         {"total_without_self",
          rate(window_.built_goodput_bytes - std::min(window_.built_self_bytes, window_.built_goodput_bytes))},
-        {"per_ru", to_json(spread_of(rates(protocol::role_ru, &NodeTotals::sent_goodput_bytes)))},
-        {"per_bu", to_json(spread_of(rates(protocol::role_bu, &NodeTotals::built_goodput_bytes)))},
+        {"per_ru", to_json(min_mean_max(rates(protocol::role_ru, &NodeTotals::sent_goodput_bytes)))},
+        {"per_bu", to_json(min_mean_max(rates(protocol::role_bu, &NodeTotals::built_goodput_bytes)))},
         {"over_time", over_time()}};
     json["events"] = events();
     json["events_per_s"] = rate(window_.events_built);
@@ -477,7 +475,7 @@ OrderedJson Tally::json() const {
     json["cpu_s_per_gb"] =
         goodput_gb > 0 ? OrderedJson(static_cast<double>(window_.cpu_ns) * 1e-9 / goodput_gb) : OrderedJson(nullptr);
     json["cpu"] = cpu_json();
-    const std::optional<Time> set_up = facts_.conductor.set_up_time();
+    const std::optional<Time> set_up = facts_.control.set_up_time();
     json["set_up_ns"] = set_up ? OrderedJson(*set_up / ps_per_ns) : OrderedJson(nullptr);
     json["peak_rss_bytes"] = peak_rss_;
     json["copied_bytes"] = totals_.copied_bytes;
@@ -574,7 +572,7 @@ std::string Tally::summary() const {
 }
 
 int Tally::exit_status() const {
-    switch (facts_.conductor.outcome()) {
+    switch (facts_.control.outcome()) {
         case Outcome::complete:
         case Outcome::interrupted:
             break;

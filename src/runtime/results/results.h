@@ -11,7 +11,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "runtime/machine/machine.h"
-#include "runtime/phases/conductor.h"
+#include "runtime/phases/run_control.h"
 #include "runtime/plan/resolve.h"
 #include "runtime/record/ledger.h"
 
@@ -20,7 +20,7 @@ namespace incast::runtime {
 struct RunFacts {
     const Plan& plan;
     const Machine& machine;
-    const Conductor& conductor;
+    const RunControl& control;
     bool virtual_time = false;
     std::uint32_t processes = 1;              // that held nodes
     std::optional<std::uint64_t> trace_hash;  // simulated runs: the same seed gives the same

@@ -163,7 +163,7 @@ int run_and_report(const Plan& plan, transport::Medium& medium, const Machine& m
             reporter.notice(Level::error, "aborted: no result was written");
             return exit_aborted;
         }
-        RunFacts facts{plan, machine, local.conductor(), local.virtual_time(), 1, outcome->trace_hash, {}, {}, {}};
+        RunFacts facts{plan, machine, local.control(), local.virtual_time(), 1, outcome->trace_hash, {}, {}, {}};
         nlohmann::ordered_json network;
         if (sim::PacketModel* const model = local.recorded_network(); model != nullptr) {
             network = report_network(*model, reporter);
@@ -181,7 +181,7 @@ int run_and_report(const Plan& plan, transport::Medium& medium, const Machine& m
         reporter.notice(Level::error, "aborted: no result was written");
         return exit_aborted;
     }
-    RunFacts facts{plan, machine, coordinator.conductor(), false, plan.n_nodes, {}, {}, {}, {}};
+    RunFacts facts{plan, machine, coordinator.control(), false, plan.n_nodes, {}, {}, {}, {}};
     facts.inputs = &coordinator.inputs();
     return finish(facts, reporter);
 }

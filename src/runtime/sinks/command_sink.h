@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "base/bitmap.h"
+#include "base/fifo.h"
 #include "runtime/sinks/child.h"
 #include "runtime/sinks/mep_packer.h"
 #include "runtime/sinks/metered_sink.h"
@@ -37,7 +37,7 @@ private:
     CommandOptions options_;
     MepPacker packer_;
     std::unique_ptr<Child> child_;
-    base::Ring<Pending> pending_;  // not yet told to be durable
+    base::Fifo<Pending> pending_;  // not yet told to be durable
     std::uint64_t waiting_bytes_ = 0;
     std::uint64_t told_ = 0;  // of what was submitted
     Child::State state_;

@@ -43,7 +43,7 @@ std::error_code Socket::receive(Letter& letter, std::uint32_t timeout_ms, const 
     return told(riomp_sock_receive(socket_.get(), &into, timeout_ms, stop_of(stop)));
 }
 
-Result<Mailbox> Mailbox::open(const Port& port) {
+Result<Mailbox> Mailbox::open(const MasterPort& port) {
     riomp_mailbox_t mailbox = nullptr;
     const int error = riomp_sock_mbox_create_handle(port.number(), 0, &mailbox);
     if (error != 0) return error_line("RapidIO mailbox of master port " + std::to_string(port.number()), error);

@@ -56,7 +56,7 @@ private:
 class Mailbox {
 public:
     /// Of a master port that is open in this process.
-    static Result<Mailbox> open(const Port& port);
+    static Result<Mailbox> open(const MasterPort& port);
     /// Not open: out of memory.
     [[nodiscard]] Socket socket() const;
 

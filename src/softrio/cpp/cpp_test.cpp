@@ -20,8 +20,8 @@ std::string fresh_fabric() {
     return "shm:test-" + std::to_string(random()) + "-" + std::to_string(random());
 }
 
-Port joined(const std::string& fabric) {
-    auto port = Port::join(fabric, O_NONBLOCK | SOFTRIO_ON_DEMAND);
+MasterPort joined(const std::string& fabric) {
+    auto port = MasterPort::join(fabric, O_NONBLOCK | SOFTRIO_ON_DEMAND);
     EXPECT_TRUE(port) << port.error().message;
     return std::move(*port);
 }
@@ -79,10 +79,10 @@ TEST(Pool, OldLimits) {
     EXPECT_FALSE(pool.take(4096));
 }
 
-TEST(Port, WritesReadsAndDoorbells) {
+TEST(MasterPort, WritesReadsAndDoorbells) {
     const std::string fabric = fresh_fabric();
-    const Port sender = joined(fabric);
-    Port receiver = joined(fabric);
+    const MasterPort sender = joined(fabric);
+    MasterPort receiver = joined(fabric);
     auto memory = Memory::allocate(receiver, 10'000);
     ASSERT_TRUE(memory) << memory.error().message;
     auto mapping = Mapping::of(receiver, *memory, 0, 10'000);
@@ -120,8 +120,8 @@ TEST(Port, WritesReadsAndDoorbells) {
     EXPECT_EQ(sender.write(receiver.destid(), address, bytes, Completion::placed), std::errc::io_error);
 }
 
-TEST(Port, APoolOverReservedMemory) {
-    const Port port = joined(fresh_fabric());
+TEST(MasterPort, APoolOverReservedMemory) {
+    const MasterPort port = joined(fresh_fabric());
     auto memory = Memory::reserved(port, RSVD_PHYS_MEM);
     ASSERT_TRUE(memory) << memory.error().message;
     EXPECT_FALSE(Memory::reserved(port, "NOTHING"));
@@ -137,8 +137,8 @@ TEST(Port, APoolOverReservedMemory) {
     EXPECT_EQ(window->bytes(), 100U << 20);
 }
 
-TEST(Port, OldLimitsAreTheFabrics) {
-    const Port port = joined(fresh_fabric() + "?limits=old");
+TEST(MasterPort, OldLimitsAreTheFabrics) {
+    const MasterPort port = joined(fresh_fabric() + "?limits=old");
     EXPECT_FALSE(Memory::allocate(port, (2 << 20) + 1));
     std::vector<Memory> all;
     for (int piece = 0; piece < 8; ++piece) {
@@ -153,8 +153,8 @@ TEST(Port, OldLimitsAreTheFabrics) {
 
 TEST(Channel, MessagesGoBothWays) {
     const std::string fabric = fresh_fabric();
-    const Port client = joined(fabric);
-    const Port server = joined(fabric);
+    const MasterPort client = joined(fabric);
+    const MasterPort server = joined(fabric);
     auto client_mailbox = Mailbox::open(client);
     auto server_mailbox = Mailbox::open(server);
     ASSERT_TRUE(client_mailbox && server_mailbox);

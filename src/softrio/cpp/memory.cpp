@@ -17,7 +17,7 @@ std::string of_bytes(const char* what, std::uint64_t bytes) {
 
 }  // namespace
 
-Result<Memory> Memory::allocate(const Port& port, std::uint64_t bytes) {
+Result<Memory> Memory::allocate(const MasterPort& port, std::uint64_t bytes) {
     const std::string what = of_bytes("RapidIO memory", bytes);
     if (bytes == 0 || bytes > max_bytes) return Error{what + ": must be 1.." + std::to_string(max_bytes)};
     std::uint64_t address = RIOMP_MAP_ANY_ADDR;
@@ -26,7 +26,7 @@ Result<Memory> Memory::allocate(const Port& port, std::uint64_t bytes) {
     return Memory(port.get(), address, bytes, true);
 }
 
-Result<Memory> Memory::reserved(const Port& port, const char* name) {
+Result<Memory> Memory::reserved(const MasterPort& port, const char* name) {
     std::uint64_t address = 0;
     std::uint64_t bytes = 0;
     if (get_rsvd_phys_mem(const_cast<char*>(name), &address, &bytes) != 0)
@@ -62,7 +62,7 @@ Result<int> Memory::share() const {
     return file;
 }
 
-Result<Mapping> Mapping::of(const Port& port, const Memory& memory, std::uint64_t offset, std::uint64_t bytes) {
+Result<Mapping> Mapping::of(const MasterPort& port, const Memory& memory, std::uint64_t offset, std::uint64_t bytes) {
     void* at = nullptr;
     const int error = riomp_dma_map_memory(port.get(), bytes, static_cast<off_t>(memory.address() + offset), &at);
     if (error != 0) return error_line(of_bytes("mapping RapidIO memory", bytes), error);
@@ -85,7 +85,7 @@ void Mapping::unmap() {
     if (!bytes_.empty()) (void)riomp_dma_unmap_memory(bytes_.size(), bytes_.data());
 }
 
-Result<Window> Window::open(const Port& port, const Memory& memory, std::uint64_t offset, std::uint64_t bytes,
+Result<Window> Window::open(const MasterPort& port, const Memory& memory, std::uint64_t offset, std::uint64_t bytes,
                             std::uint64_t address) {
     const std::string what = of_bytes("inbound window", bytes) + " at RapidIO address " + std::to_string(address);
     if (bytes == 0 || bytes > max_bytes) return Error{what + ": must have 1.." + std::to_string(max_bytes) + " bytes"};

@@ -18,9 +18,9 @@ constexpr std::uint64_t whole_pages(std::uint64_t bytes) {
 class Memory {
 public:
     /// At most 4 GiB - 4096. The port outlives it.
-    static Result<Memory> allocate(const Port& port, std::uint64_t bytes);
+    static Result<Memory> allocate(const MasterPort& port, std::uint64_t bytes);
     /// What is set aside by that name (librsvdmem.h).
-    static Result<Memory> reserved(const Port& port, const char* name);
+    static Result<Memory> reserved(const MasterPort& port, const char* name);
     Memory(Memory&& other) noexcept;
     Memory& operator=(Memory&& other) noexcept;
     ~Memory() { free(); }
@@ -46,7 +46,7 @@ class Mapping {
 public:
     Mapping() = default;
     /// [offset, offset + bytes) of the memory, whole pages.
-    static Result<Mapping> of(const Port& port, const Memory& memory, std::uint64_t offset, std::uint64_t bytes);
+    static Result<Mapping> of(const MasterPort& port, const Memory& memory, std::uint64_t offset, std::uint64_t bytes);
     Mapping(Mapping&& other) noexcept : bytes_(other.release()) {}
     Mapping& operator=(Mapping&& other) noexcept;
     ~Mapping() { unmap(); }
@@ -66,7 +66,7 @@ private:
 class Window {
 public:
     /// Shows [offset, offset + bytes) of the memory at that RapidIO address, a multiple of 4096. An endpoint has 8.
-    static Result<Window> open(const Port& port, const Memory& memory, std::uint64_t offset, std::uint64_t bytes,
+    static Result<Window> open(const MasterPort& port, const Memory& memory, std::uint64_t offset, std::uint64_t bytes,
                                std::uint64_t address);
     Window(Window&& other) noexcept;
     Window& operator=(Window&& other) noexcept;

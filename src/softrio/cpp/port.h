@@ -45,14 +45,14 @@ enum class Stores : std::uint8_t { plain, streaming };
 /// An asynchronous transfer: its buffer is lent until it has ended.
 using Cookie = std::uint32_t;
 
-class Port {
+class MasterPort {
 public:
     /// `flags`: O_NONBLOCK, SOFTRIO_ON_DEMAND. Of the fabric that RIO_FABRIC names.
-    static Result<Port> open(std::uint32_t mport, int flags);
+    static Result<MasterPort> open(std::uint32_t mport, int flags);
     /// Another handle of the same master port: its transfers may use another DMA channel.
-    [[nodiscard]] Result<Port> again(int flags) const { return open(number(), flags); }
+    [[nodiscard]] Result<MasterPort> again(int flags) const { return open(number(), flags); }
     /// A master port of its own in the fabric that is named here (softrio_open_port).
-    static Result<Port> join(const std::string& fabric, int flags);
+    static Result<MasterPort> join(const std::string& fabric, int flags);
 
     [[nodiscard]] riomp_mport_t get() const { return handle_.get(); }
     [[nodiscard]] std::uint8_t number() const { return handle_->mport_id; }
@@ -94,7 +94,7 @@ private:
     struct Close {
         void operator()(rapidio_mport_handle* handle) const { (void)riomp_mgmt_mport_destroy_handle(&handle); }
     };
-    explicit Port(riomp_mport_t handle);
+    explicit MasterPort(riomp_mport_t handle);
 
     std::unique_ptr<rapidio_mport_handle, Close> handle_;
     Destid destid_ = 0;

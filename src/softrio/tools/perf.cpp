@@ -38,7 +38,7 @@ class Client {
 public:
     explicit Client(const PerfOptions& options)
         : options_(options),
-          port_(taken(api::Port::open(0, O_NONBLOCK))),
+          port_(taken(api::MasterPort::open(0, O_NONBLOCK))),
           mailbox_(taken(api::Mailbox::open(port_))),
           socket_(mailbox_.socket()),
           memory_(taken(api::Memory::allocate(port_, api::page_bytes))),
@@ -179,7 +179,7 @@ private:
     }
 
     PerfOptions options_;
-    api::Port port_;
+    api::MasterPort port_;
     api::Mailbox mailbox_;
     api::Socket socket_;
     api::Memory memory_;

@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint32_t look_at_end_ms = 50;  // whether this is to end
 constexpr double spin_s = 0.002;              // after the last ping: the next one is answered without sleeping before
 
-void answer_doorbells(api::Port& port, const std::atomic<bool>& ending) {
+void answer_doorbells(api::MasterPort& port, const std::atomic<bool>& ending) {
     auto last = std::chrono::steady_clock::now();
     while (!ending) {
         while (const auto doorbell = port.hear()) {
@@ -34,7 +34,7 @@ void answer_doorbells(api::Port& port, const std::atomic<bool>& ending) {
     }
 }
 
-void answer_pings(const api::Port& port, std::byte* place, const std::atomic<bool>& ending) {
+void answer_pings(const api::MasterPort& port, std::byte* place, const std::atomic<bool>& ending) {
     auto& sequence = *reinterpret_cast<std::atomic<std::uint64_t>*>(place);
     std::uint64_t answered = 0;
     auto last = std::chrono::steady_clock::now();
@@ -73,7 +73,7 @@ void answer_messages(api::Socket socket, const Info& info, const std::atomic<boo
 }  // namespace
 
 int serve(const ServeOptions& options) {
-    auto port = api::Port::open(0, O_NONBLOCK);
+    auto port = api::MasterPort::open(0, O_NONBLOCK);
     if (!port) return fail(port.error().message);
     auto bells = port->again(O_NONBLOCK);
     auto pings = port->again(O_NONBLOCK);

@@ -32,7 +32,7 @@ struct Options {
     bool unanswered = false;
 };
 
-int list(const api::Port& port, const Options& options) {
+int list(const api::MasterPort& port, const Options& options) {
     const auto others = port.endpoints();
     if (!others) return fail(others.error().message);
     if (options.json) {
@@ -46,7 +46,7 @@ int list(const api::Port& port, const Options& options) {
 }
 
 /// Maintenance reads, which no program has to answer.
-int ping(const api::Port& port, const Options& options) {
+int ping(const api::MasterPort& port, const Options& options) {
     for (std::uint32_t number = 0; number < options.count; ++number) {
         std::uint32_t identity = 0;
         const auto start = std::chrono::steady_clock::now();
@@ -58,7 +58,7 @@ int ping(const api::Port& port, const Options& options) {
     return 0;
 }
 
-int write(const api::Port& port, const Options& options) {
+int write(const api::MasterPort& port, const Options& options) {
     const auto bytes = std::as_bytes(std::span(options.text));
     const auto completion = options.unanswered ? api::Completion::left : api::Completion::placed;
     if (const auto error = port.write(options.target, options.address, bytes, completion))
@@ -67,7 +67,7 @@ int write(const api::Port& port, const Options& options) {
     return 0;
 }
 
-int read(const api::Port& port, const Options& options) {
+int read(const api::MasterPort& port, const Options& options) {
     std::vector<std::byte> bytes(options.bytes);
     if (const auto error = port.read(options.target, options.address, bytes))
         return fail(fmt::format("reading {} bytes at 0x{:x} of endpoint {}: {}", bytes.size(), options.address,
@@ -85,13 +85,13 @@ int read(const api::Port& port, const Options& options) {
     return 0;
 }
 
-int doorbell(const api::Port& port, const Options& options) {
+int doorbell(const api::MasterPort& port, const Options& options) {
     if (const auto error = port.ring(options.target, static_cast<std::uint16_t>(options.payload)))
         return fail(fmt::format("doorbell {} to endpoint {}: {}", options.payload, options.target, error.message()));
     return 0;
 }
 
-int message(const api::Port& port, const Options& options) {
+int message(const api::MasterPort& port, const Options& options) {
     auto mailbox = api::Mailbox::open(port);
     if (!mailbox) return fail(mailbox.error().message);
     api::Socket socket = mailbox->socket();
@@ -199,7 +199,7 @@ int run(std::vector<std::string> arguments) {
                      .seconds = options.seconds > 0 ? options.seconds : 0.2,
                      .json = options.json,
                      .only = options.text});
-    auto port = api::Port::open(0, 0);
+    auto port = api::MasterPort::open(0, 0);
     if (!port) return fail(port.error().message);
     if (command == "list") return list(*port, options);
     if (command == "ping") return ping(*port, options);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/bitmap.h"
 #include "transport/rio/endpoint.h"
 
 namespace incast::transport::rio {

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <softrio.h>
 
+#include "base/bitmap.h"
 #include "base/cache.h"
 #include "transport/copy_head.h"
 #include "transport/rio/descriptor/descriptor.h"
@@ -31,7 +32,7 @@ bool inside(std::uint64_t size, std::uint64_t offset, std::uint64_t length) {
 
 }  // namespace
 
-Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& options, api::Port port,
+Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& options, api::MasterPort port,
                    std::uint64_t addresses, api::Memory slots_memory, api::Mapping slots, api::Window slots_window)
     : settings_(settings),
       options_(options),
@@ -72,7 +73,7 @@ Result<std::unique_ptr<Transport>> Endpoint::make(const EndpointSettings& settin
     if (fabric.empty()) fabric = "shm:incast-" + std::to_string(options.run);
     if (!settings.fabric_options.empty())
         fabric += (fabric.find('?') == std::string::npos ? '?' : '&') + settings.fabric_options;
-    auto port = api::Port::join(fabric, O_NONBLOCK | SOFTRIO_ON_DEMAND);
+    auto port = api::MasterPort::join(fabric, O_NONBLOCK | SOFTRIO_ON_DEMAND);
     if (!port) return Error{std::string(transport_name) + ": " + port.error().message};
     if (const std::error_code error = port->listen(look_doorbell, look_doorbell))
         return Error{std::string(transport_name) + ": doorbells: " + error.message()};

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bitmap.h"
 #include "transport/blob.h"
 #include "transport/imports.h"
 #include "transport/medium.h"
@@ -103,8 +104,8 @@ public:
 private:
     static constexpr Time time_unset = -1;  // a deadline that the next poll, which knows the time, sets
 
-    Endpoint(const EndpointSettings& settings, const EndpointOptions& options, api::Port port, std::uint64_t addresses,
-             api::Memory slots_memory, api::Mapping slots, api::Window slots_window);
+    Endpoint(const EndpointSettings& settings, const EndpointOptions& options, api::MasterPort port,
+             std::uint64_t addresses, api::Memory slots_memory, api::Mapping slots, api::Window slots_window);
 
     static std::uint32_t index(Peer peer) { return static_cast<std::uint32_t>(peer); }
     [[nodiscard]] bool is_up(Peer peer) const {
@@ -123,7 +124,7 @@ private:
     Post fault(Peer peer, Token token);
     void push(Peer peer, Record record, Bytes message = {});
     std::uint32_t next_port(std::size_t bytes);
-    [[nodiscard]] const api::Port& port(std::uint32_t number) const {
+    [[nodiscard]] const api::MasterPort& port(std::uint32_t number) const {
         return number == 0 ? port_ : more_ports_[number - 1];
     }
     /// Moves a body, in pieces that each lie in one segment. Done or pending; a peer that it cannot be moved to or from
@@ -205,8 +206,8 @@ private:
     EndpointSettings settings_;
     EndpointOptions options_;
     Capabilities capabilities_;
-    api::Port port_;
-    std::vector<api::Port> more_ports_;  // for bodies, each perhaps on a DMA channel of its own
+    api::MasterPort port_;
+    std::vector<api::MasterPort> more_ports_;  // for bodies, each perhaps on a DMA channel of its own
     api::Memory slots_memory_;
     api::Mapping slots_;
     api::Window slots_window_;

@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "base/bitmap.h"
+#include "base/fifo.h"
 #include "transport/connect_rule.h"
 #include "transport/rio/lane.h"
 #include "transport/rio/post_office.h"
@@ -81,7 +81,7 @@ struct PeerState {
     std::uint64_t announced = 0;  // of lane, in the written word
     LaneReader reader;
     std::uint64_t reported = 0;  // of what was read
-    base::Ring<Dma> dmas;
+    base::Fifo<Dma> dmas;
     std::unique_ptr<std::byte[]> heads;  // of writes under way, as many as there can be
     std::size_t next_head = 0;
 
@@ -89,7 +89,7 @@ struct PeerState {
     api::Socket socket;
     api::Letter letter;  // the one being handed out
     std::uint32_t letters_unreported = 0;
-    base::Ring<std::uint64_t> letters;  // that were sent and not read, by where they end
+    base::Fifo<std::uint64_t> letters;  // that were sent and not read, by where they end
 };
 
 }  // namespace incast::transport::rio

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "base/bitmap.h"
 #include "transport/rio/endpoint.h"
 
 namespace incast::transport::rio {

@@ -12,7 +12,7 @@ constexpr std::size_t max_strangers = 256;
 
 }  // namespace
 
-Result<std::unique_ptr<PostOffice>> PostOffice::open(const api::Port& port) {
+Result<std::unique_ptr<PostOffice>> PostOffice::open(const api::MasterPort& port) {
     auto mailbox = api::Mailbox::open(port);
     if (!mailbox) return mailbox.error();
     api::Socket listener = mailbox->socket();

@@ -39,7 +39,7 @@ struct Arrived {
 
 class PostOffice {
 public:
-    static Result<std::unique_ptr<PostOffice>> open(const api::Port& port);
+    static Result<std::unique_ptr<PostOffice>> open(const api::MasterPort& port);
     PostOffice(const PostOffice&) = delete;
     PostOffice& operator=(const PostOffice&) = delete;
     ~PostOffice();

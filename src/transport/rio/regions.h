@@ -43,7 +43,7 @@ struct Place {
 class Regions {
 public:
     /// `first_address`: of the windows. The port outlives it.
-    Regions(const api::Port& port, const Layout& layout, std::uint64_t first_address)
+    Regions(const api::MasterPort& port, const Layout& layout, std::uint64_t first_address)
         : port_(port), layout_(layout), next_address_(first_address) {}
     Regions(const Regions&) = delete;
     Regions& operator=(const Regions&) = delete;
@@ -86,7 +86,7 @@ private:
     Result<Place> place_alone(Region& region);
     Result<Ok> move_into(std::span<std::byte> bytes, const api::Memory& memory, std::uint64_t offset) const;
 
-    const api::Port& port_;
+    const api::MasterPort& port_;
     Layout layout_;
     std::uint64_t next_address_;
     std::deque<Pooled> pools_;

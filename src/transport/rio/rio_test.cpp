@@ -282,7 +282,7 @@ TEST(Rio, NonsenseInASlotCostsItsPeerAndNobodyElse) {
     join(a, 0, b, 1);
     join(a, 0, c, 2);
     // Somebody else of this fabric writes into the slot of node 1: its position, far beyond its ring.
-    auto stranger = api::Port::join(fabric, O_NONBLOCK);
+    auto stranger = api::MasterPort::join(fabric, O_NONBLOCK);
     ASSERT_TRUE(stranger);
     struct {
         std::uint32_t words[6];

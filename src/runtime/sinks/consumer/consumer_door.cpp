@@ -88,15 +88,15 @@ SharedPages::~SharedPages() {
     }
 }
 
-Guest::Guest(std::uint64_t number, os::Descriptor connection, SharedPages for_queue, SharedPages for_control,
-             std::uint32_t window)
+Attached::Attached(std::uint64_t number, os::Descriptor connection, SharedPages for_queue, SharedPages for_control,
+                   std::uint32_t window)
     : id(number),
       socket(std::move(connection)),
       queue_pages(std::move(for_queue)),
       control_pages(std::move(for_control)),
       queue(queue_pages.bytes(), control_pages.bytes(), window) {}
 
-void Guest::wake_if_asleep() {
+void Attached::wake_if_asleep() {
     if (queue.wake()) {
         const char ring = 0;
         // No room: it was rung often enough.
@@ -173,9 +173,9 @@ void ConsumerDoor::hear(std::uint64_t id, News& news) {
     }
 }
 
-void ConsumerDoor::forget(const Guest& guest) {
-    poller_.remove(guest.socket);
-    std::erase_if(sockets_, [&](const auto& each) { return each.first == guest.id; });
+void ConsumerDoor::forget(const Attached& process) {
+    poller_.remove(process.socket);
+    std::erase_if(sockets_, [&](const auto& each) { return each.first == process.id; });
 }
 
 void ConsumerDoor::accept_all(std::size_t room, News& news) {
@@ -202,16 +202,16 @@ void ConsumerDoor::accept_all(std::size_t room, News& news) {
             ++news.refused;
             continue;
         }
-        auto guest = let_in(std::move(socket));
-        if (guest) {
-            news.come.push_back(std::move(*guest));
+        auto process = let_in(std::move(socket));
+        if (process) {
+            news.come.push_back(std::move(*process));
         } else {
             ++news.refused;  // out of descriptors or memory: it sees the end of the connection, and may try again
         }
     }
 }
 
-Result<std::unique_ptr<Guest>> ConsumerDoor::let_in(os::Descriptor socket) {
+Result<std::unique_ptr<Attached>> ConsumerDoor::let_in(os::Descriptor socket) {
     auto queue = SharedPages::make(consumer::queue_bytes(welcome_.window));
     auto control = SharedPages::make(consumer::control_bytes(welcome_.window));
     if (!queue || !control) {
@@ -221,18 +221,18 @@ Result<std::unique_ptr<Guest>> ConsumerDoor::let_in(os::Descriptor socket) {
     if (!to_read) {
         return to_read.error();
     }
-    auto guest =
-        std::make_unique<Guest>(next_id_++, std::move(socket), std::move(*queue), std::move(*control), welcome_.window);
+    auto process = std::make_unique<Attached>(next_id_++, std::move(socket), std::move(*queue), std::move(*control),
+                                              welcome_.window);
     const std::array<int, consumer::handed_descriptors> handed{payload_.fd(), directory_.fd(), to_read->fd(),
-                                                               guest->control_pages.file().fd()};
-    if (!send_welcome(guest->socket, welcome_, handed) ||
-        !poller_.add(guest->socket, EPOLLIN | EPOLLRDHUP, guest->id)) {
+                                                               process->control_pages.file().fd()};
+    if (!send_welcome(process->socket, welcome_, handed) ||
+        !poller_.add(process->socket, EPOLLIN | EPOLLRDHUP, process->id)) {
         return Error{errno_text()};
     }
-    sockets_.emplace_back(guest->id, guest->socket.fd());
-    guest->queue_pages.close_file();
-    guest->control_pages.close_file();
-    return guest;
+    sockets_.emplace_back(process->id, process->socket.fd());
+    process->queue_pages.close_file();
+    process->control_pages.close_file();
+    return process;
 }
 
 }  // namespace incast::sinks

@@ -38,9 +38,9 @@ private:
 };
 
 /// A process that is attached.
-struct Guest {
-    Guest(std::uint64_t number, os::Descriptor connection, SharedPages for_queue, SharedPages for_control,
-          std::uint32_t window);
+struct Attached {
+    Attached(std::uint64_t number, os::Descriptor connection, SharedPages for_queue, SharedPages for_control,
+             std::uint32_t window);
     void wake_if_asleep();
 
     std::uint64_t id;
@@ -60,14 +60,14 @@ public:
     void furnish(const consumer::Welcome& welcome, os::Descriptor payload, os::Descriptor directory);
 
     struct News {
-        std::vector<std::unique_ptr<Guest>> come;
+        std::vector<std::unique_ptr<Attached>> come;
         std::vector<std::uint64_t> gone;   // their connections ended
         std::vector<std::uint64_t> noisy;  // they ring more than there is reason for
         std::uint64_t refused = 0;         // full, or of another user
     };
     /// Does not wait. At most `room` are let in.
     void look(std::size_t room, News& news);
-    void forget(const Guest& guest);
+    void forget(const Attached& process);
     /// Readable: look() has something to do, or somebody rang.
     [[nodiscard]] int fd() const { return poller_.fd(); }
 
@@ -75,7 +75,7 @@ private:
     explicit ConsumerDoor(os::Descriptor listener);
     void accept_all(std::size_t room, News& news);
     void hear(std::uint64_t id, News& news);
-    Result<std::unique_ptr<Guest>> let_in(os::Descriptor socket);
+    Result<std::unique_ptr<Attached>> let_in(os::Descriptor socket);
 
     os::Poller poller_;
     os::Descriptor listener_;
@@ -83,7 +83,7 @@ private:
     os::Descriptor payload_;
     os::Descriptor directory_;
     consumer::Welcome welcome_;
-    std::vector<std::pair<std::uint64_t, int>> sockets_;  // of guests, by id
+    std::vector<std::pair<std::uint64_t, int>> sockets_;  // of attached, by id
     std::uint64_t next_id_ = 1;                           // 0 is the listener
 };
 

@@ -62,9 +62,9 @@ ConsumerSink::ConsumerSink(const SinkOptions& options, const protocol::Config& c
 }
 
 ConsumerSink::~ConsumerSink() {
-    for (const std::unique_ptr<Guest>& guest : guests_) {
-        guest->queue.end(State::ended);
-        guest->wake_if_asleep();
+    for (const std::unique_ptr<Attached>& process : attached_) {
+        process->queue.end(State::ended);
+        process->wake_if_asleep();
     }
 }
 
@@ -144,13 +144,13 @@ bool ConsumerSink::describe(const protocol::BuiltMep& mep) {
 }
 
 /// Of those with room; among equals each in turn. Nobody: nullptr.
-Guest* ConsumerSink::least_busy() {
-    Guest* best = nullptr;
-    const std::size_t n = guests_.size();
+Attached* ConsumerSink::least_busy() {
+    Attached* best = nullptr;
+    const std::size_t n = attached_.size();
     for (std::size_t step = 0; step < n; ++step) {
-        Guest& guest = *guests_[(turn_ + step) % n];
-        if (guest.queue.has_room() && (best == nullptr || guest.queue.outstanding() < best->queue.outstanding())) {
-            best = &guest;
+        Attached& process = *attached_[(turn_ + step) % n];
+        if (process.queue.has_room() && (best == nullptr || process.queue.outstanding() < best->queue.outstanding())) {
+            best = &process;
         }
     }
     ++turn_;
@@ -161,16 +161,16 @@ Guest* ConsumerSink::least_busy() {
 void ConsumerSink::choose() {
     chosen_.clear();
     if (options_.delivery == ConsumerOptions::Delivery::one) {
-        if (Guest* guest = least_busy(); guest != nullptr) {
-            chosen_.push_back(guest);
+        if (Attached* process = least_busy(); process != nullptr) {
+            chosen_.push_back(process);
         }
         return;
     }
-    for (const std::unique_ptr<Guest>& guest : guests_) {
-        if (guest->queue.has_room()) {
-            chosen_.push_back(guest.get());
+    for (const std::unique_ptr<Attached>& process : attached_) {
+        if (process->queue.has_room()) {
+            chosen_.push_back(process.get());
         } else if (is_dropping()) {
-            guest->queue.miss();
+            process->queue.miss();
             ++stats_.consumers.missed_meps;
         } else {
             chosen_.clear();
@@ -179,12 +179,12 @@ void ConsumerSink::choose() {
     }
 }
 
-void ConsumerSink::hand_over(Guest& guest, std::uint32_t slot) {
-    if (guest.queue.outstanding() == 0) {
-        guest.progress = now_;
+void ConsumerSink::hand_over(Attached& process, std::uint32_t slot) {
+    if (process.queue.outstanding() == 0) {
+        process.progress = now_;
     }
-    guest.queue.deliver(uses_[slot].serial, slot, uses_[slot].repeated);
-    guest.wake_if_asleep();
+    process.queue.deliver(uses_[slot].serial, slot, uses_[slot].repeated);
+    process.wake_if_asleep();
 }
 
 protocol::Sink::Taken ConsumerSink::take(Time now, const protocol::BuiltMep& mep) {
@@ -212,8 +212,8 @@ protocol::Sink::Taken ConsumerSink::take(Time now, const protocol::BuiltMep& mep
     use = {++serials_, mep.mep, static_cast<std::uint32_t>(chosen_.size()), false, false, begin_of(mep)};
     ++held_;
     record(mep.slot).serial.store(use.serial, std::memory_order_release);
-    for (Guest* guest : chosen_) {
-        hand_over(*guest, mep.slot);
+    for (Attached* process : chosen_) {
+        hand_over(*process, mep.slot);
     }
     ++stats_.consumers.taken_meps;
     count(mep);
@@ -252,11 +252,11 @@ void ConsumerSink::given_back(std::uint32_t slot) {
 }
 
 /// False: what it says makes no sense.
-bool ConsumerSink::collect_from(Guest& guest) {
+bool ConsumerSink::collect_from(Attached& process) {
     slots_.clear();
-    const ConsumerQueue::Said said = guest.queue.collect(slots_);
+    const ConsumerQueue::Said said = process.queue.collect(slots_);
     for (const std::uint32_t slot : slots_) {
-        guest.progress = now_;
+        process.progress = now_;
         given_back(slot);
     }
     return said != ConsumerQueue::Said::nonsense;
@@ -264,8 +264,8 @@ bool ConsumerSink::collect_from(Guest& guest) {
 
 void ConsumerSink::offer_orphans() {
     while (!orphans_.empty()) {
-        Guest* guest = least_busy();
-        if (guest == nullptr) {
+        Attached* process = least_busy();
+        if (process == nullptr) {
             return;
         }
         const std::uint32_t slot = orphans_.front();
@@ -273,23 +273,23 @@ void ConsumerSink::offer_orphans() {
         uses_[slot].repeated = true;
         uses_[slot].holders = 1;
         ++stats_.consumers.repeated_meps;
-        hand_over(*guest, slot);
+        hand_over(*process, slot);
     }
 }
 
 void ConsumerSink::remove(std::size_t index, bool ejected) {
-    Guest& guest = *guests_[index];
-    if (!ejected && !collect_from(guest)) {  // what it gave back before it went counts
+    Attached& process = *attached_[index];
+    if (!ejected && !collect_from(process)) {  // what it gave back before it went counts
         ejected = true;
     }
     ++(ejected ? stats_.consumers.ejected : stats_.consumers.left);
     if (ejected) {
         // Before its events are anybody else's.
-        guest.queue.end(State::ejected);
-        guest.wake_if_asleep();
+        process.queue.end(State::ejected);
+        process.wake_if_asleep();
     }
     slots_.clear();
-    guest.queue.take_all(slots_);
+    process.queue.take_all(slots_);
     for (const std::uint32_t slot : slots_) {
         Use& use = uses_[slot];
         if (--use.holders > 0) {
@@ -304,8 +304,8 @@ void ConsumerSink::remove(std::size_t index, bool ejected) {
             orphans_.must_push(slot);
         }
     }
-    door_.forget(guest);
-    guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(index));
+    door_.forget(process);
+    attached_.erase(attached_.begin() + static_cast<std::ptrdiff_t>(index));
 }
 
 void ConsumerSink::look_around() {
@@ -313,19 +313,19 @@ void ConsumerSink::look_around() {
     news_.gone.clear();
     news_.noisy.clear();
     news_.refused = 0;
-    door_.look(options_.consumers - guests_.size(), news_);
+    door_.look(options_.consumers - attached_.size(), news_);
     stats_.consumers.refused += news_.refused;
-    for (std::size_t index = guests_.size(); index > 0; --index) {
-        const Guest& guest = *guests_[index - 1];
-        const bool gone = std::ranges::find(news_.gone, guest.id) != news_.gone.end();
+    for (std::size_t index = attached_.size(); index > 0; --index) {
+        const Attached& process = *attached_[index - 1];
+        const bool gone = std::ranges::find(news_.gone, process.id) != news_.gone.end();
         const bool late =
-            options_.patience > 0 && guest.queue.outstanding() > 0 && now_ - guest.progress > options_.patience;
-        if (gone || late || std::ranges::find(news_.noisy, guest.id) != news_.noisy.end()) {
+            options_.patience > 0 && process.queue.outstanding() > 0 && now_ - process.progress > options_.patience;
+        if (gone || late || std::ranges::find(news_.noisy, process.id) != news_.noisy.end()) {
             remove(index - 1, !gone);
         }
     }
-    for (std::unique_ptr<Guest>& guest : news_.come) {
-        guests_.push_back(std::move(guest));
+    for (std::unique_ptr<Attached>& process : news_.come) {
+        attached_.push_back(std::move(process));
         ++stats_.consumers.attached;
     }
 }
@@ -340,8 +340,8 @@ void ConsumerSink::tend(Time now) {
         directory_header().asleep.store(0, std::memory_order_relaxed);
         next_look_ = now;
     }
-    for (std::size_t index = guests_.size(); index > 0; --index) {
-        if (!collect_from(*guests_[index - 1])) {
+    for (std::size_t index = attached_.size(); index > 0; --index) {
+        if (!collect_from(*attached_[index - 1])) {
             remove(index - 1, true);
         }
     }
@@ -391,7 +391,8 @@ bool ConsumerSink::prepare_wait() {
     directory_header().asleep.store(++sleeps_, std::memory_order_relaxed);
     // A process gives back, then looks whether somebody sleeps: one of the two sees the other.
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    return std::ranges::all_of(guests_, [](const std::unique_ptr<Guest>& guest) { return !guest->queue.has_news(); });
+    return std::ranges::all_of(attached_,
+                               [](const std::unique_ptr<Attached>& process) { return !process->queue.has_news(); });
 }
 
 }  // namespace incast::sinks

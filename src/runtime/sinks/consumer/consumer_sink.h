@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/bitmap.h"
+#include "base/fifo.h"
 #include "runtime/sinks/consumer/consumer_door.h"
 #include "runtime/sinks/metered_sink.h"
 
@@ -38,7 +38,7 @@ private:
     struct Use {
         std::uint64_t serial = 0;
         protocol::MepId mep = 0;
-        std::uint32_t holders = 0;  // guests that have it
+        std::uint32_t holders = 0;  // attached that have it
         bool done = false;          // one of them gave it back
         bool repeated = false;
         Begin begin;
@@ -51,10 +51,10 @@ private:
     [[nodiscard]] bool is_dropping() const { return options_.policy == ConsumerOptions::Policy::drop; }
     /// False: a body lies elsewhere.
     bool describe(const protocol::BuiltMep& mep);
-    Guest* least_busy();
+    Attached* least_busy();
     void choose();
-    void hand_over(Guest& guest, std::uint32_t slot);
-    bool collect_from(Guest& guest);
+    void hand_over(Attached& process, std::uint32_t slot);
+    bool collect_from(Attached& process);
     void given_back(std::uint32_t slot);
     void finish(std::uint32_t slot);
     void offer_orphans();
@@ -71,12 +71,12 @@ private:
     SharedPages directory_;  // nothing before attach()
     Bytes payload_;
     std::vector<Use> uses_;  // by slot
-    std::vector<std::unique_ptr<Guest>> guests_;
-    std::vector<Guest*> chosen_;
+    std::vector<std::unique_ptr<Attached>> attached_;
+    std::vector<Attached*> chosen_;
     std::vector<std::uint32_t> slots_;   // scratch
-    base::Ring<std::uint32_t> orphans_;  // slots whose only holders died
-    base::Ring<std::uint16_t> returned_;
-    base::Ring<protocol::MepId> durable_;
+    base::Fifo<std::uint32_t> orphans_;  // slots whose only holders died
+    base::Fifo<std::uint16_t> returned_;
+    base::Fifo<protocol::MepId> durable_;
     ConsumerDoor::News news_;
     std::uint64_t serials_ = 0;
     std::uint64_t sleeps_ = 0;

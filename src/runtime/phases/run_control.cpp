@@ -1,4 +1,4 @@
-#include "runtime/phases/conductor.h"
+#include "runtime/phases/run_control.h"
 
 #include <algorithm>
 #include <array>
@@ -80,9 +80,9 @@ std::string node_name(std::uint32_t node, std::uint32_t roles) {
     return fmt::format("{} ({})", node, role_names(roles));
 }
 
-Conductor::Conductor(const Plan& plan, Crew& crew, Reporter& reporter, Time now)
+RunControl::RunControl(const Plan& plan, RunNodes& run_nodes, Reporter& reporter, Time now)
     : plan_(plan),
-      crew_(crew),
+      run_nodes_(run_nodes),
       reporter_(reporter),
       audit_(reporter, now),
       troubles_(plan, audit_),
@@ -98,7 +98,7 @@ Conductor::Conductor(const Plan& plan, Crew& crew, Reporter& reporter, Time now)
     reporter_.phase(phase_names[0]);
 }
 
-void Conductor::enter(Phase phase, Time now) {
+void RunControl::enter(Phase phase, Time now) {
     phase_ = phase;
     phase_since_ = now;
     if (phase != Phase::closing) {
@@ -106,12 +106,12 @@ void Conductor::enter(Phase phase, Time now) {
     }
 }
 
-bool Conductor::any_left(std::uint32_t roles) const {
+bool RunControl::any_left(std::uint32_t roles) const {
     return std::ranges::any_of(
         nodes_, [roles](const NodeRecord& record) { return (record.roles & roles) != 0 && !record.lost; });
 }
 
-bool Conductor::joined() const {
+bool RunControl::joined() const {
     if (!plan_.is_net()) {
         const std::optional<NodeSample>& em = event_manager().latest;
         return em && em->joined_at != 0;
@@ -121,14 +121,14 @@ bool Conductor::joined() const {
     });
 }
 
-bool Conductor::finished() const {
+bool RunControl::finished() const {
     const auto done = [](const NodeRecord& record) {
         return record.latest && record.latest->state == protocol::NodeState::finished;
     };
     return plan_.is_net() ? std::ranges::all_of(nodes_, done) : done(event_manager());
 }
 
-void Conductor::sample(Time now, NodeSample sample) {
+void RunControl::sample(Time now, NodeSample sample) {
     if (sample.node >= nodes_.size() || phase_ == Phase::done) {
         return;
     }
@@ -178,7 +178,7 @@ void Conductor::sample(Time now, NodeSample sample) {
         set_up_ = now - started_;
         enter(plan_.measured_whole ? Phase::measuring : Phase::warm_up, now);
         if (plan_.config.trigger_rate > 0 || plan_.is_net()) {
-            crew_.start_triggers(now + trigger_lead);
+            run_nodes_.start_triggers(now + trigger_lead);
         }
         if (plan_.is_net()) {
             phase_since_ = now + trigger_lead;  // before that nothing is sent
@@ -190,7 +190,7 @@ void Conductor::sample(Time now, NodeSample sample) {
     tick(now);
 }
 
-void Conductor::lost(Time now, std::uint32_t node, const std::string& why) {
+void RunControl::lost(Time now, std::uint32_t node, const std::string& why) {
     if (node >= nodes_.size() || nodes_[node].lost || phase_ == Phase::done) {
         return;
     }
@@ -231,7 +231,7 @@ void Conductor::lost(Time now, std::uint32_t node, const std::string& why) {
     audit_.say(now, Level::warning, "", entry);
 }
 
-void Conductor::replaced(std::uint32_t node) {
+void RunControl::replaced(std::uint32_t node) {
     NodeRecord& record = nodes_[node];
     record.lost = false;
     if (record.latest) {
@@ -240,7 +240,7 @@ void Conductor::replaced(std::uint32_t node) {
     }
 }
 
-void Conductor::end_with(Outcome outcome, const std::string& reason, Time now) {
+void RunControl::end_with(Outcome outcome, const std::string& reason, Time now) {
     if (phase_ == Phase::closing || phase_ == Phase::done) {
         return;
     }
@@ -248,18 +248,18 @@ void Conductor::end_with(Outcome outcome, const std::string& reason, Time now) {
     reason_ = reason;
     reporter_.notice(Level::error, reason);
     if (phase_ == Phase::measuring && !plan_.measured_whole) {
-        crew_.take_samples(Mark::window_end);
+        run_nodes_.take_samples(Mark::window_end);
     }
     close(now);
 }
 
-void Conductor::close(Time now) {
+void RunControl::close(Time now) {
     enter(Phase::closing, now);
-    crew_.take_samples(Mark::last);
+    run_nodes_.take_samples(Mark::last);
     tick(now);
 }
 
-void Conductor::stop(Time now) {
+void RunControl::stop(Time now) {
     if (phase_ == Phase::closing || phase_ == Phase::done || phase_ == Phase::draining) {
         return;
     }
@@ -270,12 +270,12 @@ void Conductor::stop(Time now) {
     const bool measured = phase_ == Phase::measuring;
     enter(Phase::draining, now);
     if (measured && !plan_.measured_whole) {
-        crew_.take_samples(Mark::window_end);
+        run_nodes_.take_samples(Mark::window_end);
     }
-    crew_.stop_admission();
+    run_nodes_.stop_admission();
 }
 
-void Conductor::interrupt(Time now) {
+void RunControl::interrupt(Time now) {
     if (phase_ == Phase::closing || phase_ == Phase::done || phase_ == Phase::draining) {
         return;
     }
@@ -287,7 +287,7 @@ void Conductor::interrupt(Time now) {
     stop(now);
 }
 
-std::uint64_t Conductor::clock_error_ns() const {
+std::uint64_t RunControl::clock_error_ns() const {
     std::uint64_t most = 0;
     std::uint64_t second = 0;
     for (const NodeRecord& record : nodes_) {
@@ -298,7 +298,7 @@ std::uint64_t Conductor::clock_error_ns() const {
     return most + second;
 }
 
-void Conductor::forgive(Time pause) {
+void RunControl::forgive(Time pause) {
     phase_since_ += pause;
     if (pause >= ps_per_s && phase_ != Phase::done) {
         reporter_.notice(Level::warning, fmt::format("this process was stopped for {}: its deadlines are later by that",
@@ -306,7 +306,7 @@ void Conductor::forgive(Time pause) {
     }
 }
 
-void Conductor::tick(Time now) {
+void RunControl::tick(Time now) {
     const Time elapsed = now - phase_since_;
     const bool over = finished();
     switch (phase_) {
@@ -328,7 +328,7 @@ void Conductor::tick(Time now) {
         case Phase::warm_up:
             if (elapsed >= plan_.config.warm_up) {
                 enter(Phase::measuring, now);
-                crew_.take_samples(Mark::window_begin);
+                run_nodes_.take_samples(Mark::window_begin);
             } else if (over) {
                 close(now);
             }
@@ -336,7 +336,7 @@ void Conductor::tick(Time now) {
         case Phase::measuring:
             if (over) {
                 if (!plan_.measured_whole) {
-                    crew_.take_samples(Mark::window_end);
+                    run_nodes_.take_samples(Mark::window_end);
                 }
                 close(now);
             } else if (!plan_.measured_whole && elapsed >= plan_.duration) {
@@ -383,7 +383,7 @@ void Conductor::tick(Time now) {
     audit_.tick(now);
 }
 
-Time Conductor::next_deadline() const {
+Time RunControl::next_deadline() const {
     Time next = std::min({next_report_, audit_.next_deadline(), troubles_.next_deadline()});
     switch (phase_) {
         case Phase::joining:
@@ -402,7 +402,7 @@ Time Conductor::next_deadline() const {
     return next;
 }
 
-Time Conductor::whole_window() const {
+Time RunControl::whole_window() const {
     if (joined_at_ == 0) {
         return 0;
     }
@@ -415,7 +415,7 @@ Time Conductor::whole_window() const {
     return std::max<Time>(0, end - joined_at_);
 }
 
-Troubles::Cost Conductor::cost() const {
+Troubles::Cost RunControl::cost() const {
     Troubles::Cost sum;
     for (const NodeRecord& record : nodes_) {
         sum.incomplete_events += record.latest ? record.latest->totals.incomplete_events : 0;
@@ -424,7 +424,7 @@ Troubles::Cost Conductor::cost() const {
     return sum;
 }
 
-void Conductor::report_interval(Time now) {
+void RunControl::report_interval(Time now) {
     NodeTotals sum;
     std::uint64_t waiting = 0;
     nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
@@ -472,7 +472,7 @@ void Conductor::report_interval(Time now) {
     next_report_ = now + plan_.sample_interval;
 }
 
-void Conductor::look_at_disks(Time now) {
+void RunControl::look_at_disks(Time now) {
     std::optional<Time> left;
     if (!plan_.measured_whole && !plan_.config.traits().simulated && phase_ <= Phase::measuring) {
         const Time measured = phase_ == Phase::measuring ? now - phase_since_ : 0;
@@ -481,7 +481,7 @@ void Conductor::look_at_disks(Time now) {
     reporter_.look_at_disks(now, left);
 }
 
-void Conductor::write_node_sample(const NodeRecord& record, const NodeSample& sample) {
+void RunControl::write_node_sample(const NodeRecord& record, const NodeSample& sample) {
     const NodeTotals before = record.latest ? record.latest->totals : NodeTotals{};
     const Time since = record.latest ? record.latest->at : started_;
     const NodeTotals delta = difference(sample.totals, before);

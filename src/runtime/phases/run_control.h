@@ -1,5 +1,5 @@
 // The phases of one run: joining, warm-up, measured window, draining. It is told what nodes report and what became of
-// them, and tells the crew what to do; it does no input or output of its own, so that nodes in this process and in
+// them, and tells the nodes what to do; it does no input or output of its own, so that nodes in this process and in
 // others are conducted alike.
 #pragma once
 
@@ -21,18 +21,18 @@
 
 namespace incast::runtime {
 
-/// All nodes of the run, wherever they are. It never calls the conductor back from within a call.
-class Crew {
+/// All nodes of the run, wherever they are. It never calls run control back from within a call.
+class RunNodes {
 public:
-    Crew() = default;
-    Crew(const Crew&) = delete;
-    Crew& operator=(const Crew&) = delete;
-    virtual ~Crew() = default;
-    /// Every node there is gives a sample with that mark, now or soon (Conductor::sample).
+    RunNodes() = default;
+    RunNodes(const RunNodes&) = delete;
+    RunNodes& operator=(const RunNodes&) = delete;
+    virtual ~RunNodes() = default;
+    /// Every node there is gives a sample with that mark, now or soon (RunControl::sample).
     virtual void take_samples(Mark mark) = 0;
     /// The event manager admits no more; nodes of raw traffic send no more.
     virtual void stop_admission() = 0;
-    /// Open loop: all readout units, also those that come back later, count the triggers from `origin` (conductor's
+    /// Open loop: all readout units, also those that come back later, count the triggers from `origin` (run control's
     /// clock). Raw traffic begins then.
     virtual void start_triggers(Time origin) = 0;
 };
@@ -68,7 +68,7 @@ struct Interval {
     Time end = 0;  // since the start
     Time length = 0;
     NodeTotals delta;
-    std::uint64_t clock_error_ns = 0;  // as Conductor::clock_error_ns
+    std::uint64_t clock_error_ns = 0;  // as RunControl::clock_error_ns
     std::uint64_t waiting_events = 0;  // at its end: due and not read out, in the readout unit that has most of them
 };
 
@@ -86,9 +86,9 @@ std::string node_name(std::uint32_t node, std::uint32_t roles);
 /// The same numbers for a reader of progress and of result.json: rates per readout unit, in open loop.
 [[nodiscard]] nlohmann::ordered_json trigger_json(const Plan& plan, const Interval& interval);
 
-class Conductor {
+class RunControl {
 public:
-    Conductor(const Plan& plan, Crew& crew, Reporter& reporter, Time now);
+    RunControl(const Plan& plan, RunNodes& run_nodes, Reporter& reporter, Time now);
 
     void sample(Time now, NodeSample sample);
     /// The node's process ended, or cannot be reached any more.
@@ -142,7 +142,7 @@ private:
     [[nodiscard]] NodeRecord& event_manager() { return nodes_[static_cast<std::size_t>(plan_.protocol.em)]; }
 
     const Plan& plan_;
-    Crew& crew_;
+    RunNodes& run_nodes_;
     Reporter& reporter_;
     Audit audit_;
     Troubles troubles_;

@@ -8,13 +8,13 @@
 
 namespace incast::runtime {
 
-struct Spread {
+struct MinMeanMax {
     double min = 0;
     double mean = 0;
     double max = 0;
 };
 
-inline Spread spread_of(const std::vector<double>& values) {
+inline MinMeanMax min_mean_max(const std::vector<double>& values) {
     if (values.empty()) {
         return {};
     }
@@ -26,7 +26,7 @@ inline Spread spread_of(const std::vector<double>& values) {
     return {low, sum / static_cast<double>(values.size()), high};
 }
 
-inline nlohmann::ordered_json to_json(const Spread& spread) {
+inline nlohmann::ordered_json to_json(const MinMeanMax& spread) {
     return {{"min", spread.min}, {"mean", spread.mean}, {"max", spread.max}};
 }
 

@@ -1,4 +1,4 @@
-#include "runtime/phases/conductor.h"
+#include "runtime/phases/run_control.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -18,7 +18,7 @@
 namespace incast::runtime {
 namespace {
 
-class RecordingCrew final : public Crew {
+class RecordingNodes final : public RunNodes {
 public:
     void take_samples(Mark mark) override { marks.push_back(mark); }
     void stop_admission() override { ++stops; }
@@ -43,7 +43,7 @@ protected:
     static constexpr std::uint32_t em = 3;
 
     Conducting() {
-        std::string name = (std::filesystem::temp_directory_path() / "incast-conductor-XXXXXX").string();
+        std::string name = (std::filesystem::temp_directory_path() / "incast-run-control-XXXXXX").string();
         folder_ = ::mkdtemp(name.data());
         Result<std::unique_ptr<Reporter>> reporter = Reporter::open(folder_, Progress::none);
         reporter_ = std::move(*reporter);
@@ -59,7 +59,7 @@ protected:
         Result<Plan> plan = resolve(text, Machine{});
         ASSERT_TRUE(plan.ok()) << plan.error().message;
         plan_ = std::move(*plan);
-        conductor_ = std::make_unique<Conductor>(plan_, crew_, *reporter_, now_);
+        control_ = std::make_unique<RunControl>(plan_, run_nodes_, *reporter_, now_);
     }
     /// Raw traffic between three nodes.
     void begin_net(std::initializer_list<const char*> settings) {
@@ -73,7 +73,7 @@ protected:
         Result<Plan> plan = resolve(text, Machine{});
         ASSERT_TRUE(plan.ok()) << plan.error().message;
         plan_ = std::move(*plan);
-        conductor_ = std::make_unique<Conductor>(plan_, crew_, *reporter_, now_);
+        control_ = std::make_unique<RunControl>(plan_, run_nodes_, *reporter_, now_);
     }
     void report(std::uint32_t node, protocol::NodeState state, Mark mark = Mark::interval) {
         NodeSample sample;
@@ -83,7 +83,7 @@ protected:
         sample.mark = mark;
         sample.at = now_;
         sample.joined_at = node == em && state != protocol::NodeState::joining ? now_ : 0;
-        conductor_->sample(now_, sample);
+        control_->sample(now_, sample);
     }
     void join() {
         for (const std::uint32_t node : {ru, bu, other_bu, em}) {
@@ -96,11 +96,11 @@ protected:
     }
     void pass(Time time) {
         now_ += time;
-        conductor_->tick(now_);
+        control_->tick(now_);
     }
     void give_last_samples(protocol::NodeState state) {
         for (std::uint32_t node = 0; node < 4; ++node) {
-            if (!conductor_->nodes()[node].lost) {
+            if (!control_->nodes()[node].lost) {
                 report(node, state, Mark::last);
             }
         }
@@ -109,123 +109,123 @@ protected:
     std::filesystem::path folder_;
     std::unique_ptr<Reporter> reporter_;
     Plan plan_;
-    RecordingCrew crew_;
+    RecordingNodes run_nodes_;
     Time now_ = 100 * ps_per_s;
-    std::unique_ptr<Conductor> conductor_;
+    std::unique_ptr<RunControl> control_;
 };
 
 TEST_F(Conducting, PhasesFollowEachOther) {
     begin();
-    EXPECT_EQ(conductor_->phase(), Phase::joining);
+    EXPECT_EQ(control_->phase(), Phase::joining);
     report(em, protocol::NodeState::joining);
-    EXPECT_EQ(conductor_->phase(), Phase::joining);
+    EXPECT_EQ(control_->phase(), Phase::joining);
     join();
-    EXPECT_EQ(conductor_->phase(), Phase::warm_up);
+    EXPECT_EQ(control_->phase(), Phase::warm_up);
     pass(ps_per_s - 1);
-    EXPECT_EQ(conductor_->phase(), Phase::warm_up);
+    EXPECT_EQ(control_->phase(), Phase::warm_up);
     pass(1);
-    EXPECT_EQ(conductor_->phase(), Phase::measuring);
-    EXPECT_EQ(crew_.marks, std::vector{Mark::window_begin});
-    EXPECT_EQ(crew_.stops, 0);
+    EXPECT_EQ(control_->phase(), Phase::measuring);
+    EXPECT_EQ(run_nodes_.marks, std::vector{Mark::window_begin});
+    EXPECT_EQ(run_nodes_.stops, 0);
     pass(10 * ps_per_s);
-    EXPECT_EQ(conductor_->phase(), Phase::draining);
-    EXPECT_EQ(crew_.stops, 1);
+    EXPECT_EQ(control_->phase(), Phase::draining);
+    EXPECT_EQ(run_nodes_.stops, 1);
     report(em, protocol::NodeState::finished);
-    EXPECT_EQ(conductor_->phase(), Phase::closing);
-    EXPECT_EQ(crew_.marks, (std::vector{Mark::window_begin, Mark::window_end, Mark::last}));
+    EXPECT_EQ(control_->phase(), Phase::closing);
+    EXPECT_EQ(run_nodes_.marks, (std::vector{Mark::window_begin, Mark::window_end, Mark::last}));
     give_last_samples(protocol::NodeState::finished);
-    EXPECT_EQ(conductor_->phase(), Phase::done);
-    EXPECT_EQ(conductor_->outcome(), Outcome::complete);
+    EXPECT_EQ(control_->phase(), Phase::done);
+    EXPECT_EQ(control_->outcome(), Outcome::complete);
 }
 
 TEST_F(Conducting, ARunWithAnEndIsMeasuredWhole) {
     begin({"run.events=1000", "run.duration=auto"});
     join();
-    EXPECT_EQ(conductor_->phase(), Phase::measuring);
+    EXPECT_EQ(control_->phase(), Phase::measuring);
     now_ += 3 * ps_per_s;
     report(em, protocol::NodeState::finished);
-    EXPECT_EQ(crew_.marks, std::vector{Mark::last});
-    EXPECT_EQ(conductor_->whole_window(), 3 * ps_per_s);
+    EXPECT_EQ(run_nodes_.marks, std::vector{Mark::last});
+    EXPECT_EQ(control_->whole_window(), 3 * ps_per_s);
 }
 
 TEST_F(Conducting, NextDeadlineIsWhenSomethingIsDue) {
     begin({"run.sample_interval=1h"});
-    EXPECT_EQ(conductor_->next_deadline(), now_ + 60 * ps_per_s);
+    EXPECT_EQ(control_->next_deadline(), now_ + 60 * ps_per_s);
     join();
-    EXPECT_EQ(conductor_->next_deadline(), now_ + ps_per_s);
+    EXPECT_EQ(control_->next_deadline(), now_ + ps_per_s);
     pass(ps_per_s);
-    EXPECT_EQ(conductor_->next_deadline(), now_ + 10 * ps_per_s);
+    EXPECT_EQ(control_->next_deadline(), now_ + 10 * ps_per_s);
     pass(10 * ps_per_s);
-    EXPECT_EQ(conductor_->next_deadline(), now_ + 30 * ps_per_s);
+    EXPECT_EQ(control_->next_deadline(), now_ + 30 * ps_per_s);
 }
 
 TEST_F(Conducting, ALostBuilderIsNoReasonToStop) {
     begin();
     join();
-    conductor_->lost(now_, bu, "killed");
-    EXPECT_EQ(conductor_->phase(), Phase::warm_up);
-    EXPECT_TRUE(conductor_->nodes()[bu].lost);
-    conductor_->lost(now_, other_bu, "killed");
-    EXPECT_EQ(conductor_->outcome(), Outcome::node_lost) << "nobody is left to build";
+    control_->lost(now_, bu, "killed");
+    EXPECT_EQ(control_->phase(), Phase::warm_up);
+    EXPECT_TRUE(control_->nodes()[bu].lost);
+    control_->lost(now_, other_bu, "killed");
+    EXPECT_EQ(control_->outcome(), Outcome::node_lost) << "nobody is left to build";
     give_last_samples(protocol::NodeState::running);
-    EXPECT_EQ(conductor_->phase(), Phase::done);
+    EXPECT_EQ(control_->phase(), Phase::done);
 }
 
 TEST_F(Conducting, ALossStopsARunThatSaysSo) {
     begin({"run.on_loss=stop"});
     join();
     pass(ps_per_s);
-    conductor_->lost(now_, bu, "killed");
-    EXPECT_EQ(conductor_->phase(), Phase::draining);
-    EXPECT_EQ(crew_.stops, 1);
+    control_->lost(now_, bu, "killed");
+    EXPECT_EQ(control_->phase(), Phase::draining);
+    EXPECT_EQ(run_nodes_.stops, 1);
     report(em, protocol::NodeState::finished);
     give_last_samples(protocol::NodeState::finished);
-    EXPECT_EQ(conductor_->outcome(), Outcome::node_lost);
+    EXPECT_EQ(control_->outcome(), Outcome::node_lost);
 }
 
 TEST_F(Conducting, WithoutTheEventManagerItEndsAtOnce) {
     begin();
     join();
     pass(ps_per_s);
-    conductor_->lost(now_, em, "killed");
-    EXPECT_EQ(conductor_->phase(), Phase::closing);
-    EXPECT_EQ(crew_.marks, (std::vector{Mark::window_begin, Mark::window_end, Mark::last}));
+    control_->lost(now_, em, "killed");
+    EXPECT_EQ(control_->phase(), Phase::closing);
+    EXPECT_EQ(run_nodes_.marks, (std::vector{Mark::window_begin, Mark::window_end, Mark::last}));
     give_last_samples(protocol::NodeState::em_silent);
-    EXPECT_EQ(conductor_->phase(), Phase::done);
-    EXPECT_EQ(conductor_->outcome(), Outcome::event_manager_lost);
+    EXPECT_EQ(control_->phase(), Phase::done);
+    EXPECT_EQ(control_->outcome(), Outcome::event_manager_lost);
 }
 
 TEST_F(Conducting, SilentNodesDoNotHoldUpTheEnd) {
     begin();
     join();
-    conductor_->lost(now_, em, "killed");
+    control_->lost(now_, em, "killed");
     report(ru, protocol::NodeState::em_silent, Mark::last);
-    EXPECT_EQ(conductor_->phase(), Phase::closing);
+    EXPECT_EQ(control_->phase(), Phase::closing);
     pass(3 * ps_per_s);
-    EXPECT_EQ(conductor_->phase(), Phase::done);
+    EXPECT_EQ(control_->phase(), Phase::done);
 }
 
 TEST_F(Conducting, DeadlinesEndWhatDoesNotEnd) {
     begin({"run.join_deadline=5s"});
     pass(5 * ps_per_s);
-    EXPECT_EQ(conductor_->outcome(), Outcome::not_joined);
+    EXPECT_EQ(control_->outcome(), Outcome::not_joined);
     begin({"run.drain_deadline=5s"});
     join();
     pass(ps_per_s);
     pass(10 * ps_per_s);
     pass(5 * ps_per_s);
-    EXPECT_EQ(conductor_->outcome(), Outcome::not_drained);
+    EXPECT_EQ(control_->outcome(), Outcome::not_drained);
 }
 
 TEST_F(Conducting, APauseOfItsOwnIsForgiven) {
     begin({"run.join_deadline=10s"});
     report(em, protocol::NodeState::joining);
     now_ += 20 * ps_per_s;
-    conductor_->forgive(15 * ps_per_s);
+    control_->forgive(15 * ps_per_s);
     pass(0);
-    EXPECT_EQ(conductor_->phase(), Phase::joining);
+    EXPECT_EQ(control_->phase(), Phase::joining);
     pass(5 * ps_per_s);
-    EXPECT_EQ(conductor_->outcome(), Outcome::not_joined);
+    EXPECT_EQ(control_->outcome(), Outcome::not_joined);
 }
 
 TEST_F(Conducting, ARunEndsBeforeItsClock) {
@@ -233,10 +233,10 @@ TEST_F(Conducting, ARunEndsBeforeItsClock) {
     join();
     constexpr Time day = 86400 * ps_per_s;
     pass(99 * day);
-    EXPECT_EQ(conductor_->phase(), Phase::measuring);
+    EXPECT_EQ(control_->phase(), Phase::measuring);
     pass(day);
-    EXPECT_EQ(conductor_->phase(), Phase::draining);
-    EXPECT_EQ(conductor_->outcome(), Outcome::complete);
+    EXPECT_EQ(control_->phase(), Phase::draining);
+    EXPECT_EQ(control_->outcome(), Outcome::complete);
 }
 
 TEST(RunClock, CountsFromItsOrigin) {
@@ -251,20 +251,20 @@ TEST_F(Conducting, AnInterruptDrains) {
     begin();
     join();
     pass(ps_per_s);
-    conductor_->interrupt(now_);
-    EXPECT_EQ(conductor_->phase(), Phase::draining);
-    conductor_->interrupt(now_);
-    EXPECT_EQ(crew_.stops, 1);
+    control_->interrupt(now_);
+    EXPECT_EQ(control_->phase(), Phase::draining);
+    control_->interrupt(now_);
+    EXPECT_EQ(run_nodes_.stops, 1);
     report(em, protocol::NodeState::finished);
     give_last_samples(protocol::NodeState::finished);
-    EXPECT_EQ(conductor_->outcome(), Outcome::interrupted);
+    EXPECT_EQ(control_->outcome(), Outcome::interrupted);
 }
 
 TEST_F(Conducting, AnInterruptWhileJoiningEnds) {
     begin();
-    conductor_->interrupt(now_);
-    EXPECT_EQ(conductor_->phase(), Phase::closing);
-    EXPECT_EQ(conductor_->outcome(), Outcome::interrupted);
+    control_->interrupt(now_);
+    EXPECT_EQ(control_->phase(), Phase::closing);
+    EXPECT_EQ(control_->outcome(), Outcome::interrupted);
 }
 
 TEST_F(Conducting, ANodeThatCannotGoOnEndsTheRun) {
@@ -273,10 +273,10 @@ TEST_F(Conducting, ANodeThatCannotGoOnEndsTheRun) {
     NodeSample sample;
     sample.node = bu;
     sample.failure = "the disk is full";
-    conductor_->sample(now_, sample);
-    EXPECT_EQ(conductor_->outcome(), Outcome::failed);
-    EXPECT_NE(conductor_->reason().find("1 (BU)"), std::string::npos);
-    EXPECT_NE(conductor_->reason().find("the disk is full"), std::string::npos);
+    control_->sample(now_, sample);
+    EXPECT_EQ(control_->outcome(), Outcome::failed);
+    EXPECT_NE(control_->reason().find("1 (BU)"), std::string::npos);
+    EXPECT_NE(control_->reason().find("the disk is full"), std::string::npos);
 }
 
 TEST_F(Conducting, AReplacedProcessKeepsItsNodesTotals) {
@@ -286,52 +286,52 @@ TEST_F(Conducting, AReplacedProcessKeepsItsNodesTotals) {
     sample.node = bu;
     sample.incarnation = 1;
     sample.totals.events_built = 1000;
-    conductor_->sample(now_, sample);
-    conductor_->lost(now_, bu, "killed");
-    conductor_->replaced(bu);
-    EXPECT_FALSE(conductor_->nodes()[bu].lost);
+    control_->sample(now_, sample);
+    control_->lost(now_, bu, "killed");
+    control_->replaced(bu);
+    EXPECT_FALSE(control_->nodes()[bu].lost);
     sample.incarnation = 2;
     sample.totals.events_built = 30;
-    conductor_->sample(now_, sample);
-    EXPECT_EQ(conductor_->nodes()[bu].latest->totals.events_built, 1030U);
+    control_->sample(now_, sample);
+    EXPECT_EQ(control_->nodes()[bu].latest->totals.events_built, 1030U);
 }
 
 TEST_F(Conducting, NodesThatDoNotExistAreIgnored) {
     begin();
     NodeSample sample;
     sample.node = 77;
-    conductor_->sample(now_, sample);
-    conductor_->lost(now_, 77, "killed");
-    EXPECT_EQ(conductor_->phase(), Phase::joining);
+    control_->sample(now_, sample);
+    control_->lost(now_, 77, "killed");
+    EXPECT_EQ(control_->phase(), Phase::joining);
 }
 
 TEST_F(Conducting, RawTrafficBeginsWhenAllNodesAreThereAndEndsWhenAllHaveFinished) {
     begin_net({"run.duration=10s", "run.warm_up=2s"});
     report(0, protocol::NodeState::running);
     report(1, protocol::NodeState::running);
-    EXPECT_EQ(conductor_->phase(), Phase::joining);
+    EXPECT_EQ(control_->phase(), Phase::joining);
     report(2, protocol::NodeState::running);
-    EXPECT_EQ(conductor_->phase(), Phase::warm_up);
-    ASSERT_EQ(crew_.origins.size(), 1U);
-    EXPECT_GT(crew_.origins[0], now_);
+    EXPECT_EQ(control_->phase(), Phase::warm_up);
+    ASSERT_EQ(run_nodes_.origins.size(), 1U);
+    EXPECT_GT(run_nodes_.origins[0], now_);
     pass(2 * ps_per_s);
-    EXPECT_EQ(conductor_->phase(), Phase::warm_up) << "the warm-up counts from when there is something to warm up with";
-    pass(crew_.origins[0] - (now_ - 2 * ps_per_s));
-    EXPECT_EQ(conductor_->phase(), Phase::measuring);
+    EXPECT_EQ(control_->phase(), Phase::warm_up) << "the warm-up counts from when there is something to warm up with";
+    pass(run_nodes_.origins[0] - (now_ - 2 * ps_per_s));
+    EXPECT_EQ(control_->phase(), Phase::measuring);
     pass(10 * ps_per_s);
-    EXPECT_EQ(conductor_->phase(), Phase::draining);
-    EXPECT_EQ(crew_.stops, 1);
-    EXPECT_EQ(crew_.marks, (std::vector{Mark::window_begin, Mark::window_end}));
+    EXPECT_EQ(control_->phase(), Phase::draining);
+    EXPECT_EQ(run_nodes_.stops, 1);
+    EXPECT_EQ(run_nodes_.marks, (std::vector{Mark::window_begin, Mark::window_end}));
     report(0, protocol::NodeState::finished);
     report(1, protocol::NodeState::finished);
-    EXPECT_EQ(conductor_->phase(), Phase::draining);
+    EXPECT_EQ(control_->phase(), Phase::draining);
     report(2, protocol::NodeState::finished);
-    EXPECT_EQ(conductor_->phase(), Phase::closing);
+    EXPECT_EQ(control_->phase(), Phase::closing);
     for (std::uint32_t node = 0; node < 3; ++node) {
         report(node, protocol::NodeState::finished, Mark::last);
     }
-    EXPECT_EQ(conductor_->phase(), Phase::done);
-    EXPECT_EQ(conductor_->outcome(), Outcome::complete);
+    EXPECT_EQ(control_->phase(), Phase::done);
+    EXPECT_EQ(control_->outcome(), Outcome::complete);
 }
 
 TEST_F(Conducting, RawTrafficEndsWithTheFirstNodeThatIsLost) {
@@ -339,11 +339,11 @@ TEST_F(Conducting, RawTrafficEndsWithTheFirstNodeThatIsLost) {
     for (std::uint32_t node = 0; node < 3; ++node) {
         report(node, protocol::NodeState::running);
     }
-    EXPECT_EQ(conductor_->phase(), Phase::measuring);
-    conductor_->lost(now_, 2, "killed");
-    EXPECT_EQ(conductor_->phase(), Phase::closing);
-    EXPECT_EQ(conductor_->outcome(), Outcome::node_lost);
-    EXPECT_NE(conductor_->reason().find("node 2 (receives) lost: killed"), std::string::npos);
+    EXPECT_EQ(control_->phase(), Phase::measuring);
+    control_->lost(now_, 2, "killed");
+    EXPECT_EQ(control_->phase(), Phase::closing);
+    EXPECT_EQ(control_->outcome(), Outcome::node_lost);
+    EXPECT_NE(control_->reason().find("node 2 (receives) lost: killed"), std::string::npos);
 }
 
 /// Of two hosts beside the coordinator's, of which one made up the trigger's time and the other the commit's.
@@ -366,17 +366,17 @@ TEST_F(Conducting, NoLatencyIsShownThatIsNotKnownToATenth) {
             if (node == bu) sample.latency_ns = latency;
             for (const Mark mark : {Mark::window_begin, Mark::window_end}) {
                 sample.mark = mark;
-                conductor_->sample(now_, sample);
+                control_->sample(now_, sample);
             }
         }
         const std::uint64_t median = latency.quantile(0.5);
         const bool known = 2 * error_ns <= median / 10;
         EXPECT_EQ(known, error_ns <= 5000);
-        EXPECT_EQ(is_latency_known(median, conductor_->clock_error_ns()), known);
+        EXPECT_EQ(is_latency_known(median, control_->clock_error_ns()), known);
         const Machine machine{};
         const RunResult result = make_result({.plan = plan_,
                                               .machine = machine,
-                                              .conductor = *conductor_,
+                                              .control = *control_,
                                               .trace_hash = {},
                                               .ledger = {},
                                               .ledger_error = {}});
@@ -404,7 +404,7 @@ TEST_F(Conducting, WhatADroppedNodeCostIsSaidWhenItIsBack) {
         sample.at = now_;
         sample.joined_at = 1;
         sample.changes = {{now_, ru, incarnation, cause}};
-        conductor_->sample(now_, sample);
+        control_->sample(now_, sample);
     };
     const auto built = [this](std::uint64_t incomplete) {
         NodeSample sample;
@@ -413,7 +413,7 @@ TEST_F(Conducting, WhatADroppedNodeCostIsSaidWhenItIsBack) {
         sample.state = protocol::NodeState::running;
         sample.at = now_;
         sample.totals.incomplete_events = incomplete;
-        conductor_->sample(now_, sample);
+        control_->sample(now_, sample);
     };
     built(10);
     changed(protocol::Cause::silent, 1);

@@ -58,7 +58,7 @@ public:
         ++header_.count;
     }
     void add_key(Bytes key) {
-        std::memcpy(bytes_ + size_, key.data(), key.size());
+        std::ranges::copy(key, bytes_ + size_);  // of an endpoint without regions: none
         size_ += key.size();
         header_.count = static_cast<std::uint16_t>(key.size());
     }

@@ -224,12 +224,13 @@ TEST_P(Conformance, TC_F2_NothingLandsAfterPeerDown) {
     const Shared shared = share(b, a, 8 * mib);
     const std::uint16_t source = a.allocate(8 * mib);
     a.fill(source, 0, 8 * mib, 1);
-    for (int i = 0; i < 4; ++i) {
+    for (std::uint64_t i = 0; i < 4; ++i) {
         a.write(b, {.head_bytes = 8,
                     .length = 8 * mib - 8,
                     .region = source,
                     .remote = shared.remote,
-                    .notice = std::uint16_t{1}});
+                    .notice = std::uint16_t{1},
+                    .seed = i});
     }
     round();
     b.disconnect(a);

@@ -10,7 +10,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "headers are written in place");
 
 constexpr std::uint64_t magic = 0x5244;
-constexpr std::uint64_t version = 1;
+constexpr std::uint64_t version = 2;
 constexpr std::uint64_t mark = magic | version << 16;
 
 }  // namespace

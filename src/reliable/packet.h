@@ -1,12 +1,12 @@
 // What travels: one header of 32 bytes, little-endian, and what its kind says.
 //
 //    0  u16  magic 0x5244
-//    2  u8   version 1
+//    2  u8   version 2
 //    3  u8   kind
 //    4  u32  time of the sender, in us; an acknowledgement echoes it
 //    8  u64  token: the random number that the addressee chose for this session; hello: 0
 //   16  u64  data: sequence; acknowledgement: all below are here; hello, welcome: bytes of the largest datagram
-//   24  u32  data: number within its lane; hello, welcome: packets that may be on their way
+//   24  u32  data: number within its lane, from 2^32 - 8 on; hello, welcome: packets that may be on their way
 //   28  u8   lane of data
 //   29  u8   0
 //   30  u16  bytes that follow
@@ -33,6 +33,8 @@ enum class Kind : std::uint8_t {
 };
 
 inline constexpr std::uint8_t max_lanes = 16;
+/// A lane's numbers begin anew after 2^32 packets; so that this happens in every session, they begin shortly before.
+inline constexpr std::uint32_t first_in_lane = 0U - 8;
 inline constexpr std::size_t header_bytes = 32;
 inline constexpr std::size_t max_greeting_bytes = 32;
 inline constexpr std::size_t max_datagram_bytes = 65'507;  // of UDP over IPv4

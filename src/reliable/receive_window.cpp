@@ -10,12 +10,14 @@ ReceiveWindow::ReceiveWindow(const Settings& settings)
     : body_bytes_(settings.datagram_bytes - static_cast<std::uint32_t>(header_bytes)),
       here_(settings.window_packets),
       held_(settings.window_packets),
-      bytes_(std::make_unique_for_overwrite<std::byte[]>(std::size_t{settings.window_packets} * body_bytes_)) {}
+      bytes_(std::make_unique_for_overwrite<std::byte[]>(std::size_t{settings.window_packets} * body_bytes_)) {
+    reset();
+}
 
 void ReceiveWindow::reset() {
     std::ranges::fill(here_, std::uint8_t{0});
     std::ranges::fill(held_, Held{});
-    lane_next_ = {};
+    lane_next_.fill(first_in_lane);
     held_in_lane_ = {};
     complete_below_ = end_ = 0;
     is_ready_ = false;

@@ -26,7 +26,7 @@ SendWindow::SendWindow(const Settings& settings)
 }
 
 void SendWindow::reset() {
-    lane_next_ = {};
+    lane_next_.fill(first_in_lane);
     first_ = fresh_ = next_ = 0;
     limit_ = settings_.window_packets;
     in_flight_ = lost_ = 0;

@@ -179,7 +179,7 @@ def rendezvous_frame(message: object) -> bytes:
 
 def rendezvous_sample() -> dict[str, object]:
     """One node's sample with all of its totals, whose names are taken from their list."""
-    listed = (ROOT / "src" / "runtime" / "metrics.cpp").read_text()
+    listed = (ROOT / "src" / "runtime" / "record" / "metrics.cpp").read_text()
     totals = [name for name in re.findall(r"INCAST_TOTAL\((\w+)\)", listed) if name != "NAME"]
     sample: dict[str, object] = {"node": 1, "incarnation": 1, "state": "running", "mark": "last"}
     sample |= dict.fromkeys(("at_ps", "joined_at_ps", "cpu_wall_ns", "rss_bytes", "peak_rss_bytes"), 5)
@@ -191,7 +191,7 @@ def reliable_seeds() -> dict[str, bytes]:
     send, add, later, again, change, make_up, refuse = (kind << 1 for kind in (0, 2, 3, 4, 5, 6, 7))
     lost = 0x80
     both_call = bytes([send, send | 1, send, send | 1])
-    header = struct.pack("<HBBIQQIBBH", 0x5244, 1, 3, 0, 5, 0, 0, 1, 0, 0)
+    header = struct.pack("<HBBIQQIBBH", 0x5244, 2, 3, 0, 5, 0, 0, 1, 0, 0)
     return {
         "in-order": both_call + bytes([add, send, send | 1] * 10),
         "lost": both_call + bytes([add, send | lost, add, send, send | 1, later, send, send | 1] * 5),
@@ -232,8 +232,9 @@ def softrio_udp_seeds() -> dict[str, bytes]:
     }
 
 
-def main() -> None:
-    seeds = {
+def seeds() -> dict[str, dict[str, bytes]]:
+    """Of each fuzzer, the inputs by their labels."""
+    return {
         "fuzz_reliable": reliable_seeds(),
         "fuzz_softrio_udp": softrio_udp_seeds(),
         "fuzz_framed": framed_seeds(),
@@ -284,7 +285,10 @@ def main() -> None:
             "no-events": mef(5, []),
         },
     }
-    for name, inputs in seeds.items():
+
+
+def main() -> None:
+    for name, inputs in seeds().items():
         folder = CORPUS / name
         folder.mkdir(parents=True, exist_ok=True)
         for label, data in inputs.items():

@@ -196,7 +196,7 @@ function incast.dissector(buffer, packet, root)
 end
 
 incast:register_heuristic("udp", function(buffer, packet, root)
-    if buffer:len() < 32 or buffer(0, 2):le_uint() ~= 0x5244 or buffer(2, 1):uint() ~= 1 or
+    if buffer:len() < 32 or buffer(0, 2):le_uint() ~= 0x5244 or buffer(2, 1):uint() ~= 2 or
        buffer(30, 2):le_uint() ~= buffer:len() - 32 then
         return false
     end

@@ -2,18 +2,22 @@
 that are stopped together, and nodes that join late.
 """
 
+import contextlib
 import json
 import os
 import re
 import signal
 import statistics
 import subprocess
+import threading
 import time
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from support import Start, check_accounting, private_network, process_state, said_by, wait_until
+from incast.consumer import BuilderEndedError, Consumer
+from support import Run, Start, check_accounting, private_network, process_state, said_by, wait_until
 from transports import ONE_THREAD, RAPIDIO, SHARED_MEMORY, SOCKETS
 
 FULL_S = 2**63 / 1e12
@@ -121,13 +125,13 @@ def times_of(address: str) -> tuple[float, float, float]:
     return unix, run, error
 
 
-@pytest.mark.parametrize("age_s", [3600, -0.5], ids=["an hour older", "half as old"])
-def test_two_hosts_with_different_clocks(start: Start, engine: Path, tmp_path: Path, age_s: float) -> None:
-    """Latency from the trigger is a difference of times of two hosts, so each says how well it knows the other's clock.
+AGES = pytest.mark.parametrize("age_s", [3600, -0.5], ids=["an hour older", "half as old"])
 
-    The namespaces of one host share CLOCK_REALTIME, which is the witness: the run's time that a node has is off by
-    no more than it says, and nothing took longer than the run did.
-    """
+
+def start_on_two_hosts(
+    start: Start, engine: Path, folder: Path, age_s: float, settings: Mapping[str, object]
+) -> tuple[Run, "subprocess.Popen[bytes]"]:
+    """Node 0 here, which has the run's clock, and one on a host that has been up longer, or by a share shorter."""
     if age_s < 0:
         age_s *= time.monotonic()
     offset = str(int(age_s))
@@ -140,18 +144,29 @@ def test_two_hosts_with_different_clocks(start: Start, engine: Path, tmp_path: P
     settings = {
         **SETTINGS,
         "transport.name": SOCKETS,
-        "source.trigger_rate": "200Hz",
         "run.metrics": "127.0.0.1:0",
         "run.duration": "1h",
-        "run.sample_interval": "50ms",
+        **settings,
     }
-    begun = time.clock_gettime(time.CLOCK_REALTIME)
     run = start(settings, "--spawn", "1", token=token)
     listening = run.wait_for(lambda report: report["type"] == "listening", "address")
     joined = subprocess.Popen(
-        [*prefix, engine, "--join", listening["address"], "--output", tmp_path],
+        [*prefix, engine, "--join", listening["address"], "--output", folder],
         env={**os.environ, "INCAST_TOKEN": token},
     )
+    return run, joined
+
+
+@AGES
+def test_two_hosts_with_different_clocks(start: Start, engine: Path, tmp_path: Path, age_s: float) -> None:
+    """Latency from the trigger is a difference of times of two hosts, so each says how well it knows the other's clock.
+
+    The namespaces of one host share CLOCK_REALTIME, which is the witness: the run's time that a node has is off by
+    no more than it says, and nothing took longer than the run did.
+    """
+    begun = time.clock_gettime(time.CLOCK_REALTIME)
+    settings = {"source.trigger_rate": "200Hz", "run.sample_interval": "50ms"}
+    run, joined = start_on_two_hosts(start, engine, tmp_path, age_s, settings)
     run.wait_for_phase("measuring")
     (targets,) = (each["targets"] for each in json.loads((run.output / "metrics.json").read_text()))
     seen: list[dict[float, tuple[float, float]]] = [{}, {}]  # of each node: by unix time, the difference and the error
@@ -182,3 +197,77 @@ def test_two_hosts_with_different_clocks(start: Start, engine: Path, tmp_path: P
     else:
         assert latency["clock_error"] <= latency["p50"] / 10
         assert latency["max"] <= took_ns + latency["clock_error"]
+
+
+class Reader(threading.Thread):
+    """Reads the events of a node, and notes of each, in order, its number and when it gave it back."""
+
+    def __init__(self, name: str, node: int) -> None:
+        super().__init__()
+        self.seen: list[tuple[int, float]] = []
+        self._consumer = Consumer(name, node, timeout=60)
+        self.start()
+
+    def run(self) -> None:
+        with contextlib.suppress(BuilderEndedError):
+            while event := self._consumer.next(60):
+                self.seen.append((event.first_event, time.clock_gettime(time.CLOCK_REALTIME)))
+                event.release()
+        self._consumer.close()
+
+
+def latencies_of(address: str) -> tuple[int, float]:
+    """How many MEPs a node has committed, and the sum of their latencies."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=20) as answer:
+        text = answer.read().decode()
+    values = dict(re.findall(r"^incast_mep_latency_seconds_(\w+){.*} (.*)$", text, re.MULTILINE))
+    return int(values["count"]), float(values["sum"])
+
+
+@AGES
+def test_latency_on_two_hosts(start: Start, engine: Path, tmp_path: Path, name: str, age_s: float) -> None:
+    """The latency that a node measures, against one by CLOCK_REALTIME, which the namespaces of a host share.
+
+    Events happen every period, and their latency ends as their reader gives them back, who looks at the clock right
+    before. Of node 0, which has the run's clock, the difference of the two is when event 0 was meant to happen; of the
+    node on the other host it is that, but for the error of its clock. What passes between the look at the clock and the
+    end of the latency makes that time too early, never too late, so that the latest of many counts.
+    """
+    rate_hz = 50
+    settings = {
+        "source.trigger_rate": f"{rate_hz}Hz",
+        "source.fill": "generated",
+        "protocol.packing": 1,
+        "sink.kind": "consumer",
+        "sink.name": name,
+        "sink.window": 1,
+        "run.sample_interval": "10ms",
+    }
+    run, joined = start_on_two_hosts(start, engine, tmp_path, age_s, settings)
+    run.wait_for(lambda report: report["type"] == "phase", "nodes")
+    readers = [Reader(name, node) for node in range(2)]
+    run.wait_for_phase("measuring")
+    (targets,) = (each["targets"] for each in json.loads((run.output / "metrics.json").read_text()))
+    last = [(0, 0.0), (0, 0.0)]
+    latencies: list[dict[int, float]] = [{}, {}]  # of each node's n-th MEP
+    stated = 0.0
+    while min(map(len, latencies)) < 40:
+        for node, address in enumerate(targets):
+            count, total = latencies_of(address)
+            if count == last[node][0] + 1:
+                latencies[node][count - 1] = total - last[node][1]
+            last[node] = count, total
+            stated = max(stated, times_of(address)[2])
+    run.process.send_signal(signal.SIGINT)
+    assert run.finish() == 0, run.story()
+    assert joined.wait(60) == 0
+    for reader in readers:
+        reader.join(60)
+    check_accounting(run.result())
+    first_event_at = []
+    for reader, known in zip(readers, latencies, strict=True):
+        began = [reader.seen[n][1] - reader.seen[n][0] / rate_hz - latency for n, latency in known.items()]
+        first_event_at.append(max(began))
+    assert stated > 0
+    off = first_event_at[1] - first_event_at[0]
+    assert abs(off) <= stated + 100e-6, (off, stated)

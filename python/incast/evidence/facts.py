@@ -260,7 +260,7 @@ def _mean_latency(result: Result, samples: Iterable[Mapping[str, Any]]) -> float
     for sample in samples:
         if sample.get("phase") == "measuring":
             delay += sample["delta"].get("delay_ns", 0)
-            meps += sample["delta"].get("meps_built", 0)
+            meps += sample["delta"].get("timed_meps", 0)
     if meps > 0:
         return delay * 1e-9 / meps
     if not number(result, "latency_ns", "count"):

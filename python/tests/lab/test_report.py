@@ -304,7 +304,7 @@ def test_a_latency_that_is_not_known_is_in_no_figure_table_or_diagnosis(fake: In
     assert not [drawing for drawing in drawings_of(folder) if "latency" in drawing.name]
     row = figures(result, "build")
     assert {key for key, value in row.items() if key.startswith("latency_") and value is not None} == {"latency_kind"}
-    measured = {"node": 0, "phase": "measuring", "interval_s": 1.0, "delta": {"delay_ns": 10**9, "meps_built": 10}}
+    measured = {"node": 0, "phase": "measuring", "interval_s": 1.0, "delta": {"delay_ns": 10**9, "timed_meps": 10}}
     assert Facts.of(result, [measured]).mean_latency_s is None
     assert Facts.of(result | {"latency_ns": {"count": 10}}, [measured]).mean_latency_s == 0.1
 

@@ -118,10 +118,10 @@ std::string exposition(const RunLabels& run, std::span<const ExposedNode> nodes)
     for (const ExposedNode& node : nodes) {
         const NodeTotals& totals = node.sample.totals;
         writer.line("mep_latency_seconds_sum", Writer::node_label(node), static_cast<double>(totals.delay_ns) * 1e-9);
-        writer.line("mep_latency_seconds_count", Writer::node_label(node), totals.meps_built);
+        writer.line("mep_latency_seconds_count", Writer::node_label(node), totals.timed_meps);
     }
     for (const TotalsField& field : totals_fields()) {
-        if (field.member != &NodeTotals::delay_ns) {  // it is the sum of mep_latency_seconds
+        if (field.member != &NodeTotals::delay_ns && field.member != &NodeTotals::timed_meps) {  // mep_latency_seconds
             writer.counter(field, nodes);
         }
     }

@@ -29,6 +29,7 @@ NodeSample sample_of(std::uint32_t node) {
     sample.totals.cpu_ns = 1'500'000'000;
     sample.totals.meps_built = 4;
     sample.totals.delay_ns = 2'000'000;
+    sample.totals.timed_meps = 4;
     return sample;
 }
 

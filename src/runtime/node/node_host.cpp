@@ -177,6 +177,7 @@ NodeTotals NodeHost::current(Time now) {
         totals.verify_errors = stats.verify_errors;
         totals.undelivered_meps = stats.undelivered_meps;
         totals.delay_ns = stats.delay_ns;
+        totals.timed_meps = stats.timed_meps;
         totals.sink_cpu_ns = static_cast<std::uint64_t>(stats.cpu / ps_per_ns);
         totals.consumers_attached = stats.consumers.attached;
         totals.consumers_left = stats.consumers.left;

@@ -25,10 +25,10 @@ double per_second(std::uint64_t count, Time time) {
     return time > 0 ? static_cast<double>(count) / seconds(time) : 0.0;
 }
 
-/// null: no MEP was built, or it is not known better than to 10 % of it.
+/// null: no MEP was committed, or it is not known better than to 10 % of it.
 nlohmann::ordered_json mean_latency_ns(const NodeTotals& delta, std::uint64_t error_ns) {
-    const std::uint64_t mean = delta.meps_built > 0 ? delta.delay_ns / delta.meps_built : 0;
-    return delta.meps_built > 0 && is_latency_known(mean, error_ns) ? nlohmann::ordered_json(mean)
+    const std::uint64_t mean = delta.timed_meps > 0 ? delta.delay_ns / delta.timed_meps : 0;
+    return delta.timed_meps > 0 && is_latency_known(mean, error_ns) ? nlohmann::ordered_json(mean)
                                                                     : nlohmann::ordered_json(nullptr);
 }
 

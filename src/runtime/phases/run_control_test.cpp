@@ -361,7 +361,7 @@ TEST_F(Conducting, NoLatencyIsShownThatIsNotKnownToATenth) {
             sample.at = now_;
             sample.joined_at = node == em ? now_ : 0;
             sample.clock_error_ns = node == ru || node == bu ? error_ns : 0;
-            sample.totals.meps_built = node == bu ? 1000 : 0;
+            sample.totals.timed_meps = node == bu ? 1000 : 0;
             sample.totals.delay_ns = node == bu ? 100'000'000 : 0;
             if (node == bu) sample.latency_ns = latency;
             for (const Mark mark : {Mark::window_begin, Mark::window_end}) {

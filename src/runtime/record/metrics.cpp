@@ -80,6 +80,7 @@ constexpr std::array fields{
     INCAST_TOTAL(held_mep_ns, "Open loop: MEPs with data in the readout unit's memory, integrated over time"),
     INCAST_TOTAL(undelivered_meps, "MEPs committed though the sink's command or consumer was gone"),
     INCAST_TOTAL(delay_ns, "Latency of MEPs, summed up"),
+    INCAST_TOTAL(timed_meps, "MEPs whose latency is in that sum: the sink has done with them"),
     INCAST_TOTAL(truncated_mfps, "MFPs that did not fit into their place in the slot"),
     INCAST_TOTAL(desync_mfps, "MFPs of sources that were numbered wrongly or ended early"),
     INCAST_TOTAL(structure_checked_mfps, "MFPs whose headers the sink has compared"),

@@ -32,6 +32,7 @@ struct RuntimeTotals {
     std::uint64_t held_mep_ns = 0;       // open loop: MEPs with data in memory, integrated over time
     std::uint64_t undelivered_meps = 0;  // committed, though the sink's consumer was gone
     std::uint64_t delay_ns = 0;          // sum of the latencies of MEPs
+    std::uint64_t timed_meps = 0;        // of how many
     std::uint64_t truncated_mfps = 0;    // did not fit into their place in the slot
     std::uint64_t desync_mfps = 0;       // the source's own numbering was wrong, or it ended early
     std::uint64_t structure_checked_mfps = 0;

@@ -42,6 +42,7 @@ void MeteredSink::count_latency(Time now, const Begin& begin) {
     if (begin.trigger != 0) {
         stats_.trigger_ns.record(since(begin.trigger));
     }
+    ++stats_.timed_meps;
     stats_.delay_ns += since(begin.trigger != 0 ? begin.trigger : begin.assigned);
 }
 

@@ -113,6 +113,7 @@ struct SinkStats {
     base::Histogram
         trigger_ns;  // open loop: from the intended time of the last event (of the first source that is there)
     std::uint64_t delay_ns = 0;           // sum of what the histogram of this loop got
+    std::uint64_t timed_meps = 0;         // of how many
     std::uint64_t trigger_spread_ns = 0;  // throttle: largest difference of intended times within a MEP
     Time cpu = 0;                         // spent in checking, touching or writing
     ConsumerStats consumers;

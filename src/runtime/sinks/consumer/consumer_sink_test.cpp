@@ -33,10 +33,12 @@ TEST_F(ConsumerSinkTest, AnEventIsCommittedOnceItIsGivenBack) {
     const incast_consumer_event second = next(consumer);
     tick();
     EXPECT_TRUE(durable_.empty());
+    EXPECT_EQ(sink_->stats().timed_meps, 0U) << "their latency goes on";
     EXPECT_EQ(incast_consumer_release(consumer.raw, &second), INCAST_CONSUMER_OK);
     EXPECT_EQ(incast_consumer_release(consumer.raw, &second), INCAST_CONSUMER_ARGUMENT) << "twice";
     tick();
     EXPECT_EQ(durable_, std::vector<protocol::MepId>{1});
+    EXPECT_EQ(sink_->stats().timed_meps, 1U);
     expect_whole(consumer, first);
     EXPECT_EQ(incast_consumer_intact(consumer.raw, &second), INCAST_CONSUMER_OVERTAKEN);
     EXPECT_EQ(offer(), Taken::held_pending);
@@ -158,10 +160,11 @@ TEST_F(ConsumerSinkTest, PatienceEnds) {
 TEST_F(ConsumerSinkTest, AtMostSoManyAttach) {
     make(Policy::drop, 1, 1);
     const Handle first = attach();
-    const Handle second = attach(1000);
-    EXPECT_EQ(last_status_, INCAST_CONSUMER_FULL);
-    EXPECT_EQ(second.raw, nullptr);
+    // It asks until its time is over; on a busy host no answer may come in time.
+    for (int timeout_ms = 200; last_status_ != INCAST_CONSUMER_FULL && timeout_ms < 30'000; timeout_ms *= 2)
+        EXPECT_EQ(attach(timeout_ms).raw, nullptr);
     EXPECT_GE(stats().refused, 1U);
+    EXPECT_EQ(last_status_, INCAST_CONSUMER_FULL);
 }
 
 TEST_F(ConsumerSinkTest, TheEndComesAfterTheLastEvent) {

@@ -14,7 +14,6 @@
 namespace incast::sim {
 namespace {
 
-using testing::join;
 using testing::Listener;
 
 constexpr std::uint32_t nodes = 3;

@@ -400,6 +400,7 @@ const base::Setting* find_setting(std::string_view key) {
 std::span<const FormerKey> former_names() {
     static const std::vector<FormerKey> keys = [] {
         std::vector<FormerKey> all;
+        all.reserve(former_list.size());
         for (const base::FormerName& name : former_list) {
             all.push_back({std::string(name.former), std::string(name.present), name.unit});
         }

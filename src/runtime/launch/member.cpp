@@ -198,8 +198,9 @@ Result<Ok> Member::set_up(const Json& welcome) {
     }
     const auto laid_out = welcome.find("recorded");
     std::optional<Recorded> recorded;
-    if (laid_out != welcome.end() && laid_out->is_object() && !(recorded = recorded_from_json(*laid_out))) {
-        return Error{"the coordinator's welcome has a malformed field 'recorded'"};
+    if (laid_out != welcome.end() && laid_out->is_object()) {
+        recorded = recorded_from_json(*laid_out);
+        if (!recorded) return Error{"the coordinator's welcome has a malformed field 'recorded'"};
     }
     Result<Plan> plan = resolve(text, read_machine(), std::move(recorded));
     if (!plan) {

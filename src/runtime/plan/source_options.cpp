@@ -51,7 +51,7 @@ sources::SourceOptions source_options(const Plan& plan) {
         options.replay.path = config.source_path;
         options.replay.repeat = config.repeat;
         options.replay.triggers = plan.triggers;
-        options.replay.numbering = plan.recorded->numbering;
+        if (plan.recorded) options.replay.numbering = plan.recorded->numbering;
         return options;
     }
     sources::GeneratorOptions& generator = options.generator;

@@ -145,7 +145,7 @@ void LedgerFile::append(const LedgerRecord& record) {
         int error = static_cast<int>(header_->error);
         if (until_next_try_ == 0) {
             error = next_window();
-            broken_ = error != 0;
+            broken_ = window_ == nullptr;
             until_next_try_ = broken_ ? records_between_tries : 0;
         }
         if (broken_) {

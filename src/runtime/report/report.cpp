@@ -162,6 +162,7 @@ Result<Ok> Reporter::begin_trace(const std::filesystem::path& file) {
 }
 
 void Reporter::trace(std::string_view text, std::uint64_t lines) {
+    if (!trace_) return;
     trace_->file.append(text, lines);
     tell_of(*trace_);
 }

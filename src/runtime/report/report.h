@@ -47,7 +47,7 @@ public:
     void audit(const nlohmann::ordered_json& entry);
     /// Begins the file of a trace anew. Error: it cannot be made.
     Result<Ok> begin_trace(const std::filesystem::path& file);
-    /// So many whole lines of it.
+    /// So many whole lines of it; nothing if none was begun.
     void trace(std::string_view text, std::uint64_t lines);
     /// A line for a machine that is neither of the above, e.g. where to join.
     void event(const nlohmann::ordered_json& event);

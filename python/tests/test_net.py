@@ -48,7 +48,7 @@ def shown(result: dict[str, Any]) -> list[list[str]]:
 
 def test_options_become_settings(incast: Incast) -> None:
     incast(
-        *("net", "--pattern", "pairs", "--nodes", "6", "--mode", "latency", "--duplex", "--queues", "3"),
+        *("net", "--pattern", "pairs", "--nodes", "6", "--measure", "latency", "--duplex", "--queues", "3"),
         *("--message-size", "4KiB", "--outstanding", "1", "--messages", "7", "--duration", "2s", "--warm-up", "0s"),
         *("--working-set", "1MiB", "--verify", "--seed", "5", "--transport", "shm", "--set", "run.yields=3"),
     )
@@ -105,7 +105,7 @@ def test_the_table_has_the_matrix(real_incast: Incast) -> None:
 
 
 def test_a_simulation_is_labelled(real_incast: Incast) -> None:
-    done = real_incast("net", "--transport", "sim", "--messages", "20", "--mode", "latency", "--nodes", "2")
+    done = real_incast("net", "--transport", "sim", "--messages", "20", "--measure", "latency", "--nodes", "2")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("VIRTUAL TIME")
     assert "round trip" in done.stdout
@@ -124,7 +124,7 @@ def test_errors_and_losses_are_seen(real_incast: Incast) -> None:
 
 @pytest.mark.parametrize("mode", ["bandwidth", "latency"])
 def test_a_list_of_sizes_is_measured_one_by_one(real_incast: Incast, mode: str) -> None:
-    sizes = made(real_incast, *QUICK, "--message-size", "100,4KiB,100", "--mode", mode, "--output", "out")
+    sizes = made(real_incast, *QUICK, "--message-size", "100,4KiB,100", "--measure", mode, "--output", "out")
     assert [result["message_bytes"] for result in sizes["results"]] == [100, 4096, 100]
     folders = {path.name for path in (real_incast.folder / "out").iterdir()}
     assert folders == {"00-100", "01-4KiB", "02-100", "result.json"}
@@ -143,7 +143,7 @@ def test_a_list_of_sizes_is_measured_one_by_one(real_incast: Incast, mode: str) 
         (("--pattern", "pairs", "--nodes", "3"), ["run.nodes = 3", "even"]),
         (("--message-size", "4KiB,banana"), ["net.message_size = banana: not a size", "512.0 MiB"]),
         (("--message-size", "4KiB,"), ["net.message_size = ", "not a size"]),
-        (("--mode", "speed"), ["net.measure = speed", "bandwidth | latency"]),
+        (("--measure", "speed"), ["net.measure = speed", "bandwidth | latency"]),
         (("--queues", "many"), ["net.queues = many", "1..64"]),
         (("--transport", "pigeon"), ["transport.name = pigeon", chosen_across()]),
         (("--like", "nowhere"), ["--like nowhere", "incast run"]),
@@ -187,7 +187,7 @@ def test_another_matrix_gives_no_efficiency(real_incast: Incast) -> None:
     path = real_incast.folder / "built"
     settings, built = like_options(path)
     assert settings["net.pattern"] == "all-to-all"
-    for other in (("--pattern", "many-to-one"), ("--message-size", "4KiB"), ("--mode", "latency"), ("--nodes", "4")):
+    for other in (("--pattern", "many-to-one"), ("--message-size", "4KiB"), ("--measure", "latency"), ("--nodes", "4")):
         result = made(real_incast, "--like", "built", *other, "--messages", "50", "--working-set", "1MiB")
         assert "efficiency" not in result, other
         assert with_efficiency(result, built, path) == result

@@ -72,8 +72,11 @@ BAD = [
     (["sink.fsync=sometimes"], ["sink.fsync = sometimes", "commit | interval | never"]),
     (["transport.name=carrier-pigeon"], ["transport.name = carrier-pigeon", " | ".join(NAMES)]),
     (["run.roles=split", "run.nodes=1"], ["run.nodes = 1", "2..4096"]),
-    (["run.roles=split", "run.rus=3", "run.bus=3"], ["run.rus + run.bus = 3 + 3", "run.nodes is 4"]),
-    (["run.rus=2"], ["run.rus = 2", "run.roles = split"]),
+    (
+        ["run.roles=split", "run.readout_units=3", "run.builder_units=3"],
+        ["run.readout_units + run.builder_units = 3 + 3", "run.nodes is 4"],
+    ),
+    (["run.readout_units=2"], ["run.readout_units = 2", "run.roles = split"]),
     (["protocol.slot_size=64KiB"], ["protocol.slot_size = 64.0 KiB (65536 B)", "an MFP of 63 events", "at least"]),
     (["source.memory=100KiB", "protocol.credits=8"], ["source.memory = 100.0 KiB (102400 B)", "EB-F1", "at least"]),
     (["source.memory=1MiB", "source.trigger_rate=100kHz"], ["source.memory", "open loop: 100000 Hz", "at least"]),

@@ -323,7 +323,7 @@ def test_a_killed_builder_unit_is_noticed(start: Start, attach: Attach, name: st
             "sink.name": name,
             "run.roles": "split",
             "run.nodes": 3,
-            "run.bus": 2,
+            "run.builder_units": 2,
         }
     )
     children = [attach(1), attach(2)]
@@ -371,7 +371,7 @@ def test_the_death_of_one_builder_unit_is_told_of_several(start: Start, name: st
             "sink.name": name,
             "run.roles": "split",
             "run.nodes": 3,
-            "run.bus": 2,
+            "run.builder_units": 2,
         }
     )
     consumers = Consumers(name, [1, 2], timeout=60)

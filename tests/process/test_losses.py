@@ -12,8 +12,8 @@ from transports import RAPIDIO, SHARED_MEMORY, SOCKETS
 
 SETTINGS = {
     "run.nodes": 5,
-    "run.rus": 2,
-    "run.bus": 3,
+    "run.readout_units": 2,
+    "run.builder_units": 3,
     "run.roles": "split",
     "run.em": "own",
     "run.warm_up": "100ms",

@@ -110,7 +110,7 @@ def until_lost(run: Run) -> None:
 @pytest.mark.parametrize("notice", ["doorbell", "cm"])
 def test_a_killed_builder_unit_costs_nothing(start: Start, notice: str) -> None:
     """In the middle of its peers' transfers; more of this kind: test_losses.py with INCAST_KILL_TIMES."""
-    roles = {"run.nodes": 4, "run.rus": 2, "run.bus": 2, "run.roles": "split", "run.em": "own"}
+    roles = {"run.nodes": 4, "run.readout_units": 2, "run.builder_units": 2, "run.roles": "split", "run.em": "own"}
     endless = {"run.duration": "1h", "run.sample_interval": "50ms", "run.drain_deadline": "20s"}
     run = start({**settings("push", notice, "weak", "contiguous"), **roles, **endless})
     run.wait_for_phase("measuring")

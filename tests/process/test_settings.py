@@ -102,7 +102,8 @@ def test_former_names_work_with_one_warning(engine: Path, start: Start) -> None:
     words = [
         word for name, entry in former.items() for word in ("--set", f"{name}={'8' if entry['unit'] else '65536'}")
     ]
-    fits = ("--set", "protocol.slot_bytes=auto", "--set", "protocol.max_buffer_bytes=0")
+    fitting = ("protocol.slot_bytes=auto", "protocol.max_buffer_bytes=0", "run.roles=split", "run.rus=1", "run.bus=1")
+    fits = [word for setting in fitting for word in ("--set", setting)]
     said = check(engine, *words, *fits, *_RUN).stderr.splitlines()
     assert len(said) == 1, said
     assert said[0].startswith("incast-node: warning: ")

@@ -18,8 +18,8 @@ from incast.formats import read_meps
 SETTINGS: dict[str, Any] = {
     "transport.name": SOCKETS,
     "run.nodes": 3,
-    "run.rus": 2,
-    "run.bus": 1,
+    "run.readout_units": 2,
+    "run.builder_units": 1,
     "run.roles": "split",
     "run.warm_up": "50ms",
     "run.duration": "1h",

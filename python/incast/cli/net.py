@@ -29,7 +29,7 @@ def net(
     transport: Annotated[str | None, option("transport.name", "What moves the data.")] = None,
     fabric: FabricOption = None,
     trace: TraceOption = None,
-    mode: Annotated[str | None, option("net.measure", metavar="MODE")] = None,
+    measure_: Annotated[str | None, option("net.measure", "", "--measure", "--mode", metavar="WHAT")] = None,
     duplex: Annotated[bool, option("net.duplex", "", "--duplex")] = False,
     message_size: Annotated[
         str | None, option("net.message_size", "Body of a message; a list measures each.", metavar="SIZE,...")
@@ -78,7 +78,7 @@ def net(
                 "transport.name": transport or (simulated() if fabric is not None else None),
                 simulated_key("fabric"): None if fabric is None else str(fabric),
                 simulated_key("trace"): trace,
-                "net.measure": mode,
+                "net.measure": measure_,
                 "net.duplex": "true" if duplex else None,
                 "net.message_size": sizes[0] if len(sizes) == 1 else None,
                 "net.queues": queues,

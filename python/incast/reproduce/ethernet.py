@@ -328,7 +328,7 @@ def _fan_out(traffic: str, name: str, size: str, changes: Mapping[str, Any]) -> 
         warm_up_ms=5,
         credits=2,
         scheme="push",
-        more={"run.roles": "split", "run.rus": 8, "run.bus": 30},
+        more={"run.roles": "split", "run.readout_units": 8, "run.builder_units": 30},
     )
 
 

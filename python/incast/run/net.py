@@ -14,7 +14,7 @@ from incast.base.errors import EXIT_NO_ENGINE, OneLineError
 from incast.base.files import FILES_OF_A_RUN, leave_file, remove_files, writing_output
 from incast.engine.at_work import engines_writing_to
 from incast.engine.program import find_engine
-from incast.engine.settings import present
+from incast.engine.settings import present_config
 from incast.run.execution import conclude, read_result, show_result, watch
 from incast.run.net_summary import print_net_sizes
 from incast.run.request import RunRequest
@@ -30,17 +30,18 @@ def like_options(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
     file = path / "result.json" if path.is_dir() else path
     try:
         built = json.loads(file.read_text())
-        config, sizes = built["config"], built["sizes"]
+        config = built["config"] = present_config(built["config"])
+        sizes = built["sizes"]
         name = config["transport"]["name"]
         options = {"transport.name": name, "net.message_size": str(sizes["mfp_bytes"])}
         if config["run"]["roles"] == "split":
-            producers, consumers = str(config["run"]["rus"]), str(config["run"]["bus"])
+            producers, consumers = str(config["run"]["readout_units"]), str(config["run"]["builder_units"])
             options |= {"net.pattern": "bipartite", "net.producers": producers, "net.consumers": consumers}
             options["run.nodes"] = str(config["run"]["nodes"])
         else:
             options |= {"net.pattern": "all-to-all", "run.nodes": str(config["run"]["nodes"])}
         given = config["transport"].get(name, {})
-        options |= dict(present(f"transport.{name}.{key}", str(value)) for key, value in given.items())
+        options |= {f"transport.{name}.{key}": str(value) for key, value in given.items()}
         float(built["goodput_bytes_per_s"]["total_without_self"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise OneLineError(
@@ -53,7 +54,7 @@ def with_efficiency(result: dict[str, Any], built: Mapping[str, Any], path: Path
     """EB-M5: goodput over raw goodput, where transport, matrix and message size are those of the run."""
     config = built["config"]
     nodes, split = config["run"]["nodes"], config["run"]["roles"] == "split"
-    first_builder = config["run"]["rus"] if split else 0
+    first_builder = int(config["run"]["readout_units"]) if split else 0
     pairs = {(pair["from"], pair["to"]) for pair in result["pairs"]}
     wanted = {
         (sender, receiver)

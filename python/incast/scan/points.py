@@ -74,7 +74,7 @@ def wrong_value(plan: Plan, refused: dict[int, str]) -> str | None:
 
 
 def _keys_of(refusal: str) -> list[str]:
-    """What the engine names before the value: `run.nodes = 0: ...`, `run.rus + run.bus = 3 + 3: ...`."""
+    """What the engine names before the value: `run.nodes = 0: ...`, `net.producers + net.consumers = 3 + 3: ...`."""
     return refusal.partition(" = ")[0].split(" + ")
 
 

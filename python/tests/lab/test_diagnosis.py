@@ -90,8 +90,11 @@ NARROW = ("--set", "transport.sim.rate=1Gb/s")
         ("credits", (*FAR, "--credits", "1")),
         ("parallel sends", (*FAR, "--credits", "32", "--parallel-sends", "1")),
         ("parallel requests", (*FAR, "--protocol", "pull", "--credits", "8", "--parallel-requests", "1")),
-        ("sender link", (*NARROW, "--roles", "split", "--set", "run.rus=1", "--set", "run.bus=3")),
-        ("receiver link", (*NARROW, "--roles", "split", "--set", "run.rus=3", "--set", "run.bus=1")),
+        ("sender link", (*NARROW, "--roles", "split", "--set", "run.readout_units=1", "--set", "run.builder_units=3")),
+        (
+            "receiver link",
+            (*NARROW, "--roles", "split", "--set", "run.readout_units=3", "--set", "run.builder_units=1"),
+        ),
         ("schedule", ("--set", "protocol.inter_send_gap=1ms")),
         (
             "buffer memory",
@@ -112,7 +115,7 @@ def test_simulated(real: InProcess, cause: str, options: tuple[str, ...]) -> Non
         ("receiver link", ("--pattern", "many-to-one", *NARROW)),
         ("sender link", ("--pattern", "one-to-many", *NARROW)),
         ("credits", ("--outstanding", "1", *FAR)),
-        (NOT_KNOWN, ("--mode", "latency", "--nodes", "2")),
+        (NOT_KNOWN, ("--measure", "latency", "--nodes", "2")),
     ],
 )
 def test_simulated_raw_traffic(real: InProcess, cause: str, options: tuple[str, ...]) -> None:

@@ -27,7 +27,8 @@ constexpr std::array<std::string_view, 2> loss_words{"continue", "stop"};
 constexpr std::array<std::string_view, 5> scheme_words{"push", "pull", "push-pull", "pull-pull", "pull-read"};
 constexpr std::array scheme_aliases{base::Alias{"pull-write", "pull"}};
 constexpr std::array<std::string_view, 2> stage_words{"rest", "all"};
-constexpr std::array<std::string_view, 3> filter_words{"share", "plugin", "command"};
+constexpr std::array<std::string_view, 3> filter_words{"random", "plugin", "command"};
+constexpr std::array filter_aliases{base::Alias{"share", "random"}};
 constexpr std::array<std::string_view, 3> assignment_words{"em", "static", "source-credits"};
 constexpr std::array<std::string_view, 3> layout_words{"contiguous", "per-mep", "segmented"};
 constexpr std::array<std::string_view, 3> overrun_words{"skip", "slip", "overlap"};
@@ -88,10 +89,10 @@ constexpr std::array table{
            "nodes that read out or build; em = \"own\" adds one more"),
     choice<&RunConfig::roles>("run.roles", "folded", roles_words,
                               "every node reads out and builds, or each does one of the two"),
-    number(Kind::count, "run.rus", &RunConfig::rus, "auto", 1, 4095,
-           "split roles: readout units; auto: half of the nodes"),
-    number(Kind::count, "run.bus", &RunConfig::bus, "auto", 1, 4095,
-           "split roles: builder units; auto: the other nodes"),
+    number(Kind::count, "run.readout_units", &RunConfig::rus, "auto", 1, 4095,
+           "split roles; auto: half of the nodes"),
+    number(Kind::count, "run.builder_units", &RunConfig::bus, "auto", 1, 4095,
+           "split roles; auto: the other nodes"),
     choice<&RunConfig::em>("run.em", "shared", em_words,
                            "the event manager lives on node 0, or on a node of its own behind the others"),
     number(Kind::duration, "run.duration", &RunConfig::duration, "auto", ps_ms, 2000 * 3600.0 * ps_s,
@@ -202,10 +203,11 @@ constexpr std::array table{
            "late attempts at a MEP before readout units that two builder units found not to deliver are unreachable"),
 
     choice<&RunConfig::filter_kind>(
-        "filter.kind", "share", filter_words,
+        "filter.kind", "random", filter_words,
         "push-pull, pull-pull: what decides: chance, a shared object (filter.h), or a command "
-        "(formats.md)"),
-    number(Kind::real, "filter.accept", &RunConfig::filter_accept, "1", 0, 1, "share: of all MEPs, accepted"),
+        "(formats.md)",
+        filter_aliases),
+    number(Kind::real, "filter.accept", &RunConfig::filter_accept, "1", 0, 1, "random: share of all MEPs that is accepted"),
     text("filter.path", &RunConfig::filter_path, "", "plugin: the shared object"),
     text("filter.argument", &RunConfig::filter_argument, "", "plugin: what it is opened with"),
     text("filter.command", &RunConfig::filter_command, "",
@@ -341,6 +343,8 @@ constexpr std::array table{
 
 /// Names of an earlier version. They go with the next one.
 constexpr std::array former_list{
+    base::FormerName{"run.rus", "run.readout_units", ""},
+    base::FormerName{"run.bus", "run.builder_units", ""},
     base::FormerName{"protocol.max_buffer_bytes", "protocol.max_buffer_size", ""},
     base::FormerName{"protocol.slot_bytes", "protocol.slot_size", ""},
     base::FormerName{"source.prefill_bytes", "source.prefill_size", ""},

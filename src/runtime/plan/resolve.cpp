@@ -31,7 +31,7 @@ Result<Ok> lay_out_nodes(Plan& plan) {
     const std::uint64_t n = config.nodes;
     if (config.roles == Roles::folded) {
         if (config.rus != 0 || config.bus != 0) {
-            return not_allowed(config.rus != 0 ? "run.rus" : "run.bus",
+            return not_allowed(config.rus != 0 ? "run.readout_units" : "run.builder_units",
                                std::to_string(config.rus != 0 ? config.rus : config.bus),
                                "every node has both roles if run.roles = folded", "auto, or run.roles = split");
         }
@@ -48,7 +48,7 @@ Result<Ok> lay_out_nodes(Plan& plan) {
             config.bus = n - std::min(n, config.rus);
         }
         if (config.rus == 0 || config.bus == 0 || config.rus + config.bus != n) {
-            return not_allowed("run.rus + run.bus", fmt::format("{} + {}", config.rus, config.bus),
+            return not_allowed("run.readout_units + run.builder_units", fmt::format("{} + {}", config.rus, config.bus),
                                fmt::format("run.nodes is {}", n), fmt::format("at least 1 each, {} together", n));
         }
     }
@@ -189,7 +189,7 @@ Result<Ok> take_recording(Plan& plan) {
     const auto [packing, first_event, total_events] = plan.recorded->numbering;
     const std::size_t n = plan.recorded->sources.size();
     if (n < plan.n_rus) {
-        return not_allowed(config.roles == Roles::split ? "run.rus" : "run.nodes", std::to_string(plan.n_rus),
+        return not_allowed(config.roles == Roles::split ? "run.readout_units" : "run.nodes", std::to_string(plan.n_rus),
                            fmt::format("'{}' holds {} source{}, and every readout unit needs one", config.source_path,
                                        n, n == 1 ? "" : "s"),
                            fmt::format("1..{}", n));
@@ -560,8 +560,8 @@ Result<Plan> resolve(const ConfigText& text, const Machine& here, std::optional<
         plan.values["source.fragment_size"] = std::to_string(plan.config.fragment_size);
     }
     if (plan.config.roles == Roles::split) {
-        plan.values["run.rus"] = std::to_string(plan.n_rus);
-        plan.values["run.bus"] = std::to_string(plan.n_bus);
+        plan.values["run.readout_units"] = std::to_string(plan.n_rus);
+        plan.values["run.builder_units"] = std::to_string(plan.n_bus);
     }
     return plan;
 }

@@ -172,8 +172,8 @@ TEST(Resolve, SplitNodesDoOneThingEach) {
     EXPECT_EQ(plan.protocol.nodes[1].roles, protocol::role_ru);
     EXPECT_EQ(plan.protocol.nodes[2].roles, protocol::role_bu);
     EXPECT_EQ(plan.protocol.nodes[5].roles, protocol::role_em);
-    EXPECT_EQ(plan_of({"run.roles=split", "run.nodes=5", "run.bus=1"}).n_rus, 4U);
-    EXPECT_FALSE(resolve_with({"run.roles=split", "run.nodes=5", "run.bus=5"}).ok());
+    EXPECT_EQ(plan_of({"run.roles=split", "run.nodes=5", "run.builder_units=1"}).n_rus, 4U);
+    EXPECT_FALSE(resolve_with({"run.roles=split", "run.nodes=5", "run.builder_units=5"}).ok());
 }
 
 TEST(Resolve, PackingIsTheMostThatFits) {

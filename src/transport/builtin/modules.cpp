@@ -52,7 +52,7 @@ Result<const Descriptor*> load(std::string_view name, std::string_view package) 
     // With RTLD_NOW the symbols that are missing are told here, before a constructor of the module runs.
     void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
-        const char* const said = dlerror();
+        const char* const said = dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps it per thread
         return Error{refusal(name, file, package, said != nullptr ? said : "no reason was given")};
     }
     const auto* const module = static_cast<const Module*>(dlsym(handle, "incast_transport_module"));
@@ -69,9 +69,9 @@ Result<const Descriptor*> load(std::string_view name, std::string_view package) 
 }  // namespace
 
 std::filesystem::path module_folder() {
-    if (const char* const given = std::getenv("INCAST_TRANSPORT_MODULES"); given != nullptr && *given != '\0') {
-        return given;
-    }
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing sets a variable while threads run
+    const char* const given = std::getenv("INCAST_TRANSPORT_MODULES");
+    if (given != nullptr && *given != '\0') return given;
     std::error_code failed;
     const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
     return (program.parent_path() / INCAST_MODULE_FOLDER).lexically_normal();

@@ -50,7 +50,8 @@ protected:
     }
     void begin(std::initializer_list<const char*> settings = {}) {
         ConfigText text;
-        for (const char* setting : {"run.roles=split", "run.nodes=3", "run.readout_units=1", "run.em=own", "run.duration=10s"}) {
+        for (const char* setting :
+             {"run.roles=split", "run.nodes=3", "run.readout_units=1", "run.em=own", "run.duration=10s"}) {
             ASSERT_TRUE(text.assign(setting).ok());
         }
         for (const char* setting : settings) {

@@ -127,21 +127,21 @@ public:
     Result<Ok> release(Local region) override {
         return regions_.release(region) ? Result<Ok>(Ok{}) : no_region("release", region);  // its memory goes in poll
     }
-    Result<Blob> expose(Local region) override {
-        if (!regions_.expose(region)) return no_region("expose", region);
+    Result<Blob> expose(Local region, const Grant& grant) override {
+        if (!regions_.has(region)) return no_region("expose", region);
+        if ((grant.peer != any_peer && index(grant.peer) >= peers_.size()) || !regions_.expose(region, grant))
+            return no_region("expose: no such node, or not inside", region);
         return to_blob(framed::Key{.owner = index(options_.self),
                                    .generation = options_.incarnation,
                                    .region = static_cast<std::uint32_t>(region),
                                    .use = regions_.use(region),
+                                   .peer = index(grant.peer),
                                    .bytes = regions_.memory(region).size(),
-                                   .run = options_.run});
-    }
-    Result<Ok> let_write(Peer peer, const Places& places) override {
-        if (index(peer) < peers_.size() && regions_.let_write(peer, places)) return Ok{};
-        return no_region("let_write: no such node, or not inside", places.region);
+                                   .run = options_.run,
+                                   .write = grant.write ? 1U : 0U});
     }
     Result<Remote> import_key(Peer peer, const Blob& blob) override {
-        const auto key = read_key<framed::Key>(blob, peer, options_.run, max_regions, transport_name);
+        const auto key = read_key<framed::Key>(blob, peer, options_.self, options_.run, max_regions, transport_name);
         return key ? Result<Remote>(imports_.add({peer, *key})) : key.error();
     }
 

@@ -9,7 +9,7 @@
 namespace unix_sockets {
 
 inline constexpr std::string_view transport_name = "unix";
-// The receiver's side copies, so a peer writes only where it is let; what is sent lands while both sides poll.
+// The receiver's side copies, so a peer reaches only what it was granted; what is sent lands while both sides poll.
 inline constexpr incast::Nature nature{
     .bounds = incast::Bounds::strided, .copies = incast::Copies::kernel, .one_host = true};
 

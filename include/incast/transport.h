@@ -14,8 +14,7 @@
 //   In simulation the head is the only part that moves.
 // - memory: the transport owns regions: a few large ones made at start-up, or by connection. A key lives as long as the
 //   exposing incarnation, or until its region is released. An access outside a region never lands and gives
-//   remote_fault; a write outside the places that let_write() named never lands where `bounds` is strided, and ends the
-//   connection.
+//   remote_fault; one outside of what was granted never lands, as far as `bounds` goes.
 // - fence: after peer_down no byte of that connection may land here. Where a live peer cannot be fenced
 //   (fences_live_peer false), peer_down waits for the end of that incarnation; until then its slots are quarantined by
 //   the protocol.
@@ -100,14 +99,20 @@ struct Target {
     std::uint64_t offset = 0;
 };
 
-/// Places in an own region: `count` of `length` bytes, the first at `offset`, each `stride` bytes behind the one
-/// before.
-struct Places {
-    Local region{};
+inline constexpr Peer any_peer{~std::uint32_t{0}};
+inline constexpr std::uint64_t to_the_end = ~std::uint64_t{0};
+
+/// Who may do what in an own region: `count` places of `length` bytes, the first at `offset`, each `stride` bytes
+/// behind the one before. As it is made: everybody, everything.
+struct Grant {
+    Peer peer = any_peer;
+    bool read = true;
+    bool write = true;
     std::uint64_t offset = 0;
-    std::uint64_t length = 0;
+    std::uint64_t length = to_the_end;  // of the region; then there is one place
     std::uint64_t stride = 0;
-    std::uint32_t count = 0;
+    std::uint32_t count = 1;
+    bool operator==(const Grant&) const = default;
 };
 
 /// What became of a posted operation. See `completion` and `pressure` above.
@@ -138,7 +143,7 @@ struct Event {
 /// Who may write where in what is exposed.
 enum class Bounds : std::uint8_t {
     trusted,  // whoever is connected, in the whole region
-    region,   // only whom the region was granted to, in the whole of it
+    region,   // only whom something of the region was granted to, in the whole of it
     strided,  // only whom places were granted to, in these
 };
 /// Who moves bodies from memory to memory.
@@ -203,12 +208,12 @@ public:
     virtual Result<Local> allocate(std::size_t bytes) = 0;
     /// The bytes of an own region, for sources to fill; empty where bodies are phantom.
     virtual std::span<std::byte> memory(Local region) = 0;
-    /// A key with which peers may write to (and read from) the region.
-    virtual Result<Blob> expose(Local region) = 0;
-    /// From the first call for a region on, a peer may write in it only within the places that were named to it,
-    /// whether it is connected or not; with count 0 none is. Where `bounds` is not `strided` (one-sided writes) this
-    /// does nothing: peers are trusted.
-    virtual Result<Ok> let_write(Peer, const Places&) { return Ok{}; }
+    /// A key with which the peer of the grant may do what it says, whether it is connected or not. A region may have
+    /// any number of grants; nobody does anything in it that none of them allows, as far as `bounds` goes, and what was
+    /// granted stays so until the region is released. Granting the same again changes nothing.
+    virtual Result<Blob> expose(Local region, const Grant& grant) = 0;
+    /// To everybody, for everything.
+    Result<Blob> expose(Local region) { return expose(region, {}); }
     virtual Result<Remote> import_key(Peer peer, const Blob& key) = 0;
     /// Gives back an own region: its memory goes, and its number may come to name another one. Nothing that peers do
     /// through a key of it reaches anything from here on. The caller has nothing pending that uses the region, and has

@@ -265,22 +265,21 @@ void BuilderUnit::abort_requests(std::uint32_t slot) {
 }
 
 /// An RU writes where its own sources lie, and nowhere else (EB-T8). Where it is read from, it writes nothing.
-Result<Ok> BuilderUnit::bound_writers() {
-    Transport& transport = port_.transport();
-    for (const Region& region : regions_) {
-        if (const Result<Ok> guarded = transport.let_write(port_.self(), {.region = region.local}); !guarded) {
-            return guarded;
-        }
-    }
-    for (std::uint32_t ru = 0; ru < shape_.rus.size() && !reads_; ++ru) {
+Result<Blob> BuilderUnit::grant(const Shape::Ru& unit, std::uint32_t index) {
+    const std::uint32_t region = shape_.layout.region_of_ru(index, unit.first_source, unit.sources);
+    Grant grant = shape_.layout.grant_of_ru(unit.first_source, unit.sources, shape_.slots);
+    grant.peer = unit.node;
+    grant.write = !reads_;
+    return port_.transport().expose(regions_[region].local, grant);
+}
+
+Result<Ok> BuilderUnit::grant_all() {
+    for (std::uint32_t ru = 0; ru < shape_.rus.size(); ++ru) {
         const Shape::Ru& unit = shape_.rus[ru];
         const std::uint32_t count = ru == own_ru_ ? 0 : shape_.layout.regions_of_ru(shape_.slots, unit.sources);
         for (std::uint32_t index = 0; index < count; ++index) {
-            const std::uint32_t region = shape_.layout.region_of_ru(index, unit.first_source, unit.sources);
-            const Places places = shape_.layout.places_of_ru(regions_[region].local, index, unit.first_source,
-                                                             unit.sources, shape_.slots);
-            if (const Result<Ok> let = transport.let_write(unit.node, places); !let) {
-                return let;
+            if (const Result<Blob> key = grant(unit, index); !key) {
+                return key.error();
             }
         }
     }
@@ -292,14 +291,16 @@ bool BuilderUnit::tell_regions(std::uint32_t ru, RuLink& link) {
     const Shape::Ru& unit = shape_.rus[ru];
     const std::uint32_t count = shape_.layout.regions_of_ru(shape_.slots, unit.sources);
     while (link.regions_told < count) {
-        const std::uint32_t region = shape_.layout.region_of_ru(link.regions_told, unit.first_source, unit.sources);
-        const Blob& key = regions_[region].key;
+        const Result<Blob> key = grant(unit, link.regions_told);  // as in grant_all(): nothing changes
+        if (!key) {
+            return false;
+        }
         auto message = port_.message<ControlKind::region>();
         wire::RegionBody body;
         body.slot_bytes = shape_.layout.slot_bytes;
         body.slots = shape_.slots;
         body.index = link.regions_told;
-        wire::set_key(message, body, key.view());
+        wire::set_key(message, body, key->view());
         if (!port_.send(unit.node, message)) {
             return false;
         }

@@ -86,11 +86,7 @@ Result<Ok> BuilderUnit::start(Time now) {
         if (!region) {
             return region.error();
         }
-        const Result<Blob> key = transport.expose(*region);
-        if (!key) {
-            return key.error();
-        }
-        regions_.push_back({transport.memory(*region).data(), *region, *key});
+        regions_.push_back({transport.memory(*region).data(), *region});
         if (reads_) {
             reader_->add_region(*region);
         }
@@ -98,8 +94,8 @@ Result<Ok> BuilderUnit::start(Time now) {
     has_memory_ = regions_.front().memory != nullptr;
     checks_ = has_memory_ && port_.config().checksum != Checksum::off;
     waiting_since_ = now;
-    if (const Result<Ok> bounded = bound_writers(); !bounded) {
-        return bounded;
+    if (const Result<Ok> granted = grant_all(); !granted) {
+        return granted;
     }
     return sink_.attach(transport, regions_.front().local);
 }

@@ -140,7 +140,8 @@ private:
     }
     void decide(Time now);
     void begin_second_stage(Time now, std::uint32_t slot);
-    Result<Ok> bound_writers();
+    Result<Blob> grant(const Shape::Ru& unit, std::uint32_t index);
+    Result<Ok> grant_all();
     void begin(Time now, std::uint32_t slot, const wire::AttemptEntry& entry);
     void expect(std::uint32_t slot);
     void learn_usual();
@@ -208,7 +209,6 @@ private:
     struct Region {
         std::byte* memory = nullptr;
         Local local{};
-        Blob key;
     };
     std::vector<Region> regions_;  // as SlotLayout counts them
 

@@ -84,12 +84,12 @@ std::vector<std::uint64_t> SlotLayout::region_bytes(std::uint32_t slots) const {
     if (kind == Layout::per_mep) {
         return std::vector<std::uint64_t>(slots, slot_bytes);
     }
+    const bool each_slot = kind == Layout::segmented;
     std::vector<std::uint64_t> sizes;
-    sizes.reserve(std::size_t{slots} * source_offset.size());
-    for (std::uint32_t slot = 0; slot < slots; ++slot) {
+    sizes.reserve((each_slot ? slots : 1) * source_offset.size());
+    for (std::uint32_t slot = 0; slot < (each_slot ? slots : 1); ++slot) {
         for (std::size_t source = 0; source < source_offset.size(); ++source) {
-            const bool last = source + 1 == source_offset.size();
-            sizes.push_back((last ? slot_bytes : source_offset[source + 1]) - source_offset[source]);
+            sizes.push_back(source_bytes(source) * (each_slot ? 1 : slots));
         }
     }
     return sizes;

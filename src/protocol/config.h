@@ -57,7 +57,9 @@ enum class Layout : std::uint8_t {
     contiguous,  // all its slots
     per_mep,     // each slot: contiguous where a region has a largest size
     segmented,   // each source's place in each slot
+    per_source,  // each source's places in all slots: granted to its RU alone, where a transport bounds by regions
 };
+inline constexpr std::array<std::string_view, 4> layout_words{"contiguous", "per-mep", "segmented", "per-source"};
 /// What a node does with fragments for itself (EB-M3): copies them into the slot, as a network would; or leaves
 /// them where its RU keeps them until the MEP is committed, and points the sink there.
 enum class SelfTraffic : std::uint8_t { copy, pointer };
@@ -217,30 +219,59 @@ struct SlotLayout {
         if (kind == Layout::per_mep) {
             return {slot, source_offset[source]};
         }
+        if (kind == Layout::per_source) {
+            return {source, slot * source_bytes(source)};
+        }
         return {slot * static_cast<std::uint32_t>(source_offset.size()) + source, 0};
+    }
+    /// Of a source's place in a slot.
+    [[nodiscard]] std::uint64_t source_bytes(std::size_t source) const {
+        return (source + 1 < source_offset.size() ? source_offset[source + 1] : slot_bytes) - source_offset[source];
     }
     /// The sizes of the regions of a BU with so many slots, in order.
     [[nodiscard]] std::vector<std::uint64_t> region_bytes(std::uint32_t slots) const;
     /// The regions of which an RU with that range of sources must know the keys, in the order in which it is told.
     [[nodiscard]] std::uint32_t regions_of_ru(std::uint32_t slots, std::uint32_t sources) const {
-        return kind == Layout::contiguous ? 1 : kind == Layout::per_mep ? slots : slots * sources;
+        switch (kind) {
+            case Layout::contiguous:
+                return 1;
+            case Layout::per_mep:
+                return slots;
+            case Layout::segmented:
+                return slots * sources;
+            case Layout::per_source:
+                break;
+        }
+        return sources;
     }
     /// The place in that order of the region that holds the RU's source number `own`.
     [[nodiscard]] std::uint32_t index_of_ru(std::uint32_t slot, std::uint32_t own, std::uint32_t sources) const {
-        return kind == Layout::contiguous ? 0 : kind == Layout::per_mep ? slot : slot * sources + own;
+        if (kind == Layout::contiguous) [[likely]] {
+            return 0;
+        }
+        return kind == Layout::per_mep ? slot : kind == Layout::per_source ? own : slot * sources + own;
     }
-    /// Where an RU with that range of sources writes in the region at a place in that order, which is `local`: its
-    /// sources lie side by side, so it is one run of bytes per slot.
-    [[nodiscard]] Places places_of_ru(Local local, std::uint32_t index, std::uint32_t first, std::uint32_t sources,
-                                      std::uint32_t slots) const {
-        const std::size_t from = kind == Layout::segmented ? first + index % sources : first;
-        const std::size_t behind = kind == Layout::segmented ? from + 1 : from + sources;
+    /// Where an RU with that range of sources writes in the region at a place in that order: its sources lie side by
+    /// side, so it is one run of bytes per slot.
+    [[nodiscard]] Grant grant_of_ru(std::uint32_t first, std::uint32_t sources, std::uint32_t slots) const {
+        if (has_region_per_source()) {
+            return {.read = false};
+        }
+        const std::size_t behind = std::size_t{first} + sources;
         const std::uint64_t end = behind < source_offset.size() ? source_offset[behind] : slot_bytes;
-        const std::uint64_t offset = kind == Layout::segmented ? 0 : source_offset[from];
-        return {local, offset, end - source_offset[from], slot_bytes, kind == Layout::contiguous ? slots : 1};
+        return {.read = false,
+                .offset = source_offset[first],
+                .length = end - source_offset[first],
+                .stride = slot_bytes,
+                .count = kind == Layout::contiguous ? slots : 1};
     }
+    /// No region holds places of two sources.
+    [[nodiscard]] bool has_region_per_source() const { return kind == Layout::segmented || kind == Layout::per_source; }
     /// And the region at a place in that order.
     [[nodiscard]] std::uint32_t region_of_ru(std::uint32_t index, std::uint32_t first, std::uint32_t sources) const {
+        if (kind == Layout::per_source) {
+            return first + index;
+        }
         return kind != Layout::segmented ? index : at(index / sources, first + index % sources).region;
     }
 };

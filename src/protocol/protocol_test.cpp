@@ -189,12 +189,13 @@ TEST_P(LaidOut, EB_S3_DeliversEveryMepOnceAndComplete) {
 
 INSTANTIATE_TEST_SUITE_P(All, LaidOut,
                          ::testing::Combine(::testing::Values(Scheme::push, Scheme::pull_write, Scheme::pull_read),
-                                            ::testing::Values(Layout::contiguous, Layout::per_mep, Layout::segmented),
+                                            ::testing::Values(Layout::contiguous, Layout::per_mep, Layout::segmented,
+                                                              Layout::per_source),
                                             ::testing::Bool()));
 
 TEST(SlotLayout, EB_S3_RegionsHoldEverySourceOfEverySlotOnce) {
     Config config = make_config(2, 2, true, 3, 100);
-    for (const Layout kind : {Layout::contiguous, Layout::per_mep, Layout::segmented}) {
+    for (const Layout kind : {Layout::contiguous, Layout::per_mep, Layout::segmented, Layout::per_source}) {
         config.layout = kind;
         const SlotLayout layout = slot_layout(config);
         constexpr std::uint32_t slots = 5;

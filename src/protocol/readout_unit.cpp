@@ -77,14 +77,11 @@ Result<Ok> ReadoutUnit::start() {
         return attached;
     }
     for (const Local region : source_.regions()) {
-        const Result<Blob> key = port_.transport().expose(region);
+        const Result<Blob> key = port_.transport().expose(region, {.write = false});
         if (!key) {
             return key.error();
         }
         region_keys_.push_back(*key);
-        if (const Result<Ok> guarded = port_.transport().let_write(port_.self(), {.region = region}); !guarded) {
-            return guarded;  // it is for reading
-        }
     }
     return Ok{};
 }

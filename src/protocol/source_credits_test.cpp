@@ -131,7 +131,8 @@ INSTANTIATE_TEST_SUITE_P(All, Schemes,
                          ::testing::Combine(::testing::Values(Scheme::push, Scheme::pull_write, Scheme::push_pull,
                                                               Scheme::pull_pull, Scheme::pull_read),
                                             ::testing::Bool(),
-                                            ::testing::Values(Layout::contiguous, Layout::segmented)));
+                                            ::testing::Values(Layout::contiguous, Layout::segmented,
+                                                              Layout::per_source)));
 
 class Schedules : public ::testing::TestWithParam<std::tuple<Schedule, bool, bool>> {};
 

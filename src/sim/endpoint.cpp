@@ -93,7 +93,7 @@ std::span<std::byte> Endpoint::memory(Local /*region*/) {
     return {};
 }
 
-Result<Blob> Endpoint::expose(Local region) {
+Result<Blob> Endpoint::expose(Local region, const Grant& /*grant*/) {
     const auto index = static_cast<std::uint16_t>(region);
     if (!has(index)) return Error{"region " + std::to_string(index) + " does not exist"};
     return transport::to_blob(

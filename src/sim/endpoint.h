@@ -27,7 +27,7 @@ public:
     void disconnect(Peer peer) override;
     Result<Local> allocate(std::size_t bytes) override;
     std::span<std::byte> memory(Local region) override;
-    Result<Blob> expose(Local region) override;
+    Result<Blob> expose(Local region, const Grant& grant) override;
     Result<Remote> import_key(Peer peer, const Blob& key) override;
     Result<Ok> release(Local region) override;
     Result<Ok> release(Remote import) override { return remotes_.release(import); }

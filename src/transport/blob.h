@@ -36,14 +36,16 @@ struct RegionKey {
     std::uint32_t generation = 0;  // its incarnation
     std::uint32_t region = 0;
     std::uint32_t use = 0;  // of that number: it names another region once this one is released
-    std::uint32_t zero = 0;
+    std::uint32_t peer = static_cast<std::uint32_t>(any_peer);  // which it was granted to
     std::uint64_t bytes = 0;  // of the region: lets the writer find its own mistakes at once
     std::uint64_t run = 0;
+    std::uint32_t write = 1;  // it was granted for writing
+    std::uint32_t zero = 0;
 };
 
-/// A key in a Blob, if it is one of `peer` in this run, and of one of `max_regions` regions.
+/// A key in a Blob, if it is one of `peer` in this run for `self`, and of one of `max_regions` regions.
 template <class Key>
-Result<Key> read_key(const Blob& blob, Peer peer, std::uint64_t run, std::uint32_t max_regions,
+Result<Key> read_key(const Blob& blob, Peer peer, Peer self, std::uint64_t run, std::uint32_t max_regions,
                      std::string_view transport) {
     Key key;
     if (!from_blob(blob, key) || key.region >= max_regions) {
@@ -53,6 +55,10 @@ Result<Key> read_key(const Blob& blob, Peer peer, std::uint64_t run, std::uint32
         return Error{"import_key: key of node " + std::to_string(key.owner) + " in run " + std::to_string(key.run) +
                      ", expected one of node " + std::to_string(static_cast<std::uint32_t>(peer)) + " in run " +
                      std::to_string(run)};
+    }
+    if (key.peer != static_cast<std::uint32_t>(any_peer) && key.peer != static_cast<std::uint32_t>(self)) {
+        return Error{"import_key: a key for node " + std::to_string(key.peer) + ", and this is node " +
+                     std::to_string(static_cast<std::uint32_t>(self))};
     }
     return key;
 }

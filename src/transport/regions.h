@@ -1,4 +1,4 @@
-// The regions of one endpoint: zeroed, page-aligned memory, owned here, with every access checked; and who may write
+// The regions of one endpoint: zeroed, page-aligned memory, owned here, with every access checked; and who may do what
 // where in them.
 #pragma once
 
@@ -62,7 +62,7 @@ public:
         regions_.push_back(made);
         files_.push_back(std::move(file));
         exposed_.push_back(false);
-        guarded_.push_back(false);
+        open_.push_back(false);
         uses_.push_back(0);
         return Local{static_cast<std::uint16_t>(regions_.size() - 1)};
     }
@@ -73,9 +73,9 @@ public:
         const auto number = static_cast<std::uint16_t>(region);
         retired_.push_back(std::exchange(regions_[number], {}));
         files_[number] = {};
-        exposed_[number] = guarded_[number] = false;
-        for (std::vector<Places>& each : places_)
-            std::erase_if(each, [&](const Places& places) { return places.region == region; });
+        exposed_[number] = open_[number] = false;
+        for (std::vector<OwnGrant>& each : grants_)
+            std::erase_if(each, [&](const OwnGrant& own) { return own.region == region; });
         // A number that was used up names nothing any more: a late key of it never means another region.
         if (++uses_[number] < max_uses) free_.push_back(number);
         return true;
@@ -121,10 +121,27 @@ public:
         return has(region) ? regions_[static_cast<std::size_t>(region)] : std::span<std::byte>{};
     }
 
-    /// From here on peers may access it, if it exists.
-    bool expose(Local region) {
+    /// As Transport::expose; false: no such region, or places that do not fit into it.
+    bool expose(Local region, Grant grant) {
         if (!has(region)) return false;
-        exposed_[static_cast<std::size_t>(region)] = true;
+        const auto number = static_cast<std::size_t>(region);
+        const std::uint64_t bytes = regions_[number].size();
+        if (grant.length == to_the_end && grant.count == 1) grant.length = bytes - std::min(bytes, grant.offset);
+        const std::uint64_t last = grant.count > 0 ? grant.count - 1 : 0;
+        if (!inside(bytes, grant.offset, grant.length) ||
+            (last > 0 && grant.stride > (bytes - grant.length - grant.offset) / last)) {
+            return false;
+        }
+        exposed_[number] = true;
+        if (grant == Grant{.length = bytes}) {
+            open_[number] = true;
+            return true;
+        }
+        const std::size_t node = grants_of(grant.peer);
+        if (grants_.size() <= node) grants_.resize(node + 1);
+        std::vector<OwnGrant>& own = grants_[node];
+        const auto [first, behind] = std::ranges::equal_range(own, region, {}, &OwnGrant::region);
+        if (std::ranges::find(first, behind, grant, &OwnGrant::grant) == behind) own.insert(behind, {region, grant});
         return true;
     }
 
@@ -133,37 +150,12 @@ public:
         return region < regions_.size() && exposed_[region] ? regions_[region] : std::span<std::byte>{};
     }
 
-    /// As Transport::let_write; false: no such region, or places that do not fit into it.
-    bool let_write(Peer peer, const Places& places) {
-        const std::uint64_t bytes = memory(places.region).size();
-        const std::uint64_t last = places.count > 0 ? places.count - 1 : 0;
-        if (!has(places.region) || !inside(bytes, places.offset, places.length) ||
-            (last > 0 && places.stride > (bytes - places.length - places.offset) / last)) {
-            return false;
-        }
-        guarded_[static_cast<std::size_t>(places.region)] = true;
-        const auto node = static_cast<std::size_t>(peer);
-        if (places.count == 0) return true;
-        if (places_.size() <= node) places_.resize(node + 1);
-        std::vector<Places>& own = places_[node];
-        own.insert(std::ranges::upper_bound(own, places.region, {}, &Places::region), places);
-        return true;
-    }
-
-    /// Those bytes lie in one of the places that the peer may write in. They are inside the region.
+    /// Those bytes lie in one of the places that the peer may write in, or read. They are inside the region.
     [[nodiscard]] bool may_write(Peer peer, std::size_t region, std::uint64_t offset, std::uint64_t length) const {
-        if (!guarded_[region]) return true;
-        if (static_cast<std::size_t>(peer) >= places_.size()) return false;
-        const std::vector<Places>& own = places_[static_cast<std::size_t>(peer)];
-        const Local wanted{static_cast<std::uint16_t>(region)};
-        for (auto at = std::ranges::lower_bound(own, wanted, {}, &Places::region);
-             at != own.end() && at->region == wanted; ++at) {
-            if (offset < at->offset) continue;
-            const std::uint64_t behind = offset - at->offset;
-            const std::uint64_t number = at->stride > 0 ? behind / at->stride : 0;
-            if (number < at->count && inside(at->length, behind - number * at->stride, length)) return true;
-        }
-        return false;
+        return may<&Grant::write>(peer, region, offset, length);
+    }
+    [[nodiscard]] bool may_read(Peer peer, std::size_t region, std::uint64_t offset, std::uint64_t length) const {
+        return may<&Grant::read>(peer, region, offset, length);
     }
 
     /// True if `length` bytes at `offset` lie inside. Zero bytes at the very end do.
@@ -172,16 +164,45 @@ public:
     }
 
 private:
+    struct OwnGrant {
+        Local region{};
+        Grant grant;
+    };
+    /// Those to any peer come first.
+    [[nodiscard]] static std::size_t grants_of(Peer peer) {
+        return peer == any_peer ? 0 : static_cast<std::size_t>(peer) + 1;
+    }
+    template <bool Grant::* access>
+    [[nodiscard]] bool may(Peer peer, std::size_t region, std::uint64_t offset, std::uint64_t length) const {
+        return open_[region] || granted<access>(grants_of(peer), region, offset, length) ||
+               granted<access>(0, region, offset, length);
+    }
+    template <bool Grant::* access>
+    [[nodiscard]] bool granted(std::size_t node, std::size_t region, std::uint64_t offset, std::uint64_t length) const {
+        if (node >= grants_.size()) return false;
+        const std::vector<OwnGrant>& own = grants_[node];
+        const Local wanted{static_cast<std::uint16_t>(region)};
+        for (auto at = std::ranges::lower_bound(own, wanted, {}, &OwnGrant::region);
+             at != own.end() && at->region == wanted; ++at) {
+            const Grant& grant = at->grant;
+            if (!(grant.*access) || offset < grant.offset) continue;
+            const std::uint64_t behind = offset - grant.offset;
+            const std::uint64_t number = grant.stride > 0 ? behind / grant.stride : 0;
+            if (number < grant.count && inside(grant.length, behind - number * grant.stride, length)) return true;
+        }
+        return false;
+    }
+
     static constexpr std::uint16_t max_uses = std::numeric_limits<std::uint16_t>::max();
 
     std::vector<std::span<std::byte>> regions_;  // by number; empty: released
     std::vector<os::Descriptor> files_;          // shareable: of each region
     std::vector<bool> exposed_;
-    std::vector<bool> guarded_;  // let_write() was called for it
+    std::vector<bool> open_;  // to everybody, for everything
     std::vector<std::uint16_t> uses_;
     std::deque<std::uint16_t> free_;  // numbers of released regions, the oldest first
     std::vector<std::span<std::byte>> retired_;
-    std::vector<std::vector<Places>> places_;  // by peer, in the order of their regions
+    std::vector<std::vector<OwnGrant>> grants_;  // by peer, as grants_of() says; in the order of their regions
     std::uint32_t max_regions_;
     bool shareable_;
 };

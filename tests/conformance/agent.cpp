@@ -109,25 +109,22 @@ Reply Agent::execute(const Command& command) {
             reply.text.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
             break;
         }
+        case Op::grant:
         case Op::expose: {
-            const auto key = transport_->expose(Local{command.region});
+            const Grant grant{.peer = Peer{command.peer},
+                              .read = (command.head_bytes & 1U) != 0,
+                              .write = (command.head_bytes & 2U) != 0,
+                              .offset = command.offset,
+                              .length = command.length,
+                              .stride = command.remote_offset,
+                              .count = static_cast<std::uint32_t>(command.repeat)};
+            const auto key = transport_->expose(Local{command.region}, command.op == Op::grant ? grant : Grant{});
             reply.ok = key.ok();
             if (key) {
                 reply.blob = *key;
             } else {
                 reply.text = key.error().message;
             }
-            break;
-        }
-        case Op::let_write: {
-            const auto let =
-                transport_->let_write(Peer{command.peer}, {.region = Local{command.region},
-                                                           .offset = command.offset,
-                                                           .length = command.length,
-                                                           .stride = command.remote_offset,
-                                                           .count = static_cast<std::uint32_t>(command.repeat)});
-            reply.ok = let.ok();
-            reply.text = let ? "" : let.error().message;
             break;
         }
         case Op::share:

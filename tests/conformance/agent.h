@@ -36,7 +36,8 @@ enum class Op : std::uint8_t {
     matches,         // region, offset, length -> ok if local() is the pattern of seed
     local,           // region, offset, length -> text: the bytes of local()
     expose,          // region -> blob; not ok: text
-    let_write,       // peer, region, offset, length, repeat: places, remote_offset: the stride; not ok: text
+    grant,           // peer, region, offset, length, repeat: places, remote_offset: the stride, head_bytes: 1 to read,
+                     // 2 to write, 3 both -> blob; not ok: text
     share,           // region, offset, length -> ok if a mapping of it shows the pattern of seed; not ok: text
     import_key,      // peer, blob -> number; not ok: text
     release,         // region -> ok; not ok: text

@@ -166,19 +166,19 @@ TEST_P(Conformance, TC_M9_RegionsByTheHundredReachThePeer) {
     }
 }
 
-TEST_P(Conformance, TC_M10_APeerWritesOnlyInThePlacesThatWereNamedToIt) {
-    INCAST_SKIP_UNLESS(capabilities().nature.bounds == Bounds::strided, "it does not bound writers");
+TEST_P(Conformance, TC_M10_APeerReachesOnlyThePlacesThatWereGrantedToIt) {
+    INCAST_SKIP_UNLESS(capabilities().nature.bounds == Bounds::strided, "it does not bound writers to places");
     Node& a = node(0);
     Node& b = node(1);
     Node& c = node(2);
     join(a, b);
     join(c, b);
     const std::uint16_t region = b.allocate(4 * kib);
-    const Blob key = b.expose(region);
     const std::uint16_t source = a.allocate(4 * kib);
     // Of each KiB the first 256 bytes are c's, and 256 behind them a's.
-    const auto let = [&](std::uint32_t peer, std::uint64_t offset) {
-        const Reply reply = b.execute({.op = Op::let_write,
+    const auto grant = [&](std::uint32_t peer, std::uint64_t offset) {
+        const Reply reply = b.execute({.op = Op::grant,
+                                       .head_bytes = 2,
                                        .region = region,
                                        .peer = peer,
                                        .length = 256,
@@ -186,10 +186,10 @@ TEST_P(Conformance, TC_M10_APeerWritesOnlyInThePlacesThatWereNamedToIt) {
                                        .remote_offset = kib,
                                        .repeat = 4});
         EXPECT_TRUE(reply.ok) << reply.text;
+        return reply.blob;
     };
-    let(2, 0);
-    let(0, 256);
-    EXPECT_FALSE(b.execute({.op = Op::let_write, .region = region, .length = 256, .offset = 4 * kib - 255}).ok);
+    const Blob key_of_c = grant(2, 0);
+    const Blob key = grant(0, 256);
     std::uint16_t notice = 0;
     const auto write = [&](std::uint64_t offset, std::uint8_t head_bytes, std::uint64_t length) {
         const std::uint32_t remote = a.import_key(b, key);
@@ -208,6 +208,10 @@ TEST_P(Conformance, TC_M10_APeerWritesOnlyInThePlacesThatWereNamedToIt) {
         ASSERT_TRUE(taken(write(place * kib + 300, 16, 0)));
         EXPECT_EQ(wait_for(b, Event::Kind::notice, a).value, notice);
     }
+    ASSERT_EQ(
+        a.read(b, {.remote = a.import_key(b, key), .remote_offset = 256, .length = 8, .region = source, .token = 5}),
+        Post::pending);
+    EXPECT_EQ(wait_for(a, Event::Kind::completed, b).status, Status::remote_fault) << "it may only write there";
     struct Elsewhere {
         std::uint64_t offset;
         std::uint8_t head_bytes;
@@ -224,10 +228,60 @@ TEST_P(Conformance, TC_M10_APeerWritesOnlyInThePlacesThatWereNamedToIt) {
     EXPECT_TRUE(b.execute({.op = Op::is_zero, .region = region, .length = 512, .offset = 512}).ok);
     EXPECT_TRUE(b.execute({.op = Op::is_zero, .region = region, .length = 512, .offset = 3 * kib + 512}).ok);
     // Others are none the worse for it.
-    const std::uint32_t remote = c.import_key(b, key);
+    const std::uint32_t remote = c.import_key(b, key_of_c);
     ASSERT_TRUE(taken(c.write(b, {.head_bytes = 64, .remote = remote, .notice = std::uint16_t{99}, .seed = 2})));
     EXPECT_EQ(wait_for(b, Event::Kind::notice, c).value, 99);
     EXPECT_TRUE(b.matches(region, 0, 64, 2));
+}
+
+TEST_P(Conformance, TC_M14_AGrantIsForItsPeerAndForWhatItSays) {
+    INCAST_SKIP_UNLESS(capabilities().nature.bounds != Bounds::trusted, "it does not bound writers");
+    Node& a = node(0);
+    Node& b = node(1);
+    Node& c = node(2);
+    join(a, b);
+    join(c, b);
+    const std::uint16_t region = b.allocate(4 * kib);
+    b.fill(region, 0, 4 * kib, 3);
+    const auto grant = [&](std::uint8_t access, std::uint64_t length, std::uint32_t peer) {
+        return b.execute(
+            {.op = Op::grant, .head_bytes = access, .region = region, .peer = peer, .length = length, .repeat = 1});
+    };
+    const Reply to_read = grant(1, 4 * kib, 0);
+    ASSERT_TRUE(to_read.ok) << to_read.text;
+    const Reply stolen = c.execute({.op = Op::import_key, .peer = 1, .blob = to_read.blob});
+    EXPECT_FALSE(stolen.ok);
+    EXPECT_NE(stolen.text, "");
+    for (const Reply& wrong : {grant(2, 4 * kib + 1, 0), grant(2, kib, 77)}) {
+        EXPECT_FALSE(wrong.ok);
+        EXPECT_NE(wrong.text, "");
+    }
+
+    const std::uint16_t own = a.allocate(4 * kib);
+    const std::uint32_t for_reading = a.import_key(b, to_read.blob);
+    if (capabilities().read) {
+        Post post = Post::again;
+        ASSERT_TRUE(wait_until("the read to be taken", [&] {
+            post = a.read(b, {.remote = for_reading, .length = 4 * kib, .region = own, .token = 4});
+            return taken(post);
+        }));
+        if (post == Post::pending) {
+            EXPECT_EQ(wait_for(a, Event::Kind::completed, b).status, Status::ok);
+        }
+        EXPECT_TRUE(a.matches(own, 0, 4 * kib, 3));
+    }
+    ASSERT_TRUE(taken(a.write(b, {.head_bytes = 64, .remote = for_reading, .token = 6, .seed = 9})));
+    EXPECT_EQ(wait_for(a, Event::Kind::completed, b).status, Status::remote_fault);
+    barrier(a, b);
+    EXPECT_TRUE(b.matches(region, 0, 4 * kib, 3));
+
+    const Reply to_write = grant(2, 4 * kib, 0);
+    ASSERT_TRUE(to_write.ok) << to_write.text;
+    const std::uint32_t for_writing = a.import_key(b, to_write.blob);
+    const WriteArguments write{.head_bytes = 64, .remote = for_writing, .notice = std::uint16_t{1}, .seed = 9};
+    ASSERT_TRUE(wait_until("the write to be taken", [&] { return taken(a.write(b, write)); }));
+    EXPECT_EQ(wait_for(b, Event::Kind::notice, a).value, 1);
+    EXPECT_TRUE(b.matches(region, 0, 64, 9));
 }
 
 TEST_P(Conformance, TC_M7_EveryCopyOfABodyIsCounted) {

@@ -18,8 +18,8 @@ using transport::decorator::Forward;
 class LongKeys final : public Forward {
 public:
     using Forward::Forward;
-    Result<Blob> expose(Local region) override {
-        auto key = inner().expose(region);
+    Result<Blob> expose(Local region, const Grant& grant) override {
+        auto key = inner().expose(region, grant);
         if (key) key->bytes.resize(max_key_bytes + 1);
         return key;
     }
@@ -29,6 +29,13 @@ class LongAddress final : public Forward {
 public:
     using Forward::Forward;
     [[nodiscard]] Blob address() const override { return {std::vector<std::byte>(max_address_bytes + 1)}; }
+};
+
+/// Whoever asks for something gets everything.
+class GrantsToAll final : public Forward {
+public:
+    using Forward::Forward;
+    Result<Blob> expose(Local region, const Grant&) override { return inner().expose(region, {}); }
 };
 
 /// The number of a released region names the next one, and so do the keys of the old one.
@@ -54,8 +61,8 @@ public:
     [[nodiscard]] Bytes local(Slice where) const override {
         return gone_.contains(where.region) ? Bytes{} : inner().local(where);
     }
-    Result<Blob> expose(Local region) override {
-        return gone_.contains(region) ? Error{"it is released"} : inner().expose(region);
+    Result<Blob> expose(Local region, const Grant& grant) override {
+        return gone_.contains(region) ? Error{"it is released"} : inner().expose(region, grant);
     }
 
 private:
@@ -113,6 +120,8 @@ struct Entry {
 constexpr std::array entries{
     Entry{{"long_keys", "TC_S3", "inproc"}, plant<LongKeys>},
     Entry{{"long_address", "TC_S3", "inproc"}, plant<LongAddress>},
+    Entry{{"places_for_all", "TC_M10", "tcp"}, plant<GrantsToAll>},
+    Entry{{"regions_for_all", "TC_M14", "shm"}, plant<GrantsToAll>},
     Entry{{"keys_that_outlive_their_region", "TC_M11", "inproc"}, plant<KeysThatOutliveTheirRegion>},
     Entry{{"imports_that_stay", "TC_M12", "inproc"}, plant<ImportsThatStay>},
     Entry{{"regions_that_stay", "TC_M13", "inproc"}, plant<RegionsThatStay>},

@@ -35,7 +35,7 @@ public:
         return Local{static_cast<std::uint16_t>(regions_.size() - 1)};
     }
     std::span<std::byte> memory(Local region) override { return regions_[static_cast<std::size_t>(region)]; }
-    Result<Blob> expose(Local) override { return Blob{}; }
+    Result<Blob> expose(Local, const Grant&) override { return Blob{}; }
     Result<Remote> import_key(Peer, const Blob& key) override {
         if (key.bytes.size() > max_key_bytes) {
             std::abort();

@@ -18,7 +18,7 @@ SETTINGS = {
     "scheme": ["push", "pull", "pull-read", "push-pull", "pull-pull"],
     "roles": ["folded", "split"],
     "schedule": ["none", "sequential", "random", "linear-shift", "barrel-barrier", "barrel-time-slot", "lockstep"],
-    "layout": ["contiguous", "per-mep", "segmented"],
+    "layout": ["contiguous", "per-mep", "segmented", "per-source"],
     "assignment": ["em", "static", "source-credits"],
     "notices": ["per-contribution", "per-write", "split"],
 }

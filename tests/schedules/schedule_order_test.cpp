@@ -220,7 +220,7 @@ struct Variant {
     std::uint64_t seed = 1;
 };
 std::string name_of(const Variant& variant) {
-    constexpr const char* layouts[] = {"contiguous", "per_mep", "segmented"};
+    constexpr const char* layouts[] = {"contiguous", "per_mep", "segmented", "per_source"};
     constexpr const char* assignments[] = {"_em", "_static", "_source_credits"};
     return std::string(layouts[static_cast<std::size_t>(variant.layout)]) +
            assignments[static_cast<std::size_t>(variant.assignment)] +

@@ -57,7 +57,8 @@ Checker::Checker(const Plan& plan, sim::World& world, Judge& judge)
     for (std::size_t source = plan.config.sources.size(); source-- > 0;)
         ru_first_source_[static_cast<std::size_t>(plan.config.sources[source].ru)] = static_cast<std::uint32_t>(source);
     bus_in_.emplace_back();
-    constexpr const char* layouts[] = {"layout: contiguous", "layout: per-mep", "layout: segmented"};
+    constexpr const char* layouts[] = {"layout: contiguous", "layout: per-mep", "layout: segmented",
+                                       "layout: per-source"};
     judge_.mark(layouts[static_cast<std::size_t>(plan.config.layout)]);
     constexpr const char* names[] = {"schedule: sequential", "schedule: random",         "schedule: linear-shift",
                                      "schedule: none",       "schedule: barrel-barrier", "schedule: barrel-time-slot",

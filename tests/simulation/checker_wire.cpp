@@ -299,6 +299,9 @@ Checker::Place Checker::place_of(const sim::Transfer& write, std::uint32_t sourc
         case protocol::Layout::segmented:
             if (write.region % sources != source) return {};
             return {write.region / sources, write.offset};
+        case protocol::Layout::per_source:
+            if (write.region != source) return {};
+            return {write.offset / layout_.source_bytes(source), write.offset % layout_.source_bytes(source)};
     }
     return {};
 }

@@ -129,6 +129,7 @@ constexpr const char* expected_marks[] = {
     "landed whole",
     "layout: contiguous",
     "layout: per-mep",
+    "layout: per-source",
     "layout: segmented",
     "late",
     "lost peer reported",

@@ -123,7 +123,8 @@ void draw_reads(Plan& plan) {
 void draw_layout(Plan& plan) {
     using protocol::Layout;
     Draw draw(base::mix64(plan.seed ^ 0x1a));
-    if (draw.percent(40)) plan.config.layout = draw.percent(50) ? Layout::per_mep : Layout::segmented;
+    constexpr std::array others{Layout::per_mep, Layout::segmented, Layout::per_source};
+    if (draw.percent(40)) plan.config.layout = others[draw.between(0U, 2U)];
 }
 
 /// MEPs whose events come one by one, and that are closed early more often than not (EB-C8).
@@ -381,7 +382,7 @@ std::string describe(const Plan& plan) {
                         config.first_stage_rus, config.second_stage_all ? ", then all" : "", plan.filter.reject_chance,
                         plan.filter.undecided_chance, us(plan.filter.undecided_max), us(config.decision_deadline));
     }
-    constexpr const char* layouts[] = {"contiguous", "per-mep", "segmented"};
+    constexpr const char* layouts[] = {"contiguous", "per-mep", "segmented", "per-source"};
     constexpr const char* overruns[] = {"skip", "slip", "overlap"};
     constexpr const char* assignments[] = {"the EM's", "static", "source-credits"};
     text += fmt::format("  {} layout, {} assignment, gap {} us, barrier deadline {} us, slots of {} us, {}\n",

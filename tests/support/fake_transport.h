@@ -24,7 +24,7 @@ public:
         return Local{static_cast<std::uint16_t>(regions_.size() - 1)};
     }
     std::span<std::byte> memory(Local region) override { return regions_[static_cast<std::size_t>(region)]; }
-    Result<Blob> expose(Local) override { return Blob{}; }
+    Result<Blob> expose(Local, const Grant&) override { return Blob{}; }
     Result<Remote> import_key(Peer, const Blob&) override { return Error{"no peers"}; }
     Post send(Peer, Bytes) override { return Post::refused; }
     Post write(Peer, Bytes, Slice, Target, Notice, Token) override { return Post::refused; }

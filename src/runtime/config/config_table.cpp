@@ -30,7 +30,6 @@ constexpr std::array<std::string_view, 2> stage_words{"rest", "all"};
 constexpr std::array<std::string_view, 3> filter_words{"random", "plugin", "command"};
 constexpr std::array filter_aliases{base::Alias{"share", "random"}};
 constexpr std::array<std::string_view, 3> assignment_words{"em", "static", "source-credits"};
-constexpr std::array<std::string_view, 3> layout_words{"contiguous", "per-mep", "segmented"};
 constexpr std::array<std::string_view, 3> overrun_words{"skip", "slip", "overlap"};
 constexpr std::array<std::string_view, 2> self_words{"copy", "pointer"};
 constexpr std::array<std::string_view, 3> checksum_words{"off", "sampled", "full"};
@@ -141,9 +140,9 @@ constexpr std::array table{
                                    "who builds a MEP: a builder unit with credit, in turn (em), or the one at its id "
                                    "modulo their number, when it has credit (static), or before, and readout units "
                                    "keep the credits and pass over who has none (source-credits)"),
-    choice<&RunConfig::layout>("protocol.layout", "contiguous", layout_words,
-                               "what a builder unit exposes as one buffer: all its slots, each slot (per-mep), or each "
-                               "source's place in each slot"),
+    choice<&RunConfig::layout>("protocol.layout", "contiguous", protocol::layout_words,
+                               "what a builder unit exposes as one buffer: all its slots, each slot (per-mep), each "
+                               "source's place in each slot (segmented), or its places in all slots (per-source)"),
     number(Kind::bytes, "protocol.max_buffer_size", &RunConfig::max_buffer_bytes, "0", 0, 1024 * 1024 * gib,
            "largest buffer that the fabric allows (old RapidIO libraries: 2 MiB); 0: no limit"),
     number(Kind::count, "protocol.max_buffers", &RunConfig::max_buffers, "0", 0, 65535,

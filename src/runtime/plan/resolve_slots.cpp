@@ -94,7 +94,8 @@ void wait_for_consumers(Plan& plan, const Machine& machine, std::uint64_t cache)
 Result<Ok> check_buffers(const Plan& plan) {
     const RunConfig& config = plan.config;
     if (config.layout != protocol::Layout::contiguous && sinks::traits_of(config.sink_kind).lends_slots) {
-        return not_allowed("protocol.layout", config.layout == protocol::Layout::segmented ? "segmented" : "per-mep",
+        return not_allowed("protocol.layout",
+                           std::string(protocol::layout_words[static_cast<std::size_t>(config.layout)]),
                            "with sink.kind = consumer all slots are shared as one", "contiguous");
     }
     const std::vector<std::uint64_t> buffers =

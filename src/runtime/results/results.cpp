@@ -16,12 +16,15 @@
 namespace incast::runtime {
 namespace {
 
-std::string_view bounds_text(Bounds bounds) {
-    switch (bounds) {
+/// Who may write where in a builder unit's memory.
+std::string_view bounds_text(const RunConfig& config) {
+    const bool apart = config.scheme == protocol::Scheme::pull_read || config.layout == protocol::Layout::segmented ||
+                       config.layout == protocol::Layout::per_source;
+    switch (config.traits().nature.bounds) {
         case Bounds::trusted:
             return "trusted";
         case Bounds::region:
-            return "region";
+            return apart ? "region" : "trusted";
         case Bounds::strided:
             return "strided";
     }
@@ -479,7 +482,7 @@ OrderedJson Tally::json() const {
     json["set_up_ns"] = set_up ? OrderedJson(*set_up / ps_per_ns) : OrderedJson(nullptr);
     json["peak_rss_bytes"] = peak_rss_;
     json["copied_bytes"] = totals_.copied_bytes;
-    json["bounds"] = bounds_text(config.traits().nature.bounds);
+    json["bounds"] = bounds_text(config);
     json["self_traffic"] = facts_.plan.values.at("protocol.self_traffic");
     json["triggers"] = triggers_json();
     json["sink"] = sink_json();

@@ -20,8 +20,7 @@ public:
     void disconnect(Peer peer) override { inner_->disconnect(peer); }
     Result<Local> allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
     std::span<std::byte> memory(Local region) override { return inner_->memory(region); }
-    Result<Blob> expose(Local region) override { return inner_->expose(region); }
-    Result<Ok> let_write(Peer peer, const Places& places) override { return inner_->let_write(peer, places); }
+    Result<Blob> expose(Local region, const Grant& grant) override { return inner_->expose(region, grant); }
     Result<Remote> import_key(Peer peer, const Blob& key) override { return inner_->import_key(peer, key); }
     Result<Ok> release(Local region) override { return inner_->release(region); }
     Result<Ok> release(Remote import) override { return inner_->release(import); }

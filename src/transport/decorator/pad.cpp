@@ -48,8 +48,8 @@ public:
         const std::optional<Blob> there = unpadded(address);
         return there ? inner().connect(peer, *there, incarnation) : Post::refused;
     }
-    Result<Blob> expose(Local region) override {
-        auto key = inner().expose(region);
+    Result<Blob> expose(Local region, const Grant& grant) override {
+        auto key = inner().expose(region, grant);
         if (!key) return key;
         return padded(std::move(*key), static_cast<std::uint16_t>(region) % 2 == 0 ? short_key_bytes : max_key_bytes);
     }

@@ -46,7 +46,7 @@ Post Session::send(Bytes message) {
 }
 
 Post Session::write(Bytes head, Bytes body, const Key& key, std::uint64_t offset, Notice notice, Token token) {
-    if (!reaches(key, offset, head.size() + body.size())) return fault(token);
+    if (!reaches(key, offset, head.size() + body.size()) || key.write == 0) return fault(token);
     const bool copied = body.size() < options_.copy_below_bytes;
     const std::size_t copied_bytes = frame_header_bytes + head.size() + (copied ? body.size() : 0);
     Sender& sender = choose(body.size());
@@ -255,7 +255,8 @@ bool Session::answer(const FrameHeader& request) {
     const std::span<std::byte> region = regions_.exposed(request.region);
     const bool granted = request.generation == options_.self_incarnation &&
                          regions_.is_use(request.region, request.use) &&
-                         Regions::inside(region.size(), request.offset, request.length);
+                         Regions::inside(region.size(), request.offset, request.length) &&
+                         regions_.may_read(options_.peer, request.region, request.offset, request.length);
     const Bytes body = granted ? region.subspan(request.offset, request.length) : std::span<std::byte>{};
     Sender& sender = choose(body.size());
     if (!sender.fits_in_reserve(frame_header_bytes, 1)) return false;

@@ -44,7 +44,7 @@ struct Side {
 
     Key expose(std::size_t bytes) {
         const Local region = regions.allocate(bytes).value();
-        EXPECT_TRUE(regions.expose(region));
+        EXPECT_TRUE(regions.expose(region, {}));
         return {.generation = generation(), .region = static_cast<std::uint32_t>(region), .bytes = bytes};
     }
     [[nodiscard]] std::uint32_t generation() const { return own_index + 10; }
@@ -322,20 +322,18 @@ TEST(Regions, ANumberThatWasUsedUpNamesNothingAnyMore) {
     EXPECT_FALSE(regions.allocate(1).ok());
 }
 
-TEST(Places, AWriterIsBoundedToThePlacesThatWereNamedToIt) {
+TEST(Grants, APeerIsBoundedToThePlacesThatWereGrantedToIt) {
     Regions regions{4};
     const Local region = regions.allocate(1000).value();
     const Local other = regions.allocate(1000).value();
     const auto may = [&](std::uint32_t peer, std::uint64_t offset, std::uint64_t length) {
         return regions.may_write(Peer{peer}, static_cast<std::size_t>(region), offset, length);
     };
-    EXPECT_TRUE(may(1, 0, 1000)) << "nobody bounded anybody";
-    EXPECT_TRUE(regions.let_write(Peer{0}, {.region = region}));
-    EXPECT_FALSE(may(1, 0, 1));
-    EXPECT_FALSE(may(0, 0, 1)) << "no places";
-    EXPECT_TRUE(regions.let_write(Peer{1}, {.region = region, .offset = 100, .length = 50, .stride = 200, .count = 5}));
-    EXPECT_TRUE(regions.let_write(Peer{1}, {.region = region, .offset = 990, .length = 10, .count = 1}));
-    EXPECT_TRUE(regions.let_write(Peer{1}, {.region = other, .length = 10, .count = 1}));
+    const Grant strided{.peer = Peer{1}, .read = false, .offset = 100, .length = 50, .stride = 200, .count = 5};
+    EXPECT_TRUE(regions.expose(region, strided));
+    EXPECT_TRUE(regions.expose(region, strided)) << "again";
+    EXPECT_TRUE(regions.expose(region, {.peer = Peer{1}, .offset = 990}));
+    EXPECT_TRUE(regions.expose(other, {.peer = Peer{1}, .length = 10}));
     for (std::uint64_t place = 0; place < 5; ++place) {
         const std::uint64_t from = 100 + place * 200;
         EXPECT_TRUE(may(1, from, 50));
@@ -345,17 +343,27 @@ TEST(Places, AWriterIsBoundedToThePlacesThatWereNamedToIt) {
         EXPECT_FALSE(may(1, from - 1, 1));
         EXPECT_FALSE(may(1, from + 51, 1));
         EXPECT_FALSE(may(2, from, 1)) << "another peer's";
+        EXPECT_FALSE(regions.may_read(Peer{1}, static_cast<std::size_t>(region), from, 50)) << "for writing";
     }
     EXPECT_TRUE(may(1, 990, 10));
+    EXPECT_TRUE(regions.may_read(Peer{1}, static_cast<std::size_t>(region), 990, 10));
     EXPECT_FALSE(may(1, 100, 250)) << "two places at once";
     EXPECT_TRUE(regions.may_write(Peer{1}, static_cast<std::size_t>(other), 0, 10));
     EXPECT_FALSE(regions.may_write(Peer{1}, static_cast<std::size_t>(other), 100, 10));
-    for (const Places& wrong :
-         {Places{.region = Local{9}}, Places{.region = region, .offset = 100, .length = 50, .stride = 200, .count = 6},
-          Places{.region = region, .offset = 1, .length = 1000, .count = 1},
-          Places{.region = region, .length = 1, .stride = ~std::uint64_t{0} / 2, .count = 3}}) {
-        EXPECT_FALSE(regions.let_write(Peer{1}, wrong));
+    for (const Grant& wrong :
+         {Grant{.offset = 100, .length = 50, .stride = 200, .count = 6}, Grant{.offset = 1, .length = 1000},
+          Grant{.offset = 1001}, Grant{.count = 2}, Grant{.length = 1, .stride = ~std::uint64_t{0} / 2, .count = 3}}) {
+        EXPECT_FALSE(regions.expose(region, wrong));
     }
+    EXPECT_FALSE(regions.expose(Local{9}, {}));
+    EXPECT_TRUE(regions.expose(region, {.write = false}));
+    EXPECT_TRUE(regions.may_read(Peer{7}, static_cast<std::size_t>(region), 0, 1000)) << "everybody's";
+    EXPECT_FALSE(may(7, 0, 1));
+    EXPECT_TRUE(regions.expose(other, {}));
+    EXPECT_TRUE(regions.may_write(Peer{3}, static_cast<std::size_t>(other), 100, 10)) << "to everybody, everything";
+    EXPECT_TRUE(regions.release(region));
+    EXPECT_EQ(regions.allocate(1000).value(), region);
+    EXPECT_FALSE(may(1, 990, 10)) << "that was of the region before";
 }
 
 INSTANTIATE_TEST_SUITE_P(Streams, SessionTest, testing::Values(1, 2, 5), testing::PrintToStringParamName());

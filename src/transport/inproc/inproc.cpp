@@ -198,8 +198,8 @@ public:
 
     std::span<std::byte> memory(Local region) override { return regions_->memory(region); }
 
-    Result<Blob> expose(Local region) override {
-        if (!regions_->expose(region)) {
+    Result<Blob> expose(Local region, const Grant& /*grant*/) override {
+        if (!regions_->expose(region, {})) {
             return Error{"expose: there is no region " + std::to_string(static_cast<unsigned>(region))};
         }
         return to_blob(Key{.region = static_cast<std::uint32_t>(region),

@@ -133,7 +133,7 @@ Blob Endpoint::address() const {
                            .slots = slots_window_.address()});
 }
 
-Result<Blob> Endpoint::expose(Local region) {
+Result<Blob> Endpoint::expose(Local region, const Grant& /*grant*/) {
     const auto place = regions_.expose(region);
     if (!place) return place.error();
     Key key;
@@ -153,7 +153,7 @@ Result<int> Endpoint::share(Local region) {
 }
 
 Result<Remote> Endpoint::import_key(Peer peer, const Blob& blob) {
-    const Result<Key> key = read_key<Key>(blob, peer, options_.run, max_regions, transport_name);
+    const Result<Key> key = read_key<Key>(blob, peer, options_.self, options_.run, max_regions, transport_name);
     if (!key) return key.error();
     if (key->place.segment_bytes < api::page_bytes) return Error{"import_key: not a key of the rio transport"};
     return imports_.add({peer, *key});

@@ -85,7 +85,7 @@ public:
     void disconnect(Peer peer) override;
     Result<Local> allocate(std::size_t bytes) override { return regions_.allocate(bytes); }
     std::span<std::byte> memory(Local region) override { return regions_.memory(region); }
-    Result<Blob> expose(Local region) override;
+    Result<Blob> expose(Local region, const Grant& grant) override;
     Result<int> share(Local region) override;
     Result<Remote> import_key(Peer peer, const Blob& blob) override;
     Result<Ok> release(Local region) override { return regions_.release(region); }

@@ -26,10 +26,11 @@ enum class Verdict : std::uint32_t {
 };
 const char* to_string(Verdict verdict);
 
-/// One packet. Hello and an accepting answer carry two descriptors, inbox and bell; a region carries one.
+/// One packet. Hello and an accepting answer carry two descriptors, inbox and bell; a region carries one,
+/// which is for reading only if the region is to be read.
 struct Packet {
     static constexpr std::uint64_t expected_magic = 0x314D485354534143;  // "CASTSHM1"
-    enum class Kind : std::uint16_t { hello = 1, answer, region, released };
+    enum class Kind : std::uint16_t { hello = 1, answer, region, released, region_to_read };
     std::uint64_t magic = expected_magic;
     std::uint16_t version = channel_version;
     Kind kind{};

@@ -162,7 +162,7 @@ bool Endpoint::meet(Peer peer, const Packet& from_peer, const os::Descriptor& in
     const InboxShape shape{from_peer.peers, from_peer.ring_bytes};
     const bool sound = std::has_single_bit(shape.ring_bytes) && shape.ring_bytes >= 16384 &&
                        shape.peers <= max_peers_limit && index(options_.self) < shape.peers && bell.is_open();
-    auto mapping = sound ? map_memory(inbox, shape.bytes())
+    auto mapping = sound ? map_memory(inbox, shape.bytes(), Access::write)
                          : Result<std::shared_ptr<os::Mapping>>(Error{"its inbox makes no sense"});
     if (!mapping) {
         fail(peer, mapping.error().message);
@@ -184,35 +184,46 @@ void Endpoint::go_up(Peer peer) {
     active_.set(index(peer));  // it may have written before this side was up
     state.to_tell.clear();
     for (std::size_t number = 0; number < regions_.size(); ++number) {
-        if (regions_[number].exposed || regions_[number].use > 0)
+        if (regions_[number].granted_to(peer) != nullptr || regions_[number].use > 0)
             state.to_tell.push_back(static_cast<std::uint16_t>(number));
     }
     hand_over(peer);
     look_at_control_ = true;  // sets the deadline for what could not be handed over
 }
 
-/// Something became of that region which all peers are to know.
-void Endpoint::tell(std::uint16_t region) {
+/// Something became of that region which that peer is to know.
+void Endpoint::tell(std::uint16_t region, Peer whom) {
     look_at_control_ = true;  // sets the deadline for what could not be handed over
     for (std::uint32_t peer = 0; peer < peers_.size(); ++peer) {
-        if (peers_[peer].state != PeerState::State::up) continue;
+        if (peers_[peer].state != PeerState::State::up || (whom != any_peer && whom != Peer{peer})) continue;
         peers_[peer].to_tell.push_back(region);
         hand_over(Peer{peer});
     }
 }
 
-/// As many exposed regions as the socket has room for (or the user for descriptors on their way); handle_deadlines goes
-/// on with the others.
+/// As many regions as the socket has room for (or the user for descriptors on their way); handle_deadlines goes on with
+/// the others. Who was granted nothing of a region never gets its descriptor, and so never reaches it.
 void Endpoint::hand_over(Peer peer) {
     PeerState& state = peers_[index(peer)];
     for (; !state.to_tell.empty(); state.to_tell.pop_front()) {
         const std::uint16_t number = state.to_tell.front();
         const OwnRegion& region = regions_[number];
-        Packet made = packet(region.exposed ? Packet::Kind::region : Packet::Kind::released, peer);
+        const OwnRegion::Granted* const granted = region.granted_to(peer);
+        Packet made = packet(granted == nullptr ? Packet::Kind::released
+                             : granted->write   ? Packet::Kind::region
+                                                : Packet::Kind::region_to_read,
+                             peer);
         made.region = number;
         made.use = region.use;
         made.bytes = region.bytes;
-        if (!send_packet(state.socket, made, {region.memory.fd.fd(), -1})) return;
+        os::Descriptor to_read;
+        if (granted != nullptr && !granted->write) {
+            auto opened = os::open_for_reading(region.memory.fd);
+            if (!opened) return;  // the user has no more descriptors: later
+            to_read = std::move(*opened);
+        }
+        const int fd = granted == nullptr ? -1 : granted->write ? region.memory.fd.fd() : to_read.fd();
+        if (!send_packet(state.socket, made, {fd, -1})) return;
     }
 }
 
@@ -249,11 +260,12 @@ void Endpoint::answered(Peer peer, Received& received) {
 void Endpoint::take_region(Peer peer, Received& received) {
     PeerState& state = peers_[index(peer)];
     const Packet& region = received.packet;
-    const bool exposed = region.kind == Packet::Kind::region;
+    const bool exposed = region.kind == Packet::Kind::region || region.kind == Packet::Kind::region_to_read;
+    const bool writable = region.kind == Packet::Kind::region;
     if ((!exposed && region.kind != Packet::Kind::released) || region.region >= max_regions) return;
-    PeerRegion now{.mapping = nullptr, .use = region.use};
+    PeerRegion now{.mapping = nullptr, .use = region.use, .writable = writable};
     if (exposed) {
-        auto mapping = map_memory(received.fds[0], region.bytes);
+        auto mapping = map_memory(received.fds[0], region.bytes, writable ? Access::write : Access::read);
         if (!mapping) return log("node " + std::to_string(index(peer)) + ": " + mapping.error().message);
         now.mapping = std::move(*mapping);
     }

@@ -68,7 +68,7 @@ Result<Local> Endpoint::allocate(std::size_t bytes) {
         regions_[number].bytes = bytes;
         return Local{number};
     }
-    regions_.push_back({.memory = std::move(*memory), .bytes = bytes});
+    regions_.push_back({.memory = std::move(*memory), .bytes = bytes, .granted = {}});
     return Local{static_cast<std::uint16_t>(regions_.size() - 1)};
 }
 
@@ -86,21 +86,52 @@ Result<int> Endpoint::share(Local region) {
     return file ? Result<int>(file->release()) : Result<int>(file.error());
 }
 
-Result<Blob> Endpoint::expose(Local region) {
+const OwnRegion::Granted* OwnRegion::granted_to(Peer peer) const {
+    const auto found = [&](Peer whom) {
+        const auto at = std::ranges::find(granted, whom, &Granted::peer);
+        return at == granted.end() ? nullptr : &*at;
+    };
+    const Granted* const own = found(peer);
+    const Granted* const any = found(any_peer);
+    return own == nullptr || (any != nullptr && any->write) ? any : own;
+}
+
+Result<Blob> Endpoint::expose(Local region, const Grant& grant) {
     const auto number = static_cast<std::size_t>(region);
     if (!has(number)) return Error{"expose: there is no region " + std::to_string(number)};
+    OwnRegion& own = regions_[number];
+    const std::uint64_t last = grant.count > 0 ? grant.count - 1 : 0;
+    const std::uint64_t length =
+        grant.length == to_the_end && last == 0 ? own.bytes - std::min(own.bytes, grant.offset) : grant.length;
+    if ((grant.peer != any_peer && index(grant.peer) >= peers_.size()) ||
+        !Regions::inside(own.bytes, grant.offset, length) ||
+        (last > 0 && grant.stride > (own.bytes - length - grant.offset) / last)) {
+        return Error{"expose: " + std::to_string(grant.count) + " places of " + std::to_string(grant.length) +
+                     " bytes at " + std::to_string(grant.offset) + ": not in region " + std::to_string(number) +
+                     ", or for no peer"};
+    }
     if (auto shared = be_shared(number); !shared) return shared.error();
-    if (!std::exchange(regions_[number].exposed, true)) tell(static_cast<std::uint16_t>(number));
+    const bool something = grant.read || grant.write;
+    const auto known = std::ranges::find(own.granted, grant.peer, &OwnRegion::Granted::peer);
+    if (known == own.granted.end() && something) {
+        own.granted.push_back({grant.peer, grant.write});
+        tell(static_cast<std::uint16_t>(number), grant.peer);
+    } else if (known != own.granted.end() && grant.write && !known->write) {
+        known->write = true;
+        tell(static_cast<std::uint16_t>(number), grant.peer);
+    }
     return to_blob(Key{.owner = index(options_.self),
                        .generation = options_.incarnation,
                        .region = static_cast<std::uint32_t>(number),
-                       .use = regions_[number].use,
-                       .bytes = regions_[number].bytes,
-                       .run = options_.run});
+                       .use = own.use,
+                       .peer = index(grant.peer),
+                       .bytes = own.bytes,
+                       .run = options_.run,
+                       .write = grant.write ? 1U : 0U});
 }
 
 Result<Remote> Endpoint::import_key(Peer peer, const Blob& blob) {
-    const Result<Key> key = read_key<Key>(blob, peer, options_.run, max_regions, transport_name);
+    const Result<Key> key = read_key<Key>(blob, peer, options_.self, options_.run, max_regions, transport_name);
     if (!key) return key.error();
     return imports_.add({.peer = peer, .key = *key, .memory = {}, .written = false});
 }
@@ -110,9 +141,9 @@ Result<Ok> Endpoint::release(Local region) {
     const auto number = static_cast<std::size_t>(region);
     if (!has(number)) return Error{"release: there is no region " + std::to_string(number)};
     OwnRegion& own = regions_[number];
-    own = {.memory = {}, .bytes = 0, .use = own.use + 1, .exposed = false};
+    own = {.memory = {}, .bytes = 0, .use = own.use + 1, .granted = {}};
     released_.push_back(static_cast<std::uint16_t>(number));
-    tell(static_cast<std::uint16_t>(number));
+    tell(static_cast<std::uint16_t>(number), any_peer);
     return Ok{};
 }
 
@@ -142,7 +173,7 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
     Import& to = imports_[target.region];
     PeerState& state = peers_[index(peer)];
     if (!Regions::inside(to.key.bytes, target.offset, head.size() + body.length) ||
-        to.key.generation != state.incarnation) {
+        to.key.generation != state.incarnation || to.key.write == 0) {
         return fault(peer, token);
     }
     if (to.memory.empty()) [[unlikely]] {
@@ -306,7 +337,8 @@ Endpoint::Found Endpoint::find(Import& import) {
     if (state.state != PeerState::State::up || !heard_of()) return Found::coming;
     const PeerRegion& region = state.regions[key.region];
     if (region.use > key.use) return Found::gone;
-    if (region.use < key.use || region.mapping->bytes().size() != key.bytes) return Found::coming;
+    if (region.use < key.use || region.mapping->bytes().size() != key.bytes || (key.write != 0 && !region.writable))
+        return Found::coming;
     import.memory = region.mapping->bytes();
     return Found::here;
 }

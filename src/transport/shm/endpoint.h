@@ -57,7 +57,13 @@ struct OwnRegion {
     Memory memory;
     std::size_t bytes = 0;  // 0: it was released
     std::uint32_t use = 0;  // how many regions of that number were released
-    bool exposed = false;
+    struct Granted {
+        Peer peer{};
+        bool write = false;
+    };
+    std::vector<Granted> granted;  // one of each, for writing if that was granted too
+    /// nullptr: nothing of it.
+    [[nodiscard]] const Granted* granted_to(Peer peer) const;
 };
 
 struct HalfOpen {
@@ -85,7 +91,7 @@ public:
 
     std::span<std::byte> memory(Local region) override { return own(region); }
 
-    Result<Blob> expose(Local region) override;
+    Result<Blob> expose(Local region, const Grant& grant) override;
     Result<Remote> import_key(Peer peer, const Blob& blob) override;
     Result<Ok> release(Local region) override;
     Result<Ok> release(Remote import) override;
@@ -165,7 +171,7 @@ private:
     bool meet(Peer peer, const Packet& from_peer, const os::Descriptor& inbox, os::Descriptor bell);
     void go_up(Peer peer);
     Result<Ok> be_shared(std::size_t region);
-    void tell(std::uint16_t region);
+    void tell(std::uint16_t region, Peer whom);
     void hand_over(Peer peer);
     /// All packets that are there.
     void receive(Peer peer);

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include <fcntl.h>
@@ -18,10 +19,10 @@ namespace {
 
 constexpr int wanted_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-/// What this process has mapped, by inode. Control path only.
+/// What this process has mapped, by inode and for what. Control path only.
 struct Registry {
     std::mutex mutex;
-    std::map<std::pair<dev_t, ino_t>, std::weak_ptr<os::Mapping>> mappings;
+    std::map<std::tuple<dev_t, ino_t, Access>, std::weak_ptr<os::Mapping>> mappings;
 };
 
 Registry& registry() {
@@ -31,7 +32,7 @@ Registry& registry() {
 
 }  // namespace
 
-Result<std::shared_ptr<os::Mapping>> map_memory(const os::Descriptor& fd, std::size_t bytes) {
+Result<std::shared_ptr<os::Mapping>> map_memory(const os::Descriptor& fd, std::size_t bytes, Access access) {
     struct stat status{};
     if (::fstat(fd.fd(), &status) != 0) return os::memory_error("fstat");
     const int seals = ::fcntl(fd.fd(), F_GET_SEALS);
@@ -39,9 +40,12 @@ Result<std::shared_ptr<os::Mapping>> map_memory(const os::Descriptor& fd, std::s
         return Error{"shared memory: the descriptor is no sealed memory of " + std::to_string(bytes) + " bytes"};
     Registry& known = registry();
     const std::lock_guard lock(known.mutex);
-    std::weak_ptr<os::Mapping>& entry = known.mappings[{status.st_dev, status.st_ino}];
+    // What is mapped for writing serves a reader too.
+    if (auto mapping = known.mappings[{status.st_dev, status.st_ino, Access::write}].lock()) return mapping;
+    std::weak_ptr<os::Mapping>& entry = known.mappings[{status.st_dev, status.st_ino, access}];
     if (auto mapping = entry.lock()) return mapping;
-    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.fd(), 0);
+    const int protection = access == Access::read ? PROT_READ : PROT_READ | PROT_WRITE;
+    void* memory = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd.fd(), 0);
     if (memory == MAP_FAILED) return os::memory_error("mmap");
     auto mapping = std::make_shared<os::Mapping>(std::span(static_cast<std::byte*>(memory), bytes));
     entry = mapping;
@@ -54,7 +58,7 @@ Result<Memory> make_memory(std::size_t bytes) {
     auto file = os::make_memory_file(bytes);
     if (!file) return file.error();
     memory.fd = std::move(*file);
-    auto mapping = map_memory(memory.fd, bytes);
+    auto mapping = map_memory(memory.fd, bytes, Access::write);
     if (!mapping) return mapping.error();
     memory.mapping = std::move(*mapping);
     return memory;
@@ -92,7 +96,7 @@ Result<Ok> make_shared(Memory& memory) {
     if (::fstat(file->fd(), &status) != 0) return os::memory_error("fstat");
     Registry& known = registry();
     const std::lock_guard lock(known.mutex);
-    known.mappings[{status.st_dev, status.st_ino}] = memory.mapping;
+    known.mappings[{status.st_dev, status.st_ino, Access::write}] = memory.mapping;
     memory.fd = std::move(*file);
     return Ok{};
 }

@@ -31,7 +31,8 @@ Result<Memory> make_memory(std::size_t bytes);
 Result<Memory> make_private_memory(std::size_t bytes);
 /// Turns private memory into memory that can be handed to peers, with its contents, at the same address.
 Result<Ok> make_shared(Memory& memory);
+enum class Access : std::uint8_t { read, write };
 /// Maps a descriptor that came from a peer; refuses what is no sealed memfd of exactly `bytes`.
-Result<std::shared_ptr<os::Mapping>> map_memory(const os::Descriptor& fd, std::size_t bytes);
+Result<std::shared_ptr<os::Mapping>> map_memory(const os::Descriptor& fd, std::size_t bytes, Access access);
 
 }  // namespace incast::transport::shm

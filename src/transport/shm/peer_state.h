@@ -25,6 +25,7 @@ struct Parked {
 struct PeerRegion {
     std::shared_ptr<os::Mapping> mapping;  // of the region that has it, if it is exposed
     std::uint32_t use = 0;                 // how many regions of that number were released
+    bool writable = false;
 };
 
 struct PeerState {

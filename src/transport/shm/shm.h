@@ -8,7 +8,8 @@
 namespace incast::transport::shm {
 
 inline constexpr std::string_view transport_name = "shm";
-inline constexpr Nature nature{.copies = Copies::processor, .progress = Progress::independent, .one_host = true};
+inline constexpr Nature nature{
+    .bounds = Bounds::region, .copies = Copies::processor, .progress = Progress::independent, .one_host = true};
 
 std::span<const base::Setting> settings();
 std::span<const base::FormerName> former_names();

@@ -15,7 +15,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "transport/blob.h"
 #include "transport/shm/channel.h"
+#include "transport/shm/endpoint.h"
 #include "transport/shm/inbox.h"
 #include "transport/shm/memory.h"
 
@@ -142,7 +144,7 @@ TEST(SharedMemory, IsZeroedSealedAndMappedOnce) {
     for (const std::byte each : memory->bytes())
         ASSERT_EQ(each, std::byte{0});
     EXPECT_NE(ftruncate(memory->fd.fd(), 100), 0) << "a peer must not be able to take pages away";
-    auto again = map_memory(memory->fd, 10'000);
+    auto again = map_memory(memory->fd, 10'000, Access::write);
     ASSERT_TRUE(again.ok());
     EXPECT_EQ((*again)->bytes().data(), memory->bytes().data());
 }
@@ -150,11 +152,26 @@ TEST(SharedMemory, IsZeroedSealedAndMappedOnce) {
 TEST(SharedMemory, RefusesWhatCouldFault) {
     const os::Descriptor unsealed(memfd_create("test", MFD_CLOEXEC));
     ASSERT_EQ(ftruncate(unsealed.fd(), 4096), 0);
-    EXPECT_FALSE(map_memory(unsealed, 4096).ok());
+    EXPECT_FALSE(map_memory(unsealed, 4096, Access::write).ok());
     auto memory = make_memory(4096);
     ASSERT_TRUE(memory.ok());
-    EXPECT_FALSE(map_memory(memory->fd, 8192).ok()) << "another size than announced";
-    EXPECT_FALSE(map_memory(os::Descriptor(), 4096).ok());
+    EXPECT_FALSE(map_memory(memory->fd, 8192, Access::write).ok()) << "another size than announced";
+    EXPECT_FALSE(map_memory(os::Descriptor(), 4096, Access::read).ok());
+}
+
+TEST(SharedMemory, WhatIsForReadingIsNotWrittenTo) {
+    const auto file = os::make_memory_file(4096);
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    const auto to_read = os::open_for_reading(*file);
+    ASSERT_TRUE(to_read.ok()) << to_read.error().message;
+    EXPECT_FALSE(map_memory(*to_read, 4096, Access::write).ok());
+    const auto reader = map_memory(*to_read, 4096, Access::read);
+    ASSERT_TRUE(reader.ok()) << reader.error().message;
+    const auto writer = map_memory(*file, 4096, Access::write);
+    ASSERT_TRUE(writer.ok()) << writer.error().message;
+    EXPECT_NE((*writer)->bytes().data(), (*reader)->bytes().data());
+    (*writer)->bytes()[7] = std::byte{9};
+    EXPECT_EQ((*reader)->bytes()[7], std::byte{9});
 }
 
 /// Polls both, in turn, until `done` says so of an event of the first; nothing if it never came.
@@ -212,6 +229,48 @@ TEST_P(Stores, MoveEveryByteAndNoOther) {
         EXPECT_EQ(std::ranges::count(place.first(offset), std::byte{0xA5}), static_cast<std::ptrdiff_t>(offset));
         EXPECT_EQ(place[offset + length], std::byte{0xA5}) << length;
     }
+}
+
+TEST(Grants, WhoForgesAKeyReachesNothing) {
+    const auto medium = make({}).value();
+    std::array<std::unique_ptr<Transport>, 3> ends;
+    for (std::uint32_t index = 0; index < ends.size(); ++index) {
+        EndpointOptions options;
+        options.self = Peer{index};
+        options.max_peers = 3;
+        ends[index] = medium->endpoint(options).value();
+    }
+    Transport& owner = *ends[0];
+    for (const std::uint32_t peer : {1U, 2U}) {
+        ASSERT_EQ(owner.connect(Peer{peer}, ends[peer]->address(), 1), Post::pending);
+        ASSERT_EQ(ends[peer]->connect(Peer{0}, owner.address(), 1), Post::pending);
+        const auto up = [](const Event& event) { return event.kind == Event::Kind::peer_up; };
+        ASSERT_TRUE(poll_until(*ends[peer], owner, up));
+    }
+    const Local region = owner.allocate(4096).value();
+    const Blob key = owner.expose(region, {.peer = Peer{1}, .read = false}).value();
+    const auto write = [&](std::uint32_t from, Remote target, std::byte value) {
+        const std::array<std::byte, 64> head{value};
+        return ends[from]->write(Peer{0}, head, {}, {target, 0}, Notice(1), 5);
+    };
+    Key forged;
+    ASSERT_TRUE(from_blob(key, forged));
+    EXPECT_FALSE(ends[2]->import_key(Peer{0}, key).ok()) << "it is not for that node";
+    forged.peer = 2;
+    const Remote stolen = ends[2]->import_key(Peer{0}, to_blob(forged)).value();
+    const Remote granted = ends[1]->import_key(Peer{0}, key).value();
+    Post posted = Post::again;
+    for (int tries = 0; posted == Post::again && tries < 100'000; ++tries) {
+        EXPECT_EQ(write(2, stolen, std::byte{2}), Post::again) << "it has no memory to write to, and gets none";
+        posted = write(1, granted, std::byte{1});
+        std::array<Event, 16> events;
+        for (const auto& end : ends)
+            (void)end->poll(0, events);
+        std::this_thread::yield();
+    }
+    EXPECT_EQ(posted, Post::done);
+    EXPECT_EQ(write(2, stolen, std::byte{2}), Post::again);
+    EXPECT_EQ(owner.local({region, 1, 0})[0], std::byte{1});
 }
 
 INSTANTIATE_TEST_SUITE_P(Shm, Stores, testing::Values("plain", "streaming"));

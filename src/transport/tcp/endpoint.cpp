@@ -129,31 +129,28 @@ public:
     Result<int> share(Local region) override { return regions_.share(region); }
     std::span<std::byte> memory(Local region) override { return regions_.memory(region); }
 
-    Result<Blob> expose(Local region) override {
-        if (!regions_.expose(region)) {
+    Result<Blob> expose(Local region, const Grant& grant) override {
+        if (!regions_.has(region))
             return Error{"expose: there is no region " + std::to_string(static_cast<unsigned>(region))};
+        if ((grant.peer != any_peer && index(grant.peer) >= peers_.size()) || !regions_.expose(region, grant)) {
+            return Error{"expose: " + std::to_string(grant.count) + " places of " + std::to_string(grant.length) +
+                         " bytes at " + std::to_string(grant.offset) + ": not in region " +
+                         std::to_string(static_cast<unsigned>(region)) + ", or for no peer"};
         }
         const framed::Key key{.owner = self(),
                               .generation = options_.incarnation,
                               .region = static_cast<std::uint32_t>(region),
                               .use = regions_.use(region),
+                              .peer = index(grant.peer),
                               .bytes = regions_.memory(region).size(),
-                              .run = options_.run};
+                              .run = options_.run,
+                              .write = grant.write ? 1U : 0U};
         return to_blob(key);
-    }
-
-    Result<Ok> let_write(Peer peer, const Places& places) override {
-        if (index(peer) >= peers_.size() || !regions_.let_write(peer, places)) {
-            return Error{"let_write: " + std::to_string(places.count) + " places of " + std::to_string(places.length) +
-                         " bytes at " + std::to_string(places.offset) + ": not in region " +
-                         std::to_string(static_cast<unsigned>(places.region)) + ", or for no peer"};
-        }
-        return Ok{};
     }
 
     Result<Remote> import_key(Peer peer, const Blob& blob) override {
         const Result<framed::Key> key =
-            read_key<framed::Key>(blob, peer, options_.run, max_region_keys, transport_name);
+            read_key<framed::Key>(blob, peer, options_.self, options_.run, max_region_keys, transport_name);
         if (!key) return key.error();
         return imports_.add({peer, *key});
     }

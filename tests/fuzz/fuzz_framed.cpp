@@ -70,7 +70,7 @@ public:
                     .copied_bytes = 16384,
                     .copy_below_bytes = 64},
                    regions_) {
-        require(regions_.expose(exposed_));
+        require(regions_.expose(exposed_, {}));
         for (const Local region : {hidden_, reading_})
             std::ranges::fill(regions_.memory(region), canary);
     }

@@ -151,7 +151,7 @@ TEST(Golden, Frames) {
     const Local source = a.regions.allocate(256).value();
     const Local target = b.regions.allocate(4096).value();
     std::copy(bytes.begin(), bytes.end(), a.regions.memory(source).begin());
-    ASSERT_TRUE(b.regions.expose(target));
+    ASSERT_TRUE(b.regions.expose(target, {}));
     const Key key{.owner = 1, .generation = 11, .region = static_cast<std::uint32_t>(target), .bytes = 4096};
     ASSERT_EQ(a.session.send(Bytes(bytes).first(20)), Post::done);
     carry(a, b, "a: message of 20");

@@ -105,7 +105,7 @@ protected:
 
     void tick(Time by = 2 * ps_per_ms) {
         now_ += by;
-        sink_->tend(now_);
+        sink_->tick(now_);
         std::array<std::uint16_t, 4> slots;
         for (std::size_t many = slots.size(); many == slots.size();) {
             many = sink_->returned(now_, slots);

@@ -100,7 +100,7 @@ void NodeHost::update_peer(Time now, std::uint32_t peer, std::uint32_t incarnati
 
 bool NodeHost::step(Time now) {
     if (sink_) {
-        sink_->tend(now);
+        sink_->tick(now);
     }
     const bool worked = node_->step(now);
     ++driven_.steps;

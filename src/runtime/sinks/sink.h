@@ -135,7 +135,7 @@ public:
 
     // A sink that has to do with other processes is looked after by whoever drives its node.
     /// Before every step of the node.
-    virtual void tend(Time) {}
+    virtual void tick(Time) {}
     /// Before sleeping. False: there is something to tend.
     virtual bool prepare_wait() { return true; }
     /// Readable when there is something to tend, after prepare_wait() was true; -1: there never is.

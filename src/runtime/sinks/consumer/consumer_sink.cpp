@@ -330,7 +330,7 @@ void ConsumerSink::look_around() {
     }
 }
 
-void ConsumerSink::tend(Time now) {
+void ConsumerSink::tick(Time now) {
     now_ = now;
     if (directory_.bytes().empty()) {
         return;

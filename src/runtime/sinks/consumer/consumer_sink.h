@@ -29,7 +29,7 @@ public:
     [[nodiscard]] Time next_deadline() const override;
     [[nodiscard]] std::string failure() const override { return failure_; }
 
-    void tend(Time now) override;
+    void tick(Time now) override;
     bool prepare_wait() override;
     [[nodiscard]] int wait_fd() const override { return door_.fd(); }
 

@@ -82,7 +82,8 @@ SUITES: dict[str, tuple[Suite, ...]] = {
     "src/transport/inproc/": (unit("inproc_test"), conformance("inproc")),
     "src/transport/shm/": (unit("shm_test"), conformance("shm")),
     "src/transport/tcp/": (unit("tcp_test"), conformance("tcp")),
-    "src/transport/rio/": (unit("rio_test"), conformance("rio")),
+    "src/transport/rio/": (unit("rio_test"), unit("rio_grants_test"), conformance("rio")),
+    "src/softrio/": (unit("softrio_engine_test"), unit("rio_grants_test"), unit("softrio_test")),
     "src/wire/": (unit("wire_test"),),
     **{
         f"src/runtime/{room}/": (unit(f"{room}_test"),)

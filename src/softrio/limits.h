@@ -7,8 +7,9 @@
 namespace incast::softrio {
 
 inline constexpr std::uint32_t max_windows = 8;
-inline constexpr std::uint32_t max_sinks = 16;    // handles of one master port
-inline constexpr std::uint32_t max_filters = 32;  // doorbell ranges of one handle
+inline constexpr std::uint32_t max_guarded = 1024;  // windows with a list of who reaches them: no hardware has these
+inline constexpr std::uint32_t max_sinks = 16;      // handles of one master port
+inline constexpr std::uint32_t max_filters = 32;    // doorbell ranges of one handle
 inline constexpr std::uint32_t doorbell_depth = 512;
 inline constexpr std::uint32_t dma_channels = 8;
 inline constexpr std::uint32_t max_channels = 1024;  // CM channels of one endpoint

@@ -16,6 +16,15 @@ namespace incast::softrio {
 
 enum class Direction : std::uint8_t { write, read };
 
+/// What an endpoint may do in a guarded window: bits, as SOFTRIO_READ and SOFTRIO_WRITE.
+using Access = std::uint32_t;
+inline constexpr Access may_read = 1;
+inline constexpr Access may_write = 2;
+inline constexpr Access may_all = may_read | may_write;
+constexpr bool allows(Access access, Direction direction) {
+    return (access & (direction == Direction::write ? may_write : may_read)) != 0;
+}
+
 /// One DMA request. `bytes` is the caller's until the call returns.
 struct Transfer {
     Direction direction = Direction::write;
@@ -83,6 +92,12 @@ public:
     virtual int free_allocation(std::uint64_t local) = 0;
     virtual int map_window(std::uint32_t owner, std::uint64_t& base, std::uint64_t bytes, std::uint64_t& local) = 0;
     virtual int free_window(std::uint64_t local) = 0;
+    /// A window that nobody reaches but those who are permitted to. It is freed as any other.
+    virtual int map_guarded(std::uint32_t owner, std::uint64_t& base, std::uint64_t bytes, std::uint64_t& local) = 0;
+    /// What that endpoint may do in the guarded window there from now on. -EAGAIN: it cannot be told of it now.
+    virtual int permit(std::uint64_t local, std::uint32_t destid, Access access) = 0;
+    /// Takes what this endpoint was handed of guarded windows of others; else it does when it reaches for one.
+    virtual void take_files() {}
     virtual int map_outbound(std::uint32_t owner, std::uint32_t destid, std::uint64_t base, std::uint64_t bytes,
                              std::uint64_t& handle) = 0;
     virtual int free_outbound(std::uint64_t handle) = 0;

@@ -59,7 +59,8 @@ private:
 /// A page of memory that is a window, between two that are not.
 class Own : public Target {
 public:
-    std::span<std::byte> window(std::uint64_t address, std::size_t bytes) override {
+    std::span<std::byte> window(std::uint32_t source, Direction, std::uint64_t address, std::size_t bytes) override {
+        insist(source == peer_id);
         if (address < window_at || address - window_at > page || bytes > page - (address - window_at)) return {};
         return std::span(memory_).subspan(page + (address - window_at), bytes);
     }
@@ -128,7 +129,7 @@ public:
         packet.data = data;
         say(packet);
         exchange();
-        insist(own_.window(window_at, 1)[0] == std::byte{42});
+        insist(own_.window(peer_id, Direction::read, window_at, 1)[0] == std::byte{42});
         own_.check();
         insist(request_.outstanding <= 255);
     }

@@ -1,6 +1,7 @@
 #include <cerrno>
 
 #include <rapidio_mport_dma.h>
+#include <softrio.h>
 #include <sys/mman.h>
 
 #include "softrio/api/handle.h"
@@ -130,6 +131,25 @@ int riomp_dma_ibwin_map(riomp_mport_t mport_handle, uint64_t* rio_base, uint32_t
     if (const int error = check(mport_handle)) return error;
     const Handle* port = handle_of(mport_handle);
     return port->port().map_window(port->sink, *rio_base, size, *handle);
+}
+
+int softrio_guarded_map(riomp_mport_t mport_handle, uint64_t* rio_base, uint32_t size, uint64_t* handle) {
+    if (rio_base == nullptr || handle == nullptr) return -EINVAL;
+    if (const int error = check(mport_handle)) return error;
+    const Handle* port = handle_of(mport_handle);
+    return port->port().map_guarded(port->sink, *rio_base, size, *handle);
+}
+
+int softrio_permit(riomp_mport_t mport_handle, uint64_t handle, did_val_t did_val, unsigned int access) {
+    static_assert(SOFTRIO_READ == may_read && SOFTRIO_WRITE == may_write);
+    if (const int error = check(mport_handle)) return error;
+    return handle_of(mport_handle)->port().permit(handle, did_val, access);
+}
+
+int softrio_take_permits(riomp_mport_t mport_handle) {
+    if (const int error = check(mport_handle)) return error;
+    handle_of(mport_handle)->port().take_files();
+    return 0;
 }
 
 int riomp_dma_ibwin_free(riomp_mport_t mport_handle, uint64_t* handle) {

@@ -85,15 +85,32 @@ void Mapping::unmap() {
     if (!bytes_.empty()) (void)riomp_dma_unmap_memory(bytes_.size(), bytes_.data());
 }
 
-Result<Window> Window::open(const MasterPort& port, const Memory& memory, std::uint64_t offset, std::uint64_t bytes,
-                            std::uint64_t address) {
+Result<Window> Window::open(Map map, const MasterPort& port, std::uint64_t local, std::uint64_t bytes,
+                            std::uint64_t address, const char* most) {
     const std::string what = of_bytes("inbound window", bytes) + " at RapidIO address " + std::to_string(address);
     if (bytes == 0 || bytes > max_bytes) return Error{what + ": must have 1.." + std::to_string(max_bytes) + " bytes"};
-    std::uint64_t local = memory.address() + offset;
-    const int error = riomp_dma_ibwin_map(port.get(), &address, static_cast<std::uint32_t>(bytes), &local);
-    if (error == -EBUSY) return Error{what + ": all 8 windows of this endpoint are open, or one is there"};
+    const int error = map(port.get(), &address, static_cast<std::uint32_t>(bytes), &local);
+    if (error == -EBUSY) return Error{what + ": all " + most + " windows of this endpoint are open, or one is there"};
     if (error != 0) return error_line(what, error);
     return Window(port.get(), local, address, bytes);
+}
+
+Result<Window> Window::open(const MasterPort& port, const Memory& memory, std::uint64_t offset, std::uint64_t bytes,
+                            std::uint64_t address) {
+    return open(riomp_dma_ibwin_map, port, memory.address() + offset, bytes, address, "8");
+}
+
+Result<Window> Window::guarded(const MasterPort& port, const Memory& memory, std::uint64_t offset, std::uint64_t bytes,
+                               std::uint64_t address) {
+    return open(softrio_guarded_map, port, memory.address() + offset, bytes, address, "1024 guarded");
+}
+
+std::error_code Window::permit(Destid endpoint, Access access) const {
+    return error_of(softrio_permit(port_, local_, endpoint, static_cast<unsigned>(access)));
+}
+
+void Window::forbid(Destid endpoint) const {
+    (void)softrio_permit(port_, local_, endpoint, 0);
 }
 
 Window::Window(Window&& other) noexcept

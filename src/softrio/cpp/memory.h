@@ -62,12 +62,25 @@ private:
     std::span<std::byte> bytes_;
 };
 
+/// What an endpoint may do in a guarded window.
+enum class Access : std::uint8_t { none = 0, read = 1, write = 2, all = 3 };
+constexpr Access operator|(Access one, Access other) {
+    return Access{static_cast<std::uint8_t>(static_cast<unsigned>(one) | static_cast<unsigned>(other))};
+}
+
 /// An inbound window: closed with its owner, which waits (at most 1 s) for peers in the middle of a write.
 class Window {
 public:
     /// Shows [offset, offset + bytes) of the memory at that RapidIO address, a multiple of 4096. An endpoint has 8.
     static Result<Window> open(const MasterPort& port, const Memory& memory, std::uint64_t offset, std::uint64_t bytes,
                                std::uint64_t address);
+    /// The same, but nobody reaches it who is not permitted to (softrio_guarded_map). An endpoint has 1024 of these.
+    static Result<Window> guarded(const MasterPort& port, const Memory& memory, std::uint64_t offset,
+                                  std::uint64_t bytes, std::uint64_t address);
+    /// What the endpoint may do in this guarded window from now on. resource_unavailable_try_again: later.
+    [[nodiscard]] std::error_code permit(Destid endpoint, Access access) const;
+    /// Nothing any more.
+    void forbid(Destid endpoint) const;
     Window(Window&& other) noexcept;
     Window& operator=(Window&& other) noexcept;
     ~Window() { (void)free(); }
@@ -81,6 +94,9 @@ private:
     Window(riomp_mport_t port, std::uint64_t local, std::uint64_t address, std::uint64_t bytes)
         : port_(port), local_(local), address_(address), bytes_(bytes) {}
 
+    using Map = int (*)(riomp_mport_t, std::uint64_t*, std::uint32_t, std::uint64_t*);
+    static Result<Window> open(Map map, const MasterPort& port, std::uint64_t local, std::uint64_t bytes,
+                               std::uint64_t address, const char* most);
     int free();
 
     riomp_mport_t port_ = nullptr;  // nullptr: closed

@@ -58,6 +58,10 @@ Result<std::vector<Destid>> MasterPort::endpoints() const {
     return found;
 }
 
+void MasterPort::take_permits() const {
+    (void)softrio_take_permits(get());
+}
+
 std::error_code MasterPort::listen(std::uint16_t first, std::uint16_t last, Destid source) {
     const int error = riomp_mgmt_dbrange_enable(get(), source, first, last);
     return error_of(error != 0 ? error : riomp_mgmt_set_event_mask(get(), RIO_EVENT_DOORBELL));

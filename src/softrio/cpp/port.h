@@ -62,6 +62,9 @@ public:
     /// All other endpoints of the fabric, ascending.
     [[nodiscard]] Result<std::vector<Destid>> endpoints() const;
 
+    /// Of guarded windows of others (softrio_take_permits).
+    void take_permits() const;
+
     // --- doorbells
 
     /// From now on doorbells first..last are queued for this handle.

@@ -16,7 +16,7 @@
 
 namespace incast::softrio::shm {
 
-inline constexpr std::uint64_t layout_magic = 0x324F495254464F53;  // "SOFTRIO2"
+inline constexpr std::uint64_t layout_magic = 0x334F495254464F53;  // "SOFTRIO3"
 inline constexpr std::uint32_t max_writers = 256;                  // processes that write to one endpoint
 
 template <class T>
@@ -30,6 +30,7 @@ struct SharedFile {
     Atomic<std::uint64_t> bytes;
 };
 
+/// Of a guarded one peers are told no more than its generation: where it lies, and its file, is handed over (Handed).
 struct Window {
     Atomic<std::uint64_t> open;  // generation
     Atomic<std::uint64_t> base;  // RapidIO address
@@ -73,6 +74,21 @@ struct Channel {
     std::array<Atomic<std::uint64_t>, accept_depth> pending;
 };
 
+/// What goes with the file of a guarded window to an endpoint that is permitted to reach it.
+struct Handed {
+    static constexpr std::uint64_t expected_magic = 0x31444E41484F4952;  // "RIOHAND1"
+    std::uint64_t magic = expected_magic;
+    std::uint32_t destid = 0;  // of the owner
+    std::uint32_t window = 0;
+    std::uint64_t generation = 0;
+    std::uint64_t base = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t offset = 0;      // of it in the file
+    std::uint64_t file_bytes = 0;  // whole pages
+    std::uint32_t access = 0;
+    std::uint32_t zero = 0;
+};
+
 struct Registers {
     Atomic<std::uint32_t> component_tag;
     Atomic<std::uint32_t> host_lock;
@@ -87,7 +103,7 @@ struct Block {
     Atomic<std::int64_t> sends_until_ns;
     Atomic<std::int64_t> receives_until_ns;
     Registers registers;
-    std::array<Window, max_windows> windows;
+    std::array<Window, max_windows + max_guarded> windows;  // the guarded ones behind the others
     std::array<Writer, max_writers> writers;
     std::array<Sink, max_sinks> sinks;
     std::array<Atomic<std::uint32_t>, max_channels> channel_ids;  // numbers of the channels below; 0: free

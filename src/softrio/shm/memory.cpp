@@ -2,9 +2,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <iterator>
 #include <string>
+#include <vector>
 
-#include <fcntl.h>
 #include <sys/mman.h>
 
 #include "softrio/shm/port.h"
@@ -89,6 +90,15 @@ int Port::free_allocation(std::uint64_t local) {
 }
 
 int Port::map_window(std::uint32_t owner, std::uint64_t& base, std::uint64_t bytes, std::uint64_t& local) {
+    return open_window(owner, base, bytes, local, false);
+}
+
+int Port::map_guarded(std::uint32_t owner, std::uint64_t& base, std::uint64_t bytes, std::uint64_t& local) {
+    return open_window(owner, base, bytes, local, true);
+}
+
+int Port::open_window(std::uint32_t owner, std::uint64_t& base, std::uint64_t bytes, std::uint64_t& local,
+                      bool is_guarded) {
     if (bytes == 0 || (base != any && base % page_bytes != 0) || (local != any && local % page_bytes != 0))
         return -EINVAL;
     const bool fresh = local == any;
@@ -104,30 +114,93 @@ int Port::map_window(std::uint32_t owner, std::uint64_t& base, std::uint64_t byt
     const std::uint64_t size = whole_pages(bytes);
     const std::uint64_t at = base == any ? local : base;
     if (at > any - size) return refuse(-EINVAL);
-    std::uint32_t number = max_windows;
-    for (std::uint32_t each = max_windows; each-- > 0;) {
-        const OwnWindow& window = windows_[each];
-        if (!window.used) {
-            number = each;
-        } else if (at < window.base + window.bytes && window.base < at + size) {
-            return refuse(-EBUSY);
-        }
+    const auto next = shown_.lower_bound(at + size);
+    if (next != shown_.begin()) {
+        const OwnWindow& before = windows_[std::prev(next)->second];
+        if (at < before.base + before.bytes) return refuse(-EBUSY);
     }
-    if (number == max_windows) return refuse(-EBUSY);
+    const auto first = windows_.begin() + (is_guarded ? max_windows : 0);
+    const auto last = is_guarded ? windows_.end() : first + max_windows;
+    const auto free = std::find_if(first, last, [](const OwnWindow& each) { return !each.used; });
+    const auto number = static_cast<std::uint32_t>(free - windows_.begin());
+    if (number == (is_guarded ? max_windows + max_guarded : max_windows)) return refuse(-EBUSY);
     Allocation* memory = find(local, size);
     if (memory == nullptr) return refuse(-ENOMEM);
     if (fresh) memory->kind = Allocation::Kind::window;
-    windows_[number] = {true, at, size, local, owner};
+    if (number == windows_.size()) windows_.emplace_back();
+    windows_[number] = {.used = true,
+                        .base = at,
+                        .bytes = size,
+                        .local = local,
+                        .owner = owner,
+                        .is_guarded = is_guarded,
+                        .permits = {}};
+    shown_.emplace(at, number);
     Window& window = block_->windows[number];
-    window.base.store(at);
-    window.bytes.store(size);
-    window.offset.store(local - memory->start);
-    window.file.number.store(static_cast<std::uint32_t>(memory->memory.file.fd()));
-    window.file.inode.store(memory->memory.inode);
-    window.file.bytes.store(memory->memory.bytes);
+    if (!is_guarded) {
+        window.base.store(at);
+        window.bytes.store(size);
+        window.offset.store(local - memory->start);
+        window.file.number.store(static_cast<std::uint32_t>(memory->memory.file.fd()));
+        window.file.inode.store(memory->memory.inode);
+        window.file.bytes.store(memory->memory.bytes);
+    }
     window.open.fetch_add(1, std::memory_order_seq_cst);
     base = at;
     return 0;
+}
+
+int Port::permit(std::uint64_t local, std::uint32_t destid, Access access) {
+    if (!is_destid(destid) || (access & ~may_all) != 0) return -EINVAL;
+    const std::lock_guard lock(memory_mutex_);
+    const auto found = std::ranges::find_if(
+        windows_, [&](const OwnWindow& each) { return each.used && each.is_guarded && each.local == local; });
+    if (found == windows_.end()) return -EINVAL;
+    const auto number = static_cast<std::uint32_t>(found - windows_.begin());
+    // On a fabric of shm whoever reaches it has its file: without that it is told of nothing.
+    const bool hands_over = files_.is_open() && access != 0;
+    if (const int error = hands_over ? hand_over(number, destid, access) : 0) return -error;
+    if (access == 0) {
+        found->permits.erase(destid);
+    } else {
+        found->permits[destid] = access;
+    }
+    return 0;
+}
+
+/// Returns 0 or an errno.
+int Port::hand_over(std::uint32_t window, std::uint32_t destid, Access access) {
+    const OwnWindow& own = windows_[window];
+    const Allocation* memory = find(own.local, own.bytes);
+    if (memory == nullptr) return ENOMEM;
+    const Handed what{.destid = this->destid(),
+                      .window = window,
+                      .generation = block_->windows[window].open.load(),
+                      .base = own.base,
+                      .bytes = own.bytes,
+                      .offset = own.local - memory->start,
+                      .file_bytes = memory->memory.bytes,
+                      .access = access};
+    const std::string name = files_name(options_.fabric, destid);
+    if ((access & may_write) != 0) return hand_file(name, what, memory->memory.file);
+    const Descriptor file = for_reading(memory->memory.file);
+    return file.is_open() ? hand_file(name, what, file) : EAGAIN;
+}
+
+/// Under another destination id this is another endpoint for those who had been handed anything.
+void Port::hand_over_all() {
+    const std::lock_guard lock(memory_mutex_);
+    for (std::uint32_t number = max_windows; number < windows_.size(); ++number) {
+        for (const auto& [destid, access] : windows_[number].permits)
+            (void)hand_over(number, destid, access);
+    }
+}
+
+void Port::take_files() {
+    while (const auto handed = take_file(files_)) {
+        const auto owner = peer(handed->what.destid);
+        if (owner != nullptr && owner->process() == handed->process) owner->take(*handed);
+    }
 }
 
 int Port::drain(std::uint32_t window) {
@@ -160,6 +233,7 @@ int Port::free_window(std::uint64_t local) {
     auto& open = block_->windows[number].open;
     if (open.load() % 2 == 1) open.fetch_add(1, std::memory_order_seq_cst);
     if (const int error = drain(number)) return error;
+    shown_.erase(found->base);
     *found = {};
     const auto memory = allocations_.find(local);
     if (memory != allocations_.end() && memory->second.kind == Allocation::Kind::window) allocations_.erase(memory);
@@ -228,9 +302,8 @@ int Port::share_memory(std::uint64_t local) {
     const std::lock_guard lock(memory_mutex_);
     const Allocation* memory = find(local, 1);
     if (memory == nullptr || memory->start != local) return -EINVAL;
-    const std::string path = "/proc/self/fd/" + std::to_string(memory->memory.file.fd());
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    return file >= 0 ? file : -errno;
+    Descriptor file = for_reading(memory->memory.file);
+    return file.is_open() ? file.release() : -errno;
 }
 
 std::span<std::byte> Port::local(std::uint64_t address, std::uint64_t bytes, Keep& keep) {
@@ -243,24 +316,27 @@ std::span<std::byte> Port::local(std::uint64_t address, std::uint64_t bytes, Kee
     return memory->mapping->bytes().subspan(address - memory->start, bytes);
 }
 
-std::span<std::byte> Inbound::at(std::uint64_t address, std::uint64_t bytes) {
-    const auto found = [&]() -> std::span<std::byte> {
-        if (address < base_ || address - base_ > memory_.size() || bytes > memory_.size() - (address - base_))
-            return {};
-        return memory_.subspan(address - base_, bytes);
-    };
-    if (const auto at = found(); !at.empty()) return at;
-    for (const OwnWindow& each : port_->windows_) {
-        if (!each.used || address < each.base || address - each.base >= each.bytes) continue;
-        Allocation* memory = port_->find(each.local, each.bytes);
-        if (memory == nullptr) return {};
-        if (memory->mapping == nullptr) memory->mapping = map(memory->memory.file, memory->memory.bytes);
-        if (memory->mapping == nullptr) return {};
-        base_ = each.base;
-        memory_ = memory->mapping->bytes().subspan(each.local - memory->start, each.bytes);
-        return found();
-    }
-    return {};
+bool Inbound::find(std::uint64_t address, std::uint64_t bytes) {
+    const auto behind = port_->shown_.upper_bound(address);
+    if (behind == port_->shown_.begin()) return false;
+    const OwnWindow& window = port_->windows_[std::prev(behind)->second];
+    if (address - window.base > window.bytes || bytes > window.bytes - (address - window.base)) return false;
+    Allocation* memory = port_->find(window.local, window.bytes);
+    if (memory == nullptr) return false;
+    if (memory->mapping == nullptr) memory->mapping = map(memory->memory.file, memory->memory.bytes);
+    if (memory->mapping == nullptr) return false;
+    window_ = &window;
+    base_ = window.base;
+    memory_ = memory->mapping->bytes().subspan(window.local - memory->start, window.bytes);
+    return true;
+}
+
+std::span<std::byte> Inbound::at(std::uint32_t source, Direction direction, std::uint64_t address,
+                                 std::uint64_t bytes) {
+    const bool is_known =
+        address >= base_ && address - base_ <= memory_.size() && bytes <= memory_.size() - (address - base_);
+    if ((!is_known || window_ == nullptr) && !find(address, bytes)) return {};
+    return window_->allows(source, direction) ? memory_.subspan(address - base_, bytes) : std::span<std::byte>{};
 }
 
 void Port::free_all(std::uint32_t owner) {

@@ -2,7 +2,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <system_error>
+#include <utility>
 
 #include <unistd.h>
 
@@ -102,7 +104,7 @@ std::optional<Reached> Peer::reach(std::uint64_t address, std::uint64_t bytes) {
         const std::uint64_t offset = window.offset.load(std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_acquire);
         if (window.open.load(std::memory_order_relaxed) != generation) continue;
-        Reached reached{number, generation, base, size, offset, nullptr};
+        Reached reached{number, generation, base, size, offset, nullptr, may_all};
         if (!reached.holds(address, bytes)) continue;
         reached.mapping = map_window(number, generation);
         if (reached.mapping == nullptr) continue;
@@ -111,6 +113,31 @@ std::optional<Reached> Peer::reach(std::uint64_t address, std::uint64_t bytes) {
         return reached;
     }
     return std::nullopt;
+}
+
+std::optional<Reached> Peer::reach_handed(Direction direction, std::uint64_t address, std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto behind = handed_.upper_bound(address);
+    if (behind == handed_.begin()) return std::nullopt;
+    const Reached& reached = std::prev(behind)->second;
+    const bool is_open = block().windows[reached.window].open.load() == reached.generation;
+    if (!is_open || !allows(reached.access, direction) || !reached.holds(address, bytes)) return std::nullopt;
+    return reached;
+}
+
+void Peer::take(const HandedFile& handed) {
+    const Handed& what = handed.what;
+    if (what.window < max_windows || what.window >= block().windows.size() || what.generation % 2 == 0) return;
+    if (what.bytes > what.file_bytes || what.offset > what.file_bytes - what.bytes) return;
+    auto mapping = map_handed(handed);
+    if (mapping == nullptr) return;
+    const std::lock_guard lock(mutex_);
+    // Those that are closed meanwhile go.
+    std::erase_if(handed_, [&](const auto& each) {
+        return block().windows[each.second.window].open.load() != each.second.generation;
+    });
+    handed_[what.base] = {what.window, what.generation,    what.base,  what.bytes,
+                          what.offset, std::move(mapping), what.access};
 }
 
 void Peer::ring(std::uint32_t sink) {

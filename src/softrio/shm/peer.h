@@ -3,10 +3,12 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 
+#include "softrio/port.h"
 #include "softrio/shm/system.h"
 
 namespace incast::softrio::shm {
@@ -19,6 +21,7 @@ struct Reached {
     std::uint64_t size = 0;
     std::uint64_t offset = 0;  // of its beginning in the file
     std::shared_ptr<Mapping> mapping;
+    Access access = may_all;
 
     [[nodiscard]] bool holds(std::uint64_t address, std::uint64_t bytes) const {
         return address >= base && address - base <= size && bytes <= size - (address - base);
@@ -43,8 +46,12 @@ public:
 
     /// Where to announce writes; nullptr: too many processes write there.
     Writer* writer(std::uint64_t self);
-    /// The window that holds [address, address + bytes), mapped on first use. Nothing: none does.
+    /// The window that holds [address, address + bytes), mapped on first use. Nothing: none does. Guarded windows are
+    /// not among these.
     std::optional<Reached> reach(std::uint64_t address, std::uint64_t bytes);
+    /// The guarded window that does, and that this endpoint was handed for that.
+    std::optional<Reached> reach_handed(Direction direction, std::uint64_t address, std::uint64_t bytes);
+    void take(const HandedFile& handed);
     /// Rings the bell of a handle: makes its descriptor poll.
     void ring(std::uint32_t sink);
 
@@ -68,6 +75,7 @@ private:
     std::atomic<Writer*> writer_ = nullptr;
     std::mutex mutex_;
     std::array<Mapped, max_windows> windows_;
+    std::map<std::uint64_t, Reached> handed_;  // guarded windows, by their base
     std::array<Bell, max_sinks> bells_;
 };
 

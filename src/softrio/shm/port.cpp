@@ -30,8 +30,11 @@ int Port::take_destid(std::uint32_t destid) {
     block_->destid.store(destid);
     Descriptor where = take_name(place_name(options_.fabric, place));
     if (!where.is_open()) return errno;
+    Descriptor files = listen_for_files(files_name(options_.fabric, destid));
+    if (!files.is_open()) return errno;
     destid_name_ = std::move(name);
     place_name_ = std::move(where);
+    files_ = std::move(files);
     return 0;
 }
 
@@ -96,6 +99,7 @@ void Port::abandon() {
     // The descriptors would keep the parent's names and pipes alive after its end.
     destid_name_.close();
     place_name_.close();
+    files_.close();
     memory_.file.close();
     for (OwnSink& sink : sinks_) {
         sink.bell.close();
@@ -108,9 +112,13 @@ void Port::abandon() {
 int Port::set_destid(std::uint32_t destid) {
     if (!is_destid(destid) || options_.group(destid) != nullptr) return -EINVAL;
     if (destid == this->destid()) return 0;
+    take_files();  // they come under the id of before
     const std::uint32_t before = this->destid();
     const int error = take_destid(destid);
-    if (error == 0) return 0;
+    if (error == 0) {
+        hand_over_all();
+        return 0;
+    }
     block_->destid.store(before);
     return error == EADDRINUSE ? -EBUSY : -error;
 }

@@ -37,6 +37,15 @@ struct OwnWindow {
     std::uint64_t bytes = 0;
     std::uint64_t local = 0;
     std::uint32_t owner = 0;
+    bool is_guarded = false;
+    std::map<std::uint32_t, Access> permits;  // guarded: by destination id
+
+    [[nodiscard]] bool allows(std::uint32_t source, Direction direction) const {
+        if (!is_guarded) [[likely]]
+            return true;
+        const auto found = permits.find(source);
+        return found != permits.end() && softrio::allows(found->second, direction);
+    }
 };
 
 struct Outbound {
@@ -94,6 +103,9 @@ public:
     int free_allocation(std::uint64_t local) override;
     int map_window(std::uint32_t owner, std::uint64_t& base, std::uint64_t bytes, std::uint64_t& local) override;
     int free_window(std::uint64_t local) override;
+    int map_guarded(std::uint32_t owner, std::uint64_t& base, std::uint64_t bytes, std::uint64_t& local) override;
+    int permit(std::uint64_t local, std::uint32_t destid, Access access) override;
+    void take_files() override;
     int map_outbound(std::uint32_t owner, std::uint32_t destid, std::uint64_t base, std::uint64_t bytes,
                      std::uint64_t& handle) override;
     int free_outbound(std::uint64_t handle) override;
@@ -137,6 +149,11 @@ private:
     Allocation* find(std::uint64_t address, std::uint64_t bytes);
     Result<Ok> reserve();
     int drain(std::uint32_t window);
+    int open_window(std::uint32_t owner, std::uint64_t& base, std::uint64_t bytes, std::uint64_t& local,
+                    bool is_guarded);
+    int hand_over(std::uint32_t window, std::uint32_t destid, Access access);
+    void hand_over_all();
+    std::optional<Reached> reach(Peer& target, Direction direction, std::uint64_t address, std::uint64_t bytes);
     bool take(std::uint32_t sink, Doorbell& doorbell);
     [[nodiscard]] bool is_empty(std::uint32_t sink) const;
     [[nodiscard]] bool is_settled(std::uint32_t sink) const;
@@ -153,6 +170,7 @@ private:
     Block* block_ = nullptr;
     Descriptor destid_name_;
     Descriptor place_name_;
+    Descriptor files_;  // that this endpoint is handed
 
     std::mutex peers_mutex_;
     std::map<std::uint32_t, std::shared_ptr<Peer>> peers_;
@@ -160,7 +178,8 @@ private:
     std::mutex memory_mutex_;
     std::map<std::uint64_t, Allocation> allocations_;
     std::uint64_t next_local_ = allocated_base;
-    std::array<OwnWindow, max_windows> windows_;
+    std::vector<OwnWindow> windows_ = std::vector<OwnWindow>(max_windows);  // by number; the guarded ones behind
+    std::map<std::uint64_t, std::uint32_t> shown_;                          // their numbers, by their base
     std::array<Outbound, max_windows> outbound_;
 
     std::mutex sinks_mutex_;
@@ -174,13 +193,16 @@ private:
 class Inbound {
 public:
     explicit Inbound(Port& port) : port_(&port), lock_(port.memory_mutex_) {}
-    /// Empty: not all of it is in one window.
-    std::span<std::byte> at(std::uint64_t address, std::uint64_t bytes);
+    /// For that endpoint. Empty: not all of it is in one window, or that is not for it.
+    std::span<std::byte> at(std::uint32_t source, Direction direction, std::uint64_t address, std::uint64_t bytes);
 
 private:
+    bool find(std::uint64_t address, std::uint64_t bytes);
+
     Port* port_;
     std::lock_guard<std::mutex> lock_;
     // What was found last.
+    const OwnWindow* window_ = nullptr;
     std::uint64_t base_ = 0;
     std::span<std::byte> memory_;
 };

@@ -1,6 +1,7 @@
 #include "softrio/shm/system.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <climits>
@@ -19,11 +20,38 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "softrio/port.h"
+
 namespace incast::softrio::shm {
 
 namespace {
 
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW;
+
+/// Files that lie at an endpoint, before it looks.
+constexpr int files_unread = 4096;
+
+/// A name without a file.
+struct AbstractName {
+    sockaddr_un address{};
+    socklen_t size = 0;
+    [[nodiscard]] const sockaddr* any() const { return reinterpret_cast<const sockaddr*>(&address); }
+};
+std::optional<AbstractName> abstract(const std::string& name) {
+    AbstractName made;
+    made.address.sun_family = AF_UNIX;
+    if (name.size() >= sizeof made.address.sun_path) return std::nullopt;
+    std::memcpy(made.address.sun_path + 1, name.data(), name.size());
+    made.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    return made;
+}
+
+std::optional<ucred> of_other_end(const Descriptor& socket) {
+    ucred credentials{};
+    socklen_t size = sizeof credentials;
+    if (::getsockopt(socket.fd(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return std::nullopt;
+    return credentials;
+}
 
 std::string prefix_of(const std::string& fabric) {
     return "softrio/" + fabric + "/";
@@ -135,13 +163,100 @@ std::optional<Place> place_of(const std::string& fabric, std::uint32_t destid) {
 
 Descriptor take_name(const std::string& name) {
     Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (!socket.is_open() || name.size() >= sizeof address.sun_path) return {};
-    std::memcpy(address.sun_path + 1, name.data(), name.size());
-    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-    if (::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&address), size) != 0) return {};
+    const auto at = abstract(name);
+    if (!socket.is_open() || !at || ::bind(socket.fd(), at->any(), at->size) != 0) return {};
     return socket;
+}
+
+std::string files_name(const std::string& fabric, std::uint32_t destid) {
+    return destid_name(fabric, destid) + "/files";
+}
+
+Descriptor listen_for_files(const std::string& name) {
+    Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const auto at = abstract(name);
+    if (!socket.is_open() || !at || ::bind(socket.fd(), at->any(), at->size) != 0 ||
+        ::listen(socket.fd(), files_unread) != 0) {
+        return {};
+    }
+    return socket;
+}
+
+int hand_file(const std::string& name, const Handed& what, const Descriptor& file) {
+    const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const auto at = abstract(name);
+    if (!socket.is_open() || !at) return EAGAIN;
+    if (::connect(socket.fd(), at->any(), at->size) != 0) return errno == EAGAIN ? EAGAIN : ENODEV;
+    const auto credentials = of_other_end(socket);
+    if (!credentials || credentials->uid != ::geteuid()) return ENODEV;
+    Handed copy = what;
+    iovec bytes{&copy, sizeof copy};
+    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
+    msghdr message{};
+    message.msg_iov = &bytes;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    const int fd = file.fd();
+    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    // It lies there after this end is closed, too.
+    const ssize_t sent = ::sendmsg(socket.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0) return errno == EPIPE || errno == ECONNRESET ? ENODEV : EAGAIN;
+    return sent == ssize_t{sizeof copy} ? 0 : EAGAIN;
+}
+
+std::optional<HandedFile> take_file(const Descriptor& listener) {
+    for (int tries = 0; tries < files_unread; ++tries) {
+        const Descriptor socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        if (!socket.is_open()) return std::nullopt;
+        const auto credentials = of_other_end(socket);
+        HandedFile taken;
+        iovec bytes{&taken.what, sizeof taken.what};
+        alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
+        msghdr message{};
+        message.msg_iov = &bytes;
+        message.msg_iovlen = 1;
+        message.msg_control = control.data();
+        message.msg_controllen = control.size();
+        const ssize_t got = ::recvmsg(socket.fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        const cmsghdr* const header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+        if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+            header->cmsg_len == CMSG_LEN(sizeof(int))) {
+            int fd = -1;
+            std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+            taken.file = Descriptor(fd);
+        }
+        if (got != ssize_t{sizeof taken.what} || !taken.file.is_open() || !credentials ||
+            credentials->uid != ::geteuid() || taken.what.magic != Handed::expected_magic) {
+            continue;
+        }
+        taken.process = static_cast<std::uint32_t>(credentials->pid);
+        return taken;
+    }
+    return std::nullopt;
+}
+
+std::shared_ptr<Mapping> map_handed(const HandedFile& handed) {
+    struct stat status{};
+    const int has = ::fcntl(handed.file.fd(), F_GET_SEALS);
+    const std::uint64_t bytes = handed.what.file_bytes;
+    if (has < 0 || (has & seals) != seals || ::fstat(handed.file.fd(), &status) != 0 || !S_ISREG(status.st_mode) ||
+        static_cast<std::uint64_t>(status.st_size) != bytes) {
+        return nullptr;
+    }
+    const int protection = (handed.what.access & may_write) != 0 ? PROT_READ | PROT_WRITE : PROT_READ;
+    void* at = ::mmap(nullptr, bytes, protection, MAP_SHARED, handed.file.fd(), 0);
+    if (at == MAP_FAILED) return nullptr;
+    return std::make_shared<Mapping>(std::span(static_cast<std::byte*>(at), bytes));
+}
+
+Descriptor for_reading(const Descriptor& file) {
+    const std::string path = "/proc/self/fd/" + std::to_string(file.fd());
+    return Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
 }
 
 Descriptor watch_process(std::uint32_t process) {

@@ -4,6 +4,9 @@
 // `softrio/FABRIC/DESTID/PID/FD/INODE`, which says where its block is. The kernel drops both with the process, however
 // it ends, and lists them in /proc/net/unix. Peers then open /proc/PID/fd/FD: that needs nothing of the other process,
 // which may compute, or be stopped, as real DMA needs nothing of a CPU; hence no thread and no daemon.
+//
+// What is not for all goes another way: at `softrio/FABRIC/DESTID/files` an endpoint is handed the files of guarded
+// windows. They lie there until it looks, which it does when it knows of no window that it was asked to reach.
 #pragma once
 
 #include <atomic>
@@ -62,6 +65,23 @@ std::optional<Place> place_of(const std::string& fabric, std::uint32_t destid);
 Descriptor take_name(const std::string& name);
 std::string destid_name(const std::string& fabric, std::uint32_t destid);
 std::string place_name(const std::string& fabric, const Place& place);
+
+/// Where an endpoint is handed files. Not open: errno.
+std::string files_name(const std::string& fabric, std::uint32_t destid);
+Descriptor listen_for_files(const std::string& name);
+/// To whom of this user listens there. Returns 0, or an errno: ENODEV, or EAGAIN, if too much lies there unread.
+int hand_file(const std::string& name, const Handed& what, const Descriptor& file);
+struct HandedFile {
+    Handed what;
+    Descriptor file;
+    std::uint32_t process = 0;  // who handed it over, by the kernel's word
+};
+/// The next one; nothing: there is none. Whoever hands over anything else is not heard.
+std::optional<HandedFile> take_file(const Descriptor& listener);
+/// Maps what was handed over, if it is sealed and as large as was said.
+std::shared_ptr<Mapping> map_handed(const HandedFile& handed);
+/// The same file, for reading only.
+Descriptor for_reading(const Descriptor& file);
 
 /// Polls readable once the process has ended. Not open: it has.
 Descriptor watch_process(std::uint32_t process);

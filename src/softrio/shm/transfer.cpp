@@ -14,6 +14,14 @@ constexpr std::size_t stream_from_bytes = 4096;  // less is not worth the fence
 
 }  // namespace
 
+/// What is guarded is known only once it was handed over.
+std::optional<Reached> Port::reach(Peer& target, Direction direction, std::uint64_t address, std::uint64_t bytes) {
+    if (auto open = target.reach(address, bytes)) return open;
+    if (auto handed = target.reach_handed(direction, address, bytes)) return handed;
+    take_files();
+    return target.reach_handed(direction, address, bytes);
+}
+
 int Port::transfer(const Transfer& transfer) {
     const auto& [direction, has_response, channel, destid, address, bytes, is_streaming, answers_each] = transfer;
     DmaChannel& way = dma_channels_[channel];
@@ -28,8 +36,8 @@ int Port::transfer(const Transfer& transfer) {
     if (writer == nullptr) return -EBUSY;
     auto& busy = writer->busy[channel];
     while (true) {
-        if (!way.reached || !way.reached->holds(address, bytes.size()))
-            way.reached = target->reach(address, bytes.size());
+        if (!way.reached || !way.reached->holds(address, bytes.size()) || !allows(way.reached->access, direction))
+            way.reached = reach(*target, direction, address, bytes.size());
         if (!way.reached) break;
         const Reached& reached = *way.reached;
         // Announced, then looked at again; the owner closes the window, then looks who is in it (Dekker).
@@ -52,7 +60,7 @@ int Port::transfer(const Transfer& transfer) {
     target->block().dropped.fetch_add(1, std::memory_order_relaxed);
     debug("endpoint " + std::to_string(this->destid()) + ": a transfer of " + std::to_string(bytes.size()) +
           " bytes at address " + std::to_string(address) + " of endpoint " + std::to_string(destid) +
-          " is not inside one of its windows: nothing was moved");
+          " is not inside one of its windows that this one may reach: nothing was moved");
     return -EIO;
 }
 

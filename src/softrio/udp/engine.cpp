@@ -432,7 +432,7 @@ std::size_t Engine::continue_run(Peer& peer, std::span<const std::byte> body) {
     if (bytes == 0 || body.size() < each) return 0;
     // One place for all of them, or each is judged alone.
     std::uint64_t address = peer.run.next_address();
-    const auto place = target_->window(address, body.size() / each * wire::max_payload);
+    const auto place = target_->window(peer.destid, Direction::write, address, body.size() / each * wire::max_payload);
     std::byte* at = place.data();
     // Most runs go on in the next datagram: its place comes from memory while the packets of this one are checked.
     if (at != nullptr) base::prefetch(at + place.size(), place.size());
@@ -450,7 +450,7 @@ std::size_t Engine::continue_run(Peer& peer, std::span<const std::byte> body) {
 }
 
 void Engine::write_one(Peer& peer, std::uint64_t address, std::span<const std::byte> data, std::uint8_t transaction) {
-    const auto at = target_->window(address, data.size());
+    const auto at = target_->window(peer.destid, Direction::write, address, data.size());
     if (at.empty()) {
         ++counters_.outside;
         peer.failed.set(transaction);
@@ -473,7 +473,7 @@ void Engine::write(Peer& peer, std::uint8_t lane, const Packet& packet) {
 void Engine::read(Peer& peer, std::uint8_t lane, const Packet& packet) {
     Packet answer;
     answer.transaction = packet.transaction;
-    const auto at = target_->window(packet.address, packet.bytes);
+    const auto at = target_->window(peer.destid, Direction::read, packet.address, packet.bytes);
     std::array<std::byte, wire::double_word> lanes{};
     if (at.empty()) {
         ++counters_.outside;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "reliable/connection.h"
+#include "softrio/port.h"
 #include "softrio/udp/address.h"
 #include "softrio/wire/packet.h"
 
@@ -25,8 +26,9 @@ namespace incast::softrio::udp {
 class Target {
 public:
     virtual ~Target() = default;
-    /// Bytes of an inbound window; empty: not all of them are in one.
-    virtual std::span<std::byte> window(std::uint64_t address, std::size_t bytes) = 0;
+    /// Bytes of an inbound window, for that endpoint; empty: not all of them are in one, or it may not reach them.
+    virtual std::span<std::byte> window(std::uint32_t source, Direction direction, std::uint64_t address,
+                                        std::size_t bytes) = 0;
     virtual wire::Status ring(std::uint32_t source, std::uint16_t info) = 0;
     virtual std::uint32_t read_register(std::uint32_t offset) = 0;
     virtual wire::Status write_register(std::uint32_t offset, std::uint32_t value) = 0;
@@ -53,7 +55,7 @@ struct Counters {
     std::uint64_t bad_datagrams = 0;  // no header, an unknown session, an unknown greeting
     std::uint64_t forged = 0;         // from another address, or with another source id, than the session's peer
     std::uint64_t bad_packets = 0;    // no RapidIO packet, a wrong CRC, for another destination, a response to nothing
-    std::uint64_t outside = 0;        // of all windows
+    std::uint64_t outside = 0;        // of all windows that their sender may reach
     std::uint64_t postponed = 0;      // data that came while there was no room for the answers
 };
 

@@ -2,9 +2,11 @@
 #include "softrio/udp/engine.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -63,7 +65,9 @@ TEST(Directory, WrongOnesAreOneClearLine) {
 /// One window of a page, in the middle of three.
 class Own : public Target {
 public:
-    std::span<std::byte> window(std::uint64_t address, std::size_t bytes) override {
+    std::span<std::byte> window(std::uint32_t source, Direction direction, std::uint64_t address,
+                                std::size_t bytes) override {
+        if (forbidden.contains({source, direction})) return {};
         if (address < window_at || address - window_at > 0x1000 || bytes > 0x1000 - (address - window_at)) return {};
         return std::span(memory).subspan(0x1000 + (address - window_at), bytes);
     }
@@ -79,6 +83,7 @@ public:
     void lose_peer(std::uint32_t) override { ++lost; }
 
     std::vector<std::byte> memory = std::vector<std::byte>(0x3000);
+    std::set<std::pair<std::uint32_t, Direction>> forbidden;
     std::vector<std::pair<std::uint32_t, std::uint16_t>> rung;
     std::vector<std::string> messages;
     int lost = 0;
@@ -213,6 +218,38 @@ TEST_F(Engines, WritesLandInsideTheWindowAndNowhereElse) {
     EXPECT_EQ(second_.counters().outside, 4U);
     EXPECT_EQ(std::ranges::count(second_own_.memory, std::byte{0x5A}), 16);
     EXPECT_EQ(write(window_at, some(8)), 0) << "what failed before is over";
+}
+
+TEST_F(Engines, TheTargetIsToldWhoWritesAndReads) {
+    EXPECT_EQ(write(window_at, some(8)), 0);
+    second_own_.forbidden = {{first_id, Direction::write}};
+    EXPECT_EQ(write(window_at + 8, some(8)), -EIO);
+    EXPECT_EQ(second_.counters().outside, 1U);
+    wire::Packet packet;
+    packet.operation = wire::Operation::nwrite;
+    const wire::WriteRun run = first_.run_to(second_id, packet);
+    const std::vector<std::byte> data(1024, std::byte{0x77});
+    EXPECT_EQ(first_.send_run(second_id, 1, run, window_at + 256, data), data.size());
+    settle();
+    EXPECT_EQ(second_.counters().outside, 5U) << "packets of a run";
+    EXPECT_EQ(std::ranges::count(second_own_.memory, std::byte{0x77}), 0);
+    const auto read = [&] {
+        Request request;
+        std::array<std::byte, 8> got{};
+        wire::Packet asks;
+        asks.operation = wire::Operation::nread;
+        asks.address = window_at;
+        asks.bytes = got.size();
+        EXPECT_TRUE(first_.begin(second_id, request, {got.data(), asks.address, asks.bytes}, asks.transaction));
+        EXPECT_TRUE(first_.send(second_id, 1, asks));
+        settle();
+        EXPECT_TRUE(request.is_done());
+        return request.error;
+    };
+    EXPECT_EQ(read(), 0);
+    second_own_.forbidden = {{first_id, Direction::read}};
+    EXPECT_EQ(read(), -EIO);
+    EXPECT_EQ(write(window_at + 8, some(8)), 0);
 }
 
 TEST_F(SmallIds, WorkToo) {

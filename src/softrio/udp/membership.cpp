@@ -29,7 +29,7 @@ Result<Membership> Membership::connect(const Address& host, int timeout_ms) {
     sockaddr_storage at{};
     const socklen_t bytes = fill(host, at);
     int error = socket.is_open() ? 0 : errno;
-    if (error == 0 && ::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&at), bytes) != 0) error = errno;
+    if (socket.is_open() && ::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&at), bytes) != 0) error = errno;
     if (error == EINPROGRESS) {
         socklen_t size = sizeof error;
         error = is_ready(socket.fd(), POLLOUT, timeout_ms) ? 0 : ETIMEDOUT;

@@ -269,7 +269,9 @@ void Port::take_in(bool has_errors) {
     }
     if (outside != outside_) {
         debug("endpoint " + std::to_string(destid()) + ": " + std::to_string(outside - outside_) +
-              " packets were for addresses that are not inside one of its windows: nothing was moved");
+              " packets were for addresses that are not inside one of its windows, or of one that their sender may not "
+              "reach: "
+              "nothing was moved");
         outside_ = outside;
     }
 }
@@ -444,8 +446,8 @@ std::vector<std::uint32_t> Port::others() {
 
 // What peers ask for
 
-std::span<std::byte> Port::window(std::uint64_t address, std::size_t bytes) {
-    return inbound_ ? inbound_->at(address, bytes) : std::span<std::byte>();
+std::span<std::byte> Port::window(std::uint32_t source, Direction direction, std::uint64_t address, std::size_t bytes) {
+    return inbound_ ? inbound_->at(source, direction, address, bytes) : std::span<std::byte>();
 }
 
 Status Port::ring(std::uint32_t source, std::uint16_t info) {

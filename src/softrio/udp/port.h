@@ -53,6 +53,12 @@ public:
         return own_->map_window(owner, base, bytes, local);
     }
     int free_window(std::uint64_t local) override { return own_->free_window(local); }
+    int map_guarded(std::uint32_t owner, std::uint64_t& base, std::uint64_t bytes, std::uint64_t& local) override {
+        return own_->map_guarded(owner, base, bytes, local);
+    }
+    int permit(std::uint64_t local, std::uint32_t destid, Access access) override {
+        return own_->permit(local, destid, access);
+    }
     /// -EOPNOTSUPP: memory of another host is not mapped.
     int map_outbound(std::uint32_t owner, std::uint32_t destid, std::uint64_t base, std::uint64_t bytes,
                      std::uint64_t& handle) override;
@@ -146,7 +152,8 @@ private:
     [[nodiscard]] bool drives() const { return driver_ == std::this_thread::get_id(); }
 
     // Target
-    std::span<std::byte> window(std::uint64_t address, std::size_t bytes) override;
+    std::span<std::byte> window(std::uint32_t source, Direction direction, std::uint64_t address,
+                                std::size_t bytes) override;
     wire::Status ring(std::uint32_t source, std::uint16_t info) override;
     std::uint32_t read_register(std::uint32_t offset) override;
     wire::Status write_register(std::uint32_t offset, std::uint32_t value) override;

@@ -47,6 +47,10 @@ Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
             answer_to_connect(state.connection(), state.incarnation, incarnation, [&] { disconnect(peer); })) {
         return *answer;
     }
+    if (regions_.permit(peer, address.destid)) {
+        port_.take_permits();  // others may be waiting for this endpoint in the same way
+        return Post::again;
+    }
     state.state = PeerState::State::calling;
     state.gone = state.said_bye = state.heard_bye = state.owes_doorbell = state.wants_room = state.called_again = false;
     state.incarnation = incarnation;
@@ -297,6 +301,7 @@ void Endpoint::finish_if_quiet(Peer peer) {
 
 void Endpoint::finish(Peer peer) {
     PeerState& state = peers_[index(peer)];
+    regions_.forbid(peer);
     own_events_.push_back(control_event(Event::Kind::peer_down, peer));
     state.state = PeerState::State::idle;
     state.socket.close();

@@ -133,15 +133,34 @@ Blob Endpoint::address() const {
                            .slots = slots_window_.address()});
 }
 
-Result<Blob> Endpoint::expose(Local region, const Grant& /*grant*/) {
-    const auto place = regions_.expose(region);
+Result<Blob> Endpoint::expose(Local region, const Grant& grant) {
+    const std::uint64_t bytes = regions_.memory(region).size();
+    const std::uint64_t last = grant.count > 0 ? grant.count - 1 : 0;
+    const std::uint64_t length =
+        grant.length == to_the_end && last == 0 ? bytes - std::min(bytes, grant.offset) : grant.length;
+    if (bytes != 0 &&
+        ((grant.peer != any_peer && index(grant.peer) >= peers_.size()) || !inside(bytes, grant.offset, length) ||
+         (last > 0 && grant.stride > (bytes - length - grant.offset) / last))) {
+        return Error{"expose: " + std::to_string(grant.count) + " places of " + std::to_string(grant.length) +
+                     " bytes at " + std::to_string(grant.offset) + ": not in region " +
+                     std::to_string(static_cast<unsigned>(region)) + ", or for no peer"};
+    }
+    const auto place = regions_.expose(region, grant);
     if (!place) return place.error();
+    for (std::size_t peer = known_.next(0); peer != base::Bitmap::none; peer = known_.next(peer + 1)) {
+        const Peer known{static_cast<std::uint32_t>(peer)};
+        if (grant.peer != any_peer && grant.peer != known) continue;
+        if (const std::error_code error = regions_.permit(region, known, peers_[peer].destid))
+            return Error{"expose: node " + std::to_string(peer) + " cannot be told of it: " + error.message()};
+    }
     Key key;
     key.owner = index(options_.self);
     key.generation = options_.incarnation;
     key.region = static_cast<std::uint32_t>(region);
     key.use = regions_.use(region);
-    key.bytes = regions_.memory(region).size();
+    key.peer = index(grant.peer);
+    key.write = grant.write ? 1 : 0;
+    key.bytes = bytes;
     key.run = options_.run;
     key.place = *place;
     return to_blob(key);
@@ -242,8 +261,8 @@ bool Endpoint::write_head(Peer peer, const Place& place, std::uint64_t offset, B
 }
 
 template <class Start>
-Post Endpoint::transfer(Peer peer, const Place& place, std::uint64_t offset, std::size_t bytes, Token token,
-                        std::uint32_t number, Start start) {
+std::optional<Post> Endpoint::transfer(Peer peer, const Place& place, std::uint64_t offset, std::size_t bytes,
+                                       Token token, std::uint32_t number, Start start) {
     PeerState& state = peers_[index(peer)];
     std::size_t waiting = 0;
     for (std::size_t at = 0; at < bytes;) {
@@ -252,20 +271,28 @@ Post Endpoint::transfer(Peer peer, const Place& place, std::uint64_t offset, std
         api::Cookie cookie = 0;
         const bool started = !start(place.address + offset + at, at, part, cookie);
         const auto ended = started ? port(number).ended(cookie) : std::nullopt;
+        const bool refused = ended && was_refused(place, *ended);
+        if (refused && waiting == 0) return std::nullopt;
         if (!started || (ended && *ended)) {
             if (waiting == 0) return lost_with(peer, token);
-            lost(peer);  // the pieces under way end first
-            break;
+            if (!refused) lost(peer);
+            state.dmas[state.dmas.size() - 1].refused = refused;
+            break;  // the pieces under way end first
         }
         if (!ended) {
-            state.dmas.must_push({.cookie = cookie, .port = number, .token = 0, .lane_end = state.lane.written()});
+            state.dmas.must_push({.cookie = cookie,
+                                  .port = number,
+                                  .lane_end = state.lane.written(),
+                                  .is_guarded = place.is_guarded != 0});
             ++waiting;
         }
         at += part;
     }
     copied_bytes_ += bytes;
     if (waiting == 0) return Post::done;
-    state.dmas[state.dmas.size() - 1].token = token;  // it is the last one to be seen to have ended
+    Dma& last = state.dmas[state.dmas.size() - 1];  // it is the last one to be seen to have ended
+    last.token = token;
+    last.is_last = true;
     busy_.set(index(peer));
     return Post::pending;
 }
@@ -302,7 +329,8 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
     }
     PeerState& state = peers_[index(peer)];
     const Place& place = to->key.place;
-    if (!inside(to->key.bytes, target.offset, head.size() + body.length) || to->key.generation != state.incarnation) {
+    if (!inside(to->key.bytes, target.offset, head.size() + body.length) || to->key.generation != state.incarnation ||
+        to->key.write == 0) {
         return fault(peer, token);
     }
     const std::uint64_t pieces = body.length / place.segment_bytes + 2;
@@ -310,7 +338,7 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
     const std::uint32_t number = next_port(body.length);
     note_written(*to);
     const Bytes kept = head.empty() ? head : keep_head(peer, head);
-    Post post = Post::done;
+    std::optional<Post> post;
     if (body.length == 0) {
         post = transfer(peer, place, target.offset, kept.size(), token, number,
                         [&](std::uint64_t address, std::size_t at, std::size_t bytes, api::Cookie& cookie) {
@@ -323,8 +351,9 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
                             return start_body(peer, number, address, from.subspan(body.offset + at, bytes), cookie);
                         });
     }
+    if (!post) return fault(peer, token);
     if (notice.has_value() && is_up(peer)) push(peer, {Record::Kind::notice, *notice, 0});
-    return post;
+    return *post;
 }
 
 Post Endpoint::read(Peer peer, Target from, Slice into, Token token) {
@@ -338,11 +367,11 @@ Post Endpoint::read(Peer peer, Target from, Slice into, Token token) {
         return fault(peer, token);
     if (!has_dma_room(state, into.length / place.segment_bytes + 2)) return back_pressure(peer);
     const std::uint32_t number = next_port(into.length);
-    return transfer(peer, place, from.offset, into.length, token, number,
-                    [&](std::uint64_t address, std::size_t at, std::size_t bytes, api::Cookie& cookie) {
-                        return port(number).start_read(state.destid, address, to.subspan(into.offset + at, bytes),
-                                                       cookie);
-                    });
+    const auto start = [&](std::uint64_t address, std::size_t at, std::size_t bytes, api::Cookie& cookie) {
+        return port(number).start_read(state.destid, address, to.subspan(into.offset + at, bytes), cookie);
+    };
+    const std::optional<Post> post = transfer(peer, place, from.offset, into.length, token, number, start);
+    return post ? *post : fault(peer, token);
 }
 
 Bytes Endpoint::local(Slice where) const {

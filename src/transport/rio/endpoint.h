@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -128,10 +130,10 @@ private:
         return number == 0 ? port_ : more_ports_[number - 1];
     }
     /// Moves a body, in pieces that each lie in one segment. Done or pending; a peer that it cannot be moved to or from
-    /// is lost.
+    /// is lost. Nothing: the peer does not grant it, or no more.
     template <class Start>
-    Post transfer(Peer peer, const Place& place, std::uint64_t offset, std::size_t bytes, Token token,
-                  std::uint32_t number, Start start);
+    std::optional<Post> transfer(Peer peer, const Place& place, std::uint64_t offset, std::size_t bytes, Token token,
+                                 std::uint32_t number, Start start);
     /// A copy that stays until the body behind it is placed.
     Bytes keep_head(Peer peer, Bytes head);
     bool write_head(Peer peer, const Place& place, std::uint64_t offset, Bytes head, std::uint32_t number);
@@ -139,6 +141,10 @@ private:
     std::error_code start_body(Peer peer, std::uint32_t number, std::uint64_t address, Bytes bytes,
                                api::Cookie& cookie);
     Post lost_with(Peer peer, Token token);
+    /// To a guarded window: it says of this endpoint's right, not of whether the peer is there.
+    static bool was_refused(const Place& place, std::error_code error) {
+        return place.is_guarded != 0 && error == std::errc::io_error;
+    }
 
     // --- what is under way to a peer
 

@@ -27,6 +27,9 @@ struct Dma {
     std::uint32_t port = 0;      // by which it was started
     Token token = 0;             // completes with it
     std::uint64_t lane_end = 0;  // records from here on were posted after it
+    bool is_guarded = false;     // to or from memory that the peer may not grant
+    bool is_last = false;        // of its post
+    bool refused = false;        // so was what its post had behind it
 };
 
 struct PeerState {
@@ -54,6 +57,7 @@ struct PeerState {
     bool heard_bye = false;
     bool owes_doorbell = false;  // its queue was full
     bool called_again = false;   // in this attempt
+    bool refused = false;        // a part of the transfer that ends next
     std::uint32_t faults = 0;    // completions among the endpoint's own events
     std::uint32_t incarnation = 0;
     std::uint32_t complained_of = 0;  // incarnation for which a failure to connect was logged

@@ -27,6 +27,7 @@ std::size_t Endpoint::poll(Time now, std::span<Event> events) {
     if (now >= next_look_) {
         next_look_ = now + settings_.look_every;
         look_at_all_ = true;
+        port_.take_permits();
         for (std::size_t peer = known_.next(0); peer != base::Bitmap::none; peer = known_.next(peer + 1)) {
             put_beat(Peer{static_cast<std::uint32_t>(peer)});
         }

@@ -83,9 +83,13 @@ void Endpoint::settle_dmas(Peer peer) {
         const auto ended = port(dma.port).ended(dma.cookie);
         if (!ended) return;
         state.dmas.pop();
-        if (*ended) lost(peer);
+        const bool refused = dma.is_guarded && *ended == std::errc::io_error;
+        if (*ended && !refused) lost(peer);
+        state.refused = state.refused || refused || dma.refused;
         // The token is the last piece's: one before it may have failed.
-        if (dma.token != 0) completed(peer, dma.token, state.gone ? Status::peer_lost : Status::ok);
+        const Status status = state.gone ? Status::peer_lost : state.refused ? Status::remote_fault : Status::ok;
+        if (dma.token != 0) completed(peer, dma.token, status);
+        if (dma.is_last) state.refused = false;
     }
 }
 

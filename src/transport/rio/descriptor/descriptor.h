@@ -10,7 +10,7 @@
 namespace incast::transport::rio {
 
 inline constexpr std::string_view transport_name = "rio";
-inline constexpr Nature nature{.copies = Copies::processor};
+inline constexpr Nature nature{.bounds = Bounds::region, .copies = Copies::processor};
 inline constexpr std::uint64_t max_window_bytes = std::uint64_t{1} << 31;
 
 std::span<const base::Setting> settings();

@@ -158,7 +158,7 @@ int Port::permit(std::uint64_t local, std::uint32_t destid, Access access) {
     if (found == windows_.end()) return -EINVAL;
     const auto number = static_cast<std::uint32_t>(found - windows_.begin());
     // On a fabric of shm whoever reaches it has its file: without that it is told of nothing.
-    const bool hands_over = files_.is_open() && access != 0;
+    const bool hands_over = !is_alone_ && access != 0;
     if (const int error = hands_over ? hand_over(number, destid, access) : 0) return -error;
     if (access == 0) {
         found->permits.erase(destid);
@@ -197,6 +197,7 @@ void Port::hand_over_all() {
 }
 
 void Port::take_files() {
+    const std::lock_guard lock(files_mutex_);
     while (const auto handed = take_file(files_)) {
         const auto owner = peer(handed->what.destid);
         if (owner != nullptr && owner->process() == handed->process) owner->take(*handed);

@@ -34,6 +34,7 @@ int Port::take_destid(std::uint32_t destid) {
     if (!files.is_open()) return errno;
     destid_name_ = std::move(name);
     place_name_ = std::move(where);
+    const std::lock_guard lock(files_mutex_);
     files_ = std::move(files);
     return 0;
 }
@@ -57,6 +58,7 @@ Result<std::shared_ptr<Port>> Port::open_alone(const Options& options, std::uint
     std::shared_ptr<Port> port(new Port);
     if (const auto done = port->prepare(options); !done) return done.error();
     port->block_->destid.store(destid);
+    port->is_alone_ = true;
     return port;
 }
 

@@ -170,6 +170,8 @@ private:
     Block* block_ = nullptr;
     Descriptor destid_name_;
     Descriptor place_name_;
+    bool is_alone_ = false;
+    std::mutex files_mutex_;
     Descriptor files_;  // that this endpoint is handed
 
     std::mutex peers_mutex_;

@@ -440,7 +440,7 @@ bool Conformance::poll_all(const std::function<bool(const Node&)>& chosen, std::
     if (!any && virtual_time()) {
         Time next = time_never;
         for (const auto& each : nodes_) {
-            if (each->exists()) next = std::min(next, each->next_deadline());
+            if (each->exists() && chosen(*each)) next = std::min(next, each->next_deadline());
         }
         // Nothing will happen by itself: time passes all the same.
         virtual_now_ = next == time_never ? virtual_now_ + ps_per_us : std::max(virtual_now_, next);
@@ -454,6 +454,10 @@ bool Conformance::wait_until(const std::string& what, const std::function<bool()
 
 bool Conformance::wait_polling(Node& node, const std::string& what, const std::function<bool()>& done) {
     return wait(what, done, [&] { return poll_all([&](const Node& each) { return &each == &node; }, 64); });
+}
+
+bool Conformance::wait_without(Node& node, const std::string& what, const std::function<bool()>& done) {
+    return wait(what, done, [&] { return poll_all([&](const Node& each) { return &each != &node; }, 64); });
 }
 
 bool Conformance::wait(const std::string& what, const std::function<bool()>& done, const std::function<bool()>& poll) {

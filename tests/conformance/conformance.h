@@ -147,6 +147,8 @@ protected:
     bool wait_until(const std::string& what, const std::function<bool()>& done);
     /// The same, and nobody else polls.
     bool wait_polling(Node& node, const std::string& what, const std::function<bool()>& done);
+    /// The same, and everybody else polls.
+    bool wait_without(Node& node, const std::string& what, const std::function<bool()>& done);
     /// The next event of that kind from that peer.
     Seen wait_for(Node& node, Event::Kind kind, const Node& peer);
     /// Everything that `from` posted to `to` before this call has arrived when it returns.

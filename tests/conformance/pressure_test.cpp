@@ -102,8 +102,7 @@ TEST_P(Conformance, TC_P3_ASlowReceiverHindersNobodyElse) {
     const auto [count, post] = a.send_many(slow, 4000, 0, 100'000);
     ASSERT_EQ(post, Post::again);
     for (std::uint64_t i = 0; i < 100; ++i) {
-        ASSERT_TRUE(
-            wait_without(slow, "a way to the quick one", [&] { return a.send(quick, 4000, i) == Post::done; }));
+        ASSERT_TRUE(wait_without(slow, "a way to the quick one", [&] { return a.send(quick, 4000, i) == Post::done; }));
         wait_without(slow, "it arrives", [&] { return quick.take(Event::Kind::message, a).has_value(); });
     }
     EXPECT_EQ(quick.send(slow, 4000, 1), Post::done) << "another sender has its own share of the slow one's memory";

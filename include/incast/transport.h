@@ -18,6 +18,8 @@
 // - fence: after peer_down no byte of that connection may land here. Where a live peer cannot be fenced
 //   (fences_live_peer false), peer_down waits for the end of that incarnation; until then its slots are quarantined by
 //   the protocol.
+// - dial: who is no node of the rendezvous is dialled, knocks there with a greeting, and is let in or turned away. Both
+//   sides know the other by a number of their own, max_peers or above.
 // - pressure: `again`: nothing happened, a `room` event for that peer follows. `refused`: caller's error, or the peer
 //   is not up.
 // - sizes: messages are 1..max_message_bytes everywhere; writes at most max_write_bytes, segmented inside; addresses at
@@ -74,6 +76,7 @@ inline constexpr std::size_t max_head_bytes = 64;       // one cache line
 inline constexpr std::size_t max_write_bytes = std::size_t{1} << 30;
 inline constexpr std::size_t max_address_bytes = std::size_t{16} << 10;
 inline constexpr std::size_t max_key_bytes = 1024;  // UCX needs 215 with two interfaces
+inline constexpr std::size_t max_greeting_bytes = 1024;
 
 /// Opaque bytes, of any length up to its limit: an endpoint's address, carried to peers by the rendezvous, or the key
 /// of a region, carried by a control message. Control path only.
@@ -82,7 +85,7 @@ struct Blob {
     [[nodiscard]] Bytes view() const { return bytes; }
 };
 
-enum class Peer : std::uint32_t {};    // a node, by its index in the run
+enum class Peer : std::uint32_t {};    // a node, by its index in the run; from max_peers on: who dialled or was dialled
 enum class Local : std::uint16_t {};   // a region of this endpoint
 enum class Remote : std::uint32_t {};  // an imported region of a peer
 
@@ -128,12 +131,13 @@ struct Event {
         peer_up,    // messages and writes may be posted; incarnation is the peer's
         peer_down,  // fenced: nothing of that incarnation lands any more
         room,       // a post to that peer that answered `again` may be tried again
+        knock,      // data and size_or_value bytes: the greeting, valid until the next poll; incarnation is the peer's
     };
     Kind kind;
     Status status;
     std::uint16_t size_or_value;
     Peer peer;
-    std::uint32_t incarnation;  // of the peer: peer_up and peer_down
+    std::uint32_t incarnation;  // of the peer: peer_up, peer_down and knock
     union {
         Token token;
         const std::byte* data;
@@ -169,6 +173,7 @@ struct Nature {
 struct Capabilities {
     Nature nature;
     std::uint32_t max_peers = 0;
+    std::uint32_t max_dialled = 0;  // peers beside these that dialled, knock or were dialled; 0: dial() is an error
     std::uint32_t max_regions = 0;
     std::uint32_t max_posted = 0;  // operations per peer that may be pending before `again` is to be expected
     bool read = false;             // read() works
@@ -204,6 +209,15 @@ public:
     /// Drops the connection: pending operations complete as cancelled, then peer_down follows, once it is fenced. No-op
     /// if not known.
     virtual void disconnect(Peer peer) = 0;
+    /// Knocks at another endpoint of this run, which need not know of this one: the number of the new peer. peer_up
+    /// follows once its owner accepts, peer_down if it is turned away. The number is free again once its peer_down was
+    /// polled; its imports, and what was granted to it, are gone by then. Capability `max_dialled`.
+    virtual Result<Peer> dial(const Blob& /*address*/, Bytes /*greeting*/) {
+        return Error{"dial: this endpoint has no room for peers that are dialled"};
+    }
+    /// Lets in who knocked; disconnect() turns it away. `pending`: peer_up or peer_down follows. `refused`: it does not
+    /// knock.
+    virtual Post accept(Peer) { return Post::refused; }
     /// A zeroed region, at least 64-byte aligned, owned by the endpoint and alive as long as it.
     virtual Result<Local> allocate(std::size_t bytes) = 0;
     /// The bytes of an own region, for sources to fill; empty where bodies are phantom.

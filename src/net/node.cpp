@@ -199,8 +199,9 @@ void Node::handle(Time now, const Event& event) {
         case Event::Kind::peer_down:
             on_down(now, event);
             break;
-        case Event::Kind::completed:
-            break;  // no token was given
+        case Event::Kind::completed:  // no token was given
+        case Event::Kind::knock:      // its endpoint has no room for peers that dial
+            break;
     }
 }
 

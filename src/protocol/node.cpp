@@ -291,6 +291,8 @@ void Node::Impl::handle(Time now, const Event& event) {
         case Event::Kind::peer_down:
             on_down(now, event.peer, event.incarnation);
             break;
+        case Event::Kind::knock:
+            break;  // its endpoint has no room for peers that dial
     }
 }
 

@@ -35,6 +35,11 @@ public:
         free_.push_back(number);
         return Ok{};
     }
+    /// All of that peer are released.
+    void forget(Peer peer) {
+        for (std::uint32_t number = 0; number < all_.size(); ++number)
+            if (all_[number].peer == peer) (void)release(Remote{number});
+    }
     /// nullptr: none, or one of another peer.
     [[nodiscard]] Import* find(Remote remote, Peer peer) {
         const auto number = static_cast<std::size_t>(remote);

@@ -24,6 +24,7 @@ struct EndpointOptions {
     std::uint64_t run = 0;            // endpoints of different runs never connect
     std::uint64_t token = 0;          // secret of the run; a connection must present it (compared in constant time)
     std::uint32_t max_peers = 64;     // indices of peers are below this
+    std::uint32_t max_dialled = 0;    // peers beside these that dial or are dialled, where the transport can
     std::uint32_t max_posted = 1024;  // per peer, at most: capabilities() says what the transport made of it
     bool shareable = false;           // share() works: regions are memory files, which get no huge pages by themselves
     LogSink log;                      // may be empty

@@ -145,6 +145,11 @@ public:
         return true;
     }
 
+    /// What was granted to that peer is granted to nobody.
+    void forget(Peer peer) {
+        if (grants_of(peer) < grants_.size()) grants_[grants_of(peer)].clear();
+    }
+
     /// What peers may access of the region of that number: all of it, or nothing.
     [[nodiscard]] std::span<std::byte> exposed(std::size_t region) const {
         return region < regions_.size() && exposed_[region] ? regions_[region] : std::span<std::byte>{};

@@ -74,6 +74,21 @@ Reply Agent::execute(const Command& command) {
         case Op::disconnect:
             transport_->disconnect(Peer{command.peer});
             break;
+        case Op::dial: {
+            std::vector<std::byte> greeting(command.length);
+            fill_pattern(greeting, command.seed);
+            const auto peer = transport_->dial(command.blob, greeting);
+            reply.ok = peer.ok();
+            if (peer) {
+                reply.number = static_cast<std::uint32_t>(*peer);
+            } else {
+                reply.text = peer.error().message;
+            }
+            break;
+        }
+        case Op::accept:
+            reply.post = transport_->accept(Peer{command.peer});
+            break;
         case Op::allocate: {
             const auto region = transport_->allocate(command.length);
             reply.ok = region.ok();
@@ -235,6 +250,7 @@ void Agent::create(const Command& command, Reply& reply) {
     options.run = command.run;
     options.token = command.token;
     options.max_peers = command.max_peers;
+    options.max_dialled = command.max_dialled;
     options.max_posted = command.max_posted;
     options.shareable = command.shareable;
     if (medium_ == nullptr) {
@@ -291,6 +307,10 @@ void Agent::poll(std::uint64_t events_at_a_time, Time now, Reply& reply) {
                 seen.incarnation = event.incarnation;
                 break;
             case Event::Kind::room:
+                break;
+            case Event::Kind::knock:
+                seen.message.assign(reinterpret_cast<const char*>(event.data), event.size_or_value);
+                seen.incarnation = event.incarnation;
                 break;
         }
         reply.events.push_back(std::move(seen));

@@ -24,11 +24,13 @@ struct Recipe {
 };
 
 enum class Op : std::uint8_t {
-    create,          // self, incarnation, run, token, max_peers, max_posted, shareable; not ok: text
+    create,          // self, incarnation, run, token, max_peers, max_dialled, max_posted, shareable; not ok: text
     destroy,         //
     address,         // -> blob
     connect,         // peer, blob, incarnation -> post
     disconnect,      // peer
+    dial,            // blob, length (of the greeting), seed (of its pattern) -> number, of the peer; not ok: text
+    accept,          // peer -> post
     allocate,        // length -> number, of the region; not ok: text
     memory,          // region -> length: of its memory; ok if that is 64-byte aligned
     is_zero,         // region, offset, length -> ok if local() is all zero
@@ -70,6 +72,7 @@ struct Command {
     std::uint32_t peer = 0;
     std::uint32_t incarnation = 1;
     std::uint32_t max_peers = 4;
+    std::uint32_t max_dialled = 4;
     std::uint32_t max_posted = 1024;
     std::uint32_t remote = 0;
     std::uint64_t run = 1;

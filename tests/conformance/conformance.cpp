@@ -207,7 +207,7 @@ std::vector<Case> all_cases() {
 }
 
 std::string to_string(const Seen& seen) {
-    static constexpr std::array kinds{"completed", "message", "notice", "peer_up", "peer_down", "room"};
+    static constexpr std::array kinds{"completed", "message", "notice", "peer_up", "peer_down", "room", "knock"};
     return std::string(kinds.at(static_cast<std::size_t>(seen.kind))) + " of node " + std::to_string(seen.peer) +
            ", value " + std::to_string(seen.value) + ", incarnation " + std::to_string(seen.incarnation) + ", token " +
            std::to_string(seen.token) + ", status " + std::to_string(static_cast<int>(seen.status)) + ", " +
@@ -250,8 +250,14 @@ bool Node::kill() {
     return runner_->kill();
 }
 
-Post Node::connect(const Node& peer, const Blob& address, std::uint32_t incarnation) {
-    return execute({.op = Op::connect, .peer = peer.index(), .incarnation = incarnation, .blob = address}).post;
+Post Node::connect(Number peer, const Blob& address, std::uint32_t incarnation) {
+    return execute({.op = Op::connect, .peer = peer.value, .incarnation = incarnation, .blob = address}).post;
+}
+
+std::uint32_t Node::dial(const Blob& address, std::uint64_t greeting, std::uint64_t seed) {
+    const Reply reply = execute({.op = Op::dial, .length = greeting, .seed = seed, .blob = address});
+    EXPECT_TRUE(reply.ok) << reply.text;
+    return reply.number;
 }
 
 std::uint16_t Node::allocate(std::uint64_t bytes) {
@@ -266,8 +272,8 @@ Blob Node::expose(std::uint16_t region) {
     return reply.blob;
 }
 
-std::uint32_t Node::import_key(const Node& peer, const Blob& key) {
-    const Reply reply = execute({.op = Op::import_key, .peer = peer.index(), .blob = key});
+std::uint32_t Node::import_key(Number peer, const Blob& key) {
+    const Reply reply = execute({.op = Op::import_key, .peer = peer.value, .blob = key});
     EXPECT_TRUE(reply.ok) << reply.text;
     return reply.number;
 }
@@ -280,24 +286,23 @@ bool Node::matches(std::uint16_t region, std::uint64_t offset, std::uint64_t len
     return execute({.op = Op::matches, .region = region, .length = length, .offset = offset, .seed = seed}).ok;
 }
 
-Post Node::send(const Node& peer, std::uint64_t length, std::uint64_t seed) {
+Post Node::send(Number peer, std::uint64_t length, std::uint64_t seed) {
     return send_many(peer, length, seed, 1).second;
 }
 
-std::pair<std::uint64_t, Post> Node::send_many(const Node& peer, std::uint64_t length, std::uint64_t seed,
+std::pair<std::uint64_t, Post> Node::send_many(Number peer, std::uint64_t length, std::uint64_t seed,
                                                std::uint64_t count) {
-    const Reply reply =
-        execute({.op = Op::send, .peer = peer.index(), .length = length, .seed = seed, .repeat = count});
+    const Reply reply = execute({.op = Op::send, .peer = peer.value, .length = length, .seed = seed, .repeat = count});
     return {reply.length, reply.post};
 }
 
-Post Node::write(const Node& peer, const WriteArguments& arguments) {
+Post Node::write(Number peer, const WriteArguments& arguments) {
     return execute({.op = Op::write,
                     .head_bytes = arguments.head_bytes,
                     .has_notice = arguments.notice.has_value(),
                     .notice = arguments.notice.value_or(0),
                     .region = arguments.region,
-                    .peer = peer.index(),
+                    .peer = peer.value,
                     .remote = arguments.remote,
                     .token = arguments.token,
                     .length = arguments.length,
@@ -307,10 +312,10 @@ Post Node::write(const Node& peer, const WriteArguments& arguments) {
         .post;
 }
 
-Post Node::read(const Node& peer, const ReadArguments& arguments) {
+Post Node::read(Number peer, const ReadArguments& arguments) {
     return execute({.op = Op::read,
                     .region = arguments.region,
-                    .peer = peer.index(),
+                    .peer = peer.value,
                     .remote = arguments.remote,
                     .token = arguments.token,
                     .length = arguments.length,
@@ -336,9 +341,16 @@ std::vector<Seen> Node::take() {
     return std::exchange(events_, {});
 }
 
-std::optional<Seen> Node::take(Event::Kind kind, const Node& peer) {
-    const auto found =
-        std::ranges::find_if(events_, [&](const Seen& seen) { return seen.kind == kind && seen.peer == peer.index(); });
+std::optional<Seen> Node::take(Event::Kind kind, Number peer) {
+    return take_first([&](const Seen& seen) { return seen.kind == kind && seen.peer == peer.value; });
+}
+
+std::optional<Seen> Node::take(Event::Kind kind) {
+    return take_first([&](const Seen& seen) { return seen.kind == kind; });
+}
+
+std::optional<Seen> Node::take_first(const std::function<bool(const Seen&)>& wanted) {
+    const auto found = std::ranges::find_if(events_, wanted);
     if (found == events_.end()) return {};
     Seen seen = std::move(*found);
     events_.erase(found);
@@ -355,6 +367,7 @@ void Conformance::SetUp() {
     ASSERT_TRUE(medium.ok()) << medium.error().message;
     transport::EndpointOptions options;
     options.max_peers = 4;
+    options.max_dialled = 4;
     auto endpoint = (*medium)->endpoint(options);
     ASSERT_TRUE(endpoint.ok()) << endpoint.error().message;
     capabilities_ = (*endpoint)->capabilities();
@@ -476,11 +489,18 @@ bool Conformance::wait(const std::string& what, const std::function<bool()>& don
     return true;
 }
 
-Seen Conformance::wait_for(Node& node, Event::Kind kind, const Node& peer) {
+Seen Conformance::wait_for(Node& node, Event::Kind kind, Number peer) {
     std::optional<Seen> seen;
     const std::string what =
-        to_string(Seen{.kind = kind, .peer = peer.index()}) + " at node " + std::to_string(node.index());
+        to_string(Seen{.kind = kind, .peer = peer.value}) + " at node " + std::to_string(node.index());
     if (wait_until(what, [&] { return (seen = node.take(kind, peer)).has_value(); })) return *seen;
+    return {};
+}
+
+Seen Conformance::wait_for_knock(Node& node) {
+    std::optional<Seen> seen;
+    const std::string what = "a knock at node " + std::to_string(node.index());
+    if (wait_until(what, [&] { return (seen = node.take(Event::Kind::knock)).has_value(); })) return *seen;
     return {};
 }
 

@@ -71,6 +71,14 @@ struct ReadArguments {
     Token token = 0;
 };
 
+class Node;
+/// By which a node knows another: a node of the run by its index, one that dialled by what the transport said.
+struct Number {
+    std::uint32_t value = 0;
+    Number(std::uint32_t number) : value(number) {}
+    Number(const Node& node);
+};
+
 /// A node of the test: its agent, and what it polled but the test has not looked at yet.
 class Node {
 public:
@@ -89,21 +97,24 @@ public:
     bool kill();
 
     Blob address() { return execute({.op = Op::address}).blob; }
-    Post connect(const Node& peer, const Blob& address, std::uint32_t incarnation);
-    void disconnect(const Node& peer) { execute({.op = Op::disconnect, .peer = peer.index()}); }
+    Post connect(Number peer, const Blob& address, std::uint32_t incarnation);
+    /// The number of the new peer. Its greeting has `greeting` bytes.
+    std::uint32_t dial(const Blob& address, std::uint64_t greeting, std::uint64_t seed = 0);
+    Post accept(Number peer) { return execute({.op = Op::accept, .peer = peer.value}).post; }
+    void disconnect(Number peer) { execute({.op = Op::disconnect, .peer = peer.value}); }
     std::uint16_t allocate(std::uint64_t bytes);
     Blob expose(std::uint16_t region);
-    std::uint32_t import_key(const Node& peer, const Blob& key);
+    std::uint32_t import_key(Number peer, const Blob& key);
     void fill(std::uint16_t region, std::uint64_t offset, std::uint64_t length, std::uint64_t seed);
     bool matches(std::uint16_t region, std::uint64_t offset, std::uint64_t length, std::uint64_t seed);
     Reply release(std::uint16_t region) { return execute({.op = Op::release, .region = region}); }
     Reply release_import(std::uint32_t remote) { return execute({.op = Op::release_import, .remote = remote}); }
-    Post send(const Node& peer, std::uint64_t length, std::uint64_t seed);
+    Post send(Number peer, std::uint64_t length, std::uint64_t seed);
     /// Messages with the seeds from `seed`, until one is not done. How many were, and the answer to the last.
-    std::pair<std::uint64_t, Post> send_many(const Node& peer, std::uint64_t length, std::uint64_t seed,
+    std::pair<std::uint64_t, Post> send_many(Number peer, std::uint64_t length, std::uint64_t seed,
                                              std::uint64_t count);
-    Post write(const Node& peer, const WriteArguments& arguments);
-    Post read(const Node& peer, const ReadArguments& arguments);
+    Post write(Number peer, const WriteArguments& arguments);
+    Post read(Number peer, const ReadArguments& arguments);
     Reply execute(const Command& command);
 
     /// Polls once and keeps the events. How many there were.
@@ -112,9 +123,13 @@ public:
     /// The kept events, oldest first, and forgets them.
     std::vector<Seen> take();
     /// The oldest kept event of that kind from that peer.
-    std::optional<Seen> take(Event::Kind kind, const Node& peer);
+    std::optional<Seen> take(Event::Kind kind, Number peer);
+    /// The oldest kept event of that kind.
+    std::optional<Seen> take(Event::Kind kind);
 
 private:
+    std::optional<Seen> take_first(const std::function<bool(const Seen&)>& wanted);
+
     std::uint32_t index_;
     std::uint32_t incarnation_ = 0;
     bool exists_ = false;
@@ -123,6 +138,8 @@ private:
     Time next_deadline_ = 0;
     std::vector<Seen> events_;
 };
+
+inline Number::Number(const Node& node) : value(node.index()) {}
 
 class Conformance : public testing::TestWithParam<Case> {
 protected:
@@ -150,7 +167,9 @@ protected:
     /// The same, and everybody else polls.
     bool wait_without(Node& node, const std::string& what, const std::function<bool()>& done);
     /// The next event of that kind from that peer.
-    Seen wait_for(Node& node, Event::Kind kind, const Node& peer);
+    Seen wait_for(Node& node, Event::Kind kind, Number peer);
+    /// The next knock.
+    Seen wait_for_knock(Node& node);
     /// Everything that `from` posted to `to` before this call has arrived when it returns.
     void barrier(Node& from, Node& to);
     /// A head of that pattern is there when it returns.

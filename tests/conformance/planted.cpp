@@ -93,6 +93,76 @@ public:
     }
 };
 
+/// The end of a long greeting is lost.
+class ShortGreetings final : public Forward {
+public:
+    using Forward::Forward;
+    Result<Peer> dial(const Blob& address, Bytes greeting) override {
+        return inner().dial(address, greeting.first(std::min<std::size_t>(greeting.size(), 1000)));
+    }
+};
+
+/// Nobody is ever turned away.
+class OpenDoor final : public Forward {
+public:
+    using Forward::Forward;
+    void disconnect(Peer) override {}
+};
+
+/// Who dials is let in at once.
+class NoDoor final : public Forward {
+public:
+    using Forward::Forward;
+    std::size_t poll(Time now, std::span<Event> events) override {
+        const std::size_t count = inner().poll(now, events);
+        for (const Event& event : events.first(count))
+            if (event.kind == Event::Kind::knock) (void)inner().accept(event.peer);
+        return count;
+    }
+};
+
+/// One place less than it says.
+class OneDialledLess final : public Forward {
+public:
+    using Forward::Forward;
+    Result<Peer> dial(const Blob& address, Bytes greeting) override {
+        const auto peer = inner().dial(address, greeting);
+        if (peer) dialled_.insert(*peer);
+        return dialled_.size() > 1 ? Error{"dial: no place"} : peer;
+    }
+
+private:
+    std::set<Peer> dialled_;
+};
+
+/// What was granted to a number is granted to whoever has it.
+class GrantsForANumber final : public Forward {
+public:
+    using Forward::Forward;
+    Result<Blob> expose(Local region, const Grant& grant) override {
+        if (static_cast<std::uint32_t>(grant.peer) >= capabilities().max_peers) return inner().expose(region, {});
+        return inner().expose(region, grant);
+    }
+};
+
+class LongGreetings final : public Forward {
+public:
+    using Forward::Forward;
+    Result<Peer> dial(const Blob& address, Bytes greeting) override {
+        return inner().dial(address, greeting.first(std::min(greeting.size(), max_greeting_bytes)));
+    }
+};
+
+/// Two that dial each other share what the one that knocks has.
+class OneConnection final : public Forward {
+public:
+    using Forward::Forward;
+    Post send(Peer peer, Bytes message) override {
+        const Peer first{capabilities().max_peers};
+        return inner().send(peer > first ? first : peer, message);
+    }
+};
+
 /// Says of itself what is not so.
 class OtherNature final : public Forward {
 public:
@@ -126,6 +196,13 @@ constexpr std::array entries{
     Entry{{"imports_that_stay", "TC_M12", "inproc"}, plant<ImportsThatStay>},
     Entry{{"regions_that_stay", "TC_M13", "inproc"}, plant<RegionsThatStay>},
     Entry{{"other_nature", "TC_A1", "inproc"}, plant<OtherNature>},
+    Entry{{"short_greetings", "TC_D1", "inproc"}, plant<ShortGreetings>},
+    Entry{{"no_door", "TC_D1", "inproc"}, plant<NoDoor>},
+    Entry{{"open_door", "TC_D2", "inproc"}, plant<OpenDoor>},
+    Entry{{"one_dialled_less", "TC_D3", "inproc"}, plant<OneDialledLess>},
+    Entry{{"grants_for_a_number", "TC_D4", "tcp"}, plant<GrantsForANumber>},
+    Entry{{"long_greetings", "TC_D5", "inproc"}, plant<LongGreetings>},
+    Entry{{"one_connection", "TC_D6", "inproc"}, plant<OneConnection>},
     Entry{{"lost_writes", "TC_A2", "inproc"}, plant<LostWrites>},
 };
 constexpr auto list = [] {

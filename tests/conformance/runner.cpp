@@ -147,9 +147,10 @@ template <class AnyCommand, class Each>
 bool every_field(AnyCommand& command, Each each) {
     return each(command.op) && each(command.head_bytes) && each(command.has_notice) && each(command.shareable) &&
            each(command.notice) && each(command.region) && each(command.peer) && each(command.incarnation) &&
-           each(command.max_peers) && each(command.max_posted) && each(command.remote) && each(command.run) &&
-           each(command.token) && each(command.length) && each(command.offset) && each(command.remote_offset) &&
-           each(command.seed) && each(command.repeat) && each(command.now) && each(command.blob);
+           each(command.max_peers) && each(command.max_dialled) && each(command.max_posted) && each(command.remote) &&
+           each(command.run) && each(command.token) && each(command.length) && each(command.offset) &&
+           each(command.remote_offset) && each(command.seed) && each(command.repeat) && each(command.now) &&
+           each(command.blob);
 }
 bool put_command(Pipe& pipe, const Command& command) {
     return every_field(command, [&](const auto& field) { return pipe.put(field); });

@@ -203,6 +203,7 @@ void Traffic::receive(const Event& event) {
             return receive_notice(event.size_or_value);
         case Event::Kind::peer_up:
         case Event::Kind::room:
+        case Event::Kind::knock:
             return;
         case Event::Kind::peer_down:
             return fail("the peer is down");

@@ -17,7 +17,7 @@ struct Counts {
         [[nodiscard]] std::uint64_t answered(Post post) const { return by_answer[static_cast<std::size_t>(post)]; }
     };
     Posts sends, writes, reads;
-    std::array<std::uint64_t, 6> events{};  // indexed by Event::Kind
+    std::array<std::uint64_t, 7> events{};  // indexed by Event::Kind
     std::uint64_t message_bytes = 0;        // of the message events
     std::uint64_t polls = 0;
     std::uint64_t empty_polls = 0;

@@ -13,7 +13,10 @@ namespace {
 class Fault final : public Forward {
 public:
     Fault(std::unique_ptr<Transport> wrapped, const FaultOptions& options)
-        : Forward(std::move(wrapped)), options_(options), random_(options.seed), peers_(capabilities().max_peers) {
+        : Forward(std::move(wrapped)),
+          options_(options),
+          random_(options.seed),
+          peers_(capabilities().max_peers + capabilities().max_dialled) {
         owed_.reserve(peers_.size());
         up_.reserve(peers_.size());
     }

@@ -18,6 +18,8 @@ public:
         return inner_->connect(peer, address, incarnation);
     }
     void disconnect(Peer peer) override { inner_->disconnect(peer); }
+    Result<Peer> dial(const Blob& address, Bytes greeting) override { return inner_->dial(address, greeting); }
+    Post accept(Peer peer) override { return inner_->accept(peer); }
     Result<Local> allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
     std::span<std::byte> memory(Local region) override { return inner_->memory(region); }
     Result<Blob> expose(Local region, const Grant& grant) override { return inner_->expose(region, grant); }

@@ -48,6 +48,10 @@ public:
         const std::optional<Blob> there = unpadded(address);
         return there ? inner().connect(peer, *there, incarnation) : Post::refused;
     }
+    Result<Peer> dial(const Blob& address, Bytes greeting) override {
+        const std::optional<Blob> there = unpadded(address);
+        return there ? inner().dial(*there, greeting) : Error{"dial: not an address that was padded"};
+    }
     Result<Blob> expose(Local region, const Grant& grant) override {
         auto key = inner().expose(region, grant);
         if (!key) return key;

@@ -56,6 +56,7 @@ public:
                     record.token = event.token;
                     break;
                 case Event::Kind::message:
+                case Event::Kind::knock:
                     record.length = event.size_or_value;
                     record.bytes = {event.data, event.size_or_value};
                     break;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "transport/blob.h"
+#include "transport/connect_rule.h"
 #include "transport/copy_head.h"
 #include "transport/imports.h"
 #include "transport/inproc/queue.h"
@@ -24,8 +25,8 @@ constexpr std::size_t biggest_record = EventQueue::message_bytes(max_message_byt
 // What one pair may have queued at the receiver, in bytes: small messages of this size on average count as one
 // operation.
 constexpr std::size_t typical_record = EventQueue::message_bytes(64);
-// peer_up, peer_down and room: at most one of each is queued per peer.
-constexpr std::size_t control_bytes_per_peer = 3 * EventQueue::other_bytes;
+// knock, peer_up, peer_down and room: at most one of each is queued per peer.
+constexpr std::size_t control_bytes_per_peer = 4 * EventQueue::other_bytes;
 constexpr std::size_t queue_bytes_goal = std::size_t{32} << 20;
 
 class Endpoint;
@@ -63,13 +64,15 @@ struct Hub {
 struct alignas(32) PeerState {
     enum class State : std::uint8_t {
         idle,
-        connecting,  // waiting for the other side's connect
+        connecting,  // waiting for the other side's connect, or accept
+        knocking,    // at this side
         up,
         down,  // peer_down is queued but not polled yet
     };
-    Endpoint* remote = nullptr;  // while up
+    Endpoint* remote = nullptr;  // while up, or one of the two knocks
     std::uint32_t remote_id = 0;
     std::uint32_t incarnation = 0;
+    std::uint32_t there = 0;  // this endpoint's number at the peer
     State state = State::idle;
     bool peer_waits = false;   // the peer got `again` and is owed a room event
     bool self_waits = false;   // an own post got `again` for want of room in the own queue
@@ -85,13 +88,17 @@ struct Import {
     std::span<std::byte> memory;  // valid while that endpoint lives
 };
 
+std::size_t peers_of(const EndpointOptions& options) {
+    return std::size_t{options.max_peers} + options.max_dialled;
+}
+
 std::size_t pair_bytes(const EndpointOptions& options) {
     return std::clamp<std::size_t>(options.max_posted * typical_record, 2 * biggest_record,
-                                   std::max(2 * biggest_record, queue_bytes_goal / options.max_peers));
+                                   std::max(2 * biggest_record, queue_bytes_goal / peers_of(options)));
 }
 
 std::size_t queue_bytes(const EndpointOptions& options) {
-    return options.max_peers * (pair_bytes(options) + control_bytes_per_peer) + 2 * biggest_record;
+    return peers_of(options) * (pair_bytes(options) + control_bytes_per_peer) + 2 * biggest_record;
 }
 
 class alignas(64) Endpoint final : public Transport {
@@ -101,22 +108,24 @@ public:
         : queue_(queue_bytes(options)),
           self_(options.self),
           pair_bytes_(static_cast<std::uint32_t>(pair_bytes(options))),
-          control_bytes_(static_cast<std::uint32_t>(options.max_peers * control_bytes_per_peer)),
-          queued_bytes_(std::make_unique<std::uint32_t[]>(options.max_peers)),
-          peers_(options.max_peers),
+          control_bytes_(static_cast<std::uint32_t>(peers_of(options) * control_bytes_per_peer)),
+          queued_bytes_(std::make_unique<std::uint32_t[]>(peers_of(options))),
+          peers_(peers_of(options)),
+          greetings_(options.max_dialled),
           regions_(std::make_shared<Regions>(max_regions, options.shareable)),
           hub_(std::move(hub)),
           options_(options),
           id_(static_cast<std::uint32_t>(hub_->endpoints.size())) {
         capabilities_ = {.nature = nature,
                          .max_peers = options.max_peers,
+                         .max_dialled = options.max_dialled,
                          .max_regions = max_regions,
                          .max_posted = static_cast<std::uint32_t>(
                              std::min<std::size_t>(options.max_posted, pair_bytes_ / typical_record)),
                          .read = true,
                          .view = true,
                          .one_thread = true};
-        waiting_.reserve(options.max_peers);
+        waiting_.reserve(peers_.size());
         hub_->endpoints.push_back(this);
     }
 
@@ -136,8 +145,8 @@ public:
 
     Post connect(Peer peer, const Blob& blob, std::uint32_t incarnation) override {
         Address address;
-        if (index(peer) >= peers_.size() || peer == self_ || !from_blob(blob, address) || address.hub != hub_->id ||
-            address.endpoint >= hub_->endpoints.size() || address.peer != index(peer)) {
+        if (index(peer) >= options_.max_peers || peer == self_ || !is_here(blob, address) ||
+            address.peer != index(peer)) {
             return Post::refused;
         }
         PeerState& state = peers_[index(peer)];
@@ -146,6 +155,7 @@ public:
                 return Post::again;
             case PeerState::State::up:
             case PeerState::State::connecting:
+            case PeerState::State::knocking:
                 if (incarnation > state.incarnation) {
                     disconnect(peer);
                     return Post::again;
@@ -159,15 +169,15 @@ public:
         state.remote_id = static_cast<std::uint32_t>(address.endpoint);
         state.state = PeerState::State::connecting;
         Endpoint* other = hub_->endpoints[address.endpoint];
-        if (other == nullptr || other->options_.incarnation != incarnation || other->options_.run != options_.run ||
-            other->options_.token != options_.token || self() >= other->peers_.size()) {
+        if (other == nullptr || other->options_.incarnation != incarnation || !is_of_this_run(*other) ||
+            self() >= other->options_.max_peers) {
             go_down(peer);
             return Post::pending;
         }
         PeerState& theirs = other->peers_[self()];
         if (theirs.state == PeerState::State::connecting && theirs.remote_id == id_) {
-            go_up(peer, *other);
-            other->go_up(self_, *this);
+            go_up(peer, *other, self_);
+            other->go_up(self_, *this, peer);
         } else if (theirs.state != PeerState::State::idle && theirs.incarnation > options_.incarnation) {
             go_down(peer);  // the peer knows a later incarnation of this node
         }
@@ -180,7 +190,34 @@ public:
         if (state.state == PeerState::State::idle || state.state == PeerState::State::down) return;
         Endpoint* other = state.remote;
         go_down(peer);
-        if (other != nullptr) other->go_down(self_);
+        if (other != nullptr) other->go_down(Peer{state.there});
+    }
+
+    Result<Peer> dial(const Blob& blob, Bytes greeting) override {
+        Address address;
+        if (!is_here(blob, address)) return Error{"dial: not an address of this inproc hub"};
+        if (greeting.size() > max_greeting_bytes) return no_greeting(greeting.size());
+        const Peer peer = free_number();
+        if (peer == any_peer) return no_number_left(options_.max_dialled);
+        Endpoint* const other = hub_->endpoints[address.endpoint];
+        PeerState& state = peers_[index(peer)];
+        state.remote_id = static_cast<std::uint32_t>(address.endpoint);
+        state.incarnation = other == nullptr ? 0 : other->options_.incarnation;
+        state.state = PeerState::State::connecting;
+        if (other == nullptr || !is_of_this_run(*other) || !other->hear_knock(*this, peer, greeting)) go_down(peer);
+        return peer;
+    }
+
+    Post accept(Peer peer) override {
+        if (index(peer) >= peers_.size()) return Post::refused;
+        const PeerState& state = peers_[index(peer)];
+        if (state.state == PeerState::State::down) return Post::pending;
+        if (state.state != PeerState::State::knocking) return Post::refused;
+        Endpoint& other = *state.remote;
+        const Peer there{state.there};
+        go_up(peer, other, there);
+        other.go_up(there, *this, peer);
+        return Post::pending;
     }
 
     Result<Local> allocate(std::size_t bytes) override { return regions_->allocate(bytes); }
@@ -222,7 +259,8 @@ public:
 
     Post send(Peer peer, Bytes message) override {
         if (message.empty() || message.size() > max_message_bytes || !is_up(peer)) return Post::refused;
-        return peers_[index(peer)].remote->accept_message(self_, message) ? Post::done : Post::again;
+        const PeerState& state = peers_[index(peer)];
+        return state.remote->accept_message(Peer{state.there}, message) ? Post::done : Post::again;
     }
 
     Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override {
@@ -241,7 +279,7 @@ public:
             !Regions::inside(to.memory.size(), target.offset, head.size() + body.length)) {
             return fault(state, peer, token);
         }
-        if (notice.has_value() && !state.remote->accept_notice(self_, *notice)) return Post::again;
+        if (notice.has_value() && !state.remote->accept_notice(Peer{state.there}, *notice)) return Post::again;
         std::byte* place = to.memory.data() + target.offset;
         copy_head(place, head);
         if (body.length > 0) {
@@ -292,7 +330,7 @@ public:
         }
         std::size_t count = 0;
         while (count < events.size() && !queue_.empty()) {
-            const Event event = queue_.take();
+            Event event = queue_.take();
             switch (event.kind) {
                 case Event::Kind::message:
                     queued_bytes_[index(event.peer)] -=
@@ -306,6 +344,7 @@ public:
                     break;
                 case Event::Kind::peer_down:
                     peers_[index(event.peer)].state = PeerState::State::idle;
+                    if (index(event.peer) >= options_.max_peers) imports_.forget(event.peer);
                     released_.push_back(std::move(lingering_.front()));
                     lingering_.pop_front();
                     lingers_ = true;
@@ -314,6 +353,9 @@ public:
                     peers_[index(event.peer)].room_queued = false;
                     break;
                 case Event::Kind::peer_up:
+                    break;
+                case Event::Kind::knock:
+                    event.data = greetings_[index(event.peer) - options_.max_peers].data();
                     break;
             }
             events[count++] = event;
@@ -334,6 +376,32 @@ private:
     [[nodiscard]] bool is_up(Peer peer) const {
         return index(peer) < peers_.size() && peers_[index(peer)].state == PeerState::State::up;
     }
+    [[nodiscard]] bool is_here(const Blob& blob, Address& address) const {
+        return from_blob(blob, address) && address.hub == hub_->id && address.endpoint < hub_->endpoints.size();
+    }
+    [[nodiscard]] bool is_of_this_run(const Endpoint& other) const {
+        return other.options_.run == options_.run && other.options_.token == options_.token;
+    }
+    /// any_peer: there is none.
+    [[nodiscard]] Peer free_number() const {
+        for (std::uint32_t peer = options_.max_peers; peer < peers_.size(); ++peer)
+            if (peers_[peer].state == PeerState::State::idle) return Peer{peer};
+        return any_peer;
+    }
+    /// False: there is no room.
+    bool hear_knock(Endpoint& from, Peer there, Bytes greeting) {
+        const Peer peer = free_number();
+        if (peer == any_peer) return false;
+        PeerState& state = peers_[index(peer)];
+        state.remote_id = from.id_;
+        state.incarnation = from.options_.incarnation;
+        state.state = PeerState::State::knocking;
+        meet(peer, from, there);
+        from.meet(there, *this, peer);
+        greetings_[index(peer) - options_.max_peers].assign(greeting.begin(), greeting.end());
+        queue_control(Event::Kind::knock, peer, static_cast<std::uint16_t>(greeting.size()));
+        return true;
+    }
     /// That region of that endpoint is released.
     void forget(std::uint32_t endpoint, std::uint32_t region) {
         for (Import& import : imports_) {
@@ -343,10 +411,10 @@ private:
         }
     }
 
-    void queue_control(Event::Kind kind, Peer peer) {
+    void queue_control(Event::Kind kind, Peer peer, std::uint16_t size = 0) {
         queue_.push_event({.kind = kind,
                            .status = Status::ok,
-                           .size_or_value = 0,
+                           .size_or_value = size,
                            .peer = peer,
                            .incarnation = peers_[index(peer)].incarnation,
                            .token = 0});
@@ -357,10 +425,14 @@ private:
         queue_control(Event::Kind::room, peer);
     }
 
-    void go_up(Peer peer, Endpoint& remote) {
-        PeerState& state = peers_[index(peer)];
-        state.state = PeerState::State::up;
-        state.remote = &remote;
+    void meet(Peer peer, Endpoint& remote, Peer there) {
+        peers_[index(peer)].remote = &remote;
+        peers_[index(peer)].there = index(there);
+    }
+
+    void go_up(Peer peer, Endpoint& remote, Peer there) {
+        peers_[index(peer)].state = PeerState::State::up;
+        meet(peer, remote, there);
         queue_control(Event::Kind::peer_up, peer);
     }
 
@@ -374,12 +446,16 @@ private:
         queue_control(Event::Kind::peer_down, peer);
     }
 
-    /// Endpoint `id` of node `peer` ceased to exist.
-    void lost(Peer peer, std::uint32_t id) {
-        if (index(peer) >= peers_.size()) return;
-        const PeerState& state = peers_[index(peer)];
-        const bool concerned = state.state == PeerState::State::up || state.state == PeerState::State::connecting;
-        if (concerned && state.remote_id == id) go_down(peer);
+    /// Endpoint `id` of node `node` ceased to exist.
+    void lost(Peer node, std::uint32_t id) {
+        const auto look_at = [&](std::uint32_t peer) {
+            const PeerState& state = peers_[peer];
+            const bool concerned = state.state != PeerState::State::idle && state.state != PeerState::State::down;
+            if (concerned && state.remote_id == id) go_down(Peer{peer});
+        };
+        if (index(node) < options_.max_peers) look_at(index(node));
+        for (std::uint32_t peer = options_.max_peers; peer < peers_.size(); ++peer)
+            look_at(peer);
     }
 
     [[nodiscard]] bool may_queue(Peer peer, std::size_t record) const {
@@ -442,7 +518,7 @@ private:
                 waiting_[kept++] = peer;
                 continue;
             }
-            if (state.peer_waits) state.remote->queue_room(self_);
+            if (state.peer_waits) state.remote->queue_room(Peer{state.there});
             if (state.self_waits) queue_room(peer);
             state.peer_waits = state.self_waits = state.listed = false;
         }
@@ -462,6 +538,7 @@ private:
     std::unique_ptr<std::uint32_t[]> queued_bytes_;
 
     std::vector<PeerState> peers_;
+    std::vector<std::vector<std::byte>> greetings_;  // of those that dialled
     Imports<Import> imports_;
     std::shared_ptr<Regions> regions_;
 
@@ -496,7 +573,8 @@ public:
         }
         if (queue_bytes(options) > EventQueue::max_capacity_bytes) {
             return Error{std::string(transport_name) + ": max_peers " + std::to_string(options.max_peers) +
-                         " needs a queue of " + std::to_string(queue_bytes(options)) + " bytes; at most " +
+                         ", max_dialled " + std::to_string(options.max_dialled) + " need a queue of " +
+                         std::to_string(queue_bytes(options)) + " bytes; at most " +
                          std::to_string(EventQueue::max_capacity_bytes) + " are possible"};
         }
         return std::unique_ptr<Transport>(std::make_unique<Endpoint>(hub_, options));

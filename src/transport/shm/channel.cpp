@@ -52,6 +52,8 @@ const char* to_string(Verdict verdict) {
             return "meant for another node or incarnation";
         case Verdict::stale_incarnation:
             return "an incarnation that is over";
+        case Verdict::no_room:
+            return "no room for another peer that dials";
     }
     return "unknown verdict";
 }
@@ -88,12 +90,12 @@ os::Descriptor accept_one(const os::Descriptor& listener) {
     return os::Descriptor(::accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
 
-bool send_packet(const os::Descriptor& socket, const Packet& packet, std::array<int, 2> fds) {
+bool send_packet(const os::Descriptor& socket, const Packet& packet, std::array<int, 2> fds, Bytes greeting) {
     Packet bytes = packet;
-    iovec part{&bytes, sizeof bytes};
+    std::array parts{iovec{&bytes, sizeof bytes}, iovec{const_cast<std::byte*>(greeting.data()), greeting.size()}};
     msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
     alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof fds)> control{};
     const std::size_t count = fds[0] < 0 ? 0 : fds[1] < 0 ? 1 : 2;
     if (count > 0) {
@@ -105,15 +107,17 @@ bool send_packet(const os::Descriptor& socket, const Packet& packet, std::array<
         header->cmsg_len = CMSG_LEN(count * sizeof(int));
         std::memcpy(CMSG_DATA(header), fds.data(), count * sizeof(int));
     }
-    return ::sendmsg(socket.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(sizeof bytes);
+    return ::sendmsg(socket.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+           static_cast<ssize_t>(sizeof bytes + greeting.size());
 }
 
 Received receive_packet(const os::Descriptor& socket) {
     Received received;
-    iovec part{&received.packet, sizeof received.packet};
+    std::array<std::byte, max_greeting_bytes> greeting;
+    std::array parts{iovec{&received.packet, sizeof received.packet}, iovec{greeting.data(), greeting.size()}};
     msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
     alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> control{};
     message.msg_control = control.data();
     message.msg_controllen = control.size();
@@ -135,11 +139,14 @@ Received receive_packet(const os::Descriptor& socket) {
     }
     if (count == 0) {
         received.what = Received::What::end;
-    } else if (count != static_cast<ssize_t>(sizeof received.packet) ||
+    } else if (count < static_cast<ssize_t>(sizeof received.packet) ||
+               (count > static_cast<ssize_t>(sizeof received.packet) && received.packet.kind != Packet::Kind::knock) ||
                (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || received.packet.magic != Packet::expected_magic) {
         received.what = Received::What::nonsense;
     } else {
         received.what = Received::What::packet;
+        received.greeting.assign(greeting.begin(),
+                                 greeting.begin() + (count - static_cast<ssize_t>(sizeof received.packet)));
     }
     return received;
 }

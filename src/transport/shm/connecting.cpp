@@ -19,8 +19,7 @@ constexpr Time dial_retry = 2 * ps_per_ms;
 
 Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
     Address address;
-    if (index(peer) >= peers_.size() || peer == options_.self || !from_blob(blob, address) ||
-        address.node != index(peer)) {
+    if (!is_node(peer) || peer == options_.self || !from_blob(blob, address) || address.node != index(peer)) {
         return Post::refused;
     }
     PeerState& state = peers_[index(peer)];
@@ -38,7 +37,7 @@ Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
     } else {
         state.state = PeerState::State::waiting;
         // Who is not there any more will never dial; a dial that says nothing is ignored there.
-        if (const Dialled probe = dial(address.name); !probe.socket.is_open() && !probe.again) {
+        if (const Dialled probe = shm::dial(address.name); !probe.socket.is_open() && !probe.again) {
             fail(peer, "nobody is there");
         } else {
             match(peer);
@@ -56,12 +55,55 @@ void Endpoint::disconnect(Peer peer) {
             return;
         case PeerState::State::waiting:
         case PeerState::State::dialling:
+        case PeerState::State::knocking:
         case PeerState::State::draining:
             finish(peer);
             return;
         case PeerState::State::up:
             give_up(peer);
     }
+}
+
+Result<Peer> Endpoint::dial(const Blob& blob, Bytes greeting) {
+    Address address;
+    if (!from_blob(blob, address)) return Error{"dial: not an address of the shm transport"};
+    if (greeting.size() > max_greeting_bytes) return no_greeting(greeting.size());
+    const Peer peer = free_number();
+    if (peer == any_peer) return no_number_left(options_.max_dialled);
+    PeerState& state = peers_[index(peer)];
+    state.taken = true;
+    state.node = address.node;
+    state.incarnation = 0;    // its answer says it
+    state.complained_of = 1;  // of another one
+    state.name = address.name;
+    state.greeting.assign(greeting.begin(), greeting.end());
+    state.deadline = time_unset;
+    look_at_control_ = true;
+    state.state = PeerState::State::dialling;
+    start_dialling(peer);
+    return peer;
+}
+
+Post Endpoint::accept(Peer peer) {
+    if (is_node(peer) || !exists(peer)) return Post::refused;
+    const PeerState::State state = peers_[index(peer)].state;
+    if (state == PeerState::State::idle) return Post::pending;  // it is gone, which is still to be polled
+    if (state != PeerState::State::knocking) return Post::refused;
+    let_in(peer);
+    return Post::pending;
+}
+
+Peer Endpoint::free_number() const {
+    for (std::uint32_t peer = options_.max_peers; peer < peers_.size(); ++peer)
+        if (!peers_[peer].taken) return Peer{peer};
+    return any_peer;
+}
+
+void Endpoint::forget_dialled(Peer peer) {
+    imports_.forget(peer);
+    for (OwnRegion& region : regions_)
+        std::erase_if(region.granted, [&](const OwnRegion::Granted& granted) { return granted.peer == peer; });
+    peers_[index(peer)].taken = false;
 }
 
 Packet Endpoint::packet(Packet::Kind kind, Peer to) const {
@@ -87,16 +129,16 @@ void Endpoint::watch(Peer peer) {
 void Endpoint::start_dialling(Peer peer) {
     PeerState& state = peers_[index(peer)];
     state.dial_at = time_never;
-    Dialled dialled = dial(state.name);
+    Dialled dialled = shm::dial(state.name);
     if (dialled.again) {
         state.dial_at = time_unset;
         return;
     }
     if (!dialled.socket.is_open()) return fail(peer, "nobody is there");
     state.socket = std::move(dialled.socket);
-    Packet hello = packet(Packet::Kind::hello, peer);
+    Packet hello = packet(is_node(peer) ? Packet::Kind::hello : Packet::Kind::knock, peer);
     hello.token = options_.token;
-    if (!send_packet(state.socket, hello, {inbox_memory_.fd.fd(), bell_.fd()}))
+    if (!send_packet(state.socket, hello, {inbox_memory_.fd.fd(), bell_.fd()}, state.greeting))
         return fail(peer, "the connection was lost at once");
     watch(peer);
 }
@@ -104,9 +146,11 @@ void Endpoint::start_dialling(Peer peer) {
 Verdict Endpoint::judge(const Packet& hello) const {
     volatile std::uint64_t difference = hello.token ^ options_.token;  // in constant time
     if (hello.version != channel_version) return Verdict::wrong_version;
-    if (hello.kind != Packet::Kind::hello || hello.from >= peers_.size()) return Verdict::malformed;
+    const bool knocks = hello.kind == Packet::Kind::knock;
+    if (!knocks && (hello.kind != Packet::Kind::hello || !is_node(Peer{hello.from}))) return Verdict::malformed;
     if (hello.run != options_.run) return Verdict::wrong_run;
     if (difference != 0) return Verdict::wrong_token;
+    if (knocks) return Verdict::accepted;
     if (hello.to != index(options_.self) || hello.to_incarnation != options_.incarnation) return Verdict::wrong_node;
     return hello.from < index(options_.self) ? Verdict::accepted : Verdict::malformed;
 }
@@ -143,17 +187,44 @@ void Endpoint::match(Peer peer) {
     if (state.state != PeerState::State::waiting || !state.parked.socket.is_open()) return;
     const std::uint32_t theirs = state.parked.hello.from_incarnation;
     if (theirs > state.incarnation) return fail(peer, "a later incarnation of it dialled");
+    if (theirs < state.incarnation) {
+        const Parked parked = std::move(state.parked);
+        return refuse(parked.socket, parked.hello, Verdict::stale_incarnation);
+    }
+    state.socket = std::move(state.parked.socket);
+    watch(peer);
+    let_in(peer);
+}
+
+void Endpoint::hear_knock(Received received, os::Descriptor socket) {
+    const Packet& hello = received.packet;
+    const Peer peer = free_number();
+    if (peer == any_peer) return refuse(socket, hello, Verdict::no_room);
+    PeerState& state = peers_[index(peer)];
+    state.taken = true;
+    state.node = hello.from;
+    state.incarnation = hello.from_incarnation;
+    state.state = PeerState::State::knocking;
+    state.socket = std::move(socket);
+    state.greeting = std::move(received.greeting);
+    state.parked = {hello, {}, std::move(received.fds[0]), std::move(received.fds[1])};
+    watch(peer);
+    Event event = control_event(Event::Kind::knock, peer);
+    event.size_or_value = static_cast<std::uint16_t>(state.greeting.size());
+    event.data = state.greeting.data();
+    own_events_.push_back(event);
+}
+
+void Endpoint::let_in(Peer peer) {
+    PeerState& state = peers_[index(peer)];
     Parked parked = std::move(state.parked);
-    if (theirs < state.incarnation) return refuse(parked.socket, parked.hello, Verdict::stale_incarnation);
-    state.socket = std::move(parked.socket);
     if (!meet(peer, parked.hello, parked.inbox, std::move(parked.bell))) return;
     // Both lanes begin anew, and here: a dialler that gave up an earlier attempt cannot know whether this side, which
     // may have answered it, has stopped writing.
     inbox_.reset_lane(index(peer));
-    state.inbox.reset_lane(index(options_.self));
+    state.inbox.reset_lane(state.there);
     if (!send_packet(state.socket, packet(Packet::Kind::answer, peer), {inbox_memory_.fd.fd(), bell_.fd()}))
         return fail(peer, "the connection was lost at once");
-    watch(peer);
     go_up(peer);
 }
 
@@ -161,7 +232,7 @@ bool Endpoint::meet(Peer peer, const Packet& from_peer, const os::Descriptor& in
     PeerState& state = peers_[index(peer)];
     const InboxShape shape{from_peer.peers, from_peer.ring_bytes};
     const bool sound = std::has_single_bit(shape.ring_bytes) && shape.ring_bytes >= 16384 &&
-                       shape.peers <= max_peers_limit && index(options_.self) < shape.peers && bell.is_open();
+                       shape.peers <= max_peers_limit && from_peer.to < shape.peers && bell.is_open();
     auto mapping = sound ? map_memory(inbox, shape.bytes(), Access::write)
                          : Result<std::shared_ptr<os::Mapping>>(Error{"its inbox makes no sense"});
     if (!mapping) {
@@ -171,7 +242,8 @@ bool Endpoint::meet(Peer peer, const Packet& from_peer, const os::Descriptor& in
     state.inbox_mapping = std::move(*mapping);
     state.inbox = Inbox(state.inbox_mapping->bytes(), shape);
     state.bell = std::move(bell);
-    state.writer = state.inbox.writer(index(options_.self));
+    state.there = from_peer.to;
+    state.writer = state.inbox.writer(state.there);
     state.reader = inbox_.reader(index(peer));
     return true;
 }
@@ -254,6 +326,7 @@ void Endpoint::answered(Peer peer, Received& received) {
     if (received.packet.kind != Packet::Kind::answer) return fail(peer, "what answers there is not an Incast node");
     if (received.packet.verdict != Verdict::accepted)
         return fail(peer, std::string("refused: ") + to_string(received.packet.verdict));
+    if (!is_node(peer)) peers_[index(peer)].incarnation = received.packet.from_incarnation;
     if (meet(peer, received.packet, received.fds[0], std::move(received.fds[1]))) go_up(peer);
 }
 
@@ -311,6 +384,7 @@ void Endpoint::finish(Peer peer) {
     state.socket.close();
     state.bell.close();
     state.inbox_mapping.reset();
+    if (state.taken) state.parked = {};
     lingering_.push_back(std::exchange(state.regions, {}));
     state.wants_room = state.streamed = false;
     state.unpublished_bytes = 0;
@@ -376,6 +450,7 @@ void Endpoint::hear_hello(std::uint32_t serial) {
     }
     const Verdict verdict = judge(received.packet);
     if (verdict != Verdict::accepted) return refuse(socket, received.packet, verdict);
+    if (received.packet.kind == Packet::Kind::knock) return hear_knock(std::move(received), std::move(socket));
     park(std::move(received), std::move(socket));
 }
 

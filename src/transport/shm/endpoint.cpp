@@ -28,18 +28,19 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
                    os::Descriptor listener, os::Descriptor bell, Memory inbox)
     : settings_(settings),
       options_(options),
-      shape_{options.max_peers, settings.ring_bytes},
+      shape_{options.max_peers + options.max_dialled, settings.ring_bytes},
       name_(name),
       listener_(std::move(listener)),
       bell_(std::move(bell)),
       inbox_memory_(std::move(inbox)),
       inbox_(inbox_memory_.bytes(), shape_),
-      peers_(options.max_peers),
-      active_(options.max_peers),
+      peers_(shape_.peers),
+      active_(shape_.peers),
       epoll_events_(64) {
     constexpr std::uint32_t typical_record = record_bytes(64);
     capabilities_ = {.nature = nature,
                      .max_peers = options.max_peers,
+                     .max_dialled = options.max_dialled,
                      .max_regions = max_regions,
                      .max_posted = std::min(options.max_posted, settings.ring_bytes / typical_record),
                      .read = true,
@@ -49,8 +50,12 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
     new (&inbox_.header()) InboxHeader;
     (void)poller_.add(listener_, EPOLLIN, listener_kind);
     (void)poller_.add(bell_, EPOLLIN, bell_kind);
-    unpublished_.reserve(options.max_peers);
-    touched_.reserve(options.max_peers);
+    for (std::uint32_t node = 0; node < options.max_peers; ++node) {
+        peers_[node].node = node;
+        peers_[node].there = index(options.self);
+    }
+    unpublished_.reserve(peers_.size());
+    touched_.reserve(peers_.size());
 }
 
 Result<Local> Endpoint::allocate(std::size_t bytes) {
@@ -103,8 +108,7 @@ Result<Blob> Endpoint::expose(Local region, const Grant& grant) {
     const std::uint64_t last = grant.count > 0 ? grant.count - 1 : 0;
     const std::uint64_t length =
         grant.length == to_the_end && last == 0 ? own.bytes - std::min(own.bytes, grant.offset) : grant.length;
-    if ((grant.peer != any_peer && index(grant.peer) >= peers_.size()) ||
-        !Regions::inside(own.bytes, grant.offset, length) ||
+    if ((grant.peer != any_peer && !exists(grant.peer)) || !Regions::inside(own.bytes, grant.offset, length) ||
         (last > 0 && grant.stride > (own.bytes - length - grant.offset) / last)) {
         return Error{"expose: " + std::to_string(grant.count) + " places of " + std::to_string(grant.length) +
                      " bytes at " + std::to_string(grant.offset) + ": not in region " + std::to_string(number) +
@@ -124,14 +128,16 @@ Result<Blob> Endpoint::expose(Local region, const Grant& grant) {
                        .generation = options_.incarnation,
                        .region = static_cast<std::uint32_t>(number),
                        .use = own.use,
-                       .peer = index(grant.peer),
+                       .peer = grant.peer == any_peer ? index(any_peer) : peers_[index(grant.peer)].node,
                        .bytes = own.bytes,
                        .run = options_.run,
                        .write = grant.write ? 1U : 0U});
 }
 
 Result<Remote> Endpoint::import_key(Peer peer, const Blob& blob) {
-    const Result<Key> key = read_key<Key>(blob, peer, options_.self, options_.run, max_regions, transport_name);
+    if (!exists(peer)) return Error{"import_key: there is no peer " + std::to_string(index(peer))};
+    const Result<Key> key =
+        read_key<Key>(blob, Peer{peers_[index(peer)].node}, options_.self, options_.run, max_regions, transport_name);
     if (!key) return key.error();
     return imports_.add({.peer = peer, .key = *key, .memory = {}, .written = false});
 }
@@ -283,7 +289,7 @@ void Endpoint::publish(PeerState& state) {
     if (!state.writer.unpublished()) return;
     if (std::exchange(state.streamed, false)) base::fence_streams();
     state.writer.publish();
-    state.inbox.header().dirty.set(index(options_.self));
+    state.inbox.header().dirty.set(state.there);
     ring(state);
 }
 
@@ -361,7 +367,7 @@ void Endpoint::release_read() {
     for (const Peer peer : touched_) {
         PeerState& state = peers_[index(peer)];
         if (state.state != PeerState::State::up || !state.reader.release()) continue;
-        state.inbox.header().room.set(index(options_.self));
+        state.inbox.header().room.set(state.there);
         ring(state);
     }
     touched_.clear();
@@ -389,6 +395,7 @@ std::size_t Endpoint::take_own(std::span<Event> events) {
         if (event.kind == Event::Kind::peer_down) {
             unmapped_next_.push_back(std::move(lingering_.front()));
             lingering_.pop_front();
+            if (state.taken) forget_dialled(event.peer);
         }
         if (event.kind == Event::Kind::completed && state.faults-- == capabilities_.max_posted) give_room(event.peer);
         events[count++] = event;
@@ -452,12 +459,14 @@ Event Endpoint::control_event(Event::Kind kind, Peer peer) const {
 }
 
 Result<std::unique_ptr<Transport>> make_endpoint(const EndpointSettings& settings, const EndpointOptions& options) {
-    if (options.max_peers == 0 || options.max_peers > max_peers_limit || options.max_posted == 0 ||
+    if (options.max_peers == 0 || options.max_peers > max_peers_limit ||
+        options.max_dialled > max_peers_limit - options.max_peers || options.max_posted == 0 ||
         static_cast<std::uint32_t>(options.self) >= options.max_peers) {
         return Error{std::string(transport_name) + ": node " +
                      std::to_string(static_cast<std::uint32_t>(options.self)) + " with max_peers " +
-                     std::to_string(options.max_peers) + ", max_posted " + std::to_string(options.max_posted) +
-                     ": max_peers must be 1.." + std::to_string(max_peers_limit) +
+                     std::to_string(options.max_peers) + ", max_dialled " + std::to_string(options.max_dialled) +
+                     ", max_posted " + std::to_string(options.max_posted) +
+                     ": max_peers and max_dialled together must be 1.." + std::to_string(max_peers_limit) +
                      ", max_posted at least 1, and the node's index below max_peers"};
     }
     const SocketName name = random_name();
@@ -466,7 +475,7 @@ Result<std::unique_ptr<Transport>> make_endpoint(const EndpointSettings& setting
     os::Descriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!bell.is_open())
         return Error{std::string(transport_name) + ": eventfd: " + std::generic_category().message(errno)};
-    auto inbox = make_memory(InboxShape{options.max_peers, settings.ring_bytes}.bytes());
+    auto inbox = make_memory(InboxShape{options.max_peers + options.max_dialled, settings.ring_bytes}.bytes());
     if (!inbox) return Error{std::string(transport_name) + ": " + inbox.error().message};
     return std::unique_ptr<Transport>(
         std::make_unique<Endpoint>(settings, options, name, std::move(*listener), std::move(bell), std::move(*inbox)));

@@ -86,6 +86,8 @@ public:
 
     Post connect(Peer peer, const Blob& blob, std::uint32_t incarnation) override;
     void disconnect(Peer peer) override;
+    Result<Peer> dial(const Blob& address, Bytes greeting) override;
+    Post accept(Peer peer) override;
     Result<Local> allocate(std::size_t bytes) override;
     Result<int> share(Local region) override;
 
@@ -160,6 +162,17 @@ private:
 
     [[nodiscard]] Packet packet(Packet::Kind kind, Peer to) const;
     void watch(Peer peer);
+    [[nodiscard]] bool is_node(Peer peer) const { return index(peer) < options_.max_peers; }
+    [[nodiscard]] bool exists(Peer peer) const {
+        return is_node(peer) || (index(peer) < peers_.size() && peers_[index(peer)].taken);
+    }
+    /// any_peer: there is none.
+    [[nodiscard]] Peer free_number() const;
+    void hear_knock(Received received, os::Descriptor socket);
+    /// The hello that is parked is let in.
+    void let_in(Peer peer);
+    /// Its number is free: nobody who gets it next is taken for it.
+    void forget_dialled(Peer peer);
     void start_dialling(Peer peer);
     [[nodiscard]] Verdict judge(const Packet& hello) const;
     void refuse(const os::Descriptor& socket, const Packet& hello, Verdict verdict);

@@ -33,6 +33,7 @@ struct PeerState {
         idle,
         waiting,   // for the peer to dial: it has the lower index
         dialling,  // or waiting for the answer
+        knocking,  // here, until its owner has accepted it
         up,
         draining,  // the peer is gone; what it had published is still handed out
         closing,   // given up here; the peer may still write until it has noticed, or is gone
@@ -48,6 +49,9 @@ struct PeerState {
     bool unpublished = false;  // in the endpoint's list
     bool streamed = false;     // streaming stores since the last publishing
     std::uint32_t faults = 0;  // completions of this peer in the endpoint's list
+    bool taken = false;        // a number for one that dials: until its peer_down was polled
+    std::uint32_t node = 0;    // its number at home
+    std::uint32_t there = 0;   // this side's number at the peer
     std::uint32_t incarnation = 0;
     std::uint32_t complained_of = 0;  // incarnation for which a failure to connect was logged
     std::uint32_t serial = 0;         // of the present socket, in epoll ids
@@ -64,6 +68,7 @@ struct PeerState {
     std::vector<PeerRegion> regions;    // the peer's, by number
     std::deque<std::uint16_t> to_tell;  // numbers of this side's regions: exposed or released, and not told yet
     Parked parked;
+    std::vector<std::byte> greeting;  // its own, or the one for it
 };
 
 }  // namespace incast::transport::shm

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 
 #include <fcntl.h>
 
@@ -43,6 +44,7 @@ void Acceptor::accept_all(Time now) {
         slot.socket = std::move(socket);
         slot.deadline = now + options_.hello_timeout;
         slot.received = 0;
+        slot.greeting.clear();
         ++open_count_;
         const auto index = static_cast<std::uint64_t>(&slot - half_open_.data());
         if (!poller_.add(slot.socket, EPOLLIN | EPOLLRDHUP, half_open_id_ + index)) drop(slot, "it cannot be watched");
@@ -52,28 +54,34 @@ void Acceptor::accept_all(Time now) {
 std::optional<Admitted> Acceptor::advance(std::uint64_t index) {
     if (index >= half_open_.size() || !half_open_[index].socket.is_open()) return {};
     HalfOpen& half_open = half_open_[index];
-    const ssize_t count = ::recv(half_open.socket.fd(), half_open.hello.data() + half_open.received,
-                                 half_open.hello.size() - half_open.received, MSG_DONTWAIT);
+    constexpr std::size_t hello_bytes = sizeof(Hello);
+    const std::span<std::byte> place = half_open.received < hello_bytes
+                                           ? std::span(half_open.hello).subspan(half_open.received)
+                                           : std::span(half_open.greeting).subspan(half_open.received - hello_bytes);
+    const ssize_t count = ::recv(half_open.socket.fd(), place.data(), place.size(), MSG_DONTWAIT);
     if (count <= 0) {
         if (count < 0 && (errno == EAGAIN || errno == EINTR)) return {};
         drop(half_open, "closed before a hello");
         return {};
     }
     half_open.received += static_cast<std::size_t>(count);
-    if (cannot_be_hello(Bytes(half_open.hello).first(half_open.received))) {
+    if (cannot_be_hello(Bytes(half_open.hello).first(std::min(half_open.received, hello_bytes)))) {
         drop(half_open, to_string(Verdict::not_incast));
         return {};
     }
-    if (half_open.received < half_open.hello.size()) return {};
+    if (half_open.received < hello_bytes) return {};
+    Hello hello;
+    std::memcpy(&hello, half_open.hello.data(), sizeof hello);
+    const Verdict verdict = judge(hello, options_.expected);
+    if (verdict == Verdict::accepted) half_open.greeting.resize(hello.greeting_bytes);
+    if (half_open.received < hello_bytes + half_open.greeting.size()) return {};
     poller_.remove(half_open.socket);
-    Admitted admitted{.socket = std::move(half_open.socket), .hello = {}};
     --open_count_;
-    std::memcpy(&admitted.hello, half_open.hello.data(), sizeof admitted.hello);
-    if (const Verdict verdict = judge(admitted.hello, options_.expected); verdict != Verdict::accepted) {
-        refuse(std::move(admitted.socket), verdict);
+    if (verdict != Verdict::accepted) {
+        refuse(std::move(half_open.socket), verdict);
         return {};
     }
-    return admitted;
+    return Admitted{std::move(half_open.socket), hello, std::move(half_open.greeting)};
 }
 
 void Acceptor::expire(Time now) {

@@ -19,6 +19,7 @@ namespace incast::transport::tcp {
 struct Admitted {
     os::Descriptor socket;
     Hello hello;
+    std::vector<std::byte> greeting;
 };
 
 class Acceptor {
@@ -35,7 +36,7 @@ public:
 
     /// The listener is readable.
     void accept_all(Time now);
-    /// A half-open connection is readable. The hello, once it is complete and proper.
+    /// A half-open connection is readable. The hello and its greeting, once they are complete and proper.
     std::optional<Admitted> advance(std::uint64_t slot);
     /// Refuses those that are silent for too long.
     void expire(Time now);
@@ -51,6 +52,7 @@ private:
         Time deadline = 0;
         std::size_t received = 0;
         std::array<std::byte, sizeof(Hello)> hello{};
+        std::vector<std::byte> greeting;
     };
     void drop(HalfOpen& half_open, const char* why);
     HalfOpen& free_slot();

@@ -1,13 +1,41 @@
-// One tcp endpoint: epoll, connections, and the framed engine on top of them.
+// One tcp endpoint: epoll, connections, and the framed engine on top of them. Posting and polling are in endpoint.cpp,
+// connecting and losing peers in connecting.cpp.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
 
+#include "os/descriptor.h"
+#include "os/poller.h"
+#include "transport/framed/event_writer.h"
+#include "transport/framed/frame.h"
+#include "transport/imports.h"
 #include "transport/medium.h"
+#include "transport/regions.h"
+#include "transport/tcp/acceptor.h"
+#include "transport/tcp/hello.h"
+#include "transport/tcp/peer_state.h"
 #include "transport/tcp/socket.h"
 
 namespace incast::transport::tcp {
+
+inline constexpr Time deadline_unset = -1;  // the next poll, which knows the time, sets it
+
+// What an epoll event is about: a kind, a serial number that tells a stale event of a closed stream, and an index.
+inline constexpr std::uint64_t kind_shift = 60;
+inline constexpr std::uint64_t serial_shift = 32;
+inline constexpr std::uint64_t serial_mask = (std::uint64_t{1} << (kind_shift - serial_shift)) - 1;
+inline constexpr std::uint64_t listener_kind = std::uint64_t{1} << kind_shift;
+inline constexpr std::uint64_t half_open_kind = std::uint64_t{2} << kind_shift;
+inline constexpr std::uint64_t stream_kind = std::uint64_t{3} << kind_shift;
+
+struct Import {
+    Peer peer{};
+    framed::Key key;
+};
 
 /// The parameters of tcp (see tcp.cpp), checked and in machine form.
 struct EndpointSettings {
@@ -21,6 +49,115 @@ struct EndpointSettings {
     Time connect_timeout = 0;
     Time hello_timeout = 0;
     std::uint32_t half_open_max = 0;
+};
+
+class Endpoint final : public Transport {
+public:
+    Endpoint(const EndpointSettings& settings, const EndpointOptions& options, os::Poller poller,
+             os::Descriptor listener);
+    ~Endpoint() override;
+    [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
+    [[nodiscard]] Blob address() const override { return address_.to_blob(self(), options_.incarnation); }
+
+    Post connect(Peer peer, const Blob& blob, std::uint32_t incarnation) override;
+    void disconnect(Peer peer) override;
+    Result<Peer> dial(const Blob& blob, Bytes greeting) override;
+    Post accept(Peer peer) override;
+    Result<Local> allocate(std::size_t bytes) override { return regions_.allocate(bytes); }
+    Result<Ok> release(Local region) override;
+    Result<Ok> release(Remote import) override { return imports_.release(import); }
+    Result<int> share(Local region) override { return regions_.share(region); }
+    std::span<std::byte> memory(Local region) override { return regions_.memory(region); }
+
+    Result<Blob> expose(Local region, const Grant& grant) override;
+    Result<Remote> import_key(Peer peer, const Blob& blob) override;
+    Post send(Peer peer, Bytes message) override;
+    Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override;
+    Post read(Peer peer, Target from, Slice into, Token token) override;
+    [[nodiscard]] Bytes local(Slice where) const override;
+    Bytes view(Target, std::uint32_t) override { return {}; }
+
+    std::size_t poll(Time now, std::span<Event> span) override;
+    [[nodiscard]] Time next_deadline() const override { return untimed_ > 0 ? last_now_ : next_deadline_; }
+
+    bool prepare_wait() override;
+    [[nodiscard]] int wait_fd() const override { return poller_.fd(); }
+
+    [[nodiscard]] std::uint64_t copied_bytes() const override;
+
+private:
+    static std::uint32_t index(Peer peer) { return static_cast<std::uint32_t>(peer); }
+    [[nodiscard]] std::uint32_t self() const { return index(options_.self); }
+    [[nodiscard]] bool is_up(Peer peer) const {
+        return index(peer) < peers_.size() && peers_[index(peer)].state == PeerState::State::up;
+    }
+    /// A node of the run. Others dialled, or were dialled.
+    [[nodiscard]] bool is_node(Peer peer) const { return index(peer) < options_.max_peers; }
+    [[nodiscard]] bool exists(Peer peer) const {
+        return is_node(peer) || (index(peer) < peers_.size() && peers_[index(peer)].state != PeerState::State::idle);
+    }
+    /// Memory of released regions that nothing is received into or sent from any more.
+    void free_retired();
+    os::Descriptor with_port(os::Descriptor listener);
+    void activate(Peer peer) {
+        if (peers_[index(peer)].listed) return;
+        peers_[index(peer)].listed = true;
+        active_.push_back(peer);
+    }
+    Post posted(Peer peer, Post post) {
+        activate(peer);
+        return post;
+    }
+    [[nodiscard]] Event control_event(Event::Kind kind, Peer peer) const;
+
+    // --- connecting and losing
+
+    void log_lost(Peer peer, std::string_view why) const;
+
+    [[nodiscard]] std::uint64_t stream_id(Peer peer, std::size_t stream) const;
+    [[nodiscard]] bool watch(Peer peer, std::size_t stream, const os::Descriptor& socket);
+    void start_dialling(Peer peer);
+    void fail_dial(Peer peer, std::string_view why);
+    void advance_dial(Peer peer, std::size_t stream);
+    /// A node of this run dialled.
+    void park(Admitted admitted);
+    /// any_peer: there is none.
+    [[nodiscard]] Peer free_number() const;
+    void hear_knock(Admitted admitted);
+    static bool is_older(const Hello& hello, const Parked& parked);
+    /// Both have called connect?
+    void match(Peer peer);
+    /// The streams that are parked are let in.
+    void let_in(Peer peer);
+    void go_up(Peer peer, std::vector<os::Descriptor> sockets, std::uint32_t peer_max_posted);
+    /// Fences the peer: every socket is closed before anything is said about it.
+    void lose(Peer peer, Status status);
+    void announce(framed::EventWriter& events);
+    void finish_losses(framed::EventWriter& events);
+    void handle_readiness(Time now);
+    void stop_timing(PeerState& state);
+    void handle_deadlines(Time now);
+    EndpointSettings settings_;
+    EndpointOptions options_;
+    Capabilities capabilities_;
+    os::Poller poller_;
+    Regions regions_;
+    std::vector<PeerState> peers_;
+    Imports<Import> imports_;
+    std::vector<epoll_event> epoll_events_;
+    SocketAddress address_;
+    Acceptor acceptor_;
+    std::vector<Peer> active_;                       // have something to move
+    std::vector<Peer> working_;                      // those of the poll in progress
+    std::vector<Peer> raised_;                       // up, peer_up to be polled
+    std::vector<Peer> down_;                         // lost, the rest to be polled
+    std::vector<std::unique_ptr<Link>> lost_links_;  // since the last poll
+    std::uint64_t serials_ = 0;
+    std::uint64_t poll_number_ = 0;
+    std::uint32_t untimed_ = 0;  // peers whose deadline is unset
+    Time next_deadline_ = time_never;
+    Time last_now_ = 0;
+    std::uint64_t copied_for_lost_ = 0;  // by links that are gone
 };
 
 Result<std::unique_ptr<Transport>> make_endpoint(const EndpointSettings& settings, const EndpointOptions& options);

@@ -36,6 +36,8 @@ const char* to_string(Verdict verdict) {
             return "meant for another node, or an earlier incarnation of this one";
         case Verdict::stale_incarnation:
             return "a later incarnation of that node is known";
+        case Verdict::no_room:
+            return "no room for another peer that dials";
     }
     return "unknown verdict";
 }
@@ -52,11 +54,13 @@ Verdict judge(const Hello& hello, const Expected& expected) {
     // The token first: without it nothing is said about the run.
     if (!same_secret(hello.token, expected.token)) return Verdict::wrong_token;
     if (hello.run != expected.run) return Verdict::wrong_run;
-    if (hello.zero != 0 || hello.zero_32 != 0 || hello.streams != expected.streams || hello.stream >= hello.streams ||
-        hello.max_posted == 0 || hello.max_posted > max_posted_limit || hello.from >= expected.max_peers ||
-        hello.from == expected.self) {
+    const bool knocks = hello.knocks != 0;
+    if (hello.knocks > 1 || hello.greeting_bytes > (knocks ? max_greeting_bytes : 0) ||
+        hello.streams != (knocks ? 1 : expected.streams) || hello.stream >= hello.streams || hello.max_posted == 0 ||
+        hello.max_posted > max_posted_limit) {
         return Verdict::malformed;
     }
+    if (!knocks && (hello.from >= expected.max_peers || hello.from == expected.self)) return Verdict::malformed;
     if (hello.to != expected.self || hello.to_incarnation != expected.self_incarnation) return Verdict::wrong_node;
     return Verdict::accepted;
 }

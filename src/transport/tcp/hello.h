@@ -19,7 +19,7 @@ struct Hello {
     std::uint16_t version = 0;  // framed::frame_version
     std::uint16_t stream = 0;
     std::uint16_t streams = 0;
-    std::uint16_t zero = 0;
+    std::uint16_t knocks = 0;  // 1: from outside the rendezvous, with a greeting behind this
     std::uint64_t run = 0;
     std::uint64_t token = 0;
     std::uint64_t group = 0;  // the same for all streams of one connection
@@ -28,7 +28,7 @@ struct Hello {
     std::uint32_t to = 0;  // the node it means
     std::uint32_t to_incarnation = 0;
     std::uint32_t max_posted = 0;  // reads the dialling node may have pending
-    std::uint32_t zero_32 = 0;
+    std::uint32_t greeting_bytes = 0;
 };
 static_assert(sizeof(Hello) == 64);
 
@@ -41,6 +41,7 @@ enum class Verdict : std::uint32_t {
     malformed,  // or other settings: the number of streams must agree, the node's index be below max_peers
     wrong_node,
     stale_incarnation,  // a later incarnation of the dialling node is known here
+    no_room,            // for another one that knocks
 };
 const char* to_string(Verdict verdict);
 

@@ -44,6 +44,7 @@ struct PeerState {
         idle,
         waiting,  // for the peer to dial: it has the lower index
         dialling,
+        knocking,  // here, until its owner has accepted it
         up,
         down,  // closed; completions and peer_down still have to be polled
     };
@@ -54,9 +55,10 @@ struct PeerState {
     }
 
     State state = State::idle;
-    bool announced = false;  // peer_up was polled
+    bool announced = false;  // its knock, or its peer_up, was polled
     bool listed = false;     // in active_
     Status lost_as = Status::peer_lost;
+    std::uint32_t node = 0;  // its number at home
     std::uint32_t incarnation = 0;
     std::uint32_t complained_of = 0;  // incarnation for which a failure to connect was logged
     std::uint64_t serial = 0;         // of the present connection, in epoll ids
@@ -65,6 +67,7 @@ struct PeerState {
     std::vector<Dial> dials;
     std::unique_ptr<Link> link;
     Parked parked;
+    std::vector<std::byte> greeting;  // its own, or the one for it
 };
 
 }  // namespace incast::transport::tcp

@@ -22,7 +22,7 @@ struct WireAddress {
     std::uint16_t family = 0;  // 4 or 6
     std::uint16_t port = 0;
     std::array<std::byte, 16> ip{};
-    std::uint32_t zero = 0;
+    std::uint32_t incarnation = 0;
 };
 static_assert(sizeof(WireAddress) == 32);
 
@@ -79,9 +79,10 @@ SocketAddress SocketAddress::of_self(const os::Descriptor& socket) {
     return address;
 }
 
-Blob SocketAddress::to_blob(std::uint32_t node) const {
+Blob SocketAddress::to_blob(std::uint32_t node, std::uint32_t incarnation) const {
     WireAddress wire;
     wire.node = node;
+    wire.incarnation = incarnation;
     wire.port = port();
     if (family() == AF_INET) {
         wire.family = 4;
@@ -93,10 +94,10 @@ Blob SocketAddress::to_blob(std::uint32_t node) const {
     return transport::to_blob(wire);
 }
 
-bool SocketAddress::from_blob(const Blob& blob, SocketAddress& address, std::uint32_t& node) {
+std::optional<EndpointAddress> SocketAddress::from_blob(const Blob& blob) {
     WireAddress wire;
-    if (!transport::from_blob(blob, wire) || wire.port == 0 || wire.zero != 0) return false;
-    address = {};
+    if (!transport::from_blob(blob, wire) || wire.port == 0) return {};
+    SocketAddress address;
     if (wire.family == 4) {
         address.storage_.ss_family = AF_INET;
         address.size_ = sizeof(sockaddr_in);
@@ -106,11 +107,10 @@ bool SocketAddress::from_blob(const Blob& blob, SocketAddress& address, std::uin
         address.size_ = sizeof(sockaddr_in6);
         std::memcpy(&as<sockaddr_in6>(address.storage_)->sin6_addr, wire.ip.data(), 16);
     } else {
-        return false;
+        return {};
     }
     address.set_port(wire.port);
-    node = wire.node;
-    return true;
+    return EndpointAddress{address, wire.node, wire.incarnation};
 }
 
 std::uint16_t SocketAddress::port() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,8 @@
 
 namespace incast::transport::tcp {
 
+struct EndpointAddress;
+
 /// An IPv4 or IPv6 address with a port.
 class SocketAddress {
 public:
@@ -24,9 +27,9 @@ public:
     static SocketAddress of_peer(const os::Descriptor& socket);
     static SocketAddress of_self(const os::Descriptor& socket);
 
-    /// As an endpoint address: `node` travels with it, so that an address given for another node is noticed.
-    [[nodiscard]] Blob to_blob(std::uint32_t node) const;
-    static bool from_blob(const Blob& blob, SocketAddress& address, std::uint32_t& node);
+    /// As an endpoint address: whose it is travels with it, so that an address given for another one is noticed.
+    [[nodiscard]] Blob to_blob(std::uint32_t node, std::uint32_t incarnation) const;
+    static std::optional<EndpointAddress> from_blob(const Blob& blob);
 
     [[nodiscard]] const sockaddr* data() const { return reinterpret_cast<const sockaddr*>(&storage_); }
     [[nodiscard]] socklen_t size() const { return size_; }
@@ -41,6 +44,12 @@ public:
 private:
     sockaddr_storage storage_{};
     socklen_t size_ = 0;
+};
+
+struct EndpointAddress {
+    SocketAddress socket;
+    std::uint32_t node = 0;
+    std::uint32_t incarnation = 0;
 };
 
 struct SocketOptions {

@@ -164,7 +164,7 @@ struct Nature {
     Progress progress = Progress::manual;
     bool one_host = false;      // its nodes are on one host
     bool launch = false;        // its nodes are started by a launcher of its own
-    bool any_memory = false;    // bodies may lie in memory that is no region
+    bool any_memory = false;    // write_from() works: bodies may lie in memory that is no region
     bool lossy_bodies = false;  // a write may be lost: its notice says so
     bool operator==(const Nature&) const = default;
 };
@@ -246,6 +246,8 @@ public:
     /// Writes head and body (either may be empty) to the peer. The body stays untouched by the caller until done or
     /// completed.
     virtual Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) = 0;
+    /// The same with a body in any memory of this process. Capability `any_memory`.
+    virtual Post write_from(Peer, Bytes /*head*/, Bytes /*body*/, Target, Notice, Token) { return Post::refused; }
     /// Reads `into.length` bytes of the peer's region. Capability `read`.
     virtual Post read(Peer peer, Target from, Slice into, Token token) = 0;
     /// What landed in an own region. Where bodies are phantom, `where` must be the place of a head: empty if none

@@ -167,6 +167,7 @@ Reply Agent::execute(const Command& command) {
             send(command, reply);
             break;
         case Op::write:
+        case Op::write_from:
             write(command, reply);
             break;
         case Op::read:
@@ -333,8 +334,15 @@ void Agent::write(const Command& command, Reply& reply) {
     std::vector<std::byte> head(command.head_bytes);
     fill_pattern(head, command.seed);
     const Notice notice = command.has_notice ? Notice{command.notice} : Notice{};
-    reply.post = transport_->write(Peer{command.peer}, head, slice_of(command),
-                                   {Remote{command.remote}, command.remote_offset}, notice, command.token);
+    const Target target{Remote{command.remote}, command.remote_offset};
+    if (command.op == Op::write) {
+        reply.post = transport_->write(Peer{command.peer}, head, slice_of(command), target, notice, command.token);
+    } else {
+        std::vector<std::byte>& body = bodies_.emplace_back(command.length);
+        fill_pattern(body, command.offset);
+        reply.post = transport_->write_from(Peer{command.peer}, head, body, target, notice, command.token);
+        if (reply.post != Post::pending) std::ranges::fill(body, std::byte{0xEE});
+    }
     std::ranges::fill(head, std::byte{0xEE});
 }
 

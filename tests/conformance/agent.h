@@ -48,8 +48,9 @@ enum class Op : std::uint8_t {
             //   -> post of the last, length: how many were done
     write,  // peer, head_bytes (the pattern of seed), region, offset, length, remote, remote_offset, notice, token ->
             // post
-    read,   // peer, remote, remote_offset, region, offset, length, token -> post
-    view,   // remote, remote_offset, length -> length: of the view; ok if it is the pattern of seed
+    write_from,    // the same, but the body is the pattern of offset, in memory of the agent's own -> post
+    read,          // peer, remote, remote_offset, region, offset, length, token -> post
+    view,          // remote, remote_offset, length -> length: of the view; ok if it is the pattern of seed
     hold_view,     // the same, and keeps the view
     held_view,     // length -> ok if the view that is kept is the pattern of seed, now
     poll,          // now, length: events at a time -> events
@@ -135,6 +136,7 @@ private:
     std::unique_ptr<Transport> transport_;
     std::unique_ptr<Traffic> traffic_;
     Bytes held_view_;
+    std::vector<std::vector<std::byte>> bodies_;  // of write_from: the transport may still read them
 };
 
 }  // namespace incast::conformance

@@ -297,7 +297,15 @@ std::pair<std::uint64_t, Post> Node::send_many(Number peer, std::uint64_t length
 }
 
 Post Node::write(Number peer, const WriteArguments& arguments) {
-    return execute({.op = Op::write,
+    return write_as(Op::write, peer, arguments);
+}
+
+Post Node::write_from(Number peer, const WriteArguments& arguments) {
+    return write_as(Op::write_from, peer, arguments);
+}
+
+Post Node::write_as(Op op, Number peer, const WriteArguments& arguments) {
+    return execute({.op = op,
                     .head_bytes = arguments.head_bytes,
                     .has_notice = arguments.notice.has_value(),
                     .notice = arguments.notice.value_or(0),

@@ -114,6 +114,8 @@ public:
     std::pair<std::uint64_t, Post> send_many(Number peer, std::uint64_t length, std::uint64_t seed,
                                              std::uint64_t count);
     Post write(Number peer, const WriteArguments& arguments);
+    /// The same with a body of the pattern of `offset`, in memory that is no region.
+    Post write_from(Number peer, const WriteArguments& arguments);
     Post read(Number peer, const ReadArguments& arguments);
     Reply execute(const Command& command);
 
@@ -128,6 +130,7 @@ public:
     std::optional<Seen> take(Event::Kind kind);
 
 private:
+    Post write_as(Op op, Number peer, const WriteArguments& arguments);
     std::optional<Seen> take_first(const std::function<bool(const Seen&)>& wanted);
 
     std::uint32_t index_;

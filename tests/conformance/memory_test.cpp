@@ -7,6 +7,7 @@ namespace incast::conformance {
 namespace {
 
 constexpr std::uint64_t kib = 1024;
+constexpr std::uint64_t mib = 1024 * kib;
 
 TEST_P(Conformance, TC_M1_RegionsAreZeroedAndAligned) {
     Node& a = node(0);
@@ -282,6 +283,44 @@ TEST_P(Conformance, TC_M14_AGrantIsForItsPeerAndForWhatItSays) {
     ASSERT_TRUE(wait_until("the write to be taken", [&] { return taken(a.write(b, write)); }));
     EXPECT_EQ(wait_for(b, Event::Kind::notice, a).value, 1);
     EXPECT_TRUE(b.matches(region, 0, 64, 9));
+}
+
+TEST_P(Conformance, TC_M15_WhereAnyMemoryWillDoItNeedBeNoRegion) {
+    Node& a = node(0);
+    Node& b = node(1);
+    join(a, b);
+    constexpr std::uint64_t bytes = 2 * mib;
+    const Shared shared = share(b, a, bytes);
+    WriteArguments write{.head_bytes = 64, .remote = shared.remote, .notice = std::uint16_t{1}, .token = 5};
+    if (!capabilities().nature.any_memory) {
+        EXPECT_EQ(a.write_from(b, write), Post::refused);
+        barrier(a, b);
+        EXPECT_TRUE(b.take().empty());
+        return;
+    }
+    for (const std::uint64_t length : {std::uint64_t{0}, std::uint64_t{1}, 5 * kib, bytes - 64}) {
+        SCOPED_TRACE(length);
+        write.length = length;
+        write.offset = length + 3;
+        write.seed = length + 4;
+        Post post = Post::again;
+        ASSERT_TRUE(wait_until("the write to be taken", [&] {
+            post = a.write_from(b, write);
+            return taken(post);
+        }));
+        wait_for(b, Event::Kind::notice, a);
+        EXPECT_TRUE(b.matches(shared.region, 0, 64, write.seed));
+        EXPECT_TRUE(b.matches(shared.region, 64, length, write.offset));
+        if (post == Post::pending) {
+            EXPECT_EQ(wait_for(a, Event::Kind::completed, b).status, Status::ok);
+        }
+        EXPECT_FALSE(a.take(Event::Kind::completed)) << "once";
+    }
+    write.length = bytes - 63;
+    ASSERT_EQ(a.write_from(b, write), Post::pending);
+    EXPECT_EQ(wait_for(a, Event::Kind::completed, b).status, Status::remote_fault);
+    write.head_bytes = 65;
+    EXPECT_EQ(a.write_from(b, write), Post::refused);
 }
 
 TEST_P(Conformance, TC_M7_EveryCopyOfABodyIsCounted) {

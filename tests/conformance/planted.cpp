@@ -163,6 +163,13 @@ public:
     }
 };
 
+/// A body that is in no region is not taken.
+class OnlyRegions final : public Forward {
+public:
+    using Forward::Forward;
+    Post write_from(Peer, Bytes, Bytes, Target, Notice, Token) override { return Post::refused; }
+};
+
 /// Says of itself what is not so.
 class OtherNature final : public Forward {
 public:
@@ -196,6 +203,7 @@ constexpr std::array entries{
     Entry{{"imports_that_stay", "TC_M12", "inproc"}, plant<ImportsThatStay>},
     Entry{{"regions_that_stay", "TC_M13", "inproc"}, plant<RegionsThatStay>},
     Entry{{"other_nature", "TC_A1", "inproc"}, plant<OtherNature>},
+    Entry{{"only_regions", "TC_M15", "inproc"}, plant<OnlyRegions>},
     Entry{{"short_greetings", "TC_D1", "inproc"}, plant<ShortGreetings>},
     Entry{{"no_door", "TC_D1", "inproc"}, plant<NoDoor>},
     Entry{{"open_door", "TC_D2", "inproc"}, plant<OpenDoor>},

@@ -19,6 +19,11 @@ public:
                        inner().write(peer, head, body, target, notice, token));
     }
 
+    Post write_from(Peer peer, Bytes head, Bytes body, Target target, Notice notice, Token token) override {
+        return counted(counts_.writes, head.size() + body.size(),
+                       inner().write_from(peer, head, body, target, notice, token));
+    }
+
     Post read(Peer peer, Target from, Slice into, Token token) override {
         return counted(counts_.reads, into.length, inner().read(peer, from, into, token));
     }

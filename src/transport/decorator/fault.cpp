@@ -29,6 +29,10 @@ public:
         return holds_back(peer) ? Post::again : inner().write(peer, head, body, target, notice, token);
     }
 
+    Post write_from(Peer peer, Bytes head, Bytes body, Target target, Notice notice, Token token) override {
+        return holds_back(peer) ? Post::again : inner().write_from(peer, head, body, target, notice, token);
+    }
+
     Post read(Peer peer, Target from, Slice into, Token token) override {
         return holds_back(peer) ? Post::again : inner().read(peer, from, into, token);
     }

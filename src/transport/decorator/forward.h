@@ -31,6 +31,9 @@ public:
     Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override {
         return inner_->write(peer, head, body, target, notice, token);
     }
+    Post write_from(Peer peer, Bytes head, Bytes body, Target target, Notice notice, Token token) override {
+        return inner_->write_from(peer, head, body, target, notice, token);
+    }
     Post read(Peer peer, Target from, Slice into, Token token) override {
         return inner_->read(peer, from, into, token);
     }

@@ -40,6 +40,17 @@ public:
                      inner().write(peer, head, body, target, notice, token));
     }
 
+    Post write_from(Peer peer, Bytes head, Bytes body, Target target, Notice notice, Token token) override {
+        return noted({.what = What::write,
+                      .peer = peer,
+                      .length = static_cast<std::uint32_t>(body.size()),
+                      .offset = target.offset,
+                      .token = token,
+                      .notice = notice,
+                      .bytes = head},
+                     inner().write_from(peer, head, body, target, notice, token));
+    }
+
     Post read(Peer peer, Target from, Slice into, Token token) override {
         return noted({.what = What::read, .peer = peer, .length = into.length, .offset = from.offset, .token = token},
                      inner().read(peer, from, into, token));

@@ -264,27 +264,29 @@ public:
     }
 
     Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override {
-        if (!is_up(peer) || head.size() > max_head_bytes || !imports_.has(target.region, peer)) return Post::refused;
-        const std::byte* from = nullptr;
-        if (body.length > 0) {
-            const std::span<std::byte> region = regions_->memory(body.region);
-            if (body.length > max_write_bytes || !Regions::inside(region.size(), body.offset, body.length)) {
-                return Post::refused;
-            }
-            from = region.data() + body.offset;
+        if (body.length == 0) return write_from(peer, head, {}, target, notice, token);
+        const std::span<std::byte> region = regions_->memory(body.region);
+        if (!Regions::inside(region.size(), body.offset, body.length)) return Post::refused;
+        return write_from(peer, head, region.subspan(body.offset, body.length), target, notice, token);
+    }
+
+    Post write_from(Peer peer, Bytes head, Bytes body, Target target, Notice notice, Token token) override {
+        if (!is_up(peer) || head.size() > max_head_bytes || body.size() > max_write_bytes ||
+            !imports_.has(target.region, peer)) {
+            return Post::refused;
         }
         const Import& to = imports_[target.region];
         PeerState& state = peers_[index(peer)];
         if (to.remote_id != state.remote_id ||
-            !Regions::inside(to.memory.size(), target.offset, head.size() + body.length)) {
+            !Regions::inside(to.memory.size(), target.offset, head.size() + body.size())) {
             return fault(state, peer, token);
         }
         if (notice.has_value() && !state.remote->accept_notice(Peer{state.there}, *notice)) return Post::again;
         std::byte* place = to.memory.data() + target.offset;
         copy_head(place, head);
-        if (body.length > 0) {
-            std::memcpy(place + head.size(), from, body.length);
-            copied_bytes_ += body.length;
+        if (!body.empty()) {
+            std::memcpy(place + head.size(), body.data(), body.size());
+            copied_bytes_ += body.size();
         }
         return Post::done;
     }

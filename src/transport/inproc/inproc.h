@@ -9,7 +9,8 @@
 namespace incast::transport::inproc {
 
 inline constexpr std::string_view transport_name = "inproc";
-inline constexpr Nature nature{.copies = Copies::processor, .progress = Progress::independent, .one_host = true};
+inline constexpr Nature nature{
+    .copies = Copies::processor, .progress = Progress::independent, .one_host = true, .any_memory = true};
 
 std::span<const base::Setting> settings();
 Result<std::unique_ptr<Medium>> make(const Settings& given);

@@ -170,15 +170,20 @@ Post Endpoint::send(Peer peer, Bytes message) {
 }
 
 Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) {
+    if (body.length == 0) return write_from(peer, head, {}, target, notice, token);
     const std::span<std::byte> from = own(body.region);
-    if (!is_up(peer) || head.size() > max_head_bytes || body.length > max_write_bytes ||
-        (body.length > 0 && !Regions::inside(from.size(), body.offset, body.length)) ||
+    if (!Regions::inside(from.size(), body.offset, body.length)) return Post::refused;
+    return write_from(peer, head, from.subspan(body.offset, body.length), target, notice, token);
+}
+
+Post Endpoint::write_from(Peer peer, Bytes head, Bytes body, Target target, Notice notice, Token token) {
+    if (!is_up(peer) || head.size() > max_head_bytes || body.size() > max_write_bytes ||
         !imports_.has(target.region, peer)) {
         return Post::refused;
     }
     Import& to = imports_[target.region];
     PeerState& state = peers_[index(peer)];
-    if (!Regions::inside(to.key.bytes, target.offset, head.size() + body.length) ||
+    if (!Regions::inside(to.key.bytes, target.offset, head.size() + body.size()) ||
         to.key.generation != state.incarnation || to.key.write == 0) {
         return fault(peer, token);
     }
@@ -195,18 +200,17 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
     }
     std::byte* place = to.memory.data() + target.offset;
     copy_head(place, head);
-    if (body.length > 0) {
-        copied_bytes_ += body.length;
-        const std::byte* bytes = from.data() + body.offset;
-        if (streams_ && body.length >= stream_from_bytes) {
-            base::copy_streaming(place + head.size(), bytes, body.length);
+    if (!body.empty()) {
+        copied_bytes_ += body.size();
+        if (streams_ && body.size() >= stream_from_bytes) {
+            base::copy_streaming(place + head.size(), body.data(), body.size());
             state.streamed = true;
         } else {
-            std::memcpy(place + head.size(), bytes, body.length);
+            std::memcpy(place + head.size(), body.data(), body.size());
         }
     }
     if (notice.has_value()) state.writer.push({Record::Kind::notice, *notice, 0});
-    posted(peer, state, body.length);
+    posted(peer, state, body.size());
     return Post::done;
 }
 

@@ -8,8 +8,11 @@
 namespace incast::transport::shm {
 
 inline constexpr std::string_view transport_name = "shm";
-inline constexpr Nature nature{
-    .bounds = Bounds::region, .copies = Copies::processor, .progress = Progress::independent, .one_host = true};
+inline constexpr Nature nature{.bounds = Bounds::region,
+                               .copies = Copies::processor,
+                               .progress = Progress::independent,
+                               .one_host = true,
+                               .any_memory = true};
 
 std::span<const base::Setting> settings();
 std::span<const base::FormerName> former_names();

@@ -103,14 +103,18 @@ Post Endpoint::send(Peer peer, Bytes message) {
 }
 
 Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) {
+    if (body.length == 0) return write_from(peer, head, {}, target, notice, token);
     const std::span<std::byte> from = regions_.memory(body.region);
-    if (!is_up(peer) || head.size() > max_head_bytes || body.length > max_write_bytes ||
-        (body.length > 0 && !Regions::inside(from.size(), body.offset, body.length)) ||
+    if (!Regions::inside(from.size(), body.offset, body.length)) return Post::refused;
+    return write_from(peer, head, from.subspan(body.offset, body.length), target, notice, token);
+}
+
+Post Endpoint::write_from(Peer peer, Bytes head, Bytes body, Target target, Notice notice, Token token) {
+    if (!is_up(peer) || head.size() > max_head_bytes || body.size() > max_write_bytes ||
         !imports_.has(target.region, peer)) {
         return Post::refused;
     }
-    const Bytes bytes = body.length > 0 ? from.subspan(body.offset, body.length) : from.first(0);
-    return posted(peer, peers_[index(peer)].link->session().write(head, bytes, imports_[target.region].key,
+    return posted(peer, peers_[index(peer)].link->session().write(head, body, imports_[target.region].key,
                                                                   target.offset, notice, token));
 }
 

@@ -73,6 +73,7 @@ public:
     Result<Remote> import_key(Peer peer, const Blob& blob) override;
     Post send(Peer peer, Bytes message) override;
     Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override;
+    Post write_from(Peer peer, Bytes head, Bytes body, Target target, Notice notice, Token token) override;
     Post read(Peer peer, Target from, Slice into, Token token) override;
     [[nodiscard]] Bytes local(Slice where) const override;
     Bytes view(Target, std::uint32_t) override { return {}; }

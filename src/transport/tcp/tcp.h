@@ -9,7 +9,7 @@
 namespace incast::transport::tcp {
 
 inline constexpr std::string_view transport_name = "tcp";
-inline constexpr Nature nature{.bounds = Bounds::strided, .copies = Copies::kernel};
+inline constexpr Nature nature{.bounds = Bounds::strided, .copies = Copies::kernel, .any_memory = true};
 
 std::span<const base::Setting> settings();
 std::span<const base::FormerName> former_names();

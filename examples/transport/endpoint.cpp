@@ -120,6 +120,16 @@ public:
         if (now == Connection::opening || now == Connection::up) lose(peer, Status::cancelled);
     }
 
+    void ended(Peer peer, std::uint32_t incarnation) override {
+        if (index(peer) >= peers_.size() || of(peer).incarnation != incarnation) return;
+        const Connection now = of(peer).connection;
+        if (now == Connection::opening || now == Connection::up) lose(peer, Status::peer_lost);
+    }
+    [[nodiscard]] bool drained() const override {
+        return std::ranges::all_of(
+            peers_, [](const PeerState& state) { return state.connection != Connection::up || state.link->drained(); });
+    }
+
     Result<Local> allocate(std::size_t bytes) override { return regions_.allocate(bytes); }
     std::span<std::byte> memory(Local region) override { return regions_.memory(region); }
     Result<int> share(Local region) override { return regions_.share(region); }

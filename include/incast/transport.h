@@ -218,6 +218,13 @@ public:
     /// Lets in who knocked; disconnect() turns it away. `pending`: peer_up or peer_down follows. `refused`: it does not
     /// knock.
     virtual Post accept(Peer) { return Post::refused; }
+    /// The process that had that incarnation of the peer is gone, says who started it: what is known of that one ends
+    /// as with any lost peer. For what a transport cannot find out by itself: a peer that cannot be fenced, or that
+    /// will never call. Silence is no proof.
+    virtual void ended(Peer, std::uint32_t /*incarnation*/) {}
+    /// All that was posted arrives, should the endpoint go now. It becomes so while it is polled; destructors do not
+    /// wait for it.
+    [[nodiscard]] virtual bool drained() const = 0;
     /// A zeroed region, at least 64-byte aligned, owned by the endpoint and alive as long as it.
     virtual Result<Local> allocate(std::size_t bytes) = 0;
     /// The bytes of an own region, for sources to fill; empty where bodies are phantom.

@@ -1,5 +1,6 @@
 #include "sim/endpoint.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -59,6 +60,14 @@ Post Endpoint::connect(Peer peer, const Blob& address, std::uint32_t incarnation
 
 void Endpoint::disconnect(Peer peer) {
     world_->disconnect(*this, peer);
+}
+
+bool Endpoint::drained() const {
+    return std::ranges::all_of(contacts_, [&](const Contact& contact) {
+        if (!contact.known || contact.connection == nil) return true;
+        const Channel& channel = world_->connection(contact.connection).channel[contact.side];
+        return channel.ordered.head == nil && channel.unlanded.head == nil;
+    });
 }
 
 Result<Local> Endpoint::allocate(std::size_t bytes) {

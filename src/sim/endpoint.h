@@ -25,6 +25,7 @@ public:
     [[nodiscard]] Blob address() const override;
     Post connect(Peer peer, const Blob& address, std::uint32_t incarnation) override;
     void disconnect(Peer peer) override;
+    [[nodiscard]] bool drained() const override;
     Result<Local> allocate(std::size_t bytes) override;
     std::span<std::byte> memory(Local region) override;
     Result<Blob> expose(Local region, const Grant& grant) override;

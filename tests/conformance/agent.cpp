@@ -89,6 +89,12 @@ Reply Agent::execute(const Command& command) {
         case Op::accept:
             reply.post = transport_->accept(Peer{command.peer});
             break;
+        case Op::ended:
+            transport_->ended(Peer{command.peer}, command.incarnation);
+            break;
+        case Op::drained:
+            reply.ok = transport_->drained();
+            break;
         case Op::allocate: {
             const auto region = transport_->allocate(command.length);
             reply.ok = region.ok();

@@ -31,6 +31,8 @@ enum class Op : std::uint8_t {
     disconnect,      // peer
     dial,            // blob, length (of the greeting), seed (of its pattern) -> number, of the peer; not ok: text
     accept,          // peer -> post
+    ended,           // peer, incarnation
+    drained,         // -> ok
     allocate,        // length -> number, of the region; not ok: text
     memory,          // region -> length: of its memory; ok if that is 64-byte aligned
     is_zero,         // region, offset, length -> ok if local() is all zero

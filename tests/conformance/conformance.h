@@ -102,6 +102,10 @@ public:
     std::uint32_t dial(const Blob& address, std::uint64_t greeting, std::uint64_t seed = 0);
     Post accept(Number peer) { return execute({.op = Op::accept, .peer = peer.value}).post; }
     void disconnect(Number peer) { execute({.op = Op::disconnect, .peer = peer.value}); }
+    void ended(Number peer, std::uint32_t incarnation) {
+        execute({.op = Op::ended, .peer = peer.value, .incarnation = incarnation});
+    }
+    bool drained() { return execute({.op = Op::drained}).ok; }
     std::uint16_t allocate(std::uint64_t bytes);
     Blob expose(std::uint16_t region);
     std::uint32_t import_key(Number peer, const Blob& key);

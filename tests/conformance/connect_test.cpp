@@ -327,5 +327,67 @@ TEST_P(Conformance, TC_F6_WhatWasSentBeforeDestructionAndPolledArrives) {
     wait_for(b, Event::Kind::peer_down, a);
 }
 
+TEST_P(Conformance, TC_F7_WhoIsProvenToHaveEndedIsLost) {
+    Node& a = node(1);  // the higher number, which others wait for to be called
+    Node& b = node(0);
+    ASSERT_EQ(a.connect(b, b.address(), 1), Post::pending);
+    a.ended(b, 2);
+    a.ended(Number{2}, 1);
+    a.ended(Number{77}, 1);
+    let_time_pass();
+    EXPECT_TRUE(a.take().empty()) << "nothing is known of those";
+    b.destroy();
+    a.ended(b, 1);
+    EXPECT_EQ(wait_for(a, Event::Kind::peer_down, b).incarnation, 1u);
+    b.create(2);
+    join(a, b);
+    a.ended(b, 1);
+    barrier(a, b);
+    barrier(b, a);
+
+    const Shared shared = share(b, a, 8 * mib);
+    const std::uint16_t source = a.allocate(8 * mib);
+    std::vector<Token> pending;
+    for (Token token = 1; token <= 8; ++token) {
+        const WriteArguments write{.length = 8 * mib, .region = source, .remote = shared.remote, .token = token};
+        if (a.write(b, write) == Post::pending) pending.push_back(token);
+    }
+    b.destroy();
+    a.ended(b, 2);
+    EXPECT_EQ(wait_for(a, Event::Kind::peer_down, b).incarnation, 2u);
+    for (const Seen& seen : a.take()) {
+        if (seen.kind == Event::Kind::room) continue;
+        EXPECT_EQ(seen.kind, Event::Kind::completed);
+        EXPECT_NE(seen.status, Status::cancelled);
+        EXPECT_EQ(std::erase(pending, seen.token), 1u);
+    }
+    EXPECT_TRUE(pending.empty());
+    EXPECT_EQ(a.send(b, 10, 0), Post::refused);
+}
+
+TEST_P(Conformance, TC_F8_WhatIsDrainedArrivesWithoutItsSender) {
+    Node& a = node(0);
+    Node& b = node(1);
+    join(a, b);
+    // More than a kernel takes at once; where everything goes in small pieces that would take long.
+    const std::uint64_t bytes = GetParam().variant.empty() ? 8 * mib : 256 * kib;
+    const Shared shared = share(b, a, bytes);
+    const std::uint16_t source = a.allocate(bytes);
+    a.fill(source, 0, bytes, 5);
+    const WriteArguments write{
+        .length = bytes, .region = source, .remote = shared.remote, .notice = std::uint16_t{7}, .token = 1};
+    ASSERT_TRUE(wait_until("the write to be taken", [&] { return taken(a.write(b, write)); }));
+    ASSERT_TRUE(wait_until("the message to be taken", [&] { return a.send(b, 300, 2) == Post::done; }));
+    ASSERT_TRUE(wait_until("all of it to have left", [&] { return a.drained(); }));
+    // What b sends stays unread at a: that must not cost b what a sent.
+    ASSERT_EQ(b.send(a, 300, 3), Post::done);
+    b.poll(now());
+    a.destroy();
+    EXPECT_EQ(wait_for(b, Event::Kind::notice, a).value, 7);
+    EXPECT_EQ(wait_for(b, Event::Kind::message, a).message, message_of(300, 2));
+    EXPECT_TRUE(capabilities().phantom_bodies || b.matches(shared.region, 0, bytes, 5));
+    wait_for(b, Event::Kind::peer_down, a);
+}
+
 }  // namespace
 }  // namespace incast::conformance

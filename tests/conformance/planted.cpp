@@ -163,6 +163,19 @@ public:
     }
 };
 
+/// Does not believe who started the peer.
+class Disbelief final : public Forward {
+public:
+    using Forward::Forward;
+    void ended(Peer, std::uint32_t) override {}
+};
+
+class DrainedTooEarly final : public Forward {
+public:
+    using Forward::Forward;
+    [[nodiscard]] bool drained() const override { return true; }
+};
+
 /// A body that is in no region is not taken.
 class OnlyRegions final : public Forward {
 public:
@@ -203,6 +216,8 @@ constexpr std::array entries{
     Entry{{"imports_that_stay", "TC_M12", "inproc"}, plant<ImportsThatStay>},
     Entry{{"regions_that_stay", "TC_M13", "inproc"}, plant<RegionsThatStay>},
     Entry{{"other_nature", "TC_A1", "inproc"}, plant<OtherNature>},
+    Entry{{"disbelief", "TC_F7", "tcp"}, plant<Disbelief>},
+    Entry{{"drained_too_early", "TC_F8", "tcp"}, plant<DrainedTooEarly>},
     Entry{{"only_regions", "TC_M15", "inproc"}, plant<OnlyRegions>},
     Entry{{"short_greetings", "TC_D1", "inproc"}, plant<ShortGreetings>},
     Entry{{"no_door", "TC_D1", "inproc"}, plant<NoDoor>},

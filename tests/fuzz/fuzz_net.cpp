@@ -30,6 +30,7 @@ public:
     [[nodiscard]] Blob address() const override { return {}; }
     Post connect(Peer, const Blob&, std::uint32_t) override { return Post::pending; }
     void disconnect(Peer) override {}
+    [[nodiscard]] bool drained() const override { return true; }
     Result<Local> allocate(std::size_t bytes) override {
         regions_.emplace_back(bytes);
         return Local{static_cast<std::uint16_t>(regions_.size() - 1)};

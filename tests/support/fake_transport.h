@@ -16,6 +16,7 @@ public:
     Blob address() const override { return {}; }
     Post connect(Peer, const Blob&, std::uint32_t) override { return Post::refused; }
     void disconnect(Peer) override {}
+    bool drained() const override { return true; }
     Result<Local> allocate(std::size_t bytes) override {
         if (bytes > most_bytes) {
             return Error{"out of memory"};

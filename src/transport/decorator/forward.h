@@ -20,6 +20,8 @@ public:
     void disconnect(Peer peer) override { inner_->disconnect(peer); }
     Result<Peer> dial(const Blob& address, Bytes greeting) override { return inner_->dial(address, greeting); }
     Post accept(Peer peer) override { return inner_->accept(peer); }
+    void ended(Peer peer, std::uint32_t incarnation) override { inner_->ended(peer, incarnation); }
+    [[nodiscard]] bool drained() const override { return inner_->drained(); }
     Result<Local> allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
     std::span<std::byte> memory(Local region) override { return inner_->memory(region); }
     Result<Blob> expose(Local region, const Grant& grant) override { return inner_->expose(region, grant); }

@@ -5,7 +5,9 @@
 #include <cerrno>
 #include <system_error>
 
+#include <linux/sockios.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -120,6 +122,15 @@ bool Link::receive(std::size_t index, EventWriter& events, std::uint64_t poll_nu
 bool Link::violated() {
     why_lost_ = session_.violation();
     return false;
+}
+
+bool Link::drained() const {
+    for (std::size_t index = 0; index < streams_.size(); ++index) {
+        int unsent = 0;
+        const bool told = ::ioctl(streams_[index].socket.fd(), SIOCOUTQ, &unsent) == 0;
+        if (session_.has_output(index) || (told && unsent > 0)) return false;
+    }
+    return true;
 }
 
 void Link::close() {

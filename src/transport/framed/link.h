@@ -29,6 +29,9 @@ public:
     /// By the kernel, from and to memory, all that went through the sockets; and by the session.
     [[nodiscard]] std::uint64_t copied_bytes() const { return moved_bytes_ + session_.copied_bytes(); }
 
+    /// All that was posted is with the other side's kernel.
+    [[nodiscard]] bool drained() const;
+
     /// Closes every stream: nothing lands any more.
     void close();
 

@@ -12,6 +12,7 @@
 #include "transport/connect_rule.h"
 #include "transport/copy_head.h"
 #include "transport/imports.h"
+#include "transport/inproc/peer_state.h"
 #include "transport/inproc/queue.h"
 #include "transport/regions.h"
 #include "transport/settings.h"
@@ -29,65 +30,6 @@ constexpr std::size_t typical_record = EventQueue::message_bytes(64);
 constexpr std::size_t control_bytes_per_peer = 4 * EventQueue::other_bytes;
 constexpr std::size_t queue_bytes_goal = std::size_t{32} << 20;
 
-class Endpoint;
-
-constexpr std::uint32_t nobody = ~std::uint32_t{0};  // no endpoint has that id
-
-struct Address {
-    static constexpr std::uint32_t expected_magic = 0x41504E49;  // "INPA"
-    std::uint32_t magic = expected_magic;
-    std::uint32_t peer = 0;
-    std::uint64_t hub = 0;
-    std::uint64_t endpoint = 0;
-    std::uint64_t run = 0;
-    std::uint64_t token = 0;
-};
-
-struct Key {
-    static constexpr std::uint32_t expected_magic = 0x4B504E49;  // "INPK"
-    std::uint32_t magic = expected_magic;
-    std::uint32_t region = 0;
-    std::uint32_t use = 0;  // of that number
-    std::uint32_t zero = 0;
-    std::uint64_t hub = 0;
-    std::uint64_t endpoint = 0;
-};
-
-/// What the endpoints of one Medium share: who exists. Endpoints are never renumbered, so that an old address names
-/// nobody.
-struct Hub {
-    std::vector<Endpoint*> endpoints;  // nullptr once destroyed
-    std::uint64_t id = 0;
-};
-
-/// What one endpoint knows of one peer: half a cache line, because with many peers it is cold when it is needed.
-struct alignas(32) PeerState {
-    enum class State : std::uint8_t {
-        idle,
-        connecting,  // waiting for the other side's connect, or accept
-        knocking,    // at this side
-        up,
-        down,  // peer_down is queued but not polled yet
-    };
-    Endpoint* remote = nullptr;  // while up, or one of the two knocks
-    std::uint32_t remote_id = 0;
-    std::uint32_t incarnation = 0;
-    std::uint32_t there = 0;  // this endpoint's number at the peer
-    State state = State::idle;
-    bool peer_waits = false;   // the peer got `again` and is owed a room event
-    bool self_waits = false;   // an own post got `again` for want of room in the own queue
-    bool listed = false;       // in waiting_
-    bool room_queued = false;  // a room event is in the own queue already: it answers every `again` before it is polled
-};
-static_assert(sizeof(PeerState) == 32);
-
-struct Import {
-    Peer peer{};
-    std::uint32_t remote_id = nobody;
-    std::uint32_t region = 0;
-    std::span<std::byte> memory;  // valid while that endpoint lives
-};
-
 std::size_t peers_of(const EndpointOptions& options) {
     return std::size_t{options.max_peers} + options.max_dialled;
 }
@@ -100,6 +42,8 @@ std::size_t pair_bytes(const EndpointOptions& options) {
 std::size_t queue_bytes(const EndpointOptions& options) {
     return peers_of(options) * (pair_bytes(options) + control_bytes_per_peer) + 2 * biggest_record;
 }
+
+}  // namespace
 
 class alignas(64) Endpoint final : public Transport {
 public:
@@ -207,6 +151,8 @@ public:
         if (other == nullptr || !is_of_this_run(*other) || !other->hear_knock(*this, peer, greeting)) go_down(peer);
         return peer;
     }
+
+    [[nodiscard]] bool drained() const override { return true; }  // what is posted is there
 
     Post accept(Peer peer) override {
         if (index(peer) >= peers_.size()) return Post::refused;
@@ -555,6 +501,8 @@ private:
     /// what that peer had, and in released_ what those of the last poll had.
     std::deque<std::shared_ptr<Regions>> lingering_;
 };
+
+namespace {
 
 class Inproc final : public Medium {
 public:

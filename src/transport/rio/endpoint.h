@@ -85,6 +85,10 @@ public:
 
     Post connect(Peer peer, const Blob& blob, std::uint32_t incarnation) override;
     void disconnect(Peer peer) override;
+    void ended(Peer peer, std::uint32_t incarnation) override {
+        if (index(peer) < peers_.size() && peers_[index(peer)].incarnation == incarnation) ended(peer, true);
+    }
+    [[nodiscard]] bool drained() const override;
     Result<Local> allocate(std::size_t bytes) override { return regions_.allocate(bytes); }
     std::span<std::byte> memory(Local region) override { return regions_.memory(region); }
     Result<Blob> expose(Local region, const Grant& grant) override;

@@ -1,4 +1,5 @@
 // What is under way to the peers of an endpoint: parts of their slots, bodies, records, doorbells.
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <system_error>
@@ -153,6 +154,10 @@ bool Endpoint::is_under_way(const PeerState& state) const {
                         state.letters.size() < letters_at_a_time &&
                         (state.state == PeerState::State::up || state.state == PeerState::State::closing);
     return unsent || state.owes_doorbell || has_transfers(state);
+}
+
+bool Endpoint::drained() const {
+    return std::ranges::none_of(peers_, [&](const PeerState& state) { return is_under_way(state); });
 }
 
 void Endpoint::work(Peer peer) {

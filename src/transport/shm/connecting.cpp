@@ -64,6 +64,13 @@ void Endpoint::disconnect(Peer peer) {
     }
 }
 
+void Endpoint::ended(Peer peer, std::uint32_t incarnation) {
+    if (!exists(peer)) return;
+    const PeerState& state = peers_[index(peer)];
+    const bool known = state.state != PeerState::State::idle && state.state != PeerState::State::draining;
+    if (known && state.incarnation == incarnation) stopped(peer);
+}
+
 Result<Peer> Endpoint::dial(const Blob& blob, Bytes greeting) {
     Address address;
     if (!from_blob(blob, address)) return Error{"dial: not an address of the shm transport"};
@@ -307,7 +314,7 @@ void Endpoint::receive(Peer peer) {
             case Received::What::nothing:
                 return;
             case Received::What::end:
-                return ended(peer);
+                return stopped(peer);
             case Received::What::nonsense:
                 log("node " + std::to_string(index(peer)) + " sent nonsense: dropped");
                 state.state == PeerState::State::up ? give_up(peer) : fail(peer, "it sent nonsense");
@@ -353,7 +360,7 @@ void Endpoint::take_region(Peer peer, Received& received) {
     give_room(peer);  // somebody may have tried to write to it
 }
 
-void Endpoint::ended(Peer peer) {
+void Endpoint::stopped(Peer peer) {
     PeerState& state = peers_[index(peer)];
     if (state.state != PeerState::State::up) return finish(peer);
     forget_memory(peer);

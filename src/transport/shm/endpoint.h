@@ -88,6 +88,8 @@ public:
     void disconnect(Peer peer) override;
     Result<Peer> dial(const Blob& address, Bytes greeting) override;
     Post accept(Peer peer) override;
+    void ended(Peer peer, std::uint32_t incarnation) override;
+    [[nodiscard]] bool drained() const override { return unpublished_.empty(); }
     Result<Local> allocate(std::size_t bytes) override;
     Result<int> share(Local region) override;
 
@@ -192,7 +194,7 @@ private:
     void answered(Peer peer, Received& received);
     void take_region(Peer peer, Received& received);
     /// Nothing of the peer lands from here on: it is gone, or has stopped before it said so.
-    void ended(Peer peer);
+    void stopped(Peer peer);
     /// Stops using the connection. The peer stops when it reads the end of the socket, and answers with its own.
     void give_up(Peer peer);
     void forget_memory(Peer peer);

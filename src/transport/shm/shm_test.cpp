@@ -273,6 +273,29 @@ TEST(Grants, WhoForgesAKeyReachesNothing) {
     EXPECT_EQ(owner.local({region, 1, 0})[0], std::byte{1});
 }
 
+TEST(Fence, AProofThatThePeerIsGoneEndsTheWait) {
+    const auto medium = make({}).value();
+    std::array<std::unique_ptr<Transport>, 2> ends;
+    for (std::uint32_t index = 0; index < ends.size(); ++index) {
+        EndpointOptions options;
+        options.self = Peer{index};
+        options.max_peers = 2;
+        ends[index] = medium->endpoint(options).value();
+    }
+    ASSERT_EQ(ends[0]->connect(Peer{1}, ends[1]->address(), 1), Post::pending);
+    ASSERT_EQ(ends[1]->connect(Peer{0}, ends[0]->address(), 1), Post::pending);
+    ASSERT_TRUE(poll_until(*ends[0], *ends[1], [](const Event& event) { return event.kind == Event::Kind::peer_up; }));
+    ends[0]->disconnect(Peer{1});
+    std::array<Event, 4> events;
+    for (Time now = 0; now < 100 * ps_per_ms; now += ps_per_ms)
+        EXPECT_EQ(ends[0]->poll(now, events), 0U) << "the peer may still write";
+    ends[0]->ended(Peer{1}, 2);
+    EXPECT_EQ(ends[0]->poll(200 * ps_per_ms, events), 0U) << "that is another one";
+    ends[0]->ended(Peer{1}, 1);
+    ASSERT_EQ(ends[0]->poll(300 * ps_per_ms, events), 1U);
+    EXPECT_EQ(events[0].kind, Event::Kind::peer_down);
+}
+
 INSTANTIATE_TEST_SUITE_P(Shm, Stores, testing::Values("plain", "streaming"));
 
 TEST(ShmSettings, AreChecked) {

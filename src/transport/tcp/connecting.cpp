@@ -38,6 +38,18 @@ void Endpoint::disconnect(Peer peer) {
     if (state != PeerState::State::idle && state != PeerState::State::down) lose(peer, Status::cancelled);
 }
 
+void Endpoint::ended(Peer peer, std::uint32_t incarnation) {
+    if (index(peer) >= peers_.size()) return;
+    const PeerState& state = peers_[index(peer)];
+    const bool known = state.state != PeerState::State::idle && state.state != PeerState::State::down;
+    if (known && state.incarnation == incarnation) lose(peer, Status::peer_lost);
+}
+
+bool Endpoint::drained() const {
+    return std::ranges::all_of(
+        peers_, [](const PeerState& state) { return state.state != PeerState::State::up || state.link->drained(); });
+}
+
 Result<Peer> Endpoint::dial(const Blob& blob, Bytes greeting) {
     const std::optional<EndpointAddress> address = SocketAddress::from_blob(blob);
     if (!address) return Error{"dial: not an address of the tcp transport"};

@@ -63,6 +63,8 @@ public:
     void disconnect(Peer peer) override;
     Result<Peer> dial(const Blob& blob, Bytes greeting) override;
     Post accept(Peer peer) override;
+    void ended(Peer peer, std::uint32_t incarnation) override;
+    [[nodiscard]] bool drained() const override;
     Result<Local> allocate(std::size_t bytes) override { return regions_.allocate(bytes); }
     Result<Ok> release(Local region) override;
     Result<Ok> release(Remote import) override { return imports_.release(import); }

@@ -2,7 +2,7 @@
 // every mode; or for one transport from outside the tree, alone.
 //
 // A test's name starts with the clause it tests ("TC_O1_MessagesArriveInPostingOrder"). Whether it is to run or to be
-// skipped, and why, stands in expected.txt: a run or a skip that is not expected fails.
+// skipped, and why, stands in conformance.txt beside the transport's sources: what is not expected fails.
 #pragma once
 
 #include <functional>

@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "tools" / "mutants.toml"
 WORK = ROOT / "build" / "mutants"
 BASELINE = 50  # the first so many are compared from change to change
-TIME_LIMIT_S = 600  # of one program, on a busy machine
+TIME_LIMIT_S = 180  # of one program, on a busy machine
 MEMORY_LIMIT_BYTES = 12 << 30
 
 
@@ -42,6 +42,7 @@ class Mutant(NamedTuple):
     file: str
     text: str
     becomes: str
+    unseen: str = ""  # why it may survive
 
 
 class Suite(NamedTuple):
@@ -68,8 +69,9 @@ def unit(target: str, *arguments: str) -> Suite:
 SEEDS = Suite("incast-adversary", ("--seeds", "0:200", "--threads", "1"), "bin")
 LIARS = unit("adversary_test", "--gtest_filter=Adversary.*")
 EVENT_BUILDING = (
-    *(unit(name) for name in ("schedule_test", "claims_test", "builder_unit_test", "source_credits_test")),
-    *(unit(name) for name in ("protocol_test", "protocol_allocation_test", "two_worlds_test", "schedule_order_test")),
+    *(unit(name) for name in ("schedule_test", "claims_test", "event_manager_test", "readout_unit_test")),
+    *(unit(name) for name in ("builder_unit_test", "source_credits_test", "protocol_test")),
+    *(unit(name) for name in ("protocol_allocation_test", "two_worlds_test", "schedule_order_test")),
     SEEDS,
     LIARS,
 )
@@ -313,11 +315,13 @@ def drawn(mutants: Sequence[Mutant], many: int, seed: int) -> Iterator[tuple[str
         yield clause, [mutant for mutant in mutants if mutant.clause == clause]
 
 
-def report(results: Sequence[Result]) -> None:
+def report(results: Sequence[Result], unseen: dict[str, str]) -> None:
     for result in results:
-        print(f"{result.state:9} {result.seconds:6.1f} s  {result.clause:6} {result.name:36} {result.by}")
+        remark = result.by or unseen.get(result.name, "")
+        print(f"{result.state:9} {result.seconds:6.1f} s  {result.clause:6} {result.name:36} {remark}")
     killed = sum(result.state == "killed" for result in results)
-    print(f"{killed} of {len(results)} killed")
+    spared = sum(result.state == "survived" and result.name in unseen for result in results)
+    print(f"{killed} of {len(results)} killed" + (f", {spared} unseen" if spared else ""))
 
 
 def main() -> int:
@@ -365,8 +369,10 @@ def main() -> int:
                 file.flush()
                 print(f"{result.state}: {result.name} ({result.clause}, {result.seconds} s) {result.by}", flush=True)
     results = [known[mutant.name] for mutant, _ in wanted if mutant.name in known]
-    report(results)
-    return 0 if len(results) == len(wanted) and all(result.state == "killed" for result in results) else 1
+    unseen = {mutant.name: mutant.unseen for mutant in mutants if mutant.unseen}
+    report(results, unseen)
+    seen = all(result.state == "killed" or result.name in unseen for result in results)
+    return 0 if len(results) == len(wanted) and seen else 1
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "protocol/node.h"
+#include "protocol/reader.h"
 #include "support/protocol.h"
 #include "transport/inproc/inproc.h"
 #include "wire/control.h"
@@ -177,6 +178,55 @@ TEST_F(BuilderAlone, EB_F4_AsksForEveryCommitThoughAnAttemptIsVoidBeforeItsOwnRe
     }
     EXPECT_EQ(asked, (std::vector<MepId>{1, 2}));
     EXPECT_EQ(builder_->counters().bad_messages, 0U);
+}
+
+/// Remembers what it was told of the one source of the last MEP.
+class FlagSink final : public Sink {
+public:
+    Taken take(Time, const BuiltMep& mep) override {
+        flag = mep.sources.front().flag;
+        return Taken::done;
+    }
+    std::size_t durable(Time, std::span<MepId>) override { return 0; }
+    [[nodiscard]] Time next_deadline() const override { return time_never; }
+
+    wire::SourceFlag flag = wire::SourceFlag::ok;
+};
+
+TEST_F(BuilderAlone, EB_F5_AMepSaysWhyASourceIsMissing) {
+    FlagSink sink;
+    start(Scheme::push, 4, sink);
+    MepId mep = 0;
+    for (const auto& [change, flag] : {std::pair{wire::Change::dead, wire::SourceFlag::missing_dead},
+                                       std::pair{wire::Change::unreachable, wire::SourceFlag::missing_unreachable}}) {
+        say<ControlKind::view>({{0, 1, role_ru, wire::Change::up, 0}});
+        step();
+        say<ControlKind::view>({{0, 1, role_ru, change, 0}});
+        step();
+        build(mep++);
+        EXPECT_EQ(sink.flag, flag);
+    }
+}
+
+TEST(Reader, EB_T1_AContributionOfWhichOneReadFailedIsNotThere) {
+    Config config = testing::make_config(1, 1, false, 2, 64);
+    config.scheme = Scheme::pull_read;
+    const Shape shape(config);
+    const auto medium = transport::inproc::make({}).value();
+    transport::EndpointOptions options;
+    options.max_peers = 3;
+    const auto endpoint = medium->endpoint(options).value();
+    Port port(config, bu, 1, *endpoint);
+    const auto read = [&](Status first, Status second) {
+        Reader reader(port, shape);
+        reader.expect(0, 0);
+        reader.begin(0, 0);
+        EXPECT_EQ(reader.on_completed(Reader::token_bit | 0U, first).done, Reader::Done::no);
+        return reader.on_completed(Reader::token_bit | 1U, second).done;
+    };
+    EXPECT_EQ(read(Status::ok, Status::ok), Reader::Done::placed);
+    EXPECT_EQ(read(Status::remote_fault, Status::ok), Reader::Done::failed);
+    EXPECT_EQ(read(Status::ok, Status::remote_fault), Reader::Done::failed);
 }
 
 class Told : public BuilderAlone, public ::testing::WithParamInterface<MepId> {};

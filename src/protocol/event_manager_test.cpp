@@ -167,6 +167,17 @@ TEST_F(Managing, EB_F2_WhatMayHaveReachedASinkStaysARepeat) {
     EXPECT_TRUE(is_repeat(other)) << "the first of three attempts may have reached a sink";
 }
 
+TEST_F(Managing, EB_F4_WhoIsSilentForTheDeadlineIsDead) {
+    grant(one);
+    silent_ = one;
+    run_for(config_.detection_deadline - 2 * config_.heartbeat);
+    EXPECT_TRUE(ledger_.left.empty());
+    run_for(4 * config_.heartbeat);
+    ASSERT_EQ(ledger_.left.size(), 1U);
+    EXPECT_EQ(ledger_.left.front(), (std::pair{one, wire::Change::dead}));
+    EXPECT_EQ(counters().reassignments, 1U) << "what it was given goes to others";
+}
+
 TEST_F(Managing, EB_F6_NoIncarnationComesTwiceAndOtherRunsAreNotHeard) {
     wire::ControlMessage<ControlKind::available> foreign(config_.run + 1, 0, 1);
     foreign.set_body({40});

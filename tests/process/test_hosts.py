@@ -1,9 +1,14 @@
 """Two hosts, as two network namespaces with a cable between them."""
 
+import json
 import os
+import signal
+import socket
+import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import Start, check_accounting, must, said_by
@@ -79,3 +84,36 @@ def test_two_hosts_build_events(start: Start, engine: Path, hosts: list[str], sc
     assert result["set_up_ns"] > 0
     assert all(node["peak_rss_bytes"] > 0 for node in result["nodes"])
     check_accounting(result)
+
+
+def test_nodes_are_told_whose_process_has_ended(start: Start) -> None:
+    """The node that joins is played here: it says who it is, and listens."""
+    run = start(
+        {"transport.name": SOCKETS, "run.nodes": 3, "run.duration": "1h"},
+        "--spawn",
+        "2",
+        "--listen",
+        "127.0.0.1:0",
+        token=TOKEN,
+    )
+    host, port = run.wait_for(lambda report: report["type"] == "listening", "address")["address"].rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=60) as stream, stream.makefile("rwb") as frames:
+
+        def say(message: dict[str, Any]) -> None:
+            text = json.dumps(message).encode()
+            frames.write(struct.pack("<I", len(text)) + text)
+            frames.flush()
+
+        def hear(kind: str) -> dict[str, Any]:
+            while True:
+                (size,) = struct.unpack("<I", frames.read(4))
+                message: dict[str, Any] = json.loads(frames.read(size))
+                if message["type"] == kind:
+                    return message
+
+        say({"type": "hello", "magic": "incast-rendezvous", "protocol": 4, "token": TOKEN, "pid": 1, "version": "x"})
+        incarnation = hear("welcome")["incarnation"]
+        say({"type": "address", "incarnation": incarnation, "address": "00", "metrics": ""})
+        peers = {node: incarnation for node, incarnation, _ in hear("peers")["peers"]}
+        os.kill(run.node_pid(1), signal.SIGKILL)
+        assert hear("ended") == {"type": "ended", "node": 1, "incarnation": peers[1]}

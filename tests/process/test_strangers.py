@@ -42,7 +42,7 @@ def frame(message: dict[str, Any]) -> bytes:
 
 
 def hello(**changes: Any) -> bytes:
-    message = {"type": "hello", "magic": "incast-rendezvous", "protocol": 3, "token": TOKEN, "node": None, "pid": 1}
+    message = {"type": "hello", "magic": "incast-rendezvous", "protocol": 4, "token": TOKEN, "node": None, "pid": 1}
     return frame({**message, "version": "x", **changes})
 
 

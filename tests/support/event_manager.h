@@ -94,11 +94,12 @@ protected:
     virtual void configure(Config& /*config*/) {}
 
     Transport& end(Peer peer) { return *ends_[static_cast<std::size_t>(peer)]; }
-    /// Everybody is alive, whatever else it says.
+    /// Everybody but `silent_` is alive, whatever else it says.
     void step(Time pause = ps_per_us) {
         now_ += pause;
         if (manager_->all_joined()) {
             for (std::uint32_t peer = 0; peer < peers; ++peer) {
+                if (silent_ == Peer{peer}) continue;
                 wire::ControlMessage<ControlKind::beat> beat(config_.run, 0, 1);
                 static_cast<void>(end(Peer{peer}).send(em, beat.bytes()));
             }
@@ -202,6 +203,7 @@ protected:
     Departures ledger_;
     std::unique_ptr<Node> manager_;
     Time now_ = 0;
+    std::optional<Peer> silent_;
     std::array<std::uint16_t, peers> granted_{};
     std::array<std::optional<AttemptEntry>, peers> assigned_;
     std::array<std::optional<AttemptEntry>, peers> verdict_;

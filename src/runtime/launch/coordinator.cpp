@@ -125,6 +125,7 @@ private:
     void reap(Time now);
     void place(Time now);
     void look_for_silence(Time now);
+    void tell_ended(std::uint32_t node);
     void respawn(std::uint32_t node, Time now);
     void tell(std::uint32_t node, const Json& message);
     void tell_all(const Json& message);
@@ -460,6 +461,9 @@ void Coordinator::Nodes::drop(std::uint32_t node, const std::string& why, Time n
         }
     }
     const std::optional<std::string> how = spawner_.reap(node);
+    if (how) {
+        tell_ended(node);
+    }
     control_.lost(now, node, last_words || !how ? why : *how);
     respawn(node, now);
 }
@@ -475,11 +479,19 @@ void Coordinator::Nodes::reap(Time now) {
         if (!how) {
             continue;  // it was dropped with its last words, and may have a successor
         }
+        tell_ended(node);
         if (member.present || member.incarnation == 0) {
             drop(node, *how, now);
         } else {
             respawn(node, now);  // its successor died before it came in
         }
+    }
+}
+
+/// A peer that cannot be fenced while it lives is over for the others from here on.
+void Coordinator::Nodes::tell_ended(std::uint32_t node) {
+    if (members_[node].incarnation != 0) {
+        tell_all({{"type", "ended"}, {"node", node}, {"incarnation", members_[node].incarnation}});
     }
 }
 

@@ -390,6 +390,15 @@ Result<Ok> Member::handle(const Json& message) {
     if (type == "peers") {
         return update_peers(message);
     }
+    if (type == "ended") {
+        const std::optional<std::uint64_t> node = number_in(message, "node");
+        const std::optional<std::uint64_t> incarnation = number_in(message, "incarnation");
+        if (!node || *node >= plan_.n_nodes || !incarnation || *incarnation > UINT32_MAX) {
+            return Error{"the coordinator names an ended node that there is not"};
+        }
+        host_->transport().ended(Peer{static_cast<std::uint32_t>(*node)}, static_cast<std::uint32_t>(*incarnation));
+        return Ok{};
+    }
     if (type == "sample") {
         const std::optional<std::uint64_t> mark = number_in(message, "mark");
         if (mark && *mark <= static_cast<std::uint64_t>(Mark::last)) {

@@ -8,6 +8,7 @@
 //                         replayed) sample {sample}   rejoin {}   failed {text}
 //   coordinator -> node   refused {reason, again}   welcome {node, incarnation, run_token, directory, recorded, config}
 //                         peers {peers: [[node, incarnation, address], ...]}   incarnation {incarnation}
+//                         ended {node, incarnation} (its process is gone: who started it saw it end)
 //                         sample {mark}   stop {}   quit {}   triggers {origin_ns, clock}
 #pragma once
 
@@ -26,7 +27,7 @@
 
 namespace incast::runtime {
 
-inline constexpr int rendezvous_version = 3;
+inline constexpr int rendezvous_version = 4;
 inline constexpr std::string_view rendezvous_magic = "incast-rendezvous";
 inline constexpr std::size_t max_token = 256;
 inline constexpr std::size_t max_stranger_frame = 1024;  // a hello, before the token in it was seen

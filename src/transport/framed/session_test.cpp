@@ -242,6 +242,23 @@ TEST_P(SessionTest, AKeyThatLiesAboutItsRegionIsAViolationForWritesAndAFaultForR
     EXPECT_EQ(b_.regions.memory(Local{0})[996], std::byte{0});
 }
 
+TEST_P(SessionTest, TC_R2_AReadThroughAKeyOfAnotherIncarnationBringsNothing) {
+    Side later(2, 0, GetParam());  // as a_ knows it: of the incarnation before
+    Key key = later.expose(1000);
+    key.generation = b_.generation();
+    const Local mine = a_.regions.allocate(4096).value();
+    std::vector<Event> events;
+    EXPECT_EQ(a_.session->read(key, 0, a_.regions.memory(mine).first(2), 4), Post::pending);
+    for (int step = 0; step < 10; ++step) {
+        send_some(a_, later, 0, 1000, events);
+        ASSERT_NE(receive_some(later, 0, 1000, 4, events), Parse::violation);
+        send_some(later, a_, 0, 1000, events);
+        ASSERT_NE(receive_some(a_, 0, 1000, 4, events), Parse::violation);
+    }
+    ASSERT_EQ(events.size(), 1u);
+    EXPECT_EQ(events[0].status, Status::remote_fault);
+}
+
 TEST_P(SessionTest, AbandonCompletesEverythingOnce) {
     const Key key = b_.expose(100'000);
     const Local mine = a_.regions.allocate(100'000).value();
@@ -350,6 +367,9 @@ TEST(Grants, APeerIsBoundedToThePlacesThatWereGrantedToIt) {
     EXPECT_FALSE(may(1, 100, 250)) << "two places at once";
     EXPECT_TRUE(regions.may_write(Peer{1}, static_cast<std::size_t>(other), 0, 10));
     EXPECT_FALSE(regions.may_write(Peer{1}, static_cast<std::size_t>(other), 100, 10));
+    EXPECT_TRUE(regions.expose(other, {.peer = Peer{2}, .length = 10, .stride = 100, .count = 2}));
+    EXPECT_TRUE(regions.may_write(Peer{2}, static_cast<std::size_t>(other), 100, 10));
+    EXPECT_FALSE(regions.may_write(Peer{2}, static_cast<std::size_t>(other), 200, 10)) << "behind the last place";
     for (const Grant& wrong :
          {Grant{.offset = 100, .length = 50, .stride = 200, .count = 6}, Grant{.offset = 1, .length = 1000},
           Grant{.offset = 1001}, Grant{.count = 2}, Grant{.length = 1, .stride = ~std::uint64_t{0} / 2, .count = 3}}) {

@@ -108,18 +108,18 @@ Result<std::unique_ptr<Transport>> Endpoint::make(const EndpointSettings& settin
 }
 
 Endpoint::~Endpoint() {
-    // What poll had taken up arrives, and nothing of this endpoint lands after its bye. A peer that lives says nothing
-    // to this; one whose fabric does not answer costs a second.
-    // Transfers that are under way use this memory: they have no such limit, and each ends by the fabric's.
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-    for (std::size_t peer = known_.next(0); peer != base::Bitmap::none; peer = known_.next(peer + 1))
+    // Transfers under way use this memory until the fabric has ended them. Nothing else is waited for: what is not sent
+    // by now is dropped, and a bye is one more transfer. No answer of a peer is needed.
+    for (std::size_t peer = known_.next(0); peer != base::Bitmap::none; peer = known_.next(peer + 1)) {
         give_up(Peer{static_cast<std::uint32_t>(peer)});
+        peers_[peer].lane.drop_unsent();
+        peers_[peer].owes_doorbell = false;  // whoever owes one has a full queue of them, which wakes it
+    }
     for (bool waits = true; waits; std::this_thread::yield()) {
         waits = false;
         for (std::size_t peer = busy_.next(0); peer != base::Bitmap::none; peer = busy_.next(peer + 1)) {
             work(Peer{static_cast<std::uint32_t>(peer)});
-            waits =
-                waits || has_transfers(peers_[peer]) || (busy_.test(peer) && std::chrono::steady_clock::now() < until);
+            waits = waits || has_transfers(peers_[peer]);
         }
     }
 }

@@ -429,6 +429,8 @@ TEST(Rio, WhatAnIncarnationSaidIsHeardAfterTheNextOneHasCalled) {
             }
             for (int count = 1; count < 5; ++count)
                 ASSERT_EQ(b.endpoint->send(Peer{0}, {&byte, 1}), Post::done);
+            for (const Time until = now() + 20 * ps_per_s; !b.endpoint->drained() && now() < until;)
+                (void)b.poll();
         }
         Node again(1, settings, fabric, 2);
         ASSERT_EQ(again.endpoint->connect(Peer{0}, a.endpoint->address(), 1), Post::pending);

@@ -190,21 +190,48 @@ bool poll_until(Transport& one, Transport& other, Done&& done) {
     return false;
 }
 
+/// Nodes 0 and 1, which are up at each other.
+struct Pair {
+    explicit Pair(const Settings& settings = {}) : medium(make(settings).value()) {
+        for (std::uint32_t index = 0; index < ends.size(); ++index) {
+            EndpointOptions options;
+            options.self = Peer{index};
+            options.max_peers = 2;
+            ends[index] = medium->endpoint(options).value();
+        }
+        const auto up = [](const Event& event) { return event.kind == Event::Kind::peer_up; };
+        EXPECT_EQ(ends[0]->connect(Peer{1}, ends[1]->address(), 1), Post::pending);
+        EXPECT_EQ(ends[1]->connect(Peer{0}, ends[0]->address(), 1), Post::pending);
+        EXPECT_TRUE(poll_until(*ends[0], *ends[1], up));
+    }
+    std::unique_ptr<Medium> medium;
+    std::array<std::unique_ptr<Transport>, 2> ends;
+};
+
+TEST(Waiting, TC_W3_RoomIsSomethingToPollFor) {
+    const Pair pair;
+    Transport& sender = *pair.ends[0];
+    Transport& receiver = *pair.ends[1];
+    const std::array<std::byte, max_message_bytes> message{};
+    while (sender.send(Peer{1}, message) == Post::done) {
+    }
+    std::array<Event, 16> events;
+    for (int polls = 0; polls < 10 && sender.poll(0, events) > 0; ++polls) {
+    }
+    ASSERT_TRUE(sender.prepare_wait()) << "nobody has read anything";
+    (void)sender.poll(0, events);  // awake
+    for (int polls = 0; polls < 1000; ++polls)
+        (void)receiver.poll(0, events);
+    EXPECT_FALSE(sender.prepare_wait()) << "who made the room found nobody asleep, and woke nobody";
+    const auto room = [](const Event& event) { return event.kind == Event::Kind::room; };
+    EXPECT_TRUE(poll_until(sender, receiver, room));
+}
+
 class Stores : public testing::TestWithParam<const char*> {};
 
 TEST_P(Stores, MoveEveryByteAndNoOther) {
-    const auto medium = make({{"stores", GetParam()}}).value();
-    std::array<std::unique_ptr<Transport>, 2> ends;
-    for (std::uint32_t index = 0; index < ends.size(); ++index) {
-        EndpointOptions options;
-        options.self = Peer{index};
-        options.max_peers = 2;
-        ends[index] = medium->endpoint(options).value();
-    }
-    ASSERT_EQ(ends[0]->connect(Peer{1}, ends[1]->address(), 1), Post::pending);
-    ASSERT_EQ(ends[1]->connect(Peer{0}, ends[0]->address(), 1), Post::pending);
-    ASSERT_TRUE(poll_until(*ends[0], *ends[1], [](const Event& event) { return event.kind == Event::Kind::peer_up; }));
-
+    const Pair pair(Settings{{"stores", GetParam()}});
+    const auto& ends = pair.ends;
     constexpr std::size_t room = 16384;
     const Local from = ends[0]->allocate(room).value();
     const Local into = ends[1]->allocate(room).value();
@@ -274,17 +301,8 @@ TEST(Grants, WhoForgesAKeyReachesNothing) {
 }
 
 TEST(Fence, AProofThatThePeerIsGoneEndsTheWait) {
-    const auto medium = make({}).value();
-    std::array<std::unique_ptr<Transport>, 2> ends;
-    for (std::uint32_t index = 0; index < ends.size(); ++index) {
-        EndpointOptions options;
-        options.self = Peer{index};
-        options.max_peers = 2;
-        ends[index] = medium->endpoint(options).value();
-    }
-    ASSERT_EQ(ends[0]->connect(Peer{1}, ends[1]->address(), 1), Post::pending);
-    ASSERT_EQ(ends[1]->connect(Peer{0}, ends[0]->address(), 1), Post::pending);
-    ASSERT_TRUE(poll_until(*ends[0], *ends[1], [](const Event& event) { return event.kind == Event::Kind::peer_up; }));
+    const Pair pair;
+    const auto& ends = pair.ends;
     ends[0]->disconnect(Peer{1});
     std::array<Event, 4> events;
     for (Time now = 0; now < 100 * ps_per_ms; now += ps_per_ms)

@@ -179,8 +179,7 @@ TEST_F(Managing, EB_F4_WhoIsSilentForTheDeadlineIsDead) {
 }
 
 TEST_F(Managing, EB_F6_NoIncarnationComesTwiceAndOtherRunsAreNotHeard) {
-    wire::ControlMessage<ControlKind::available> foreign(config_.run + 1, 0, 1);
-    foreign.set_body({40});
+    wire::ControlMessage<ControlKind::beat> foreign(config_.run + 1, 0, 1);
     ASSERT_EQ(end(Peer{0}).send(em, foreign.bytes()), Post::done);
     wire::ControlMessage<ControlKind::beat> stale(config_.run, 0, 7);
     ASSERT_EQ(end(Peer{0}).send(em, stale.bytes()), Post::done);

@@ -414,6 +414,56 @@ TEST(RioFaults, AStoppedIncarnationIsNotOverBeforeItsEnd) {
     outlive_a_stopped_incarnation({{"notice", "memory"}, {"order", "weak"}});
 }
 
+/// A writes to b over a fabric that holds transfers back for some milliseconds, each channel for itself.
+class HeldBack : public ::testing::Test {
+protected:
+    static constexpr std::uint32_t bytes = 256 << 10;
+
+    void SetUp() override {
+        join(a_, 0, b_, 1);
+        for (const Time until = now() + 20 * ps_per_s; now() < until && a_.endpoint->send(Peer{1}, one_) != Post::done;)
+            (void)a_.poll();
+        ASSERT_TRUE(comes({&b_, &a_}, Event::Kind::message)) << "up on both sides";
+        from_ = a_.endpoint->allocate(bytes).value();
+        into_ = b_.endpoint->allocate(bytes).value();
+        target_ = a_.endpoint->import_key(Peer{1}, b_.endpoint->expose(into_).value()).value();
+    }
+    void write(std::byte value) {
+        std::ranges::fill(a_.endpoint->memory(from_), value);
+        ASSERT_EQ(a_.endpoint->write(Peer{1}, {}, {from_, bytes, 0}, {target_, 0}, Notice(1), 1), Post::pending);
+    }
+    [[nodiscard]] std::ptrdiff_t landed(std::byte value) {
+        return std::ranges::count(b_.endpoint->memory(into_), value);
+    }
+
+    const std::string fabric_ = fresh_fabric() + "?hold_us=8000";
+    const Settings settings_{{"order", "weak"}, {"dma_channels", "2"}, {"layout", "segments"}, {"segment", "64KiB"}};
+    Node a_{0, settings_, fabric_};
+    Node b_{1, settings_, fabric_};
+    std::array<std::byte, 1> one_{};
+    Local from_{};
+    Local into_{};
+    Remote target_{};
+};
+
+TEST_F(HeldBack, TC_O3_ANoticeWaitsForABodyOnAnotherChannel) {
+    for (std::uint8_t value = 1; value < 6; ++value) {
+        write(std::byte{value});
+        ASSERT_TRUE(comes({&b_, &a_}, Event::Kind::notice));
+        ASSERT_EQ(landed(std::byte{value}), bytes);
+    }
+}
+
+TEST_F(HeldBack, TC_C2_AWriteIsDoneWhenItsLastPieceIs) {
+    for (std::uint8_t value = 1; value < 6; ++value) {
+        write(std::byte{value});
+        ASSERT_TRUE(comes({&a_}, Event::Kind::completed));
+        std::ranges::fill(a_.endpoint->memory(from_), std::byte{255});  // as whoever owns it may
+        ASSERT_TRUE(comes({&b_, &a_}, Event::Kind::notice));
+        ASSERT_EQ(landed(std::byte{value}), bytes);
+    }
+}
+
 TEST(Rio, WhatAnIncarnationSaidIsHeardAfterTheNextOneHasCalled) {
     for (const char* notice : {"doorbell", "memory"}) {
         const std::string fabric = fresh_fabric();

@@ -33,7 +33,7 @@ check_format() {
 check_shell() {
     local files
     mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.sh')
-    shellcheck -x run test .ci/run "${files[@]}"
+    shellcheck -x run test .ci/run tools/guest/run tools/guest/setup "${files[@]}"
 }
 
 scope="$(tidy_scope "${1:-}")"

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from incast.engine.transports import chosen_across
 from incast.run.net import like_options, with_efficiency
-from incast.run.net_summary import print_net_sizes, print_net_summary
+from incast.run.net_summary import print_net_loaded, print_net_sizes, print_net_summary
 from referencing import Registry, Resource
 from rich.console import Console
 
@@ -40,6 +40,8 @@ def shown(result: dict[str, Any]) -> list[list[str]]:
     screen = Console(file=io.StringIO(), width=200)
     if result["kind"] == "net":
         print_net_summary(screen, result, Path("/results/here"))
+    elif result["kind"] == "net-loaded":
+        print_net_loaded(screen, result["idle"], result["results"], Path("/results/here"))
     else:
         print_net_sizes(screen, result["results"], Path("/results/here"))
     assert isinstance(screen.file, io.StringIO)
@@ -51,6 +53,7 @@ def test_options_become_settings(incast: Incast) -> None:
         *("net", "--pattern", "pairs", "--nodes", "6", "--measure", "latency", "--duplex", "--queues", "3"),
         *("--message-size", "4KiB", "--outstanding", "1", "--messages", "7", "--duration", "2s", "--warm-up", "0s"),
         *("--working-set", "1MiB", "--verify", "--seed", "5", "--transport", "shm", "--set", "run.yields=3"),
+        *("--operation", "write", "--sends", "1", "--ping-size", "8"),
     )
     assert incast.engine_settings() == [
         "net.pattern=pairs",
@@ -59,8 +62,11 @@ def test_options_become_settings(incast: Incast) -> None:
         "net.measure=latency",
         "net.duplex=true",
         "net.message_size=4KiB",
+        "net.operation=write",
         "net.queues=3",
         "net.outstanding=1",
+        "net.sends=1",
+        "net.ping_size=8",
         "run.duration=2s",
         "net.messages=7",
         "run.warm_up=0s",
@@ -136,6 +142,39 @@ def test_a_list_of_sizes_is_measured_one_by_one(real_incast: Incast, mode: str) 
     assert ["4.10", "kB"] in [line[:2] for line in lines]
 
 
+def test_every_number_of_queues_with_every_size(real_incast: Incast) -> None:
+    """Twice as many slots as sends, as figure 3 of J. Phys. Conf. Ser. 331 022008 has them."""
+    twice = ("--outstanding", "2", "--sends", "1")
+    grid = made(real_incast, *QUICK, *twice, "--queues", "2,4", "--message-size", "100,4KiB", "--output", "out")
+    measured = [(one["queues"], one["sends"], one["outstanding"], one["message_bytes"]) for one in grid["results"]]
+    assert measured == [(2, 1, 2, 100), (2, 1, 2, 4096), (4, 1, 2, 100), (4, 1, 2, 4096)]
+    assert {path.name for path in (real_incast.folder / "out").iterdir()} == {
+        *("00-q2-100", "01-q2-4KiB", "02-q4-100", "03-q4-4KiB", "result.json")
+    }
+    lines = shown(grid)
+    assert any(line[:2] == ["queues", "message"] for line in lines)
+    assert ["4", "4.10", "kB"] in [line[:3] for line in lines]
+    alone = made(real_incast, *QUICK, "--queues", "2,4")
+    assert [one["queues"] for one in alone["results"]] == [2, 4]
+
+
+def test_pings_idle_and_beside_a_load(real_incast: Incast) -> None:
+    options = ("--transport", "sim", "--nodes", "2", "--pattern", "one-to-one", "--messages", "400")
+    both = made(real_incast, *options, "--measure", "loaded", "--outstanding", "8", "--output", "out")
+    assert both["kind"] == "net-loaded"
+    (loaded,) = both["results"]
+    assert both["idle"]["message_bytes"] == loaded["ping_bytes"] == 64
+    # 100 Gb/s: the ping stands behind eight messages at most.
+    waiting_ns = 8 * (65536 + 64) / 12.5
+    idle = both["idle"]["round_trip_ns"]["p50"]
+    assert idle + waiting_ns / 2 < loaded["round_trip_ns"]["p50"] < 1.05 * (idle + waiting_ns)
+    lines = shown(both)
+    assert any(line[:1] == ["none"] for line in lines)
+    assert any(line[:6] == ["1", "x", "8", "x", "65.5", "kB"] for line in lines)
+    folders = {path.name for path in (real_incast.folder / "out").iterdir()}
+    assert folders == {"00-loaded", "01-idle", "result.json"}
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -145,6 +184,9 @@ def test_a_list_of_sizes_is_measured_one_by_one(real_incast: Incast, mode: str) 
         (("--message-size", "4KiB,"), ["net.message_size = ", "not a size"]),
         (("--measure", "speed"), ["net.measure = speed", "bandwidth | latency"]),
         (("--queues", "many"), ["net.queues = many", "1..64"]),
+        (("--queues", "2,many"), ["net.queues = many", "1..64"]),
+        (("--operation", "read", "--measure", "loaded"), ["net.measure = loaded: reads are measured without a load"]),
+        (("--basic", "--nodes", "4"), ["--basic measures two nodes"]),
         (("--transport", "pigeon"), ["transport.name = pigeon", chosen_across()]),
         (("--like", "nowhere"), ["--like nowhere", "incast run"]),
     ],

@@ -16,6 +16,9 @@ public:
         if (value > max_) {
             max_ = value;
         }
+        if (value < min_) {
+            min_ = value;
+        }
     }
 
     void merge(const Histogram& other) {
@@ -24,12 +27,15 @@ public:
         }
         count_ += other.count_;
         max_ = other.max_ > max_ ? other.max_ : max_;
+        min_ = other.min_ < min_ ? other.min_ : min_;
     }
 
     void clear() { *this = Histogram{}; }
 
     [[nodiscard]] std::uint64_t count() const { return count_; }
     [[nodiscard]] std::uint64_t max() const { return max_; }
+    /// 0 if empty. Of what add_bucket() put back: the lower edge of its bucket.
+    [[nodiscard]] std::uint64_t min() const { return count_ == 0 ? 0 : min_; }
 
     /// The upper edge of the bucket that holds the q-quantile (0 < q <= 1), never above max(); 0 if empty.
     [[nodiscard]] std::uint64_t quantile(double q) const {
@@ -53,6 +59,8 @@ public:
         counts_[index] += times;
         count_ += times;
         max_ = max > max_ ? max : max_;
+        const std::uint64_t low = index == 0 ? 0 : upper_edge(index - 1) + 1;
+        min_ = times > 0 && low < min_ ? low : min_;
     }
 
 private:
@@ -74,6 +82,7 @@ private:
     std::array<std::uint64_t, buckets> counts_{};
     std::uint64_t count_ = 0;
     std::uint64_t max_ = 0;
+    std::uint64_t min_ = ~std::uint64_t{0};
 };
 
 }  // namespace incast::base

@@ -18,6 +18,14 @@ std::uint64_t body_stride(const Config& config) {
     return whole_lines(config.message_bytes);
 }
 
+/// Queues of a pair whose messages are answered by writes.
+std::uint64_t answered_queues(const Config& config) {
+    if (config.operation == Operation::read || config.measure == Measure::bandwidth) {
+        return 0;
+    }
+    return config.measure == Measure::latency ? config.queues : 1;
+}
+
 }  // namespace
 
 std::vector<Pair> make_pairs(const PatternOptions& options) {
@@ -78,11 +86,17 @@ Result<Ok> validate(const Config& config) {
         }
     }
     if (config.queues == 0 || config.queues > max_queues || config.outstanding == 0 ||
-        config.queues * std::uint64_t{config.outstanding} > max_slots_per_pair) {
+        all_queues(config) * std::uint64_t{config.outstanding} > max_slots_per_pair) {
         return Error{"a pair has 1 to 64 queues, and at most 32768 messages in flight"};
     }
     if (config.measure == Measure::latency && config.outstanding != 1) {
         return Error{"a ping-pong has one message in flight"};
+    }
+    if (config.operation == Operation::read && (config.measure == Measure::loaded || config.sends != 0)) {
+        return Error{"reads are measured without a load, and limited by what is in flight alone"};
+    }
+    if (config.measure == Measure::loaded && (config.ping_bytes == 0 || config.ping_bytes > config.message_bytes)) {
+        return Error{"a ping has at least one byte, and at most as many as a message of the load"};
     }
     if (config.message_bytes == 0 || config.message_bytes > max_write_bytes - head_bytes) {
         return Error{"a message has at least one byte, and with its head at most what one write carries"};
@@ -98,9 +112,12 @@ std::uint64_t fingerprint(const Config& config) {
         add(std::uint64_t{pair.from} << 32 | pair.to);
     }
     add(static_cast<std::uint64_t>(config.measure));
+    add(static_cast<std::uint64_t>(config.operation));
     add(config.queues);
     add(config.outstanding);
+    add(config.sends);
     add(config.message_bytes);
+    add(config.ping_bytes);
     add(config.messages);
     add(ring_messages(config));
     return hash;
@@ -123,10 +140,14 @@ std::uint64_t ring_bytes(const Config& config) {
     return ring_messages(config) * body_stride(config);
 }
 
+std::uint64_t pair_slots_bytes(const Config& config) {
+    return slot_stride(config) * all_queues(config) * config.outstanding;
+}
+
 Layout layout_of(const Config& config, Peer self) {
     const auto me = static_cast<std::uint32_t>(self);
-    const std::uint64_t area = slot_stride(config) * config.queues * config.outstanding;
-    const std::uint64_t answers = config.measure == Measure::latency ? slot_stride(config) * config.queues : 0;
+    const std::uint64_t area = pair_slots_bytes(config);
+    const std::uint64_t answers = slot_stride(config) * answered_queues(config);
     std::vector<std::uint32_t> sends(config.n_nodes);  // pairs from and to every node
     std::vector<std::uint32_t> hears(config.n_nodes);
     for (const Pair& pair : config.pairs) {

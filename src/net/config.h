@@ -23,6 +23,12 @@ enum class Pattern : std::uint8_t {
 enum class Measure : std::uint8_t {
     bandwidth,  // as much as credits allow
     latency,    // ping-pong: one message at a time and queue, answered by one as long
+    loaded,     // a ping-pong on a queue of its own beside the others, which carry as much as credits allow
+};
+
+enum class Operation : std::uint8_t {
+    write,  // the sender of a pair writes, with a notice
+    read,   // the receiver of a pair reads; the sender's processor does nothing
 };
 
 struct Pair {
@@ -53,15 +59,30 @@ struct Config {
     std::uint32_t n_nodes = 0;
     std::vector<Pair> pairs;  // sorted
     Measure measure = Measure::bandwidth;
+    Operation operation = Operation::write;
     std::uint32_t queues = 1;       // independent streams of every pair
     std::uint32_t outstanding = 1;  // messages a queue may have in flight; 1 for latency
+    std::uint32_t sends = 0;        // of these, writes posted and not completed; 0: as many as are in flight
     std::uint32_t message_bytes = 0;
+    std::uint32_t ping_bytes = 0;         // loaded
     std::uint64_t messages = 0;           // of every queue; 0: until stop()
     std::uint64_t working_set_bytes = 0;  // that a sender cycles through
     bool verify = false;                  // compare every byte that arrived
     Time connect_retry = 50 * ps_per_ms;
     Time loss_grace = 300 * ps_per_ms;  // between a lost connection and giving up: the launcher may know why
 };
+
+/// With the one of pings beside a load, which is the last.
+[[nodiscard]] constexpr std::uint32_t all_queues(const Config& config) {
+    return config.queues + (config.measure == Measure::loaded ? 1 : 0);
+}
+/// Whether messages of that queue are answered.
+[[nodiscard]] constexpr bool is_ping(const Config& config, std::uint32_t queue) {
+    return config.measure == Measure::latency || queue == config.queues;
+}
+[[nodiscard]] constexpr std::uint32_t bytes_of(const Config& config, std::uint32_t queue) {
+    return queue == config.queues ? config.ping_bytes : config.message_bytes;
+}
 
 /// One clear line if the config cannot work; Node assumes it was checked.
 [[nodiscard]] Result<Ok> validate(const Config& config);
@@ -71,6 +92,8 @@ struct Config {
 
 /// Bytes from one slot to the next.
 [[nodiscard]] std::uint64_t slot_stride(const Config& config);
+/// Of all slots of one pair at its receiver.
+[[nodiscard]] std::uint64_t pair_slots_bytes(const Config& config);
 
 /// Messages in a sender's ring. It has no common divisor with `outstanding` and is longer than it, so that what a slot
 /// held before differs from what it should hold (EB-M4).
@@ -78,15 +101,15 @@ struct Config {
 [[nodiscard]] std::uint64_t ring_bytes(const Config& config);
 
 /// A peer of a node: streams in both directions, and where they land. Slots of inbound streams come first in a node's
-/// region, in the order of peer and queue; then, for latency, one slot per outbound stream for the answers.
+/// region, in the order of peer and queue; then one slot for the answers of every outbound stream that is answered.
 struct Partner {
     Peer peer{};
     bool sends_to = false;            // this node sends to it
     bool hears_from = false;          // it sends to this node
     std::uint64_t area_here = 0;      // of what it sends to this node
     std::uint64_t area_there = 0;     // of what this node sends to it
-    std::uint64_t answers_here = 0;   // latency: of its answers
-    std::uint64_t answers_there = 0;  // latency: of this node's answers
+    std::uint64_t answers_here = 0;   // of its answers
+    std::uint64_t answers_there = 0;  // of this node's answers
 };
 
 struct Layout {

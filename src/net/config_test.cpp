@@ -45,6 +45,7 @@ Config config_of(Pattern pattern, bool duplex, std::uint32_t queues, Measure mea
     config.queues = queues;
     config.outstanding = measure == Measure::latency ? 1 : 3;
     config.message_bytes = 100;
+    config.ping_bytes = measure == Measure::loaded ? 10 : 0;
     return config;
 }
 
@@ -62,8 +63,9 @@ TEST_P(LayoutOf, AgreesAndFillsTheRegion) {
     const auto partner = [&](std::uint32_t node, std::uint32_t peer) {
         return *std::ranges::find(layouts[node].partners, Peer{peer}, &Partner::peer);
     };
-    const std::uint64_t area = slot_stride(config) * queues * config.outstanding;
-    const std::uint64_t answers = measure == Measure::latency ? slot_stride(config) * queues : 0;
+    const bool loaded = measure == Measure::loaded;
+    const std::uint64_t area = slot_stride(config) * (queues + (loaded ? 1 : 0)) * config.outstanding;
+    const std::uint64_t answers = slot_stride(config) * (measure == Measure::latency ? queues : loaded ? 1 : 0);
     std::vector<std::vector<std::pair<std::uint64_t, std::uint64_t>>> used(config.n_nodes);
     for (const Pair& pair : config.pairs) {
         const Partner sender = partner(pair.from, pair.to);
@@ -93,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(All, LayoutOf,
                                                           Pattern::one_to_many, Pattern::pairs, Pattern::all_to_all,
                                                           Pattern::bipartite),
                                           testing::Bool(), testing::Values(1U, 3U),
-                                          testing::Values(Measure::bandwidth, Measure::latency)));
+                                          testing::Values(Measure::bandwidth, Measure::latency, Measure::loaded)));
 
 TEST(Ring, HasNoPeriodInCommonWithItsSlots) {
     for (const std::uint32_t outstanding : {1U, 2U, 6U, 64U, 100U}) {
@@ -126,6 +128,11 @@ TEST(Validate, RefusesWhatCannotWork) {
     EXPECT_TRUE(refused([](Config& config) { config.message_bytes = 0; }));
     EXPECT_TRUE(refused([](Config& config) { config.message_bytes = max_write_bytes; }));
     EXPECT_TRUE(refused([](Config& config) { config.measure = Measure::latency; }));
+    EXPECT_TRUE(refused([](Config& config) { config.measure = Measure::loaded; }));  // pings of no size
+    EXPECT_TRUE(refused([](Config& config) {
+        config.operation = Operation::read;
+        config.sends = 1;
+    }));
 }
 
 TEST(Control, IsReadOnlyIfItIsWhole) {

@@ -2,16 +2,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "net/limits_of_a_step.h"
 #include "net/node.h"
 
 namespace incast::net {
-namespace {
-
-// A step posts so much at most: no peer waits long for its credits.
-constexpr std::uint32_t posts_per_step = 64;
-constexpr std::uint64_t bytes_per_step = std::uint64_t{1} << 20;
-
-}  // namespace
 
 void Node::wrong(std::uint64_t& count, std::string text) {
     ++count;
@@ -28,8 +22,8 @@ void Node::examine(const Link& link, std::uint64_t offset, std::uint64_t sequenc
         return;
     }
     std::memcpy(&head, bytes.data(), sizeof head);
-    if (head.run != run_ || head.sequence != sequence || head.queue != queue || head.bytes != config_.message_bytes ||
-        (head.answer != 0) != answer || head.position >= ring_messages_) {
+    if (head.run != run_ || head.sequence != sequence || head.queue != queue ||
+        head.bytes != bytes_of(config_, queue) || (head.answer != 0) != answer || head.position >= ring_messages_) {
         wrong(counters_.order_errors, "node " + name_of(link.partner.peer) + ", queue " + std::to_string(queue) +
                                           ": message " + std::to_string(sequence) +
                                           " was due, and its slot holds message " + std::to_string(head.sequence) +
@@ -39,7 +33,7 @@ void Node::examine(const Link& link, std::uint64_t offset, std::uint64_t sequenc
     if (!config_.verify || phantom_) {
         return;
     }
-    const Bytes body = transport_.local({region_, config_.message_bytes, offset + head_bytes});
+    const Bytes body = transport_.local({region_, bytes_of(config_, queue), offset + head_bytes});
     ++counters_.verified_messages;
     if (const std::optional<std::size_t> at = content_.difference(link.partner.peer, head.position, body)) {
         wrong(counters_.content_errors, "node " + name_of(link.partner.peer) + ", queue " + std::to_string(queue) +
@@ -56,7 +50,7 @@ void Node::on_notice(Time now, std::uint32_t index, std::uint16_t notice) {
         return;
     }
     const std::uint32_t queue = slot / config_.outstanding;
-    if (!link.partner.hears_from || queue >= config_.queues) {
+    if (!link.partner.hears_from || reads_ || queue >= queues_) {
         ++counters_.bad_messages;
         return;
     }
@@ -69,12 +63,11 @@ void Node::on_notice(Time now, std::uint32_t index, std::uint16_t notice) {
     }
     examine(link, link.partner.area_here + slot * stride_, stream.expected, stream.queue, false);
     ++stream.expected;
-    stream.slot =
-        stream.slot + 1U == config_.outstanding ? std::uint16_t{0} : static_cast<std::uint16_t>(stream.slot + 1);
-    ++link.messages_received;
-    ++counters_.messages_received;
-    counters_.bytes_received += config_.message_bytes;
-    if (config_.measure == Measure::latency) {
+    stream.slot = stream.slot + 1U == slots_of(queue) ? std::uint16_t{0} : static_cast<std::uint16_t>(stream.slot + 1);
+    if (queue != config_.queues) {
+        count_received(link);
+    }
+    if (is_ping(config_, queue)) {
         if (!answers_due_.push(number_of_stream)) {  // who asks one question at a time finds room
             wrong(counters_.order_errors, "node " + name_of(link.partner.peer) + ", queue " + std::to_string(queue) +
                                               ": asks again and again without waiting for an answer");
@@ -86,7 +79,7 @@ void Node::on_notice(Time now, std::uint32_t index, std::uint16_t notice) {
 
 void Node::on_answer(Time now, std::uint32_t index, std::uint16_t queue) {
     Link& link = links_[index];
-    if (config_.measure != Measure::latency || !link.partner.sends_to || queue >= config_.queues) {
+    if (reads_ || !link.partner.sends_to || queue >= queues_ || !is_ping(config_, queue)) {
         ++counters_.bad_messages;
         return;
     }
@@ -96,7 +89,7 @@ void Node::on_answer(Time now, std::uint32_t index, std::uint16_t queue) {
         wrong(counters_.order_errors, "node " + name_of(link.partner.peer) + " answered a question that was not asked");
         return;
     }
-    examine(link, link.partner.answers_here + queue * stride_, stream.credited, queue, true);
+    examine(link, link.partner.answers_here + answer_slot(queue) * stride_, stream.credited, queue, true);
     ++stream.credited;
     round_trips_[index].record(static_cast<std::uint64_t>(std::max<Time>(0, now - stream.posted_at)) / ps_per_ns);
     if (stopping_) {
@@ -105,10 +98,30 @@ void Node::on_answer(Time now, std::uint32_t index, std::uint16_t queue) {
     enqueue(number_of_stream);
 }
 
-Post Node::write(Link& link, const Head& head, std::uint64_t position, std::uint64_t offset, std::uint16_t notice) {
-    const Post post = transport_.write(link.partner.peer, std::as_bytes(std::span(&head, 1)),
-                                       {ring_, config_.message_bytes, position * body_stride_}, {link.region, offset},
-                                       notice, Token{0});
+/// Tokens are given to reads, and to writes where these are limited: their number, from 1.
+void Node::on_completed(Time now, const Event& event) {
+    if (event.token == 0 || event.status == Status::peer_lost || event.status == Status::cancelled) {
+        return;  // peer_down follows
+    }
+    if (event.status != Status::ok) {
+        failure_ = "node " + name_of(event.peer) + (reads_ ? " cannot be read from" : " cannot be written to") +
+                   ": what was asked for is not there, or not allowed";
+        return;
+    }
+    const auto number = static_cast<std::uint32_t>(event.token - 1);
+    if (reads_) {
+        on_read(now, number);
+        return;
+    }
+    --outbound_[number].under_way;
+    enqueue(number);
+}
+
+Post Node::write(Link& link, const Head& head, std::uint64_t position, std::uint64_t offset, std::uint16_t notice,
+                 Token token) {
+    const Post post =
+        transport_.write(link.partner.peer, std::as_bytes(std::span(&head, 1)),
+                         {ring_, head.bytes, position * body_stride_}, {link.region, offset}, notice, token);
     note(link, post);
     return post;
 }
@@ -139,24 +152,26 @@ std::uint32_t Node::post_messages(Time now) {
         head.run = run_;
         head.sequence = stream.sequence;
         head.position = stream.position;
-        head.bytes = config_.message_bytes;
+        head.bytes = bytes_of(config_, stream.queue);
         head.queue = stream.queue;
         const std::uint32_t slot = stream.queue * config_.outstanding + stream.slot;
+        const Token token = config_.sends != 0 && stream.queue != config_.queues ? number_of_stream + Token{1} : 0;
         const Post post = write(link, head, stream.position, link.partner.area_there + slot * stride_,
-                                static_cast<std::uint16_t>(slot));
+                                static_cast<std::uint16_t>(slot), token);
         if (post != Post::done && post != Post::pending) {
             continue;
         }
+        stream.under_way += token != 0 && post == Post::pending ? 1 : 0;
         stream.posted_at = now;
         ++stream.sequence;
         advance(stream.position);
         stream.slot =
-            stream.slot + 1U == config_.outstanding ? std::uint16_t{0} : static_cast<std::uint16_t>(stream.slot + 1);
+            stream.slot + 1U == slots_of(stream.queue) ? std::uint16_t{0} : static_cast<std::uint16_t>(stream.slot + 1);
         ++posted;
-        bytes += config_.message_bytes;
-        ++link.messages_sent;
-        ++counters_.messages_sent;
-        counters_.bytes_sent += config_.message_bytes;
+        bytes += head.bytes;
+        if (stream.queue != config_.queues) {
+            count_sent(link, 1);
+        }
         enqueue(number_of_stream);
     }
     return posted;
@@ -173,13 +188,13 @@ std::uint32_t Node::post_answers() {
         head.run = run_;
         head.sequence = stream.expected - 1;
         head.position = stream.position;
-        head.bytes = config_.message_bytes;
+        head.bytes = bytes_of(config_, stream.queue);
         head.queue = stream.queue;
         head.answer = 1;
         Post post = Post::again;
         if (!link.blocked) {
-            post = write(link, head, stream.position, link.partner.answers_there + stream.queue * stride_,
-                         static_cast<std::uint16_t>(stream.queue | answer_bit));
+            post = write(link, head, stream.position, link.partner.answers_there + answer_slot(stream.queue) * stride_,
+                         static_cast<std::uint16_t>(stream.queue | answer_bit), Token{0});
         }
         if (post == Post::again) {
             answers_due_.must_push(number_of_stream);

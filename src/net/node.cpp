@@ -23,6 +23,8 @@ Node::Node(const Config& config, Peer self, Transport& transport, Content& conte
       transport_(transport),
       content_(content),
       run_(fingerprint(config)),
+      queues_(all_queues(config)),
+      reads_(config.operation == Operation::read),
       stride_(slot_stride(config)),
       ring_messages_(net::ring_messages(config)),
       body_stride_(slot_stride(config) - head_bytes),
@@ -34,18 +36,20 @@ Result<Ok> Node::start() {
     link_of_peer_.assign(config_.n_nodes, no_link);
     const std::size_t n = layout.partners.size();
     links_.resize(n);
-    outbound_.resize(n * config_.queues);
-    inbound_.resize(n * config_.queues);
-    ready_ = base::Fifo<std::uint32_t>(outbound_.size());
+    outbound_.resize(n * queues_);
+    inbound_.resize(n * queues_);
+    readings_.resize(reads_ ? inbound_.size() * config_.outstanding : 0);
+    ready_ = base::Fifo<std::uint32_t>(std::max(outbound_.size(), readings_.size()));
+    done_ = base::Fifo<std::uint32_t>(readings_.size());
     answers_due_ = base::Fifo<std::uint32_t>(inbound_.size());
     control_due_ = base::Bitmap(n);
     for (std::uint32_t index = 0; index < n; ++index) {
         Link& link = links_[index];
         link.partner = layout.partners[index];
         link_of_peer_[static_cast<std::size_t>(link.partner.peer)] = index;
-        link.open_streams = link.partner.sends_to ? config_.queues : 0;
+        link.open_streams = posts_to(link) ? queues_ : 0;
         open_links_ += (link.partner.sends_to ? 1U : 0U) + (link.partner.hears_from ? 1U : 0U);
-        for (std::uint32_t queue = 0; queue < config_.queues; ++queue) {
+        for (std::uint32_t queue = 0; queue < queues_; ++queue) {
             const std::uint32_t stream = first_stream(index) + queue;
             // Evenly over the ring: a stream sends what another one sent a whole ring of bytes ago.
             const std::uint64_t position = stream * ring_messages_ / outbound_.size();
@@ -56,37 +60,62 @@ Result<Ok> Node::start() {
         }
     }
     links_missing_ = static_cast<std::uint32_t>(n);
-    if (config_.measure == Measure::latency) {
+    if (config_.measure != Measure::bandwidth) {
         round_trips_.resize(n);
     }
-    if (layout.region_bytes > 0) {
-        const Result<Local> region = transport_.allocate(layout.region_bytes);
-        if (!region) {
-            return region.error();
-        }
-        region_ = *region;
-        const Result<Blob> key = transport_.expose(region_);
-        if (!key) {
-            return key.error();
-        }
-        key_ = *key;
+    if (reads_ && !transport_.capabilities().read) {
+        return Error{"net.operation = read: the transport cannot read; allowed: write"};
     }
-    const bool posts = config_.measure == Measure::latency ||
-                       std::ranges::any_of(links_, [](const Link& link) { return link.partner.sends_to; });
-    if (posts && n > 0) {
-        const Result<Local> ring = transport_.allocate(ring_bytes(config_));
-        if (!ring) {
-            return ring.error();
-        }
-        ring_ = *ring;
-        const std::span<std::byte> memory = transport_.memory(ring_);
-        for (std::uint64_t position = 0; position < ring_messages_ && !memory.empty(); ++position) {
-            content_.fill(self_, position, memory.subspan(position * body_stride_, config_.message_bytes));
-        }
+    if (Result<Ok> made = make_region(layout.region_bytes); !made) {
+        return made;
+    }
+    if (Result<Ok> made = make_ring(); !made) {
+        return made;
     }
     if (links_.empty()) {
         state_ = State::ready;  // the pattern has nothing for it to do
     }
+    return Ok{};
+}
+
+/// Where messages land.
+Result<Ok> Node::make_region(std::uint64_t bytes) {
+    if (bytes == 0) {
+        return Ok{};
+    }
+    const Result<Local> region = transport_.allocate(bytes);
+    if (!region) {
+        return region.error();
+    }
+    region_ = *region;
+    return reads_ ? Ok{} : expose(region_);
+}
+
+/// What is sent, or read by others.
+Result<Ok> Node::make_ring() {
+    const bool answers = !reads_ && config_.measure != Measure::bandwidth;
+    if (links_.empty() ||
+        (!answers && std::ranges::none_of(links_, [](const Link& link) { return link.partner.sends_to; }))) {
+        return Ok{};
+    }
+    const Result<Local> ring = transport_.allocate(ring_bytes(config_));
+    if (!ring) {
+        return ring.error();
+    }
+    ring_ = *ring;
+    const std::span<std::byte> memory = transport_.memory(ring_);
+    for (std::uint64_t position = 0; position < ring_messages_ && !memory.empty(); ++position) {
+        content_.fill(self_, position, memory.subspan(position * body_stride_, config_.message_bytes));
+    }
+    return reads_ ? expose(ring_) : Ok{};
+}
+
+Result<Ok> Node::expose(Local region) {
+    Result<Blob> key = transport_.expose(region);
+    if (!key) {
+        return key.error();
+    }
+    key_ = std::move(*key);
     return Ok{};
 }
 
@@ -133,9 +162,15 @@ void Node::go(Time at) {
 
 void Node::stop() {
     stopping_ = true;
+    if (reads_) {
+        for (std::uint32_t stream = 0; stream < inbound_.size(); ++stream) {
+            end_reads_if_over(stream);
+        }
+        return;
+    }
     for (Outbound& stream : outbound_) {
         // The answer to a question on its way is still waited for.
-        if (config_.measure == Measure::bandwidth || stream.sequence == stream.credited) {
+        if (!is_ping(config_, stream.queue) || stream.sequence == stream.credited) {
             end_stream(stream);
         }
     }
@@ -146,6 +181,7 @@ bool Node::step(Time now) {
     if (now >= next_retry_) {
         connect_due(now);
     }
+    finish_done_reads(now);
     std::array<Event, events_per_step> events;  // uninitialised: poll fills what it returns
     const std::size_t n = transport_.poll(now, events);
     for (std::size_t index = 0; index < n; ++index) {
@@ -154,7 +190,7 @@ bool Node::step(Time now) {
     if (now >= go_at_ && began_at_ == 0 && state_ == State::ready) {
         begin(now);
     }
-    std::uint32_t posted = post_answers() + post_messages(now);
+    std::uint32_t posted = reads_ ? post_reads(now) : post_answers() + post_messages(now);
     posted += send_controls();  // last: an end stands behind what was posted before it
     if (now >= give_up_at_ && failure_.empty() && state_ != State::finished) {
         failure_ = lost_;
@@ -164,7 +200,7 @@ bool Node::step(Time now) {
 }
 
 Time Node::next_deadline() const {
-    if (!ready_.empty()) {
+    if (!ready_.empty() || !done_.empty()) {
         return 0;
     }
     Time next = std::min(transport_.next_deadline(), next_retry_);
@@ -189,8 +225,8 @@ void Node::handle(Time now, const Event& event) {
             break;
         case Event::Kind::room:
             links_[index].blocked = false;
-            for (std::uint32_t queue = 0; queue < config_.queues; ++queue) {
-                enqueue(first_stream(index) + queue);
+            for (std::uint32_t queue = 0; queue < queues_; ++queue) {
+                resume(first_stream(index) + queue);
             }
             break;
         case Event::Kind::peer_up:
@@ -199,8 +235,10 @@ void Node::handle(Time now, const Event& event) {
         case Event::Kind::peer_down:
             on_down(now, event);
             break;
-        case Event::Kind::completed:  // no token was given
-        case Event::Kind::knock:      // its endpoint has no room for peers that dial
+        case Event::Kind::completed:
+            on_completed(now, event);
+            break;
+        case Event::Kind::knock:  // its endpoint has no room for peers that dial
             break;
     }
 }
@@ -236,7 +274,7 @@ void Node::on_down(Time now, const Event& event) {
 
 void Node::on_message(std::uint32_t index, Bytes message) {
     Link& link = links_[index];
-    const std::optional<ControlView> view = read_control(message, run_, config_.queues);
+    const std::optional<ControlView> view = read_control(message, run_, queues_);
     if (!view || link.state != LinkState::up || (view->kind != ControlKind::hello && !link.hello_heard)) {
         ++counters_.bad_messages;
         return;
@@ -260,8 +298,8 @@ void Node::on_hello(Link& link, Bytes key) {
         ++counters_.bad_messages;
         return;
     }
-    const bool writes = link.partner.sends_to || config_.measure == Measure::latency;
-    if (writes) {
+    const bool answers = !reads_ && config_.measure != Measure::bandwidth;
+    if (posts_to(link) || answers) {
         const Result<Remote> region = transport_.import_key(link.partner.peer, {{key.begin(), key.end()}});
         if (!region) {
             failure_ = "node " + name_of(link.partner.peer) + " gave no usable key: " + region.error().message;
@@ -276,13 +314,16 @@ void Node::on_hello(Link& link, Bytes key) {
 }
 
 void Node::on_credits(std::uint32_t index, const ControlView& view) {
-    if (!links_[index].partner.sends_to || config_.measure == Measure::latency) {
+    if (!links_[index].partner.sends_to || reads_ || config_.measure == Measure::latency) {
         ++counters_.bad_messages;
         return;
     }
-    for (std::uint32_t queue = 0; queue < config_.queues; ++queue) {
+    for (std::uint32_t queue = 0; queue < queues_; ++queue) {
         Outbound& stream = outbound_[first_stream(index) + queue];
         const std::uint64_t polled = view.value(queue);
+        if (is_ping(config_, queue)) {
+            continue;  // its answers are its credits
+        }
         if (polled < stream.credited || polled > stream.sequence) {
             ++counters_.bad_messages;
             continue;
@@ -294,11 +335,19 @@ void Node::on_credits(std::uint32_t index, const ControlView& view) {
 
 void Node::on_end(std::uint32_t index, const ControlView& view) {
     Link& link = links_[index];
-    if (!link.partner.hears_from || link.end_heard) {
+    if (!(reads_ ? link.partner.sends_to : link.partner.hears_from) || link.end_heard) {
         ++counters_.bad_messages;
         return;
     }
-    for (std::uint32_t queue = 0; queue < config_.queues; ++queue) {
+    link.end_heard = true;
+    --open_links_;
+    if (reads_) {
+        for (std::uint32_t queue = 0; queue < queues_; ++queue) {
+            count_sent(link, view.value(queue));
+        }
+        return;
+    }
+    for (std::uint32_t queue = 0; queue < queues_; ++queue) {
         // Notices and messages share one order: all that was sent has been polled.
         if (const std::uint64_t polled = inbound_[first_stream(index) + queue].expected; polled != view.value(queue)) {
             wrong(counters_.order_errors, "node " + name_of(link.partner.peer) + " sent " +
@@ -306,8 +355,18 @@ void Node::on_end(std::uint32_t index, const ControlView& view) {
                                               std::to_string(queue) + ", and " + std::to_string(polled) + " arrived");
         }
     }
-    link.end_heard = true;
-    --open_links_;
+}
+
+void Node::count_sent(Link& link, std::uint64_t messages) {
+    link.messages_sent += messages;
+    counters_.messages_sent += messages;
+    counters_.bytes_sent += messages * config_.message_bytes;
+}
+
+void Node::count_received(Link& link) {
+    ++link.messages_received;
+    ++counters_.messages_received;
+    counters_.bytes_received += config_.message_bytes;
 }
 
 void Node::begin(Time now) {
@@ -315,23 +374,35 @@ void Node::begin(Time now) {
     // The order of a linear shift: node i begins with i + 1, so not all begin with the same.
     const auto after = std::ranges::find_if(links_, [this](const Link& link) { return link.partner.peer > self_; });
     const auto first = static_cast<std::uint32_t>(after - links_.begin());
-    for (std::uint32_t queue = 0; queue < config_.queues; ++queue) {
+    for (std::uint32_t queue = 0; queue < queues_; ++queue) {
         for (std::uint32_t step = 0; step < links_.size(); ++step) {
             const auto link = static_cast<std::uint32_t>((first + step) % links_.size());
-            enqueue(first_stream(link) + queue);
+            resume(first_stream(link) + queue);
         }
+    }
+}
+
+void Node::resume(std::uint32_t stream) {
+    if (reads_) {
+        enqueue_reads(stream);
+    } else {
+        enqueue(stream);
     }
 }
 
 void Node::enqueue(std::uint32_t number_of_stream) {
     Outbound& stream = outbound_[number_of_stream];
     const Link& link = links_[stream.link];
+    const bool ping = is_ping(config_, stream.queue);
     if (began_at_ == 0 || stream.queued || stream.over || link.blocked || !link.partner.sends_to ||
-        stream.sequence - stream.credited >= config_.outstanding) {
+        stream.sequence - stream.credited >= slots_of(stream.queue) ||
+        (config_.sends != 0 && !ping && stream.under_way >= config_.sends)) {
         return;
     }
-    if (config_.messages != 0 && stream.sequence == config_.messages) {
-        if (config_.measure == Measure::bandwidth || stream.credited == stream.sequence) {
+    // Pings beside a load go on until the last message of it was sent.
+    const bool all = stream.queue == config_.queues ? link.open_streams == 1 : stream.sequence == config_.messages;
+    if (config_.messages != 0 && all) {
+        if (!ping || stream.credited == stream.sequence) {
             end_stream(stream);
         }
         return;
@@ -387,26 +458,27 @@ bool Node::send_control(std::uint32_t index) {
             state_ = State::ready;
         }
     }
-    if (link.partner.hears_from && config_.measure == Measure::bandwidth) {
+    if (link.partner.hears_from && !reads_ && config_.measure != Measure::latency) {
         ControlMessage credits(run_, ControlKind::credits);
         bool any = false;
-        for (std::uint32_t queue = 0; queue < config_.queues; ++queue) {
+        for (std::uint32_t queue = 0; queue < queues_; ++queue) {
             const Inbound& stream = inbound_[first_stream(index) + queue];
-            any = any || stream.returned != stream.expected;
+            any = any || (stream.returned != stream.expected && !is_ping(config_, queue));
             credits.add(stream.expected);
         }
         if (any && !send(link, credits)) {
             return false;
         }
-        for (std::uint32_t queue = 0; queue < config_.queues; ++queue) {
+        for (std::uint32_t queue = 0; queue < queues_; ++queue) {
             Inbound& stream = inbound_[first_stream(index) + queue];
             stream.returned = stream.expected;
         }
     }
-    if (link.partner.sends_to && link.open_streams == 0 && !link.ended) {
+    if (posts_to(link) && link.open_streams == 0 && !link.ended) {
         ControlMessage end(run_, ControlKind::end);
-        for (std::uint32_t queue = 0; queue < config_.queues; ++queue) {
-            end.add(outbound_[first_stream(index) + queue].sequence);
+        for (std::uint32_t queue = 0; queue < queues_; ++queue) {
+            const std::uint32_t stream = first_stream(index) + queue;
+            end.add(reads_ ? inbound_[stream].expected : outbound_[stream].sequence);
         }
         if (!send(link, end)) {
             return false;
@@ -431,7 +503,7 @@ PairCount Node::pair_count(std::size_t partner) const {
 }
 
 const base::Histogram* Node::round_trips(std::size_t partner) const {
-    return round_trips_.empty() || !links_[partner].partner.sends_to ? nullptr : &round_trips_[partner];
+    return round_trips_.empty() || !posts_to(links_[partner]) ? nullptr : &round_trips_[partner];
 }
 
 void Node::clear_round_trips() {

@@ -45,7 +45,7 @@ enum class State : std::uint8_t {
 struct Counters {
     std::uint64_t messages_sent = 0;
     std::uint64_t messages_received = 0;
-    std::uint64_t bytes_sent = 0;  // of bodies; answers of a ping-pong count for nobody
+    std::uint64_t bytes_sent = 0;  // of bodies; answers, and pings beside a load, count for nobody
     std::uint64_t bytes_received = 0;
     std::uint64_t answers_sent = 0;
     std::uint64_t verified_messages = 0;  // every byte compared
@@ -93,7 +93,8 @@ public:
     [[nodiscard]] const Counters& counters() const { return counters_; }
     [[nodiscard]] std::size_t partner_count() const { return links_.size(); }
     [[nodiscard]] PairCount pair_count(std::size_t partner) const;
-    /// Round trips with that partner, in ns; nullptr unless latency is measured and this node asks it.
+    /// Round trips with that partner, or reads from it, in ns; nullptr unless latency is measured and this node asks
+    /// it.
     [[nodiscard]] const base::Histogram* round_trips(std::size_t partner) const;
     void clear_round_trips();
     /// When sending began (go) and when it became finished; 0: not yet.
@@ -114,7 +115,7 @@ private:
         bool end_heard = false;
         Remote region{};
         Time retry_at = 0;
-        std::uint32_t open_streams = 0;  // outbound, not yet over
+        std::uint32_t open_streams = 0;  // that this node posts to, not yet over
         std::uint64_t messages_sent = 0;
         std::uint64_t messages_received = 0;
     };
@@ -125,22 +126,44 @@ private:
         std::uint64_t position = 0;  // of the next body in the ring
         Time posted_at = 0;
         std::uint32_t link = 0;
-        std::uint16_t slot = 0;  // of the next message
+        std::uint32_t under_way = 0;  // writes that will complete; counted where sends are limited
+        std::uint16_t slot = 0;       // of the next message
         std::uint16_t queue = 0;
         bool queued = false;  // in ready_
         bool over = false;
     };
     struct Inbound {
-        std::uint64_t expected = 0;  // sequence of the next message
+        std::uint64_t expected = 0;  // sequence of the next message; reads: those that have completed
         std::uint64_t returned = 0;  // credits
-        std::uint64_t position = 0;  // latency: of the next answer's body in the ring
+        std::uint64_t position = 0;  // of the next answer's body in the ring; reads: of the next one in the peer's
+        std::uint64_t issued = 0;    // reads that were posted
         std::uint32_t link = 0;
         std::uint16_t slot = 0;
         std::uint16_t queue = 0;
+        bool over = false;  // reads
+    };
+    // A slot that is read into.
+    struct Reading {
+        enum class State : std::uint8_t { idle, queued, pending };
+        std::uint64_t position = 0;
+        Time posted_at = 0;
+        State state = State::idle;
     };
 
     static std::string name_of(Peer peer);
-    [[nodiscard]] std::uint32_t first_stream(std::uint32_t link) const { return link * config_.queues; }
+    [[nodiscard]] std::uint32_t first_stream(std::uint32_t link) const { return link * queues_; }
+    /// Writes to it, or reads from it, as the pattern says; answers aside.
+    [[nodiscard]] bool posts_to(const Link& link) const {
+        return reads_ ? link.partner.hears_from : link.partner.sends_to;
+    }
+    [[nodiscard]] std::uint32_t slots_of(std::uint32_t queue) const {
+        return is_ping(config_, queue) ? 1 : config_.outstanding;
+    }
+    /// Among the slots for answers of a pair.
+    [[nodiscard]] std::uint64_t answer_slot(std::uint32_t queue) const { return queue == config_.queues ? 0 : queue; }
+    Result<Ok> make_region(std::uint64_t bytes);
+    Result<Ok> make_ring();
+    Result<Ok> expose(Local region);
     void want(Link& link, Time at);
     void connect_due(Time now);
     void handle(Time now, const Event& event);
@@ -152,18 +175,30 @@ private:
     void on_end(std::uint32_t link, const ControlView& view);
     void on_notice(Time now, std::uint32_t link, std::uint16_t notice);
     void on_answer(Time now, std::uint32_t link, std::uint16_t queue);
+    void on_completed(Time now, const Event& event);
+    void count_sent(Link& link, std::uint64_t messages);
+    void count_received(Link& link);
     /// What landed in a slot, against what was due there.
     void examine(const Link& link, std::uint64_t offset, std::uint64_t sequence, std::uint16_t queue, bool answer);
     void wrong(std::uint64_t& count, std::string text);
     void begin(Time now);
+    /// Of either kind: what there is room for becomes due.
+    void resume(std::uint32_t stream);
     void enqueue(std::uint32_t stream);
+    void enqueue_reads(std::uint32_t stream);
+    void enqueue_read(std::uint32_t reading);
+    void end_reads_if_over(std::uint32_t stream);
+    std::uint32_t post_reads(Time now);
+    void finish_done_reads(Time now);
+    void on_read(Time now, std::uint32_t reading);
     void end_stream(Outbound& stream);
     std::uint32_t send_controls();
     bool send_control(std::uint32_t link);
     bool send(Link& link, ControlMessage& message);
     std::uint32_t post_answers();
     std::uint32_t post_messages(Time now);
-    Post write(Link& link, const Head& head, std::uint64_t position, std::uint64_t offset, std::uint16_t notice);
+    Post write(Link& link, const Head& head, std::uint64_t position, std::uint64_t offset, std::uint16_t notice,
+               Token token);
     void note(Link& link, Post post);
     void advance(std::uint64_t& position) const { position = position + 1 == ring_messages_ ? 0 : position + 1; }
     void check_finished(Time now);
@@ -173,20 +208,24 @@ private:
     Transport& transport_;
     Content& content_;
     const std::uint64_t run_;
+    const std::uint32_t queues_;  // of a pair, with that of pings
+    const bool reads_;
     const std::uint64_t stride_;
     const std::uint64_t ring_messages_;
     const std::uint64_t body_stride_;
     const std::uint64_t credit_threshold_;  // polled messages of a queue that are told of together
     bool phantom_ = false;
     Local region_{};  // where messages land
-    Blob key_;
-    Local ring_{};  // what is sent
+    Blob key_;        // of what peers write to or read from
+    Local ring_{};    // what is sent
     std::vector<std::uint32_t> link_of_peer_;
     std::vector<Link> links_;
-    std::vector<Outbound> outbound_;  // `queues` of every link, also of those it sends nothing to
+    std::vector<Outbound> outbound_;  // `queues_` of every link, also of those it sends nothing to
     std::vector<Inbound> inbound_;
-    std::vector<base::Histogram> round_trips_;  // latency: by link
-    base::Fifo<std::uint32_t> ready_;           // outbound streams with credit
+    std::vector<Reading> readings_;             // `outstanding` of every inbound stream
+    std::vector<base::Histogram> round_trips_;  // by link
+    base::Fifo<std::uint32_t> ready_;           // outbound streams with credit, or readings
+    base::Fifo<std::uint32_t> done_;            // readings that were done at once, until the next step
     base::Fifo<std::uint32_t> answers_due_;     // inbound streams
     base::Bitmap control_due_;                  // links with something to tell
     State state_ = State::joining;

@@ -8,9 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/models/ideal.h"
-#include "sim/world.h"
 #include "support/net.h"
+#include "support/net_sim.h"
 #include "transport/decorator/forward.h"
 #include "transport/decorator/pad.h"
 
@@ -22,11 +21,14 @@ using ::testing::HasSubstr;
 constexpr std::uint32_t n_nodes = 4;
 constexpr std::uint64_t messages = 300;
 
-Config config_of(Pattern pattern, bool duplex, std::uint32_t queues, Measure measure) {
+Config config_of(Pattern pattern, bool duplex, std::uint32_t queues, Measure measure,
+                 Operation operation = Operation::write) {
     Config config;
     config.n_nodes = pattern == Pattern::one_to_one ? 2 : n_nodes;
     config.pairs = make_pairs({pattern, config.n_nodes, 3, 1, duplex});
     config.measure = measure;
+    config.operation = operation;
+    config.ping_bytes = measure == Measure::loaded ? 24 : 0;
     config.queues = queues;
     config.outstanding = measure == Measure::latency ? 1 : 5;
     config.message_bytes = 200;
@@ -57,17 +59,25 @@ void expect_all_arrived(const Config& config, const std::vector<std::unique_ptr<
             const auto from = static_cast<std::uint32_t>(count.peer);
             const bool hears = std::ranges::binary_search(config.pairs, Pair{from, self});
             EXPECT_EQ(count.messages_received, hears ? per_pair : 0);
-            if (const base::Histogram* trips = node.round_trips(partner)) {
-                EXPECT_EQ(trips->count(), count.messages_sent);
+            const base::Histogram* trips = node.round_trips(partner);
+            if (trips != nullptr && config.measure == Measure::loaded) {
+                EXPECT_GT(trips->count(), 0U);
+            } else if (trips != nullptr) {
+                EXPECT_EQ(trips->count(),
+                          config.operation == Operation::read ? count.messages_received : count.messages_sent);
             }
         }
-        const std::uint64_t answers = config.measure == Measure::latency ? asked : 0;
-        EXPECT_EQ(counters.verified_messages, phantom ? 0 : counters.messages_received + answers);
+        if (config.measure == Measure::loaded) {
+            EXPECT_GE(counters.verified_messages, phantom ? 0 : counters.messages_received);
+            continue;
+        }
+        const bool answered = config.measure == Measure::latency && config.operation == Operation::write;
+        EXPECT_EQ(counters.verified_messages, phantom ? 0 : counters.messages_received + (answered ? asked : 0));
     }
     EXPECT_EQ(seen, config.pairs);
 }
 
-class Traffic : public ::testing::TestWithParam<std::tuple<Pattern, bool, std::uint32_t, Measure>> {
+class Traffic : public ::testing::TestWithParam<std::tuple<Pattern, bool, std::uint32_t, Measure, Operation>> {
 protected:
     [[nodiscard]] static Config config() {
         return std::apply([](auto... values) { return config_of(values...); }, GetParam());
@@ -87,46 +97,17 @@ TEST_P(Traffic, ArrivesOnceAndInOrderOverInproc) {
     expect_all_arrived(config(), cluster.nodes, false);
 }
 
-class NodeActor final : public sim::Actor {
-public:
-    explicit NodeActor(Node& node) : node_(node) {}
-    bool step(Time now) override { return node_.step(now); }
-    [[nodiscard]] Time next_deadline() const override { return node_.next_deadline(); }
-
-private:
-    Node& node_;
-};
-
 TEST_P(Traffic, ArrivesOnceAndInOrderOverSim) {
     const Config config = Traffic::config();
-    sim::World world(std::make_unique<sim::IdealModel>(sim::IdealSettings{}));
-    testing::PlainContent content;
-    std::vector<std::unique_ptr<Transport>> transports;
-    std::vector<std::unique_ptr<Node>> nodes;
-    std::vector<std::unique_ptr<NodeActor>> actors;
-    for (std::uint32_t self = 0; self < config.n_nodes; ++self) {
-        transport::EndpointOptions options;
-        options.self = Peer{self};
-        options.max_peers = config.n_nodes;
-        transports.push_back(world.endpoint(options).value());
-        nodes.push_back(std::make_unique<Node>(config, Peer{self}, *transports.back(), content));
-        ASSERT_TRUE(nodes.back()->start().ok());
-        nodes.back()->go(ps_per_ms);
-        actors.push_back(std::make_unique<NodeActor>(*nodes.back()));
-        world.bind(*transports.back(), world.add_actor(*actors.back()));
-    }
-    for (const std::unique_ptr<Node>& node : nodes) {
-        for (std::uint32_t peer = 0; peer < config.n_nodes; ++peer) {
-            node->update_peer(0, Peer{peer}, 1, transports[peer]->address());
-        }
-    }
-    world.run_until(ps_per_s);
+    testing::Simulated simulated(config, sim::IdealSettings{});
+    const auto& nodes = simulated.nodes;
+    simulated.run_until(ps_per_s);
     expect_all_arrived(config, nodes, true);
     for (const std::unique_ptr<Node>& node : nodes) {
         EXPECT_EQ(node->state(), State::finished);
         EXPECT_EQ(node->began_at(), ps_per_ms);
     }
-    if (config.measure == Measure::latency && config.pairs.size() == 1) {
+    if (config.measure == Measure::latency && config.pairs.size() == 1 && config.operation == Operation::write) {
         // Alone on its links: latency, and head and body once each way.
         const double expected_ns = 2 * (1000 + (64 + 200) / 12.5);
         const double alone = static_cast<double>(nodes[0]->round_trips(0)->quantile(0.5));
@@ -140,7 +121,13 @@ INSTANTIATE_TEST_SUITE_P(All, Traffic,
                                                               Pattern::one_to_many, Pattern::pairs, Pattern::all_to_all,
                                                               Pattern::bipartite),
                                             ::testing::Bool(), ::testing::Values(1U, 3U),
-                                            ::testing::Values(Measure::bandwidth, Measure::latency)));
+                                            ::testing::Values(Measure::bandwidth, Measure::latency),
+                                            ::testing::Values(Operation::write, Operation::read)));
+INSTANTIATE_TEST_SUITE_P(Loaded, Traffic,
+                         ::testing::Combine(::testing::Values(Pattern::one_to_one, Pattern::many_to_one,
+                                                              Pattern::all_to_all),
+                                            ::testing::Bool(), ::testing::Values(1U, 3U),
+                                            ::testing::Values(Measure::loaded), ::testing::Values(Operation::write)));
 
 TEST(FlowControl, ASlotIsNotWrittenBeforeItsNoticeWasPolled) {
     Config config = config_of(Pattern::one_to_one, false, 2, Measure::bandwidth);
@@ -162,9 +149,51 @@ TEST(FlowControl, ASlotIsNotWrittenBeforeItsNoticeWasPolled) {
     EXPECT_EQ(cluster.nodes[1]->first_error(), "");
 }
 
+/// Writes with a token that were pending at a time.
+class CountsPending final : public transport::decorator::Forward {
+public:
+    explicit CountsPending(std::unique_ptr<Transport> inner) : Forward(std::move(inner)) {}
+    Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override {
+        const Post post = Forward::write(peer, head, body, target, notice, token);
+        pending_ += post == Post::pending ? 1 : 0;
+        most_ = std::max(most_, pending_);
+        return post;
+    }
+    std::size_t poll(Time now, std::span<Event> events) override {
+        const std::size_t n = Forward::poll(now, events);
+        for (const Event& event : events.first(n)) {
+            pending_ -= event.kind == Event::Kind::completed ? 1 : 0;
+        }
+        return n;
+    }
+    [[nodiscard]] std::uint64_t most() const { return most_; }
+
+private:
+    std::uint64_t pending_ = 0;
+    std::uint64_t most_ = 0;
+};
+
+TEST(FlowControl, NoMoreWritesAreUnderWayThanMaySend) {
+    Config config = config_of(Pattern::one_to_one, false, 3, Measure::bandwidth);
+    config.sends = 2;
+    // What a network takes is pending until it says otherwise.
+    auto settings = sim::IdealSettings{};
+    testing::Simulated simulated(config, settings, [](Peer, std::unique_ptr<Transport> inner) {
+        return std::make_unique<CountsPending>(std::move(inner));
+    });
+    simulated.run_until(ps_per_s);
+    expect_all_arrived(config, simulated.nodes, true);
+    const auto& sender = static_cast<const CountsPending&>(*simulated.transports[0]);
+    EXPECT_EQ(sender.most(), std::uint64_t{config.queues} * config.sends);
+}
+
 TEST(Stop, WhatIsUnderWayStillArrives) {
-    for (const Measure measure : {Measure::bandwidth, Measure::latency}) {
-        Config config = config_of(Pattern::all_to_all, false, 2, measure);
+    const std::array cases{std::pair{Measure::bandwidth, Operation::write},
+                           std::pair{Measure::latency, Operation::write}, std::pair{Measure::loaded, Operation::write},
+                           std::pair{Measure::bandwidth, Operation::read},
+                           std::pair{Measure::latency, Operation::read}};
+    for (const auto& [measure, operation] : cases) {
+        Config config = config_of(Pattern::all_to_all, false, 2, measure, operation);
         config.messages = 0;
         testing::Cluster cluster(config);
         ASSERT_TRUE(cluster.run_until([&] { return cluster.all(State::ready); }));
@@ -181,6 +210,73 @@ TEST(Stop, WhatIsUnderWayStillArrives) {
         }
         EXPECT_EQ(sent, received);
     }
+}
+
+TEST(Loaded, APingWaitsBehindWhatIsInFlightAndNoLonger) {
+    Config config = config_of(Pattern::one_to_one, false, 1, Measure::loaded);
+    config.outstanding = 16;
+    config.message_bytes = 64 << 10;
+    config.messages = 2000;
+    testing::Simulated simulated(config, sim::IdealSettings{});
+    simulated.run_until(ps_per_s);
+    expect_all_arrived(config, simulated.nodes, true);
+    const base::Histogram& trips = *simulated.nodes[0]->round_trips(0);
+    // 12.5 bytes a nanosecond, 1000 ns of latency each way. What is in flight stands before the ping, less what is on
+    // its way, and what waits for its credit, which comes for a quarter of the slots at a time.
+    const double message_ns = ((64 << 10) + 64) / 12.5;
+    const double idle_ns = 2 * (1000 + (24 + 64) / 12.5);
+    EXPECT_GT(trips.count(), 100U);
+    EXPECT_LE(static_cast<double>(trips.max()), 1.05 * (idle_ns + config.outstanding * message_ns));
+    EXPECT_GE(static_cast<double>(trips.quantile(0.5)), 11 * message_ns);
+    EXPECT_GE(static_cast<double>(trips.min()), idle_ns - 1);
+}
+
+TEST(Read, TakesALatencyEachWayAndTheTimeOfItsBytes) {
+    Config config = config_of(Pattern::one_to_one, false, 1, Measure::latency, Operation::read);
+    config.message_bytes = 64 << 10;
+    testing::Simulated simulated(config, sim::IdealSettings{});
+    simulated.run_until(ps_per_s);
+    expect_all_arrived(config, simulated.nodes, true);
+    const base::Histogram& trips = *simulated.nodes[1]->round_trips(0);
+    const double expected_ns = 2 * 1000 + (64 << 10) / 12.5;
+    EXPECT_EQ(simulated.nodes[0]->round_trips(0), nullptr);
+    EXPECT_GE(static_cast<double>(trips.min()), expected_ns - 1);
+    EXPECT_LT(static_cast<double>(trips.max()), 1.02 * expected_ns);
+}
+
+/// A transport without reads, or one whose peers have nothing where it reads.
+class ReadsNothing final : public transport::decorator::Forward {
+public:
+    ReadsNothing(std::unique_ptr<Transport> inner, bool able)
+        : Forward(std::move(inner)), can_(Forward::capabilities()) {
+        can_.read = able;
+    }
+    [[nodiscard]] const Capabilities& capabilities() const override { return can_; }
+    std::size_t poll(Time now, std::span<Event> events) override {
+        const std::size_t n = Forward::poll(now, events);
+        for (Event& event : events.first(n)) {
+            event.status = event.kind == Event::Kind::completed ? Status::remote_fault : event.status;
+        }
+        return n;
+    }
+
+private:
+    Capabilities can_;
+};
+
+TEST(Read, FailsInOneLine) {
+    const Config config = config_of(Pattern::one_to_one, false, 1, Measure::bandwidth, Operation::read);
+    const testing::Wrap wrap = [](Peer, std::unique_ptr<Transport> inner) {
+        return std::make_unique<ReadsNothing>(std::move(inner), true);
+    };
+    testing::Simulated simulated(config, sim::IdealSettings{}, wrap);
+    simulated.run_until(ps_per_s);
+    EXPECT_EQ(simulated.nodes[1]->failure(),
+              "node 0 cannot be read from: what was asked for is not there, or not allowed");
+    ReadsNothing unable(std::move(simulated.transports[0]), false);
+    testing::PlainContent content;
+    EXPECT_EQ(Node(config, Peer{0}, unable, content).start().error().message,
+              "net.operation = read: the transport cannot read; allowed: write");
 }
 
 /// Breaks one write of node 0, and says of the others that they were done.

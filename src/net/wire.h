@@ -69,7 +69,7 @@ public:
 
 private:
     static constexpr std::size_t capacity =
-        sizeof(ControlHeader) + std::max(sizeof(std::uint64_t) * max_queues, max_key_bytes);
+        sizeof(ControlHeader) + std::max(sizeof(std::uint64_t) * (max_queues + 1), max_key_bytes);
     static_assert(capacity <= max_message_bytes);
     ControlHeader header_;
     std::byte bytes_[capacity];

@@ -106,6 +106,68 @@ def test_a_ping_pong_times_every_message(start: Start, transport: str) -> None:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
+def test_reads_bring_what_writes_would(start: Start, transport: str) -> None:
+    settings = {"transport.name": transport, "net.operation": "read", "net.pattern": "many-to-one", "run.nodes": 3}
+    run = start({**NET, **settings, "net.queues": 2, "net.outstanding": 3, "net.message_size": 777})
+    assert run.finish() == 0, run.story()
+    check(run.result(), {(1, 0), (2, 0)}, 2 * MESSAGES)
+    check_verified(run.result(), run.result()["messages"])
+    assert (run.result()["operation"], run.result()["round_trip_ns"]) == ("read", None)
+    run = start({**NET, **settings, "net.measure": "latency"})
+    assert run.finish() == 0, run.story()
+    result = run.result()
+    check(result, {(1, 0), (2, 0)}, MESSAGES)
+    check_verified(result, result["messages"])
+    assert result["round_trip_ns"]["count"] == result["messages"]
+    assert 0 < result["round_trip_ns"]["min"] <= result["round_trip_ns"]["p50"]
+    assert result["one_way_ns"] is None
+    assert all(pair["round_trip_ns"]["count"] == MESSAGES for pair in result["pairs"])
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_pings_beside_a_load(start: Start, transport: str) -> None:
+    """They count in no rate; and writes that are not complete are limited, whatever the transport."""
+    settings = {"net.measure": "loaded", "net.ping_size": 100, "net.queues": 2, "net.outstanding": 4, "net.sends": 1}
+    run = start({**NET, **settings, "transport.name": transport, "run.nodes": 2, "net.pattern": "one-to-one"})
+    assert run.finish() == 0, run.story()
+    result = run.result()
+    check(result, {(0, 1)}, 2 * MESSAGES)
+    trips = result["round_trip_ns"]
+    assert trips["count"] == result["pairs"][0]["round_trip_ns"]["count"] > 0
+    assert 0 < trips["min"] <= trips["p50"] <= trips["p999"] <= trips["max"]
+    check_verified(result, result["messages"] + 2 * trips["count"])
+    assert (result["ping_bytes"], result["sends"], result["outstanding"]) == (100, 1, 4)
+
+
+def test_a_ping_waits_behind_what_is_in_flight(start: Start) -> None:
+    """On a simulated network the answer is known: at most all that the receiver has slots for."""
+    settings = {"transport.name": SIMULATED, "net.pattern": "one-to-one", "net.message_size": "64KiB"}
+    simulated = {f"transport.{SIMULATED}.rate": "12.5GB/s", f"transport.{SIMULATED}.latency": "1us"}
+    loaded = {"net.measure": "loaded", "net.outstanding": 16, "net.messages": 2000}
+    run = start({**NET, **settings, **simulated, **loaded})
+    assert run.finish() == 0, run.story()
+    in_flight_ns = 16 * (65536 + 64) / 12.5
+    idle_ns = 2 * (1000 + 128 / 12.5)
+    trips = run.result()["round_trip_ns"]
+    assert in_flight_ns / 2 < trips["p50"] <= trips["max"] <= 1.05 * (in_flight_ns + idle_ns)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"net.operation": "read", "net.measure": "loaded"}, "net.measure = loaded: reads are measured without a load"),
+        ({"net.operation": "read", "net.sends": 2}, "net.sends = 2: nobody sends"),
+        ({"net.outstanding": 4, "net.sends": 5}, "net.sends = 5: a queue has 4 messages in flight; allowed: 1..4"),
+        ({"net.measure": "loaded", "net.ping_size": "1MiB"}, "net.ping_size = 1048576: a message of the load has"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(start: Start, settings: dict[str, Any], words: str) -> None:
+    run = start({**NET, **settings})
+    assert run.finish() == 2, run.story()
+    assert words in run.story()
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_window_within_a_run(start: Start, transport: str) -> None:
     """With a duration the warm-up is left out, and what is under way at the end still arrives."""
     times = {"run.duration": "200ms", "run.warm_up": "50ms"}

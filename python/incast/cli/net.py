@@ -11,10 +11,18 @@ from typing import Annotated
 
 import typer
 
+from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.cli.options import FabricOption, ForceOption, TraceOption, option
 from incast.engine.transports import simulated, simulated_key
 from incast.run.net import like_options, measure
+from incast.run.net_basic import basic
+from incast.run.net_cases import cases_of
 from incast.run.request import make_request
+
+_BASIC_ALONE = (
+    "--basic measures two nodes, writes and reads of its own sizes; allowed beside it: --transport, --duration, "
+    "--warm-up, --queues, --outstanding, --set and where results go"
+)
 
 
 def net(
@@ -34,8 +42,14 @@ def net(
     message_size: Annotated[
         str | None, option("net.message_size", "Body of a message; a list measures each.", metavar="SIZE,...")
     ] = None,
-    queues: Annotated[str | None, option("net.queues")] = None,
+    operation: Annotated[str | None, option("net.operation", "", "--operation", metavar="WHAT")] = None,
+    queues: Annotated[
+        str | None,
+        option("net.queues", "Independent streams of every pair; a list measures each.", metavar="N,..."),
+    ] = None,
     outstanding: Annotated[str | None, option("net.outstanding")] = None,
+    sends: Annotated[str | None, option("net.sends")] = None,
+    ping_size: Annotated[str | None, option("net.ping_size")] = None,
     duration: Annotated[str | None, option("run.duration")] = None,
     messages: Annotated[str | None, option("net.messages")] = None,
     warm_up: Annotated[str | None, option("run.warm_up")] = None,
@@ -46,6 +60,19 @@ def net(
         Path | None,
         typer.Option(
             metavar="DIR", help="Matrix, message size and transport of that `incast run`; says its efficiency."
+        ),
+    ] = None,
+    basic_: Annotated[
+        bool,
+        typer.Option(
+            "--basic", help="Two nodes: bandwidth and latency of writes and reads beside perftest's and published ones."
+        ),
+    ] = False,
+    perftest: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEVICE[,DEVICE]",
+            help="With --basic: RDMA device of perftest's programs, or server's and client's. (default: the first)",
         ),
     ] = None,
     settings: Annotated[
@@ -61,11 +88,12 @@ def net(
         bool, typer.Option("--json", help="Print the result, and nothing else, on standard output.")
     ] = False,
 ) -> None:
-    """Measure the interconnect without event building: bandwidth or latency, per pair and in all.
+    """Measure the interconnect without event building: bandwidth, latency, and latency under load; writes or reads.
 
     Ctrl-C ends the measurement early and still reports; a second one aborts.
     """
     sizes = [] if message_size is None else message_size.split(",")
+    numbers = [] if queues is None else queues.split(",")
     inherited, built = like_options(like) if like is not None else ({}, {})
     options = {
         **inherited,
@@ -81,8 +109,11 @@ def net(
                 "net.measure": measure_,
                 "net.duplex": "true" if duplex else None,
                 "net.message_size": sizes[0] if len(sizes) == 1 else None,
-                "net.queues": queues,
+                "net.operation": operation,
+                "net.queues": numbers[0] if len(numbers) == 1 else None,
                 "net.outstanding": outstanding,
+                "net.sends": sends,
+                "net.ping_size": ping_size,
                 "run.duration": duration,
                 "net.messages": messages,
                 "run.warm_up": warm_up,
@@ -94,8 +125,14 @@ def net(
     }
     chosen = [*(settings or []), "run.task=net"]
     request = replace(make_request(config, options, chosen, output, datetime.now(UTC)), force=force)
+    if basic_:
+        taken = (pattern, nodes, producers, consumers, fabric, measure_, operation, message_size, like)
+        if duplex or any(each is not None for each in taken):
+            raise OneLineError(_BASIC_ALONE, EXIT_BAD_CONFIG)
+        raise typer.Exit(basic(request, perftest, as_json=as_json))
     compared = (built, like) if like is not None else None
-    raise typer.Exit(measure(request, sizes, compared, as_json=as_json))
+    cases = cases_of(sizes, numbers, against_idle=measure_ == "loaded")
+    raise typer.Exit(measure(request, cases, compared, as_json=as_json))
 
 
 def _given(options: Mapping[str, str | None]) -> dict[str, str]:

@@ -66,7 +66,7 @@ class Run:
         """The figure by which it is judged, and its name with the unit."""
         if not self.is_net:
             return "goodput without self, bytes/s", number(self.result, "goodput_bytes_per_s", "total_without_self")
-        if self.result.get("measure") == "latency":
+        if self.result.get("measure") in ("latency", "loaded"):
             return "median round trip, ns", number(self.result, "round_trip_ns", "p50")
         return "throughput, bytes/s", number(self.result, "bytes_per_s", "total")
 

@@ -8,7 +8,8 @@ A row is judged by its class, which is laid down with it and never improved by t
     predicted    the model must give it without having been fitted to it: within 5 %, and with less than half of the
                  error of the null model (link rate without headers), which an idle network's formula gives
     shape        an inequality or order that must hold over the whole plausible range of what is not known
-    bound        the model says what the network allows at most; what was published must be below it
+    bound        the model says what the network allows at most, or takes at least; what was published must be below
+                 the one, or above the other
     requirement  what a system asks for: run as a scenario, nothing is compared
 """
 

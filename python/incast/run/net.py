@@ -1,11 +1,10 @@
-"""Raw traffic: one measurement for each message size, and its comparison with a run of event building (docs/net.md)."""
+"""Raw traffic: one measurement, or one for each of a list, and what event building made of it (docs/net.md)."""
 
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,12 @@ from incast.base.console import open_console
 from incast.base.errors import EXIT_NO_ENGINE, OneLineError
 from incast.base.files import FILES_OF_A_RUN, leave_file, remove_files, writing_output
 from incast.engine.at_work import engines_writing_to
+from incast.engine.process import Outcome
 from incast.engine.program import find_engine
 from incast.engine.settings import present_config
 from incast.run.execution import conclude, read_result, show_result, watch
-from incast.run.net_summary import print_net_sizes
+from incast.run.net_cases import Cases, idle_case
+from incast.run.net_summary import print_net_loaded, print_net_sizes
 from incast.run.request import RunRequest
 
 _EXIT_BAD_CONFIG = 2
@@ -64,7 +65,7 @@ def with_efficiency(result: dict[str, Any], built: Mapping[str, Any], path: Path
     }
     same = (
         pairs == wanted
-        and result["measure"] == "bandwidth"
+        and (result["measure"], result["operation"]) == ("bandwidth", "write")
         and result["message_bytes"] == built["sizes"]["mfp_bytes"]
         and (result["transport"], result["time_domain"]) == (config["transport"]["name"], built["time_domain"])
     )
@@ -81,46 +82,62 @@ def with_efficiency(result: dict[str, Any], built: Mapping[str, Any], path: Path
     return result | {"efficiency": efficiency}
 
 
-def measure(
-    request: RunRequest, sizes: list[str], like: tuple[Mapping[str, Any], Path] | None, *, as_json: bool
-) -> int:
-    """One measurement for each message size, one after the other; the exit status is the worst one."""
-    requests = [request]
-    if len(sizes) > 1:
-        for number, size in enumerate(sizes):
-            _check(_of_size(request, size, number))  # all of them before the first, which may take long
-        request = request.with_folder()
-        _clear(request)
-        requests = [_of_size(request, size, number) for number, size in enumerate(sizes)]
+def measure(request: RunRequest, cases: Cases, like: tuple[Mapping[str, Any], Path] | None, *, as_json: bool) -> int:
+    """One measurement, or one after the other; the exit status is the worst one."""
+    if cases.alone:
+        return _Measuring(like).alone(request, as_json=as_json)
+    for number, case in enumerate(cases.cases):
+        _check(case.request(request, number))  # all of them before the first, which may take long
+    request = request.with_folder()
+    _clear(request)
+    measuring = _Measuring(like)
     results: list[dict[str, Any]] = []
-    status = 0
-    for one in requests:
-        title = f"incast net  {one.transport}" + (f"  {sizes[len(results)]}" if len(requests) > 1 else "")
-        outcome = watch(one, title, unit="messages")
-        status = max(status, outcome.exit_status)
-        if outcome.result_path is None:
+    for number, case in enumerate(cases.cases):
+        result = measuring.one(case.request(request, number), case.name)
+        results += [result] if result else []
+        if result is None or result["status"] != "complete":
             break
-        result = read_result(outcome, outcome.result_path)
-        if like is not None:
-            result = with_efficiency(result, *like)
-            leave_file(outcome.result_path, json.dumps(result, indent=2) + "\n")
-        results.append(result)
-        if len(requests) > 1:
-            conclude(outcome, result, outcome.result_path)
-        else:
+    if results and cases.against_idle:
+        whole = len(results) == len(cases.cases) and results[-1]["status"] == "complete"
+        case = idle_case(results[0]["ping_bytes"])
+        idle = measuring.one(case.request(request, len(cases.cases)), case.name) if whole else None
+        _show({"schema": 1, "kind": "net-loaded", "idle": idle, "results": results}, request.output, as_json=as_json)
+    elif results:
+        _show({"schema": 1, "kind": "net-sizes", "results": results}, request.output, as_json=as_json)
+    return measuring.status
+
+
+class _Measuring:
+    """Runs of the engine, one after the other, and the worst of their exit statuses."""
+
+    def __init__(self, like: tuple[Mapping[str, Any], Path] | None) -> None:
+        self.status = 0
+        self._like = like
+
+    def alone(self, request: RunRequest, *, as_json: bool) -> int:
+        """One that is shown by itself."""
+        outcome, result = self._watched(request, f"incast net  {request.transport}")
+        if outcome.result_path is not None and result is not None:
             show_result(outcome, result, outcome.result_path, as_json=as_json)
-        if result["status"] != "complete":
-            break
-    if results and len(requests) > 1:
-        _show_sizes(results, request.output, as_json=as_json)
-    return status
+        return self.status
 
+    def one(self, request: RunRequest, name: str) -> dict[str, Any] | None:
+        """One of several; nothing if the engine left no result."""
+        outcome, result = self._watched(request, f"incast net  {request.transport}  {name}")
+        if outcome.result_path is not None and result is not None:
+            conclude(outcome, result, outcome.result_path)
+        return result
 
-def _of_size(request: RunRequest, size: str, number: int) -> RunRequest:
-    # Numbered, because `64KiB` and `65536` are one size, and a list may hold a size twice.
-    name = "".join(letter for letter in size if letter.isalnum() or letter in "._-")
-    settings = (*request.settings, f"net.message_size={size}")
-    return replace(request, settings=settings, output=request.output / f"{number:02}-{name}")
+    def _watched(self, request: RunRequest, title: str) -> tuple[Outcome, dict[str, Any] | None]:
+        outcome = watch(request, title, unit="messages")
+        self.status = max(self.status, outcome.exit_status)
+        if outcome.result_path is None:
+            return outcome, None
+        result = read_result(outcome, outcome.result_path)
+        if self._like is not None:
+            result = with_efficiency(result, *self._like)
+            leave_file(outcome.result_path, json.dumps(result, indent=2) + "\n")
+        return outcome, result
 
 
 def _clear(request: RunRequest) -> None:
@@ -151,10 +168,12 @@ def _check(request: RunRequest) -> None:
         raise OneLineError(words.removeprefix("incast-node: "), done.returncode)
 
 
-def _show_sizes(results: list[dict[str, Any]], output: Path, *, as_json: bool) -> None:
-    text = json.dumps({"schema": 1, "kind": "net-sizes", "results": results}, indent=2) + "\n"
+def _show(whole: dict[str, Any], output: Path, *, as_json: bool) -> None:
+    text = json.dumps(whole, indent=2) + "\n"
     leave_file(output / RESULT_NAME, text)
     if as_json:
         sys.stdout.write(text)
+    elif whole["kind"] == "net-loaded":
+        print_net_loaded(open_console(), whole["idle"], whole["results"], output)
     else:
-        print_net_sizes(open_console(), results, output)
+        print_net_sizes(open_console(), whole["results"], output)

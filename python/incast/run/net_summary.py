@@ -1,4 +1,4 @@
-"""Raw traffic as tables: one measurement with its matrix, or several message sizes (schema/net_result.schema.json)."""
+"""Raw traffic as tables: one measurement with its matrix, or several of them (schema/net_result.schema.json)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -34,15 +34,16 @@ def print_net_summary(console: Console, result: Result, directory: Path, diagnos
 
 
 def print_net_sizes(console: Console, results: Sequence[Result], directory: Path) -> None:
-    """A row for each message size."""
+    """A row for each message size, or number of queues, or both."""
     _print_virtual_time(console, results[0])
-    console.print(_what_ran(results[0], sizes=False))
-    latency = results[0]["measure"] == "latency"
+    console.print(_what_ran(results[0], results))
+    latency = results[0]["measure"] != "bandwidth"
+    several = _vary(results, "queues")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     names = [name for name, _ in _QUANTILES] if latency else ["total", "slowest pair", "slowest receiver"]
     with_efficiency = any("efficiency" in result for result in results)
-    headings = ["message", *names, "messages", "CPU s/GB", "useful", "errors", *(["efficiency"] * with_efficiency)]
-    for heading in headings:
+    headings = [*(["queues"] * several), "message", *names, "messages", "CPU s/GB", "useful", "errors"]
+    for heading in [*headings, *(["efficiency"] * with_efficiency)]:
         table.add_column(heading, justify="right")
     for result in results:
         rates = result["bytes_per_s"]
@@ -53,15 +54,48 @@ def print_net_sizes(console: Console, results: Sequence[Result], directory: Path
             figures += [units.rate(rates[of]["min"]) for of in ("per_pair", "per_receiver")]
         figures.append(units.frequency(result["messages_per_s"]))
         figures += [_seconds(result[key]) for key in ("cpu_s_per_gb", "useful_cpu_s_per_gb")]
-        cells = [Text(figure) for figure in (units.size(result["message_bytes"]), *figures)]
+        first = [*([str(result["queues"])] * several), units.size(result["message_bytes"])]
+        cells = [Text(figure) for figure in (*first, *figures)]
         cells.append(Text(units.count(result["verify_errors"]), style="bold red" if result["verify_errors"] else ""))
         if with_efficiency:
             cells.append(Text(units.fraction(result.get("efficiency", {}).get("fraction"))))
         table.add_row(*cells)
     console.print(table)
     if latency:
-        console.print("round trips; one way is half of each", style="dim")
+        reads = results[0]["operation"] == "read"
+        words = "from the post of a read to its completion" if reads else "round trips; one way is half of each"
+        console.print(words, style="dim")
     _print_directory(console, directory)
+
+
+def print_net_loaded(console: Console, idle: Result | None, results: Sequence[Result], directory: Path) -> None:
+    """Round trips of pings: a row without a load, and one for each load."""
+    _print_virtual_time(console, results[0])
+    first = results[0]
+    text = _what_ran(first, results)
+    text.append(f", pings of {units.size(first['ping_bytes'])}, round trips")
+    console.print(text)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("load of a pair")
+    for name in ("min", *(name for name, _ in _QUANTILES), "moved"):
+        table.add_column(name, justify="right")
+    for result in (idle, *results):
+        if result is None:
+            continue
+        load = "none"
+        if result is not idle:
+            sends = "" if result["sends"] == result["outstanding"] else f", {result['sends']} sent"
+            load = f"{result['queues']} x {result['outstanding']} x {units.size(result['message_bytes'])}{sends}"
+        times = result["round_trip_ns"]
+        figures = [units.duration_ns(times[key]) for key in ("min", *(key for _, key in _QUANTILES))]
+        moved = units.ABSENT if result is idle else units.rate(result["bytes_per_s"]["total"])
+        table.add_row(load, *figures, moved)
+    console.print(table)
+    _print_directory(console, directory)
+
+
+def _vary(results: Sequence[Result], key: str) -> bool:
+    return len({result[key] for result in results}) > 1
 
 
 def _print_directory(console: Console, directory: Path) -> None:
@@ -75,12 +109,21 @@ def _print_virtual_time(console: Console, result: Result) -> None:
         console.print(words, style="bold magenta")
 
 
-def _what_ran(result: Result, *, sizes: bool = True) -> Text:
+def _what_ran(result: Result, among: Sequence[Result] = ()) -> Text:
+    """What ran, without what differs `among` several."""
     duplex = ", duplex" if result["duplex"] else ""
     text = Text(f"{result['transport']}, {result['pattern']}{duplex}, {result['nodes_in_pattern']} nodes")
     pairs, queues = (f"{n} {word}{'' if n == 1 else 's'}" for n, word in _counted(result))
-    text.append(f", {pairs} x {queues} x {result['outstanding']} in flight")
-    if sizes:
+    if several := list(dict.fromkeys(str(one["queues"]) for one in among))[1:]:
+        queues = f"{result['queues']}, {', '.join(several)} queues"
+    slots = " or more" if len({one["outstanding"] for one in among}) > 1 else ""
+    text.append(f", {pairs} x {queues} x {min([result['outstanding'], *(one['outstanding'] for one in among)])}{slots}")
+    text.append(" in flight")
+    if result["sends"] != result["outstanding"]:
+        text.append(f" ({result['sends']} sent and not complete)")
+    if result["operation"] == "read":
+        text.append(", reads")
+    if not among:
         text.append(f", messages of {units.size(result['message_bytes'])}")
     if result["status"] != "complete":
         reason = result.get("reason")
@@ -104,7 +147,8 @@ def _seconds(value: float | None) -> str:
 
 
 def _quantiles(times: Mapping[str, float]) -> Text:
-    return Text("   ".join(f"{name} {units.duration_ns(times[key])}" for name, key in _QUANTILES))
+    named = (("min", "min"), *_QUANTILES)
+    return Text("   ".join(f"{name} {units.duration_ns(times[key])}" for name, key in named))
 
 
 def _verification(result: Result) -> Text:
@@ -120,8 +164,10 @@ def _rows(result: Result) -> Iterable[tuple[str, Text]]:
     yield "net", _what_ran(result)
     total = f"{units.rate(rates['total'])}   ({units.line_rate(rates['total'])})"
     yield "total", Text(total, style="bold")
-    if result["measure"] == "latency":
-        yield "round trip", _quantiles(result["round_trip_ns"])
+    if result["round_trip_ns"] is not None:
+        label = "read" if result["operation"] == "read" else "ping" if result["measure"] == "loaded" else "round trip"
+        yield label, _quantiles(result["round_trip_ns"])
+    if result["one_way_ns"] is not None:
         yield "one way (half)", _quantiles(result["one_way_ns"])
     for label, key in (
         ("per sender", "per_sender"),

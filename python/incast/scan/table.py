@@ -68,11 +68,14 @@ NET_FIGURES: dict[str, tuple[type, tuple[str, ...]]] = {
     "messages_per_s": (float, ("messages_per_s",)),
     "messages": (int, ("messages",)),
     "measure": (str, ("measure",)),
+    "operation": (str, ("operation",)),
     "pattern": (str, ("pattern",)),
     "message_bytes": (int, ("message_bytes",)),
     "queues": (int, ("queues",)),
     "outstanding": (int, ("outstanding",)),
-    **{f"round_trip_{key}_ns": (int, ("round_trip_ns", key)) for key in _LATENCIES},
+    "sends": (int, ("sends",)),
+    "ping_bytes": (int, ("ping_bytes",)),
+    **{f"round_trip_{key}_ns": (int, ("round_trip_ns", key)) for key in ("min", *_LATENCIES)},
     "verified": (str, ("verified",)),
     "verify_errors": (int, ("verify_errors",)),
     "cpu_s_per_gb": (float, ("cpu_s_per_gb",)),
@@ -125,7 +128,7 @@ def figures(result: Result, kind: str) -> Row:
 def headline(row: Mapping[str, Any]) -> tuple[str, float | None]:
     """The column that a row is judged by, and its value: goodput, throughput, or the median round trip."""
     if row.get("kind") == "net":
-        column = "round_trip_p50_ns" if row.get("measure") == "latency" else "throughput_bytes_per_s"
+        column = "round_trip_p50_ns" if row.get("measure") in ("latency", "loaded") else "throughput_bytes_per_s"
     else:
         column = "goodput_without_self_bytes_per_s"
     value = row.get(column)

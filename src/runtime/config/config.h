@@ -152,9 +152,12 @@ struct RunConfig {
     std::uint64_t consumers{};
     bool duplex{};
     net::Measure measure{};
+    net::Operation operation{};
     std::uint64_t message_size{};
     std::uint64_t queues{};
     std::uint64_t outstanding{};
+    std::uint64_t sends{};
+    std::uint64_t ping_size{};
     std::uint64_t messages{};
     std::uint64_t working_set{};
     bool net_verify{};

@@ -52,7 +52,8 @@ constexpr std::array<std::string_view, 2> consumer_policy_words{"block", "drop"}
 constexpr std::array<std::string_view, 3> verify_words{"full", "sampled", "header"};
 constexpr std::array<std::string_view, 6> pattern_words{"one-to-one", "many-to-one", "one-to-many",
                                                         "pairs",      "all-to-all",  "bipartite"};
-constexpr std::array<std::string_view, 2> measure_words{"bandwidth", "latency"};
+constexpr std::array<std::string_view, 3> measure_words{"bandwidth", "latency", "loaded"};
+constexpr std::array<std::string_view, 2> operation_words{"write", "read"};
 
 /// The words of a choice stand in the order of its enum.
 template <auto member>
@@ -321,7 +322,11 @@ constexpr std::array table{
            "bipartite: the last nodes, which receive; auto: the other nodes"),
     flag("net.duplex", &RunConfig::duplex, "every pair in both directions at once"),
     choice<&RunConfig::measure>("net.measure", "bandwidth", measure_words,
-                                "as many messages as credits allow, or ping-pong: each is answered by one as long"),
+                                "as many messages as credits allow; or ping-pong: each is answered by one as long; or "
+                                "both, a ping-pong on a queue of its own beside the load of the others"),
+    choice<&RunConfig::operation>("net.operation", "write", operation_words,
+                                  "the sender of a pair writes, with a notice; or the receiver reads, and the sender "
+                                  "does nothing"),
     number(Kind::bytes, "net.message_size", &RunConfig::message_size, "64KiB", 1, gib / 2,
            "body of a message; a head of 64 bytes comes before it, as in event building"),
     number(Kind::count, "net.queues", &RunConfig::queues, "1", 1, net::max_queues,
@@ -330,6 +335,10 @@ constexpr std::array table{
         Kind::count, "net.outstanding", &RunConfig::outstanding, "auto", 1, net::max_slots_per_pair,
         "messages a queue may have in flight; auto: as many as keep the slots of a receiver within 512 KiB, 2 to 64; "
         "latency: 1"),
+    number(Kind::count, "net.sends", &RunConfig::sends, "auto", 1, net::max_slots_per_pair,
+           "writes of a queue that may be posted and not yet complete; auto: as many as may be in flight"),
+    number(Kind::bytes, "net.ping_size", &RunConfig::ping_size, "64", 1, gib / 2,
+           "loaded: body of a ping, and of its answer"),
     number(Kind::count, "net.messages", &RunConfig::messages, "0", 0, 9e15,
            "that every queue sends; the run is then measured from the first to the last; 0: no limit"),
     number(Kind::bytes, "net.working_set", &RunConfig::working_set, "auto", 1, 1024 * gib,

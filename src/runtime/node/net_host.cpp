@@ -143,6 +143,7 @@ NodeSample NetHost::sample(Mark mark, Time now) {
         pair.messages_received = count.messages_received;
         if (const base::Histogram* trips = node_->round_trips(partner)) {
             pair.round_trips = trips->count();
+            pair.min_ns = trips->min();
             pair.p50_ns = trips->quantile(0.5);
             pair.p99_ns = trips->quantile(0.99);
             pair.p999_ns = trips->quantile(0.999);
@@ -150,7 +151,7 @@ NodeSample NetHost::sample(Mark mark, Time now) {
             all.merge(*trips);
         }
     }
-    if (mark != Mark::window_begin && plan_.net.measure == net::Measure::latency) {
+    if (mark != Mark::window_begin && plan_.net.measure != net::Measure::bandwidth) {
         sample.latency_ns = all;
     }
     return sample;

@@ -85,10 +85,30 @@ std::uint64_t most_heard(const net::Config& config) {
     return std::ranges::max(hears);
 }
 
+/// A limit as high as what is in flight is none.
+Result<Ok> limit_sends(Plan& plan) {
+    const RunConfig& config = plan.config;
+    if (config.sends == 0) {
+        return Ok{};
+    }
+    if (config.operation == net::Operation::read) {
+        return not_allowed("net.sends", std::to_string(config.sends),
+                           "nobody sends, reads are limited by net.outstanding", "auto, or net.operation = write");
+    }
+    if (config.sends > config.outstanding) {
+        return not_allowed("net.sends", std::to_string(config.sends),
+                           fmt::format("a queue has {} messages in flight", config.outstanding),
+                           fmt::format("1..{}, or auto", config.outstanding));
+    }
+    plan.net.sends = config.sends == config.outstanding ? 0 : static_cast<std::uint32_t>(config.sends);
+    return Ok{};
+}
+
 Result<Ok> count_slots(Plan& plan, const Machine&) {
     // More is slower: what arrives should stay in the cache of the core that reads it (docs/measuring.md).
     constexpr std::uint64_t receiver_slots_bytes = 512U << 10U;
     RunConfig& config = plan.config;
+    const std::uint64_t queues = net::all_queues(plan.net);
     if (config.measure == net::Measure::latency) {
         if (config.outstanding > 1) {
             return not_allowed("net.outstanding", std::to_string(config.outstanding),
@@ -96,27 +116,41 @@ Result<Ok> count_slots(Plan& plan, const Machine&) {
         }
         config.outstanding = 1;
     } else if (config.outstanding == 0) {
-        const std::uint64_t all_queues = net::slot_stride(plan.net) * most_heard(plan.net) * config.queues;
-        config.outstanding = std::clamp<std::uint64_t>(receiver_slots_bytes / all_queues, 2, 64);
+        const std::uint64_t one_of_each = net::slot_stride(plan.net) * most_heard(plan.net) * queues;
+        config.outstanding = std::clamp<std::uint64_t>(receiver_slots_bytes / one_of_each, 2, 64);
     }
-    if (config.queues * config.outstanding > net::max_slots_per_pair) {
+    if (queues * config.outstanding > net::max_slots_per_pair) {
         return not_allowed("net.outstanding", std::to_string(config.outstanding),
-                           fmt::format("with {} queues more messages than a notice can name", config.queues),
-                           fmt::format("1..{}, or auto", net::max_slots_per_pair / config.queues));
+                           fmt::format("with {} queues more messages than a notice can name", queues),
+                           fmt::format("1..{}, or auto", net::max_slots_per_pair / queues));
     }
     plan.net.outstanding = static_cast<std::uint32_t>(config.outstanding);
+    return limit_sends(plan);
+}
+
+Result<Ok> check_operation(const RunConfig& config) {
+    if (config.operation == net::Operation::read && config.measure == net::Measure::loaded) {
+        return not_allowed("net.measure", "loaded", "reads are measured without a load",
+                           "bandwidth | latency, or net.operation = write");
+    }
+    if (config.measure == net::Measure::loaded && config.ping_size > config.message_size) {
+        return not_allowed("net.ping_size", std::to_string(config.ping_size),
+                           fmt::format("a message of the load has {} bytes", config.message_size),
+                           fmt::format("1..{}", config.message_size));
+    }
     return Ok{};
 }
 
 Result<Ok> size_memory(Plan& plan, const Machine& machine) {
     RunConfig& config = plan.config;
-    // Answers of a ping-pong are sent from a ring, too.
-    const std::uint64_t rings = config.measure == net::Measure::latency ? plan.n_nodes : plan.n_rus;
+    // Answers are sent from a ring, too.
+    const bool answers = config.operation == net::Operation::write && config.measure != net::Measure::bandwidth;
+    const std::uint64_t rings = answers ? plan.n_nodes : plan.n_rus;
     if (config.working_set == 0) {
         config.working_set = std::max<std::uint64_t>(config.message_size, 4 * last_level_cache(machine) / rings);
     }
     plan.net.working_set_bytes = config.working_set;
-    const std::uint64_t pair_slots = net::slot_stride(plan.net) * config.queues * config.outstanding;
+    const std::uint64_t pair_slots = net::pair_slots_bytes(plan.net);
     plan.slot_bytes = net::slot_stride(plan.net);
     plan.ru_memory_bytes = net::ring_bytes(plan.net);
     plan.bu_memory_bytes = pair_slots * most_heard(plan.net);
@@ -140,12 +174,17 @@ Result<Ok> resolve_net(Plan& plan, const ConfigText& text, const Machine& machin
     if (Result<Ok> done = count_nodes(config, text.given().contains("run.nodes")); !done) {
         return done;
     }
+    if (Result<Ok> done = check_operation(config); !done) {
+        return done;
+    }
     plan.net.run = config.seed;
     plan.net.n_nodes = static_cast<std::uint32_t>(config.nodes);
     plan.net.pairs =
         net::make_pairs({config.net_pattern, plan.net.n_nodes, static_cast<std::uint32_t>(config.producers),
                          static_cast<std::uint32_t>(config.consumers), config.duplex});
     plan.net.measure = config.measure;
+    plan.net.operation = config.operation;
+    plan.net.ping_bytes = config.measure == net::Measure::loaded ? static_cast<std::uint32_t>(config.ping_size) : 0;
     plan.net.queues = static_cast<std::uint32_t>(config.queues);
     plan.net.message_bytes = static_cast<std::uint32_t>(config.message_size);
     plan.net.messages = config.messages;

@@ -211,8 +211,10 @@ bool read_changes(const nlohmann::json& json, std::vector<ViewChange>& changes) 
         #NAME, &PairSample::NAME                               \
     }
 constexpr std::array pair_fields{
-    INCAST_PAIR(messages_sent), INCAST_PAIR(messages_received), INCAST_PAIR(round_trips), INCAST_PAIR(p50_ns),
-    INCAST_PAIR(p99_ns),        INCAST_PAIR(p999_ns),           INCAST_PAIR(max_ns),
+    INCAST_PAIR(messages_sent), INCAST_PAIR(messages_received),
+    INCAST_PAIR(round_trips),   INCAST_PAIR(min_ns),
+    INCAST_PAIR(p50_ns),        INCAST_PAIR(p99_ns),
+    INCAST_PAIR(p999_ns),       INCAST_PAIR(max_ns),
 };
 #undef INCAST_PAIR
 

@@ -83,6 +83,7 @@ struct PairSample {
     std::uint64_t p99_ns = 0;
     std::uint64_t p999_ns = 0;
     std::uint64_t max_ns = 0;
+    std::uint64_t min_ns = 0;
 };
 struct NetSample {
     Time began_at = 0;     // sending, by the node's clock; 0 = not yet

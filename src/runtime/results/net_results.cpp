@@ -1,6 +1,7 @@
 // result.json of raw traffic: who sent how much to whom. schema/net_result.schema.json.
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -17,20 +18,15 @@ namespace {
 
 using base::seconds;
 
-OrderedJson latency_json(const base::Histogram& trips) {
-    return {{"count", trips.count()},
-            {"p50", trips.quantile(0.5)},
-            {"p99", trips.quantile(0.99)},
-            {"p999", trips.quantile(0.999)},
-            {"max", trips.max()}};
+OrderedJson latency_json(const base::Histogram& trips, std::uint64_t min) {
+    return {{"count", trips.count()},        {"min", min},
+            {"p50", trips.quantile(0.5)},    {"p99", trips.quantile(0.99)},
+            {"p999", trips.quantile(0.999)}, {"max", trips.max()}};
 }
 
 OrderedJson latency_json(const PairSample& pair) {
-    return {{"count", pair.round_trips},
-            {"p50", pair.p50_ns},
-            {"p99", pair.p99_ns},
-            {"p999", pair.p999_ns},
-            {"max", pair.max_ns}};
+    return {{"count", pair.round_trips}, {"min", pair.min_ns},   {"p50", pair.p50_ns},
+            {"p99", pair.p99_ns},        {"p999", pair.p999_ns}, {"max", pair.max_ns}};
 }
 
 /// Of round trips: each of the values, halved.
@@ -46,7 +42,12 @@ OrderedJson one_way(const OrderedJson& round_trip) {
 
 class NetTally {
 public:
-    explicit NetTally(const RunFacts& facts) : facts_(facts), plan_(facts.plan), nodes_(facts.control.nodes()) {
+    explicit NetTally(const RunFacts& facts)
+        : facts_(facts),
+          plan_(facts.plan),
+          nodes_(facts.control.nodes()),
+          reads_(plan_.net.operation == net::Operation::read),
+          trips_(plan_.net.measure != net::Measure::bandwidth) {
         whole_ = plan_.measured_whole ||
                  std::ranges::none_of(nodes_, [](const NodeRecord& record) { return record.begin.has_value(); });
         for (const NodeRecord& record : nodes_) {
@@ -61,7 +62,7 @@ public:
 private:
     struct Flow {
         std::uint64_t messages = 0;
-        const PairSample* asked = nullptr;  // latency: what the sender found
+        const PairSample* asked = nullptr;  // what who asked found
     };
 
     static const NodeSample* last_of(const NodeRecord& record) {
@@ -95,13 +96,14 @@ private:
         }
     }
 
-    /// The receiver says what arrived, the sender how long the answers took. Partners are the same at all times.
+    /// The receiver says what arrived; who wrote, or read, how long the answers took. Partners are the same at all
+    /// times.
     void count_pairs(std::uint32_t node, const NetSample& end, const NetSample& begin) {
         for (std::size_t index = 0; index < end.pairs.size(); ++index) {
             const PairSample& pair = end.pairs[index];
             const std::uint64_t before = index < begin.pairs.size() ? begin.pairs[index].messages_received : 0;
             flows_[{pair.peer, node}].messages += pair.messages_received - std::min(before, pair.messages_received);
-            flows_[{node, pair.peer}].asked = &pair;
+            flows_[reads_ ? net::Pair{pair.peer, node} : net::Pair{node, pair.peer}].asked = &pair;
         }
     }
 
@@ -118,6 +120,17 @@ private:
     Flow flow(const net::Pair& pair) const {
         const auto found = flows_.find(pair);
         return found == flows_.end() ? Flow{} : found->second;
+    }
+
+    /// Of all pairs; histograms know it to a bucket alone.
+    std::uint64_t shortest() const {
+        std::optional<std::uint64_t> least;
+        for (const net::Pair& pair : plan_.net.pairs) {
+            if (const PairSample* asked = flow(pair).asked; asked != nullptr && asked->round_trips > 0) {
+                least = std::min(least.value_or(asked->min_ns), asked->min_ns);
+            }
+        }
+        return least.value_or(0);
     }
 
     /// Of the nodes that send or that receive, by `end`.
@@ -149,6 +162,8 @@ private:
     const RunFacts& facts_;
     const Plan& plan_;
     const std::vector<NodeRecord>& nodes_;
+    const bool reads_;
+    const bool trips_;  // round trips were measured
     bool whole_ = false;
     std::map<net::Pair, Flow> flows_;
     CpuUse cpu_;
@@ -167,7 +182,7 @@ OrderedJson NetTally::pairs_json() const {
                           {"messages", carried.messages},
                           {"bytes", bytes(carried.messages)},
                           {"bytes_per_s", rate(bytes(carried.messages))}};
-        if (plan_.net.measure == net::Measure::latency && carried.asked != nullptr) {
+        if (trips_ && carried.asked != nullptr) {
             entry["round_trip_ns"] = latency_json(*carried.asked);
         }
         json.push_back(std::move(entry));
@@ -218,7 +233,7 @@ OrderedJson NetTally::cpu_json() const {
 
 OrderedJson NetTally::sizes_json() const {
     return {{"slot_bytes", plan_.slot_bytes},
-            {"slots", plan_.net.pairs.size() * plan_.net.queues * plan_.net.outstanding},
+            {"slots", plan_.net.pairs.size() * net::all_queues(plan_.net) * plan_.net.outstanding},
             {"ring_bytes", plan_.ru_memory_bytes},
             {"largest_receiver_bytes", plan_.bu_memory_bytes},
             {"working_set_bytes", plan_.working_set_bytes},
@@ -249,12 +264,15 @@ OrderedJson NetTally::json() const {
     json["time_domain"] = facts_.virtual_time ? "virtual" : "real";
     json["transport"] = plan_.config.transport;
     json["measure"] = plan_.values.at("net.measure");
+    json["operation"] = plan_.values.at("net.operation");
     json["pattern"] = plan_.values.at("net.pattern");
     json["duplex"] = plan_.config.duplex;
     json["nodes_in_pattern"] = plan_.n_nodes;
     json["message_bytes"] = plan_.net.message_bytes;
     json["queues"] = plan_.net.queues;
     json["outstanding"] = plan_.net.outstanding;
+    json["sends"] = plan_.net.sends == 0 ? plan_.net.outstanding : plan_.net.sends;
+    json["ping_bytes"] = plan_.net.ping_bytes == 0 ? OrderedJson(nullptr) : OrderedJson(plan_.net.ping_bytes);
     json["bytes_per_s"] = {{"total", rate(bytes(carried))},
                            {"per_sender", to_json(spread_over(senders))},
                            {"per_receiver", to_json(spread_over(receivers))},
@@ -264,9 +282,9 @@ OrderedJson NetTally::json() const {
     json["messages_per_s"] = rate(carried);
     json["round_trip_ns"] = nullptr;
     json["one_way_ns"] = nullptr;
-    if (plan_.net.measure == net::Measure::latency) {
-        json["round_trip_ns"] = latency_json(latency_);
-        json["one_way_ns"] = one_way(json["round_trip_ns"]);
+    if (trips_) {
+        json["round_trip_ns"] = latency_json(latency_, shortest());
+        json["one_way_ns"] = reads_ ? OrderedJson(nullptr) : one_way(json["round_trip_ns"]);
     }
     json["pairs"] = pairs;
     json["senders"] = senders;
@@ -307,11 +325,12 @@ std::string NetTally::summary() const {
         "{}: {} messages of {} ({:.0f}/s), {}/s over {} pairs, {} errors ({} verified)",
         to_text(facts_.control.outcome()), carried, base::format_bytes(plan_.net.message_bytes), rate(carried),
         base::format_bytes(rate(bytes(carried))), plan_.net.pairs.size(), totals_.verify_errors, verified());
-    if (plan_.net.measure == net::Measure::latency) {
+    if (trips_) {
         const auto time = [this](double q) {
             return base::format_duration(static_cast<Time>(latency_.quantile(q)) * ps_per_ns);
         };
-        text += fmt::format("\nround trip p50 {}, p99 {}, p99.9 {}", time(0.5), time(0.99), time(0.999));
+        text += fmt::format("\n{} p50 {}, p99 {}, p99.9 {}", reads_ ? "read" : "round trip", time(0.5), time(0.99),
+                            time(0.999));
     }
     return text;
 }

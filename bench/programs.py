@@ -45,6 +45,11 @@ class _Running:
     def failed(self) -> bool:
         return self._process.poll() not in (None, 0)
 
+    @property
+    def first_line(self) -> str:
+        """Once it has written one."""
+        return self._lines[0]
+
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
@@ -460,6 +465,87 @@ class Iperf3:
         arguments = {"-p": port, "-P": streams, "-l": self.length, "-t": self._measured, "-O": self._omitted}
         words = [str(word) for pair in arguments.items() for word in pair]
         return ["iperf3", "-c", "127.0.0.1", *words, "-J"]
+
+
+@dataclass(frozen=True)
+class VerbsLoop:
+    """`verbs_loop`: RDMA writes with immediate from one address to another, and nothing else."""
+
+    program: Path
+    seconds: float
+    warm_up: float
+    addresses: tuple[str, str]  # from, to
+    length: int  # of a write
+    depth: int  # writes under way
+
+    def __call__(self) -> Reading:
+        """Runs both ends once."""
+        here, there = self.addresses
+        with tempfile.TemporaryDirectory() as name:
+            server = _Running([str(self.program), "--listen", there], lambda line: line.startswith("port "), Path(name))
+            client: _Running | None = None
+            try:
+                server.wait_for_mark()
+                options = {
+                    "connect": there,
+                    "port": server.first_line.split()[1],
+                    "from": here,
+                    "bytes": self.length,
+                    "depth": self.depth,
+                    "warm-up": self.warm_up,
+                    "seconds": self.seconds,
+                }
+                words = [str(word) for key, value in options.items() for word in (f"--{key}", value)]
+                client = _Running([str(self.program), *words], lambda _line: False, Path(name))
+                time.sleep(self.warm_up)  # it says nothing when it begins to measure
+                window = _watch([server.pid, client.pid], self.seconds)
+                rate = float(client.finish(60)[0])
+                server.finish(20)
+            finally:
+                for each in (server, client):
+                    if each is not None:
+                        each.end()
+        return Reading(rate, window, {"length": self.length, "depth": self.depth})
+
+
+@dataclass(frozen=True)
+class IbWriteBw:
+    """perftest's `ib_write_bw`, from one device to another of this host."""
+
+    seconds: float
+    devices: tuple[str, str]  # from, to
+    gid_index: int
+    address: str  # of the other end
+    length: int
+
+    def __call__(self) -> Reading:
+        """Runs both ends once; its duration has whole seconds."""
+        here, there = self.devices
+        measured = max(1, round(self.seconds))
+        program = ["stdbuf", "-oL", "ib_write_bw"]  # it says that it waits, and keeps that to itself in a pipe
+        common = ["-F", "-D", str(measured), "-s", str(self.length), "-x", str(self.gid_index)]
+        with tempfile.TemporaryDirectory() as name:
+            server = _Running([*program, "-d", there, *common], lambda line: "Waiting" in line, Path(name))
+            client: _Running | None = None
+            try:
+                server.wait_for_mark()
+                client = _Running([*program, "-d", here, *common, self.address], lambda _line: False, Path(name))
+                window = _watch([server.pid, client.pid], self.seconds)
+                lines = client.finish(60)
+                server.finish(20)
+            finally:
+                for each in (server, client):
+                    if each is not None:
+                        each.end()
+        return Reading(perftest_rate(lines), window, {"length": self.length})
+
+
+def perftest_rate(lines: Sequence[str]) -> float:
+    """Bytes per second of what a bandwidth test of perftest wrote: its MB have 2^20 bytes."""
+    heads = [index for index, line in enumerate(lines) if line.strip().startswith("#bytes")]
+    if not heads or heads[0] + 1 >= len(lines):
+        raise ProgramError("ib_write_bw: no table in what it wrote")
+    return float(lines[heads[0] + 1].split()[3]) * 2**20
 
 
 def _shares(streams: int, processes: int) -> list[int]:

@@ -3,7 +3,7 @@
 // own; the other side takes the immediates and posts receives again.
 //
 //   verbs_loop --listen ADDRESS                                      prints "port N", serves one writer, and ends
-//   verbs_loop --connect ADDRESS --port N [--bytes B --depth D --warm-up S --seconds S]
+//   verbs_loop --connect ADDRESS --port N --from ADDRESS [--bytes B --depth D --warm-up S --seconds S]
 //
 // The writer prints one line: bytes per second of what was completed within the measured time.
 #include <algorithm>
@@ -118,9 +118,7 @@ public:
         must(count >= 0, "ibv_poll_cq");
         return std::span(completions_).first(static_cast<std::size_t>(count));
     }
-    [[nodiscard]] Places places() const {
-        return {reinterpret_cast<std::uintptr_t>(memory_.get()), region_->rkey};
-    }
+    [[nodiscard]] Places places() const { return {reinterpret_cast<std::uintptr_t>(memory_.get()), region_->rkey}; }
 
 private:
     rdma_cm_id* id_;
@@ -197,6 +195,13 @@ void serve(rdma_event_channel* channel, const std::string& at) {
     (void)expect(channel, RDMA_CM_EVENT_DISCONNECTED);
 }
 
+/// Which device is used follows from the addresses of both ends.
+struct Way {
+    std::string from;
+    std::string to;
+    std::uint16_t port = 0;
+};
+
 struct Load {
     std::uint32_t bytes = 64 << 10;
     std::uint32_t depth = 32;
@@ -204,15 +209,17 @@ struct Load {
     double seconds = 2;
 };
 
-void write_to(rdma_event_channel* channel, const std::string& at, std::uint16_t port, const Load& load) {
+void write_to(rdma_event_channel* channel, const Way& way, const Load& load) {
     if (std::uint64_t{load.bytes} * load.depth > places_bytes || load.depth > receives / 2)
         throw std::runtime_error("--bytes times --depth is more than there is room for");
     rdma_cm_id* raw = nullptr;
     must(rdma_create_id(channel, &raw, nullptr, RDMA_PS_TCP) == 0, "rdma_create_id");
     const Owned<rdma_cm_id, rdma_destroy_id> id(raw);
-    sockaddr_in address = address_of(at, port);
+    sockaddr_in from = address_of(way.from, 0);
+    sockaddr_in to = address_of(way.to, way.port);
     constexpr int limit_ms = 5000;
-    must(rdma_resolve_addr(raw, nullptr, reinterpret_cast<sockaddr*>(&address), limit_ms) == 0, "rdma_resolve_addr");
+    must(rdma_resolve_addr(raw, reinterpret_cast<sockaddr*>(&from), reinterpret_cast<sockaddr*>(&to), limit_ms) == 0,
+         "rdma_resolve_addr");
     (void)expect(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
     must(rdma_resolve_route(raw, limit_ms) == 0, "rdma_resolve_route");
     (void)expect(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
@@ -245,12 +252,12 @@ void write_to(rdma_event_channel* channel, const std::string& at, std::uint16_t 
 int main(int argc, char** argv) {
     CLI::App app("A plain loop of RDMA writes with immediate data");
     std::string listens_at;
-    std::string connects_to;
-    std::uint16_t port = 0;
+    Way way;
     Load load;
     app.add_option("--listen", listens_at, "address of an RDMA device");
-    app.add_option("--connect", connects_to, "address of the one that listens");
-    app.add_option("--port", port, "its port");
+    CLI::Option* const connect = app.add_option("--connect", way.to, "address of the one that listens");
+    app.add_option("--port", way.port, "its port")->needs(connect);
+    app.add_option("--from", way.from, "own address")->needs(connect);
     app.add_option("--bytes", load.bytes, "of a write");
     app.add_option("--depth", load.depth, "writes under way")->check(CLI::Range(1U, receives / 2));
     app.add_option("--warm-up", load.warm_up_s, "seconds before it is measured");
@@ -262,7 +269,7 @@ int main(int argc, char** argv) {
         if (!listens_at.empty()) {
             serve(channel.get(), listens_at);
         } else {
-            write_to(channel.get(), connects_to, port, load);
+            write_to(channel.get(), way, load);
         }
     } catch (const std::exception& error) {
         std::fprintf(stderr, "verbs_loop: %s\n", error.what());

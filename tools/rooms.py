@@ -26,7 +26,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "scan": ("base", "engine", "evidence"),
     "figures": ("base", "engine", "evidence", "scan"),
     "reproduce": ("base", "engine", "scan"),
-    "cli": ("base", "data", "engine", "run", "scan", "figures", "reproduce"),
+    "doctor": ("base",),
+    "cli": ("base", "data", "doctor", "engine", "run", "scan", "figures", "reproduce"),
 }
 # What only some rooms may import of others' libraries: the words of the command line are said in one place.
 LIBRARIES = {"typer": ("cli",)}

@@ -16,6 +16,7 @@ from incast.base.errors import EXIT_ABORTED, EXIT_BAD_CONFIG, OneLineError
 from incast.base.files import reason_of
 from incast.cli.compare import compare
 from incast.cli.detached import status, stop
+from incast.cli.doctor import doctor
 from incast.cli.fabric import fabric_app
 from incast.cli.files import import_root, mep_app
 from incast.cli.net import net
@@ -51,6 +52,7 @@ app.command()(scan)
 app.command()(report)
 app.command()(compare)
 app.command()(reproduce)
+app.command()(doctor)
 app.command()(import_root)
 app.add_typer(mep_app, name="mep")
 app.add_typer(fabric_app, name="fabric")

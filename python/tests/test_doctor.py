@@ -1,0 +1,195 @@
+"""`incast doctor`: on trees of /sys and /proc with one fault planted each, and on those of healthy hosts."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from incast.doctor.checks import CHECKS, findings
+from incast.doctor.host import ADVICE, FAULT, Finding, Host
+from incast.doctor.ports import ports
+
+from tests.conftest import Incast
+
+SCHEMA = Path(__file__).parents[2] / "schema" / "doctor.schema.json"
+MLX, NET = "sys/class/infiniband/mlx5_0", "sys/class/net/eth2"
+PORT = f"{MLX}/ports/1"
+LIMITS = "Limit                     Soft Limit           Hard Limit           Units\n"
+ZERO = "0000:0000:0000:0000:0000:0000:0000:0000"
+LINK_LOCAL = "fe80:0000:0000:0000:0e42:a1ff:fe00:0001"
+Tree = dict[str, str]
+
+
+def roce() -> Tree:
+    """A host with one RoCE port as it should be."""
+    return {
+        "proc/self/limits": f"{LIMITS}Max locked memory         unlimited            unlimited            bytes\n",
+        "proc/self/status": "Name:\tincast\nCapEff:\t0000000000000000\n",
+        "dev/infiniband/rdma_cm": "",
+        "dev/infiniband/uverbs0": "",
+        "sys/class/infiniband_verbs/uverbs0/ibdev": "mlx5_0",
+        "sys/bus/pci/devices/0000:3b:00.0/class": "0x020000",
+        "sys/bus/pci/devices/0000:3b:00.0/vendor": "0x15b3",
+        "sys/bus/pci/devices/0000:3b:00.0/infiniband/mlx5_0/dev": "",
+        f"{MLX}/node_type": "1: CA",
+        f"{MLX}/device/net/eth2/ifindex": "4",
+        f"{PORT}/link_layer": "Ethernet",
+        f"{PORT}/state": "4: ACTIVE",
+        f"{PORT}/phys_state": "5: LinkUp",
+        f"{PORT}/rate": "100 Gb/sec (4X EDR)",
+        f"{PORT}/gids/0": LINK_LOCAL,
+        f"{PORT}/gids/1": LINK_LOCAL,
+        f"{PORT}/gids/2": "0000:0000:0000:0000:0000:ffff:0a00:0107",
+        f"{PORT}/gids/3": "0000:0000:0000:0000:0000:ffff:0a00:0107",
+        f"{PORT}/gids/4": ZERO,
+        **{f"{PORT}/gid_attrs/types/{n}": "RoCE v2" if n % 2 else "IB/RoCE v1" for n in range(4)},
+        **{f"{PORT}/gid_attrs/ndevs/{n}": "eth2" for n in range(4)},
+        "sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode": "RoCE v2",
+        f"{NET}/mtu": "9000",
+        f"{NET}/flags": "0x1003",
+        "said/ibv_devinfo-d-mlx5_0-i-1": "hca_id: mlx5_0\n\tactive_mtu:\t\t4096 (5)\n",
+        "said/dcb-j-pfc-show-dev-eth2": '{"pfc-cap":8,"prio-pfc":[false,false,false,true,false,false,false,false]}',
+        **{f"{NET}/ecn/{side}/enable/{n}": "1" for side in ("roce_np", "roce_rp") for n in range(8)},
+        **{f"{PORT}/counters/{name}": "12" for name in ("symbol_error", "port_xmit_discards", "port_xmit_wait")},
+        **{f"{PORT}/hw_counters/{name}": "3" for name in ("out_of_sequence", "np_cnp_sent", "out_of_buffer")},
+        f"{NET}/statistics/rx_crc_errors": "1",
+    }
+
+
+def infiniband() -> Tree:
+    """A host with one port of InfiniBand as it should be."""
+    tree = {path: text for path, text in roce().items() if "gid" not in path and NET not in path}
+    return tree | {f"{PORT}/link_layer": "InfiniBand", f"{PORT}/gids/0": LINK_LOCAL}
+
+
+def soft() -> Tree:
+    """soft-RoCE on an Ethernet of its own: no adapter, so no PFC, no ECN."""
+    kept = ("proc/", "dev/", "sys/class/infiniband_verbs")
+    tree = {path: text for path, text in roce().items() if path.startswith(kept) or f"{MLX}/ports" in path}
+    return tree | {f"{MLX}/parent": "eth2", f"{NET}/mtu": "9000", f"{NET}/flags": "0x1003"}
+
+
+def planted(folder: Path, tree: Tree) -> Host:
+    for path, text in tree.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return Host(folder, pause=lambda _: None)
+
+
+def found_in(folder: Path, tree: Tree) -> list[Finding]:
+    found = findings(planted(folder, tree))
+    assert all((each.value, each.right, each.command, each.reason) for each in found)
+    assert {each.check for each in found} <= {check.name for check in CHECKS}
+    return found
+
+
+@pytest.mark.parametrize("healthy", [roce, infiniband, soft, dict])
+def test_nothing_is_found_on_a_healthy_host(tmp_path: Path, healthy: Callable[[], Tree]) -> None:
+    assert found_in(tmp_path, healthy()) == []
+
+
+GONE = None
+FAULTS: list[tuple[str, dict[str, str | None], str, str]] = [
+    ("memlock", {"proc/self/limits": f"{LIMITS}Max locked memory      8388608   8388608   bytes"}, FAULT, "8192 KiB"),
+    ("drivers", {"sys/bus/pci/devices/0000:3b:00.0/infiniband/mlx5_0/dev": GONE}, FAULT, "modprobe mlx5_ib"),
+    ("drivers", {"dev/infiniband/uverbs0": GONE}, FAULT, "modprobe ib_uverbs"),
+    ("drivers", {"dev/infiniband/rdma_cm": GONE}, FAULT, "modprobe rdma_ucm"),
+    ("states", {f"{PORT}/state": "1: DOWN", f"{PORT}/phys_state": "3: Disabled", f"{NET}/flags": "0x1002"}, FAULT,
+     "ip link set eth2 up"),
+    ("states", {f"{PORT}/state": "1: DOWN", f"{PORT}/phys_state": "2: Polling"}, FAULT, "cable"),
+    ("gids", {f"{PORT}/gids/2": ZERO, f"{PORT}/gids/3": ZERO}, FAULT, "ip address add"),
+    ("gids", {f"{PORT}/gid_attrs/types/{n}": "IB/RoCE v1" for n in range(4)}, FAULT, "no RoCE v2 address"),
+    ("gids", {"sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode": "IB/RoCE v1"}, FAULT, "echo 'RoCE v2'"),
+    ("mtus", {"said/ibv_devinfo-d-mlx5_0-i-1": "active_mtu: 1024 (3)"}, FAULT, "active MTU 1024, eth2 has 9000"),
+    ("mtus", {f"{NET}/mtu": "1500", "said/ibv_devinfo-d-mlx5_0-i-1": GONE}, ADVICE, "packets of 1024 B"),
+    ("mtus", {f"{NET}/mtu": "4191", "said/ibv_devinfo-d-mlx5_0-i-1": GONE}, ADVICE, "packets of 2048 B"),
+    ("flow control", {
+        "said/dcb-j-pfc-show-dev-eth2": '{"prio-pfc":[false,false,false,false,false,false,false,false]}',
+        **{f"{NET}/ecn/roce_np/enable/{n}": "0" for n in range(8)},
+        **{f"{NET}/ecn/roce_rp/enable/{n}": "0" for n in range(8)},
+    }, ADVICE, "PFC off for all priorities, ECN off for all"),
+    ("flow control", {f"{NET}/ecn/roce_rp/enable/3": "0"}, ADVICE, "for P in 3"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("check", "changes", "level", "words"), FAULTS)
+def test_a_planted_fault_is_found_and_no_other(
+    tmp_path: Path, check: str, changes: dict[str, str | None], level: str, words: str
+) -> None:
+    tree = {path: text for path, text in {**roce(), **changes}.items() if text is not None}
+    (found,) = found_in(tmp_path, tree)
+    assert (found.check, found.level) == (check, level)
+    assert words in f"{found.value}; {found.command}"
+
+
+def test_infiniband_without_a_subnet_manager(tmp_path: Path) -> None:
+    (found,) = found_in(tmp_path, infiniband() | {f"{PORT}/state": "2: INIT"})
+    assert "opensm" in found.command
+
+
+def test_a_second_port_without_cable_is_advice(tmp_path: Path) -> None:
+    second = {path.replace(PORT, f"{MLX}/ports/2"): text for path, text in roce().items() if path.startswith(PORT)}
+    down = {f"{MLX}/ports/2/state": "1: DOWN", f"{MLX}/ports/2/phys_state": "2: Polling"}
+    (found,) = found_in(tmp_path, roce() | second | down)
+    assert (found.level, found.where) == (ADVICE, "mlx5_0 port 2")
+
+
+def test_who_may_lock_memory_has_no_limit(tmp_path: Path) -> None:
+    limited = {"proc/self/limits": f"{LIMITS}Max locked memory         65536   65536   bytes\n"}
+    assert found_in(tmp_path, roce() | limited | {"proc/self/status": "CapEff:\t0000000000004000\n"}) == []
+
+
+@pytest.mark.parametrize(
+    ("counter", "level"),
+    [
+        (f"{PORT}/counters/symbol_error", FAULT),
+        (f"{PORT}/hw_counters/out_of_sequence", FAULT),
+        (f"{PORT}/counters/port_xmit_wait", ADVICE),
+        (f"{PORT}/hw_counters/np_cnp_sent", ADVICE),
+        (f"{NET}/statistics/rx_crc_errors", FAULT),
+    ],
+)
+def test_what_grows_is_found_and_what_stands_still_is_not(tmp_path: Path, counter: str, level: str) -> None:
+    planted(tmp_path, roce())
+    file = tmp_path / counter
+    host = Host(tmp_path, pause=lambda _: (file.write_text(str(int(file.read_text()) + 7)), None)[1])
+    (found,) = findings(host)
+    assert (found.level, found.where) == (level, f"mlx5_0 port 1, {file.name}")
+    assert found.value.startswith("grew by 7 in 1 s")
+
+
+def test_the_address_to_use(tmp_path: Path) -> None:
+    (port,) = ports(planted(tmp_path, roce()))
+    assert port.routable is not None
+    assert (port.routable.index, port.routable.ipv4, port.netdev, port.software) == (3, "10.0.1.7", "eth2", False)
+    (port,) = ports(planted(tmp_path / "soft", soft()))
+    assert (port.netdev, port.software) == ("eth2", True)
+
+
+def test_statuses_and_both_forms(incast: Incast, tmp_path: Path) -> None:
+    host = planted(tmp_path / "host", roce())
+    done = incast("doctor", "--root", str(host.root))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "3: 10.0.1.7" in done.stdout
+    planted(host.root, {f"{NET}/mtu": "1500", "said/ibv_devinfo-d-mlx5_0-i-1": ""})
+    assert incast("doctor", "--root", str(host.root)).returncode == 0, "advice alone"
+    planted(host.root, {"proc/self/limits": f"{LIMITS}Max locked memory         65536   65536   bytes\n"})
+    done = incast("doctor", "--root", str(host.root))
+    assert done.returncode == 1
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "faults: 1, advice: 1" in done.stdout
+    done = incast("doctor", "--root", str(host.root), "--json")
+    assert done.returncode == 1
+    whole: dict[str, Any] = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(whole)
+    assert [each["check"] for each in whole["findings"]] == ["memlock", "mtus"]
+    assert whole["ports"][0]["gid_index"] == 3
+    assert incast("doctor", "--root", "nowhere").returncode == 2
+
+
+def test_every_check_is_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text()
+    assert all(f"| `{check.name}` |" in text for check in CHECKS)

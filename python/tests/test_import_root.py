@@ -15,6 +15,7 @@ from incast.data import branch_codec
 from incast.data.branch_codec import (
     Jagged,
     Number,
+    Record,
     Regular,
     Text,
     UnsupportedError,
@@ -26,8 +27,18 @@ from incast.data.branch_codec import (
     suppress_zeroes,
     type_of,
 )
-from incast.data.import_root import Branch, Sources, compare, decode_group, default_groups, import_root, read_sources
+from incast.data.import_root import (
+    MAX_SIDECAR_BYTES,
+    Branch,
+    Sources,
+    compare,
+    decode_group,
+    default_groups,
+    import_root,
+    read_sources,
+)
 from incast.data.mep import check
+from incast.data.root_tree import Tree
 from incast.formats import FormatError, encode_phantom, read_mfps
 
 from tests.mep_folder import MepFolder
@@ -90,9 +101,12 @@ def test_encoding_is_the_documented_one() -> None:
             encode(ak.Array(["hé"])),
             encode(ak.values_astype(ak.Array([[[5], []]]), np.uint8)),
             encode(ak.Array(np.array([[8, 9]], dtype=np.uint8))),
+            encode(ak.Array([{"x": np.uint8(4), "y": [True]}])),
         ]
     )
-    expected = "04030201 01 02000000 0100 0200 03000000 68c3a9 02000000 01000000 05 00000000 0809"
+    expected = (
+        "04030201 01 02000000 0100 0200 03000000 68c3a9 02000000 01000000 05 00000000 0809 0400000000000000 01000000 01"
+    )
     assert data.tobytes() == bytes.fromhex(expected)
     assert sizes.tolist() == [len(data)]
 
@@ -115,22 +129,51 @@ def test_all_zero_events_become_empty_fragments() -> None:
         Regular(3, Jagged(Number("uint64"))),
         Text(),
         Jagged(Regular(2, Number("int8"))),
+        Jagged(Record((("x.y", Number("int8")), ('"quoted", }', Jagged(Record((("0", Text()),))))))),
     ],
 )
 def test_types_survive_their_text(column: branch_codec.ColumnType) -> None:
     assert parse_type(str(column)) == column
 
 
-@pytest.mark.parametrize("text", ["", "float16", "0 * int8", "var *int8", "-1 * int8", "{x: int8}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "float16",
+        "0 * int8",
+        "var *int8",
+        "-1 * int8",
+        "{x: int8}",
+        "{}",
+        '{"x": }',
+        '{"x": int8',
+        '{"x": int8} ',
+        "int8, int8",
+    ],
+)
 def test_unknown_types_are_refused(text: str) -> None:
     with pytest.raises(FormatError, match="unknown"):
         parse_type(text)
 
 
+def test_types_nested_too_deep_are_refused() -> None:
+    with pytest.raises(FormatError, match="nested more than 50 deep"):
+        parse_type("var * " * 100_000 + "int8")
+    with pytest.raises(FormatError, match="two fields 'x'"):
+        parse_type('{"x": int8, "x": int8}')
+
+
 NUMBERS = [Number(name) for name in ("bool", "int8", "uint16", "int32", "uint64", "float32", "float64")]
 COLUMNS = st.recursive(
     st.sampled_from([*NUMBERS, Text()]),
-    lambda inner: st.one_of(inner.map(Jagged), st.tuples(st.integers(1, 3), inner).map(lambda pair: Regular(*pair))),
+    lambda inner: st.one_of(
+        inner.map(Jagged),
+        st.tuples(st.integers(1, 3), inner).map(lambda pair: Regular(*pair)),
+        st.lists(inner, min_size=1, max_size=3).map(
+            lambda contents: Record(tuple((f"f{index}", content) for index, content in enumerate(contents)))
+        ),
+    ),
     max_leaves=4,
 )
 
@@ -145,6 +188,9 @@ def random_column(column: branch_codec.ColumnType, n: int, dice: np.random.Gener
             return ak.contents.NumpyArray(raw.view(column.dtype))
         case Regular():
             return ak.contents.RegularArray(random_column(column.content, n * column.length, dice), column.length, n)
+        case Record():
+            contents = [random_column(content, n, dice) for _, content in column.fields]
+            return ak.contents.RecordArray(contents, [name for name, _ in column.fields], n)
         case Text():
             letters = np.array(["", "a", "ü", "event", "\0"])
             return ak.to_layout(ak.Array(letters[dice.integers(0, len(letters), n)].tolist() or [""])[:n])
@@ -350,7 +396,7 @@ def test_unsupported_branches_are_named_or_left_out(
             raise UnsupportedError(f"type {column} has no encoding")
         return column
 
-    monkeypatch.setattr("incast.data.import_root.type_of", type_of_all_but_hit)
+    monkeypatch.setattr("incast.data.root_tree.type_of", type_of_all_but_hit)
     with pytest.raises(UnsupportedError, match="branch 'hit': type 3 \\* int16 has no encoding"):
         import_root(root_file, tmp_path / "in")
     summary = import_root(root_file, tmp_path / "in", skip_unsupported=True)
@@ -359,8 +405,147 @@ def test_unsupported_branches_are_named_or_left_out(
     assert "hit" not in [branch.key for group in summary.sources.groups for branch in group.branches]
 
 
-def test_records_have_no_encoding() -> None:
-    with pytest.raises(UnsupportedError, match="no encoding"):
-        type_of(ak.Array([{"x": 1}]))
+def test_options_have_no_encoding() -> None:
     with pytest.raises(UnsupportedError, match="no encoding"):
         type_of(ak.Array([1, None]))
+
+
+def test_bools_of_any_byte_are_0_or_1() -> None:
+    wild = ak.Array(np.array([0, 1, 2, 255], dtype=np.uint8).view(np.bool_))
+    sizes, data = encode(wild)
+    assert data.tolist() == [0, 1, 1, 1]
+    assert first_difference(wild, decode([Number("bool")], sizes, data)[0]) is None
+    assert first_difference(wild, ak.Array([False, True, False, True])) == 2
+
+
+# ---- files of others (all of scikit-hep-testdata: test_files_of_others.py)
+
+
+def test_trees_in_directories_keep_their_path(tmp_path: Path) -> None:
+    path = tmp_path / "nested.root"
+    with uproot.recreate(path) as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in ("one/two/tree", "one/tree"):
+            file.mktree(name, {"x": np.int32})
+            file[name].extend({"x": np.arange(len(name), dtype=np.int32)})
+    with pytest.raises(FormatError, match="which tree\\? There are one/two/tree, one/tree"):
+        import_root(path, tmp_path / "in")
+    sources = import_root(path, tmp_path / "in", tree="one/two/tree").sources
+    assert (sources.tree, sources.events) == ("one/two/tree", 12)
+    assert Sources.load(tmp_path / "in").tree == "one/two/tree"
+
+
+def test_an_rntuple_makes_the_round_trip(tmp_path: Path) -> None:
+    path = tmp_path / "ntuple.root"
+    columns = {
+        "x": np.arange(10.0),
+        "hits": ak.Array([[1, 2], [3]] * 5),
+        "name": ak.Array(["a", "bb"] * 5),
+        "ok": np.array([True, False] * 5),
+        "grid": np.arange(30, dtype=np.int32).reshape(10, 3),
+    }
+    with uproot.recreate(path) as file:
+        file.mkrntuple("Events", columns)
+    import_root(path, tmp_path / "in")
+    sources, packets = read_sources(tmp_path / "in")
+    assert sources.events == 10
+    for group in sources.groups:
+        for key, array in decode_group(sources, group.name, packets[group.source]).items():
+            assert first_difference(ak.Array(columns[key]), array) is None
+
+
+class OneBranch:
+    """A tree as Geant4 and others write them: its count is a float, and a branch's name ends in a slash."""
+
+    num_entries = 3.0
+
+    def __init__(self, fails_from: int = 3) -> None:
+        self._fails_from = fails_from
+
+    def items(self, recursive: bool) -> list[tuple[str, "OneBranch"]]:
+        assert recursive
+        return [("x/", self)]
+
+    def array(self, entry_start: int, entry_stop: int, library: str) -> Any:
+        assert library == "ak"
+        if entry_stop > self._fails_from:
+            raise IndexError("a basket is damaged")
+        return ak.Array(np.arange(entry_start, entry_stop))
+
+
+def test_odd_trees_are_read(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "odd.root", "Details", OneBranch())
+    assert tree.events == 3
+    assert tree.keys() == ["x/"]
+    assert tree.column("x/", 1, 3).tolist() == [1, 2]
+    assert tree.type_of("x/", 3) == Number("int64")
+
+
+def test_damage_far_into_a_branch_leaves_it_out(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "damaged.root", "Details", OneBranch(fails_from=2))
+    assert tree.type_of("x/", 1) == Number("int64")
+    with pytest.raises(UnsupportedError, match="branch 'x/': a basket is damaged"):
+        tree.type_of("x/", 3)
+
+
+def test_files_without_a_tree_are_named_for_what_they_are(root_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.root"
+    with uproot.recreate(path) as file:
+        file["h"] = np.histogram(np.arange(3.0))
+    with pytest.raises(FormatError, match=r"has no tree; it holds 1 TH1D$"):
+        import_root(path, tmp_path / "in")
+    path.write_bytes(b"no such thing")
+    with pytest.raises(FormatError, match="is no ROOT file"):
+        import_root(path, tmp_path / "in")
+    path.write_bytes(b"")
+    with pytest.raises(FormatError, match="is empty"):
+        import_root(path, tmp_path / "in")
+    path.write_bytes(root_file.read_bytes()[:600])
+    with pytest.raises(FormatError, match="cannot be read"):
+        import_root(path, tmp_path / "in")
+
+
+def test_an_import_that_was_not_finished_is_in_nobodys_way(
+    root_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "in"
+
+    def interrupt(*_arguments: object, **_more: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("incast.data.import_root.encode_mfp", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            import_root(root_file, folder)
+    assert not folder.exists()
+    folder.mkdir()
+    for name in ("source-0.mfp", "import-unfinished"):  # as one that was killed leaves them
+        (folder / name).touch()
+    import_root(root_file, folder)
+    assert not (folder / "import-unfinished").exists()
+    (folder / "sources.json").unlink()
+    with pytest.raises(FormatError, match="already holds"):
+        import_root(root_file, folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"\xff\xfe", "no UTF-8 text"),
+        (b"[" * 100_000, "nested too deep"),
+        (b"[]", "TypeError"),
+        (b'{"format": "incast-sources", "version": 1, "sources": 7}', "sources.json: "),
+        (b"1" * 10_000, "sources.json: "),
+    ],
+)
+def test_a_sidecar_that_is_none_is_refused(tmp_path: Path, text: bytes, message: str) -> None:
+    (tmp_path / "sources.json").write_bytes(text)
+    with pytest.raises(FormatError, match=message):
+        Sources.load(tmp_path)
+
+
+def test_a_huge_sidecar_is_refused_unread(tmp_path: Path) -> None:
+    with (tmp_path / "sources.json").open("wb") as file:
+        file.truncate(MAX_SIDECAR_BYTES + 1)
+    with pytest.raises(FormatError, match="expected at most"):
+        Sources.load(tmp_path)

@@ -1,17 +1,20 @@
 """How the branches of a ROOT tree become bytes and back (docs/formats.md, "Fragments of import-root").
 
-A column holds one item per event. Its type is made of numbers, lists, arrays of fixed length and strings, and written
-as Awkward does: `float32`, `var * int32`, `3 * float32`, `var * var * uint8`, `string`. An item is encoded,
-little-endian and without padding, as
+A column holds one item per event. Its type is made of numbers, lists, arrays of fixed length, strings and records, and
+written as Awkward does: `float32`, `var * int32`, `3 * float32`, `var * var * uint8`, `string`,
+`{"x": int8, "y": bool}`. An
+item is encoded, little-endian and without padding, as
   number   its bytes; bool as one byte 0 or 1
   N * T    N items of T
   var * T  u32 count, then that many items of T
   string   u32 number of bytes, then these
+  record   the items of its fields, in their order; the fields of a tuple are "0", "1", ...
 Encoding and decoding work on whole columns; Python never loops over events.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -83,21 +86,83 @@ class Text:
         return "string"
 
 
-ColumnType = Number | Regular | Jagged | Text
+@dataclass(frozen=True)
+class Record:
+    """Items side by side, each with a name."""
+
+    fields: tuple[tuple[str, ColumnType], ...]
+
+    def __str__(self) -> str:
+        return "{" + ", ".join(f"{json.dumps(name)}: {content}" for name, content in self.fields) + "}"
+
+
+ColumnType = Number | Regular | Jagged | Text | Record
+
+_MOST_NESTED: Final = 50
+_WORD: Final = re.compile(r'var \* |[1-9][0-9]{0,8} \* |[a-z]+[0-9]*|\{|\}|, |("(?:[^"\\]|\\.)*"): ')
+
+
+class _TypeParser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def whole(self) -> ColumnType:
+        found = self._type(0)
+        if self._at != len(self._text):
+            raise self._unknown()
+        return found
+
+    def _unknown(self) -> FormatError:
+        shown = self._text if len(self._text) < 200 else self._text[:200] + "..."
+        return FormatError(f"column type {shown!r}: unknown")
+
+    def _next(self) -> re.Match[str]:
+        word = _WORD.match(self._text, self._at)
+        if word is None:
+            raise self._unknown()
+        self._at = word.end()
+        return word
+
+    def _type(self, depth: int) -> ColumnType:
+        if depth > _MOST_NESTED:
+            raise FormatError(f"a column type is nested more than {_MOST_NESTED} deep")
+        word = self._next()[0]
+        if word in _NUMBERS:
+            return Number(word)
+        if word == "string":
+            return Text()
+        if word == "var * ":
+            return Jagged(self._type(depth + 1))
+        if word.endswith(" * "):
+            return Regular(int(word.removesuffix(" * ")), self._type(depth + 1))
+        if word == "{":
+            return self._record(depth + 1)
+        raise self._unknown()
+
+    def _record(self, depth: int) -> Record:
+        fields: dict[str, ColumnType] = {}
+        while True:
+            name = self._next()[1]
+            if name is None:
+                raise self._unknown()
+            try:
+                key = json.loads(name)
+            except json.JSONDecodeError:
+                raise self._unknown() from None
+            if key in fields:
+                raise FormatError(f"column type {self._text!r}: two fields {key!r}")
+            fields[key] = self._type(depth)
+            separator = self._next()[0]
+            if separator == "}":
+                return Record(tuple(fields.items()))
+            if separator != ", ":
+                raise self._unknown()
 
 
 def parse_type(text: str) -> ColumnType:
     """The type that `str` of a type wrote."""
-    if text in _NUMBERS:
-        return Number(text)
-    if text == "string":
-        return Text()
-    if text.startswith("var * "):
-        return Jagged(parse_type(text.removeprefix("var * ")))
-    match = re.fullmatch(r"([1-9][0-9]{0,8}) \* (.+)", text)
-    if match:
-        return Regular(int(match[1]), parse_type(match[2]))
-    raise FormatError(f"column type {text!r}: unknown")
+    return _TypeParser(text).whole()
 
 
 def type_of(array: Any) -> ColumnType:
@@ -118,6 +183,8 @@ def _type_of_form(form: Any) -> ColumnType:
         for length in reversed(form.inner_shape):
             result = Regular(length, result)
         return result
+    if kind == "RecordForm" and form.fields:
+        return Record(tuple((name, _type_of_form(form.content(index))) for index, name in enumerate(form.fields)))
     raise UnsupportedError(f"type {form.type} has no encoding")
 
 
@@ -128,6 +195,8 @@ def smallest_bytes(column: ColumnType) -> int:
             return column.dtype.itemsize
         case Regular():
             return column.length * smallest_bytes(column.content)
+        case Record():
+            return sum(smallest_bytes(content) for _, content in column.fields)
         case _:
             return COUNT_BYTES
 
@@ -140,6 +209,14 @@ def fixed_bytes(column: ColumnType) -> int | None:
         case Regular():
             inner = fixed_bytes(column.content)
             return None if inner is None else column.length * inner
+        case Record():
+            total = 0
+            for _, content in column.fields:
+                size = fixed_bytes(content)
+                if size is None:
+                    return None
+                total += size
+            return total
         case _:
             return None
 
@@ -163,15 +240,23 @@ def encode(array: Any) -> tuple[Int64s, Buffer]:
     return _encode(ak.to_layout(ak.to_packed(array)), type_of(array))
 
 
+def _as_numbers(layout: Any, column: Number) -> npt.NDArray[Any]:
+    data = np.ascontiguousarray(np.asarray(layout.data), dtype=column.dtype)
+    # Files hold bools of any value but 0, and numpy keeps their bytes.
+    return data.view(np.uint8) != 0 if column.dtype.kind == "b" else data
+
+
 def _encode(layout: Any, column: ColumnType) -> tuple[Int64s, Buffer]:
     match column:
         case Number():
-            data = np.ascontiguousarray(np.asarray(layout.data), dtype=column.dtype)
+            data = _as_numbers(layout, column)
             return np.full(len(data), data.itemsize, dtype=np.int64), data.view(np.uint8)
         case Regular():
             regular = layout.to_RegularArray() if hasattr(layout, "data") else layout
             sizes, data = _encode(regular.content, column.content)
             return sizes.reshape(-1, column.length).sum(axis=1), data
+        case Record():
+            return join([_encode(layout.content(index), each) for index, (_, each) in enumerate(column.fields)])
         case Jagged():
             item_sizes, data = _encode(layout.content, column.content)
         case Text():
@@ -216,6 +301,10 @@ def _behind(column: ColumnType, data: Buffer, places: Int64s, ends: Int64s) -> I
         for _ in range(column.length):
             places = _behind(column.content, data, places, ends)
         return places
+    if isinstance(column, Record):
+        for _, each in column.fields:
+            places = _behind(each, data, places, ends)
+        return places
     content = column.content if isinstance(column, Jagged) else Number("uint8")
     counts = _counts(data, places, ends)
     return _items(content, data, places + COUNT_BYTES, counts, ends)[1]
@@ -250,6 +339,13 @@ def _decode(column: ColumnType, data: Buffer, places: Int64s, ends: Int64s) -> t
         inner, behind = _items(column.content, data, places, counts, ends)
         content, _ = _decode(column.content, data, inner, np.repeat(ends, counts))
         return ak.contents.RegularArray(content, column.length, len(places)), behind
+    if isinstance(column, Record):
+        contents = []
+        behind = places
+        for _, each in column.fields:
+            content, behind = _decode(each, data, behind, ends)
+            contents.append(content)
+        return ak.contents.RecordArray(contents, [name for name, _ in column.fields], len(places)), behind
     counts = _counts(data, places, ends)
     offsets = ak.index.Index64(np.concatenate([[0], np.cumsum(counts)]))
     content_type = column.content if isinstance(column, Jagged) else Number("uint8")
@@ -311,8 +407,16 @@ def _first_difference(expected: Any, actual: Any, owners: Int64s) -> int | None:
     for layout in (expected, actual):
         if hasattr(layout, "data") and layout.inner_shape:
             return _first_difference(_regular(expected), _regular(actual), owners)
+    if isinstance(expected, ak.contents.RecordArray):
+        firsts = (
+            _first_difference(expected.content(index), actual.content(index), owners)
+            for index in range(len(expected.fields))
+        )
+        return min((first for first in firsts if first is not None), default=None)
     if hasattr(expected, "data"):
-        pair = [np.asarray(layout.data).view(f"u{layout.data.itemsize}") for layout in (expected, actual)]
+        number = _type_of_form(expected.form)
+        assert isinstance(number, Number)
+        pair = [_as_numbers(layout, number).view(f"u{number.dtype.itemsize}") for layout in (expected, actual)]
         different = pair[0] != pair[1]
     elif hasattr(expected, "offsets"):
         counts: list[Int64s] = [np.diff(np.asarray(layout.offsets)) for layout in (expected, actual)]

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import numpy as np
-import uproot
 
 from incast.base.files import named, remove_files, replace_file
 from incast.data import mep as mep_files
@@ -35,12 +34,15 @@ from incast.data.branch_codec import (
     suppress_zeroes,
     type_of,
 )
+from incast.data.root_tree import Tree, open_tree
 from incast.formats import DEFAULT_ALIGN_LOG2, MAX_FRAGMENTS, Buffer, FormatError, Mfp, encode_mfp, read_mfps
 
 SIDECAR: Final = "sources.json"
+UNFINISHED: Final = "import-unfinished"  # there while source-*.mfp are written
 SIDECAR_FORMAT: Final = "incast-sources"
 SIDECAR_VERSION: Final = 1
 EVENT_GROUP: Final = "event"
+MAX_SIDECAR_BYTES: Final = 64 << 20
 DEFAULT_MFP_BYTES: Final = 64 * 1024
 DEFAULT_MEPS: Final = 64
 _CHUNK_EVENTS: Final = 4096
@@ -108,6 +110,8 @@ class Sources:
     def load(path: Path) -> Sources:
         """Reads sources.json, given itself or its folder."""
         path = path / SIDECAR if path.is_dir() else path
+        if path.is_file() and path.stat().st_size > MAX_SIDECAR_BYTES:
+            raise FormatError(f"{path}: {path.stat().st_size} bytes, expected at most {MAX_SIDECAR_BYTES}")
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             if (document["format"], document["version"]) != (SIDECAR_FORMAT, SIDECAR_VERSION):
@@ -127,7 +131,11 @@ class Sources:
                 int(document["packing"]),
                 groups,
             )
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+        except RecursionError:
+            raise FormatError(f"{path}: nested too deep") from None
+        except UnicodeDecodeError as error:
+            raise FormatError(f"{path}: no UTF-8 text: {error.reason} at byte {error.start}") from error
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FormatError(f"{path}: {error!r}") from error
 
 
@@ -139,42 +147,22 @@ def mfp_name(source: int) -> str:
 # ---- reading the tree
 
 
-def open_tree(path: Path, tree: str | None = None) -> Any:
-    """The tree of that name; without one, the only tree of the file, or the one called Events or events."""
-    file = uproot.open(path)
-    names = file.keys(cycle=False, filter_classname="TTree")
-    if tree is not None:
-        if tree not in names:
-            raise FormatError(f"{path}: no tree {tree!r}; there are {', '.join(names) or 'none'}")
-        return file[tree]
-    candidates = names if len(names) == 1 else [name for name in names if name in {"Events", "events"}]
-    if len(candidates) != 1:
-        raise FormatError(f"{path}: which tree? There are {', '.join(names) or 'none'}: choose one with --tree")
-    return file[candidates[0]]
+def _branches(tree: Tree, events: int, skip_unsupported: bool) -> tuple[list[Branch], list[str]]:
+    """The branches with their types; and those left out, with the reason.
 
-
-def _leaves(tree: Any) -> list[str]:
-    return [key for key, branch in tree.iteritems(recursive=True) if not branch.branches]
-
-
-def read_columns(tree: Any, keys: Iterable[str], start: int, stop: int) -> list[Any]:
-    """The branches' entries [start, stop) as Awkward arrays."""
-    return [tree[key].array(entry_start=start, entry_stop=stop, library="ak") for key in keys]
-
-
-def _branches(tree: Any, skip_unsupported: bool) -> tuple[list[Branch], list[str]]:
-    """The leaf branches in the tree's order with their types; and those left out, with the reason."""
+    Those that may be left out are read whole, as damage shows nowhere else; of others the first entry tells the type.
+    """
     branches: list[Branch] = []
     skipped: list[str] = []
-    for key in _leaves(tree):
+    for key in tree.keys():  # noqa: SIM118
         try:
-            # The type does not depend on the entries: the first one tells it.
-            branches.append(Branch(key, type_of(tree[key].array(entry_stop=1, library="ak"))))
-        except (UnsupportedError, NotImplementedError, uproot.interpretation.identify.UnknownInterpretation) as error:
-            reason = f"branch {key!r}: {' '.join(str(error).split())[:200]}"
+            branches.append(Branch(key, tree.type_of(key, events if skip_unsupported else 1)))
+        except UnsupportedError as error:
             if not skip_unsupported:
-                raise UnsupportedError(f"{reason} (--skip-unsupported leaves such branches out)") from error
-            skipped.append(reason)
+                raise UnsupportedError(
+                    f"{tree.file}: tree {tree.name}: {error} (--skip-unsupported leaves such branches out)"
+                ) from error
+            skipped.append(str(error))
     return branches, skipped
 
 
@@ -274,18 +262,18 @@ class ImportSummary:
         return lines + [f"skipped {reason}" for reason in self.skipped]
 
 
-def _fragments(tree: Any, group: Group, start: int, stop: int) -> tuple[Int64s, Buffer]:
+def _fragments(tree: Tree, group: Group, start: int, stop: int) -> tuple[Int64s, Buffer]:
     """The fragments of a group for the events [start, stop): sizes, and bytes one behind the other."""
     columns = []
-    arrays = read_columns(tree, (branch.key for branch in group.branches), start, stop)
-    for branch, array in zip(group.branches, arrays, strict=True):
+    for branch in group.branches:
+        array = tree.column(branch.key, start, stop)
         if type_of(array) != branch.type:
             raise FormatError(f"branch {branch.key!r}: {type_of(array)} in events from {start}, expected {branch.type}")
         columns.append(encode(array))
     return suppress_zeroes(*join(columns))
 
 
-def _packing_for(tree: Any, groups: Sequence[Group], events: int, mfp_bytes: int) -> int:
+def _packing_for(tree: Tree, groups: Sequence[Group], events: int, mfp_bytes: int) -> int:
     """Events per MFP so that a mean MFP has about `mfp_bytes`, by the mean fragment of the first events."""
     sample = min(events, _CHUNK_EVENTS)
     total = sum(int(_fragments(tree, group, 0, sample)[0].sum()) for group in groups)
@@ -293,7 +281,7 @@ def _packing_for(tree: Any, groups: Sequence[Group], events: int, mfp_bytes: int
     return max(1, min(MAX_FRAGMENTS, round(mfp_bytes / mean)))
 
 
-def _write_source(tree: Any, group: Group, events: int, packing: int, out: BinaryIO) -> SourceSummary:
+def _write_source(tree: Tree, group: Group, events: int, packing: int, out: BinaryIO) -> SourceSummary:
     payload = empty = largest = mfps = 0
     chunk = packing * max(1, _CHUNK_EVENTS // packing)
     for start in range(0, events, chunk):
@@ -334,42 +322,62 @@ def import_root(
         raise FormatError(f"packing {packing}, expected 1 .. {MAX_FRAGMENTS}")
     if max_events is not None and max_events < 1:
         raise FormatError(f"max events {max_events}, expected at least 1")
-    if not path.is_file():
-        raise FormatError(f"{path}: no such file")
     source_tree = open_tree(path, tree)
-    events = source_tree.num_entries if max_events is None else min(max_events, source_tree.num_entries)
+    events = source_tree.events if max_events is None else min(max_events, source_tree.events)
     if events == 0:
         raise FormatError(f"{path}: tree {source_tree.name} has no events")
-    branches, skipped = _branches(source_tree, skip_unsupported)
+    branches, skipped = _branches(source_tree, events, skip_unsupported)
     if not branches:
-        raise FormatError(f"{path}: tree {source_tree.name} has no branch that can be encoded")
+        reasons = f": {skipped[0]}" if skipped else ""
+        more = f" (and {len(skipped) - 1} others)" if len(skipped) > 1 else ""
+        raise FormatError(f"{path}: tree {source_tree.name} has no branch that can be encoded{reasons}{more}")
     by_name = default_groups(branches) if groups is None else chosen_groups(branches, groups)
     numbered = tuple(Group(source, name, tuple(members)) for source, (name, members) in enumerate(by_name.items()))
-    out_dir.mkdir(parents=True, exist_ok=True)
-    stale = sorted(out_dir.glob("source-*.mfp"))
-    if stale and not force:
-        raise FormatError(
-            f"{out_dir}: already holds {stale[0].name}; allowed: another folder, or --force, which removes an earlier "
-            "import's files"
-        )
-    remove_files(out_dir, [*(file.name for file in stale), SIDECAR])
-    out_dir.mkdir(parents=True, exist_ok=True)
+    _make_room(out_dir, force)
     if packing is None:
         packing = _packing_for(source_tree, numbered, events, mfp_bytes or DEFAULT_MFP_BYTES)
         if mfp_bytes is None:
             packing = min(packing, -(-events // DEFAULT_MEPS))
     written = []
-    for group in numbered:
-        file = out_dir / mfp_name(group.source)
-        try:
+    (out_dir / UNFINISHED).touch()
+    try:
+        for group in numbered:
+            file = out_dir / mfp_name(group.source)
             with named(file), file.open("wb") as out:
                 written.append(_write_source(source_tree, group, events, packing, out))
-        except OSError:
-            remove_files(out_dir, [mfp_name(each.source) for each in numbered])  # no half of an import
-            raise
+    except FormatError as error:
+        _remove_unfinished(out_dir)
+        raise FormatError(f"{path}: tree {source_tree.name}: {error}") from error
+    except BaseException:
+        _remove_unfinished(out_dir)  # no half of an import
+        raise
     sources = Sources(path.name, source_tree.name, events, packing, numbered)
     sources.save(out_dir)
+    remove_files(out_dir, [UNFINISHED])
     return ImportSummary(out_dir, sources, tuple(written), tuple(skipped))
+
+
+def _mfp_files(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.glob("source-*.mfp"))
+
+
+def _remove_unfinished(folder: Path) -> None:
+    remove_files(folder, [*_mfp_files(folder), UNFINISHED])
+
+
+def _make_room(folder: Path, force: bool) -> None:
+    """What an import left unfinished goes away; what somebody may still want only if they say so."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / UNFINISHED).exists() and not (folder / SIDECAR).exists():
+        _remove_unfinished(folder)
+    stale = _mfp_files(folder)
+    if stale and not force:
+        raise FormatError(
+            f"{folder}: already holds {stale[0]}; allowed: another folder, or --force, which removes an earlier "
+            "import's files"
+        )
+    remove_files(folder, [*stale, SIDECAR])
+    folder.mkdir(parents=True, exist_ok=True)
 
 
 # ---- the way back
@@ -431,10 +439,9 @@ def compare(root_file: Path, sources_json: Path, mep_path: Path) -> CompareRepor
         except FormatError as error:
             result.problems.append(str(error))
             continue
-        expected = read_columns(tree, decoded, 0, sources.events)
-        for (key, actual), array in zip(decoded.items(), expected, strict=True):
+        for key, actual in decoded.items():
             result.compared += 1
-            event = first_difference(array, actual)
+            event = first_difference(tree.column(key, 0, sources.events), actual)
             if event is not None:
                 result.problems.append(f"branch {key!r}: differs, first in event {event}")
     return result

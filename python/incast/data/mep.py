@@ -97,13 +97,18 @@ def _entry(manifest: Path, number: int, text: str) -> ManifestEntry:
         raise FormatError(f"{manifest.name} line {number}: no JSON ({error.msg})") from error
     except KeyError as error:
         raise FormatError(f"{manifest.name} line {number}: no {error.args[0]}") from error
-    except FormatError as error:
+    except RecursionError:
+        raise FormatError(f"{manifest.name} line {number}: nested too deep") from None
+    except ValueError as error:  # a FormatError, or a number of too many digits
         raise FormatError(f"{manifest.name} line {number}: {error}") from error
 
 
 def read_manifest(path: Path) -> list[ManifestEntry]:
     """The committed MEPs of one builder unit. A last line without its end was torn by a crash and does not count."""
-    lines = path.read_text(encoding="utf-8").split("\n")
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path.name}: no UTF-8 text: {error.reason} at byte {error.start}") from error
     return [_entry(path, number, text) for number, text in enumerate(lines[:-1], start=1)]
 
 

@@ -1,6 +1,6 @@
 // The reference of verbs_vs_loop.py: a plain loop of RDMA writes with immediate data over one queue pair, and nothing
-// else. Both sides poll. A writer keeps `depth` writes under way, each from a buffer of its own into a place of its
-// own; the other side takes the immediates and posts receives again.
+// else. The writer polls, the other side sleeps when there is nothing to do. A writer keeps `depth` writes under way,
+// each from a buffer of its own into a place of its own; the other side takes the immediates and posts receives again.
 //
 //   verbs_loop --listen ADDRESS                                      prints "port N", serves one writer, and ends
 //   verbs_loop --connect ADDRESS --port N --from ADDRESS [--bytes B --depth D --warm-up S --seconds S]
@@ -72,8 +72,11 @@ public:
         std::memset(memory_.get(), 1, places_bytes);
         domain_.reset(ibv_alloc_pd(id->verbs));
         must(domain_ != nullptr, "ibv_alloc_pd");
-        queue_.reset(ibv_create_cq(id->verbs, static_cast<int>(sends + receives), nullptr, nullptr, 0));
+        channel_.reset(ibv_create_comp_channel(id->verbs));
+        must(channel_ != nullptr, "ibv_create_comp_channel");
+        queue_.reset(ibv_create_cq(id->verbs, static_cast<int>(sends + receives), nullptr, channel_.get(), 0));
         must(queue_ != nullptr, "ibv_create_cq");
+        must(ibv_req_notify_cq(queue_.get(), 0) == 0, "ibv_req_notify_cq");
         region_.reset(ibv_reg_mr(domain_.get(), memory_.get(), places_bytes, access));
         must(region_ != nullptr, "ibv_reg_mr");
         must(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, const_cast<std::uint8_t*>(&ack_timeout),
@@ -118,12 +121,22 @@ public:
         must(count >= 0, "ibv_poll_cq");
         return std::span(completions_).first(static_cast<std::size_t>(count));
     }
+    /// Readable once something has ended since rearm(), which is to be followed by ended().
+    [[nodiscard]] int wait_fd() const { return channel_->fd; }
+    void rearm() {
+        ibv_cq* queue = nullptr;
+        void* context = nullptr;
+        must(ibv_get_cq_event(channel_.get(), &queue, &context) == 0, "ibv_get_cq_event");
+        ibv_ack_cq_events(queue, 1);
+        must(ibv_req_notify_cq(queue, 0) == 0, "ibv_req_notify_cq");
+    }
     [[nodiscard]] Places places() const { return {reinterpret_cast<std::uintptr_t>(memory_.get()), region_->rkey}; }
 
 private:
     rdma_cm_id* id_;
     std::unique_ptr<std::byte, FreeMemory> memory_;
     Owned<ibv_pd, ibv_dealloc_pd> domain_;
+    Owned<ibv_comp_channel, ibv_destroy_comp_channel> channel_;
     Owned<ibv_cq, ibv_destroy_cq> queue_;
     Owned<ibv_mr, ibv_dereg_mr> region_;
     std::array<ibv_wc, 64> completions_{};
@@ -185,12 +198,15 @@ void serve(rdma_event_channel* channel, const std::string& at) {
     wanted.private_data_len = sizeof places;
     must(rdma_accept(id.get(), &wanted) == 0, "rdma_accept");
     (void)expect(channel, RDMA_CM_EVENT_ESTABLISHED);
-    pollfd gone{channel->fd, POLLIN, 0};
-    for (std::uint32_t looks = 0; looks % 1024 != 0 || poll(&gone, 1, 0) == 0; ++looks) {
-        const std::span<ibv_wc> ended = end.ended();
-        for (const ibv_wc& each : ended)
-            must(each.status == IBV_WC_SUCCESS, ibv_wc_status_str(each.status));
-        end.post_receives(static_cast<std::uint32_t>(ended.size()));
+    // It sleeps, as the other side of ib_write_bw does: on soft-RoCE the processor has the device's work, too.
+    for (std::array<pollfd, 2> waits{{{channel->fd, POLLIN, 0}, {end.wait_fd(), POLLIN, 0}}}; waits[0].revents == 0;) {
+        must(poll(waits.data(), waits.size(), -1) > 0, "poll");
+        if (waits[1].revents != 0) end.rearm();
+        for (std::span<ibv_wc> ended = end.ended(); !ended.empty(); ended = end.ended()) {
+            for (const ibv_wc& each : ended)
+                must(each.status == IBV_WC_SUCCESS, ibv_wc_status_str(each.status));
+            end.post_receives(static_cast<std::uint32_t>(ended.size()));
+        }
     }
     (void)expect(channel, RDMA_CM_EVENT_DISCONNECTED);
 }

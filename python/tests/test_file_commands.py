@@ -116,7 +116,7 @@ def test_show_limits_itself_and_shows_bytes_on_demand(incast: Incast, built: Pat
         (["mep", "show", "absent"], "absent: No such file"),
         (["mep", "show", "foreign"], "foreign at byte 0"),
         (["import-root", "absent.root"], "absent.root: no such file"),
-        (["import-root", "foreign"], "not a ROOT file"),
+        (["import-root", "foreign"], "is no ROOT file"),
         (["import-root", "small.root", "--tree", "other"], "no tree 'other'"),
         (["import-root", "small.root", "--group", "jets=Jet_*"], "no branch matches"),
         (["import-root", "damaged.root"], ""),

@@ -234,3 +234,9 @@ def test_show_of_a_file(folder: MepFolder) -> None:
     summary = show(folder.path / "1-0-0.mep")
     assert summary.total == 3
     assert [(row.mep, row.first_event) for row in summary.meps] == [(None, 4), (None, 12), (None, 20)]
+
+
+def test_nothing_is_not_ok(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.mep"
+    empty.touch()
+    assert check(empty).problems == [f"{empty}: there is no MEP in it"]

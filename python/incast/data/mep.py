@@ -265,6 +265,8 @@ def check(path: Path) -> CheckReport:
             _check_folder(path, report)
         else:
             _check_file(path, report)
+        if not report.meps and not report.problems:
+            report.problems.append(f"{path}: there is no MEP in it")
     except FormatError as error:
         report.problems.append(str(error))
     except OSError as error:

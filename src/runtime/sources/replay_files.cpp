@@ -34,8 +34,7 @@ std::optional<std::uint64_t> source_in(std::string_view name) {
     const std::string_view digits = name.substr(begin.size(), name.size() - begin.size() - end.size());
     std::uint64_t id = 0;
     const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), id);
-    // One spelling per id: "source-07.mfp" beside "source-7.mfp" would be two files of one source.
-    if (error != std::errc{} || stop != digits.data() + digits.size() || (digits.size() > 1 && digits.front() == '0')) {
+    if (error != std::errc{} || stop != digits.data() + digits.size()) {
         return std::nullopt;
     }
     return id;
@@ -227,6 +226,11 @@ Result<Recording> Recording::open(const std::string& folder, const std::optional
         }
         if (*id > std::numeric_limits<std::uint16_t>::max()) {
             return Error{fmt::format("{}: source id {}, expected 0 .. 65535", entry.path().string(), *id)};
+        }
+        // "source-07.mfp" beside "source-7.mfp" would be two files of one source.
+        if (const std::string expected = fmt::format("source-{}.mfp", *id); name != expected) {
+            return Error{
+                fmt::format("{}: an id has no leading zeros; expected the name {}", entry.path().string(), expected)};
         }
         auto source = open_source(entry.path(), static_cast<std::uint16_t>(*id));
         if (!source) {

@@ -302,11 +302,21 @@ TEST_F(ReplayTest, ErrorsNameFileAndOffset) {
 TEST_F(ReplayTest, IgnoresOtherFiles) {
     record(folder.path(), 3, 0, 16, packing);
     record(folder.path(), 17, 0, 16, packing);
-    for (const char* name : {"README", "source-.mfp", "source-1a.mfp", "source-03.mfp", "source-4.mfp.bak"}) {
+    for (const char* name : {"README", "source-.mfp", "source-1a.mfp", "source-4.mfp.bak"}) {
         append(folder.path() / name, Bytes());
     }
     EXPECT_EQ(attach_error(), "");
     EXPECT_EQ(Recording::open(folder.path().string())->sources.size(), 2U);
+}
+
+TEST_F(ReplayTest, RefusesASecondSpellingOfASource) {
+    record(folder.path(), 3, 0, 16, packing);
+    append(folder.path() / "source-03.mfp", Bytes());
+    const Result<Recording> opened = Recording::open(folder.path().string());
+    ASSERT_FALSE(opened);
+    EXPECT_NE(opened.error().message.find("source-03.mfp: an id has no leading zeros; expected the name source-3.mfp"),
+              std::string::npos)
+        << opened.error().message;
 }
 
 }  // namespace

@@ -32,6 +32,9 @@ std::string local_address(int fd);
 std::string local_host(int fd);
 /// The host of the other end.
 std::string peer_host(int fd);
+/// Whether the other end's host has not answered for some 6 s, however often it was sent to. The host of a process that
+/// is stopped answers.
+bool is_unanswered(int fd);
 /// Numbers ("10.0.0.1", "::1"), and an address of this host.
 bool is_of_this_host(const std::string& address);
 /// "10.0.0.1", "::1"

@@ -159,7 +159,7 @@ Result<Ok> Coordinator::Nodes::start() {
     for (std::uint32_t node = 0; node < to_spawn; ++node) {
         members_[node].awaited = true;
         members_[node].spawned = 1;
-        if (const Result<pid_t> started = spawner_.start(node, lobby_.address(), token_); !started) {
+        if (const Result<pid_t> started = spawner_.start(node, {lobby_.address(), node, token_, {}, 0}); !started) {
             return started.error();
         }
     }
@@ -171,6 +171,9 @@ void Coordinator::Nodes::announce_join(std::uint32_t spawned) {
     reporter_.event({{"type", "listening"}, {"address", lobby_.address()}, {"waiting_for", plan_.n_nodes - spawned}});
     if (spawned == plan_.n_nodes) {
         return;
+    }
+    if (!options_.token.empty()) {
+        return;  // who gave it tells the others
     }
     // To the terminal alone: the log may be shown to others.
     const std::uint32_t wanted = plan_.n_nodes - spawned;
@@ -509,7 +512,7 @@ void Coordinator::Nodes::respawn(std::uint32_t node, Time now) {
     }
     ++member.spawned;
     member.awaited = true;
-    if (const Result<pid_t> started = spawner_.start(node, lobby_.address(), token_); !started) {
+    if (const Result<pid_t> started = spawner_.start(node, {lobby_.address(), node, token_, {}, 0}); !started) {
         control_.lost(now, node, started.error().message);
     }
 }

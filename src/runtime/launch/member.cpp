@@ -105,6 +105,7 @@ private:
     std::uint64_t unsaid_ = 0;  // remarks that were too many
     bool introduced_ = false;   // the peers of this incarnation are known
     bool renewing_ = false;     // a new incarnation was asked for
+    bool host_gone_ = false;    // the coordinator's
     bool quit_ = false;
 };
 
@@ -227,7 +228,7 @@ Result<Ok> Member::set_up(const Json& welcome) {
     if (Result<Ok> opened = open_metrics(static_cast<std::uint32_t>(*node)); !opened) {
         return opened;
     }
-    const bool beside_coordinator = options_.watched_by != 0;
+    const bool beside_coordinator = options_.beside_coordinator();
     if (Result<Ok> told = beside_coordinator ? Ok{} : tell_inputs(static_cast<std::uint32_t>(*node)); !told) {
         return told;
     }
@@ -493,6 +494,7 @@ void Member::remark(std::string_view line) {
 void Member::look(Time now) {
     const bool news = host_->news();
     if (now >= next_sample_ || news) {
+        host_gone_ = !options_.beside_coordinator() && os::is_unanswered(channel_.fd());
         if (channel_.queued() <= most_unread) {
             tell(Mark::interval, now);
         }
@@ -515,6 +517,9 @@ Result<Ok> Member::take_part() {
         }
         if (os::interrupts() > 0) {
             return Error{"interrupted"};
+        }
+        if (host_gone_) {
+            return Error{"the coordinator's host does not answer any more"};
         }
         const Time now = clock_.now();
         if (follows_ && now >= next_ask_) {
@@ -544,7 +549,7 @@ int join(const JoinOptions& options) {
         outcome = member.take_part();
     }
     // A watching coordinator tells of its nodes itself, in one line.
-    if (!outcome && options.watched_by == 0) {
+    if (!outcome && !options.beside_coordinator()) {
         std::fputs(fmt::format("incast-node: node of {}: {}\n", options.coordinator, outcome.error().message).c_str(),
                    stderr);
     }

@@ -11,8 +11,11 @@ struct JoinOptions {
     std::string coordinator;            // HOST:PORT
     std::optional<std::uint32_t> node;  // nothing: whichever the coordinator has no node for
     std::string token;
-    std::string output;  // folder for the event manager's ledger, if this is its node and the coordinator is elsewhere
+    std::string output;  // folder for the event manager's ledger, if this is its node; empty: that of the run, or here
     int watched_by = 0;  // a parent process to end with; 0: none
+
+    /// Started by the coordinator: on its host, and it says how this process ends.
+    [[nodiscard]] bool beside_coordinator() const { return watched_by != 0 && output.empty(); }
 };
 
 /// Returns the exit status: ok after the coordinator said so, refused otherwise.

@@ -4,7 +4,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <string_view>
 #include <system_error>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,8 +19,6 @@
 #include "os/shortage.h"
 #include "runtime/machine/machine.h"
 #include "runtime/machine/run_clock.h"
-
-extern char** environ;
 
 namespace incast::runtime {
 namespace {
@@ -36,31 +36,45 @@ std::string describe(int status) {
     return fmt::format("its process ended with status {}", WEXITSTATUS(status));
 }
 
+/// The end that a process reads which is to know the token, and nothing behind it.
+os::Descriptor token_to_read(std::string_view token) {
+    int ends[2] = {-1, -1};
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return {};
+    }
+    os::Descriptor reading(ends[0]);
+    const os::Descriptor writing(ends[1]);
+    const std::string line = fmt::format("{}\n", token);  // a pipe takes that at once
+    const bool written = write(writing.fd(), line.data(), line.size()) == static_cast<ssize_t>(line.size());
+    return written ? std::move(reading) : os::Descriptor();
+}
+
 }  // namespace
 
 Spawner::~Spawner() {
     wait_or_kill(0);
 }
 
-Result<pid_t> Spawner::start(std::uint32_t node, const std::string& address, const std::string& token) {
-    const std::string node_text = std::to_string(node);
-    const std::string parent_text = std::to_string(getpid());
-    std::vector<std::string> arguments{"incast-node", "--join",       address,    "--node",
-                                       node_text,     "--watched-by", parent_text};
+Result<pid_t> Spawner::start(std::uint32_t node, const JoinOptions& options) {
+    std::vector<std::string> arguments{
+        "incast-node", "--join", options.coordinator, "--watched-by", std::to_string(getpid()), "--token-file", "-"};
+    if (options.node) {
+        arguments.insert(arguments.end(), {"--node", std::to_string(*options.node)});
+    }
+    if (!options.output.empty()) {
+        arguments.insert(arguments.end(), {"--output", options.output});
+    }
     std::vector<char*> argv;
     argv.reserve(arguments.size() + 1);
     for (std::string& argument : arguments) {
         argv.push_back(argument.data());
     }
     argv.push_back(nullptr);
-    std::string token_variable = "INCAST_TOKEN=" + token;
-    std::vector<char*> environment;
-    for (char** variable = environ; *variable != nullptr; ++variable) {
-        environment.push_back(*variable);
-    }
-    environment.push_back(token_variable.data());
-    environment.push_back(nullptr);
     const os::Descriptor nowhere(open("/dev/null", O_RDWR | O_CLOEXEC));
+    const os::Descriptor input = token_to_read(options.token);
+    if (!input.is_open()) {
+        return Error{fmt::format("cannot start node {}: {}", node, std::generic_category().message(errno))};
+    }
 
     const pid_t pid = fork();
     if (pid < 0) {
@@ -68,9 +82,9 @@ Result<pid_t> Spawner::start(std::uint32_t node, const std::string& address, con
     }
     if (pid == 0) {
         // Standard output belongs to the coordinator's reports; standard error is shared.
-        dup2(nowhere.fd(), STDIN_FILENO);
+        dup2(input.fd(), STDIN_FILENO);
         dup2(nowhere.fd(), STDOUT_FILENO);
-        execve("/proc/self/exe", argv.data(), environment.data());
+        execv("/proc/self/exe", argv.data());
         _exit(127);
     }
     children_.push_back({node, pid, watch(pid)});

@@ -11,6 +11,7 @@
 #include <incast/result.h>
 
 #include "os/socket.h"
+#include "runtime/launch/member.h"
 
 namespace incast::runtime {
 
@@ -22,9 +23,9 @@ public:
     Spawner(const Spawner&) = delete;
     Spawner& operator=(const Spawner&) = delete;
 
-    /// Starts this program again as node `node` of the run at `address`. The token goes through the environment, where
-    /// other users cannot read it, unlike the command line.
-    Result<pid_t> start(std::uint32_t node, const std::string& address, const std::string& token);
+    /// Starts this program again as a node of a run, here known as `node`; it ends with this process. The token goes
+    /// over its standard input, which nobody else can read, unlike the command line.
+    Result<pid_t> start(std::uint32_t node, const JoinOptions& options);
 
     struct Child {
         std::uint32_t node = 0;

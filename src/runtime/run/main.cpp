@@ -11,10 +11,12 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "base/utf8.h"
 #include "runtime/config/config.h"
 #include "runtime/launch/member.h"
+#include "runtime/launch/member_group.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/machine/exit_status.h"
 #include "runtime/machine/limits.h"
@@ -40,6 +42,8 @@ struct Options {
     std::string listen;
     std::string join;
     std::optional<std::uint32_t> node;
+    std::uint32_t count = 0;
+    bool until_eof = false;
     int watched_by = 0;
     std::string token_file;
     std::string info;
@@ -68,10 +72,15 @@ void declare(CLI::App& app, Options& options) {
         ->type_name("HOST:PORT");
     app.add_option("--join", options.join, "be a node of the run at this address")->type_name("HOST:PORT");
     app.add_option("--node", options.node, "--join: be this node of the run")->type_name("N");
+    app.add_option("--count", options.count, "--join: be so many nodes, a process each; --node is the first of them")
+        ->type_name("N")
+        ->check(CLI::Range(1, 4096));
+    app.add_flag("--until-eof", options.until_eof, "--join with --count: end with standard input, too");
     app.add_option("--watched-by", options.watched_by,
                    "end when the process with this id ends; a run, early and in order")
         ->type_name("PID");
-    app.add_option("--token-file", options.token_file, "file with the run's token (default: the variable INCAST_TOKEN)")
+    app.add_option("--token-file", options.token_file,
+                   "file with the run's token, or - for standard input (default: the variable INCAST_TOKEN)")
         ->type_name("FILE");
     app.add_option("--info", options.info, "print transports, versions and machine")
         ->expected(0, 1)
@@ -102,14 +111,24 @@ Result<std::string> short_enough(const std::string& where, std::string token) {
     return token;
 }
 
+/// Of standard input, and nothing behind its end. False: it has none, or too long a one.
+bool read_line(std::string& line) {
+    char letter = 0;
+    while (line.size() <= rt::max_token && read(STDIN_FILENO, &letter, 1) == 1) {
+        if (letter == '\n') return !line.empty();
+        line += letter;
+    }
+    return false;
+}
+
 Result<std::string> read_token(const Options& options) {
     if (options.token_file.empty()) {
         const char* const variable = std::getenv("INCAST_TOKEN");  // NOLINT(concurrency-mt-unsafe): the only thread
         return short_enough("INCAST_TOKEN", variable == nullptr ? "" : variable);
     }
-    std::ifstream file(options.token_file);
     std::string token;
-    if (!(file >> token)) {
+    const bool from_input = options.token_file == "-";
+    if (std::ifstream file; from_input ? !read_line(token) : (file.open(options.token_file), !(file >> token))) {
         return Error{
             fmt::format("--token-file {}: no token can be read; allowed: a file with one word", options.token_file)};
     }
@@ -200,6 +219,9 @@ int main(int argc, char** argv) {
     }
     // Not for programs started from here, unless they are told on purpose.
     unsetenv("INCAST_TOKEN");  // NOLINT(concurrency-mt-unsafe): the only thread
+    if (options.count > 0 && !options.join.empty()) {
+        return rt::join_all({options.join, options.node, *token, options.output, 0}, options.count, options.until_eof);
+    }
     if (!options.join.empty()) {
         return rt::join({options.join, options.node, *token, options.output, options.watched_by});
     }

@@ -22,12 +22,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "data": ("base", INTERFACE),
     "engine": ("base",),
     "evidence": ("base", "engine"),
-    "run": ("base", "engine", "evidence"),
+    "hosts": ("base", "engine"),
+    "run": ("base", "engine", "evidence", "hosts"),
     "scan": ("base", "engine", "evidence"),
     "figures": ("base", "engine", "evidence", "scan"),
     "reproduce": ("base", "engine", "scan"),
     "doctor": ("base",),
-    "cli": ("base", "data", "doctor", "engine", "run", "scan", "figures", "reproduce"),
+    "cli": ("base", "data", "doctor", "engine", "hosts", "run", "scan", "figures", "reproduce"),
 }
 # What only some rooms may import of others' libraries: the words of the command line are said in one place.
 LIBRARIES = {"typer": ("cli",)}

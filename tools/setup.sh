@@ -1,7 +1,8 @@
 # Sourced by ./run, ./test and .ci/run: brings a bare Debian (12 or later) or Ubuntu (24.04 or later) to the point where
 # the engine is built and the command line is installed. Every step looks first and does nothing that is already done.
 #
-#   incast_packages PURPOSE...   install the missing system packages of the purposes: run, test, lint, bench, web
+#   incast_packages PURPOSE...   install the missing system packages of the purposes: run, test, lint, bench, cluster,
+#                                web
 #   incast_build TARGET...       configure once and build the release preset; no target builds everything
 #   incast_python EXTRA...       make .venv with the command line and the given extras of pyproject.toml
 # shellcheck shell=bash
@@ -31,7 +32,9 @@ packages_for() {
     case "$1" in
         run) echo cmake ninja-build g++ libfmt-dev libspdlog-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev \
                   libisal-dev ca-certificates "$(python_packages)" ;;
-        test) echo libgtest-dev libgmock-dev iproute2 ethtool nftables lua5.4 ;;
+        test) echo libgtest-dev libgmock-dev iproute2 ethtool nftables lua5.4 openssh-client openssh-server ;;
+        # What starts the nodes of many hosts, besides ssh: only for .ci/run --all.
+        cluster) echo openmpi-bin mpich slurmctld slurmd slurm-client munge ;;
         lint) echo clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 shellcheck ccache git ;;
         bench) echo libbenchmark-dev iperf3 openmpi-bin libopenmpi-dev liburing-dev ;;
         # What a browser and a Prometheus make of the pages and metrics: large, so that neither ./test nor CI has it.

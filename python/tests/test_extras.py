@@ -37,11 +37,11 @@ def bare(incast: Incast) -> Incast:
 
 def test_the_table_of_extras_is_that_of_the_package() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    wanted = {line.partition(">")[0]: extra for extra in ("root", "lab") for line in extras[extra]}
+    wanted = {line.partition(">")[0]: extra for extra in ("root", "lab", "hosts") for line in extras[extra]}
     assert wanted == EXTRA_OF
 
 
-def test_every_module_imports_without_them_but_those_that_read_root_files(bare: Incast) -> None:
+def test_every_module_imports_without_them_but_those_that_use_them_in_all(bare: Incast) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _ALONE],
         cwd=bare.folder,
@@ -52,7 +52,8 @@ def test_every_module_imports_without_them_but_those_that_read_root_files(bare: 
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["incast.data.branch_codec:awkward", "incast.data.import_root:uproot"]
+    wanted = ["incast.data.branch_codec:awkward", "incast.data.import_root:uproot", "incast.hosts.fanout:ClusterShell"]
+    assert done.stdout.split() == wanted
 
 
 def test_runs_scans_and_comparisons_need_none_of_them(bare: Incast) -> None:

@@ -8,7 +8,14 @@ from incast.base.errors import OneLineError
 EXIT_MISSING = 1
 
 # Which extra of pyproject.toml brings a library.
-EXTRA_OF = {"uproot": "root", "awkward": "root", "matplotlib": "lab", "jinja2": "lab", "polars": "lab"}
+EXTRA_OF = {
+    "uproot": "root",
+    "awkward": "root",
+    "matplotlib": "lab",
+    "jinja2": "lab",
+    "polars": "lab",
+    "ClusterShell": "hosts",
+}
 
 
 def is_here(library: str) -> bool:
@@ -22,7 +29,8 @@ def is_here(library: str) -> bool:
 
 def what_to_install(library: str) -> str:
     """As it ends a line about one that is not here."""
-    return f"needs {library}: pip install 'incast[{EXTRA_OF[library]}]'"
+    name = library.partition(".")[0]
+    return f"needs {name}: pip install 'incast[{EXTRA_OF[name]}]'"
 
 
 def need(library: str, purpose: str) -> ModuleType:

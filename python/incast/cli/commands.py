@@ -19,6 +19,7 @@ from incast.cli.detached import status, stop
 from incast.cli.doctor import doctor
 from incast.cli.fabric import fabric_app
 from incast.cli.files import import_root, mep_app
+from incast.cli.hosts import join
 from incast.cli.net import net
 from incast.cli.options import UNITS_HELP, JsonOption
 from incast.cli.report import report
@@ -43,6 +44,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(epilog=UNITS_HELP)(run)
+app.command()(join)
 app.command()(status)
 app.command()(stop)
 app.command(epilog=UNITS_HELP)(net)

@@ -12,6 +12,17 @@ from typing import Annotated
 import typer
 
 from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
+from incast.cli.hosts import (
+    DeployOption,
+    HostfileOption,
+    HostsOption,
+    LauncherOption,
+    ListenOption,
+    SshOption,
+    TokenFileOption,
+    WaitForOption,
+    over_hosts,
+)
 from incast.cli.options import FabricOption, ForceOption, TraceOption, option
 from incast.engine.transports import simulated, simulated_key
 from incast.run.net import like_options, measure
@@ -75,6 +86,14 @@ def net(
             help="With --basic: RDMA device of perftest's programs, or server's and client's. (default: the first)",
         ),
     ] = None,
+    hosts: HostsOption = None,
+    hostfile: HostfileOption = None,
+    launcher: LauncherOption = None,
+    listen: ListenOption = None,
+    wait_for: WaitForOption = None,
+    token_file: TokenFileOption = None,
+    deploy: DeployOption = False,
+    ssh: SshOption = "ssh",
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting of docs/config.md; may be repeated."),
@@ -124,12 +143,25 @@ def net(
         ),
     }
     chosen = [*(settings or []), "run.task=net"]
-    request = replace(make_request(config, options, chosen, output, datetime.now(UTC)), force=force)
+    across = hosts is not None or hostfile is not None or launcher is not None or wait_for is not None
+    now = datetime.now(UTC)
+    request = replace(make_request(config, options, chosen, output, now, across=across), force=force)
     if basic_:
         taken = (pattern, nodes, producers, consumers, fabric, measure_, operation, message_size, like)
-        if duplex or any(each is not None for each in taken):
+        if duplex or across or any(each is not None for each in taken):
             raise OneLineError(_BASIC_ALONE, EXIT_BAD_CONFIG)
         raise typer.Exit(basic(request, perftest, as_json=as_json))
+    request = over_hosts(
+        request,
+        hosts=hosts,
+        hostfile=hostfile,
+        launcher=launcher,
+        listen=listen,
+        wait_for=wait_for,
+        token_file=token_file,
+        deploy=deploy,
+        ssh=ssh,
+    )
     compared = (built, like) if like is not None else None
     cases = cases_of(sizes, numbers, against_idle=measure_ == "loaded")
     raise typer.Exit(measure(request, cases, compared, as_json=as_json))

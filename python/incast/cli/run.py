@@ -7,6 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from incast.cli.hosts import (
+    DeployOption,
+    HostfileOption,
+    HostsOption,
+    LauncherOption,
+    ListenOption,
+    SshOption,
+    TokenFileOption,
+    WaitForOption,
+    over_hosts,
+)
 from incast.cli.options import FabricOption, ForceOption, TraceOption, option
 from incast.engine.transports import simulated, simulated_key
 from incast.run.execution import execute
@@ -101,6 +112,14 @@ def run(
         ),
     ] = None,
     verify: Annotated[str | None, option("sink.verify", panel=_ENDS)] = None,
+    hosts: HostsOption = None,
+    hostfile: HostfileOption = None,
+    launcher: LauncherOption = None,
+    listen: ListenOption = None,
+    wait_for: WaitForOption = None,
+    token_file: TokenFileOption = None,
+    deploy: DeployOption = False,
+    ssh: SshOption = "ssh",
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting of docs/config.md; may be repeated."),
@@ -121,7 +140,7 @@ def run(
         bool, typer.Option("--json", help="Print the result, and nothing else, on standard output.")
     ] = False,
 ) -> None:
-    """Build events on this host, verify them, and report what it cost.
+    """Build events on this host or on many, verify them, and report what it cost.
 
     Ctrl-C ends the run early and still reports; a second one aborts.
     """
@@ -160,7 +179,20 @@ def run(
         **(sink_settings(sink) if sink is not None else {}),
         "sink.verify": verify,
     }
-    request = replace(make_request(config, options, settings or [], output, datetime.now(UTC)), force=force)
+    across = hosts is not None or hostfile is not None or launcher is not None or wait_for is not None
+    now = datetime.now(UTC)
+    request = replace(make_request(config, options, settings or [], output, now, across=across), force=force)
+    request = over_hosts(
+        request,
+        hosts=hosts,
+        hostfile=hostfile,
+        launcher=launcher,
+        listen=listen,
+        wait_for=wait_for,
+        token_file=token_file,
+        deploy=deploy,
+        ssh=ssh,
+    )
     if web or web_listen is not None:
         from incast.run.live_page import DEFAULT_ADDRESS, parse_address
 

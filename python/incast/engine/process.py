@@ -75,12 +75,18 @@ class EngineRun:
         on_tick: Callable[[], None],
         *,
         orphan_grace_s: float = _ORPHAN_GRACE_S,
+        input_: bytes = b"",
     ) -> None:
-        """`on_progress` gets every report in order; `on_tick` is called a few times a second whatever happens."""
+        """`on_progress` gets every report in order; `on_tick` is called a few times a second whatever happens. `input_`
+        is what the engine reads, a few bytes.
+        """
         self._command = list(command)
         self._on_progress = on_progress
         self._on_tick = on_tick
         self._orphan_grace_s = orphan_grace_s
+        self._input = input_
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failure: OneLineError | None = None
         self._result_path: Path | None = None
         self._machine: MeasuredPhase | None = None
         self.pid = 0  # of the engine, once it has started
@@ -93,7 +99,7 @@ class EngineRun:
     def watch(self) -> Outcome:
         """Runs the engine to its end. Must be called on the main thread, where Python delivers signals."""
         with stop_signals() as asked:
-            process = self._start()
+            process = self._process = self._start()
             self.pid = process.pid
             self._machine = MeasuredPhase(process.pid)
             try:
@@ -108,12 +114,23 @@ class EngineRun:
                         pipe.close()
         return self._outcome(status)
 
+    def stop(self) -> None:
+        """As the first Ctrl-C: it drains and reports."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+
+    def fail(self, error: OneLineError) -> None:
+        """Ends it at once, and watch() with that error."""
+        self._failure = self._failure or error
+
     def _start(self) -> subprocess.Popen[bytes]:
+        reading, writing = os.pipe()
         try:
+            os.write(writing, self._input)  # which a pipe takes at once
             # A process group of its own: a terminal's Ctrl-C reaches this program alone, which passes it on once.
             return subprocess.Popen(
                 self._command,
-                stdin=subprocess.DEVNULL,
+                stdin=reading,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 process_group=0,
@@ -122,6 +139,9 @@ class EngineRun:
             raise OneLineError(
                 f"the engine {self._command[0]} cannot be started: {error.strerror}", EXIT_NO_ENGINE
             ) from error
+        finally:
+            os.close(reading)
+            os.close(writing)
 
     def _follow(self, process: subprocess.Popen[bytes], asked: int) -> None:
         assert process.stdout is not None
@@ -148,6 +168,8 @@ class EngineRun:
                     for line in lines or ():
                         take(line)
                 self._tick()
+                if self._failure is not None:
+                    raise self._failure
                 if orphans is None:
                     if process.poll() is not None:
                         orphans = Patience(self._orphan_grace_s)

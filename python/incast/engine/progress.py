@@ -61,8 +61,15 @@ class ResultWritten:
     path: Path
 
 
+@dataclass(frozen=True)
+class Listening:
+    """The coordinator waits there for nodes."""
+
+    address: str
+
+
 _TROUBLES = ("incomplete_events", "dropped_events", "reassignments", "evictions", "verify_errors")
-Progress = Phase | Sample | Notice | ResultWritten
+Progress = Phase | Sample | Notice | ResultWritten | Listening
 
 
 def parse_progress(line: str) -> Progress | None:
@@ -85,6 +92,8 @@ def parse_progress(line: str) -> Progress | None:
                 )
             case "notice":
                 return Notice(str(report.get("level", "info")), str(report["text"]))
+            case "listening":
+                return Listening(str(report["address"]))
             case "result":
                 return ResultWritten(Path(report["path"]))
             case _:

@@ -34,6 +34,7 @@ from incast.base.files import (
 )
 from incast.base.patience import Patience
 from incast.engine.at_work import engines_writing_to
+from incast.hosts.spread import Spread
 from incast.run.execution import execute
 from incast.run.request import RunRequest
 
@@ -167,6 +168,7 @@ def start(request: RunRequest, *, as_json: bool) -> int:
         "transport": request.transport,
         "web": request.web,
         "force": request.force,
+        "spread": None if request.spread is None else request.spread.to_json(),
     }
     with writing_output(request.output):
         state.parent.mkdir(parents=True, exist_ok=True)
@@ -280,6 +282,7 @@ def main(state: Path) -> int:
         asked["transport"],
         asked.get("web"),
         force=bool(asked.get("force")),
+        spread=None if asked.get("spread") is None else Spread.from_json(asked["spread"]),
         watched=False,  # if this process is killed, its engine goes on, and `incast stop` finds it
     )
     stream = _RotatingText(_beside(detached.output, ".log"))

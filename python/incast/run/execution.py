@@ -21,6 +21,7 @@ from incast.evidence.dips import Dip, MachineLog, dips_of_directory
 from incast.evidence.facts import read_samples
 from incast.evidence.findings import Diagnosis
 from incast.evidence.result import is_open_loop, number
+from incast.hosts.launch import Launch, run_token
 from incast.run.live import RunView, make_view
 from incast.run.net_summary import print_net_summary
 from incast.run.request import RunRequest
@@ -51,15 +52,27 @@ def watch(request: RunRequest, title: str, unit: str = "events") -> Outcome:
             page = stack.enter_context(_open_page(request.web, title, virtual, view)) if request.web else None
             machine = MachineLog(request.output, lambda line: view.on_progress(Notice("warning", line)))
             stack.callback(machine.close)
+            token = run_token(request.spread)
+            launch = None
+            if request.spread is not None:
+                launch = Launch(request.spread, request.output, token, view.on_progress)
+                stack.callback(launch.close)
 
             def on_progress(progress: Progress) -> None:
                 view.on_progress(progress)
+                if launch is not None:
+                    launch.on_progress(progress)
                 if page is not None:
                     page.feed.on_progress(progress)
                 if not virtual:
                     machine.on_progress(progress, engine_run.pid)
 
-            engine_run = EngineRun(request.command(engine), on_progress, view.on_tick)
+            def on_tick() -> None:
+                view.on_tick()
+                if launch is not None:
+                    launch.on_tick(engine_run)
+
+            engine_run = EngineRun(request.command(engine), on_progress, on_tick, input_=token.encode() + b"\n")
             outcome = engine_run.watch()
             if page is not None:
                 page.feed.end(_last_words(outcome))

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from incast.base.files import new_folder
-from incast.engine.transports import chosen_here
+from incast.engine.settings import settings as all_settings
+from incast.engine.transports import chosen_across, chosen_here
+from incast.hosts.spread import Spread
 
 if TYPE_CHECKING:
     pass
@@ -36,12 +38,15 @@ class RunRequest:
     force: bool = False  # an old run's files in `output` are removed
     default_name: bool = False  # `output` is ours to choose, and is not made yet
     watched: bool = True  # the engine ends with this process
+    spread: Spread | None = None  # over other hosts
 
     def command(self, engine: Path) -> list[str]:
         """The engine's command line."""
         overrides = [word for setting in self.settings for word in ("--set", setting)]
         config = [] if self.config is None else [str(self.config)]
         words = [str(engine), *config, *overrides, "--output", str(self.output), "--progress", "json"]
+        if self.spread is not None:
+            words += ["--set", f"run.nodes={self.spread.nodes}", *self.spread.coordinator_words()]
         if self.force:
             words.append("--force")
         return [*words, "--watched-by", str(os.getpid())] if self.watched else words
@@ -98,32 +103,58 @@ def hot_settings(hot: str) -> dict[str, str]:
 
 
 def make_request(
-    config: Path | None, options: Mapping[str, str | None], settings: list[str], output: Path | None, now: datetime
+    config: Path | None,
+    options: Mapping[str, str | None],
+    settings: list[str],
+    output: Path | None,
+    now: datetime,
+    *,
+    across: bool = False,
 ) -> RunRequest:
-    """Options win over the file, `--set` wins over options; `options` maps a key to its value, None if not given."""
+    """Options win over the file, `--set` wins over options; `options` maps a key to its value, None if not given.
+    `across`: some nodes may be on other hosts.
+    """
     given = (f"{key}={value}" for key, value in options.items() if value is not None)
     ordered = (*given, *settings)
-    transport = _transport(config, ordered)
+    transport = _transport(config, ordered, across=across)
     if output is not None:
         return RunRequest(config, ordered, output, transport)
     name = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{transport}"
     return RunRequest(config, ordered, _RESULTS_FOLDER / name, transport, default_name=True)
 
 
-def _transport(config: Path | None, settings: tuple[str, ...]) -> str:
-    """The transport's name for titles and the folder's name; what runs, and what cannot be, is the engine's to say."""
-    name = _AUTO
+def _given(config: Path | None, settings: tuple[str, ...], key: str) -> str | None:
+    """What file and settings say of a key; what they may say is for the engine to judge."""
+    value = None
+    section, _, name = key.rpartition(".")
     if config is not None:
         try:
-            section = tomllib.loads(config.read_text()).get("transport")
+            content = tomllib.loads(config.read_text()).get(section)
         except (OSError, ValueError):
-            section = None
-        if isinstance(section, dict):
-            name = str(section.get("name", name))
+            content = None
+        if isinstance(content, dict) and name in content:
+            value = str(content[name])
     for setting in settings:
-        key, _, value = setting.partition("=")
-        if key.strip() == "transport.name":
-            name = value.strip()
+        given, equals, text = setting.partition("=")
+        if equals and given.strip() == key:
+            value = text.strip()
+    return value
+
+
+def nodes_of(request: RunRequest) -> int | None:
+    """How many nodes the run is to have; None: nobody said, or no number."""
+    text = _given(request.config, request.settings, "run.nodes") or ""
+    return int(text) if text.isdecimal() else None
+
+
+def default_nodes() -> int:
+    """Of a run where nobody said."""
+    return int(all_settings()["run.nodes"].default)
+
+
+def _transport(config: Path | None, settings: tuple[str, ...], *, across: bool) -> str:
+    """The transport's name for titles and the folder's name; what runs, and what cannot be, is the engine's to say."""
+    name = _given(config, settings, "transport.name") or _AUTO
     if name == _AUTO:
-        name = chosen_here()
+        name = chosen_across() if across else chosen_here()
     return re.sub(r"[^A-Za-z0-9_-]", "", name) or "run"

@@ -1,0 +1,173 @@
+"""A cluster of network namespaces: a head, and hosts that are reached from it by ssh. Each has a name of its own."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from support import must, process_state, said_by, wait_until
+
+SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+PREFIX = "node"
+
+
+class Cluster:
+    """`hosts` of them, node1 and so on, with the addresses 10.77.0.2 and so on; the head is 10.77.0.1."""
+
+    def __init__(self, folder: Path, hosts: int) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.home.mkdir()
+        self.names = [f"{PREFIX}{index + 1}" for index in range(hosts)]
+        self._spaces = [f"incast-{os.getpid()}-{name}" for name in ("head", *self.names)]
+        self._daemons: list[subprocess.Popen[bytes]] = []
+
+    @staticmethod
+    def address(index: int) -> str:
+        """Of a host; the head is 0."""
+        return f"10.77.0.{index + 1}"
+
+    def open(self) -> None:
+        """Skips the test where it cannot be."""
+        if os.geteuid() != 0:
+            pytest.skip("network namespaces need root")
+        if SSHD is None:
+            pytest.skip("there is no sshd")
+        head = self._spaces[0]
+        if why := said_by("ip", "netns", "add", head) or said_by("ip", "-n", head, "link"):
+            pytest.skip(f"this host gives no network namespace: {why}")
+        must("ip", "-n", head, "link", "add", "br0", "type", "bridge")
+        must("ip", "-n", head, "address", "add", f"{self.address(0)}/24", "dev", "br0")
+        must("ip", "-n", head, "link", "set", "br0", "up")
+        must("ip", "-n", head, "link", "set", "lo", "up")
+        for index, space in enumerate(self._spaces[1:], 1):
+            must("ip", "netns", "add", space)
+            must(
+                "ip", "link", "add", "eth0", "netns", space, "type", "veth", "peer", "name", f"p{index}", "netns", head
+            )
+            must("ip", "-n", head, "link", "set", f"p{index}", "master", "br0", "up")
+            must("ip", "-n", space, "address", "add", f"{self.address(index)}/24", "dev", "eth0")
+            must("ip", "-n", space, "link", "set", "eth0", "up")
+            must("ip", "-n", space, "link", "set", "lo", "up")
+        for key in ("host_key", "user_key"):
+            must("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / key))
+        Path("/run/sshd").mkdir(exist_ok=True)
+        for index, name in enumerate(self.names, 1):
+            self._start_sshd(index, name)
+        self._write_client()
+        for name in self.names:
+            wait_until(
+                lambda name=name: said_by(*self.words("ssh", "-F", self.ssh_config, name, "true")) == "", name, 60
+            )
+
+    @property
+    def ssh_config(self) -> str:
+        """For `ssh -F`."""
+        return str(self.folder / "ssh_config")
+
+    def _start_sshd(self, index: int, name: str) -> None:
+        options = {
+            "ListenAddress": self.address(index),
+            "AuthorizedKeysFile": f"{self.folder}/user_key.pub",
+            "StrictModes": "no",
+            "PermitRootLogin": "prohibit-password",
+            "PasswordAuthentication": "no",
+            "UsePAM": "no",
+            "PidFile": "none",
+            "SetEnv": f"HOME={self.home}",
+        }
+        words = [str(SSHD), "-D", "-e", "-f", "/dev/null", "-h", f"{self.folder}/host_key"]
+        words += [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+        # exec, so that the process is sshd itself.
+        host = ["unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', name, *words]
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self._daemons.append(
+                subprocess.Popen(
+                    ["ip", "netns", "exec", self._spaces[index], *host],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                )
+            )
+
+    def _write_client(self) -> None:
+        lines = [f"IdentityFile {self.folder}/user_key", "IdentitiesOnly yes", "StrictHostKeyChecking no"]
+        lines += [f"UserKnownHostsFile {self.folder}/known_hosts", "LogLevel ERROR"]
+        for index, name in enumerate(self.names, 1):
+            lines += [f"Host {name}", f"  HostName {self.address(index)}"]
+        (self.folder / "ssh_config").write_text("\n".join(lines) + "\n")
+
+    def words(self, *command: str, host: int = 0) -> list[str]:
+        """The command, on the head or another host."""
+        return ["ip", "netns", "exec", self._spaces[host], *command]
+
+    def incast(self, *words: str, host: int = 0) -> list[str]:
+        """The command line of `incast` there."""
+        return self.words(*self.python(), *words, host=host)
+
+    @staticmethod
+    def python() -> list[str]:
+        """What `incast` is short for."""
+        return [sys.executable, "-m", "incast"]
+
+    def pids(self) -> list[int]:
+        """Of all processes on head and hosts, but for the daemons."""
+        daemons = {daemon.pid for daemon in self._daemons}
+        found: list[int] = []
+        for space in self._spaces:
+            listed = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True, check=False)
+            found += [int(pid) for pid in listed.stdout.split()]
+        return [pid for pid in found if pid not in daemons and process_state(pid) not in ("", "Z")]
+
+    def find(self, *wanted: str) -> list[int]:
+        """Those whose command lines have all these words."""
+        return [pid for pid in self.pids() if all(word in command_line(pid) for word in wanted)]
+
+    def close(self) -> None:
+        """Nothing is left."""
+        for daemon in self._daemons:
+            daemon.kill()
+            daemon.wait()
+        until = time.monotonic() + 20
+        while (left := self.pids()) and time.monotonic() < until:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        for space in self._spaces:
+            subprocess.run(["ip", "netns", "delete", space], check=False, capture_output=True)
+
+
+def command_line(pid: int) -> str:
+    """With blanks between its words."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    return ""
+
+
+@contextlib.contextmanager
+def cluster_of(hosts: int, folder: Path) -> Iterator[Cluster]:
+    """One that is there for a while."""
+    cluster = Cluster(folder, hosts)
+    try:
+        cluster.open()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def seconds_until_empty(cluster: Cluster, limit_s: float, but: Sequence[int] = ()) -> float:
+    """How long it took until nothing ran on head and hosts any more."""
+    began = time.monotonic()
+    wait_until(lambda: not set(cluster.pids()) - set(but), f"the end of {shown(cluster)}", limit_s)
+    return time.monotonic() - began
+
+
+def shown(cluster: Cluster) -> list[str]:
+    """What runs there."""
+    return [f"{pid}: {command_line(pid)[:200]}" for pid in cluster.pids()]

@@ -1,0 +1,315 @@
+"""Runs over many hosts by one command: hosts are network namespaces, reached by ssh as real ones are.
+
+INCAST_CLUSTER_HOSTS (2) and INCAST_CLUSTER_KILLS (1 of each kind) make it larger.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from cluster import Cluster, cluster_of, command_line, seconds_until_empty, shown
+from support import ROOT, wait_until
+
+pytest.importorskip("ClusterShell", reason="needs ClusterShell: pip install 'incast[hosts]'")
+
+HOSTS = int(os.environ.get("INCAST_CLUSTER_HOSTS", "2"))
+KILLS = int(os.environ.get("INCAST_CLUSTER_KILLS", "1"))
+NODES = 2 * HOSTS
+ALL = f"node[1-{HOSTS}]"
+TOKEN = "5e1f0d3ab9c24786ad01f3e2c6b7985d"
+# A machine under load does everything later.
+WITHIN_S = 10.0
+SLOW_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """All tests of this module share it; each leaves it empty."""
+    with cluster_of(HOSTS, tmp_path_factory.mktemp("cluster")) as made:
+        yield made
+
+
+@pytest.fixture
+def environment(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine under test is that of the command."""
+    monkeypatch.setenv("INCAST_NODE", str(engine))
+    monkeypatch.delenv("INCAST_TOKEN", raising=False)
+
+
+class Command:
+    """`incast` on the head of a cluster."""
+
+    def __init__(self, cluster: Cluster, folder: Path, *words: str) -> None:
+        self.folder = folder
+        self.output = folder / "out"
+        self.log = folder / "stderr"
+        self._cluster = cluster
+        with self.log.open("w") as errors, (folder / "stdout").open("w") as said:
+            self.process = subprocess.Popen(
+                cluster.incast(*words, "--output", str(self.output)),
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=errors,
+                cwd=folder,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """After a failure: nothing is left of it."""
+        for pid in self._cluster.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def wait_for(self, text: str) -> None:
+        """Until it has said so."""
+
+        def is_there() -> bool:
+            assert self.process.poll() is None or text in self.said(), self.said()
+            return text in self.said()
+
+        wait_until(is_there, f"'{text}' in {self.said()}", SLOW_S)
+
+    def said(self) -> str:
+        """On standard error."""
+        return self.log.read_text()
+
+    def finish(self) -> int:
+        """Its exit status."""
+        return self.process.wait(SLOW_S)
+
+    def result(self) -> dict[str, Any]:
+        """result.json"""
+        loaded: dict[str, Any] = json.loads((self.output / "result.json").read_text())
+        return loaded
+
+
+def by_ssh(cluster: Cluster, *more: str) -> list[str]:
+    return [
+        "run",
+        "--hosts",
+        ALL,
+        "--ssh",
+        f"ssh -F {cluster.ssh_config}",
+        "--nodes",
+        str(NODES),
+        "--sink",
+        "verify",
+        *more,
+    ]
+
+
+SHORT = ("--events", "2000", "--mfp-size", "16KiB")
+# As light as can be.
+LONG = ("--duration", "1h", "--warm-up", "100ms", "--mfp-size", "16KiB", "--trigger-rate", "1kHz")
+
+
+@pytest.mark.usefixtures("environment")
+def test_one_command_runs_on_all_hosts(cluster: Cluster, tmp_path: Path) -> None:
+    with Command(cluster, tmp_path, *by_ssh(cluster, *SHORT)) as run:
+        assert run.finish() == 0, run.said()
+        seconds_until_empty(cluster, SLOW_S)
+    result = run.result()
+    assert result["status"] == "complete"
+    assert result["lost_events"] == 0
+    assert result["verify_errors"] == 0
+    assert len(result["nodes"]) == NODES
+    assert " events  [" in run.said()  # the view is that of any run
+
+
+# By words of their command lines; the first word may be any.
+VICTIMS = {
+    "command": ("-m", "incast", "run"),
+    "fan-out": ("incast.hosts.fanout",),
+    "ssh": ("ssh", "-F"),
+    "sshd": ("sshd: root@notty",),
+    "nodes of a host": ("--until-eof",),
+    "node": ("--watched-by", "--node"),
+    "coordinator": ("--spawn",),
+}
+
+
+def victims(cluster: Cluster, kind: str) -> list[int]:
+    def is_one(pid: int) -> bool:
+        words = command_line(pid).split()
+        begins_so = kind not in ("ssh", "nodes of a host") or Path(words[0]).name.startswith(
+            "ssh" if kind == "ssh" else "incast-node"
+        )
+        return begins_so and words[0] != "ip"
+
+    return [pid for pid in cluster.find(*VICTIMS[kind]) if is_one(pid)]
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize("kind", VICTIMS if KILLS > 1 else ("command", "ssh", "nodes of a host"))
+@pytest.mark.parametrize("turn", range(KILLS))
+def test_whatever_is_killed_nothing_is_left(cluster: Cluster, tmp_path: Path, kind: str, turn: int) -> None:
+    with Command(cluster, tmp_path, *by_ssh(cluster, *LONG, "--set", "run.on_loss=stop")) as run:
+        run.wait_for("[measuring]")
+        found = victims(cluster, kind)
+        assert found, shown(cluster)
+        os.kill(found[turn % len(found)], signal.SIGKILL)
+        took_s = seconds_until_empty(cluster, SLOW_S)
+        assert run.finish() != 0 or kind == "fan-out", run.said()
+        assert took_s < WITHIN_S or KILLS == 1, f"{took_s:.1f} s"
+
+
+def texts_of(cluster: Cluster, folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Everything that others might read: command lines, environments, files."""
+    for pid in cluster.pids():
+        for name in ("cmdline", "environ"):
+            with contextlib.suppress(OSError):
+                yield f"{name} of {command_line(pid)}", Path(f"/proc/{pid}/{name}").read_bytes()
+    for file in folder.rglob("*"):
+        if file.is_file() and file.stat().st_mode & 0o077:
+            yield str(file), file.read_bytes()
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize("detached", [False, True])
+def test_nobody_else_can_read_the_token_and_ctrl_c_ends_it(cluster: Cluster, tmp_path: Path, detached: bool) -> None:
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    secret.write_text(TOKEN + "\n")
+    more = ["--detach"] if detached else []
+    with Command(cluster, tmp_path, *by_ssh(cluster, *LONG, "--token-file", str(secret), *more)) as run:
+        if detached:
+            assert run.finish() == 0, run.said()
+        else:
+            run.wait_for("[measuring]")
+        wait_until(lambda: len(victims(cluster, "node")) == NODES, "all nodes", SLOW_S)
+        seen = list(texts_of(cluster, tmp_path.parent)) + list(texts_of(cluster, cluster.folder))
+        assert len(seen) > 2 * NODES
+        assert [where for where, text in seen if TOKEN.encode() in text] == []
+        if not detached:
+            run.process.send_signal(signal.SIGINT)
+        else:
+            stop = cluster.incast("stop", str(run.output))
+            subprocess.run(stop, check=True, timeout=SLOW_S, capture_output=True)
+        assert run.finish() == 0, run.said()
+        assert run.result()["status"] == "interrupted"
+        seconds_until_empty(cluster, SLOW_S)
+    assert [where for where, text in texts_of(cluster, tmp_path) if TOKEN.encode() in text] == []
+
+
+REFUSED = [
+    pytest.param(["--hosts", "node1,node99"], "node99: .*(resolve|not known|status 255)", id="unknown-host"),
+    pytest.param(["--hosts", "node1", "--transport", "shm"], "allowed with other hosts: tcp", id="shm"),
+    pytest.param(["--hosts", "node[1-"], "--hosts: 'node", id="no-list"),
+    pytest.param(["--hosts", "node1:3,node2:2", "--nodes", "4"], "the hosts take 5 nodes, the run has 4", id="slots"),
+    pytest.param(["--hosts", "-oProxyCommand=true"], "no name of a host", id="option"),
+    pytest.param(["--hostfile", "nowhere"], "--hostfile nowhere: No such file", id="no-file"),
+    pytest.param(["--hosts", "node1", "--launcher", "pigeon"], "allowed: ssh, local, mpirun", id="launcher"),
+    pytest.param(["--deploy"], "--deploy: no hosts are given", id="no-hosts"),
+    pytest.param(["--wait-for", "9", "--nodes", "4"], "the run has 4 nodes; allowed: 1..4", id="wait-for"),
+]
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize(("words", "line"), REFUSED)
+def test_what_cannot_begin_is_one_line(cluster: Cluster, tmp_path: Path, words: list[str], line: str) -> None:
+    with Command(cluster, tmp_path, "run", "--ssh", f"ssh -F {cluster.ssh_config}", *words) as run:
+        assert run.finish() in (1, 2)
+        assert len(run.said().splitlines()) == 1, run.said()
+        assert re.search(line, run.said()), run.said()
+        assert not run.output.exists()
+        seconds_until_empty(cluster, SLOW_S)
+
+
+@pytest.mark.usefixtures("environment")
+def test_another_version_is_refused_before_anything_starts(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Path
+) -> None:
+    """Both hosts see the same files here, so it is the head's engine that says another version."""
+    other = tmp_path / "bin" / "incast-node"
+    other.parent.mkdir()
+    other.write_text(
+        f'#!/bin/sh\nif [ "$1" = --info ]; then {engine} "$@" | sed \'s/"incast": "[^"]*"/"incast": "9.9.9"/\'\n'
+        f'else exec {engine} "$@"\nfi\n'
+    )
+    other.chmod(0o755)
+    monkeypatch.setenv("INCAST_NODE", str(other))
+    with Command(cluster, tmp_path, *by_ssh(cluster, *SHORT)) as run:
+        assert run.finish() == 127
+        assert re.fullmatch(r"incast: --hosts: node1: .* is version .*, this one 9\.9\.9; .*\n", run.said()), run.said()
+        assert not run.output.exists()
+
+
+@pytest.mark.usefixtures("environment")
+def test_the_engine_is_copied_where_it_is_not(cluster: Cluster, tmp_path: Path, engine: Path) -> None:
+    with Command(cluster, tmp_path, *by_ssh(cluster, "--deploy", *SHORT)) as run:
+        assert run.finish() == 0, run.said()
+    copies = list((cluster.home / ".cache" / "incast").glob("*/bin/incast-node"))
+    assert [copy.read_bytes() == engine.read_bytes() for copy in copies] == [True]
+    assert [path for path in (cluster.home / ".cache" / "incast").iterdir() if "." in path.name] == []
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize("asked", [False, True])
+def test_others_join_by_hand(cluster: Cluster, tmp_path: Path, asked: bool) -> None:
+    guests = 2 * (HOSTS - 1)
+    words = ["run", "--nodes", str(NODES), "--wait-for", str(guests), "--listen", cluster.address(0), *SHORT]
+    with Command(cluster, tmp_path, *words) as run:
+        run.wait_for("started by: ")
+        found = re.search(r"started by: (incast join (\S+) --token-file (\S+))\n", run.said())
+        assert found, run.said()
+        token = Path(found[3])
+        assert token.stat().st_mode & 0o777 == 0o600
+        joins = []
+        for host in range(2, HOSTS + 1):
+            line = ["join", found[2], *([] if asked else ["--token-file", found[3]]), "--nodes", "2"]
+            with token.open() as text:
+                joins.append(
+                    subprocess.Popen(cluster.incast(*line, host=host), stdin=text if asked else None, cwd=tmp_path)
+                )
+        assert run.finish() == 0, run.said()
+        assert [join.wait(SLOW_S) for join in joins] == [0] * len(joins)
+        assert run.result()["lost_events"] == 0
+        assert not token.exists()
+        seconds_until_empty(cluster, SLOW_S)
+
+
+def commands_of_the_page() -> list[str]:
+    """Those of docs/clusters.md that are for a cluster of node1 and node2."""
+    text = (ROOT / "docs" / "clusters.md").read_text()
+    return [line for block in re.findall(r"```sh\n(.*?)```", text, re.S) for line in block.splitlines()]
+
+
+@pytest.mark.usefixtures("environment")
+def test_the_commands_of_the_page_do_what_it_says(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, words in (
+        ("ssh", [shutil.which("ssh") or "ssh", "-F", cluster.ssh_config]),
+        ("incast", cluster.python()),
+    ):
+        (programs / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    lines = commands_of_the_page()
+    assert len(lines) > 5
+    for line in lines:
+        words = line.replace(
+            "--duration 10s", "--events 2000" if " run " in line else "--duration 100ms --warm-up 50ms"
+        )
+        done = subprocess.run(
+            cluster.words("sh", "-c", words), cwd=tmp_path, capture_output=True, text=True, timeout=SLOW_S, check=False
+        )
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+    results = sorted((tmp_path / "incast-results").glob("*/result.json"))
+    assert len(results) == sum(line.startswith("incast ") for line in lines)
+    assert all(json.loads(file.read_text())["status"] == "complete" for file in results)
+    seconds_until_empty(cluster, SLOW_S)

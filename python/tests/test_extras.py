@@ -52,8 +52,12 @@ def test_every_module_imports_without_them_but_those_that_use_them_in_all(bare: 
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    wanted = ["incast.data.branch_codec:awkward", "incast.data.import_root:uproot", "incast.hosts.fanout:ClusterShell"]
-    assert done.stdout.split() == wanted
+    assert done.stdout.split() == [
+        "incast.data.branch_codec:awkward",
+        "incast.data.import_root:awkward",
+        "incast.data.root_tree:uproot",
+        "incast.hosts.fanout:ClusterShell",
+    ]
 
 
 def test_runs_scans_and_comparisons_need_none_of_them(bare: Incast) -> None:
@@ -80,10 +84,10 @@ def test_files_of_built_events_need_none_of_them(bare: Incast) -> None:
     ("words", "line"),
     [
         (("report", "."), "incast: incast report needs matplotlib: pip install 'incast[lab]'\n"),
-        (("import-root", "a.root"), "incast: this needs uproot: pip install 'incast[root]'\n"),
+        (("import-root", "a.root"), "incast: this needs awkward: pip install 'incast[root]'\n"),
         (
             ("mep", "compare", ".", "--root", "a.root", "--sources", "."),
-            "incast: this needs uproot: pip install 'incast[root]'\n",
+            "incast: this needs awkward: pip install 'incast[root]'\n",
         ),
     ],
 )

@@ -85,6 +85,7 @@ SUITES: dict[str, tuple[Suite, ...]] = {
     "src/transport/shm/": (unit("shm_test"), conformance("shm")),
     "src/transport/tcp/": (unit("tcp_test"), conformance("tcp")),
     "src/transport/rio/": (unit("rio_test"), unit("rio_grants_test"), conformance("rio")),
+    "src/transport/verbs/": (unit("verbs_test"),),
     "src/softrio/": (unit("softrio_engine_test"), unit("rio_grants_test"), unit("softrio_test")),
     "src/wire/": (unit("wire_test"),),
     **{

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include <incast/result.h>
@@ -20,6 +21,7 @@ struct Descriptor {
     std::span<const base::FormerName> former_names;  // of these settings, in the last version
     Result<std::unique_ptr<Medium>> (*make)(const Settings&) = nullptr;  // null: a module has it (module.h)
     std::string_view package = "incast";                                 // that brings what it needs
+    std::string (*missing_here)() = nullptr;  // why no endpoint can be made on this host, or empty; null: it always can
 };
 
 }  // namespace incast::transport

@@ -21,6 +21,7 @@ struct Recipe {
     std::string transport;
     Decoration decoration = Decoration::none;
     transport::Settings settings;
+    bool starts_anew = false;  // its library does not live on in a process that is forked
 };
 
 enum class Op : std::uint8_t {

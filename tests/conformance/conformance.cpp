@@ -17,6 +17,7 @@
 #include "transport/builtin/builtin.h"
 #include "transport/rio/descriptor/descriptor.h"
 #include "transport/tcp/tcp.h"
+#include "transport/verbs/descriptor/descriptor.h"
 
 namespace incast::conformance {
 
@@ -128,6 +129,11 @@ std::vector<const transport::Descriptor*> tested_transports() {
     return tested;
 }
 
+std::string missing_for(const transport::Descriptor& transport) {
+    // A module from elsewhere is there to be tested, on whatever it brings.
+    return outside() || transport.missing_here == nullptr ? "" : transport.missing_here();
+}
+
 std::string expected_file(const std::string& transport) {
     if (outside()) return outside()->expected;
     const std::string folder = "src/transport/" + transport;
@@ -153,6 +159,21 @@ const Outcomes& expected_outcomes(const std::string& transport) {
             give_up(expected_file(transport) + ": twice: " + line);
     }
     return found->second;
+}
+
+/// What INCAST_CONFORMANCE_SETTINGS sets for that transport: "verbs.bind=10.0.0.1,10.0.0.2 verbs.device=mlx5_0".
+transport::Settings given_settings(const std::string& transport) {
+    const char* const given = std::getenv("INCAST_CONFORMANCE_SETTINGS");
+    std::istringstream words(given != nullptr ? given : "");
+    transport::Settings settings;
+    for (std::string word; words >> word;) {
+        const std::size_t dot = word.find('.');
+        const std::size_t sign = word.find('=');
+        if (dot == std::string::npos || sign == std::string::npos || sign < dot)
+            give_up("INCAST_CONFORMANCE_SETTINGS: '" + word + "': expected TRANSPORT.SETTING=VALUE");
+        if (word.substr(0, dot) == transport) settings[word.substr(dot + 1, sign - dot - 1)] = word.substr(sign + 1);
+    }
+    return settings;
 }
 
 std::vector<Case> all_cases() {
@@ -191,15 +212,17 @@ std::vector<Case> all_cases() {
     for (const transport::Descriptor* each : tested_transports()) {
         const std::string name(each->name);
         (void)expected_outcomes(name);
+        if (!missing_for(*each).empty()) continue;
+        const transport::Settings given = given_settings(name);
         for (const Mode mode : {Mode::one_thread, Mode::two_threads, Mode::two_processes}) {
-            cases.push_back({name, Decoration::none, mode, "", {}});
+            cases.push_back({name, Decoration::none, mode, "", given});
             for (const Variant& variant : variants) {
                 if (variant.transport == name && std::ranges::find(variant.modes, mode) != variant.modes.end())
                     cases.push_back({name, Decoration::none, mode, variant.name, variant.settings});
             }
         }
         for (const Decoration decoration : {Decoration::trace, Decoration::count, Decoration::fault, Decoration::pad}) {
-            cases.push_back({name, decoration, Mode::one_thread, "", {}});
+            cases.push_back({name, decoration, Mode::one_thread, "", given});
         }
     }
     return cases;
@@ -369,7 +392,10 @@ std::optional<Seen> Node::take_first(const std::function<bool(const Seen&)>& wan
 
 void Conformance::SetUp() {
     const Case& here = GetParam();
-    recipe_ = {.transport = here.transport, .decoration = here.decoration, .settings = here.settings};
+    recipe_ = {.transport = here.transport,
+               .decoration = here.decoration,
+               .settings = here.settings,
+               .starts_anew = here.transport == transport::verbs::transport_name};
     auto medium = transport::make_medium(*transport::find_transport(here.transport), recipe_.settings);
     ASSERT_TRUE(medium.ok()) << medium.error().message;
     transport::EndpointOptions options;

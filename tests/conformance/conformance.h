@@ -39,8 +39,10 @@ inline constexpr const char* looks_at_the_tree = "it looks at the source tree, a
 
 /// Those that the suite is run for: the built-in ones, or the one from outside.
 std::vector<const transport::Descriptor*> tested_transports();
-/// Each of them in every mode, its variants in every mode, and decorated in one thread. Ends the program, with one
-/// line, where what it needs is not there.
+/// Why that one cannot run on this host; empty: it can.
+std::string missing_for(const transport::Descriptor& transport);
+/// Each of them that can run here in every mode, its variants in every mode, and decorated in one thread. Ends the
+/// program, with one line, where what it needs is not there.
 std::vector<Case> all_cases();
 
 /// Of each test of a transport, what is expected in each mode: "run", or "skip: REASON".

@@ -7,9 +7,12 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <type_traits>
+#include <vector>
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -184,19 +187,38 @@ bool get_reply(Pipe& pipe, Reply& reply) {
     return good;
 }
 
+constexpr const char* agent_argument = "--agent";
+
+void serve(int fd, const Recipe& recipe) {
+    Pipe pipe(fd);
+    Agent agent(recipe, nullptr);
+    Command command;
+    while (get_command(pipe, command) && put_reply(pipe, agent.execute(command))) {
+    }
+}
+
+[[noreturn]] void start_anew(int fd, const Recipe& recipe) {
+    (void)::fcntl(fd, F_SETFD, 0);
+    std::vector<std::string> words{"conformance", agent_argument, std::to_string(fd), recipe.transport,
+                                   std::to_string(static_cast<int>(recipe.decoration))};
+    for (const auto& [name, value] : recipe.settings)
+        words.push_back(name + "=" + value);
+    std::vector<char*> arguments;
+    for (std::string& word : words)
+        arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    ::execv("/proc/self/exe", arguments.data());
+    ::_exit(1);
+}
+
 [[noreturn]] void serve_in_child(int fd, const Recipe& recipe) {
     // A test that dies must not leave its child behind.
     (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
     // Sockets of the parent would otherwise stay open here when it closes them.
     if (fd > 3) (void)::close_range(3, static_cast<unsigned>(fd) - 1, 0);
     (void)::close_range(static_cast<unsigned>(fd) + 1, ~0U, 0);
-    Pipe pipe(fd);
-    {
-        Agent agent(recipe, nullptr);
-        Command command;
-        while (get_command(pipe, command) && put_reply(pipe, agent.execute(command))) {
-        }
-    }
+    if (recipe.starts_anew) start_anew(fd, recipe);
+    serve(fd, recipe);
     ::_exit(0);
 }
 
@@ -234,6 +256,18 @@ private:
 };
 
 }  // namespace
+
+std::optional<int> serve_as_agent(std::span<const char* const> arguments) {
+    if (arguments.size() < 5 || std::string(arguments[1]) != agent_argument) return std::nullopt;
+    Recipe recipe{.transport = arguments[3],
+                  .decoration = static_cast<Decoration>(std::atoi(arguments[4])),
+                  .settings = {},
+                  .starts_anew = true};
+    for (const std::string word : arguments.subspan(5))
+        recipe.settings[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
+    serve(std::atoi(arguments[2]), recipe);
+    return 0;
+}
 
 std::unique_ptr<Runner> run_here(const Recipe& recipe, std::shared_ptr<transport::Medium> medium) {
     return std::make_unique<Here>(recipe, std::move(medium));

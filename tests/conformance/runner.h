@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 
 #include "agent.h"
 
@@ -30,7 +32,9 @@ public:
 /// `medium` is shared by the agents of this process, and may be null: then the agent makes its own.
 std::unique_ptr<Runner> run_here(const Recipe& recipe, std::shared_ptr<transport::Medium> medium);
 std::unique_ptr<Runner> run_in_thread(const Recipe& recipe, std::shared_ptr<transport::Medium> medium);
-/// Forks: to be called before this process has other threads.
+/// Forks: to be called before this process has other threads. An agent that starts anew is this program again.
 std::unique_ptr<Runner> run_in_process(const Recipe& recipe);
+/// The status of this program, if it was started to be an agent: main() asks first.
+std::optional<int> serve_as_agent(std::span<const char* const> arguments);
 
 }  // namespace incast::conformance

@@ -63,6 +63,15 @@ TEST(ConformanceTable, EveryClauseHasATestAndEveryTestAClause) {
     EXPECT_EQ(tested, written);
 }
 
+TEST(TransportList, EveryTransportRunsHere) {
+    std::string missing;
+    for (const transport::Descriptor* each : tested_transports()) {
+        if (const std::string why = missing_for(*each); !why.empty())
+            missing += std::string(each->name) + " is not run: " + why + "\n";
+    }
+    if (!missing.empty()) GTEST_SKIP() << missing;
+}
+
 TEST(TransportList, WhatIsSaidOfATransportFits) {
     for (const transport::Descriptor* each : tested_transports()) {
         SCOPED_TRACE(each->name);

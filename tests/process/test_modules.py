@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from transports import VERBS  # a module, too, whose host may have no device
 
 NAME = "rio"  # the transport that is a module
 FILE = f"incast-transport-{NAME}.so"
@@ -39,7 +40,7 @@ def info(engine: Path, folder: Path) -> dict[str, object]:
         check=True,
     )
     transports = json.loads(done.stdout)["transports"]
-    assert all(transport["available"] for transport in transports if transport["name"] != NAME)
+    assert all(transport["available"] for transport in transports if transport["name"] not in (NAME, VERBS))
     found: dict[str, object] = next(transport for transport in transports if transport["name"] == NAME)
     return found
 

@@ -212,12 +212,13 @@ public:
     using Wrap = std::unique_ptr<Transport> (*)(std::unique_ptr<Transport>);
     /// Sinks are RecordingSinks unless `null_sinks` (the benchmark), or others are lent. `wrap` decorates transports.
     Cluster(const Config& config, std::uint32_t body_bytes, bool null_sinks = false,
-            std::map<Peer, Sink*> lent_sinks = {}, Wrap wrap = nullptr)
+            std::map<Peer, Sink*> lent_sinks = {}, Wrap wrap = nullptr,
+            std::unique_ptr<transport::Medium> medium = transport::inproc::make({}).value())
         : config_(config),
           shape_(std::make_unique<const Shape>(config_)),
           lent_sinks_(std::move(lent_sinks)),
           wrap_(wrap),
-          medium_(transport::inproc::make({}).value()) {
+          medium_(std::move(medium)) {
         for (std::uint32_t index = 0; index < config.nodes.size(); ++index) {
             members_.emplace_back();
             nodes_.emplace_back();

@@ -17,12 +17,15 @@ nlohmann::ordered_json info() {
     nlohmann::ordered_json transports = nlohmann::ordered_json::array();
     for (const transport::Descriptor& each : transport::builtin_transports()) {
         const Result<std::unique_ptr<transport::Medium>> medium = transport::make_medium(each, {});
+        const std::string missing = !medium                        ? medium.error().message
+                                    : each.missing_here != nullptr ? each.missing_here()
+                                                                   : std::string();
         nlohmann::ordered_json entry{{"name", each.name},
                                      {"summary", each.summary},
-                                     {"available", medium.ok()},
+                                     {"available", missing.empty()},
                                      {"traits", traits_json(each.traits)}};
-        if (!medium) {
-            entry["reason"] = medium.error().message;
+        if (!missing.empty()) {
+            entry["reason"] = missing;
         }
         transports.push_back(std::move(entry));
     }

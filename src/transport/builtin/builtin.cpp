@@ -9,6 +9,7 @@
 #include "transport/rio/descriptor/descriptor.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
+#include "transport/verbs/descriptor/descriptor.h"
 
 namespace incast::transport {
 
@@ -32,7 +33,8 @@ std::span<const Descriptor> builtin_transports() {
                    tcp::settings(),
                    tcp::former_names(),
                    tcp::make},
-        rio::describe(),  // a module
+        rio::describe(),    // a module
+        verbs::describe(),  // another
         Descriptor{sim::transport_name,
                    "a simulated network in virtual time: the ideal model",
                    {.nature = sim::nature, .in_process = true, .simulated = true},

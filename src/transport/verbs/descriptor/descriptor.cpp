@@ -1,0 +1,75 @@
+#include "transport/verbs/descriptor/descriptor.h"
+
+#include <array>
+#include <filesystem>
+#include <system_error>
+
+namespace incast::transport::verbs {
+
+namespace {
+
+using base::Kind;
+
+constexpr double ms = ps_per_ms;
+constexpr double s = ps_per_s;
+constexpr std::array<std::string_view, 3> immediate_words{"auto", "yes", "no"};
+
+constexpr std::array list{
+    base::text("bind", "",
+               "address to listen at, of an RDMA device; of a list node i takes the i-th, in turn; empty: the first "
+               "address of this host that is one",
+               "IPv4 or IPv6 addresses with commas between, or empty"),
+    base::text("device", "", "the RDMA device that the address has to be of (ibv_devices); empty: any",
+               "a name such as mlx5_0, or empty"),
+    base::number(Kind::count, "traffic_class", "0", 0, 255,
+                 "traffic class (RoCE: DSCP and ECN bits) of every connection; 0 leaves it to the system"),
+    base::number(Kind::count, "ack_timeout", "16", 1, 31,
+                 "wait for an acknowledgement before sending again: 4.096 us times 2 to the power of this"),
+    base::number(Kind::count, "retry", "6", 1, 6, "how often it is sent again before the peer is lost"),
+    base::number(Kind::count, "rnr_retry", "6", 0, 7,
+                 "how often it is sent again to a peer without a receive, which credits rule out; 7: without end"),
+    base::number(Kind::bytes, "inline", "128", 0, 1024,
+                 "messages and writes up to this size travel within their work request, as far as the device can"),
+    base::choice("immediate", "auto", immediate_words,
+                 "a write carries its notice; no: a send follows it; auto: as the device can (iWARP cannot)"),
+    base::number(Kind::bytes, "piece", "8MiB", 65536, 1 << 30,
+                 "a write or read is cut into pieces of at most this, and of what the device can"),
+    base::number(Kind::count, "send_queue", "256", 32, 16384, "work requests under way to each peer", "a power of two"),
+    base::number(Kind::count, "receives", "128", 8, 16384,
+                 "messages and notices that each peer may have on the way here; each has a buffer of 4 KiB"),
+    base::number(Kind::bytes, "staging", "128KiB", 16384, 1 << 26,
+                 "memory for heads and messages under way to each peer", "a power of two"),
+    base::number(Kind::count, "reads", "16", 1, 255, "reads under way at a time with each peer, if both devices can"),
+    base::number(Kind::duration, "heartbeat", "1s", 10 * ms, 3600 * s,
+                 "a write of nothing goes to a peer that nothing else went to for this long: a dead link is noticed"),
+    base::number(Kind::duration, "ack_deadline", "10s", 100 * ms, 3600 * s,
+                 "nothing of what went to a peer is acknowledged for this long: it is lost"),
+    base::number(Kind::duration, "connect_timeout", "10s", ms, 3600 * s,
+                 "connecting takes longer than this: peer_down"),
+};
+
+constexpr const char* devices_folder = "/sys/class/infiniband";
+
+}  // namespace
+
+std::span<const base::Setting> settings() {
+    return list;
+}
+
+std::string missing_here() {
+    std::error_code none;
+    if (std::filesystem::directory_iterator(devices_folder, none) != std::filesystem::directory_iterator()) return {};
+    return std::string("this host has no RDMA device: nothing is in ") + devices_folder;
+}
+
+Descriptor describe() {
+    return {.name = transport_name,
+            .summary = "RDMA verbs: InfiniBand, RoCE, iWARP",
+            .traits = {.nature = nature},
+            .settings = list,
+            .former_names = {},
+            .package = "incast-verbs (with libibverbs1, librdmacm1 and ibverbs-providers)",
+            .missing_here = missing_here};
+}
+
+}  // namespace incast::transport::verbs

@@ -1,0 +1,291 @@
+#include "transport/verbs/endpoint.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include <arpa/inet.h>
+
+#include "transport/copy_head.h"
+#include "transport/verbs/descriptor/descriptor.h"
+
+namespace incast::transport::verbs {
+
+namespace {
+
+constexpr std::uint64_t completions_id = 1;
+constexpr std::uint64_t events_id = 2;
+
+bool watch(os::Poller& poller, int fd, std::uint64_t id) {
+    epoll_event event{.events = EPOLLIN, .data = {.u64 = id}};
+    return ::epoll_ctl(poller.fd(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+}  // namespace
+
+PairTable::PairTable(std::size_t pairs) : mask_(std::bit_ceil(4 * pairs) - 1), places_(mask_ + 1) {}
+
+void PairTable::add(std::uint32_t number, std::uint32_t peer) {
+    std::size_t at = number & mask_;
+    while (places_[at].peer != none)
+        at = (at + 1) & mask_;
+    places_[at] = {number, peer};
+}
+
+void PairTable::remove(std::uint32_t number) {
+    std::size_t hole = number & mask_;
+    while (places_[hole].peer != none && places_[hole].number != number)
+        hole = (hole + 1) & mask_;
+    if (places_[hole].peer == none) return;
+    // Those behind it move up, if they may.
+    for (std::size_t at = (hole + 1) & mask_; places_[at].peer != none; at = (at + 1) & mask_) {
+        if (((at - (places_[at].number & mask_)) & mask_) < ((at - hole) & mask_)) continue;
+        places_[hole] = places_[at];
+        hole = at;
+    }
+    places_[hole] = {};
+}
+
+Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& options, Device device, os::Poller poller)
+    : settings_(settings),
+      options_(options),
+      device_(std::move(device)),
+      poller_(std::move(poller)),
+      regions_(max_regions, options.shareable),
+      registrations_(max_regions),
+      lkeys_(max_regions),
+      peers_(options.max_peers),
+      pairs_(options.max_peers),
+      receives_(std::size_t{options.max_peers} * (settings.receives + spare_receives)),
+      own_events_(std::size_t{options.max_peers} * (settings.send_queue + options.max_posted + 8)),
+      busy_(options.max_peers),
+      connected_(options.max_peers),
+      ending_(options.max_peers) {
+    capabilities_ = {.nature = nature,
+                     .max_peers = options.max_peers,
+                     .max_regions = max_regions,
+                     .max_posted = std::min({options.max_posted, settings.receives, settings.send_queue / 2}),
+                     .read = true,
+                     .has_wait_fd = true};
+    spent_.reserve(receives_.size());
+}
+
+Result<std::unique_ptr<Transport>> Endpoint::make(const EndpointSettings& settings, const EndpointOptions& options) {
+    if (options.max_peers == 0 || options.max_posted == 0 || index(options.self) >= options.max_peers) {
+        return Error{std::string(transport_name) + ": " + node_name(options.self) + " with max_peers " +
+                     std::to_string(options.max_peers) + ", max_posted " + std::to_string(options.max_posted) +
+                     ": max_posted must be 1 or more, and the node's index below max_peers"};
+    }
+    auto device = Device::open(settings, index(options.self), options.max_peers);
+    if (!device) return device.error();
+    os::Poller poller;
+    if (poller.fd() < 0 || !watch(poller, device->completions->fd, completions_id) ||
+        !watch(poller, device->events->fd, events_id)) {
+        return Error{std::string(transport_name) + ": epoll: " + reason(errno)};
+    }
+    return std::unique_ptr<Transport>(new Endpoint(settings, options, std::move(*device), std::move(poller)));
+}
+
+Endpoint::~Endpoint() {
+    // What poll had handed to the device arrives: a queue pair that goes takes with it what has not left. A peer that
+    // does not answer costs a second.
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    const auto waits = [&] {
+        for (std::size_t peer = connected_.next(0); peer != base::Bitmap::none; peer = connected_.next(peer + 1))
+            if (!peers_[peer].share.out->is_quiet()) return true;
+        return false;
+    };
+    options_.log = {};
+    while (waits() && std::chrono::steady_clock::now() < until) {
+        poll_sent();
+        std::this_thread::yield();
+    }
+    for (PeerState& state : peers_) {
+        drop_parked(state);
+        if (state.id == nullptr) continue;
+        if (state.id->qp != nullptr) {
+            (void)rdma_disconnect(state.id);
+            rdma_destroy_qp(state.id);
+        }
+        (void)rdma_destroy_id(state.id);
+    }
+    device_.receives.reset();
+    for (PeerState& state : peers_) {
+        state.share.registration.reset();
+        if (state.share.memory != nullptr) ::munmap(state.share.memory, state.share.bytes);
+    }
+}
+
+bool Endpoint::drained() const {
+    for (std::size_t peer = connected_.next(0); peer != base::Bitmap::none; peer = connected_.next(peer + 1)) {
+        const SendQueue& out = *peers_[peer].share.out;
+        if (out.under_way() > 0) return false;
+    }
+    return true;
+}
+
+Post Endpoint::back_pressure(Peer peer, std::uint32_t requests) {
+    PeerState& state = peers_[index(peer)];
+    state.wanted_requests = state.wants_room ? std::max(state.wanted_requests, requests) : requests;
+    state.wants_room = true;
+    return Post::again;
+}
+
+Post Endpoint::fault(Peer peer, Token token) {
+    if (token == 0) return Post::done;
+    if (peers_[index(peer)].unpolled >= capabilities_.max_posted) return back_pressure(peer, 1);
+    completed(peer, token, Status::remote_fault);
+    return Post::pending;
+}
+
+void Endpoint::completed(Peer peer, Token token, Status status) {
+    Event event = control_event(Event::Kind::completed, peer);
+    event.status = status;
+    event.token = token;
+    ++peers_[index(peer)].unpolled;
+    own_events_.must_push(event);
+}
+
+void Endpoint::give_room(Peer peer) {
+    PeerState& state = peers_[index(peer)];
+    if (!state.wants_room || state.state != PeerState::State::up || state.credits() == 0) return;
+    const SendQueue& out = *state.share.out;
+    const bool half_is_free = 2 * (out.under_way() + state.unpolled) <= settings_.send_queue;
+    if (!half_is_free || !out.has_stage(buffer_bytes) || !has_room(state, state.wanted_requests) ||
+        state.unpolled >= capabilities_.max_posted) {
+        return;
+    }
+    state.wants_room = false;
+    own_events_.must_push(control_event(Event::Kind::room, peer));
+}
+
+std::byte* Endpoint::push(PeerState& state, Header header, std::size_t bytes, unsigned flags) {
+    SendQueue& out = *state.share.out;
+    std::byte* const place = out.stage(sizeof header + bytes);
+    if (place == nullptr) return nullptr;
+    header.credits = state.announced = state.returned;
+    std::memcpy(place, &header, sizeof header);
+    const auto whole = static_cast<std::uint32_t>(sizeof header + bytes);
+    SendQueue::Request& request =
+        out.make(IBV_WR_SEND, flags | (whole <= state.inline_bytes ? unsigned{IBV_SEND_INLINE} : 0U));
+    request.parts[0] = {reinterpret_cast<std::uintptr_t>(place), whole, out.lkey()};
+    request.wr.num_sge = 1;
+    return place + sizeof header;
+}
+
+Post Endpoint::send(Peer peer, Bytes message) {
+    if (!is_up(peer) || message.empty() || message.size() > max_message_bytes) return Post::refused;
+    PeerState& state = peers_[index(peer)];
+    if (state.credits() == 0 || !has_room(state, 1)) return back_pressure(peer, 1);
+    std::byte* const to = push(state, {.kind = Header::Kind::message}, message.size(), 0);
+    if (to == nullptr) return back_pressure(peer, 1);
+    std::memcpy(to, message.data(), message.size());
+    ++state.used;
+    busy_.set(index(peer));
+    return Post::done;
+}
+
+SendQueue::Request& Endpoint::place(PeerState& state, ibv_wr_opcode all, ibv_wr_opcode last, const std::byte* head,
+                                    std::uint32_t head_bytes, const Slice& body, std::uint64_t address,
+                                    std::uint32_t rkey) {
+    SendQueue& out = *state.share.out;
+    const std::byte* from = body.length > 0 ? regions_.memory(body.region).data() + body.offset : nullptr;
+    std::uint64_t left = body.length;
+    for (std::uint32_t before = head_bytes;; before = 0) {
+        const auto part = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, device_.piece - before));
+        SendQueue::Request& request = out.make(part == left ? last : all);
+        std::size_t parts = 0;
+        if (before > 0) request.parts[parts++] = {reinterpret_cast<std::uintptr_t>(head), before, out.lkey()};
+        if (part > 0) {
+            request.parts[parts++] = {reinterpret_cast<std::uintptr_t>(from), part,
+                                      lkeys_[static_cast<std::size_t>(body.region)]};
+        }
+        request.wr.num_sge = static_cast<int>(parts);
+        request.wr.wr.rdma = {address, rkey};
+        if (part == left) return request;
+        from += part;
+        left -= part;
+        address += before + part;
+    }
+}
+
+Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) {
+    const Import* const to = is_up(peer) ? imports_.find(target.region, peer) : nullptr;
+    if (to == nullptr || head.size() > max_head_bytes || body.length > max_write_bytes ||
+        (body.length > 0 && !Regions::inside(regions_.memory(body.region).size(), body.offset, body.length))) {
+        return Post::refused;
+    }
+    PeerState& state = peers_[index(peer)];
+    const std::uint64_t bytes = head.size() + body.length;
+    if (to->generation != state.incarnation || !to->may_write || to->is_gone ||
+        !Regions::inside(to->bytes, target.offset, bytes)) {
+        return fault(peer, token);
+    }
+    if (bytes == 0 && !notice.has_value()) return Post::done;
+    const auto pieces = static_cast<std::uint32_t>((bytes + device_.piece - 1) / device_.piece);
+    const std::uint32_t requests = std::max(pieces, 1U) + 1;
+    if (!has_room(state, requests) || (notice.has_value() && state.credits() == 0))
+        return back_pressure(peer, requests);
+    SendQueue& out = *state.share.out;
+    std::byte* staged = nullptr;
+    if (!head.empty()) {
+        staged = out.stage(head.size());
+        if (staged == nullptr) return back_pressure(peer, requests);
+        copy_head(staged, head);
+    }
+    const bool by_send = notice.has_value() && !device_.immediates;
+    if (by_send && !out.has_stage(sizeof(Header) + SendQueue::stage_unit)) return back_pressure(peer, requests);
+    const bool carries = notice.has_value() && device_.immediates;
+    if (pieces > 0 || carries) {
+        SendQueue::Request& request =
+            place(state, IBV_WR_RDMA_WRITE, carries ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, staged,
+                  static_cast<std::uint32_t>(head.size()), body, to->address + target.offset, to->rkey);
+        if (bytes <= state.inline_bytes) request.wr.send_flags |= unsigned{IBV_SEND_INLINE};
+        if (carries) request.wr.imm_data = ::htonl(to_immediate(*notice, state.announced = state.returned));
+        if (body.length > 0) request.token = token;
+    }
+    if (notice.has_value()) ++state.used;
+    if (by_send) (void)push(state, {.kind = Header::Kind::notice, .notice = *notice}, 0, 0);
+    busy_.set(index(peer));
+    return body.length > 0 ? Post::pending : Post::done;
+}
+
+Post Endpoint::read(Peer peer, Target from, Slice into, Token token) {
+    const Import* const source = is_up(peer) ? imports_.find(from.region, peer) : nullptr;
+    if (source == nullptr || into.length > max_write_bytes ||
+        !Regions::inside(regions_.memory(into.region).size(), into.offset, into.length)) {
+        return Post::refused;
+    }
+    PeerState& state = peers_[index(peer)];
+    if (source->generation != state.incarnation || source->is_gone ||
+        !Regions::inside(source->bytes, from.offset, into.length)) {
+        return fault(peer, token);
+    }
+    if (into.length == 0) return Post::done;
+    const auto pieces = static_cast<std::uint32_t>((into.length + device_.piece - 1) / device_.piece);
+    if (!has_room(state, pieces)) return back_pressure(peer, pieces);
+    place(state, IBV_WR_RDMA_READ, IBV_WR_RDMA_READ, nullptr, 0, into, source->address + from.offset, source->rkey)
+        .token = token;
+    busy_.set(index(peer));
+    return Post::pending;
+}
+
+Bytes Endpoint::local(Slice where) const {
+    const std::span<std::byte> region = regions_.memory(where.region);
+    if (!Regions::inside(region.size(), where.offset, where.length)) return {};
+    return region.subspan(where.offset, where.length);
+}
+
+Event Endpoint::control_event(Event::Kind kind, Peer peer) const {
+    return {.kind = kind,
+            .status = Status::ok,
+            .size_or_value = 0,
+            .peer = peer,
+            .incarnation = peers_[index(peer)].incarnation,
+            .token = 0};
+}
+
+}  // namespace incast::transport::verbs

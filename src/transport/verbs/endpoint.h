@@ -1,0 +1,226 @@
+// One verbs endpoint: posting (endpoint.cpp), memory (memory.cpp), polling (polling.cpp), connecting and losing peers
+// (connecting.cpp).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bitmap.h"
+#include "base/fifo.h"
+#include "os/poller.h"
+#include "transport/imports.h"
+#include "transport/medium.h"
+#include "transport/regions.h"
+#include "transport/verbs/device.h"
+#include "transport/verbs/peer_state.h"
+
+namespace incast::transport::verbs {
+
+struct Import {
+    Peer peer{};
+    std::uint64_t address = 0;
+    std::uint64_t bytes = 0;
+    std::uint32_t rkey = 0;
+    std::uint32_t generation = 0;
+    std::uint16_t region = 0;
+    std::uint16_t use = 0;
+    bool may_write = false;
+    bool is_gone = false;  // its owner released it
+};
+
+/// A region that was released: its memory stays until the last peer has heard of it.
+struct Retired {
+    Change name;
+    MemoryRegion registration;
+    std::span<std::byte> memory;
+    base::Bitmap waits_for;
+};
+
+/// Which peer a queue pair is of. Numbers of pairs follow each other, so that hardly two meet.
+class PairTable {
+public:
+    static constexpr std::uint32_t none = ~std::uint32_t{0};
+    explicit PairTable(std::size_t pairs);
+    void add(std::uint32_t number, std::uint32_t peer);
+    void remove(std::uint32_t number);
+    [[nodiscard]] std::uint32_t find(std::uint32_t number) const {
+        for (std::size_t at = number & mask_;; at = (at + 1) & mask_) {
+            if (places_[at].peer == none || places_[at].number == number) return places_[at].peer;
+        }
+    }
+
+private:
+    struct Place {
+        std::uint32_t number = 0;
+        std::uint32_t peer = none;
+    };
+    std::size_t mask_;
+    std::vector<Place> places_;
+};
+
+class Endpoint final : public Transport {
+public:
+    static Result<std::unique_ptr<Transport>> make(const EndpointSettings& settings, const EndpointOptions& options);
+    ~Endpoint() override;
+
+    [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
+    [[nodiscard]] Blob address() const override { return to_blob(Address(index(options_.self), device_.address)); }
+
+    Post connect(Peer peer, const Blob& blob, std::uint32_t incarnation) override;
+    void disconnect(Peer peer) override;
+    void ended(Peer peer, std::uint32_t incarnation) override;
+    [[nodiscard]] bool drained() const override;
+    Result<Local> allocate(std::size_t bytes) override;
+    std::span<std::byte> memory(Local region) override { return regions_.memory(region); }
+    Result<Blob> expose(Local region, const Grant& grant) override;
+    Result<int> share(Local region) override { return regions_.share(region); }
+    Result<Remote> import_key(Peer peer, const Blob& blob) override;
+    Result<Ok> release(Local region) override;
+    Result<Ok> release(Remote import) override { return imports_.release(import); }
+    Post send(Peer peer, Bytes message) override;
+    Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override;
+    Post read(Peer peer, Target from, Slice into, Token token) override;
+    [[nodiscard]] Bytes local(Slice where) const override;
+    Bytes view(Target, std::uint32_t) override { return {}; }
+    std::size_t poll(Time now, std::span<Event> events) override;
+    [[nodiscard]] Time next_deadline() const override;
+    bool prepare_wait() override;
+    [[nodiscard]] int wait_fd() const override { return poller_.fd(); }
+
+private:
+    static constexpr Time time_unset = -1;  // a deadline that the next poll, which knows the time, sets
+    static constexpr int batch = 32;
+
+    /// A receive: its work request, and the buffer that is its own.
+    struct Receive {
+        ibv_recv_wr wr{};
+        ibv_sge part{};
+        std::uint32_t counts_for = PairTable::none;  // whose count it is given back to
+    };
+
+    Endpoint(const EndpointSettings& settings, const EndpointOptions& options, Device device, os::Poller poller);
+
+    static std::uint32_t index(Peer peer) { return static_cast<std::uint32_t>(peer); }
+    [[nodiscard]] bool is_up(Peer peer) const {
+        return index(peer) < peers_.size() && peers_[index(peer)].state == PeerState::State::up;
+    }
+    void log(const std::string& line) const {
+        if (options_.log) options_.log(line);
+    }
+    [[nodiscard]] static std::string node_name(Peer peer) { return "node " + std::to_string(index(peer)); }
+    [[nodiscard]] Event control_event(Event::Kind kind, Peer peer) const;
+
+    // --- posting
+
+    /// Besides what is reserved.
+    [[nodiscard]] bool has_room(const PeerState& state, std::uint32_t requests) const {
+        return state.share.out->has_room(requests + state.unpolled + reserved_requests);
+    }
+    Post back_pressure(Peer peer, std::uint32_t requests);
+    Post fault(Peer peer, Token token);
+    /// The requests of one transfer, in pieces.
+    SendQueue::Request& place(PeerState& state, ibv_wr_opcode all, ibv_wr_opcode last, const std::byte* head,
+                              std::uint32_t head_bytes, const Slice& body, std::uint64_t address, std::uint32_t rkey);
+    /// A send of this header and `bytes` behind it: where they are to be put. nullptr: no room in the staging memory.
+    std::byte* push(PeerState& state, Header header, std::size_t bytes, unsigned flags);
+    void completed(Peer peer, Token token, Status status);
+    void give_room(Peer peer);
+
+    // --- memory
+
+    Result<Ok> take_share(Peer peer);
+    [[nodiscard]] std::span<std::byte> buffer(std::uint64_t number) const;
+    void post_receives();
+    void hear_released(Peer peer, std::span<const Change> changes);
+    void hear_answered(Peer peer, std::span<const Change> changes);
+    void forget_waiting(Peer peer);
+    void sweep();
+    /// Imports of what the peer has released.
+    void mark_gone(Peer peer, const Change& change);
+
+    // --- polling
+
+    void flush(Peer peer);
+    void push_changes(PeerState& state, std::vector<Change>& changes, Header::Kind kind);
+    void push_welcome(Peer peer);
+    void look(Time now);
+    void poll_sent();
+    void sent(const ibv_wc& completion);
+    std::size_t take_own(std::span<Event> events);
+    std::size_t receive(std::span<Event> events);
+    /// One completion of a receive: how many events it gave, 0 or 1.
+    std::size_t hear(const ibv_wc& completion, Event& event);
+    std::size_t hear_send(Peer peer, std::uint64_t number, std::size_t bytes, Event& event);
+    void hear_credits(Peer peer, std::uint16_t returned);
+    void hear_welcome(Peer peer, const Header& header, Bytes rest);
+    void finish_ended();
+    void beat(Time now);
+
+    // --- connecting and losing
+
+    void start_dialling(Peer peer);
+    bool make_pair(Peer peer);
+    void set_options(rdma_cm_id* id);
+    void hear_event(const rdma_cm_event& event);
+    void hear_event_of(Peer peer, const rdma_cm_event& event);
+    void hear_request(rdma_cm_id* id, const rdma_conn_param& said);
+    static void refuse(rdma_cm_id* id, Verdict verdict);
+    static void drop_parked(PeerState& state);
+    void match(Peer peer);
+    void let_in(Peer peer);
+    void call(Peer peer);
+    void established(Peer peer);
+    void fail(Peer peer, const std::string& why);
+    void lose(Peer peer, Status status);
+    void break_off(Peer peer, const std::string& why);
+    void finish(Peer peer);
+    void start_timing(PeerState& state) {
+        if (std::exchange(state.deadline, time_unset) != time_unset) ++untimed_;
+    }
+    void stop_timing(PeerState& state) {
+        if (std::exchange(state.deadline, time_never) == time_unset) --untimed_;
+    }
+    void handle_deadlines(Time now);
+    void remove_device();
+
+    EndpointSettings settings_;
+    EndpointOptions options_;
+    Capabilities capabilities_;
+    Device device_;
+    os::Poller poller_;
+    Regions regions_;
+    std::vector<MemoryRegion> registrations_;  // by the number of the region
+    std::vector<std::uint32_t> lkeys_;         // the same
+    std::size_t regions_made_ = 0;             // numbers below were used
+    std::vector<Retired> retired_;
+    std::vector<PeerState> peers_;
+    PairTable pairs_;
+    Imports<Import> imports_;
+    std::vector<Receive> receives_;     // all there can be, by number; those of peers that were connected are in use
+    std::vector<std::uint32_t> spent_;  // receives to be posted again by the next poll
+    base::Fifo<Event> own_events_;      // connections, completions, room
+    base::Bitmap busy_;                 // something is to be handed to the device
+    base::Bitmap connected_;            // greeting or up
+    base::Bitmap ending_;
+    std::array<ibv_wc, batch> held_{};  // completions of receives that are still to be looked at
+    std::size_t held_at_ = 0;
+    std::size_t held_end_ = 0;
+    std::uint64_t receive_polls_ = 0;
+    std::uint64_t seen_empty_ = 0;  // the last of them that found no more
+    bool device_is_gone_ = false;
+    bool look_ = true;
+    bool is_armed_ = false;
+    bool said_no_ack_timeout_ = false;
+    std::uint32_t untimed_ = 0;  // peers whose deadline is unset
+    Time last_now_ = 0;
+    Time next_look_ = 0;
+    Time next_deadline_ = time_never;
+    Time next_beat_ = 0;
+};
+
+}  // namespace incast::transport::verbs

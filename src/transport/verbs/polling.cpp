@@ -1,0 +1,340 @@
+// Progress of a verbs endpoint: receives given back, requests handed to the device, completions of both queues.
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <arpa/inet.h>
+
+#include "transport/verbs/descriptor/descriptor.h"
+#include "transport/verbs/endpoint.h"
+
+namespace incast::transport::verbs {
+
+namespace {
+
+// A system call: whoever sleeps looks whenever it wakes, and who does not, this often.
+constexpr Time look_every = ps_per_ms;
+
+}  // namespace
+
+std::size_t Endpoint::poll(Time now, std::span<Event> events) {
+    last_now_ = now;
+    post_receives();
+    for (std::size_t peer = busy_.next(0); peer != base::Bitmap::none; peer = busy_.next(peer + 1))
+        flush(Peer{static_cast<std::uint32_t>(peer)});
+    if (look_ || now >= next_look_) look(now);
+    if (connected_.any() || ending_.any()) poll_sent();
+    if (untimed_ > 0 || now >= next_deadline_) handle_deadlines(now);
+    if (now >= next_beat_) beat(now);
+    std::size_t count = take_own(events);
+    if (own_events_.empty()) count += receive(events.subspan(count));
+    if (ending_.any()) {
+        finish_ended();
+        count += take_own(events.subspan(count));
+    }
+    return count;
+}
+
+Time Endpoint::next_deadline() const {
+    if (untimed_ > 0) return last_now_;
+    return connected_.any() ? std::min(next_deadline_, next_beat_) : next_deadline_;
+}
+
+bool Endpoint::prepare_wait() {
+    if (!own_events_.empty() || held_at_ < held_end_ || !spent_.empty() || busy_.any() || untimed_ > 0) return false;
+    if (!is_armed_ && !device_is_gone_) {
+        if (ibv_req_notify_cq(device_.received.get(), 0) != 0 || ibv_req_notify_cq(device_.sent.get(), 0) != 0)
+            return false;
+        is_armed_ = true;
+    }
+    // What was there before that wakes nobody.
+    poll_sent();
+    held_at_ = 0;
+    held_end_ = static_cast<std::size_t>(std::max(ibv_poll_cq(device_.received.get(), batch, held_.data()), 0));
+    look_ = true;
+    for (std::size_t peer = ending_.next(0); peer != base::Bitmap::none; peer = ending_.next(peer + 1)) {
+        const PeerState& state = peers_[peer];
+        if (seen_empty_ <= state.ended_at || state.share.out == nullptr || state.share.out->is_quiet()) return false;
+    }
+    return own_events_.empty() && held_end_ == 0 && !busy_.any() && untimed_ == 0;
+}
+
+void Endpoint::look(Time now) {
+    look_ = false;
+    next_look_ = now + look_every;
+    std::array<epoll_event, 2> ready{};
+    if (poller_.ready(ready) == 0) return;
+    ibv_cq* queue = nullptr;
+    void* context = nullptr;
+    while (ibv_get_cq_event(device_.completions.get(), &queue, &context) == 0) {
+        ibv_ack_cq_events(queue, 1);
+        is_armed_ = false;
+    }
+    rdma_cm_event* event = nullptr;
+    while (rdma_get_cm_event(device_.events.get(), &event) == 0) {
+        // Acknowledged first: an id with an event that is not cannot be given back.
+        rdma_cm_event copy = *event;
+        std::array<std::byte, 256> said{};
+        const std::size_t bytes = std::min<std::size_t>(copy.param.conn.private_data_len, said.size());
+        if (copy.event != RDMA_CM_EVENT_CONNECT_REQUEST && copy.event != RDMA_CM_EVENT_REJECTED) {
+            copy.param.conn.private_data = nullptr;
+            copy.param.conn.private_data_len = 0;
+        } else if (copy.param.conn.private_data != nullptr) {
+            std::memcpy(said.data(), copy.param.conn.private_data, bytes);
+            copy.param.conn.private_data = said.data();
+            copy.param.conn.private_data_len = static_cast<std::uint8_t>(bytes);
+        }
+        rdma_ack_cm_event(event);
+        hear_event(copy);
+    }
+}
+
+// --- sending
+// ------------------------------------------------------------------------------------------------------------
+
+void Endpoint::push_changes(PeerState& state, std::vector<Change>& changes, Header::Kind kind) {
+    while (!changes.empty() && state.credits() > 0 && state.share.out->has_room(2)) {
+        const std::size_t many = std::min(changes.size(), max_changes);
+        // What was posted with the old keys, reads among it, ends before.
+        std::byte* const to = push(state, {.kind = kind, .count = static_cast<std::uint16_t>(many)},
+                                   many * sizeof(Change), IBV_SEND_FENCE);
+        if (to == nullptr) return;
+        std::memcpy(to, changes.data(), many * sizeof(Change));
+        changes.erase(changes.begin(), changes.begin() + static_cast<std::ptrdiff_t>(many));
+        ++state.used;
+    }
+}
+
+void Endpoint::push_welcome(Peer peer) {
+    PeerState& state = peers_[index(peer)];
+    const auto many = static_cast<std::uint16_t>(regions_made_);
+    const Welcome welcome{.receives = settings_.receives};
+    std::byte* const to =
+        push(state, {.kind = Header::Kind::welcome, .count = many}, sizeof welcome + 2 * regions_made_, 0);
+    if (to == nullptr) return break_off(peer, "no room for its welcome");
+    std::memcpy(to, &welcome, sizeof welcome);
+    for (std::uint16_t region = 0; region < many; ++region) {
+        const std::uint16_t use = regions_.use(Local{region});
+        std::memcpy(to + sizeof welcome + 2 * std::size_t{region}, &use, sizeof use);
+    }
+    state.was_welcomed = true;
+    busy_.set(index(peer));
+}
+
+void Endpoint::flush(Peer peer) {
+    busy_.reset(index(peer));
+    PeerState& state = peers_[index(peer)];
+    if (!state.has_connection()) return;
+    SendQueue& out = *state.share.out;
+    if (state.state == PeerState::State::up) {
+        if (!state.to_tell.empty()) push_changes(state, state.to_tell, Header::Kind::released);
+        if (!state.to_answer.empty()) push_changes(state, state.to_answer, Header::Kind::heard);
+        const auto untold = static_cast<std::uint16_t>(state.returned - state.announced);
+        if (untold >= settings_.receives / 2 && out.has_room(1))
+            (void)push(state, {.kind = Header::Kind::credits}, 0, 0);
+    }
+    if (!out.has_unposted()) return;
+    if (const int error = out.post(state.id->qp); error != 0)
+        break_off(peer, device_.name() + " does not take what is to be sent: " + reason(error));
+}
+
+void Endpoint::poll_sent() {
+    std::array<ibv_wc, batch> completions;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled in below
+    int count = batch;
+    while (count == batch) {
+        count = ibv_poll_cq(device_.sent.get(), batch, completions.data());
+        for (int at = 0; at < count; ++at)
+            sent(completions[static_cast<std::size_t>(at)]);
+    }
+}
+
+void Endpoint::sent(const ibv_wc& completion) {
+    const Peer peer{SendQueue::peer_of(completion.wr_id)};
+    if (index(peer) >= peers_.size() || peers_[index(peer)].share.out == nullptr) return;
+    PeerState& state = peers_[index(peer)];
+    SendQueue& out = *state.share.out;
+    if (completion.status == IBV_WC_SUCCESS) [[likely]] {
+        out.end(completion.wr_id, [&](Token token, bool) { completed(peer, token, Status::ok); });
+        give_room(peer);
+        if (!state.to_tell.empty() || !state.to_answer.empty()) busy_.set(index(peer));
+        return;
+    }
+    const bool is_first = state.has_connection();
+    const Status lost_as = is_first ? Status::peer_lost : state.lost_as;
+    const Status status = completion.status == IBV_WC_REM_ACCESS_ERR ? Status::remote_fault : lost_as;
+    out.end(completion.wr_id,
+            [&](Token token, bool is_last) { completed(peer, token, is_last ? status : Status::ok); });
+    if (!is_first) return;
+    if (completion.status == IBV_WC_WR_FLUSH_ERR) return lose(peer, Status::peer_lost);
+    log(std::string(transport_name) + ": connection to " + node_name(peer) + " at " + state.address.to_string() +
+        " lost: " + ibv_wc_status_str(completion.status));
+    lose(peer, Status::peer_lost);
+}
+
+// --- receiving
+// ----------------------------------------------------------------------------------------------------------
+
+std::size_t Endpoint::take_own(std::span<Event> events) {
+    std::size_t count = 0;
+    while (count < events.size() && !own_events_.empty()) {
+        const Event event = own_events_.front();
+        own_events_.pop();
+        if (event.kind == Event::Kind::completed) {
+            --peers_[index(event.peer)].unpolled;
+            give_room(event.peer);
+        }
+        events[count++] = event;
+    }
+    return count;
+}
+
+std::size_t Endpoint::receive(std::span<Event> events) {
+    std::size_t count = 0;
+    bool is_short = false;
+    std::uint64_t polled = receive_polls_;
+    while (count < events.size()) {
+        if (held_at_ == held_end_) {
+            if (is_short) {
+                seen_empty_ = polled;
+                break;
+            }
+            if (!connected_.any() && !ending_.any()) break;
+            polled = ++receive_polls_;
+            held_at_ = 0;
+            held_end_ = static_cast<std::size_t>(std::max(ibv_poll_cq(device_.received.get(), batch, held_.data()), 0));
+            is_short = held_end_ < batch;
+            continue;
+        }
+        count += hear(held_[held_at_++], events[count]);
+        if (!own_events_.empty()) count += take_own(events.subspan(count));
+        if (!own_events_.empty()) break;
+    }
+    return count;
+}
+
+std::size_t Endpoint::hear(const ibv_wc& completion, Event& event) {
+    const auto number = static_cast<std::uint32_t>(completion.wr_id);
+    spent_.push_back(number);
+    const std::uint32_t of = pairs_.find(completion.qp_num);
+    if (of == PairTable::none || completion.status != IBV_WC_SUCCESS) return 0;
+    const Peer peer{of};
+    PeerState& state = peers_[of];
+    if (state.is_silent) return 0;
+    if (completion.opcode != IBV_WC_RECV_RDMA_WITH_IMM) return hear_send(peer, number, completion.byte_len, event);
+    if (state.state == PeerState::State::greeting) {
+        break_off(peer, "it wrote before its welcome");
+        return 0;
+    }
+    const std::uint32_t immediate = ::ntohl(completion.imm_data);
+    receives_[number].counts_for = of;
+    hear_credits(peer, credits_of(immediate));
+    event = control_event(Event::Kind::notice, peer);
+    event.size_or_value = notice_of(immediate);
+    return 1;
+}
+
+std::size_t Endpoint::hear_send(Peer peer, std::uint64_t number, std::size_t bytes, Event& event) {
+    PeerState& state = peers_[index(peer)];
+    const Bytes whole = Bytes(buffer(number)).first(std::min(bytes, buffer_bytes));
+    Header header;
+    if (whole.size() < sizeof header) {
+        break_off(peer, "it sent " + std::to_string(bytes) + " bytes, which is no message of this transport");
+        return 0;
+    }
+    std::memcpy(&header, whole.data(), sizeof header);
+    const Bytes rest = whole.subspan(sizeof header);
+    const bool is_welcome = header.kind == Header::Kind::welcome;
+    if (is_welcome != (state.state == PeerState::State::greeting)) {
+        break_off(peer, is_welcome ? "a second welcome" : "it sent something before its welcome");
+        return 0;
+    }
+    if (is_welcome) {
+        hear_welcome(peer, header, rest);
+        return 0;
+    }
+    if (is_nonsense(header, rest.size())) {
+        break_off(peer, "it sent what is no message of this transport");
+        return 0;
+    }
+    if (header.kind != Header::Kind::credits) receives_[number].counts_for = index(peer);
+    hear_credits(peer, header.credits);
+    switch (header.kind) {
+        case Header::Kind::message:
+            event = control_event(Event::Kind::message, peer);
+            event.size_or_value = static_cast<std::uint16_t>(rest.size());
+            event.data = rest.data();
+            return 1;
+        case Header::Kind::notice:
+            event = control_event(Event::Kind::notice, peer);
+            event.size_or_value = header.notice;
+            return 1;
+        case Header::Kind::released:
+        case Header::Kind::heard: {
+            std::vector<Change> changes(header.count);
+            std::memcpy(changes.data(), rest.data(), rest.size());
+            header.kind == Header::Kind::released ? hear_released(peer, changes) : hear_answered(peer, changes);
+            return 0;
+        }
+        default:
+            return 0;
+    }
+}
+
+void Endpoint::hear_credits(Peer peer, std::uint16_t returned) {
+    PeerState& state = peers_[index(peer)];
+    const auto allowed = static_cast<std::uint16_t>(state.granted + returned);
+    if (allowed == state.allowed) return;
+    state.allowed = allowed;
+    give_room(peer);
+    if (!state.to_tell.empty() || !state.to_answer.empty()) busy_.set(index(peer));
+}
+
+void Endpoint::hear_welcome(Peer peer, const Header& header, Bytes rest) {
+    PeerState& state = peers_[index(peer)];
+    Welcome welcome;
+    if (rest.size() != sizeof welcome + 2 * std::size_t{header.count} || header.count > max_regions)
+        return break_off(peer, "its welcome is malformed");
+    std::memcpy(&welcome, rest.data(), sizeof welcome);
+    if (welcome.receives == 0 || welcome.receives > max_receives) return break_off(peer, "its welcome is malformed");
+    state.granted = state.allowed = static_cast<std::uint16_t>(welcome.receives);
+    state.uses.assign(header.count, 0);
+    std::memcpy(state.uses.data(), rest.data() + sizeof welcome, 2 * std::size_t{header.count});
+    for (Import& each : imports_) {
+        if (each.peer == peer && each.generation == state.incarnation && each.region < state.uses.size() &&
+            each.use < state.uses[each.region]) {
+            each.is_gone = true;
+        }
+    }
+    if (!state.was_welcomed) push_welcome(peer);
+    if (state.state != PeerState::State::greeting) return;
+    stop_timing(state);
+    state.state = PeerState::State::up;
+    own_events_.must_push(control_event(Event::Kind::peer_up, peer));
+}
+
+void Endpoint::beat(Time now) {
+    next_beat_ = now + settings_.heartbeat;
+    for (std::size_t number = connected_.next(0); number != base::Bitmap::none; number = connected_.next(number + 1)) {
+        PeerState& state = peers_[number];
+        SendQueue& out = *state.share.out;
+        if (state.state != PeerState::State::up) continue;
+        const bool moves = std::exchange(state.ended_then, out.ended()) != out.ended();
+        if (out.under_way() == 0) {
+            state.is_wedged = false;
+            if (moves) continue;
+            out.make(IBV_WR_RDMA_WRITE).wr.wr.rdma = {0, 0};
+            busy_.set(number);
+        } else if (moves || !std::exchange(state.is_wedged, true)) {
+            state.stuck_since = now;
+        } else if (now - state.stuck_since >= settings_.ack_deadline) {
+            const Peer peer{static_cast<std::uint32_t>(number)};
+            log(std::string(transport_name) + ": connection to " + node_name(peer) + " at " +
+                state.address.to_string() + " lost: nothing was acknowledged for " +
+                std::to_string((now - state.stuck_since) / ps_per_ms) + " ms");
+            lose(peer, Status::peer_lost);
+        }
+    }
+}
+
+}  // namespace incast::transport::verbs

@@ -1,0 +1,142 @@
+// What verbs endpoints say to each other, as bytes: addresses, keys, the hello of a connection, what sends carry.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "transport/blob.h"
+
+namespace incast::transport::verbs {
+
+/// As rdma_cm takes it, with the port.
+struct SocketAddress {
+    sockaddr_storage storage{};
+    /// Nothing: no IPv4 or IPv6 address.
+    static std::optional<SocketAddress> parse(const std::string& text, std::uint16_t port);
+    [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+    [[nodiscard]] std::string to_string() const;
+    [[nodiscard]] std::uint16_t port() const;
+    void set_port(std::uint16_t port);
+};
+
+/// Where an endpoint listens.
+struct Address {
+    static constexpr std::uint32_t expected_magic = 0x41425256;  // "VRBA"
+    std::uint32_t magic = expected_magic;
+    std::uint32_t node = 0;
+    std::uint16_t is_v6 = 0;
+    std::uint16_t port = 0;
+    std::array<std::byte, 16> ip{};
+
+    Address() = default;
+    Address(std::uint32_t node, const SocketAddress& address);
+    [[nodiscard]] SocketAddress socket() const;
+};
+
+struct Key : RegionKey<0x4B425256> {  // "VRBK"
+    std::uint64_t address = 0;
+    std::uint32_t rkey = 0;
+    std::uint32_t zero_2 = 0;
+};
+
+enum class Verdict : std::uint32_t {
+    accepted = 0,
+    malformed,
+    wrong_version,
+    wrong_run,
+    wrong_token,
+    wrong_node,
+    stale_incarnation,
+};
+const char* to_string(Verdict verdict);
+
+/// The private data of who connects: rdma_cm leaves 56 bytes for it.
+struct Hello {
+    static constexpr std::uint32_t expected_magic = 0x48425256;  // "VRBH"
+    static constexpr std::uint32_t present_version = 1;
+    std::uint32_t magic = expected_magic;
+    std::uint32_t version = present_version;
+    std::uint64_t run = 0;
+    std::uint64_t token = 0;
+    std::uint32_t from = 0;
+    std::uint32_t from_incarnation = 0;
+    std::uint32_t to = 0;
+    std::uint32_t to_incarnation = 0;
+};
+static_assert(sizeof(Hello) <= 56);
+
+/// The private data of who turns it away.
+struct Refusal {
+    static constexpr std::uint32_t expected_magic = 0x52425256;  // "VRBR"
+    std::uint32_t magic = expected_magic;
+    Verdict verdict = Verdict::malformed;
+};
+
+/// What a hello has to say. It comes from the endpoint with the lower number.
+struct Expected {
+    std::uint64_t run = 0;
+    std::uint64_t token = 0;
+    std::uint32_t self = 0;
+    std::uint32_t self_incarnation = 0;
+};
+/// `bytes` may be followed by any padding. The token is compared in constant time.
+Verdict judge(Bytes bytes, const Expected& expected, Hello& hello);
+
+/// The first bytes of every send.
+struct Header {
+    enum class Kind : std::uint8_t {
+        message = 1,
+        notice,    // of the write before
+        credits,   // nothing but what every header says
+        welcome,   // the first of a connection: Welcome and `count` uses
+        released,  // `count` changes
+        heard,     // the same: nothing that was posted from here on goes there
+    };
+    Kind kind{};
+    std::uint8_t zero = 0;
+    std::uint16_t notice = 0;
+    std::uint16_t credits = 0;  // receives given back on this connection, as a number that goes round
+    std::uint16_t count = 0;
+};
+static_assert(sizeof(Header) == 8);
+
+/// Whether what follows a header of that kind, on a connection that was welcomed, cannot be `bytes` long.
+bool is_nonsense(const Header& header, std::size_t bytes);
+
+/// Regions of that number were released so often: what older keys name is gone.
+struct Welcome {
+    std::uint32_t receives = 0;  // that the peer may use up
+    std::uint32_t zero = 0;
+};
+/// A region that was released.
+struct Change {
+    std::uint16_t region = 0;
+    std::uint16_t use = 0;
+    bool operator==(const Change&) const = default;
+};
+
+inline constexpr std::size_t buffer_bytes = 4096;
+inline constexpr std::uint16_t max_regions = 1024;
+inline constexpr std::uint32_t max_receives = 16384;  // numbers that go round tell them apart
+inline constexpr std::size_t max_changes = 900;       // of one send
+static_assert(sizeof(Header) + max_message_bytes <= buffer_bytes);
+static_assert(sizeof(Header) + sizeof(Welcome) + 2 * max_regions <= buffer_bytes);
+static_assert(sizeof(Header) + sizeof(Change) * max_changes <= buffer_bytes);
+
+/// An immediate: the notice, and the receives given back.
+constexpr std::uint32_t to_immediate(std::uint16_t notice, std::uint16_t credits) {
+    return static_cast<std::uint32_t>(notice) << 16 | credits;
+}
+constexpr std::uint16_t notice_of(std::uint32_t immediate) {
+    return static_cast<std::uint16_t>(immediate >> 16);
+}
+constexpr std::uint16_t credits_of(std::uint32_t immediate) {
+    return static_cast<std::uint16_t>(immediate);
+}
+
+}  // namespace incast::transport::verbs

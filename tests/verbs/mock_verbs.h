@@ -1,0 +1,82 @@
+// An RDMA device that is not there: the functions of libibverbs and librdmacm that the transport uses, within one
+// process, for any number of threads. Bytes are copied when they are posted. It checks what the specification of verbs
+// asks of whoever uses a device, and says which rule was broken.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace incast::mock_verbs {
+
+enum class Rule : std::uint8_t {
+    send_queue_full,       // more requests than the queue pair was made for
+    never_signalled,       // a send queue filled up by requests of which none says that it has ended
+    receive_queue_full,    // more receives than the shared queue was made for
+    completions_overflow,  // more completions than their queue was made for, none of them polled
+    too_many_parts,        // of a request
+    inline_too_large,      // more than the queue pair said it could
+    local_key,             // memory that is not registered, or not for that
+    remote_key,            // the peer's memory is not registered, or not for that
+    message_too_long,      // for the device, or for the receive that it meets
+    pair_state,            // posted to a queue pair that cannot send
+    receiver_not_ready,    // a send or an immediate met no receive
+    private_data,          // more than fits
+    in_use,                // given back while something else still uses it
+};
+const char* to_string(Rule rule);
+
+struct Limits {
+    int max_qp = 1 << 16;
+    int max_qp_wr = 16384;
+    int max_sge = 16;
+    int max_cqe = 1 << 20;
+    int max_srq_wr = 1 << 18;
+    std::uint32_t max_msg_sz = 1U << 23;
+    std::uint32_t max_inline = 256;
+};
+
+/// Everything as at the start, violations included. Nothing of the device may be in use.
+void reset();
+void set_limits(const Limits& limits);
+/// It has no immediate data: such a request is not taken (EINVAL).
+void set_iwarp(bool is_iwarp);
+/// Ends the process with a line at the first violation, in place of keeping it: so it is until this is called.
+void keep_violations(bool keep);
+std::vector<Rule> violations();
+
+/// Of the calls made since reset().
+struct Counts {
+    std::uint64_t post_send = 0;  // doorbells of send queues
+    std::uint64_t requests = 0;   // in their chains
+    std::uint64_t post_receive = 0;
+    std::uint64_t signalled = 0;
+    std::uint64_t inlined = 0;
+    std::uint64_t largest_chain = 0;
+    std::uint64_t registrations = 0;  // of memory
+};
+Counts counts();
+
+/// This thread is in a function of the device: what it allocates there is the mock's.
+bool is_inside();
+
+// --- faults that hardware cannot be made to show
+
+/// The next registrations fail with that errno.
+void fail_registrations(int many, int error);
+void fail_pairs(int many, int error);
+/// Every queue pair that is connected goes to the error state.
+void break_pairs();
+/// As when a cable is cut: requests that move something fail after their retries.
+void cut(bool is_cut);
+/// Requests are taken, and nothing becomes of them until this is called with false.
+void hold(bool holds);
+/// Every id hears of it, and queue pairs end.
+void remove_device();
+/// Requests to connect are turned away, with that status.
+void reject_all(int status);
+/// Receives posted to all shared queues are thrown away: the next send finds none.
+void lose_receives();
+
+}  // namespace incast::mock_verbs

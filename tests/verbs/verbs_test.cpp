@@ -1,0 +1,484 @@
+// What is verbs' own, on the mock device: limits, faults that hardware cannot be made to show, strangers, how requests
+// are batched. The contract is tested by tests/conformance.
+#include "transport/verbs/verbs.h"
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mock_verbs.h"
+#include "transport/blob.h"
+#include "transport/verbs/descriptor/descriptor.h"
+#include "transport/verbs/wire.h"
+
+namespace incast::transport::verbs {
+namespace {
+
+namespace mock = incast::mock_verbs;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int times = 20;
+constexpr Time step = 10 * ps_per_ms;
+constexpr int patience = 10'000;  // polls
+
+struct Node {
+    std::unique_ptr<Transport> endpoint;
+    std::vector<std::string> lines;
+    std::uint32_t incarnation = 1;
+    Local own{};
+    std::map<std::uint32_t, Remote> remote;
+    std::vector<Event> events;
+    std::vector<std::string> messages;
+};
+
+class Verbs : public testing::Test {
+protected:
+    void SetUp() override {
+        mock::reset();
+        mock::keep_violations(true);
+    }
+    void TearDown() override {
+        nodes_.clear();
+        mediums_.clear();
+        EXPECT_THAT(mock::violations(), IsEmpty());
+        mock::reset();
+        mock::keep_violations(false);
+    }
+
+    static Result<std::unique_ptr<Transport>> endpoint(const Settings& settings, const EndpointOptions& options) {
+        auto medium = make(settings);
+        return medium ? (*medium)->endpoint(options) : Result<std::unique_ptr<Transport>>(medium.error());
+    }
+    /// The line with which no endpoint is made.
+    static std::string refusal(const Settings& settings = {}, std::uint32_t max_peers = 64) {
+        EndpointOptions options;
+        options.max_peers = max_peers;
+        const auto made = endpoint(settings, options);
+        return made ? "" : made.error().message;
+    }
+
+    Node& node(std::uint32_t number, const Settings& settings = {}, std::uint64_t token = 5) {
+        Node& made = nodes_[number];
+        EndpointOptions options;
+        options.self = Peer{number};
+        options.incarnation = made.incarnation;
+        options.run = 3;
+        options.token = token;
+        options.max_peers = 4;
+        options.log = [&made](std::string_view line) { made.lines.emplace_back(line); };
+        made.endpoint = endpoint(settings, options).value();
+        return made;
+    }
+    bool poll_once() {
+        now_ += step;
+        bool any = false;
+        for (auto& [number, node] : nodes_) {
+            if (node.endpoint == nullptr) continue;
+            std::array<Event, 16> events;
+            const std::size_t count = node.endpoint->poll(now_, events);
+            any = any || count > 0;
+            for (const Event& event : std::span(events).first(count)) {
+                node.events.push_back(event);
+                if (event.kind == Event::Kind::message)
+                    node.messages.emplace_back(reinterpret_cast<const char*>(event.data), event.size_or_value);
+            }
+        }
+        return any;
+    }
+    template <class Done>
+    bool until(Done done) {
+        for (int polls = 0; polls < patience; ++polls) {
+            if (done()) return true;
+            poll_once();
+        }
+        return false;
+    }
+    /// The first event of that kind, which is forgotten.
+    static bool take(Node& node, Event::Kind kind, std::uint32_t peer) {
+        for (auto at = node.events.begin(); at != node.events.end(); ++at) {
+            if (at->kind != kind || static_cast<std::uint32_t>(at->peer) != peer) continue;
+            last_ = *at;
+            node.events.erase(at);
+            return true;
+        }
+        return false;
+    }
+    void expect(std::uint32_t number, Event::Kind kind, std::uint32_t peer) {
+        EXPECT_TRUE(until([&] { return take(nodes_[number], kind, peer); }))
+            << "node " << number << ", kind " << static_cast<int>(kind);
+    }
+    Post connect(std::uint32_t from, std::uint32_t to) {
+        Post post = Post::again;
+        until([&] {
+            post = nodes_[from].endpoint->connect(Peer{to}, nodes_[to].endpoint->address(), nodes_[to].incarnation);
+            return post != Post::again;
+        });
+        return post;
+    }
+    void join(std::uint32_t a, std::uint32_t b) {
+        ASSERT_EQ(connect(a, b), Post::pending);
+        ASSERT_EQ(connect(b, a), Post::pending);
+        expect(a, Event::Kind::peer_up, b);
+        expect(b, Event::Kind::peer_up, a);
+    }
+    /// Each has a region that the other may write to.
+    void share(std::uint32_t a, std::uint32_t b, std::size_t bytes = 65536) {
+        for (const auto& [owner, user] : {std::pair(a, b), std::pair(b, a)}) {
+            nodes_[owner].own = nodes_[owner].endpoint->allocate(bytes).value();
+            const Blob key = nodes_[owner].endpoint->expose(nodes_[owner].own).value();
+            nodes_[user].remote[owner] = nodes_[user].endpoint->import_key(Peer{owner}, key).value();
+        }
+    }
+    void pair(const Settings& settings = {}) {
+        node(0, settings);
+        node(1, settings);
+        join(0, 1);
+        share(0, 1);
+    }
+    Post write(std::uint32_t from, std::uint32_t to, std::uint32_t bytes, Notice notice = std::nullopt,
+               Token token = 0) {
+        Node& node = nodes_[from];
+        return node.endpoint->write(Peer{to}, {}, {node.own, bytes, 0}, {node.remote[to], 0}, notice, token);
+    }
+    Post send(std::uint32_t from, std::uint32_t to, const std::string& text) {
+        return nodes_[from].endpoint->send(Peer{to}, std::as_bytes(std::span(text)));
+    }
+    /// Both say that the other is down; then all of it works again.
+    void expect_a_new_beginning() {
+        expect(0, Event::Kind::peer_down, 1);
+        expect(1, Event::Kind::peer_down, 0);
+        for (Node* each : {&nodes_[0], &nodes_[1]})
+            each->events.clear();
+        join(0, 1);
+        ASSERT_EQ(write(0, 1, 100, std::uint16_t{9}, 1), Post::pending);
+        expect(1, Event::Kind::notice, 0);
+        expect(0, Event::Kind::completed, 1);
+        for (Node* each : {&nodes_[0], &nodes_[1]})
+            each->events.clear();
+    }
+
+    std::map<std::uint32_t, Node> nodes_;
+    std::vector<std::unique_ptr<Medium>> mediums_;
+    Time now_ = 0;
+    static inline Event last_{};
+};
+
+TEST_F(Verbs, SettingsThatCannotBeSayWhatWouldBeRight) {
+    const auto problem = [](const Settings& settings) {
+        const auto made = make(settings);
+        return made ? "" : made.error().message;
+    };
+    EXPECT_THAT(problem({{"bind", "10.0.0.1,nowhere"}}),
+                HasSubstr("transport.verbs.bind = 10.0.0.1,nowhere: 'nowhere'"));
+    EXPECT_THAT(problem({{"send_queue", "100"}}), HasSubstr("no power of two"));
+    EXPECT_THAT(problem({{"staging", "100KiB"}}), HasSubstr("no power of two"));
+    EXPECT_THAT(problem({{"retry", "7"}}), HasSubstr("transport.verbs.retry = 7"));
+    EXPECT_THAT(refusal({{"device", "mlx5_9"}}), HasSubstr("mlx5_9"));
+    EXPECT_THAT(refusal({{"bind", "127.0.0.1"}, {"device", "mlx5_9"}}), HasSubstr("is of mock_0; wanted mlx5_9"));
+}
+
+TEST_F(Verbs, LimitsOfTheDeviceAreOneLineWithTheSetting) {
+    EXPECT_EQ(refusal({{"bind", "127.0.0.1"}}), "") << "64 nodes with the defaults";
+    const auto with = [](auto member, auto value) {
+        mock::Limits limits;
+        limits.*member = value;
+        mock::set_limits(limits);
+        return refusal({{"bind", "127.0.0.1"}});
+    };
+    EXPECT_THAT(with(&mock::Limits::max_qp, 63), HasSubstr("mock_0 can have 63 queue pairs, and 64 are needed"));
+    EXPECT_THAT(with(&mock::Limits::max_qp_wr, 255), HasSubstr("transport.verbs.send_queue"));
+    EXPECT_THAT(with(&mock::Limits::max_cqe, 16383), HasSubstr("16384 are needed for 64 nodes; it takes "
+                                                               "transport.verbs.send_queue of at most 255"));
+    EXPECT_THAT(with(&mock::Limits::max_srq_wr, 8447), HasSubstr("8448 are needed for 64 nodes; it takes "
+                                                                 "transport.verbs.receives of at most 127"));
+    EXPECT_THAT(with(&mock::Limits::max_sge, 1), HasSubstr("parts of a work request"));
+    EXPECT_THAT(with(&mock::Limits::max_msg_sz, std::uint32_t{1} << 20), HasSubstr("work requests for one write"));
+}
+
+TEST_F(Verbs, APairInErrorEndsItsConnectionAlone) {
+    pair();
+    for (int time = 0; time < times; ++time) {
+        mock::hold(true);
+        ASSERT_EQ(write(0, 1, 1000, std::uint16_t{1}, 7), Post::pending);
+        poll_once();
+        mock::break_pairs();
+        mock::hold(false);
+        expect(0, Event::Kind::completed, 1);
+        EXPECT_EQ(last_.status, Status::peer_lost);
+        EXPECT_EQ(last_.token, 7U);
+        expect_a_new_beginning();
+    }
+}
+
+TEST_F(Verbs, ACutLinkIsNoticedByHeartbeatsAndByWhoSends) {
+    pair();
+    for (int time = 0; time < times; ++time) {
+        mock::cut(true);
+        if (time % 2 == 1) {
+            EXPECT_EQ(write(0, 1, 1000, std::nullopt, 3), Post::pending);
+        }
+        const Time since = now_;
+        ASSERT_TRUE(until([&] { return take(nodes_[0], Event::Kind::peer_down, 1); })) << "idle, or sending";
+        EXPECT_LE(now_ - since, 3 * ps_per_s) << "within three heartbeats";
+        mock::cut(false);
+        nodes_[0].events.push_back(last_);  // seen
+        expect_a_new_beginning();
+    }
+    EXPECT_THAT(nodes_[0].lines, testing::Each(HasSubstr("lost: transport retry counter exceeded")));
+}
+
+TEST_F(Verbs, ADeviceThatAnswersNothingIsGivenUpAfterTheDeadline) {
+    pair({{"ack_deadline", "5s"}});
+    mock::hold(true);
+    ASSERT_EQ(write(0, 1, 1000, std::nullopt, 3), Post::pending);
+    const Time since = now_;
+    expect(0, Event::Kind::completed, 1);
+    EXPECT_EQ(last_.status, Status::peer_lost);
+    expect(0, Event::Kind::peer_down, 1);
+    EXPECT_GE(now_ - since, 5 * ps_per_s);
+    EXPECT_LE(now_ - since, 9 * ps_per_s);
+    mock::hold(false);
+    EXPECT_THAT(nodes_[0].lines, ElementsAre(HasSubstr("nothing was acknowledged for")));
+}
+
+TEST_F(Verbs, APeerWithoutReceivesIsLostWithALine) {
+    pair();
+    mock::lose_receives();
+    ASSERT_EQ(send(0, 1, "hello"), Post::done);
+    expect(0, Event::Kind::peer_down, 1);
+    expect(1, Event::Kind::peer_down, 0);
+    EXPECT_THAT(nodes_[0].lines, ElementsAre(HasSubstr("RNR retry counter exceeded")));
+    EXPECT_THAT(mock::violations(), ElementsAre(mock::Rule::receiver_not_ready));
+    nodes_.clear();
+    mock::reset();
+}
+
+TEST_F(Verbs, ARegistrationThatIsRefusedIsOneLine) {
+    node(0);
+    node(1);
+    for (int time = 0; time < times; ++time) {
+        mock::fail_registrations(1, ENOMEM);
+        const auto region = nodes_[0].endpoint->allocate(4096);
+        ASSERT_FALSE(region.ok());
+        EXPECT_THAT(region.error().message,
+                    HasSubstr("region of 4096 bytes: mock_0 does not register it: Cannot allocate"));
+    }
+    mock::fail_registrations(1, ENOMEM);
+    ASSERT_EQ(connect(0, 1), Post::pending);
+    expect(0, Event::Kind::peer_down, 1);
+    EXPECT_THAT(nodes_[0].lines, ElementsAre(HasSubstr("mock_0 does not register 671744 bytes for it")));
+    join(0, 1);
+    share(0, 1);
+    EXPECT_EQ(write(0, 1, 10, std::uint16_t{1}), Post::pending);
+    expect(1, Event::Kind::notice, 0);
+}
+
+TEST_F(Verbs, AQueuePairThatIsRefusedIsOneLineAndTheNextTryWorks) {
+    node(0);
+    node(1);
+    for (const int refusals : {3, 1}) {
+        mock::fail_pairs(refusals, EINVAL);  // one: less inline data is asked for
+        ASSERT_EQ(connect(0, 1), Post::pending);
+        if (refusals == 1) break;
+        expect(0, Event::Kind::peer_down, 1);
+    }
+    EXPECT_THAT(nodes_[0].lines, ElementsAre(HasSubstr("mock_0 makes no queue pair: Invalid argument")));
+    ASSERT_EQ(connect(1, 0), Post::pending);
+    expect(0, Event::Kind::peer_up, 1);
+}
+
+TEST_F(Verbs, ADeviceThatIsRemovedTakesAllPeersWithIt) {
+    for (int time = 0; time < times; ++time) {
+        pair();
+        mock::hold(true);
+        ASSERT_EQ(write(0, 1, 1000, std::nullopt, 3), Post::pending);
+        mock::remove_device();
+        expect(0, Event::Kind::completed, 1);
+        EXPECT_EQ(last_.status, Status::peer_lost);
+        expect(0, Event::Kind::peer_down, 1);
+        expect(1, Event::Kind::peer_down, 0);
+        EXPECT_EQ(nodes_[0].lines.size(), 1U);
+        EXPECT_THAT(nodes_[0].lines[0], HasSubstr("the RDMA device mock_0 was removed"));
+        ASSERT_EQ(connect(0, 1), Post::pending);
+        expect(0, Event::Kind::peer_down, 1);
+        EXPECT_THAT(nodes_[0].lines.back(), HasSubstr("this node's RDMA device is gone"));
+        nodes_.clear();
+        mock::reset();
+    }
+}
+
+TEST_F(Verbs, WhoIsRejectedIsToldWhy) {
+    node(0);
+    node(1, {}, 6);
+    ASSERT_EQ(connect(0, 1), Post::pending);
+    expect(0, Event::Kind::peer_down, 1);
+    EXPECT_THAT(nodes_[0].lines, ElementsAre(HasSubstr("refused: wrong token")));
+    EXPECT_THAT(nodes_[1].lines, ElementsAre(HasSubstr("a connection was refused: wrong token")));
+    nodes_[0].lines.clear();
+    mock::reject_all(24);
+    node(0);
+    ASSERT_EQ(connect(0, 1), Post::pending);
+    expect(0, Event::Kind::peer_down, 1);
+    EXPECT_THAT(nodes_[0].lines, ElementsAre(HasSubstr("rejected, with status 24")));
+    mock::reject_all(0);
+}
+
+TEST_F(Verbs, AReturningPeerIsLetInWhateverBecameOfTheOld) {
+    pair();
+    for (int time = 0; time < times; ++time) {
+        Node& back = nodes_[time % 2];
+        back.endpoint.reset();
+        back.events.clear();
+        ++back.incarnation;
+        expect(time % 2 == 0 ? 1 : 0, Event::Kind::peer_down, time % 2);
+        node(time % 2);
+        join(0, 1);
+    }
+}
+
+TEST_F(Verbs, RequestsOfAPollLeaveAsOneChainAndFewAreSignalled) {
+    pair();
+    node(2);
+    join(0, 2);
+    until([&] { return !poll_once(); });
+    const mock::Counts before = mock::counts();
+    for (int each = 0; each < 100; ++each) {
+        ASSERT_EQ(send(0, 1, "to one"), Post::done);
+        ASSERT_EQ(send(0, 2, "to another"), Post::done);
+    }
+    std::array<Event, 4> none;
+    EXPECT_EQ(nodes_[0].endpoint->poll(now_, none), 0U);
+    const mock::Counts after = mock::counts();
+    EXPECT_EQ(after.post_send - before.post_send, 2U) << "a doorbell for each peer";
+    EXPECT_EQ(after.requests - before.requests, 200U);
+    EXPECT_LE(after.signalled - before.signalled, 2U * (100 / 16 + 2));
+    EXPECT_EQ(after.inlined - before.inlined, 200U);
+    EXPECT_TRUE(until([&] { return nodes_[1].messages.size() == 100 && nodes_[2].messages.size() == 100; }));
+    EXPECT_EQ(nodes_[1].messages.back(), "to one");
+}
+
+TEST_F(Verbs, TheDeviceSaysHowMuchTravelsInline) {
+    mock::Limits limits;
+    limits.max_inline = 70;
+    mock::set_limits(limits);
+    pair();
+    const std::string text(60, 'x');  // 68 bytes with what goes before
+    const mock::Counts before = mock::counts();
+    ASSERT_EQ(send(0, 1, text), Post::done);
+    ASSERT_EQ(send(0, 1, text.substr(0, 56)), Post::done);
+    poll_once();
+    EXPECT_EQ(mock::counts().inlined - before.inlined, 1U) << "64 bytes, as was asked for at last";
+    EXPECT_TRUE(until([&] { return nodes_[1].messages.size() == 2; }));
+    EXPECT_EQ(nodes_[1].messages[0], text);
+}
+
+TEST_F(Verbs, WithoutImmediateDataASendFollowsTheWrite) {
+    for (const bool is_iwarp : {true, false}) {
+        mock::set_iwarp(is_iwarp);
+        pair({{"immediate", is_iwarp ? "auto" : "no"}});
+        for (std::uint16_t number = 0; number < 2000; ++number) {
+            ASSERT_TRUE(until([&] { return write(0, 1, 5000, number, number + 1U) == Post::pending; }));
+            expect(1, Event::Kind::notice, 0);
+            EXPECT_EQ(last_.size_or_value, number);
+            expect(0, Event::Kind::completed, 1);
+        }
+        nodes_.clear();
+    }
+}
+
+TEST_F(Verbs, WritesBeyondTheDevicesLimitAreCut) {
+    node(0);
+    node(1);
+    join(0, 1);
+    share(0, 1, (std::size_t{20} << 20) + 64);
+    const std::span<std::byte> from = nodes_[0].endpoint->memory(nodes_[0].own);
+    for (std::size_t at = 0; at < from.size(); at += 4096)
+        from[at] = static_cast<std::byte>(at >> 12);
+    const mock::Counts before = mock::counts();
+    const std::array<std::byte, 64> head{std::byte{42}};
+    ASSERT_EQ(nodes_[0].endpoint->write(Peer{1}, head, {nodes_[0].own, 20U << 20, 0}, {nodes_[0].remote[1], 0},
+                                        std::uint16_t{3}, 8),
+              Post::pending);
+    expect(1, Event::Kind::notice, 0);
+    EXPECT_EQ(mock::counts().requests - before.requests, 3U);
+    const std::span<std::byte> to = nodes_[1].endpoint->memory(nodes_[1].own);
+    EXPECT_EQ(to[0], std::byte{42});
+    EXPECT_EQ(std::memcmp(to.data() + 64, from.data(), std::size_t{20} << 20), 0);
+}
+
+TEST_F(Verbs, MemoryOfAReleasedRegionStaysUntilItsPeersHaveHeard) {
+    pair();
+    const Local old = nodes_[1].own;
+    ASSERT_TRUE(nodes_[1].endpoint->release(old).ok());
+    // Node 0 does not know yet: what it writes lands in memory that nobody uses, and breaks nothing.
+    ASSERT_EQ(write(0, 1, 100, std::uint16_t{1}, 5), Post::pending);
+    expect(0, Event::Kind::completed, 1);
+    EXPECT_EQ(last_.status, Status::ok);
+    until([&] { return !poll_once(); });
+    ASSERT_EQ(write(0, 1, 100, std::uint16_t{2}, 6), Post::pending);
+    expect(0, Event::Kind::completed, 1);
+    EXPECT_EQ(last_.status, Status::remote_fault) << "now it does";
+    EXPECT_EQ(send(0, 1, "still here"), Post::done);
+    EXPECT_TRUE(until([&] { return !nodes_[1].messages.empty(); }));
+    // One that connects later is told so with the welcome.
+    node(2);
+    const Blob key = nodes_[1].endpoint->expose(nodes_[1].endpoint->allocate(100).value()).value();
+    const Remote late = nodes_[2].endpoint->import_key(Peer{1}, key).value();
+    ASSERT_TRUE(nodes_[1].endpoint->release(old).ok());
+    join(1, 2);
+    EXPECT_EQ(nodes_[2].endpoint->write(Peer{1}, std::array<std::byte, 8>{}, {}, {late, 0}, std::nullopt, 9),
+              Post::pending);
+    expect(2, Event::Kind::completed, 1);
+    EXPECT_EQ(last_.status, Status::remote_fault);
+}
+
+TEST_F(Verbs, NonsenseEndsAConnectionWithOneLineAndHarmsNobodyElse) {
+    struct Said {
+        Header header;
+        std::size_t bytes;
+    };
+    for (const Said& said :
+         {Said{{.kind = Header::Kind::welcome, .count = 0}, sizeof(Welcome)},
+          Said{{.kind = Header::Kind::released, .count = 7}, 8}, Said{{.kind = Header::Kind::heard, .count = 900}, 0},
+          Said{{.kind = Header::Kind{99}}, 8}, Said{{.kind = Header::Kind::message}, 0}}) {
+        EXPECT_TRUE(is_nonsense(said.header, said.bytes));
+    }
+    EXPECT_FALSE(is_nonsense({.kind = Header::Kind::message}, 1));
+    EXPECT_FALSE(is_nonsense({.kind = Header::Kind::heard, .count = 2}, 8));
+    EXPECT_FALSE(is_nonsense({.kind = Header::Kind::credits}, 0));
+}
+
+TEST_F(Verbs, AHelloIsJudgedBeforeAnythingElseIsBelieved) {
+    const Expected expected{.run = 3, .token = 5, .self = 2, .self_incarnation = 4};
+    const Hello good{.run = 3, .token = 5, .from = 1, .from_incarnation = 1, .to = 2, .to_incarnation = 4};
+    const auto verdict = [&](auto change) {
+        Hello said = good;
+        change(said);
+        std::array<std::byte, 56> bytes{};
+        std::memcpy(bytes.data(), &said, sizeof said);
+        Hello heard;
+        return judge(bytes, expected, heard);
+    };
+    EXPECT_EQ(verdict([](Hello&) {}), Verdict::accepted);
+    EXPECT_EQ(verdict([](Hello& said) { ++said.magic; }), Verdict::malformed);
+    EXPECT_EQ(verdict([](Hello& said) { ++said.version; }), Verdict::wrong_version);
+    EXPECT_EQ(verdict([](Hello& said) { ++said.run; }), Verdict::wrong_run);
+    EXPECT_EQ(verdict([](Hello& said) { ++said.run, ++said.token; }), Verdict::wrong_token) << "said first";
+    EXPECT_EQ(verdict([](Hello& said) { said.from = 2; }), Verdict::malformed) << "the lower number dials";
+    EXPECT_EQ(verdict([](Hello& said) { said.to = 3; }), Verdict::wrong_node);
+    EXPECT_EQ(verdict([](Hello& said) { said.to_incarnation = 3; }), Verdict::wrong_node);
+    Hello heard;
+    EXPECT_EQ(judge(std::as_bytes(std::span(&good, 1)).first(39), expected, heard), Verdict::malformed);
+}
+
+}  // namespace
+}  // namespace incast::transport::verbs

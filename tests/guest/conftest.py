@@ -2,14 +2,13 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from guest import image, machine, siw, steps
 from guest.steps import Step
-
-GuestRun = Callable[..., dict[str, steps.Result]]
+from in_guest import GuestRun
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import GuestRun
 from guest import machine
 from guest.steps import Step
+from in_guest import GuestRun
 
 RUN = machine.INSIDE.parent / "run"
 # Waits for the server: it prints nothing that says when it listens.

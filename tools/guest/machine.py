@@ -11,6 +11,7 @@ import secrets
 import selectors
 import shlex
 import shutil
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -220,6 +221,16 @@ def carry(streams: Sequence[Stream], deadline: float) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def deferred_signals() -> Iterator[None]:
+    """Those that end a program come behind it. A program that is started meanwhile never gets them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def end(process: "subprocess.Popen[bytes]") -> None:
     with contextlib.suppress(ProcessLookupError):
         process.kill()
@@ -245,16 +256,17 @@ def run(command: Sequence[str], options: Options, stdout: Sink, stderr: Sink) ->
         give(folder / "given", command, mark, side)
         libraries = made / "qemu" / "usr" / "lib" / "x86_64-linux-gnu"
         log = stack.enter_context((folder / "qemu").open("wb"))
-        process = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=[stream.writer for stream in streams],
-            env={**os.environ, "LD_LIBRARY_PATH": f"{libraries}:{libraries / 'pulseaudio'}"},
-            process_group=0,  # an interrupt of the terminal is ours to handle
-        )
-        stack.callback(end, process)
+        with deferred_signals():  # one in between would leave a machine that nobody ends
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[stream.writer for stream in streams],
+                env={**os.environ, "LD_LIBRARY_PATH": f"{libraries}:{libraries / 'pulseaudio'}"},
+                process_group=0,  # an interrupt of the terminal is ours to handle
+            )
+            stack.callback(end, process)
         for stream in streams:
             stream.close_writer()
         if not carry(streams, time.monotonic() + options.timeout_s):

@@ -19,7 +19,7 @@ class Step:
     timeout_s: float = 60.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """status: 124 if the step took too long; None if it was not reached, or not ended."""
 
@@ -28,7 +28,7 @@ class Result:
     output: str
     seconds: float
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"step '{self.name}' ended with status {self.status} after {self.seconds:.1f} s and said:\n{self.output}"
 
 

@@ -21,5 +21,6 @@ $box mount -t devpts pts /new/dev/pts
 $box mount -t tmpfs run /new/run
 $box mkdir -p /new/run/guest /new/run/lock
 $box mount -t 9p -o "$share,cache=none,ro" guest /new/run/guest
-$box mount -t 9p -o "$share,cache=none" out /new/out
+# As without a cache, and files may be mapped.
+$box mount -t 9p -o "$share,cache=mmap" out /new/out
 exec $box switch_root -c /dev/console /new /bin/bash /run/guest/begin.sh

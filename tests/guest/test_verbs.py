@@ -1,0 +1,149 @@
+"""The transport verbs over soft RDMA devices: the contract, and event building of every scheme, verified in full."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from guest.steps import Result, Step
+from in_guest import ADDRESSES, BIN, HAS_VERBS, ROOT, VERBS, GuestRun, build, engine_words, result_of
+from support import check_accounting
+
+pytestmark = pytest.mark.skipif(not HAS_VERBS, reason=f"{VERBS} is not built: its libraries are not there")
+
+EVENTS = 2000
+NODES = 4
+BUILDING: dict[str, Any] = {
+    "transport.name": VERBS,
+    "run.nodes": NODES,
+    "run.events": EVENTS,
+    "protocol.packing": 20,
+    "protocol.mfp_size": "16KiB",
+    "sink.kind": "verify",
+}
+SCHEMES: dict[str, dict[str, Any]] = {
+    "push": {},
+    "pull": {},
+    "pull-read": {},
+    "push-pull": {"filter.accept": 0.7},
+}
+IN_ONE_GUEST = {f"transport.{VERBS}.bind": ADDRESSES}
+TREE = BIN.parents[2]  # that was built
+CONFORMANCE = BIN.parent / "test-bin" / "conformance"
+
+
+# The first guest conducts and has two nodes; the other one brings two more as soon as it listens.
+TWO_AND_TWO = """
+export INCAST_TOKEN=0123456789abcdef
+[ "$INCAST_GUEST_SIDE" = 2 ] || exec {conduct}
+join() {{ until {join} 2>"$1"; do grep -q refused "$1" || {{ cat "$1"; exit 1; }}; done; }}
+join /run/one & join /run/other & wait -n && wait -n
+"""
+
+
+def conformance(*cases: str, timeout_s: float) -> Step:
+    """The suite, for cases as TEST/verbs_MODE."""
+    settings = f"INCAST_CONFORMANCE_SETTINGS={VERBS}.bind={ADDRESSES}"
+    command = f"exec env {settings} '{CONFORMANCE}' --gtest_brief=1 --gtest_filter='{':'.join(cases)}'"
+    return Step("conformance", f"cd '{TREE}' && {command}", timeout_s)
+
+
+def needs_processes() -> list[str]:
+    """The tests that do nothing within one thread, by the list of expected outcomes."""
+    rows = (
+        line.split("|") for line in (TREE / "src" / "transport" / VERBS / "conformance.txt").read_text().splitlines()
+    )
+    return [row[0].strip() for row in rows if len(row) == 4 and "skip" in row[1] and "run" in row[3]]
+
+
+def schemes(more: dict[str, Any]) -> list[Step]:
+    return [
+        build(scheme, {**BUILDING, **more, "protocol.scheme": scheme, **settings})
+        for scheme, settings in SCHEMES.items()
+    ]
+
+
+def check_built(folder: Path, ended: Result) -> None:
+    """All events, each in full, and none lost."""
+    assert ended.status == 0, ended
+    result = result_of(folder)
+    check_accounting(result)
+    assert (result["status"], result["verified"], result["incomplete_events"]) == ("complete", "full", 0)
+    assert result["events"] == EVENTS
+
+
+def check_all(results: dict[str, Result], folder: Path) -> None:
+    """What a step took is said: how big each share is."""
+    for result in results.values():
+        print(f"{result.name}: {result.seconds:.1f} s, status {result.status}")
+    assert results["nodes"].status == 0, results["nodes"]
+    for name, result in results.items():
+        assert result.status == 0, result
+        if name in SCHEMES:
+            check_built(folder / name, result)
+
+
+def out_folder(tmp_path: Path) -> Path:
+    return next(tmp_path.glob("out*"))
+
+
+def test_soft_roce_keeps_the_contract_and_builds_events(guest: GuestRun, tmp_path: Path) -> None:
+    """Each clause once, and each scheme: two processes that take turns need five times as long as one thread."""
+    nodes = Step("nodes", f"rdma-nodes.sh rxe {NODES}")
+    cases = [f"*/{VERBS}_one_thread", *(f"*.{test}/{VERBS}_two_processes" for test in needs_processes())]
+    results = guest([nodes, *schemes(IN_ONE_GUEST), conformance(*cases, timeout_s=240)])
+    check_all(results, out_folder(tmp_path))
+
+
+@pytest.mark.usefixtures("everything")
+@pytest.mark.parametrize("mode", ["one_thread", "two_threads", "two_processes"])
+def test_soft_roce_keeps_the_contract_in_every_way(guest: GuestRun, tmp_path: Path, mode: str) -> None:
+    suite = conformance(f"*/{VERBS}*_{mode}", timeout_s=900)
+    results = guest([Step("nodes", f"rdma-nodes.sh rxe {NODES}"), suite])
+    check_all(results, out_folder(tmp_path))
+
+
+@pytest.mark.usefixtures("everything", "with_siw")
+def test_soft_iwarp_does_so_as_well(guest: GuestRun, tmp_path: Path) -> None:
+    """A device that cannot notify by a write."""
+    nodes = Step("nodes", f"rdma-nodes.sh siw {NODES}")
+    results = guest(
+        [nodes, *schemes(IN_ONE_GUEST), conformance(f"*/{VERBS}_one_thread", f"*/{VERBS}_two_processes", timeout_s=900)]
+    )
+    check_all(results, out_folder(tmp_path))
+
+
+@pytest.mark.usefixtures("everything")
+@pytest.mark.parametrize("kind", ["rxe", "siw"])
+def test_two_guests_build_events(request: pytest.FixtureRequest, guest: GuestRun, tmp_path: Path, kind: str) -> None:
+    """Two nodes in each. The first guest conducts the run."""
+    if kind == "siw":
+        request.getfixturevalue("with_siw")
+    wanted = [Step("nodes", f"rdma-pair.sh {kind}", 120)]
+    for number, (scheme, more) in enumerate(SCHEMES.items()):
+        address = f"10.0.1.1:{7400 + number}"
+        settings = {**BUILDING, "protocol.scheme": scheme, **more}
+        conduct = engine_words(settings, "--output", f"/out/{scheme}", "--spawn", "2", "--listen", address)
+        wanted.append(Step(scheme, TWO_AND_TWO.format(conduct=conduct, join=engine_words({}, "--join", address)), 120))
+    peer = f"{os.getpid()}-{kind}"
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda _: guest(wanted, peer=peer), range(2)))
+    first, second = sorted(both, key=lambda results: results["nodes"].output)
+    for name, result in second.items():
+        assert result.status == 0, (name, result, first[name])
+    folder = next(path.parent for path in tmp_path.glob("out*/push/result.json"))
+    check_all(first, folder.parent)
+
+
+@pytest.mark.usefixtures("everything")
+def test_faults_are_survived(guest: GuestRun) -> None:
+    """tests/process/verbs_faults.py, in a guest; INCAST_GUEST_TIMES: how often each."""
+    times = int(os.environ.get("INCAST_GUEST_TIMES", "1"))
+    python = ROOT / ".venv" / "bin" / "python"
+    words = "-q -rP -p no:cacheprovider --tb=short --durations=16 tests/process/verbs_faults.py"
+    environment = f"INCAST_GUEST_TIMES={times} INCAST_BIN_DIR='{BIN}'"
+    script = f"cd '{ROOT}' && rdma-nodes.sh rxe {NODES} && exec env {environment} '{python}' -m pytest {words}"
+    results = guest([Step("faults", script, 120 + 400 * times)])
+    print(results["faults"])
+    assert results["faults"].status == 0, results["faults"]

@@ -167,6 +167,23 @@ def test_what_cannot_be_measured_is_refused(start: Start, settings: dict[str, An
     assert words in run.story()
 
 
+@pytest.mark.parametrize("measured", ["whole", "window"])
+def test_ports_that_data_goes_through_are_counted(start: Start, measured: str) -> None:
+    if not Path("/sys/class/net/lo/statistics/rx_bytes").is_file():
+        pytest.skip("no sysfs with network interfaces")
+    times = {"net.messages": 0, "run.duration": "200ms", "run.warm_up": "50ms"} if measured == "window" else {}
+    run = start({**NET, **times, "transport.name": SOCKETS, "run.nodes": 3})
+    assert run.finish() == 0, run.story()
+    result = run.result()
+    validate(result, "net_result.schema.json")
+    (port,) = result["ports"]  # of one host, whatever the number of its nodes
+    assert (port["device"], port["port"], port["interface"]) == (None, None, "lo")
+    assert port["grown"]["rx_bytes"] >= result["window"]["bytes"]
+    shared = start({**NET, "transport.name": SHARED_MEMORY})
+    assert shared.finish() == 0, shared.story()
+    assert shared.result()["ports"] == []
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_window_within_a_run(start: Start, transport: str) -> None:
     """With a duration the warm-up is left out, and what is under way at the end still arrives."""

@@ -86,6 +86,10 @@ def net(
             help="With --basic: RDMA device of perftest's programs, or server's and client's. (default: the first)",
         ),
     ] = None,
+    perftest_options: Annotated[
+        str,
+        typer.Option(metavar="WORDS", help="With --basic: further options of perftest's programs, such as '-x 1'."),
+    ] = "",
     hosts: HostsOption = None,
     hostfile: HostfileOption = None,
     launcher: LauncherOption = None,
@@ -150,7 +154,7 @@ def net(
         taken = (pattern, nodes, producers, consumers, fabric, measure_, operation, message_size, like)
         if duplex or across or any(each is not None for each in taken):
             raise OneLineError(_BASIC_ALONE, EXIT_BAD_CONFIG)
-        raise typer.Exit(basic(request, perftest, as_json=as_json))
+        raise typer.Exit(basic(request, perftest, perftest_options.split(), as_json=as_json))
     request = over_hosts(
         request,
         hosts=hosts,

@@ -16,6 +16,7 @@ from incast.engine.idle import Window, usable_cores
 from incast.evidence.facts import Facts, read_samples
 from incast.evidence.findings import CONFIDENCES, NOT_KNOWN, Diagnosis, Finding
 from incast.evidence.net_diagnosis import net_findings
+from incast.evidence.port_signs import port_signs
 from incast.evidence.result import number, setting, setting_number
 
 DIAGNOSIS_NAME = "diagnosis.json"
@@ -361,13 +362,14 @@ def diagnose(
     else:
         facts = Facts.of(result, samples, window)
         findings = [found for rule in _RULES if (found := rule(facts)) is not None]
+    ports = port_signs(result)
     if not findings:
-        return Diagnosis(NOT_KNOWN, "none", (), "")
+        return Diagnosis(NOT_KNOWN, "none", (), "", ports=ports)
     best = min(findings, key=lambda found: CONFIDENCES.index(found.confidence))
     others = tuple(dict.fromkeys(each.cause for each in findings if each.cause != best.cause))
     if best.confidence == "low":
-        return Diagnosis(NOT_KNOWN, "none", best.evidence, best.suggestion, (best.cause, *others))
-    return Diagnosis(best.cause, best.confidence, best.evidence, best.suggestion, others)
+        return Diagnosis(NOT_KNOWN, "none", best.evidence, best.suggestion, (best.cause, *others), ports)
+    return Diagnosis(best.cause, best.confidence, best.evidence, best.suggestion, others, ports)
 
 
 def diagnose_directory(

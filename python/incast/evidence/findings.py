@@ -34,6 +34,7 @@ class Diagnosis:
     evidence: tuple[str, ...]
     suggestion: str
     others: tuple[str, ...] = ()  # what else looked used up, less surely
+    ports: tuple[str, ...] = ()  # counters of ports that moved
     missing: Mapping[str, str] = field(default_factory=lambda: dict(MISSING))
 
     def to_json(self) -> dict[str, Any]:

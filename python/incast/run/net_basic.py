@@ -6,7 +6,7 @@ cluster of [S5]; one table has all beside what was published.
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -47,14 +47,14 @@ class Column:
         return self.write if operation == "write" else self.read
 
 
-def basic(request: RunRequest, devices: str | None, *, as_json: bool) -> int:
+def basic(request: RunRequest, devices: str | None, options: Sequence[str], *, as_json: bool) -> int:
     """Measures, and shows the table; the worst exit status of the engine's runs."""
     request = request.with_folder()
     request = replace(request, settings=(f"run.sample_interval={_PEAK_OVER}", *request.settings))
     ours = Column("incast", request.transport)
     status = _four(request, ours, request.output, ())
     programs = Column("perftest", "")
-    found = run_perftest(devices, _SIZES)
+    found = run_perftest(devices, _SIZES, options)
     _fill_programs(programs, found)
     fabric = (f"transport.name={simulated()}", f"{simulated_key('fabric')}={fabric_file(_QDR)}", *_SIMULATED)
     model = Column("simulated", f"{_QDR}, virtual time")

@@ -205,6 +205,8 @@ def limit_rows(diagnosis: Diagnosis | None) -> list[tuple[str, Text]]:
     rows = [("limited by", text)]
     if diagnosis.suggestion and diagnosis.confidence != "none":
         rows.append(("to try", Text(diagnosis.suggestion)))
+    if diagnosis.ports:
+        rows.append(("ports", Text("\n".join(diagnosis.ports), style="yellow")))
     return rows
 
 

@@ -22,6 +22,7 @@
 #include "runtime/machine/exit_status.h"
 #include "runtime/machine/limits.h"
 #include "runtime/machine/machine.h"
+#include "runtime/machine/port_counters.h"
 #include "runtime/machine/run_clock.h"
 #include "runtime/monitor/metrics_server.h"
 #include "runtime/node/driver.h"
@@ -97,6 +98,7 @@ private:
     Plan plan_;
     std::unique_ptr<transport::Medium> medium_;
     std::unique_ptr<Host> host_;
+    PortCounters ports_;                      // that its data goes through
     std::deque<Json> put_off_;                // came before it was set up
     std::unique_ptr<MetricsServer> metrics_;  // null: run.metrics = off
     std::string metrics_address_;             // as others reach it
@@ -218,6 +220,11 @@ Result<Ok> Member::set_up(const Json& welcome) {
     // Peers reach this node the way it reached the coordinator, unless the config says otherwise.
     if (const std::string_view bind = plan_.config.traits().bind; !bind.empty()) {
         settings.try_emplace(std::string(bind), os::local_host(channel_.fd()));
+        const auto device = settings.find("device");
+        const bool rdma = std::ranges::any_of(transport::find_transport(plan_.config.transport)->settings,
+                                              [](const base::Setting& one) { return one.name == "device"; });
+        ports_ = PortCounters("/sys", watched_ports(settings.at(std::string(bind)),
+                                                    device == settings.end() ? "" : device->second, rdma));
     }
     Result<std::unique_ptr<transport::Medium>> medium =
         transport::make_medium(*transport::find_transport(plan_.config.transport), settings);
@@ -471,6 +478,10 @@ void Member::tell(Mark mark, Time now) {
     sample.clock_error_ns = clock_error_ns_ = std::max(clock_error_ns_, error_now_ns);
     if (mark == Mark::window_begin) {
         clock_error_ns_ = error_now_ns;
+        ports_.begin();
+    } else if (mark != Mark::interval && !ports_.empty()) {
+        sample.host = host_name();
+        sample.ports = ports_.grown();
     }
     message["sample"] = to_json(sample);
     channel_.send(message);

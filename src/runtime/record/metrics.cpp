@@ -113,6 +113,8 @@ constexpr std::array<std::string_view, all_states.size()> state_names{"joining",
 constexpr std::array<std::string_view, 7> cause_names{"joined", "connection_lost", "silent",    "cut_off",
                                                       "late",   "stuck",           "distrusted"};
 constexpr std::size_t max_words = 500;  // of a text in a sample
+constexpr std::size_t most_ports = 64;  // of a host, and what each counts
+constexpr std::size_t most_counters = 1024;
 constexpr std::array<std::string_view, 4> mark_names{"interval", "window_begin", "window_end", "last"};
 
 template <class Enum, std::size_t N>
@@ -252,6 +254,37 @@ bool read_net(const nlohmann::json& json, NetSample& net) {
     return true;
 }
 
+nlohmann::ordered_json ports_json(const std::vector<PortChange>& ports) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const PortChange& port : ports) {
+        list.push_back(
+            {{"device", port.device}, {"port", port.port}, {"interface", port.interface}, {"grown", port.grown}});
+    }
+    return list;
+}
+
+bool read_ports(const nlohmann::json& json, std::vector<PortChange>& ports) {
+    if (!json.is_array() || json.size() > most_ports) {
+        return false;
+    }
+    for (const nlohmann::json& entry : json) {
+        PortChange& port = ports.emplace_back();
+        const auto grown = entry.find("grown");
+        if (!entry.is_object() || !read_text(entry, "device", port.device) || !read_number(entry, "port", port.port) ||
+            !read_text(entry, "interface", port.interface) || grown == entry.end() || !grown->is_object() ||
+            grown->size() > most_counters) {
+            return false;
+        }
+        for (const auto& [name, value] : grown->items()) {
+            if (name.size() > max_words || !value.is_number_unsigned()) {
+                return false;
+            }
+            port.grown[name] = value.get<std::uint64_t>();
+        }
+    }
+    return true;
+}
+
 }  // namespace
 
 std::span<const TotalsField> totals_fields() {
@@ -310,6 +343,10 @@ nlohmann::ordered_json to_json(const NodeSample& sample) {
         json["changes"].push_back({static_cast<std::uint64_t>(change.at), change.node, change.incarnation,
                                    cause_names[static_cast<std::size_t>(change.cause)]});
     }
+    if (!sample.ports.empty()) {
+        json["host"] = sample.host.substr(0, max_words);
+        json["ports"] = ports_json(sample.ports);
+    }
     if (!sample.failure.empty()) {
         json["failure"] = sample.failure.substr(0, max_words);
     }
@@ -331,7 +368,7 @@ Result<NodeSample> sample_from_json(const nlohmann::json& json) {
         !read_number(json, "peak_held_meps", sample.peak_held_meps) ||
         !read_number(json, "trigger_spread_ns", sample.trigger_spread_ns) ||
         !read_number(json, "clock_error_ns", sample.clock_error_ns) || !read_text(json, "failure", sample.failure) ||
-        !read_text(json, "note", sample.note)) {
+        !read_text(json, "note", sample.note) || !read_text(json, "host", sample.host)) {
         return Error{"a sample lacks a field, or one has the wrong type"};
     }
     for (const TotalsField& field : fields) {
@@ -349,6 +386,9 @@ Result<NodeSample> sample_from_json(const nlohmann::json& json) {
     }
     if (const auto net = json.find("net"); net != json.end() && !read_net(*net, sample.net.emplace())) {
         return Error{"the traffic of a sample is malformed"};
+    }
+    if (const auto ports = json.find("ports"); ports != json.end() && !read_ports(*ports, sample.ports)) {
+        return Error{"the ports of a sample are malformed"};
     }
     return sample;
 }

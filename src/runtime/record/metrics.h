@@ -17,6 +17,7 @@
 
 #include "base/histogram.h"
 #include "protocol/node.h"
+#include "runtime/machine/port_counters.h"
 
 namespace incast::runtime {
 
@@ -118,6 +119,8 @@ struct NodeSample {
     std::optional<base::Histogram> latency_ns;  // at window_end and last: since window_begin, or since the start
     std::optional<NetSample> net;               // raw traffic, at every mark but interval
     std::vector<ViewChange> changes;            // event manager: since the last sample
+    std::string host;                           // where it runs; not empty if there are ports
+    std::vector<PortChange> ports;              // at window_end and last: since window_begin, or since the start
     std::string failure;                        // not empty: the node cannot go on
     std::string note;                           // of the sink: the first event that did not verify
 };

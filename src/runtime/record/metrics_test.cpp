@@ -117,6 +117,39 @@ TEST(Metrics, TheTrafficOfASampleSurvivesTheJourney) {
     EXPECT_FALSE(sample_from_json(json).ok());
 }
 
+TEST(Metrics, ThePortsOfASampleSurviveTheJourney) {
+    NodeSample sample;
+    sample.host = "event-builder-7";
+    sample.ports = {{"mlx5_0", 1, "eth2", {{"out_of_sequence", 12}, {"port_xmit_wait", 1ULL << 60U}}},
+                    {"", 0, "lo", {}}};
+    nlohmann::json json = nlohmann::json::parse(to_json(sample).dump());
+    const Result<NodeSample> again = sample_from_json(json);
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    EXPECT_EQ(again->host, "event-builder-7");
+    ASSERT_EQ(again->ports.size(), 2U);
+    EXPECT_EQ(again->ports[0].device, "mlx5_0");
+    EXPECT_EQ(again->ports[0].port, 1U);
+    EXPECT_EQ(again->ports[0].interface, "eth2");
+    EXPECT_EQ(again->ports[0].grown, sample.ports[0].grown);
+    EXPECT_EQ(again->ports[1].interface, "lo");
+    for (const char* wrong : {"-1", "\"many\"", "1.5", "null"}) {
+        nlohmann::json bad = json;
+        bad["ports"][0]["grown"]["out_of_sequence"] = nlohmann::json::parse(wrong);
+        EXPECT_FALSE(sample_from_json(bad).ok()) << wrong;
+    }
+    for (const char* wrong : {"7", "[7]", "[{}]", "[{\"device\":\"a\",\"port\":1,\"interface\":\"b\",\"grown\":[]}]"}) {
+        nlohmann::json bad = json;
+        bad["ports"] = nlohmann::json::parse(wrong);
+        EXPECT_FALSE(sample_from_json(bad).ok()) << wrong;
+    }
+    json["ports"] = nlohmann::json::array();
+    for (int port = 0; port < 65; ++port) {
+        json["ports"].push_back(
+            {{"device", "a"}, {"port", port}, {"interface", ""}, {"grown", nlohmann::json::object()}});
+    }
+    EXPECT_FALSE(sample_from_json(json).ok());
+}
+
 TEST(Metrics, ChangesOfTheViewTravel) {
     NodeSample sample;
     sample.changes = {{5, 1, 2, protocol::Cause::silent}, {7, 1, 3, protocol::Cause::joined}};

@@ -313,6 +313,7 @@ OrderedJson NetTally::json() const {
     if (facts_.incomplete_files != nullptr) {
         json["incomplete_files"] = *facts_.incomplete_files;
     }
+    json["ports"] = ports_json(nodes_);
     json["config"] = config_json(plan_.values);
     json["machine"] = machine_json(facts_.machine);
     json["versions"] = versions_json();

@@ -1,5 +1,9 @@
 // What a result says of its run beside its totals: configuration, machine, versions, what was verified, triggers.
 #include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -30,6 +34,30 @@ nlohmann::ordered_json machine_json(const Machine& machine) {
             {"last_level_cache_bytes", machine.last_level_cache_bytes},
             {"memory_bytes", machine.memory_bytes},
             {"kernel", machine.kernel}};
+}
+
+nlohmann::ordered_json ports_json(const std::vector<NodeRecord>& nodes) {
+    const auto or_null = [](const std::string& name) {
+        return name.empty() ? OrderedJson(nullptr) : OrderedJson(name);
+    };
+    OrderedJson json = OrderedJson::array();
+    std::set<std::tuple<std::string, std::string, std::uint32_t, std::string>> seen;  // nodes of a host share its ports
+    for (const NodeRecord& record : nodes) {
+        const std::optional<NodeSample>& sample = record.end ? record.end : record.last;
+        if (!sample) {
+            continue;
+        }
+        for (const PortChange& port : sample->ports) {
+            if (seen.emplace(sample->host, port.device, port.port, port.interface).second) {
+                json.push_back({{"host", sample->host},
+                                {"device", or_null(port.device)},
+                                {"port", port.device.empty() ? OrderedJson(nullptr) : OrderedJson(port.port)},
+                                {"interface", or_null(port.interface)},
+                                {"grown", port.grown}});
+            }
+        }
+    }
+    return json;
 }
 
 nlohmann::ordered_json versions_json() {

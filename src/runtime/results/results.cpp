@@ -520,6 +520,7 @@ OrderedJson Tally::json() const {
     if (facts_.incomplete_files != nullptr) {
         json["incomplete_files"] = *facts_.incomplete_files;
     }
+    json["ports"] = ports_json(nodes_);
     json["config"] = config_json(facts_.plan.values);
     json["machine"] = machine_json(facts_.machine);
     json["versions"] = versions_json();

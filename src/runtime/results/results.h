@@ -44,6 +44,8 @@ RunResult make_net_result(const RunFacts& facts);
 nlohmann::ordered_json config_json(const std::map<std::string, std::string>& values);
 
 nlohmann::ordered_json machine_json(const Machine& machine);
+/// What the ports of all hosts grew by in the measured window, or in the whole run; each once.
+nlohmann::ordered_json ports_json(const std::vector<NodeRecord>& nodes);
 nlohmann::ordered_json versions_json();
 
 /// How much of the events' content was compared.

@@ -101,9 +101,19 @@ def test_a_table_of_four_columns(real_incast: Incast, programs: Path) -> None:
     # What the adapter takes from host memory is the model's input; a read crosses the network twice.
     assert simulated["write"]["mean"] == pytest.approx(2.581e9, rel=0.05)
     assert 1.5 < simulated["read"]["typical"] / simulated["write"]["typical"] < 2.5
+    again = real_incast("net", "--basic", *quick, "--output", "out")
+    assert (again.returncode, "holds result.json of an earlier run" in again.stderr) == (2, True)
     words = [line.split() for line in done.stdout.splitlines()]
     assert ["write,", "mean", "2.58", "GB/s"] in [line[:4] for line in words]
     assert max(len(line) for line in done.stdout.splitlines() if "  " in line) <= 80
+
+
+def test_what_the_engine_refuses_is_one_line(real_incast: Incast) -> None:
+    done = real_incast("net", "--basic", "--transport", "pigeon")
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "transport.name = pigeon" in done.stderr
+    assert list(real_incast.folder.iterdir()) == []
 
 
 def test_what_is_not_there_is_said(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,9 +87,9 @@ def measure(request: RunRequest, cases: Cases, like: tuple[Mapping[str, Any], Pa
     if cases.alone:
         return _Measuring(like).alone(request, as_json=as_json)
     for number, case in enumerate(cases.cases):
-        _check(case.request(request, number))  # all of them before the first, which may take long
+        check(case.request(request, number))  # all of them before the first, which may take long
     request = request.with_folder()
-    _clear(request)
+    clear(request, _SIZE_FOLDER)
     measuring = _Measuring(like)
     results: list[dict[str, Any]] = []
     for number, case in enumerate(cases.cases):
@@ -140,8 +140,8 @@ class _Measuring:
         return outcome, result
 
 
-def _clear(request: RunRequest) -> None:
-    """The folder of a list of sizes: an earlier list's results are refused, or removed if that was asked for."""
+def clear(request: RunRequest, folders: re.Pattern[str]) -> None:
+    """The folder of several measurements: an earlier one's results are refused, or removed if that was asked for."""
     old = request.output / RESULT_NAME
     if old.exists() and not request.force:
         raise OneLineError(
@@ -152,12 +152,13 @@ def _clear(request: RunRequest) -> None:
     if request.force and request.output.is_dir():
         with writing_output(request.output):
             for folder in request.output.iterdir():
-                if _SIZE_FOLDER.fullmatch(folder.name) and folder.is_dir() and not engines_writing_to(folder):
+                if folders.fullmatch(folder.name) and folder.is_dir() and not engines_writing_to(folder):
                     remove_files(folder, FILES_OF_A_RUN)
             remove_files(request.output, FILES_OF_A_RUN)
 
 
-def _check(request: RunRequest) -> None:
+def check(request: RunRequest) -> None:
+    """OneLineError with what the engine says if it refuses that; nothing is run."""
     command = [*request.command(find_engine()), "--check"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S, check=False)

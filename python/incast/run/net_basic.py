@@ -5,6 +5,7 @@ cluster of [S5]; one table has all beside what was published.
 """
 
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from incast.base.published import TABLE_2, TABLE_2_SOURCE
 from incast.engine.shipped import fabric_file
 from incast.engine.transports import simulated, simulated_key
 from incast.run.execution import conclude, read_result, watch
+from incast.run.net import check, clear
 from incast.run.perftest import PROGRAMS, Perftest, bytes_per_s, latency_ns, run_perftest
 from incast.run.request import RunRequest
 
@@ -28,6 +30,7 @@ OPERATIONS = ("write", "read")
 _SIZES = {"bandwidth": 64 << 10, "latency": 2}  # perftest's own
 _PEAK_OVER = "100ms"  # the peak is the fastest interval
 _QDR = "ib-qdr-8"
+FOLDER = re.compile(r"(incast|simulated)-(write|read)-(bandwidth|latency)")
 _SIMULATED = ("run.warm_up=1ms", "run.duration=10ms", "net.messages=0")
 _ROWS = ("mean", "peak", "min", "typical", "max")
 
@@ -49,14 +52,17 @@ class Column:
 
 def basic(request: RunRequest, devices: str | None, options: Sequence[str], *, as_json: bool) -> int:
     """Measures, and shows the table; the worst exit status of the engine's runs."""
-    request = request.with_folder()
+    fabric = (f"transport.name={simulated()}", f"{simulated_key('fabric')}={fabric_file(_QDR)}", *_SIMULATED)
     request = replace(request, settings=(f"run.sample_interval={_PEAK_OVER}", *request.settings))
+    for settings in ((), fabric):
+        check(_one(request, "write", "bandwidth", request.output, settings))
+    request = request.with_folder()
+    clear(request, FOLDER)
     ours = Column("incast", request.transport)
     status = _four(request, ours, request.output, ())
     programs = Column("perftest", "")
     found = run_perftest(devices, _SIZES, options)
     _fill_programs(programs, found)
-    fabric = (f"transport.name={simulated()}", f"{simulated_key('fabric')}={fabric_file(_QDR)}", *_SIMULATED)
     model = Column("simulated", f"{_QDR}, virtual time")
     status = max(status, _four(replace(request, transport=simulated()), model, request.output, fabric))
     published = Column("published", TABLE_2_SOURCE)
@@ -86,13 +92,9 @@ def _four(request: RunRequest, column: Column, output: Path, settings: tuple[str
     status = 0
     for operation in OPERATIONS:
         figures: dict[str, float | None] = {}
-        for measure, size in _SIZES.items():
+        for measure in _SIZES:
             name = f"{column.name}-{operation}-{measure}"
-            own = (
-                "net.pattern=one-to-one", "run.nodes=2", f"net.operation={operation}", f"net.measure={measure}",
-                f"net.message_size={size}",
-            )  # fmt: skip
-            one = replace(request, settings=(*request.settings, *settings, *own), output=output / name)
+            one = _one(request, operation, measure, output / name, settings)
             outcome = watch(one, f"incast net  {name}", unit="messages")
             status = max(status, outcome.exit_status)
             if outcome.result_path is None:
@@ -105,6 +107,14 @@ def _four(request: RunRequest, column: Column, output: Path, settings: tuple[str
             figures.update(_FIGURES[measure](result))
         column.of(operation).update(figures)
     return status
+
+
+def _one(request: RunRequest, operation: str, measure: str, output: Path, settings: tuple[str, ...]) -> RunRequest:
+    own = (
+        "net.pattern=one-to-one", "run.nodes=2", f"net.operation={operation}", f"net.measure={measure}",
+        f"net.message_size={_SIZES[measure]}",
+    )  # fmt: skip
+    return replace(request, settings=(*request.settings, *settings, *own), output=output)
 
 
 def _bandwidth(result: Mapping[str, Any]) -> dict[str, float | None]:

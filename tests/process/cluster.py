@@ -13,7 +13,36 @@ from pathlib import Path
 import pytest
 from support import must, process_state, said_by, wait_until
 
-SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+_SYSTEM_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+SSHD = shutil.which("sshd", path=_SYSTEM_PATH)
+_SLURM_CONF = """ClusterName=test
+SlurmctldHost=localhost({head})
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={socket}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerType=sched/backfill
+SlurmdParameters=config_overrides
+ReturnToService=2
+InactiveLimit=0
+KillWait=2
+{nodes}
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
 PREFIX = "node"
 
 
@@ -71,6 +100,11 @@ class Cluster:
         """For `ssh -F`."""
         return str(self.folder / "ssh_config")
 
+    @property
+    def ssh_program(self) -> str:
+        """An `ssh` that needs no option."""
+        return str(self.folder / "ssh")
+
     def _start_sshd(self, index: int, name: str) -> None:
         options = {
             "ListenAddress": self.address(index),
@@ -102,6 +136,56 @@ class Cluster:
         for index, name in enumerate(self.names, 1):
             lines += [f"Host {name}", f"  HostName {self.address(index)}"]
         (self.folder / "ssh_config").write_text("\n".join(lines) + "\n")
+        program = Path(self.ssh_program)
+        program.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {self.ssh_config} "$@"\n')
+        program.chmod(0o755)
+
+    def open_slurm(self) -> None:
+        """Slurm over the hosts, controlled by the head; skips the test where there is none."""
+        programs = {name: shutil.which(name, path=_SYSTEM_PATH) for name in ("munged", "slurmctld", "slurmd", "srun")}
+        if absent := [name for name, path in programs.items() if path is None]:
+            pytest.skip(f"there is no {absent[0]}")
+        folder = self.folder / "slurm"
+        for name in ("", "munge", "state", "spool", *(f"spool/{host}" for host in self.names)):
+            (folder / name).mkdir(mode=0o700 if name == "munge" else 0o755)
+        socket, key = folder / "munge.socket", folder / "munge" / "key"
+        key.touch(0o600)
+        key.write_bytes(os.urandom(1024))
+        files = {"pid": "pid", "log": "log", "seed": "seed"}
+        munged = [f"--{name}-file={folder}/munge/{file}" for name, file in files.items()]
+        self._start_daemon(
+            0, str(programs["munged"]), "--foreground", "--force", f"--socket={socket}", f"--key-file={key}", *munged
+        )
+        wait_until(socket.exists, "munged", 60)
+        nodes = "\n".join(
+            f"NodeName={name} NodeHostname={name} NodeAddr={self.address(index)} CPUs=1 State=UNKNOWN"
+            for index, name in enumerate(self.names, 1)
+        )
+        configuration = folder / "slurm.conf"
+        configuration.write_text(_SLURM_CONF.format(head=self.address(0), folder=folder, socket=socket, nodes=nodes))
+        os.environ["SLURM_CONF"] = str(configuration)
+        self._start_daemon(0, str(programs["slurmctld"]), "-D", "-c")
+        for index, name in enumerate(self.names, 1):
+            self._start_daemon(index, str(programs["slurmd"]), "-D", "-N", name)
+        idle = self.words("sinfo", "-h", "-t", "idle", "-o", "%D")
+
+        def all_idle() -> bool:
+            done = subprocess.run(idle, capture_output=True, text=True, check=False)
+            return done.stdout.strip() == str(len(self.names))
+
+        wait_until(all_idle, "slurm", 60)
+
+    def _start_daemon(self, host: int, *words: str) -> None:
+        with (self.folder / f"{Path(words[0]).name}-{host}.log").open("wb") as log:
+            self._daemons.append(
+                # Not `ip netns exec`, which mounts another /sys, without the control groups that slurmd looks for.
+                subprocess.Popen(
+                    ["nsenter", f"--net=/run/netns/{self._spaces[host]}", *words],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                )
+            )
 
     def words(self, *command: str, host: int = 0) -> list[str]:
         """The command, on the head or another host."""
@@ -123,7 +207,8 @@ class Cluster:
         for space in self._spaces:
             listed = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True, check=False)
             found += [int(pid) for pid in listed.stdout.split()]
-        return [pid for pid in found if pid not in daemons and process_state(pid) not in ("", "Z")]
+        left = [pid for pid in found if pid not in daemons and process_state(pid) not in ("", "Z")]
+        return [pid for pid in left if not command_line(pid).startswith("slurmctld: ")]
 
     def find(self, *wanted: str) -> list[int]:
         """Those whose command lines have all these words."""

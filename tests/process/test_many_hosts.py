@@ -11,7 +11,7 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -43,19 +43,23 @@ def environment(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine under test is that of the command."""
     monkeypatch.setenv("INCAST_NODE", str(engine))
     monkeypatch.delenv("INCAST_TOKEN", raising=False)
+    # What Open MPI wants to hear from root.
+    monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
+    monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
 
 
 class Command:
     """`incast` on the head of a cluster."""
 
-    def __init__(self, cluster: Cluster, folder: Path, *words: str) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, *words: str, before: Sequence[str] = ()) -> None:
+        """`before`: a command that runs this one."""
         self.folder = folder
         self.output = folder / "out"
         self.log = folder / "stderr"
         self._cluster = cluster
         with self.log.open("w") as errors, (folder / "stdout").open("w") as said:
             self.process = subprocess.Popen(
-                cluster.incast(*words, "--output", str(self.output)),
+                cluster.words(*before, *cluster.python(), *words, "--output", str(self.output)),
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=errors,
@@ -134,7 +138,7 @@ VICTIMS = {
     "fan-out": ("incast.hosts.fanout",),
     "ssh": ("ssh", "-F"),
     "sshd": ("sshd: root@notty",),
-    "nodes of a host": ("--until-eof",),
+    "nodes of a host": ("--join", "--count"),
     "node": ("--watched-by", "--node"),
     "coordinator": ("--spawn",),
 }
@@ -146,7 +150,7 @@ def victims(cluster: Cluster, kind: str) -> list[int]:
         begins_so = kind not in ("ssh", "nodes of a host") or Path(words[0]).name.startswith(
             "ssh" if kind == "ssh" else "incast-node"
         )
-        return begins_so and words[0] != "ip"
+        return begins_so and words[0] not in ("ip", "salloc")
 
     return [pid for pid in cluster.find(*VICTIMS[kind]) if is_one(pid)]
 
@@ -280,36 +284,121 @@ def test_others_join_by_hand(cluster: Cluster, tmp_path: Path, asked: bool) -> N
         seconds_until_empty(cluster, SLOW_S)
 
 
-def commands_of_the_page() -> list[str]:
-    """Those of docs/clusters.md that are for a cluster of node1 and node2."""
-    text = (ROOT / "docs" / "clusters.md").read_text()
-    return [line for block in re.findall(r"```sh\n(.*?)```", text, re.S) for line in block.splitlines()]
+MPI = {"mpirun.openmpi": "openmpi-bin", "mpiexec.mpich": "mpich"}
+KILLED = [None] if KILLS == 1 else [None, "command", "fan-out", "nodes of a host", "launcher"]
 
 
 @pytest.mark.usefixtures("environment")
-def test_the_commands_of_the_page_do_what_it_says(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("turn", range(KILLS))
+@pytest.mark.parametrize("killed", KILLED)
+@pytest.mark.parametrize("launcher", MPI)
+def test_mpi_launchers_start_the_nodes(
+    cluster: Cluster, tmp_path: Path, launcher: str, killed: str | None, turn: int
 ) -> None:
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name, words in (
-        ("ssh", [shutil.which("ssh") or "ssh", "-F", cluster.ssh_config]),
-        ("incast", cluster.python()),
-    ):
-        (programs / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-        (programs / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    lines = commands_of_the_page()
-    assert len(lines) > 5
+    if shutil.which(launcher) is None:
+        pytest.skip(f"there is no {launcher} (package {MPI[launcher]})")
+    words = ["run", "--hosts", ALL, "--launcher", launcher, "--ssh", cluster.ssh_program, "--nodes", str(NODES)]
+    check_launcher(cluster, tmp_path, [*words, "--listen", cluster.address(0)], program=launcher, killed=killed)
+
+
+@pytest.fixture(scope="module")
+def slurm(cluster: Cluster) -> Cluster:
+    """The same hosts, under Slurm."""
+    cluster.open_slurm()
+    return cluster
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize("turn", range(KILLS))
+@pytest.mark.parametrize("killed", KILLED)
+def test_an_allocation_of_slurm_says_which_hosts(slurm: Cluster, tmp_path: Path, killed: str | None, turn: int) -> None:
+    words = ["run", "--launcher", "srun", "--nodes", str(NODES), "--listen", slurm.address(0)]
+    before = ["salloc", "--quiet", "--nodes", str(HOSTS)]
+    check_launcher(slurm, tmp_path, words, program="srun", killed=killed, before=before)
+
+
+def check_launcher(
+    cluster: Cluster, folder: Path, words: list[str], *, program: str, killed: str | None, before: Sequence[str] = ()
+) -> None:
+    """A run, or one in which something is killed."""
+    secret = folder / "secret"
+    secret.touch(0o600)
+    secret.write_text(TOKEN + "\n")
+    words += ["--token-file", str(secret), *((*LONG, "--set", "run.on_loss=stop") if killed else SHORT)]
+    with Command(cluster, folder, *words, before=before) as run:
+        if killed is None:
+            assert run.finish() == 0, run.said()
+            assert run.result()["lost_events"] == 0
+            assert len(run.result()["nodes"]) == NODES
+            seconds_until_empty(cluster, SLOW_S)
+            return
+        run.wait_for("[measuring]")
+        # The environment of a process can be read by its owner alone.
+        everywhere = [text for text in texts_of(cluster, folder) if not text[0].startswith("environ of ")]
+        assert [where for where, text in everywhere if TOKEN.encode() in text] == []
+        found = [pid for pid in cluster.find(program) if Path(command_line(pid).split()[0]).name == program]
+        os.kill(found[0] if killed == "launcher" else victims(cluster, killed)[0], signal.SIGKILL)
+        took_s = seconds_until_empty(cluster, SLOW_S)
+        assert took_s < WITHIN_S, f"{took_s:.1f} s"
+
+
+def commands_of_the_page(kind: str) -> list[str]:
+    """Those of docs/clusters.md that are for a cluster of node1 and node2."""
+    text = (ROOT / "docs" / "clusters.md").read_text()
+    return [line for block in re.findall(rf"```{kind}\n(.*?)```", text, re.S) for line in block.splitlines()]
+
+
+@pytest.fixture
+def programs(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder on the PATH with what the page takes for granted."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    commands = {"ssh": [cluster.ssh_program], "incast": cluster.python()}
+    commands |= {name.partition(".")[0]: [path] for name in MPI if (path := shutil.which(name))}
+    for name, words in commands.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def do_as_the_page_says(cluster: Cluster, folder: Path, lines: list[str]) -> None:
+    """Shorter, and names of hosts are known to ssh alone."""
     for line in lines:
         words = line.replace(
             "--duration 10s", "--events 2000" if " run " in line else "--duration 100ms --warm-up 50ms"
         )
+        if "--launcher" in line:
+            words += f" --listen {cluster.address(0)}"
         done = subprocess.run(
-            cluster.words("sh", "-c", words), cwd=tmp_path, capture_output=True, text=True, timeout=SLOW_S, check=False
+            cluster.words("sh", "-c", words), cwd=folder, capture_output=True, text=True, timeout=SLOW_S, check=False
         )
         assert done.returncode == 0, f"{line}: {done.stderr}"
-    results = sorted((tmp_path / "incast-results").glob("*/result.json"))
-    assert len(results) == sum(line.startswith("incast ") for line in lines)
+    results = list((folder / "incast-results").glob("*/result.json"))
+    assert len(results) == sum("incast " in line for line in lines)
     assert all(json.loads(file.read_text())["status"] == "complete" for file in results)
     seconds_until_empty(cluster, SLOW_S)
+
+
+@pytest.mark.usefixtures("environment", "programs")
+def test_the_commands_of_the_page_do_what_it_says(cluster: Cluster, tmp_path: Path) -> None:
+    lines = commands_of_the_page("sh")
+    assert len(lines) > 5
+    do_as_the_page_says(cluster, tmp_path, lines)
+
+
+@pytest.mark.usefixtures("environment", "programs")
+@pytest.mark.parametrize("launcher", ["mpirun", "mpiexec"])
+def test_the_commands_of_the_page_for_mpi(cluster: Cluster, tmp_path: Path, launcher: str) -> None:
+    lines = [line for line in commands_of_the_page("sh mpi") if launcher in line]
+    assert lines
+    if not (tmp_path / "bin" / launcher).exists():
+        pytest.skip(f"there is no {launcher}")
+    do_as_the_page_says(cluster, tmp_path, lines)
+
+
+@pytest.mark.usefixtures("environment", "programs")
+def test_the_commands_of_the_page_for_slurm(slurm: Cluster, tmp_path: Path) -> None:
+    lines = commands_of_the_page("sh slurm")
+    assert lines
+    do_as_the_page_says(slurm, tmp_path, lines)

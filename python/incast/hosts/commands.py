@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from incast.base import extras
 from incast.base.patience import Patience
@@ -16,7 +16,7 @@ from incast.engine.progress import LineReader
 from incast.hosts.places import LIBRARY, PURPOSE
 
 CONNECT_TIMEOUT_S = 10.0
-_END_S = 9.0
+_END_S = 4.0
 _POLL_S = 0.1
 
 
@@ -29,6 +29,7 @@ class Job:
     command: str
     input: bytes = b""
     holds: bool = False  # its standard input stays open as long as whoever started it is there
+    environment: dict[str, str] = field(default_factory=dict)  # on this host; what it is given, ssh does not hand on
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,7 @@ def main() -> None:
     task.set_info("ssh_options", f"{task.info('ssh_options') or ''} {_SSH_OPTIONS}")
     holding = []
     for job in order["jobs"]:
+        os.environ.update(job["environment"])  # of this process alone, which has nothing else to do
         where = {"key": job["label"]} if job["host"] is None else {"nodes": job["host"]}
         timeout = order["timeout_s"] or -1
         worker = task.shell(job["command"], handler=_Job(job["label"]), timeout=timeout, stdin=True, **where)

@@ -17,6 +17,7 @@ from incast.hosts.places import Place, Slots, parse_hosts, spread
 
 LOCAL, SSH, SRUN = "local", "ssh", "srun"
 BY_HAND = "by hand"
+TOKEN_VARIABLE = "INCAST_TOKEN"
 LAUNCHERS = "ssh, local, mpirun, mpiexec or srun"
 _MPI = ("mpirun", "mpiexec", "orterun")
 _ANY = "0.0.0.0"
@@ -39,6 +40,7 @@ class Spread:
     nodes: int  # of the run
     here: int = 0  # of these, started by the coordinator
     token_file: str = ""  # empty: a token is made up
+    input_for_all: bool = True  # what the launcher reads reaches all; else only its environment does
 
     def to_json(self) -> dict[str, Any]:
         """For another process."""
@@ -58,30 +60,35 @@ class Spread:
         """What starts the nodes, when the coordinator listens at `address`."""
         if self.launcher == BY_HAND:
             return []
-        given = token.encode() + b"\n"
+        given = ("--token-file", "-", "--until-eof") if self.input_for_all else ()
         commands = [
             f"cd {shlex.quote(str(Path.cwd()))} 2>/dev/null; exec "
             + shlex.join(
                 [
-                    *(engine, "--join", _host_replaced(address, meet_at), "--token-file", "-", "--until-eof"),
+                    *(engine, "--join", _host_replaced(address, meet_at), *given),
                     *("--node", str(place.first), "--count", str(place.nodes), "--output", str(output.absolute())),
                 ]
             )
             for place, engine, meet_at in zip(self.places, self.engines, self.meet_at, strict=True)
         ]
+        line = token.encode() + b"\n"
         if self.launcher in (LOCAL, SSH):
             return [
                 Job(
                     place.host,
                     place.host if self.launcher == SSH else None,
                     shlex.join(["sh", "-c", command]),
-                    given,
-                    True,
+                    line,
+                    holds=True,
                 )
                 for place, command in zip(self.places, commands, strict=True)
             ]
         words = shlex.split(self.launcher)
-        return [Job(Path(words[0]).name, None, "exec " + shlex.join([*words, *_by_rank(commands)]), given, True)]
+        command = "exec " + shlex.join([*words, *_by_rank(commands)])
+        name = Path(words[0]).name
+        if self.input_for_all:
+            return [Job(name, None, command, line, holds=True)]
+        return [Job(name, None, command, holds=True, environment={TOKEN_VARIABLE: token})]
 
 
 def _by_rank(commands: Sequence[str]) -> list[str]:
@@ -92,6 +99,10 @@ def _by_rank(commands: Sequence[str]) -> list[str]:
 def _host_replaced(address: str, host: str) -> str:
     port = address.rpartition(":")[2]
     return address if not host else f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _host_of(address: str) -> str:
+    return address[1 : address.index("]")] if address.startswith("[") and "]" in address else address.partition(":")[0]
 
 
 def allocated_hosts() -> list[Slots]:
@@ -130,10 +141,13 @@ def prepare(
             address if is_ours(address) else way_to(host) for host, address in zip(hosts, seen, strict=True)
         )
         return Spread(SSH, places, engines, meet_at, f"{_common(meet_at)}:0", ssh, total)
-    words = _parallel(launcher, name, hosts, ssh)
+    here = _host_of(listen) if listen else way_to(hosts[0])
+    words, input_for_all = _parallel(launcher, name, hosts, here, ssh)
     engine = ask_through(words, hosts, say=say)
-    at = listen or f"{_common((way_to(hosts[0]),))}:0"
-    return Spread(shlex.join(words), places, (engine,) * len(places), ("",) * len(places), at, ssh, total)
+    at = listen or f"{_common((here,))}:0"
+    none = ("",) * len(places)
+    engines = (engine,) * len(places)
+    return Spread(shlex.join(words), places, engines, none, at, ssh, total, input_for_all=input_for_all)
 
 
 def by_hand(guests: int, nodes: int, listen: str, token_file: str) -> Spread:
@@ -150,8 +164,8 @@ def _common(addresses: Sequence[str]) -> str:
     return f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
 
 
-def _parallel(launcher: str, name: str, hosts: Sequence[str], ssh: str) -> list[str]:
-    """The words that start a task on each host: it reads what the launcher reads, and is bound to no core."""
+def _parallel(launcher: str, name: str, hosts: Sequence[str], here: str, ssh: str) -> tuple[list[str], bool]:
+    """The words that start a task on each host, bound to no core; and whether each reads what the launcher reads."""
     program = shutil.which(launcher)
     count = str(len(hosts))
     if program is None or not (name.startswith(SRUN) or name.startswith(_MPI)):
@@ -159,7 +173,7 @@ def _parallel(launcher: str, name: str, hosts: Sequence[str], ssh: str) -> list[
         raise OneLineError(f"--launcher {launcher}: {why}; allowed: {LAUNCHERS}", EXIT_BAD_CONFIG)
     if name.startswith(SRUN):
         shape = ["--nodes", count, "--ntasks", count, "--ntasks-per-node", "1", "--nodelist", ",".join(hosts)]
-        return [program, *shape, "--mpi=none", "--cpu-bind=none", "--overlap", "--quiet"]
+        return [program, *shape, "--mpi=none", "--cpu-bind=none", "--overlap", "--quiet"], True
     try:
         asked = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -167,9 +181,10 @@ def _parallel(launcher: str, name: str, hosts: Sequence[str], ssh: str) -> list[
     if "Open MPI" in asked.stdout or "OpenRTE" in asked.stdout:
         agent = [] if ssh == SSH else ["--mca", "plm_rsh_agent", ssh]
         bound = ["--map-by", "ppr:1:node", "--bind-to", "none", "--oversubscribe", "--stdin", "all"]
-        return [program, *agent, "--host", ",".join(hosts), "-np", count, *bound]
+        return [program, *agent, "--host", ",".join(hosts), "-np", count, *bound], True
     if "HYDRA" in asked.stdout or "MPICH" in asked.stdout or "Intel" in asked.stdout:
         agent = [] if ssh == SSH else ["-launcher-exec", ssh]
-        return [program, *agent, "-hosts", ",".join(hosts), "-ppn", "1", "-n", count, "-s", "all"]
+        shape = ["-hosts", ",".join(hosts), "-localhost", here, "-ppn", "1", "-n", count]
+        return [program, *agent, *shape], False
     said = (asked.stdout.strip() or "nothing").splitlines()[0]
     raise OneLineError(f"--launcher {launcher}: neither Open MPI nor MPICH, it says '{said}'", EXIT_BAD_CONFIG)

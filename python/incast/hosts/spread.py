@@ -141,8 +141,9 @@ def prepare(
             address if is_ours(address) else way_to(host) for host, address in zip(hosts, seen, strict=True)
         )
         return Spread(SSH, places, engines, meet_at, f"{_common(meet_at)}:0", ssh, total)
+    program = _program_of(launcher, name)
     here = _host_of(listen) if listen else way_to(hosts[0])
-    words, input_for_all = _parallel(launcher, name, hosts, here, ssh)
+    words, input_for_all = _parallel(program, name, hosts, here, ssh)
     engine = ask_through(words, hosts, say=say)
     at = listen or f"{_common((here,))}:0"
     none = ("",) * len(places)
@@ -164,20 +165,24 @@ def _common(addresses: Sequence[str]) -> str:
     return f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
 
 
-def _parallel(launcher: str, name: str, hosts: Sequence[str], here: str, ssh: str) -> tuple[list[str], bool]:
-    """The words that start a task on each host, bound to no core; and whether each reads what the launcher reads."""
+def _program_of(launcher: str, name: str) -> str:
     program = shutil.which(launcher)
-    count = str(len(hosts))
     if program is None or not (name.startswith(SRUN) or name.startswith(_MPI)):
         why = "there is no such program" if program is None else "unknown"
         raise OneLineError(f"--launcher {launcher}: {why}; allowed: {LAUNCHERS}", EXIT_BAD_CONFIG)
+    return program
+
+
+def _parallel(program: str, name: str, hosts: Sequence[str], here: str, ssh: str) -> tuple[list[str], bool]:
+    """The words that start a task on each host, bound to no core; and whether each reads what the launcher reads."""
+    count = str(len(hosts))
     if name.startswith(SRUN):
         shape = ["--nodes", count, "--ntasks", count, "--ntasks-per-node", "1", "--nodelist", ",".join(hosts)]
         return [program, *shape, "--mpi=none", "--cpu-bind=none", "--overlap", "--quiet"], True
     try:
         asked = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise OneLineError(f"--launcher {launcher}: it does not say its version: {error}", EXIT_BAD_CONFIG) from error
+        raise OneLineError(f"--launcher {name}: it does not say its version: {error}", EXIT_BAD_CONFIG) from error
     if "Open MPI" in asked.stdout or "OpenRTE" in asked.stdout:
         agent = [] if ssh == SSH else ["--mca", "plm_rsh_agent", ssh]
         bound = ["--map-by", "ppr:1:node", "--bind-to", "none", "--oversubscribe", "--stdin", "all"]
@@ -187,4 +192,4 @@ def _parallel(launcher: str, name: str, hosts: Sequence[str], here: str, ssh: st
         shape = ["-hosts", ",".join(hosts), "-localhost", here, "-ppn", "1", "-n", count]
         return [program, *agent, *shape], False
     said = (asked.stdout.strip() or "nothing").splitlines()[0]
-    raise OneLineError(f"--launcher {launcher}: neither Open MPI nor MPICH, it says '{said}'", EXIT_BAD_CONFIG)
+    raise OneLineError(f"--launcher {name}: neither Open MPI nor MPICH, it says '{said}'", EXIT_BAD_CONFIG)

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,9 @@
 #include <unistd.h>
 
 #include "support/protocol.h"
+#if INCAST_COST_OF_VERBS
+#include "transport/verbs/verbs.h"
+#endif
 
 namespace {
 
@@ -18,6 +22,15 @@ using namespace incast::protocol;
 
 const char* name_of(Scheme scheme) {
     return scheme == Scheme::push ? "push" : "pull-write";
+}
+
+/// protocol_cost_verbs: on a mock device, whose own instructions tools that count them tell apart (mock_queues.cpp).
+std::unique_ptr<transport::Medium> medium() {
+#if INCAST_COST_OF_VERBS
+    return transport::verbs::make({{"bind", "127.0.0.1"}}).value();
+#else
+    return transport::inproc::make({}).value();
+#endif
 }
 
 double cpu_seconds() {
@@ -74,7 +87,7 @@ bool measure(const Roster& roster, Scheme scheme, std::uint32_t credits, std::ui
     config.detection_deadline = time_never / 4;
     config.heartbeat = time_never / 16;
     config.late_after = time_never / 4;
-    testing::Cluster cluster(config, 0, true);
+    testing::Cluster cluster(config, 0, true, {}, nullptr, medium());
     const std::uint64_t warm_up = 8 * std::uint64_t{roster.bus};
     if (!cluster.run_until([&] { return cluster.ledger.commits >= warm_up; })) {
         std::printf("%s: did not start\n", roster.name);

@@ -78,6 +78,7 @@ struct Pair : ibv_qp {
     ibv_qp_cap cap{};
     Pair* peer = nullptr;
     std::deque<Sent> waiting;               // not carried out: held back, or without a receive
+    std::deque<Sent> reading;               // iWARP: reads under way, which others overtake
     std::deque<std::uint64_t> order;        // wr_id of all that take up a place
     std::deque<std::uint64_t> said_to_end;  // of those that will be in a completion
     std::uint8_t rnr_retry = 0;
@@ -135,6 +136,8 @@ void connect_pairs(Pair& a, Pair& b);
 void forget_pair(Pair& pair);
 /// What waits in its send queue, as far as it goes.
 void carry_out(Pair& pair);
+/// iWARP: the reads that others have overtaken.
+void finish_reads(Pair& pair);
 Pair* create_pair(ibv_pd* domain, ibv_qp_init_attr& wanted);
 bool destroy_pair(Pair* pair);
 void raise(Id& id, rdma_cm_event_type kind, int status, const void* said, std::size_t bytes);

@@ -75,14 +75,14 @@ bool needs_receive(const ibv_send_wr& wr) {
 /// What became of the first request that waits; nothing: it waits on.
 enum class Became : std::uint8_t { waits, ended };
 
-Became carry_out_one(Pair& pair) {
+Became carry_out_one(Pair& pair, std::deque<Sent>& from) {
     World& here = world();
-    Sent& sent = pair.waiting.front();
+    Sent& sent = from.front();
     const ibv_send_wr& wr = sent.wr;
     const std::uint64_t length = (wr.send_flags & IBV_SEND_INLINE) != 0 ? sent.inlined.size() : length_of(wr);
     const auto failed = [&](ibv_wc_status status) {
         complete_send(pair, wr, status);
-        pair.waiting.pop_front();
+        from.pop_front();
         to_error(pair);
         return Became::ended;
     };
@@ -119,11 +119,11 @@ Became carry_out_one(Pair& pair) {
     }
     auto* const remote = reinterpret_cast<std::byte*>(wr.wr.rdma.remote_addr);
     if (wr.opcode == IBV_WR_RDMA_READ) {
-        const std::byte* from = remote;
+        const std::byte* at = remote;
         for (int part = 0; part < wr.num_sge; ++part) {
             const ibv_sge& each = sent.parts[static_cast<std::size_t>(part)];
-            std::memcpy(reinterpret_cast<void*>(each.addr), from, each.length);
-            from += each.length;
+            std::memcpy(reinterpret_cast<void*>(each.addr), at, each.length);
+            at += each.length;
         }
     } else if (is_rdma && length > 0) {
         gather(sent, remote);
@@ -152,7 +152,7 @@ Became carry_out_one(Pair& pair) {
         complete(static_cast<Queue&>(*peer->recv_cq), completion);
     }
     complete_send(pair, wr, IBV_WC_SUCCESS);
-    pair.waiting.pop_front();
+    from.pop_front();
     return Became::ended;
 }
 
@@ -212,6 +212,12 @@ int poll_cq(ibv_cq* cq, int many, ibv_wc* to) {
     const Entered entered;
     auto& queue = static_cast<Queue&>(*cq);
     int count = 0;
+    // Reads end late: by the poll after the one that saw all that has overtaken them.
+    for (const auto& [number, pair] : world().pairs) {
+        if (!queue.completions.empty() || pair->send_cq != cq || pair->reading.empty() || world().holds) continue;
+        finish_reads(*pair);
+        carry_out(*pair);
+    }
     for (; count < many && !queue.completions.empty(); ++count) {
         to[count] = queue.completions.front();
         queue.completions.pop_front();
@@ -219,6 +225,7 @@ int poll_cq(ibv_cq* cq, int many, ibv_wc* to) {
         if (found == world().pairs.end() || found->second->send_cq != cq || to[count].opcode >= IBV_WC_RECV) continue;
         // Its place and those of all before it are free from here on, and not earlier.
         Pair& pair = *found->second;
+        if (to[count].opcode != IBV_WC_RDMA_READ && !pair.reading.empty()) continue;  // overtook it
         while (!pair.order.empty()) {
             const std::uint64_t freed = pair.order.front();
             pair.order.pop_front();
@@ -314,14 +321,30 @@ void World::broke(Rule rule, const std::string& what) {
 }
 
 void carry_out(Pair& pair) {
+    const bool reads_lag = world().device.transport_type == IBV_TRANSPORT_IWARP;
     while (!pair.waiting.empty() && !(world().holds && pair.state != IBV_QPS_ERR)) {
-        if (carry_out_one(pair) == Became::waits) return;
+        const ibv_send_wr& next = pair.waiting.front().wr;
+        if (pair.state == IBV_QPS_ERR) finish_reads(pair);
+        if (reads_lag && next.opcode == IBV_WR_RDMA_READ && pair.state != IBV_QPS_ERR) {
+            pair.reading.push_back(std::move(pair.waiting.front()));
+            pair.waiting.pop_front();
+            pair.reading.back().wr.sg_list = pair.reading.back().parts.data();
+            continue;
+        }
+        if ((next.send_flags & IBV_SEND_FENCE) != 0 && !pair.reading.empty()) return;
+        if (carry_out_one(pair, pair.waiting) == Became::waits) return;
     }
+}
+
+void finish_reads(Pair& pair) {
+    while (!pair.reading.empty())
+        (void)carry_out_one(pair, pair.reading);
 }
 
 void to_error(Pair& pair) {
     if (pair.state == IBV_QPS_ERR) return;
     pair.state = IBV_QPS_ERR;
+    finish_reads(pair);
     carry_out(pair);
 }
 

@@ -395,6 +395,25 @@ TEST_F(Verbs, WithoutImmediateDataASendFollowsTheWrite) {
     }
 }
 
+TEST_F(Verbs, AReadThatOthersOvertakeHasEndedWhenItsBytesAreThere) {
+    mock::set_iwarp(true);
+    pair();
+    std::span<std::byte> theirs = nodes_[1].endpoint->memory(nodes_[1].own);
+    const std::span<std::byte> mine = nodes_[0].endpoint->memory(nodes_[0].own);
+    for (Token token = 1; token <= 50; ++token) {
+        theirs[8] = static_cast<std::byte>(token);
+        Node& reader = nodes_[0];
+        ASSERT_EQ(reader.endpoint->read(Peer{1}, {reader.remote[1], 8}, {reader.own, 1, 16}, token), Post::pending);
+        ASSERT_EQ(send(0, 1, "behind it"), Post::done);
+        if (token % 2 == 0) {
+            ASSERT_EQ(write(0, 1, 8), Post::pending);
+        }
+        expect(0, Event::Kind::completed, 1);
+        EXPECT_EQ(last_.token, token);
+        EXPECT_EQ(mine[16], static_cast<std::byte>(token));
+    }
+}
+
 TEST_F(Verbs, WritesBeyondTheDevicesLimitAreCut) {
     node(0);
     node(1);

@@ -319,6 +319,7 @@ void Endpoint::lose(Peer peer, Status status) {
     state.is_overdue = false;
     state.to_tell.clear();
     state.to_answer.clear();
+    state.has_changes = false;
     state.ended_at = receive_polls_;
     connected_.reset(index(peer));
     busy_.reset(index(peer));

@@ -60,6 +60,7 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
       peers_(options.max_peers),
       pairs_(options.max_peers),
       receives_(std::size_t{options.max_peers} * (settings.receives + spare_receives)),
+      untold_limit_(static_cast<std::uint16_t>(settings.receives / 2)),
       own_events_(std::size_t{options.max_peers} * (settings.send_queue + options.max_posted + 8)),
       busy_(options.max_peers),
       connected_(options.max_peers),
@@ -192,65 +193,78 @@ SendQueue::Request& Endpoint::place(PeerState& state, ibv_wr_opcode all, ibv_wr_
                                     std::uint32_t head_bytes, const Slice& body, std::uint64_t address,
                                     std::uint32_t rkey) {
     SendQueue& out = *state.share.out;
-    const std::byte* from = body.length > 0 ? regions_.memory(body.region).data() + body.offset : nullptr;
-    std::uint64_t left = body.length;
+    std::uint32_t at = 0;
     for (std::uint32_t before = head_bytes;; before = 0) {
-        const auto part = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, device_.piece - before));
-        SendQueue::Request& request = out.make(part == left ? last : all);
+        const auto bytes =
+            static_cast<std::uint32_t>(std::min<std::uint64_t>(body.length - at, device_.piece - before));
+        const bool is_last = at + bytes == body.length;
+        SendQueue::Request& request = out.make(is_last ? last : all);
         std::size_t parts = 0;
         if (before > 0) request.parts[parts++] = {reinterpret_cast<std::uintptr_t>(head), before, out.lkey()};
-        if (part > 0) {
-            request.parts[parts++] = {reinterpret_cast<std::uintptr_t>(from), part,
-                                      lkeys_[static_cast<std::size_t>(body.region)]};
-        }
+        if (bytes > 0) request.parts[parts++] = part_of(body, at, bytes);
         request.wr.num_sge = static_cast<int>(parts);
         request.wr.wr.rdma = {address, rkey};
-        if (part == left) return request;
-        from += part;
-        left -= part;
-        address += before + part;
+        if (is_last) return request;
+        at += bytes;
+        address += before + bytes;
     }
 }
 
 Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) {
     const Import* const to = is_up(peer) ? imports_.find(target.region, peer) : nullptr;
     if (to == nullptr || head.size() > max_head_bytes || body.length > max_write_bytes ||
-        (body.length > 0 && !Regions::inside(regions_.memory(body.region).size(), body.offset, body.length))) {
+        (body.length > 0 && !Regions::inside(regions_.memory(body.region).size(), body.offset, body.length)))
+        [[unlikely]] {
         return Post::refused;
     }
     PeerState& state = peers_[index(peer)];
     const std::uint64_t bytes = head.size() + body.length;
     if (to->generation != state.incarnation || !to->may_write || to->is_gone ||
-        !Regions::inside(to->bytes, target.offset, bytes)) {
+        !Regions::inside(to->bytes, target.offset, bytes)) [[unlikely]] {
         return fault(peer, token);
     }
-    if (bytes == 0 && !notice.has_value()) return Post::done;
-    const auto pieces = static_cast<std::uint32_t>((bytes + device_.piece - 1) / device_.piece);
-    const std::uint32_t requests = std::max(pieces, 1U) + 1;
-    if (!has_room(state, requests) || (notice.has_value() && state.credits() == 0))
-        return back_pressure(peer, requests);
+    const bool notifies = notice.has_value();
+    if (bytes == 0 && !notifies) [[unlikely]]
+        return Post::done;
+    const bool is_one = bytes <= device_.piece;
+    const std::uint32_t requests = 2 + (is_one ? 0U : static_cast<std::uint32_t>((bytes - 1) / device_.piece));
+    if (!has_room(state, requests) || (notifies && state.credits() == 0)) return back_pressure(peer, requests);
     SendQueue& out = *state.share.out;
+    const bool by_send = notifies && !device_.immediates;
+    if (by_send && !out.has_stage(max_head_bytes + SendQueue::stage_unit)) return back_pressure(peer, requests);
     std::byte* staged = nullptr;
     if (!head.empty()) {
         staged = out.stage(head.size());
         if (staged == nullptr) return back_pressure(peer, requests);
         copy_head(staged, head);
     }
-    const bool by_send = notice.has_value() && !device_.immediates;
-    if (by_send && !out.has_stage(sizeof(Header) + SendQueue::stage_unit)) return back_pressure(peer, requests);
-    const bool carries = notice.has_value() && device_.immediates;
-    if (pieces > 0 || carries) {
-        SendQueue::Request& request =
-            place(state, IBV_WR_RDMA_WRITE, carries ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, staged,
-                  static_cast<std::uint32_t>(head.size()), body, to->address + target.offset, to->rkey);
-        if (bytes <= state.inline_bytes) request.wr.send_flags |= unsigned{IBV_SEND_INLINE};
-        if (carries) request.wr.imm_data = ::htonl(to_immediate(*notice, state.announced = state.returned));
-        if (body.length > 0) request.token = token;
-    }
-    if (notice.has_value()) ++state.used;
-    if (by_send) (void)push(state, {.kind = Header::Kind::notice, .notice = *notice}, 0, 0);
     busy_.set(index(peer));
-    return body.length > 0 ? Post::pending : Post::done;
+    const ibv_wr_opcode last = notifies && !by_send ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+    const std::uint64_t address = to->address + target.offset;
+    const auto head_bytes = static_cast<std::uint32_t>(head.size());
+    SendQueue::Request* request = nullptr;
+    if (is_one && (bytes > 0 || !by_send)) [[likely]] {
+        request = &out.make(last, bytes <= state.inline_bytes ? unsigned{IBV_SEND_INLINE} : 0U);
+        std::size_t parts = 0;
+        if (head_bytes > 0)
+            request->parts[parts++] = {reinterpret_cast<std::uintptr_t>(staged), head_bytes, out.lkey()};
+        if (body.length > 0) request->parts[parts++] = part_of(body, 0, body.length);
+        request->wr.num_sge = static_cast<int>(parts);
+        request->wr.wr.rdma = {address, to->rkey};
+    } else if (bytes > 0) {
+        request = &place(state, IBV_WR_RDMA_WRITE, last, staged, head_bytes, body, address, to->rkey);
+    }
+    if (notifies) {
+        ++state.used;
+        if (by_send) {
+            (void)push(state, {.kind = Header::Kind::notice, .notice = *notice}, 0, 0);
+        } else {
+            request->wr.imm_data = ::htonl(to_immediate(*notice, state.announced = state.returned));
+        }
+    }
+    if (body.length == 0) return Post::done;
+    request->token = token;
+    return Post::pending;
 }
 
 Post Endpoint::read(Peer peer, Target from, Slice into, Token token) {

@@ -123,7 +123,12 @@ private:
     }
     Post back_pressure(Peer peer, std::uint32_t requests);
     Post fault(Peer peer, Token token);
-    /// The requests of one transfer, in pieces.
+    [[nodiscard]] ibv_sge part_of(const Slice& body, std::uint32_t at, std::uint32_t bytes) const {
+        const std::byte* const memory = regions_.memory(body.region).data();
+        return {reinterpret_cast<std::uintptr_t>(memory) + body.offset + at, bytes,
+                lkeys_[static_cast<std::size_t>(body.region)]};
+    }
+    /// The requests of one transfer, in pieces: the last of them.
     SendQueue::Request& place(PeerState& state, ibv_wr_opcode all, ibv_wr_opcode last, const std::byte* head,
                               std::uint32_t head_bytes, const Slice& body, std::uint64_t address, std::uint32_t rkey);
     /// A send of this header and `bytes` behind it: where they are to be put. nullptr: no room in the staging memory.
@@ -203,6 +208,7 @@ private:
     Imports<Import> imports_;
     std::vector<Receive> receives_;     // all there can be, by number; those of peers that were connected are in use
     std::vector<std::uint32_t> spent_;  // receives to be posted again by the next poll
+    std::uint16_t untold_limit_;        // so many receives are given back to a peer by a send of their own
     base::Fifo<Event> own_events_;      // connections, completions, room
     base::Bitmap busy_;                 // something is to be handed to the device
     base::Bitmap connected_;            // greeting or up

@@ -94,6 +94,7 @@ Result<Ok> Endpoint::release(Local region) {
         for (std::size_t peer = connected_.next(0); peer != base::Bitmap::none; peer = connected_.next(peer + 1)) {
             if (!peers_[peer].was_welcomed) continue;  // its welcome will say it
             peers_[peer].to_tell.push_back(retired.name);
+            peers_[peer].has_changes = true;
             retired.waits_for.set(peer);
             busy_.set(peer);
         }
@@ -145,6 +146,7 @@ void Endpoint::hear_released(Peer peer, std::span<const Change> changes) {
             std::max<std::uint16_t>(state.uses[change.region], static_cast<std::uint16_t>(change.use + 1));
         mark_gone(peer, change);
         state.to_answer.push_back(change);
+        state.has_changes = true;
     }
     busy_.set(index(peer));
 }
@@ -184,23 +186,25 @@ Result<Ok> Endpoint::take_share(Peer peer) {
         error != 0)
         return Error{device_.name() + " does not take " + std::to_string(each) + " receives: " + reason(error)};
     share.out = std::make_unique<SendQueue>(index(peer), settings_.send_queue, share.memory + each * buffer_bytes,
-                                            settings_.staging, lkey);
+                                            settings_.staging, lkey, device_.is_iwarp);
     return Ok{};
 }
 
 void Endpoint::post_receives() {
     if (spent_.empty() || device_is_gone_) return;
-    for (std::size_t at = 0; at < spent_.size(); ++at) {
-        Receive& receive = receives_[spent_[at]];
-        receive.wr.next = at + 1 < spent_.size() ? &receives_[spent_[at + 1]].wr : nullptr;
+    ibv_recv_wr* next = nullptr;
+    for (std::size_t left = spent_.size(); left > 0; --left) {
+        Receive& receive = receives_[spent_[left - 1]];
+        receive.wr.next = next;
+        next = &receive.wr;
         if (receive.counts_for == PairTable::none) continue;
-        PeerState& state = peers_[std::exchange(receive.counts_for, PairTable::none)];
+        const std::uint32_t peer = std::exchange(receive.counts_for, PairTable::none);
+        PeerState& state = peers_[peer];
         ++state.returned;
-        const auto untold = static_cast<std::uint16_t>(state.returned - state.announced);
-        if (untold >= settings_.receives / 2) busy_.set(static_cast<std::size_t>(&state - peers_.data()));
+        if (static_cast<std::uint16_t>(state.returned - state.announced) >= untold_limit_) busy_.set(peer);
     }
     ibv_recv_wr* bad = nullptr;
-    if (ibv_post_srq_recv(device_.receives.get(), &receives_[spent_.front()].wr, &bad) != 0)
+    if (ibv_post_srq_recv(device_.receives.get(), next, &bad) != 0)
         log(std::string(transport_name) + ": " + device_.name() + " took a receive back no more");
     spent_.clear();
 }

@@ -42,6 +42,7 @@ struct PeerState {
     bool wants_room = false;
     bool is_silent = false;     // ending: what it had sent is not handed out
     bool was_welcomed = false;  // by this side
+    bool has_changes = false;   // to tell or to answer
     bool is_overdue = false;    // ending takes too long
     bool is_wedged = false;     // at the last beat something was under way that still was at the one before
     std::uint32_t wanted_requests = 0;

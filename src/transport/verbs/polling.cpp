@@ -128,11 +128,13 @@ void Endpoint::flush(Peer peer) {
     if (!state.has_connection()) return;
     SendQueue& out = *state.share.out;
     if (state.state == PeerState::State::up) {
-        if (!state.to_tell.empty()) push_changes(state, state.to_tell, Header::Kind::released);
-        if (!state.to_answer.empty()) push_changes(state, state.to_answer, Header::Kind::heard);
+        if (state.has_changes) [[unlikely]] {
+            push_changes(state, state.to_tell, Header::Kind::released);
+            push_changes(state, state.to_answer, Header::Kind::heard);
+            state.has_changes = !state.to_tell.empty() || !state.to_answer.empty();
+        }
         const auto untold = static_cast<std::uint16_t>(state.returned - state.announced);
-        if (untold >= settings_.receives / 2 && out.has_room(1))
-            (void)push(state, {.kind = Header::Kind::credits}, 0, 0);
+        if (untold >= untold_limit_ && out.has_room(1)) (void)push(state, {.kind = Header::Kind::credits}, 0, 0);
     }
     if (!out.has_unposted()) return;
     if (const int error = out.post(state.id->qp); error != 0)
@@ -156,8 +158,9 @@ void Endpoint::sent(const ibv_wc& completion) {
     SendQueue& out = *state.share.out;
     if (completion.status == IBV_WC_SUCCESS) [[likely]] {
         out.end(completion.wr_id, [&](Token token, bool) { completed(peer, token, Status::ok); });
-        give_room(peer);
-        if (!state.to_tell.empty() || !state.to_answer.empty()) busy_.set(index(peer));
+        if (state.wants_room) give_room(peer);
+        if (state.has_changes) [[unlikely]]
+            busy_.set(index(peer));
         return;
     }
     const bool is_first = state.has_connection();
@@ -181,8 +184,9 @@ std::size_t Endpoint::take_own(std::span<Event> events) {
         const Event event = own_events_.front();
         own_events_.pop();
         if (event.kind == Event::Kind::completed) {
-            --peers_[index(event.peer)].unpolled;
-            give_room(event.peer);
+            PeerState& state = peers_[index(event.peer)];
+            --state.unpolled;
+            if (state.wants_room) give_room(event.peer);
         }
         events[count++] = event;
     }
@@ -213,6 +217,16 @@ std::size_t Endpoint::receive(std::span<Event> events) {
     return count;
 }
 
+void Endpoint::hear_credits(Peer peer, std::uint16_t returned) {
+    PeerState& state = peers_[index(peer)];
+    const auto allowed = static_cast<std::uint16_t>(state.granted + returned);
+    if (allowed == state.allowed) return;
+    state.allowed = allowed;
+    if (state.wants_room) give_room(peer);
+    if (state.has_changes) [[unlikely]]
+        busy_.set(index(peer));
+}
+
 std::size_t Endpoint::hear(const ibv_wc& completion, Event& event) {
     const auto number = static_cast<std::uint32_t>(completion.wr_id);
     spent_.push_back(number);
@@ -222,15 +236,19 @@ std::size_t Endpoint::hear(const ibv_wc& completion, Event& event) {
     PeerState& state = peers_[of];
     if (state.is_silent) return 0;
     if (completion.opcode != IBV_WC_RECV_RDMA_WITH_IMM) return hear_send(peer, number, completion.byte_len, event);
-    if (state.state == PeerState::State::greeting) {
+    if (state.state == PeerState::State::greeting) [[unlikely]] {
         break_off(peer, "it wrote before its welcome");
         return 0;
     }
     const std::uint32_t immediate = ::ntohl(completion.imm_data);
     receives_[number].counts_for = of;
     hear_credits(peer, credits_of(immediate));
-    event = control_event(Event::Kind::notice, peer);
+    event.kind = Event::Kind::notice;
+    event.status = Status::ok;
     event.size_or_value = notice_of(immediate);
+    event.peer = peer;
+    event.incarnation = state.incarnation;
+    event.token = 0;
     return 1;
 }
 
@@ -279,15 +297,6 @@ std::size_t Endpoint::hear_send(Peer peer, std::uint64_t number, std::size_t byt
         default:
             return 0;
     }
-}
-
-void Endpoint::hear_credits(Peer peer, std::uint16_t returned) {
-    PeerState& state = peers_[index(peer)];
-    const auto allowed = static_cast<std::uint16_t>(state.granted + returned);
-    if (allowed == state.allowed) return;
-    state.allowed = allowed;
-    give_room(peer);
-    if (!state.to_tell.empty() || !state.to_answer.empty()) busy_.set(index(peer));
 }
 
 void Endpoint::hear_welcome(Peer peer, const Header& header, Bytes rest) {

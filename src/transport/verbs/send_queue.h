@@ -26,8 +26,10 @@ public:
         std::uint64_t staged = 0;  // memory that was taken until then is free when it has ended
     };
 
-    /// `depth` and `stage_bytes`: powers of two. `stage` outlives this.
-    SendQueue(std::uint32_t peer, std::uint32_t depth, std::byte* stage, std::size_t stage_bytes, std::uint32_t lkey);
+    /// `depth` and `stage_bytes`: powers of two. `stage` outlives this. `fence_reads`: the device completes what was
+    /// posted behind a read before the read (iWARP).
+    SendQueue(std::uint32_t peer, std::uint32_t depth, std::byte* stage, std::size_t stage_bytes, std::uint32_t lkey,
+              bool fence_reads = false);
 
     static constexpr std::uint32_t peer_of(std::uint64_t wr_id) { return static_cast<std::uint32_t>(wr_id >> 32); }
 
@@ -38,13 +40,33 @@ public:
     [[nodiscard]] std::uint64_t ended() const { return ended_; }
 
     /// Memory for `bytes`, one after the other, which the next request takes with it. nullptr: no room now.
-    std::byte* stage(std::size_t bytes);
+    std::byte* stage(std::size_t bytes) {
+        const std::uint64_t whole = (bytes + stage_unit - 1) / stage_unit * stage_unit;
+        std::uint64_t from = stage_taken_;
+        const std::uint64_t to_end = stage_mask_ + 1 - (from & stage_mask_);
+        if (whole > to_end) from += to_end;
+        if (from + whole - stage_ended_ > stage_mask_ + 1) return nullptr;
+        stage_taken_ = from + whole;
+        return stage_ + (from & stage_mask_);
+    }
     [[nodiscard]] bool has_stage(std::size_t bytes) const {
         return stage_taken_ + 2 * bytes - stage_ended_ <= stage_mask_ + 1;  // some may be skipped at the end
     }
     [[nodiscard]] std::uint32_t lkey() const { return lkey_; }
     /// The next request, to be filled in; its token is 0, and it has no parts. Precondition: has_room(1).
-    Request& make(ibv_wr_opcode opcode, unsigned flags = 0);
+    Request& make(ibv_wr_opcode opcode, unsigned flags = 0) {
+        Request& request = requests_[made_ & mask_];
+        const bool signalled = made_ % signal_every == signal_every - 1;
+        ++made_;
+        request.token = 0;
+        request.staged = stage_taken_;
+        request.wr.num_sge = 0;
+        request.wr.opcode = opcode;
+        request.wr.send_flags = flags | (signalled ? unsigned{IBV_SEND_SIGNALED} : 0U);
+        if (opcode == IBV_WR_RDMA_READ) read_until_ = made_;
+        if (signalled && fences_reads_) fence(request);
+        return request;
+    }
 
     /// Hands what was made since the last time to the device. An errno, or 0.
     int post(ibv_qp* pair);
@@ -70,6 +92,11 @@ public:
     void start();
 
 private:
+    /// That it has ended is to say that the reads before it have.
+    void fence(Request& request) const {
+        if (request.wr.opcode != IBV_WR_RDMA_READ && read_until_ > ended_)
+            request.wr.send_flags |= unsigned{IBV_SEND_FENCE};
+    }
     template <class Each>
     void end_many(std::uint32_t many, Each& each) {
         for (std::uint32_t left = many; left > 0; --left) {
@@ -85,6 +112,8 @@ private:
     std::uint64_t made_ = 0;
     std::uint64_t posted_ = 0;
     std::uint64_t ended_ = 0;
+    std::uint64_t read_until_ = 0;  // requests made when the last read was
+    bool fences_reads_;
     std::byte* stage_;
     std::uint64_t stage_mask_;
     std::uint64_t stage_taken_ = 0;

@@ -334,13 +334,14 @@ TEST_F(Verbs, WhoIsRejectedIsToldWhy) {
 
 TEST_F(Verbs, AReturningPeerIsLetInWhateverBecameOfTheOld) {
     pair();
-    for (int time = 0; time < times; ++time) {
-        Node& back = nodes_[time % 2];
+    for (std::uint32_t time = 0; time < times; ++time) {
+        const std::uint32_t number = time % 2;
+        Node& back = nodes_[number];
         back.endpoint.reset();
         back.events.clear();
         ++back.incarnation;
-        expect(time % 2 == 0 ? 1 : 0, Event::Kind::peer_down, time % 2);
-        node(time % 2);
+        expect(1 - number, Event::Kind::peer_down, number);
+        node(number);
         join(0, 1);
     }
 }

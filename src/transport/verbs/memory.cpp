@@ -15,7 +15,7 @@ namespace incast::transport::verbs {
 
 namespace {
 
-constexpr int own_access = IBV_ACCESS_LOCAL_WRITE;
+constexpr int local_access = IBV_ACCESS_LOCAL_WRITE;
 constexpr int all_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
 std::string no_region(Local region) {
@@ -163,7 +163,7 @@ Result<Ok> Endpoint::take_share(Peer peer) {
     share.bytes = each * buffer_bytes + settings_.staging;
     void* const memory = ::mmap(nullptr, share.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return Error{"out of memory: " + std::to_string(share.bytes) + " bytes for it"};
-    share.registration.reset(ibv_reg_mr(device_.domain.get(), memory, share.bytes, own_access));
+    share.registration.reset(ibv_reg_mr(device_.domain.get(), memory, share.bytes, local_access));
     if (share.registration == nullptr) {
         const Error error{device_.name() + " does not register " + std::to_string(share.bytes) +
                           " bytes for it: " + reason(errno)};

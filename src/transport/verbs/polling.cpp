@@ -308,7 +308,7 @@ void Endpoint::hear_welcome(Peer peer, const Header& header, Bytes rest) {
     if (welcome.receives == 0 || welcome.receives > max_receives) return break_off(peer, "its welcome is malformed");
     state.granted = state.allowed = static_cast<std::uint16_t>(welcome.receives);
     state.uses.assign(header.count, 0);
-    std::memcpy(state.uses.data(), rest.data() + sizeof welcome, 2 * std::size_t{header.count});
+    if (header.count > 0) std::memcpy(state.uses.data(), rest.data() + sizeof welcome, 2 * std::size_t{header.count});
     for (Import& each : imports_) {
         if (each.peer == peer && each.generation == state.incarnation && each.region < state.uses.size() &&
             each.use < state.uses[each.region]) {

@@ -108,7 +108,7 @@ bool is_nonsense(const Header& header, std::size_t bytes) {
             return bytes != 0;
         case Header::Kind::released:
         case Header::Kind::heard:
-            return header.count > max_changes || bytes != header.count * sizeof(Change);
+            return header.count == 0 || header.count > max_changes || bytes != header.count * sizeof(Change);
         case Header::Kind::welcome:
             break;
     }

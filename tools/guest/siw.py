@@ -11,6 +11,7 @@ from guest import image
 
 FOLDER = "drivers/infiniband/sw/siw"
 KBUILD = "obj-m := siw.o\nsiw-y := {}\n"
+TOOLS = ("make", "xz-utils")  # that a host with a compiler may lack
 
 
 def packages(version: str) -> list[str]:
@@ -18,15 +19,15 @@ def packages(version: str) -> list[str]:
     series = ".".join(version.split(".")[:2])
     common = version.rpartition("-")[0] + "-common"
     names = [f"linux-headers-{version}", f"linux-headers-{common}", f"linux-kbuild-{series}"]
-    return [*names, f"linux-source-{series}"]
+    return [*names, f"linux-source-{series}", *TOOLS]
 
 
-def unpack_source(package: Path, folder: Path) -> Path:
+def unpack_source(package: Path, folder: Path, xz: Path) -> Path:
     """The driver's sources, out of an archive in an archive of 1 GB."""
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)], stdout=subprocess.PIPE) as outer:
         inner = ["tar", "-x", "-f", "-", "-O", "--wildcards", "./usr/src/linux-source-*.tar.xz"]
         with subprocess.Popen(inner, stdin=outer.stdout, stdout=subprocess.PIPE) as archive:
-            last = ["tar", "-x", "-J", "-f", "-", "-C", str(folder), "--strip-components=1"]
+            last = ["tar", "-x", f"--use-compress-program={xz}", "-f", "-", "-C", str(folder), "--strip-components=1"]
             last += ["--wildcards", f"*/{FOLDER}"]
             subprocess.run(last, stdin=archive.stdout, check=True, capture_output=True)
     return folder / FOLDER
@@ -37,14 +38,16 @@ def build(folder: Path, version: str) -> Path:
     apt = image.Apt(folder)
     files = apt.fetch_alone("packages", packages(version))
     source = next(file for file in files if file.name.startswith("linux-source"))
-    image.unpack([file for file in files if file != source], folder / "headers")
-    headers = folder / "headers" / "usr" / "src" / f"linux-headers-{version}"
+    unpacked = folder / "unpacked"
+    image.unpack([file for file in files if file != source], unpacked)
+    headers = unpacked / "usr" / "src" / f"linux-headers-{version}"
     makefile = headers / "Makefile"
     makefile.write_text(makefile.read_text().replace("/usr/src/", f"{headers.parent}/"))
-    driver = unpack_source(source, folder)
+    programs = unpacked / "usr" / "bin"
+    driver = unpack_source(source, folder, programs / "xz")
     units = sorted(file.with_suffix(".o").name for file in driver.glob("siw_*.c"))
     (driver / "Kbuild").write_text(KBUILD.format(" ".join(units)))
-    image.must("make", "-s", "-C", headers, f"M={driver}", "modules")
+    image.must(programs / "make", "-s", "-C", headers, f"M={driver}", "modules")
     image.must("strip", "--strip-debug", driver / "siw.ko")
     return driver / "siw.ko"
 
@@ -56,7 +59,7 @@ def ensure() -> None:
     place = modules / "siw.ko"
     if place.is_file():
         return
-    missing = [word for word in ("gcc-12", "make", "strip", "xz") if not shutil.which(word)]
+    missing = [word for word in ("gcc-12", "strip") if not shutil.which(word)]
     if missing:
         raise image.UnavailableError(f"soft-iWARP is built here, and this host has no {', '.join(missing)}")
     with image.alone(image.cache_folder()):

@@ -1,39 +1,27 @@
 // Where an endpoint is: an IP address and a UDP port; and which destination id has which.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <sys/socket.h>
-
 #include <incast/result.h>
+
+#include "datagram/address.h"
 
 namespace incast::softrio::udp {
 
-struct Address {
-    std::array<std::uint8_t, 16> ip{};  // IPv4: the first four
-    std::uint16_t port = 0;
-    bool is_v6 = false;
-    /// Asked for every datagram: as two words, which a default does not make of it.
-    bool operator==(const Address& other) const {
-        return std::memcmp(ip.data(), other.ip.data(), ip.size()) == 0 && port == other.port && is_v6 == other.is_v6;
-    }
-};
-std::string to_string(const Address& address);
+using datagram::Address;
+using datagram::address_of;
+using datagram::to_string;
+
 /// What may be said of a port: any_too: 0, for one that is free.
 enum class Ports : std::uint8_t { known, any_too };
 /// 10.0.0.1:7000, [::1]:7000, or a name of the host's resolver.
 Result<Address> parse_address(std::string_view text, Ports ports = Ports::known);
-
-/// For the kernel; returns how many bytes of it count.
-socklen_t fill(const Address& address, sockaddr_storage& into);
-Address address_of(const sockaddr_storage& from);
 
 /// Every destination id and its address. Either a list, or a network, in which an id is the number of a host, or what
 /// an enumerating host says (enumerator.h).

@@ -31,7 +31,7 @@ DataPlane::DataPlane(const Address& at, os::Descriptor poll) : at_(at), poll_(st
 }
 
 Result<std::uint16_t> DataPlane::open_socket(std::uint32_t destid) {
-    auto made = std::make_unique<Socket>(0, 0);
+    auto made = std::make_unique<datagram::Socket>();
     epoll_event wanted{.events = EPOLLIN, .data = {.u32 = destid}};
     int error = made->bind(at_);
     if (error == 0 && ::epoll_ctl(poll_.fd(), EPOLL_CTL_ADD, made->fd(), &wanted) != 0) error = errno;
@@ -72,18 +72,18 @@ void DataPlane::forward() {
 }
 
 void DataPlane::relay(std::uint32_t destid, bool has_errors) {
-    Socket& socket = *sockets_.at(destid);
+    datagram::Socket& socket = *sockets_.at(destid);
     // An endpoint that has ended: its connection says so, too, and that is what the others are told.
     if (has_errors) socket.take_refused([](const Address&, std::span<const std::byte>) {});
     (void)socket.receive([&](const Address& from, std::span<const std::byte> bytes) {
         const auto onward = switch_.forward(from, destid, bytes.size());
         if (!onward) return;
-        Socket* source = sockets_.at(onward->source).get();
+        datagram::Socket* source = sockets_.at(onward->source).get();
         source->add(onward->to, bytes, true);
         if (filled_.empty() || filled_.back() != source) filled_.push_back(source);
     });
     // Before the bytes, which lie where they were received, are overwritten.
-    for (Socket* each : filled_)
+    for (datagram::Socket* each : filled_)
         each->send();
     filled_.clear();
 }

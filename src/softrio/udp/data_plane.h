@@ -11,9 +11,9 @@
 
 #include <incast/result.h>
 
+#include "datagram/socket.h"
 #include "os/descriptor.h"
 #include "softrio/udp/address.h"
-#include "softrio/udp/socket.h"
 #include "softrio/udp/switch.h"
 
 namespace incast::softrio::udp {
@@ -47,8 +47,8 @@ private:
     Address at_;
     os::Descriptor poll_;  // the sockets
     Switch switch_;
-    std::map<std::uint32_t, std::unique_ptr<Socket>> sockets_;  // by destination id
-    std::vector<Socket*> filled_;                               // with what is to be sent
+    std::map<std::uint32_t, std::unique_ptr<datagram::Socket>> sockets_;  // by destination id
+    std::vector<datagram::Socket*> filled_;                               // with what is to be sent
 };
 
 }  // namespace incast::softrio::udp

@@ -58,7 +58,7 @@ Error system_error(const std::string& what, int error) {
 Port::Port(const Options& options, Directory directory)
     : options_(options),
       directory_(std::move(directory)),
-      socket_(options.udp.drop, options.seed ^ random_number()),
+      socket_({.drop = options.udp.drop}, options.seed ^ random_number()),
       engine_(std::make_unique<Engine>(
           Engine::Settings{
               .destid = 0,
@@ -396,7 +396,7 @@ int Port::set_destid(std::uint32_t destid) {
     const auto address = directory_.find(destid);
     if (!address) return -EINVAL;
     os::Descriptor next;
-    if (const int error = Socket::open(*address, next)) return error == EADDRINUSE ? -EBUSY : -EINVAL;
+    if (const int error = datagram::Socket::open(*address, next)) return error == EADDRINUSE ? -EBUSY : -EINVAL;
     // Said from the old address, once the new one is sure.
     engine_->close_all();
     pump();

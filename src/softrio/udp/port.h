@@ -13,6 +13,7 @@
 
 #include <incast/result.h>
 
+#include "datagram/socket.h"
 #include "softrio/port.h"
 #include "softrio/registers.h"
 #include "softrio/shm/channels.h"
@@ -20,7 +21,6 @@
 #include "softrio/udp/channels.h"
 #include "softrio/udp/engine.h"
 #include "softrio/udp/membership.h"
-#include "softrio/udp/socket.h"
 
 namespace incast::softrio::udp {
 
@@ -170,7 +170,7 @@ private:
     std::atomic<bool> has_groups_ = false;
     mutable std::mutex groups_mutex_;
     std::vector<std::shared_ptr<const MulticastGroup>> groups_;  // that it has told of
-    Socket socket_;
+    datagram::Socket socket_;
     std::unique_ptr<Engine> engine_;
     Channels channels_;
     os::Descriptor wake_;

@@ -60,7 +60,7 @@ int Port::write(Lock& lock, const Transfer& transfer, std::uint32_t losses) {
     const wire::WriteRun run = engine_->run_to(transfer.destid, packet);
     // What one call of the socket takes.
     const std::size_t burst_bytes =
-        engine_->run_bytes_per_datagram() * Socket::datagrams_per_piece(engine_->datagram_bytes());
+        engine_->run_bytes_per_datagram() * datagram::Socket::datagrams_per_piece(engine_->datagram_bytes());
     auto left = std::span<const std::byte>(transfer.bytes);
     bool is_lost = false;
     for (std::size_t filled = 0; !left.empty() && !is_lost;) {

@@ -11,19 +11,11 @@
 
 namespace incast::transport::tcp {
 
-namespace {
-
-constexpr std::uint32_t max_regions = 1024;
-constexpr std::uint32_t max_region_keys = 65536;  // of a peer: what a frame can name
-
-}  // namespace
-
 Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& options, os::Poller poller,
                    os::Descriptor listener)
-    : settings_(settings),
-      options_(options),
+    : framed::Endpoint(transport_name, options),
+      settings_(settings),
       poller_(std::move(poller)),
-      regions_(max_regions, options.shareable),
       peers_(std::size_t{options.max_peers} + options.max_dialled),
       epoll_events_(256),
       address_(settings.advertise),
@@ -38,13 +30,7 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
                               .max_peers = options.max_peers,
                               .streams = settings.streams}},
                 poller_, options.log, listener_kind, half_open_kind) {
-    capabilities_ = {.nature = nature,
-                     .max_peers = options.max_peers,
-                     .max_dialled = options.max_dialled,
-                     .max_regions = max_regions,
-                     .max_posted = options.max_posted,
-                     .read = true,
-                     .has_wait_fd = true};
+    capabilities_.nature = nature;
     for (std::uint32_t node = 0; node < options.max_peers; ++node)
         peers_[node].node = node;
     active_.reserve(peers_.size());
@@ -61,77 +47,6 @@ Endpoint::~Endpoint() {
         framed::EventWriter events(nowhere);
         (void)peer.link->work(events, ++poll_number_);
     }
-}
-
-Result<Ok> Endpoint::release(Local region) {
-    if (!regions_.release(region))
-        return Error{"release: there is no region " + std::to_string(static_cast<unsigned>(region))};
-    free_retired();
-    return Ok{};
-}
-
-Result<Blob> Endpoint::expose(Local region, const Grant& grant) {
-    if (!regions_.has(region))
-        return Error{"expose: there is no region " + std::to_string(static_cast<unsigned>(region))};
-    if ((grant.peer != any_peer && !exists(grant.peer)) || !regions_.expose(region, grant)) {
-        return Error{"expose: " + std::to_string(grant.count) + " places of " + std::to_string(grant.length) +
-                     " bytes at " + std::to_string(grant.offset) + ": not in region " +
-                     std::to_string(static_cast<unsigned>(region)) + ", or for no peer"};
-    }
-    const framed::Key key{.owner = self(),
-                          .generation = options_.incarnation,
-                          .region = static_cast<std::uint32_t>(region),
-                          .use = regions_.use(region),
-                          .peer = grant.peer == any_peer ? index(any_peer) : peers_[index(grant.peer)].node,
-                          .bytes = regions_.memory(region).size(),
-                          .run = options_.run,
-                          .write = grant.write ? 1U : 0U};
-    return to_blob(key);
-}
-
-Result<Remote> Endpoint::import_key(Peer peer, const Blob& blob) {
-    if (!exists(peer)) return Error{"import_key: there is no peer " + std::to_string(index(peer))};
-    const Result<framed::Key> key = read_key<framed::Key>(blob, Peer{peers_[index(peer)].node}, options_.self,
-                                                          options_.run, max_region_keys, transport_name);
-    if (!key) return key.error();
-    return imports_.add({peer, *key});
-}
-
-Post Endpoint::send(Peer peer, Bytes message) {
-    if (!is_up(peer) || message.empty() || message.size() > max_message_bytes) return Post::refused;
-    return posted(peer, peers_[index(peer)].link->session().send(message));
-}
-
-Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) {
-    if (body.length == 0) return write_from(peer, head, {}, target, notice, token);
-    const std::span<std::byte> from = regions_.memory(body.region);
-    if (!Regions::inside(from.size(), body.offset, body.length)) return Post::refused;
-    return write_from(peer, head, from.subspan(body.offset, body.length), target, notice, token);
-}
-
-Post Endpoint::write_from(Peer peer, Bytes head, Bytes body, Target target, Notice notice, Token token) {
-    if (!is_up(peer) || head.size() > max_head_bytes || body.size() > max_write_bytes ||
-        !imports_.has(target.region, peer)) {
-        return Post::refused;
-    }
-    return posted(peer, peers_[index(peer)].link->session().write(head, body, imports_[target.region].key,
-                                                                  target.offset, notice, token));
-}
-
-Post Endpoint::read(Peer peer, Target from, Slice into, Token token) {
-    const std::span<std::byte> to = regions_.memory(into.region);
-    if (!is_up(peer) || into.length > max_write_bytes || !Regions::inside(to.size(), into.offset, into.length) ||
-        !imports_.has(from.region, peer)) {
-        return Post::refused;
-    }
-    return posted(peer, peers_[index(peer)].link->session().read(imports_[from.region].key, from.offset,
-                                                                 to.subspan(into.offset, into.length), token));
-}
-
-Bytes Endpoint::local(Slice where) const {
-    const std::span<std::byte> region = regions_.memory(where.region);
-    if (!Regions::inside(region.size(), where.offset, where.length)) return {};
-    return region.subspan(where.offset, where.length);
 }
 
 std::size_t Endpoint::poll(Time now, std::span<Event> span) {
@@ -180,11 +95,9 @@ std::uint64_t Endpoint::copied_bytes() const {
     return bytes;
 }
 
-void Endpoint::free_retired() {
-    regions_.sweep([&](Bytes memory) {
-        return std::ranges::any_of(peers_, [&](const PeerState& state) {
-            return state.state == PeerState::State::up && state.link->session().uses(memory);
-        });
+bool Endpoint::uses(Bytes memory) const {
+    return std::ranges::any_of(peers_, [&](const PeerState& state) {
+        return state.state == PeerState::State::up && state.link->session().uses(memory);
     });
 }
 
@@ -203,14 +116,8 @@ Event Endpoint::control_event(Event::Kind kind, Peer peer) const {
 }
 
 Result<std::unique_ptr<Transport>> make_endpoint(const EndpointSettings& settings, const EndpointOptions& options) {
-    if (options.max_peers == 0 || options.max_posted == 0 || options.max_posted > max_posted_limit ||
-        static_cast<std::uint32_t>(options.self) >= options.max_peers) {
-        return Error{std::string(transport_name) + ": node " +
-                     std::to_string(static_cast<std::uint32_t>(options.self)) + " with max_peers " +
-                     std::to_string(options.max_peers) + ", max_posted " + std::to_string(options.max_posted) +
-                     ": max_posted must be 1.." + std::to_string(max_posted_limit) +
-                     " and the node's index below max_peers"};
-    }
+    const Result<Ok> fits = framed::check_options(transport_name, options, max_posted_limit);
+    if (!fits) return fits.error();
     os::Poller poller;
     if (poller.fd() < 0) return Error{std::string(transport_name) + ": epoll: " + errno_text(errno)};
     auto listener = listen_at(settings.bind, settings.socket);

@@ -10,11 +10,9 @@
 
 #include "os/descriptor.h"
 #include "os/poller.h"
+#include "transport/framed/endpoint.h"
 #include "transport/framed/event_writer.h"
-#include "transport/framed/frame.h"
-#include "transport/imports.h"
 #include "transport/medium.h"
-#include "transport/regions.h"
 #include "transport/tcp/acceptor.h"
 #include "transport/tcp/hello.h"
 #include "transport/tcp/peer_state.h"
@@ -32,11 +30,6 @@ inline constexpr std::uint64_t listener_kind = std::uint64_t{1} << kind_shift;
 inline constexpr std::uint64_t half_open_kind = std::uint64_t{2} << kind_shift;
 inline constexpr std::uint64_t stream_kind = std::uint64_t{3} << kind_shift;
 
-struct Import {
-    Peer peer{};
-    framed::Key key;
-};
-
 /// The parameters of tcp (see tcp.cpp), checked and in machine form.
 struct EndpointSettings {
     SocketAddress bind;
@@ -51,12 +44,11 @@ struct EndpointSettings {
     std::uint32_t half_open_max = 0;
 };
 
-class Endpoint final : public Transport {
+class Endpoint final : public framed::Endpoint {
 public:
     Endpoint(const EndpointSettings& settings, const EndpointOptions& options, os::Poller poller,
              os::Descriptor listener);
     ~Endpoint() override;
-    [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
     [[nodiscard]] Blob address() const override { return address_.to_blob(self(), options_.incarnation); }
 
     Post connect(Peer peer, const Blob& blob, std::uint32_t incarnation) override;
@@ -65,21 +57,6 @@ public:
     Post accept(Peer peer) override;
     void ended(Peer peer, std::uint32_t incarnation) override;
     [[nodiscard]] bool drained() const override;
-    Result<Local> allocate(std::size_t bytes) override { return regions_.allocate(bytes); }
-    Result<Ok> release(Local region) override;
-    Result<Ok> release(Remote import) override { return imports_.release(import); }
-    Result<int> share(Local region) override { return regions_.share(region); }
-    std::span<std::byte> memory(Local region) override { return regions_.memory(region); }
-
-    Result<Blob> expose(Local region, const Grant& grant) override;
-    Result<Remote> import_key(Peer peer, const Blob& blob) override;
-    Post send(Peer peer, Bytes message) override;
-    Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override;
-    Post write_from(Peer peer, Bytes head, Bytes body, Target target, Notice notice, Token token) override;
-    Post read(Peer peer, Target from, Slice into, Token token) override;
-    [[nodiscard]] Bytes local(Slice where) const override;
-    Bytes view(Target, std::uint32_t) override { return {}; }
-
     std::size_t poll(Time now, std::span<Event> span) override;
     [[nodiscard]] Time next_deadline() const override { return untimed_ > 0 ? last_now_ : next_deadline_; }
 
@@ -89,28 +66,23 @@ public:
     [[nodiscard]] std::uint64_t copied_bytes() const override;
 
 private:
-    static std::uint32_t index(Peer peer) { return static_cast<std::uint32_t>(peer); }
-    [[nodiscard]] std::uint32_t self() const { return index(options_.self); }
     [[nodiscard]] bool is_up(Peer peer) const {
         return index(peer) < peers_.size() && peers_[index(peer)].state == PeerState::State::up;
     }
-    /// A node of the run. Others dialled, or were dialled.
-    [[nodiscard]] bool is_node(Peer peer) const { return index(peer) < options_.max_peers; }
-    [[nodiscard]] bool exists(Peer peer) const {
+    framed::Session* session_of(Peer peer) override {
+        return is_up(peer) ? &peers_[index(peer)].link->session() : nullptr;
+    }
+    [[nodiscard]] bool exists(Peer peer) const override {
         return is_node(peer) || (index(peer) < peers_.size() && peers_[index(peer)].state != PeerState::State::idle);
     }
-    /// Memory of released regions that nothing is received into or sent from any more.
-    void free_retired();
-    os::Descriptor with_port(os::Descriptor listener);
-    void activate(Peer peer) {
+    [[nodiscard]] std::uint32_t node_of(Peer peer) const override { return peers_[index(peer)].node; }
+    void activate(Peer peer) override {
         if (peers_[index(peer)].listed) return;
         peers_[index(peer)].listed = true;
         active_.push_back(peer);
     }
-    Post posted(Peer peer, Post post) {
-        activate(peer);
-        return post;
-    }
+    [[nodiscard]] bool uses(Bytes memory) const override;
+    os::Descriptor with_port(os::Descriptor listener);
     [[nodiscard]] Event control_event(Event::Kind kind, Peer peer) const;
 
     // --- connecting and losing
@@ -141,12 +113,8 @@ private:
     void stop_timing(PeerState& state);
     void handle_deadlines(Time now);
     EndpointSettings settings_;
-    EndpointOptions options_;
-    Capabilities capabilities_;
     os::Poller poller_;
-    Regions regions_;
     std::vector<PeerState> peers_;
-    Imports<Import> imports_;
     std::vector<epoll_event> epoll_events_;
     SocketAddress address_;
     Acceptor acceptor_;

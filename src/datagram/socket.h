@@ -8,22 +8,26 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "base/prng.h"
+#include "datagram/address.h"
+#include "datagram/faults.h"
 #include "os/descriptor.h"
-#include "softrio/udp/address.h"
 
-namespace incast::softrio::udp {
+namespace incast::datagram {
+
+/// The largest IP packet on the way to that address, as far as this host knows; 0: it knows no way.
+std::uint32_t mtu_to(const Address& to);
 
 class Socket {
 public:
-    /// `drop`: of a million datagrams, that many are not sent, for tests: by chance, from `seed`.
-    Socket(std::uint32_t drop, std::uint64_t seed);
+    /// What is to happen to the datagrams that are sent, for tests: by chance, from `seed`.
+    explicit Socket(const FaultRates& faults = {}, std::uint64_t seed = 0);
     Socket(const Socket&) = delete;
     Socket& operator=(const Socket&) = delete;
 
@@ -40,7 +44,14 @@ public:
     void close() { socket_.close(); }
 
     /// Adds a datagram to what send() sends. `is_stable`: the bytes stay until then; else they are copied.
-    void add(const Address& to, std::span<const std::byte> bytes, bool is_stable);
+    void add(const Address& to, std::span<const std::byte> bytes, bool is_stable) {
+        if (faults_.any()) [[unlikely]] {
+            faults_.pass({to, {bytes.begin(), bytes.end()}},
+                         [this](const Letter& letter) { queue(letter.to, letter.bytes, false); });
+        } else {
+            queue(to, bytes, is_stable);
+        }
+    }
     /// Of that size, so many go to the kernel as one piece.
     static constexpr std::size_t datagrams_per_piece(std::size_t bytes) {
         return std::clamp<std::size_t>(max_piece / bytes, 1, max_segments);
@@ -51,22 +62,32 @@ public:
     /// Receives what is there, without waiting, at most one batch: true if there may be more. use(from, bytes).
     template <class Use>
     bool receive(Use&& use) {
-        const int received = receive_batch();
-        for (int index = 0; index < received; ++index) {
-            Address from;
-            std::size_t segment = 0;
-            auto bytes = received_piece(index, from, segment);
-            while (!bytes.empty()) {
-                const auto one = bytes.first(std::min(segment, bytes.size()));
-                use(from, one);
-                bytes = bytes.subspan(one.size());
-            }
-        }
-        return received == batch;
+        const bool has_more = fetch();
+        while (const auto bytes = take())
+            use(from(), *bytes);
+        return has_more;
     }
+    /// The same in steps, for who cannot use all of a batch at once: receives one when nothing of the last is left.
+    bool fetch();
+    /// The next datagram of the batch, which stays until the next fetch().
+    std::optional<std::span<const std::byte>> take() {
+        while (rest_.empty()) {
+            if (taken_ == fetched_) return std::nullopt;
+            rest_ = received_piece(taken_++, from_, segment_);
+        }
+        const auto one = rest_.first(std::min(segment_, rest_.size()));
+        rest_ = rest_.subspan(one.size());
+        return one;
+    }
+    [[nodiscard]] bool has_fetched() const { return !rest_.empty() || taken_ < fetched_; }
+    /// Of the datagram that was taken last.
+    [[nodiscard]] const Address& from() const { return from_; }
+    /// Sending or receiving has told of datagrams that came back, since they were last taken.
+    [[nodiscard]] bool has_refused() const { return has_refused_; }
     /// Datagrams that have come back because nobody is at their address: use(address, begin of the datagram).
     template <class Use>
     void take_refused(Use&& use) {
+        has_refused_ = false;
         Address at;
         std::array<std::byte, 64> bytes;
         while (const std::size_t size = next_refused(at, bytes))
@@ -95,15 +116,21 @@ private:
         bool is_complete;  // its last segment is a shorter one
     };
 
-    int receive_batch();
+    struct Letter {
+        Address to;
+        std::vector<std::byte> bytes;
+    };
+
+    void queue(const Address& to, std::span<const std::byte> bytes, bool is_stable);
+    void send_queued();
     std::span<const std::byte> received_piece(int index, Address& from, std::size_t& segment);
     std::size_t next_refused(Address& at, std::span<std::byte> bytes);
     void send_single(const Piece& piece);
+    bool may_try_again(int error);
 
     os::Descriptor socket_;
     bool segments_ = true;
-    std::uint32_t drop_;
-    base::Prng random_;
+    Faults<Letter> faults_;
     std::vector<Piece> pieces_;
     std::vector<iovec> vectors_;
     std::vector<mmsghdr> headers_;
@@ -118,6 +145,12 @@ private:
         alignas(cmsghdr) std::array<char, 64> bytes;
     };
     std::array<InControl, batch> in_controls_{};
+    int fetched_ = 0;  // pieces of the batch
+    int taken_ = 0;
+    std::span<const std::byte> rest_;  // of the piece that is being taken
+    std::size_t segment_ = 0;
+    Address from_;
+    bool has_refused_ = false;
 };
 
-}  // namespace incast::softrio::udp
+}  // namespace incast::datagram

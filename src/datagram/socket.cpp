@@ -1,4 +1,4 @@
-#include "softrio/udp/socket.h"
+#include "datagram/socket.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -10,7 +10,7 @@
 #include <netinet/udp.h>
 #include <unistd.h>
 
-namespace incast::softrio::udp {
+namespace incast::datagram {
 
 namespace {
 
@@ -24,9 +24,22 @@ void set(const os::Descriptor& socket, int level, int option, int value) {
 
 }  // namespace
 
-Socket::Socket(std::uint32_t drop, std::uint64_t seed)
-    : drop_(drop),
-      random_(seed),
+std::uint32_t mtu_to(const Address& to) {
+    const os::Descriptor probe(::socket(to.is_v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_storage at;
+    const socklen_t bytes = fill(to, at);
+    int mtu = 0;
+    socklen_t size = sizeof mtu;
+    if (!probe.is_open() || ::connect(probe.fd(), reinterpret_cast<const sockaddr*>(&at), bytes) != 0 ||
+        ::getsockopt(probe.fd(), to.is_v6 ? IPPROTO_IPV6 : IPPROTO_IP, to.is_v6 ? IPV6_MTU : IP_MTU, &mtu, &size) !=
+            0) {
+        return 0;
+    }
+    return static_cast<std::uint32_t>(std::max(mtu, 0));
+}
+
+Socket::Socket(const FaultRates& faults, std::uint64_t seed)
+    : faults_(faults, seed),
       arena_(std::make_unique_for_overwrite<std::byte[]>(arena_bytes)),
       buffers_(std::make_unique_for_overwrite<std::byte[]>(batch * buffer_bytes)) {
     pieces_.reserve(max_pieces);
@@ -75,15 +88,14 @@ std::uint16_t Socket::local_port() const {
     return ::getsockname(fd(), reinterpret_cast<sockaddr*>(&at), &bytes) == 0 ? address_of(at).port : 0;
 }
 
-void Socket::add(const Address& to, std::span<const std::byte> bytes, bool is_stable) {
-    if (drop_ != 0 && random_.chance(drop_)) return;
-    if (!is_stable && arena_used_ + bytes.size() > arena_bytes) send();
+void Socket::queue(const Address& to, std::span<const std::byte> bytes, bool is_stable) {
+    if (!is_stable && arena_used_ + bytes.size() > arena_bytes) send_queued();
     const auto fits = [&](const Piece& last) {
         return last.address == to && !last.is_complete && bytes.size() <= last.segment && last.count < max_segments &&
                last.bytes + bytes.size() <= max_piece;
     };
     if (pieces_.empty() || !fits(pieces_.back())) {
-        if (pieces_.size() == max_pieces) send();
+        if (pieces_.size() == max_pieces) send_queued();
         Piece& made = pieces_.emplace_back();
         made.to_bytes = fill(to, made.to);
         made.address = to;
@@ -119,7 +131,7 @@ void Socket::send_single(const Piece& piece) {
                 if (::sendto(socket_.fd(), static_cast<std::byte*>(one.iov_base) + at,
                              std::min(piece.segment, one.iov_len - at), 0, reinterpret_cast<const sockaddr*>(&piece.to),
                              piece.to_bytes) >= 0 ||
-                    (errno != ECONNREFUSED && errno != EINTR)) {
+                    !may_try_again(errno)) {
                     break;
                 }
             }
@@ -128,6 +140,12 @@ void Socket::send_single(const Piece& piece) {
 }
 
 void Socket::send() {
+    if (faults_.any()) [[unlikely]]
+        faults_.flush([this](const Letter& letter) { queue(letter.to, letter.bytes, false); });
+    send_queued();
+}
+
+void Socket::send_queued() {
     headers_.clear();
     for (std::size_t index = 0; index < pieces_.size(); ++index) {
         Piece& piece = pieces_[index];
@@ -158,10 +176,12 @@ void Socket::send() {
         if (sent > 0) {
             done += static_cast<std::size_t>(sent);
             tries = 0;
-        } else if ((errno != ECONNREFUSED && errno != EINTR) || ++tries == max_tries) {
+        } else if (!may_try_again(errno) || ++tries == max_tries) {
             // EIO: the device computes no checksums, so that the kernel will not cut. EINVAL, EMSGSIZE: nor does it
             // where the route's MTU is smaller; single datagrams it fragments.
-            if (errno == EIO) {
+            if (errno == EAGAIN) {  // a socket with a time-out: the link takes no more for now
+                break;
+            } else if (errno == EIO) {
                 segments_ = false;
             } else if (errno == EINVAL || errno == EMSGSIZE) {
                 send_single(pieces_[done++]);
@@ -175,12 +195,21 @@ void Socket::send() {
     arena_used_ = 0;
 }
 
-int Socket::receive_batch() {
+bool Socket::fetch() {
     for (std::size_t index = 0; index < batch; ++index) {
         in_headers_[index].msg_hdr.msg_namelen = sizeof(sockaddr_storage);
         in_headers_[index].msg_hdr.msg_controllen = in_controls_[index].bytes.size();
     }
-    return ::recvmmsg(socket_.fd(), in_headers_.data(), batch, MSG_DONTWAIT, nullptr);
+    taken_ = 0;
+    fetched_ = std::max(0, ::recvmmsg(socket_.fd(), in_headers_.data(), batch, MSG_DONTWAIT, nullptr));
+    if (fetched_ > 0) return fetched_ == batch;
+    // What was refused is told before what was received.
+    return errno != EAGAIN && may_try_again(errno);
+}
+
+bool Socket::may_try_again(int error) {
+    has_refused_ = has_refused_ || error == ECONNREFUSED;
+    return error == ECONNREFUSED || error == EINTR;
 }
 
 std::span<const std::byte> Socket::received_piece(int index, Address& from, std::size_t& segment) {
@@ -225,4 +254,4 @@ std::size_t Socket::next_refused(Address& at, std::span<std::byte> bytes) {
     }
 }
 
-}  // namespace incast::softrio::udp
+}  // namespace incast::datagram

@@ -79,11 +79,13 @@ EVENT_BUILDING = (
 SUITES: dict[str, tuple[Suite, ...]] = {
     "src/protocol/": EVENT_BUILDING,
     "src/transport/": (unit("framed_test"), unit("tcp_test"), conformance("inproc", "shm", "tcp")),
-    "src/transport/framed/": (unit("framed_test"), unit("tcp_test"), conformance("tcp")),
+    "src/transport/framed/": (unit("framed_test"), unit("tcp_test"), conformance("tcp", "udp")),
     "src/reliable/": (unit("reliable_test"), unit("softrio_engine_test")),
     "src/transport/inproc/": (unit("inproc_test"), conformance("inproc")),
     "src/transport/shm/": (unit("shm_test"), conformance("shm")),
     "src/transport/tcp/": (unit("tcp_test"), conformance("tcp")),
+    "src/transport/udp/": (unit("udp_test"), conformance("udp")),
+    "src/datagram/": (unit("udp_test"), unit("softrio_engine_test"), conformance("udp")),
     "src/transport/rio/": (unit("rio_test"), unit("rio_grants_test"), conformance("rio")),
     "src/transport/verbs/": (unit("verbs_test"),),
     "src/softrio/": (unit("softrio_engine_test"), unit("rio_grants_test"), unit("softrio_test")),
@@ -169,7 +171,7 @@ def named_suites(clause: str, mutant: Mutant) -> list[Suite]:
         words = [test.word]
         target = program_of(test.file)
         folder = re.match(r"src/(?:transport/)?(\w+)/", mutant.file)
-        if target == "conformance" and folder and folder[1] in ("inproc", "shm", "tcp", "rio", "sim"):
+        if target == "conformance" and folder and folder[1] in ("inproc", "shm", "tcp", "rio", "udp", "sim"):
             words = [test.word.split(":")[1].removesuffix("*") + folder[1] + "_*"]
         filters.setdefault(target, []).extend(words)
     return [*(unit(name, f"--gtest_filter={':'.join(words)}") for name, words in filters.items()), *suites]

@@ -157,6 +157,20 @@ enum class Progress : std::uint8_t {
     manual,       // it lands while both sides poll
 };
 
+/// What an endpoint has sent in datagrams that may be lost on their way, and what became of them, as far as it knows by
+/// itself. Only grows.
+struct Datagrams {
+    std::uint64_t sent = 0;      // each time
+    std::uint64_t lost = 0;      // held for lost, though some may only have been late
+    std::uint64_t repeated = 0;  // of those sent, again
+    Datagrams& operator+=(const Datagrams& other) {
+        sent += other.sent;
+        lost += other.lost;
+        repeated += other.repeated;
+        return *this;
+    }
+};
+
 /// What is the same for every endpoint of a transport, and known before there is one.
 struct Nature {
     Bounds bounds = Bounds::trusted;
@@ -275,6 +289,8 @@ public:
     /// kernel into and out of sockets (where whatever travels with the bodies is counted too). Only grows. 0 where
     /// bodies are phantom; a transport whose hardware moves bodies counts what processors copy besides.
     [[nodiscard]] virtual std::uint64_t copied_bytes() const { return 0; }
+    /// None where nothing is lost on the way.
+    [[nodiscard]] virtual Datagrams datagrams() const { return {}; }
 };
 
 }  // namespace incast

@@ -63,6 +63,12 @@ void Connection::open(std::int64_t now_ns, std::uint64_t random) {
     hello_ns_ = now_ns + hello_wait_ns_;
 }
 
+void Connection::start(std::int64_t now_ns, std::uint64_t own_token, std::uint64_t peer_token, std::uint32_t limit) {
+    begin(now_ns, {own_token, peer_token});
+    send_.set_limit(std::clamp(limit, 1U, settings_.window_packets));
+    establish(now_ns);
+}
+
 void Connection::close() {
     if (is_idle()) return;
     sends_bye_ = tokens_.remote;

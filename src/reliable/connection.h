@@ -52,6 +52,11 @@ public:
     [[nodiscard]] bool is_idle() const { return state_ == State::idle; }
     [[nodiscard]] bool is_established() const { return state_ == State::established; }
     void open(std::int64_t now_ns, std::uint64_t random);
+    /// Goes on with a session that both sides have agreed on in a way of their own, each with a token that it made.
+    /// `limit`: packets that the peer takes in ahead.
+    void start(std::int64_t now_ns, std::uint64_t own_token, std::uint64_t peer_token, std::uint32_t limit);
+    /// A token for start(), with the owner's number in it.
+    static std::uint64_t token_of(std::uint16_t index, std::uint64_t random) { return (random & ~0xFFFFULL) | index; }
     /// Says good-bye, once, and forgets the session and what was not acknowledged.
     void close();
     /// A report from elsewhere (ICMP) that nobody is at that address. `token`: of the packet it came back for.
@@ -63,6 +68,8 @@ public:
     [[nodiscard]] std::uint32_t room() const { return is_idle() ? 0 : send_.room(); }
     [[nodiscard]] std::span<std::byte> body() { return send_.body(); }
     void add(std::uint8_t lane, std::size_t body_bytes) { send_.add(lane, body_bytes); }
+    /// Something that was added was never sent: what is added now has to wait, too.
+    [[nodiscard]] bool has_unsent() const { return send_.has_fresh(); }
     /// All that was added has been acknowledged.
     [[nodiscard]] bool is_settled() const { return send_.is_empty(); }
 
@@ -92,7 +99,7 @@ private:
         std::uint64_t remote = 0;
     };
 
-    [[nodiscard]] std::uint64_t fresh_token(std::uint64_t random) const { return (random & ~0xFFFFULL) | index_; }
+    [[nodiscard]] std::uint64_t fresh_token(std::uint64_t random) const { return token_of(index_, random); }
     void begin(std::int64_t now_ns, const Tokens& tokens);
     void forgive(std::int64_t now_ns, std::int64_t pause_ns);
     void lose(Loss loss);

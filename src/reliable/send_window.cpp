@@ -153,6 +153,7 @@ void SendWindow::lose(Slot& one) {
     one.state = State::lost;
     --in_flight_;
     ++lost_;
+    ++counters_.lost;
 }
 
 void SendWindow::find_losses(std::int64_t now_ns, std::uint64_t end) {

@@ -26,6 +26,8 @@ public:
         return settings_.window_packets - static_cast<std::uint32_t>(next_ - first_);
     }
     [[nodiscard]] bool is_empty() const { return next_ == first_; }
+    /// Some were never sent.
+    [[nodiscard]] bool has_fresh() const { return fresh_ < next_; }
     [[nodiscard]] bool has_in_flight() const { return in_flight_ > 0; }
     /// Where the next packet's body goes; there must be room(). Until add() it may be asked for again.
     [[nodiscard]] std::span<std::byte> body() { return datagram(next_).subspan(header_bytes); }

@@ -24,6 +24,7 @@ struct Settings {
 struct SendCounters {
     std::uint64_t sent = 0;  // packets, each time
     std::uint64_t repeated = 0;
+    std::uint64_t lost = 0;  // held for lost, each time
     std::uint64_t timeouts = 0;
 };
 

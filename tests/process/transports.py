@@ -7,5 +7,5 @@ SHARED_MEMORY = chosen_here()
 SOCKETS = chosen_across()
 SIMULATED = simulated()
 NAMES = [each.name for each in transports()]
-# No trait tells these from others: the first one that is left, and the second.
-RAPIDIO, VERBS = (name for name in NAMES if name not in (ONE_THREAD, SHARED_MEMORY, SOCKETS, SIMULATED))
+# No trait tells these from others: they are the ones that are left, in the order of the list.
+RAPIDIO, DATAGRAMS, VERBS = (name for name in NAMES if name not in (ONE_THREAD, SHARED_MEMORY, SOCKETS, SIMULATED))

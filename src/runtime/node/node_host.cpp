@@ -157,6 +157,10 @@ NodeTotals NodeHost::current(Time now) {
     NodeTotals totals;
     static_cast<protocol::Counters&>(totals) = node_->counters();
     totals.copied_bytes += transport_->copied_bytes();
+    const Datagrams datagrams = transport_->datagrams();
+    totals.datagrams_sent = datagrams.sent;
+    totals.datagrams_lost = datagrams.lost;
+    totals.datagrams_repeated = datagrams.repeated;
     totals.bu_waiting_ns = static_cast<std::uint64_t>(node_->bu_waiting() / ps_per_ns);
     if (source_) {
         const sources::SourceStats stats = source_->stats(now);

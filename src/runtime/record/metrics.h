@@ -31,6 +31,9 @@ struct RuntimeTotals {
     std::uint64_t dropped_events = 0;    // open loop, drop: without this readout unit's fragments
     std::uint64_t dropped_mfps = 0;      // made empty because of that
     std::uint64_t held_mep_ns = 0;       // open loop: MEPs with data in memory, integrated over time
+    std::uint64_t datagrams_sent = 0;    // each time
+    std::uint64_t datagrams_lost = 0;    // held for lost
+    std::uint64_t datagrams_repeated = 0;
     std::uint64_t undelivered_meps = 0;  // committed, though the sink's consumer was gone
     std::uint64_t delay_ns = 0;          // sum of the latencies of MEPs
     std::uint64_t timed_meps = 0;        // of how many

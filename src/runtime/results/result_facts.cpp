@@ -27,6 +27,10 @@ nlohmann::ordered_json config_json(const std::map<std::string, std::string>& val
     return json;
 }
 
+nlohmann::ordered_json datagrams_json(const NodeTotals& totals) {
+    return {{"sent", totals.datagrams_sent}, {"lost", totals.datagrams_lost}, {"repeated", totals.datagrams_repeated}};
+}
+
 nlohmann::ordered_json machine_json(const Machine& machine) {
     return {{"host", machine.host},
             {"cpu_model", machine.cpu_model},

@@ -482,6 +482,7 @@ OrderedJson Tally::json() const {
     json["set_up_ns"] = set_up ? OrderedJson(*set_up / ps_per_ns) : OrderedJson(nullptr);
     json["peak_rss_bytes"] = peak_rss_;
     json["copied_bytes"] = totals_.copied_bytes;
+    json["datagrams"] = datagrams_json(totals_);
     json["bounds"] = bounds_text(config);
     json["self_traffic"] = facts_.plan.values.at("protocol.self_traffic");
     json["triggers"] = triggers_json();

@@ -47,6 +47,7 @@ nlohmann::ordered_json machine_json(const Machine& machine);
 /// What the ports of all hosts grew by in the measured window, or in the whole run; each once.
 nlohmann::ordered_json ports_json(const std::vector<NodeRecord>& nodes);
 nlohmann::ordered_json versions_json();
+nlohmann::ordered_json datagrams_json(const NodeTotals& totals);
 
 /// How much of the events' content was compared.
 std::string_view verified_text(const RunConfig& config, bool virtual_time);

@@ -9,6 +9,7 @@
 #include "transport/rio/descriptor/descriptor.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
+#include "transport/udp/udp.h"
 #include "transport/verbs/descriptor/descriptor.h"
 
 namespace incast::transport {
@@ -33,8 +34,14 @@ std::span<const Descriptor> builtin_transports() {
                    tcp::settings(),
                    tcp::former_names(),
                    tcp::make},
-        rio::describe(),    // a module
-        verbs::describe(),  // another
+        rio::describe(),  // a module
+        Descriptor{udp::transport_name,
+                   "reliable datagrams between processes, IPv4 or IPv6",
+                   {.nature = udp::nature, .bind = "bind"},
+                   udp::settings(),
+                   {},
+                   udp::make},
+        verbs::describe(),  // a module
         Descriptor{sim::transport_name,
                    "a simulated network in virtual time: the ideal model",
                    {.nature = sim::nature, .in_process = true, .simulated = true},

@@ -46,6 +46,7 @@ public:
     bool prepare_wait() override { return inner_->prepare_wait(); }
     [[nodiscard]] int wait_fd() const override { return inner_->wait_fd(); }
     [[nodiscard]] std::uint64_t copied_bytes() const override { return inner_->copied_bytes(); }
+    [[nodiscard]] Datagrams datagrams() const override { return inner_->datagrams(); }
 
 protected:
     [[nodiscard]] Transport& inner() { return *inner_; }

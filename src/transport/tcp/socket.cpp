@@ -172,6 +172,11 @@ void tune(const os::Descriptor& socket, const SocketAddress& peer, const SocketO
     if (!name.empty()) {
         (void)::setsockopt(socket.fd(), IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size()));
     }
+    if (const int traffic_class = options.dscp << 2; traffic_class != 0 && peer.family() == AF_INET6) {
+        set_option(socket.fd(), IPPROTO_IPV6, IPV6_TCLASS, traffic_class);
+    } else if (traffic_class != 0) {
+        set_option(socket.fd(), IPPROTO_IP, IP_TOS, traffic_class);
+    }
     if (options.max_rate_bytes_per_s > 0) {
         set_option(socket.fd(), SOL_SOCKET, SO_MAX_PACING_RATE, options.max_rate_bytes_per_s);
     }

@@ -58,6 +58,7 @@ struct SocketOptions {
     std::string congestion_control;
     int buffer_bytes = 0;                    // of sending and of receiving; 0: the kernel's choice
     std::uint64_t max_rate_bytes_per_s = 0;  // per stream; 0: no limit
+    std::uint8_t dscp = 0;
 };
 
 /// Port 0: the kernel chooses.

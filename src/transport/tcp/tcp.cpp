@@ -34,6 +34,7 @@ constexpr std::array list{
                  "most"),
     base::number(Kind::rate, "max_rate", "0", 0, 1e12,
                  "pacing limit of each connection (SO_MAX_PACING_RATE); 0 for none"),
+    base::number(Kind::count, "dscp", "0", 0, 63, "class of service in the header of each packet"),
     base::text("congestion_control", "auto",
                "TCP congestion control of each connection, if the system allows it; auto: reno on loopback, where "
                "pacing only costs; empty: the system's default",
@@ -99,6 +100,7 @@ Result<std::unique_ptr<Medium>> make(const Settings& given) {
     made.streams = static_cast<std::uint16_t>(values->whole("streams"));
     made.socket.buffer_bytes = static_cast<int>(values->whole("socket_buffer"));
     made.socket.max_rate_bytes_per_s = static_cast<std::uint64_t>(values->number("max_rate"));
+    made.socket.dscp = static_cast<std::uint8_t>(values->whole("dscp"));
     made.socket.congestion_control = values->text("congestion_control");
     made.staging_bytes = values->whole("staging");
     made.send_buffer_bytes = values->whole("send_buffer");

@@ -396,6 +396,25 @@ TEST_F(Verbs, WithoutImmediateDataASendFollowsTheWrite) {
     }
 }
 
+TEST_F(Verbs, ReceivesAreCountedPastTheEndOfTheirNumbers) {
+    pair();
+    constexpr std::uint32_t many = 70'000;  // numbers of 16 bits begin anew after 65536
+    std::uint32_t posted = 0;
+    std::uint32_t heard = 0;
+    ASSERT_TRUE(until([&] {
+        while (posted < many && write(0, 1, 8, static_cast<std::uint16_t>(posted)) == Post::pending)
+            ++posted;
+        for (const Event& event : nodes_[1].events) {
+            if (event.kind != Event::Kind::notice) continue;
+            EXPECT_EQ(event.size_or_value, static_cast<std::uint16_t>(heard));
+            ++heard;
+        }
+        nodes_[0].events.clear();
+        nodes_[1].events.clear();
+        return heard == many;
+    }));
+}
+
 TEST_F(Verbs, AReadThatOthersOvertakeHasEndedWhenItsBytesAreThere) {
     mock::set_iwarp(true);
     pair();

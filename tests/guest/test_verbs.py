@@ -21,6 +21,12 @@ BUILDING: dict[str, Any] = {
     "protocol.packing": 20,
     "protocol.mfp_size": "16KiB",
     "sink.kind": "verify",
+    # An emulated processor may stand still for seconds while the host is busy.
+    "protocol.detection_deadline": "60s",
+    "protocol.late_after": "60s",
+    f"transport.{VERBS}.ack_timeout": 20,
+    f"transport.{VERBS}.ack_deadline": "60s",
+    f"transport.{VERBS}.connect_timeout": "60s",
 }
 SCHEMES: dict[str, dict[str, Any]] = {
     "push": {},

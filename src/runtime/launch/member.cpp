@@ -83,6 +83,7 @@ private:
     Result<Ok> receive_all();
     void tell(Mark mark, Time now);
     void look(Time now);
+    void watch_ports(const transport::Settings& settings);
     /// A line of the transport, for the run's log.
     void remark(std::string_view line);
 
@@ -220,12 +221,8 @@ Result<Ok> Member::set_up(const Json& welcome) {
     // Peers reach this node the way it reached the coordinator, unless the config says otherwise.
     if (const std::string_view bind = plan_.config.traits().bind; !bind.empty()) {
         settings.try_emplace(std::string(bind), os::local_host(channel_.fd()));
-        const auto device = settings.find("device");
-        const bool rdma = std::ranges::any_of(transport::find_transport(plan_.config.transport)->settings,
-                                              [](const base::Setting& one) { return one.name == "device"; });
-        ports_ = PortCounters("/sys", watched_ports(settings.at(std::string(bind)),
-                                                    device == settings.end() ? "" : device->second, rdma));
     }
+    watch_ports(settings);
     Result<std::unique_ptr<transport::Medium>> medium =
         transport::make_medium(*transport::find_transport(plan_.config.transport), settings);
     if (!medium) {
@@ -244,6 +241,20 @@ Result<Ok> Member::set_up(const Json& welcome) {
                       {static_cast<std::uint32_t>(*node), *run_token, folder, true, nullptr,
                        [this](std::string_view line) { remark(line); }});
     return begin(static_cast<std::uint32_t>(*incarnation));
+}
+
+/// Those of what it listens at, and of the RDMA device that its transport may name.
+void Member::watch_ports(const transport::Settings& settings) {
+    const std::string_view bind = plan_.config.traits().bind;
+    const bool rdma = std::ranges::any_of(transport::find_transport(plan_.config.transport)->settings,
+                                          [](const base::Setting& one) { return one.name == "device"; });
+    const auto value = [&settings](std::string_view name) {
+        const auto found = settings.find(std::string(name));
+        return found == settings.end() ? std::string() : found->second;
+    };
+    if (!bind.empty() || rdma) {
+        ports_ = PortCounters("/sys", watched_ports(value(bind.empty() ? "bind" : bind), value("device"), rdma));
+    }
 }
 
 /// A node that joins replays files of its own. What it finds is counted for the run, and said where that is conducted.

@@ -47,6 +47,7 @@ def emulators(pid: int) -> list[int]:
     return found
 
 
+@pytest.mark.usefixtures("everything")
 def test_what_a_command_says_and_leaves_comes_back_and_four_nodes_talk(guest: GuestRun, tmp_path: Path) -> None:
     """One boot."""
     canary = tmp_path / "canary"

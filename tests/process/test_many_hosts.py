@@ -129,7 +129,6 @@ def test_one_command_runs_on_all_hosts(cluster: Cluster, tmp_path: Path) -> None
     assert result["lost_events"] == 0
     assert result["verify_errors"] == 0
     assert len(result["nodes"]) == NODES
-    assert " events  [" in run.said()  # the view is that of any run
 
 
 # By words of their command lines; the first word may be any.
@@ -156,7 +155,7 @@ def victims(cluster: Cluster, kind: str) -> list[int]:
 
 
 @pytest.mark.usefixtures("environment")
-@pytest.mark.parametrize("kind", VICTIMS if KILLS > 1 else ("command", "ssh", "nodes of a host"))
+@pytest.mark.parametrize("kind", VICTIMS if KILLS > 1 else ("command", "nodes of a host"))
 @pytest.mark.parametrize("turn", range(KILLS))
 def test_whatever_is_killed_nothing_is_left(cluster: Cluster, tmp_path: Path, kind: str, turn: int) -> None:
     with Command(cluster, tmp_path, *by_ssh(cluster, *LONG, "--set", "run.on_loss=stop")) as run:
@@ -380,6 +379,7 @@ def do_as_the_page_says(cluster: Cluster, folder: Path, lines: list[str]) -> Non
     seconds_until_empty(cluster, SLOW_S)
 
 
+@pytest.mark.skipif(KILLS == 1, reason="a longer one, with INCAST_CLUSTER_KILLS=2 and in .ci/run --all")
 @pytest.mark.usefixtures("environment", "programs")
 def test_the_commands_of_the_page_do_what_it_says(cluster: Cluster, tmp_path: Path) -> None:
     lines = commands_of_the_page("sh")

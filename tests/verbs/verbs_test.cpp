@@ -106,7 +106,7 @@ protected:
     static bool take(Node& node, Event::Kind kind, std::uint32_t peer) {
         for (auto at = node.events.begin(); at != node.events.end(); ++at) {
             if (at->kind != kind || static_cast<std::uint32_t>(at->peer) != peer) continue;
-            last_ = *at;
+            last = *at;
             node.events.erase(at);
             return true;
         }
@@ -169,7 +169,7 @@ protected:
     std::map<std::uint32_t, Node> nodes_;
     std::vector<std::unique_ptr<Medium>> mediums_;
     Time now_ = 0;
-    static inline Event last_{};
+    static inline Event last{};
 };
 
 TEST_F(Verbs, SettingsThatCannotBeSayWhatWouldBeRight) {
@@ -213,8 +213,8 @@ TEST_F(Verbs, APairInErrorEndsItsConnectionAlone) {
         mock::break_pairs();
         mock::hold(false);
         expect(0, Event::Kind::completed, 1);
-        EXPECT_EQ(last_.status, Status::peer_lost);
-        EXPECT_EQ(last_.token, 7U);
+        EXPECT_EQ(last.status, Status::peer_lost);
+        EXPECT_EQ(last.token, 7U);
         expect_a_new_beginning();
     }
 }
@@ -230,7 +230,7 @@ TEST_F(Verbs, ACutLinkIsNoticedByHeartbeatsAndByWhoSends) {
         ASSERT_TRUE(until([&] { return take(nodes_[0], Event::Kind::peer_down, 1); })) << "idle, or sending";
         EXPECT_LE(now_ - since, 3 * ps_per_s) << "within three heartbeats";
         mock::cut(false);
-        nodes_[0].events.push_back(last_);  // seen
+        nodes_[0].events.push_back(last);  // seen
         expect_a_new_beginning();
     }
     EXPECT_THAT(nodes_[0].lines, testing::Each(HasSubstr("lost: transport retry counter exceeded")));
@@ -242,7 +242,7 @@ TEST_F(Verbs, ADeviceThatAnswersNothingIsGivenUpAfterTheDeadline) {
     ASSERT_EQ(write(0, 1, 1000, std::nullopt, 3), Post::pending);
     const Time since = now_;
     expect(0, Event::Kind::completed, 1);
-    EXPECT_EQ(last_.status, Status::peer_lost);
+    EXPECT_EQ(last.status, Status::peer_lost);
     expect(0, Event::Kind::peer_down, 1);
     EXPECT_GE(now_ - since, 5 * ps_per_s);
     EXPECT_LE(now_ - since, 9 * ps_per_s);
@@ -303,7 +303,7 @@ TEST_F(Verbs, ADeviceThatIsRemovedTakesAllPeersWithIt) {
         ASSERT_EQ(write(0, 1, 1000, std::nullopt, 3), Post::pending);
         mock::remove_device();
         expect(0, Event::Kind::completed, 1);
-        EXPECT_EQ(last_.status, Status::peer_lost);
+        EXPECT_EQ(last.status, Status::peer_lost);
         expect(0, Event::Kind::peer_down, 1);
         expect(1, Event::Kind::peer_down, 0);
         EXPECT_EQ(nodes_[0].lines.size(), 1U);
@@ -389,7 +389,7 @@ TEST_F(Verbs, WithoutImmediateDataASendFollowsTheWrite) {
         for (std::uint16_t number = 0; number < 2000; ++number) {
             ASSERT_TRUE(until([&] { return write(0, 1, 5000, number, number + 1U) == Post::pending; }));
             expect(1, Event::Kind::notice, 0);
-            EXPECT_EQ(last_.size_or_value, number);
+            EXPECT_EQ(last.size_or_value, number);
             expect(0, Event::Kind::completed, 1);
         }
         nodes_.clear();
@@ -429,7 +429,7 @@ TEST_F(Verbs, AReadThatOthersOvertakeHasEndedWhenItsBytesAreThere) {
             ASSERT_EQ(write(0, 1, 8), Post::pending);
         }
         expect(0, Event::Kind::completed, 1);
-        EXPECT_EQ(last_.token, token);
+        EXPECT_EQ(last.token, token);
         EXPECT_EQ(mine[16], static_cast<std::byte>(token));
     }
 }
@@ -461,11 +461,11 @@ TEST_F(Verbs, MemoryOfAReleasedRegionStaysUntilItsPeersHaveHeard) {
     // Node 0 does not know yet: what it writes lands in memory that nobody uses, and breaks nothing.
     ASSERT_EQ(write(0, 1, 100, std::uint16_t{1}, 5), Post::pending);
     expect(0, Event::Kind::completed, 1);
-    EXPECT_EQ(last_.status, Status::ok);
+    EXPECT_EQ(last.status, Status::ok);
     until([&] { return !poll_once(); });
     ASSERT_EQ(write(0, 1, 100, std::uint16_t{2}, 6), Post::pending);
     expect(0, Event::Kind::completed, 1);
-    EXPECT_EQ(last_.status, Status::remote_fault) << "now it does";
+    EXPECT_EQ(last.status, Status::remote_fault) << "now it does";
     EXPECT_EQ(send(0, 1, "still here"), Post::done);
     EXPECT_TRUE(until([&] { return !nodes_[1].messages.empty(); }));
     // One that connects later is told so with the welcome.
@@ -477,7 +477,7 @@ TEST_F(Verbs, MemoryOfAReleasedRegionStaysUntilItsPeersHaveHeard) {
     EXPECT_EQ(nodes_[2].endpoint->write(Peer{1}, std::array<std::byte, 8>{}, {}, {late, 0}, std::nullopt, 9),
               Post::pending);
     expect(2, Event::Kind::completed, 1);
-    EXPECT_EQ(last_.status, Status::remote_fault);
+    EXPECT_EQ(last.status, Status::remote_fault);
 }
 
 TEST_F(Verbs, NonsenseEndsAConnectionWithOneLineAndHarmsNobodyElse) {

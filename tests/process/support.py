@@ -11,11 +11,13 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -207,3 +209,30 @@ def check_accounting(result: dict[str, Any]) -> None:
     assert accounting["ledger"]["commits"] == accounting["ledger"]["distinct_meps"] == accounting["meps_committed"]
     assert accounting["ledger"]["committed_below"] == accounting["meps_committed"]
     assert result["verify_errors"] == 0
+
+
+@contextmanager
+def two_hosts() -> Iterator[list[str]]:
+    """Two network namespaces with a cable between them, by name; host i has the address 10.0.0.(i+1) on `cable<i>`.
+    Skips where there can be none.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    names = [f"incast-{os.getpid()}-{index}" for index in range(2)]
+    try:
+        if why := said_by("ip", "netns", "add", names[0]):
+            pytest.skip(f"this host gives no network namespace: {why}")
+        # In a chroot whose root is no mount point, one can be made but not entered.
+        if why := said_by("ip", "-n", names[0], "link"):
+            pytest.skip(f"nobody can enter a network namespace here: {why}")
+        must("ip", "netns", "add", names[1])
+        peer = ("type", "veth", "peer", "name", "cable1", "netns", names[1])
+        must("ip", "link", "add", "cable0", "netns", names[0], *peer)
+        for index, name in enumerate(names):
+            must("ip", "-n", name, "address", "add", f"10.0.0.{index + 1}/24", "dev", f"cable{index}")
+            must("ip", "-n", name, "link", "set", f"cable{index}", "up")
+            must("ip", "-n", name, "link", "set", "lo", "up")
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Start, check_accounting, must, said_by
+from support import Start, check_accounting, said_by, two_hosts
 from transports import DATAGRAMS
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -59,30 +59,13 @@ def test_datagrams_that_get_lost_cost_no_events(start: Start, faults: dict[str, 
 
 @pytest.fixture
 def hosts() -> Iterator[list[str]]:
-    """The names of two namespaces with a cable between them, whose datagrams travel one by one."""
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
-    names = [f"incast-udp-{os.getpid()}-{index}" for index in range(2)]
-    try:
-        if why := said_by("ip", "netns", "add", names[0]):
-            pytest.skip(f"this host gives no network namespace: {why}")
-        # In a chroot whose root is no mount point, one can be made but not entered.
-        if why := said_by("ip", "-n", names[0], "link"):
-            pytest.skip(f"nobody can enter a network namespace here: {why}")
-        must("ip", "netns", "add", names[1])
-        peer = ("type", "veth", "peer", "name", "cable1", "netns", names[1])
-        must("ip", "link", "add", "cable0", "netns", names[0], *peer)
+    """Two of them, by name; their datagrams travel one by one."""
+    with two_hosts() as names:
         for index, name in enumerate(names):
-            must("ip", "-n", name, "address", "add", f"10.0.0.{index + 1}/24", "dev", f"cable{index}")
-            must("ip", "-n", name, "link", "set", f"cable{index}", "up")
-            must("ip", "-n", name, "link", "set", "lo", "up")
             features = ("tx", "off", "gso", "off", "gro", "off", "tso", "off")
             if why := said_by("ip", "netns", "exec", name, "ethtool", "-K", f"cable{index}", *features):
                 pytest.skip(f"offloads cannot be turned off: {why}")
         yield names
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
 
 
 @pytest.mark.parametrize("percent", [0, 1, 10])

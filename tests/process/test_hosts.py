@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Start, check_accounting, must, said_by
+from support import Start, check_accounting, two_hosts
 from transports import SOCKETS
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -20,27 +20,9 @@ NODES_PER_HOST = 8
 
 @pytest.fixture
 def hosts() -> Iterator[list[str]]:
-    """The names of two namespaces; host i has the address 10.0.0.(i+1)."""
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
-    names = [f"incast-{os.getpid()}-{index}" for index in range(2)]
-    try:
-        if why := said_by("ip", "netns", "add", names[0]):
-            pytest.skip(f"this host gives no network namespace: {why}")
-        # In a chroot whose root is no mount point, one can be made but not entered.
-        if why := said_by("ip", "-n", names[0], "link"):
-            pytest.skip(f"nobody can enter a network namespace here: {why}")
-        must("ip", "netns", "add", names[1])
-        peer = ("type", "veth", "peer", "name", "cable1", "netns", names[1])
-        must("ip", "link", "add", "cable0", "netns", names[0], *peer)
-        for index, name in enumerate(names):
-            must("ip", "-n", name, "address", "add", f"10.0.0.{index + 1}/24", "dev", f"cable{index}")
-            must("ip", "-n", name, "link", "set", f"cable{index}", "up")
-            must("ip", "-n", name, "link", "set", "lo", "up")
+    """Two of them, by name."""
+    with two_hosts() as names:
         yield names
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
 
 
 @pytest.mark.parametrize("scheme", ["push", "pull"])

@@ -132,6 +132,7 @@ void Node::note(Link& link, Post post) {
     counters_.back_pressure += post == Post::again ? 1 : 0;
     if (post == Post::refused && give_up_at_ == time_never) {
         give_up_at_ = now_ + config_.loss_grace;
+        lost_link_ = link_of_peer_[static_cast<std::size_t>(link.partner.peer)];
         lost_ = "node " + name_of(link.partner.peer) + " cannot be written to";
     }
 }

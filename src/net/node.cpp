@@ -2,16 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/fifo.h"
 
 namespace incast::net {
-namespace {
-
-constexpr std::uint32_t no_link = ~std::uint32_t{0};
-constexpr std::size_t events_per_step = 64;
-
-}  // namespace
 
 std::string Node::name_of(Peer peer) {
     return std::to_string(static_cast<std::uint32_t>(peer));
@@ -176,16 +171,16 @@ void Node::stop() {
     }
 }
 
+// What a poll brings is handled in the next step. A poll may take longer than a round trip, where it hands over what
+// was posted: so the time from before it is not when its events were there.
 bool Node::step(Time now) {
     now_ = now;
-    if (now >= next_retry_) {
-        connect_due(now);
+    for (const Event& event : std::span(events_).first(std::exchange(arrived_, 0))) {
+        handle(now, event);
     }
     finish_done_reads(now);
-    std::array<Event, events_per_step> events;  // uninitialised: poll fills what it returns
-    const std::size_t n = transport_.poll(now, events);
-    for (std::size_t index = 0; index < n; ++index) {
-        handle(now, events[index]);
+    if (now >= next_retry_) {
+        connect_due(now);
     }
     if (now >= go_at_ && began_at_ == 0 && state_ == State::ready) {
         begin(now);
@@ -196,11 +191,12 @@ bool Node::step(Time now) {
         failure_ = lost_;
     }
     check_finished(now);
-    return n > 0 || posted > 0;
+    arrived_ = transport_.poll(now, events_);
+    return arrived_ > 0 || posted > 0;
 }
 
 Time Node::next_deadline() const {
-    if (!ready_.empty() || !done_.empty()) {
+    if (arrived_ > 0 || !ready_.empty() || !done_.empty()) {
         return 0;
     }
     Time next = std::min(transport_.next_deadline(), next_retry_);
@@ -259,7 +255,8 @@ void Node::on_up(Time now, const Event& event) {
 }
 
 void Node::on_down(Time now, const Event& event) {
-    Link& link = links_[link_of_peer_[static_cast<std::size_t>(event.peer)]];
+    const std::uint32_t index = link_of_peer_[static_cast<std::size_t>(event.peer)];
+    Link& link = links_[index];
     if (link.state == LinkState::connecting) {
         want(link, now + config_.connect_retry);
     } else if (link.state == LinkState::up) {
@@ -267,6 +264,9 @@ void Node::on_down(Time now, const Event& event) {
         link.blocked = true;
         if (give_up_at_ == time_never) {
             give_up_at_ = now + config_.loss_grace;
+            lost_link_ = index;
+        }
+        if (lost_link_ == index) {
             lost_ = "the connection to node " + name_of(event.peer) + " was lost";
         }
     }

@@ -80,7 +80,8 @@ public:
     /// Nothing new is sent; what is under way still arrives.
     void stop();
 
-    /// Polls one batch of events, handles them, and posts what became due. True if anything happened: call again soon.
+    /// Handles what the last step polled, posts what became due, and polls one batch of events. True if anything
+    /// happened: call again soon. `now` is the clock's, read for this step.
     bool step(Time now);
     /// When step must be called even if the transport is silent (<= now: at once).
     [[nodiscard]] Time next_deadline() const;
@@ -203,6 +204,9 @@ private:
     void advance(std::uint64_t& position) const { position = position + 1 == ring_messages_ ? 0 : position + 1; }
     void check_finished(Time now);
 
+    static constexpr std::size_t events_per_step = 64;
+    static constexpr std::uint32_t no_link = ~std::uint32_t{0};
+
     Config config_;
     Peer self_;
     Transport& transport_;
@@ -222,12 +226,14 @@ private:
     std::vector<Link> links_;
     std::vector<Outbound> outbound_;  // `queues_` of every link, also of those it sends nothing to
     std::vector<Inbound> inbound_;
-    std::vector<Reading> readings_;             // `outstanding` of every inbound stream
-    std::vector<base::Histogram> round_trips_;  // by link
-    base::Fifo<std::uint32_t> ready_;           // outbound streams with credit, or readings
-    base::Fifo<std::uint32_t> done_;            // readings that were done at once, until the next step
-    base::Fifo<std::uint32_t> answers_due_;     // inbound streams
-    base::Bitmap control_due_;                  // links with something to tell
+    std::vector<Reading> readings_;              // `outstanding` of every inbound stream
+    std::vector<base::Histogram> round_trips_;   // by link
+    base::Fifo<std::uint32_t> ready_;            // outbound streams with credit, or readings
+    base::Fifo<std::uint32_t> done_;             // readings that were done at once, until the next step
+    base::Fifo<std::uint32_t> answers_due_;      // inbound streams
+    base::Bitmap control_due_;                   // links with something to tell
+    std::array<Event, events_per_step> events_;  // polled and not handled yet: the first `arrived_`
+    std::size_t arrived_ = 0;
     State state_ = State::joining;
     std::uint32_t links_missing_ = 0;
     std::uint32_t open_links_ = 0;  // directions that have not ended
@@ -235,6 +241,7 @@ private:
     Time next_retry_ = time_never;
     Time go_at_ = time_never;
     Time give_up_at_ = time_never;
+    std::uint32_t lost_link_ = no_link;  // the first one
     Time began_at_ = 0;
     Time finished_at_ = 0;
     bool stopping_ = false;

@@ -231,6 +231,47 @@ TEST(Loaded, APingWaitsBehindWhatIsInFlightAndNoLonger) {
     EXPECT_GE(static_cast<double>(trips.min()), idle_ns - 1);
 }
 
+/// What was written leaves within the next poll, which takes time; the other side answers meanwhile.
+class LeavesWithPoll final : public transport::decorator::Forward {
+public:
+    static constexpr Time takes = 50 * ps_per_us;
+    LeavesWithPoll(std::unique_ptr<Transport> inner, std::function<void(Time)> meanwhile)
+        : Forward(std::move(inner)), meanwhile_(std::move(meanwhile)) {}
+    Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override {
+        waits_ = true;
+        return Forward::write(peer, head, body, target, notice, token);
+    }
+    std::size_t poll(Time now, std::span<Event> events) override {
+        meanwhile_(std::exchange(waits_, false) ? takes : 0);
+        return Forward::poll(now, events);
+    }
+
+private:
+    std::function<void(Time)> meanwhile_;
+    bool waits_ = false;
+};
+
+TEST(Latency, ARoundTripWithinOnePollTookAsLongAsThePoll) {
+    Config config = config_of(Pattern::one_to_one, false, 1, Measure::latency);
+    testing::Cluster* cluster = nullptr;
+    testing::Cluster made(config,
+                          [&cluster](Peer self, std::unique_ptr<Transport> inner) -> std::unique_ptr<Transport> {
+                              if (self != Peer{0}) return inner;
+                              return std::make_unique<LeavesWithPoll>(std::move(inner), [&cluster](Time takes) {
+                                  if (cluster == nullptr) return;
+                                  cluster->now += takes;
+                                  cluster->nodes[1]->step(cluster->now);
+                              });
+                          });
+    cluster = &made;
+    ASSERT_TRUE(made.run_until([&] { return made.all(State::ready); }));
+    made.go();
+    ASSERT_TRUE(made.run_until([&] { return made.all(State::finished); }));
+    const base::Histogram& trips = *made.nodes[0]->round_trips(0);
+    EXPECT_EQ(trips.count(), messages);
+    EXPECT_GE(trips.min(), static_cast<std::uint64_t>(LeavesWithPoll::takes / ps_per_ns));
+}
+
 TEST(Read, TakesALatencyEachWayAndTheTimeOfItsBytes) {
     Config config = config_of(Pattern::one_to_one, false, 1, Measure::latency, Operation::read);
     config.message_bytes = 64 << 10;

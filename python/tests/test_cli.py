@@ -43,7 +43,7 @@ def test_ctrl_c_while_an_error_is_said_is_no_traceback(monkeypatch: pytest.Monke
     def is_interrupted(_line: str, _status: int) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "app", fails)
+    monkeypatch.setattr(commands, "application", lambda _words: fails)
     monkeypatch.setattr(commands, "_complain", is_interrupted)
     with pytest.raises(SystemExit) as caught:
         commands.run_command_line()

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 from incast.base.errors import OneLineError
-from incast.cli.commands import app
+from incast.cli.commands import application
 from incast.engine.fabric import Fabric
 from incast.engine.shipped import fabric_file
 from incast.figures.topology import draw
@@ -44,18 +44,20 @@ def test_shipped_fabrics_are_checked_and_drawn(file: Path) -> None:
 
 
 def test_check_says_what_is_there() -> None:
-    said = CliRunner().invoke(app, ["fabric", "check", str(ROOT / "fabrics/ib-qdr-8.toml")])
+    said = CliRunner().invoke(application(), ["fabric", "check", str(ROOT / "fabrics/ib-qdr-8.toml")])
     assert said.exit_code == 0
     assert said.stdout.endswith("ib-qdr-8, 8 hosts, 1 switches\n")
 
 
 def test_show_adds_up_cables() -> None:
-    said = CliRunner().invoke(app, ["fabric", "show", str(ROOT / "fabrics/qfx5200-8x100-30x25.toml")])
+    said = CliRunner().invoke(application(), ["fabric", "show", str(ROOT / "fabrics/qfx5200-8x100-30x25.toml")])
     assert "38 hosts, 1 switches (1 shared-buffer), 38 cables" in said.stdout
     assert "8 cables to hosts: 100 Gb/s, 15 ns" in said.stdout
     assert "30 cables to hosts: 25 Gb/s, 15 ns" in said.stdout
     assert "all hosts together: 1550 Gb/s each way" in said.stdout
-    as_json = CliRunner().invoke(app, ["fabric", "show", "--json", str(ROOT / "fabrics/qfx5200-8x100-30x25.toml")])
+    as_json = CliRunner().invoke(
+        application(), ["fabric", "show", "--json", str(ROOT / "fabrics/qfx5200-8x100-30x25.toml")]
+    )
     assert len(json.loads(as_json.stdout)["cables"]) == 38
 
 
@@ -110,11 +112,12 @@ def test_an_installed_package_has_the_shipped_networks(tmp_path: Path) -> None:
 def test_draw_writes_a_picture(tmp_path: Path) -> None:
     target = tmp_path / "picture.svg"
     said = CliRunner().invoke(
-        app, ["fabric", "draw", str(ROOT / "fabrics/roce-two-tier.toml"), "--output", str(target)]
+        application(), ["fabric", "draw", str(ROOT / "fabrics/roce-two-tier.toml"), "--output", str(target)]
     )
     assert said.exit_code == 0
     assert "16 hosts" in target.read_text(encoding="utf-8")
     nowhere = CliRunner().invoke(
-        app, ["fabric", "draw", str(ROOT / "fabrics/ib-qdr-8.toml"), "--output", str(tmp_path / "no/where.svg")]
+        application(),
+        ["fabric", "draw", str(ROOT / "fabrics/ib-qdr-8.toml"), "--output", str(tmp_path / "no/where.svg")],
     )
     assert nowhere.exit_code == 1

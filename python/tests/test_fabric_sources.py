@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from incast.cli.commands import app
+from incast.cli.commands import application
 from incast.engine.fabric_sources import CLASSES, parameters, table
 from typer.testing import CliRunner
 
@@ -44,11 +44,11 @@ def test_the_table_of_the_shipped_networks_is_current() -> None:
 
 
 def test_the_command_prints_the_least_certain_last() -> None:
-    said = CliRunner().invoke(app, ["fabric", "sources", str(ROOT / "fabrics/rapidio-16.toml")])
+    said = CliRunner().invoke(application(), ["fabric", "sources", str(ROOT / "fabrics/rapidio-16.toml")])
     assert said.exit_code == 0
     kinds = [CLASSES.index(line.split()[0]) for line in said.stdout.splitlines()]
     assert kinds == sorted(kinds)
     assert len(kinds) == len(parameters((ROOT / "fabrics/rapidio-16.toml").read_text()))
-    missing = CliRunner().invoke(app, ["fabric", "sources", "no/such.toml"])
+    missing = CliRunner().invoke(application(), ["fabric", "sources", "no/such.toml"])
     assert missing.exit_code == 1
     assert "no/such.toml" in missing.output

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from incast.base.errors import EXIT_NO_ENGINE
-from incast.cli.commands import app
+from incast.cli.commands import application
 from typer.testing import CliRunner
 
 
@@ -26,7 +26,7 @@ def test_the_program_gets_the_arguments(
 ) -> None:
     engine = make_programs(tmp_path, "import sys\nprint(sys.argv[1:], flush=True)\nsys.exit(3)\n")
     monkeypatch.setenv("INCAST_NODE", str(engine))
-    assert CliRunner().invoke(app, ["rio", *arguments]).exit_code == 3
+    assert CliRunner().invoke(application(), ["rio", *arguments]).exit_code == 3
     assert capfd.readouterr().out.strip() == str(arguments or ["--help"])
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import typer
-from incast.cli.commands import app
+from incast.cli.commands import application
 from incast.cli.net import net
 from incast.cli.options import option
 from incast.cli.run import run
@@ -62,12 +62,12 @@ def test_no_option_of_a_setting_is_written_by_hand(command: Callable[..., Any]) 
 
 
 def test_every_setting_is_listed_for_people() -> None:
-    said = CliRunner().invoke(app, ["settings"])
+    said = CliRunner().invoke(application(), ["settings"])
     assert said.exit_code == 0
     for setting in settings().values():
         default = setting.default or "(nothing)"
         assert f"{setting.key} = {default}  [{setting.allowed}]\n    {setting.help}\n" in said.stdout
-    few = CliRunner().invoke(app, ["settings", chosen_across(), "STAGING"]).stdout
+    few = CliRunner().invoke(application(), ["settings", chosen_across(), "STAGING"]).stdout
     assert few.startswith(f"transport.{chosen_across()}.staging = 64KiB  [8.0 KiB..16.0 MiB]\n")
 
 

@@ -1,63 +1,57 @@
-"""The commands of `incast`."""
+"""The commands of `incast`. Each is imported when it is asked for: all of them take longer to load than most to run."""
 
-import json
+import importlib
 import os
 import sys
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 import incast
 from incast.base.console import open_console
-from incast.base.errors import EXIT_ABORTED, EXIT_BAD_CONFIG, OneLineError
+from incast.base.errors import EXIT_ABORTED, OneLineError
 from incast.base.files import reason_of
-from incast.cli.compare import compare
-from incast.cli.detached import status, stop
-from incast.cli.doctor import doctor
-from incast.cli.fabric import fabric_app
-from incast.cli.files import import_root, mep_app
-from incast.cli.hosts import join
-from incast.cli.net import net
-from incast.cli.options import UNITS_HELP, JsonOption
-from incast.cli.report import report
-from incast.cli.reproduce import reproduce
-from incast.cli.rio import CONTEXT as RIO_CONTEXT
-from incast.cli.rio import rio
-from incast.cli.run import run
-from incast.cli.scan import scan
-from incast.cli.sim import sim
 from incast.cli.streams import Streams
-from incast.engine.program import engine_info, find_engine
-from incast.engine.settings import settings as all_settings
 
 _EXIT_FAILED = 1
 
-app = typer.Typer(
-    name="incast",
-    help="Event building over any interconnect, real or simulated.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+
+# How quantities are written, for the end of a command's help.
+_UNITS = (
+    "SIZE: 64K or 64KiB (65536), 64kB (64000), 1M. TIME: 500ms, 90s, 2m, 1h. HZ: 40kHz. RATE: 100Gbps, 12.5GB/s. "
+    "`incast settings` lists every setting."
 )
-app.command(epilog=UNITS_HELP)(run)
-app.command()(join)
-app.command()(status)
-app.command()(stop)
-app.command(epilog=UNITS_HELP)(net)
-app.command(epilog=UNITS_HELP)(sim)
-app.command(context_settings=RIO_CONTEXT, add_help_option=False)(rio)
-app.command()(scan)
-app.command()(report)
-app.command()(compare)
-app.command()(reproduce)
-app.command()(doctor)
-app.command()(import_root)
-app.add_typer(mep_app, name="mep")
-app.add_typer(fabric_app, name="fabric")
+# Module and name of each, in the order of the help.
+_COMMANDS = {
+    "run": ("run", "run"),
+    "join": ("hosts", "join"),
+    "status": ("detached", "status"),
+    "stop": ("detached", "stop"),
+    "net": ("net", "net"),
+    "sim": ("sim", "sim"),
+    "rio": ("rio", "rio"),
+    "scan": ("scan", "scan"),
+    "report": ("report", "report"),
+    "compare": ("compare", "compare"),
+    "reproduce": ("reproduce", "reproduce"),
+    "doctor": ("doctor", "doctor"),
+    "import-root": ("files", "import_root"),
+    "info": ("info", "info"),
+    "settings": ("settings", "settings"),
+    "mep": ("files", "mep_app"),
+    "fabric": ("fabric", "fabric_app"),
+}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "run": {"epilog": _UNITS},
+    "net": {"epilog": _UNITS},
+    "sim": {"epilog": _UNITS},
+    # The program behind it reads its own options.
+    "rio": {
+        "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+        "add_help_option": False,
+    },
+}
 
 
 def _version(wanted: bool) -> None:
@@ -66,7 +60,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _top(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
@@ -75,69 +68,30 @@ def _top(
     """Options before the command."""
 
 
-@app.command()
-def info(as_json: JsonOption = False) -> None:
-    """Say which engine and which transports are here, and why one is not."""
-    answer = {"python_package": incast.__version__, "engine_path": str(find_engine()), **engine_info()}
-    if as_json:
-        typer.echo(json.dumps(answer, indent=2))
-        return
-    console = open_console()
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="dim", no_wrap=True)
-    for key, value in _flattened(answer):
-        facts.add_row(key, Text(str(value)))
-    console.print(facts)
-    transports = answer.get("transports")
-    if isinstance(transports, list):
-        console.print(_transport_table(transports))
+def application(words: Sequence[str] = ()) -> typer.Typer:
+    """The program with the command that these words of its command line ask for; with all where they name none.
 
-
-@app.command()
-def settings(
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORD]...", help="Those whose name or help has all these words.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """List the settings of a run: default, what is allowed, and what each is (docs/config.md)."""
-    wanted = [word.lower() for word in words or []]
-    found = [
-        setting
-        for setting in all_settings().values()
-        if all(word in f"{setting.key} {setting.help}".lower() for word in wanted)
-    ]
-    if as_json:
-        typer.echo(json.dumps([asdict(setting) for setting in found], indent=2))
-        return
-    if not found:
-        raise OneLineError(f"no setting has the words {' '.join(wanted)}; `incast settings` lists all", EXIT_BAD_CONFIG)
-    for setting in found:
-        default = setting.default or "(nothing)"
-        typer.echo(f"{setting.key} = {default}  [{setting.allowed}]\n    {setting.help}")
-
-
-def _flattened(answer: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Every single fact with its name; lists of objects have tables of their own."""
-    facts: list[tuple[str, Any]] = []
-    for key, value in answer.items():
-        if isinstance(value, dict):
-            facts += _flattened(value, f"{prefix}{key} ")
-        elif not isinstance(value, list):
-            facts.append((f"{prefix}{key}".replace("_", " "), value))
-    return facts
-
-
-def _transport_table(transports: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in ("transport", "here", "what it is, or why it is not here"):
-        table.add_column(heading)
-    for transport in transports:
-        here = bool(transport.get("available"))
-        words = str(transport.get("summary" if here else "reason", ""))
-        state = Text("yes", style="green") if here else Text("no", style="yellow")
-        table.add_row(Text(str(transport.get("name", "?"))), state, Text(words))
-    return table
+    Only `--version` needs none at all.
+    """
+    app = typer.Typer(
+        name="incast",
+        help="Event building over any interconnect, real or simulated.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_top)
+    command = next((word for word in words if not word.startswith("-")), "")
+    wanted = [command] if command in _COMMANDS else [] if list(words) == ["--version"] else list(_COMMANDS)
+    for name in wanted:
+        module, attribute = _COMMANDS[name]
+        found = getattr(importlib.import_module(f"incast.cli.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name, **_OPTIONS.get(name, {}))(found)
+    return app
 
 
 def run_command_line() -> None:
@@ -154,7 +108,7 @@ def _run_command_line() -> int | str | None:
     status: int | str | None = 0
     try:
         _check_words()
-        app()
+        application(sys.argv[1:])()
     except OneLineError as error:
         status = _complain(str(error), error.exit_status)
     except KeyboardInterrupt:

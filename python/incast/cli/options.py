@@ -15,13 +15,6 @@ ForceOption = Annotated[
 _METAVARS = {"count": "N", "bytes": "SIZE", "duration": "TIME", "frequency": "HZ", "rate": "RATE", "real": "X"}
 
 
-# How quantities are written, for the end of a command's help.
-UNITS_HELP = (
-    "SIZE: 64K or 64KiB (65536), 64kB (64000), 1M. TIME: 500ms, 90s, 2m, 1h. HZ: 40kHz. RATE: 100Gbps, 12.5GB/s. "
-    "`incast settings` lists every setting."
-)
-
-
 def option(key: str, help_: str = "", *flags: str, metavar: str | None = None, panel: str | None = None) -> Any:
     """An option for that setting. Its choices and default are the engine's; `help_` are words before them."""
     setting = settings()[key]

@@ -8,8 +8,6 @@ import typer
 
 from incast.engine.program import find_program
 
-CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-
 
 def rio(context: typer.Context, command: Annotated[str, typer.Argument()] = "--help") -> None:
     """Talk to RapidIO endpoints: list, ping, write, read, doorbell, cm, serve, perf, enumerate, switch."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from incast.base.errors import OneLineError
-from incast.cli.commands import app
+from incast.cli.commands import application
 
 from tests.conftest import Incast
 
@@ -62,7 +62,7 @@ class InProcess:
         self._capsys.readouterr()
         error_line = ""
         try:
-            code = app(list(arguments), standalone_mode=False)
+            code = application(arguments)(list(arguments), standalone_mode=False)
         except OneLineError as error:
             code, error_line = error.exit_status, f"incast: {error}\n"
         said = self._capsys.readouterr()

@@ -222,7 +222,7 @@ TEST(UdpLink, AllArrivesOnceInOrderAndWholeWhateverTheNetworkDoes) {
         Network{.drop = million / 10},   Network{.twice = million / 5},
         Network{.delay_ns = 2'000'000},  Network{.drop = million / 20, .twice = million / 20, .delay_ns = 500'000}};
     for (const Network& network : networks) {
-        for (std::uint64_t seed = 0; seed < 4; ++seed) {
+        for (std::uint64_t seed = 0; seed < 2; ++seed) {
             SCOPED_TRACE("drop " + std::to_string(network.drop) + ", twice " + std::to_string(network.twice) +
                          ", delay " + std::to_string(network.delay_ns) + " ns, seed " + std::to_string(seed));
             World world(seed, network, seed % 2 == 0 ? 512 : 9000);

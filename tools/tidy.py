@@ -46,13 +46,23 @@ def without_precompiled_headers(command: str) -> list[str]:
     return [word for word in words if word != "-Winvalid-pch"]
 
 
+def sources_of(file: Path) -> list[Path]:
+    """The source itself; of one that CMake made of several (unity builds), those."""
+    if BUILD not in file.parents or file.parent.name != "Unity":
+        return [file]
+    return [Path(name) for name in re.findall(r'#include "(.+)"', file.read_text())]
+
+
 def units() -> list[Path]:
-    database = json.loads((BUILD / "compile_commands.json").read_text())
-    for entry in database:
-        entry["arguments"] = without_precompiled_headers(entry.pop("command"))
+    entries = []
+    for made in json.loads((BUILD / "compile_commands.json").read_text()):
+        words = without_precompiled_headers(made["command"])
+        for source in sources_of(Path(made["file"])):
+            arguments = [str(source) if word == made["file"] else word for word in words]
+            entries.append({"directory": made["directory"], "file": str(source), "arguments": arguments})
     COMMANDS.mkdir(exist_ok=True)
-    (COMMANDS / "compile_commands.json").write_text(json.dumps(database))
-    files = {Path(entry["file"]).resolve() for entry in database}
+    (COMMANDS / "compile_commands.json").write_text(json.dumps(entries))
+    files = {Path(entry["file"]).resolve() for entry in entries}
     return sorted(file for file in files if BUILD not in file.parents)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -264,7 +265,10 @@ def encode_phantom(source: int, first_event: int, n_events: int, flag: str) -> b
 
 @dataclass(frozen=True)
 class Mep:
-    """One multi-event packet: the MFPs of all sources, ascending by source id, for the same events."""
+    """One multi-event packet: the MFPs of all sources, for the same events.
+
+    Ours ascend by source id; others may have them in any order, or one more than once.
+    """
 
     packet: Buffer
     mfps: tuple[Mfp, ...]
@@ -287,8 +291,14 @@ class Mep:
     @property
     def flags(self) -> dict[int, str]:
         """The sources of which something is missing, and why."""
-        flags = {mfp.source: mfp.flag for mfp in self.mfps}
-        return {source: flag for source, flag in flags.items() if flag not in {"ok", "empty"}}
+        return {mfp.source: mfp.flag for mfp in self.mfps if mfp.flag not in {"ok", "empty"}}
+
+    def disorder(self) -> str | None:
+        """Where its source ids do not ascend, in words."""
+        for first, second in pairwise(mfp.source for mfp in self.mfps):
+            if second <= first:
+                return f"source {second}: follows source {first}, expected ascending ids"
+        return None
 
 
 def parse_mep(data: bytes | Buffer, offset: int = 0) -> Mep:
@@ -312,10 +322,8 @@ def parse_mep(data: bytes | Buffer, offset: int = 0) -> Mep:
     sources = struct.unpack(f"<{n}H", packet[_MEP_HEADER.size : _MEP_HEADER.size + 2 * n].tobytes())
     word_offsets = struct.unpack(f"<{n}I", packet[offsets_at : offsets_at + 4 * n].tobytes())
     mfps: list[Mfp] = []
-    for index, (source, word_offset) in enumerate(zip(sources, word_offsets, strict=True)):
+    for source, word_offset in zip(sources, word_offsets, strict=True):
         start = 4 * word_offset
-        if index and source <= sources[index - 1]:
-            raise FormatError(f"MEP: source {source}: follows source {sources[index - 1]}, expected ascending ids")
         if not end <= start <= packet_bytes:
             raise FormatError(f"MEP: source {source}: offset {start}, expected {end} .. {packet_bytes}")
         try:
@@ -354,7 +362,8 @@ def encode_mep(packets: Sequence[bytes]) -> bytes:
         raise FormatError(f"MEP: {position} bytes, expected less than 16 GiB")
     _MEP_HEADER.pack_into(head, 0, MEP_MAGIC, n, position // 4)
     encoded = b"".join([bytes(head), *body])
-    parse_mep(encoded)  # order and agreement are said there
+    if disorder := parse_mep(encoded).disorder():  # disagreement is said there
+        raise FormatError(f"MEP: {disorder}")
     return encoded
 
 

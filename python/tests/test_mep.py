@@ -1,5 +1,6 @@
 """Folders of built events: what `mep show` tells and what `mep check` finds."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -201,15 +202,34 @@ def test_a_file_alone_is_checked_too(folder: MepFolder) -> None:
 
 
 @pytest.mark.parametrize("second", [1, 0], ids=["twice", "unsorted"])
-def test_a_file_with_a_source_twice_or_out_of_order_is_bad(tmp_path: Path, second: int) -> None:
+def test_a_file_of_others_may_have_a_source_twice_or_out_of_order(tmp_path: Path, second: int) -> None:
     data = bytearray(encode_mep(packets(0)[:2]))
     data[10:12] = second.to_bytes(2, "little")  # in the table of sources
+    at = 4 * int.from_bytes(data[16:20], "little")
+    data[at + 16 : at + 18] = second.to_bytes(2, "little")  # and in the MFP itself
     path = tmp_path / "some.mep"
     path.write_bytes(data)
-    (problem,) = check(path).problems
-    assert problem.endswith(f"some.mep at byte 0: MEP: source {second}: follows source 1, expected ascending ids")
-    with pytest.raises(FormatError, match="ascending"):
-        show(path)
+    report = check(path)
+    assert report.ok
+    assert report.mfps == 2
+    words = f"the first at byte 0: source {second}: follows source 1, expected ascending ids"
+    assert report.notes[-1].endswith(words)
+    assert [mfp.source for mfp in show(path).meps[0].mfps] == [1, second]
+
+
+def test_ours_have_every_source_once_and_in_order(folder: MepFolder) -> None:
+    path = folder.path / "0-0-0.mep"
+    data = bytearray(path.read_bytes())
+    data[10:12] = (9).to_bytes(2, "little")
+    at = 4 * int.from_bytes(data[20:24], "little")
+    data[at + 16 : at + 18] = (9).to_bytes(2, "little")
+    path.write_bytes(data)
+    manifest = folder.path / "manifest-0-0.jsonl"
+    lines = manifest.read_text().splitlines()
+    first = json.loads(lines[0])
+    first["crc32c"] = f"{crc32c(bytes(data[: first['bytes']])):08x}"
+    manifest.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
+    assert any("follows source 9, expected ascending ids" in problem for problem in check(folder.path).problems)
 
 
 def test_show_tells_of_meps_mfps_and_fragments(folder: MepFolder) -> None:

@@ -68,10 +68,6 @@ Result<MepView> MepView::parse(Bytes bytes) {
     std::uint64_t end = tables_end(view.n_mfps_);
     for (std::uint32_t index = 0; index < view.n_mfps_; ++index) {
         const std::uint16_t source = view.source(index);
-        if (index > 0 && source <= view.source(index - 1)) {
-            return fail_mfp(source,
-                            "follows source " + std::to_string(view.source(index - 1)) + ", expected ascending ids");
-        }
         const std::uint64_t offset = view.offset(index);
         if (offset < end || offset > view.bytes_.size()) {
             return fail_mfp(source, "offset " + std::to_string(offset) + ", expected " + std::to_string(end) + " .. " +

@@ -3,7 +3,7 @@
 // Layout: LHCb Run-3's (docs/formats.md gives it byte by byte with its source), little-endian:
 //   u16 magic 0xCEFA | u16 n_mfps | u32 packet size in 32-bit words
 //   u16 source_ids[n], n rounded up to even | u32 offsets[n] in 32-bit words from the start of the MEP
-//   MFPs in ascending order of source id, each 8-byte aligned
+//   MFPs in ascending order of source id, each 8-byte aligned (others may order ids as they like, or repeat one)
 // All MFPs agree on the first event id and on the number of fragments. The MFPs inside may be of either variant.
 // There is no wide MEP: source ids are u16, so n_mfps never overflows; a MEP above 16 GiB is an error of gather_mep.
 #pragma once

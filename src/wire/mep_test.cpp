@@ -92,6 +92,22 @@ TEST(Mep, reads_what_was_gathered) {
     EXPECT_TRUE(testing::walk_mep(*mep));
 }
 
+TEST(Mep, reads_ids_in_any_order_and_more_than_once) {
+    for (const std::uint16_t second : {std::uint16_t{3}, std::uint16_t{1}}) {
+        auto mep = gather({mfp_of(3, 9, {4, 7}), mfp_of(5, 9, {0, 1})});
+        ASSERT_TRUE(mep.ok());
+        store(MutableBytes(*mep), mep_fixed_bytes + 2, second);  // in the directory, and in the MFP itself
+        const std::uint64_t at = MepView::parse(*gather({mfp_of(3, 9, {4, 7}), mfp_of(5, 9, {0, 1})}))->offset(1);
+        store(MutableBytes(*mep), at + 16, second);
+        const Result<MepView> view = MepView::parse(*mep);
+        ASSERT_TRUE(view.ok()) << view.error().message;
+        EXPECT_EQ(view->source(0), 3);
+        EXPECT_EQ(view->source(1), second);
+        EXPECT_EQ(view->mfp(1).header().source, second);
+        EXPECT_TRUE(testing::walk_mep(*mep));
+    }
+}
+
 TEST(Mep, EB_S3_gathering_copies_no_payload) {
     const std::vector<std::byte> first = mfp_of(1, 0, {104});
     const std::vector<std::byte> second = mfp_of(2, 0, {101}, 0);
@@ -167,7 +183,7 @@ TEST(Mep, errors_name_what_is_wrong) {
     ASSERT_TRUE(mep.ok());
     const auto mfps_at = static_cast<std::size_t>(mep_header_bytes(2));
     for (const Case& c : {Case{0, 0, "magic"}, Case{2, 0, "n_mfps 0"}, Case{4, 0xFF, "are there"},
-                          Case{4, 4, "expected at least 20"}, Case{10, 3, "source 3: follows source 3"},
+                          Case{4, 4, "expected at least 20"}, Case{10, 3, "source 3: holds the MFP of source 5"},
                           Case{8, 4, "source 4: holds the MFP of source 3"}, Case{12, 4, "source 3: offset 16"},
                           Case{16, 10, "source 5: offset 40"}, Case{16, 0xF0, "source 5: offset 960"},
                           Case{mfps_at, 0, "source 3: MFP: magic"}, Case{mfps_at + 8, 8, "expected 8 + 1"}}) {

@@ -165,6 +165,8 @@ def load(entry: ManifestEntry, files: dict[Path, Buffer] | None = None) -> Mep:
     for name, (found, said) in facts.items():
         if found != said:
             raise FormatError(f"{entry}: {name} {found}, the line says {said}")
+    if disorder := mep.disorder():
+        raise FormatError(f"{entry}: MEP: {disorder}")
     _check_mfps(entry, mep)
     return mep
 
@@ -278,9 +280,14 @@ def _check_file(path: Path, report: CheckReport) -> None:
     """A file alone, without its manifest, must hold MEPs and nothing else."""
     report.notes.append("a file alone: manifests are checked when the folder is")
     spans: list[tuple[int, int]] = []
-    for _, mep in read_meps(path):
+    disorders: list[str] = []
+    for offset, mep in read_meps(path):
         report._add(mep)
         spans.append((mep.first_event, mep.n_events))
+        if disorder := mep.disorder():
+            disorders.append(f"at byte {offset}: {disorder}")
+    if disorders:
+        report.notes.append(f"not as Incast writes them: source ids of {len(disorders)} MEPs; the first {disorders[0]}")
     for (first, n), (following, _) in zip(sorted(spans), sorted(spans)[1:], strict=False):
         if following < first + n:
             report.notes.append(f"event {following} is in the file more than once")

@@ -217,6 +217,14 @@ def test_a_file_of_others_may_have_a_source_twice_or_out_of_order(tmp_path: Path
     assert [mfp.source for mfp in show(path).meps[0].mfps] == [1, second]
 
 
+def test_packets_that_only_incast_reads_are_noted(tmp_path: Path) -> None:
+    path = tmp_path / "some.mep"
+    path.write_bytes(encode_mep([encode_mfp(1, 0, [70_000], bytes(70_000)), encode_mfp(2, 0, [4], bytes(4))]))
+    report = check(path)
+    assert report.ok
+    assert report.notes[-1].startswith("1 MFPs are of the wide variant")
+
+
 def test_ours_have_every_source_once_and_in_order(folder: MepFolder) -> None:
     path = folder.path / "0-0-0.mep"
     data = bytearray(path.read_bytes())

@@ -207,6 +207,7 @@ class CheckReport:
     meps: int = 0
     events: int = 0
     mfps: int = 0
+    wide_mfps: int = 0
     bytes: int = 0
     payload_bytes: int = 0
     redelivered: int = 0
@@ -250,6 +251,7 @@ class CheckReport:
         self.meps += 1
         self.events += mep.n_events
         self.mfps += len(mep.mfps)
+        self.wide_mfps += sum(mfp.wide for mfp in mep.mfps)
         self.bytes += len(mep.packet)
         self.payload_bytes += mep.payload_bytes
         self.flags.update(mep.flags.values())
@@ -267,6 +269,10 @@ def check(path: Path) -> CheckReport:
             _check_folder(path, report)
         else:
             _check_file(path, report)
+        if report.wide_mfps:
+            report.notes.append(
+                f"{report.wide_mfps} MFPs are of the wide variant: only Incast reads it (docs/formats.md)"
+            )
         if not report.meps and not report.problems:
             report.problems.append(f"{path}: there is no MEP in it")
     except FormatError as error:

@@ -172,6 +172,13 @@ def import_root(
             metavar="NAME=PATTERN,...", help="Branches that make one source; may be repeated. (default: by name)"
         ),
     ] = None,
+    detector: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GROUP=ID[:TYPE[:VERSION]]",
+            help="Source id, type and version of a group; may be repeated, for all groups. 'odin' is a source more.",
+        ),
+    ] = None,
     max_events: Annotated[int | None, typer.Option(metavar="N", help="Import the first events only.")] = None,
     skip_unsupported: Annotated[
         bool, typer.Option("--skip-unsupported", help="Leave out branches whose type has no encoding.")
@@ -186,6 +193,7 @@ def import_root(
     groups = parse_groups(group) if group else None
     with _one_line_for_bad_files():
         from incast.data import import_root as importer
+        from incast.data.detectors import parse_detectors
 
         summary = importer.import_root(
             file,
@@ -194,6 +202,7 @@ def import_root(
             packing=packing,
             mfp_bytes=mfp_bytes,
             groups=groups,
+            detectors=parse_detectors(detector or []),
             max_events=max_events,
             skip_unsupported=skip_unsupported,
             force=force,

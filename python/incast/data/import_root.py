@@ -34,6 +34,7 @@ from incast.data.branch_codec import (
     suppress_zeroes,
     type_of,
 )
+from incast.data.detectors import ODIN, ODIN_BYTES, Detector, odin_banks
 from incast.data.root_tree import Tree, open_tree
 from incast.formats import DEFAULT_ALIGN_LOG2, MAX_FRAGMENTS, Buffer, FormatError, Mfp, encode_mfp, read_mfps
 
@@ -64,6 +65,8 @@ class Group:
     source: int
     name: str
     branches: tuple[Branch, ...]
+    type: int = 0
+    version: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ class Sources:
                 "id": group.source,
                 "name": group.name,
                 "file": mfp_name(group.source),
+                "type": group.type,
+                "version": group.version,
                 "branches": [{"name": branch.key, "type": str(branch.type)} for branch in group.branches],
             }
             for group in self.groups
@@ -121,6 +126,8 @@ class Sources:
                     int(source["id"]),
                     str(source["name"]),
                     tuple(Branch(str(item["name"]), parse_type(item["type"])) for item in source["branches"]),
+                    int(source.get("type", 0)),
+                    int(source.get("version", 0)),
                 )
                 for source in document["sources"]
             )
@@ -221,6 +228,26 @@ def chosen_groups(branches: Sequence[Branch], patterns: Mapping[str, Sequence[st
     return {name: members for name, members in groups.items() if members}
 
 
+def _numbered(groups: Mapping[str, Sequence[Branch]], detectors: Mapping[str, Detector]) -> tuple[Group, ...]:
+    """Sources from 0 on; or, once one group is a detector, all of them as told, in the order of their ids."""
+    if not detectors:
+        return tuple(Group(source, name, tuple(members)) for source, (name, members) in enumerate(groups.items()))
+    if ODIN in detectors and ODIN not in groups:
+        groups = {**groups, ODIN: ()}
+    names = ", ".join(groups)
+    for name in detectors:
+        if name not in groups:
+            raise FormatError(f"--detector {name}: there is no such group; there are {names}")
+    for name in groups:
+        if name not in detectors:
+            raise FormatError(f"--detector: group {name} has none; with one, all groups need one: {names}")
+    told = [
+        Group(detectors[name].source, name, tuple(members), detectors[name].type, detectors[name].version)
+        for name, members in groups.items()
+    ]
+    return tuple(sorted(told, key=lambda group: group.source))
+
+
 # ---- writing sources
 
 
@@ -264,6 +291,8 @@ class ImportSummary:
 
 def _fragments(tree: Tree, group: Group, start: int, stop: int) -> tuple[Int64s, Buffer]:
     """The fragments of a group for the events [start, stop): sizes, and bytes one behind the other."""
+    if not group.branches:
+        return np.full(stop - start, ODIN_BYTES, dtype=np.int64), odin_banks(start, stop)
     columns = []
     for branch in group.branches:
         array = tree.column(branch.key, start, stop)
@@ -294,7 +323,15 @@ def _write_source(tree: Tree, group: Group, events: int, packing: int, out: Bina
             last = min(first + packing, len(sizes))
             fragments = data[ends[first] : ends[last]]
             out.write(
-                encode_mfp(group.source, start + first, sizes[first:last], fragments, align_log2=DEFAULT_ALIGN_LOG2)
+                encode_mfp(
+                    group.source,
+                    start + first,
+                    sizes[first:last],
+                    fragments,
+                    types=group.type,
+                    align_log2=DEFAULT_ALIGN_LOG2,
+                    fragment_version=group.version,
+                )
             )
             mfps += 1
     return SourceSummary(group, payload, empty, largest, mfps)
@@ -308,6 +345,7 @@ def import_root(
     packing: int | None = None,
     mfp_bytes: int | None = None,
     groups: Mapping[str, Sequence[str]] | None = None,
+    detectors: Mapping[str, Detector] | None = None,
     max_events: int | None = None,
     skip_unsupported: bool = False,
     force: bool = False,
@@ -316,7 +354,8 @@ def import_root(
 
     Event k of the tree gets the event id k. All sources have the same packing: `packing`, or as many events as make a
     mean MFP of `mfp_bytes`. With neither, as for 64 KiB, but few enough to give 64 MEPs, since events this small would
-    else all end up in one. Raises FormatError for a file, tree, branch or option that will not do.
+    else all end up in one. `detectors` has source id, type and version for every group, and for ODIN, which then is a
+    source more. Raises FormatError for a file, tree, branch or option that will not do.
     """
     if packing is not None and not 1 <= packing <= MAX_FRAGMENTS:
         raise FormatError(f"packing {packing}, expected 1 .. {MAX_FRAGMENTS}")
@@ -332,7 +371,7 @@ def import_root(
         more = f" (and {len(skipped) - 1} others)" if len(skipped) > 1 else ""
         raise FormatError(f"{path}: tree {source_tree.name} has no branch that can be encoded{reasons}{more}")
     by_name = default_groups(branches) if groups is None else chosen_groups(branches, groups)
-    numbered = tuple(Group(source, name, tuple(members)) for source, (name, members) in enumerate(by_name.items()))
+    numbered = _numbered(by_name, detectors or {})
     _make_room(out_dir, force)
     if packing is None:
         packing = _packing_for(source_tree, numbered, events, mfp_bytes or DEFAULT_MFP_BYTES)

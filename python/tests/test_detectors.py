@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import uproot
 from incast.data.detectors import ODIN_BYTES, Detector, odin_banks, parse_detectors
-from incast.data.import_root import Sources, decode_group, import_root, read_sources
-from incast.formats import FormatError, read_mfps
+from incast.data.import_root import Sources, compare, decode_group, import_root, read_sources
+from incast.formats import FormatError, encode_mep, read_mfps
 
 
 @pytest.fixture
@@ -36,6 +36,16 @@ def test_every_source_has_what_it_was_told(root_file: Path, tmp_path: Path) -> N
         (0x1002, "event", 9, 0),
         (0x5801, "Hit", 21, 3),
     ]
+    built = tmp_path / "built.mep"
+    packets = zip(
+        *(list(read_mfps(tmp_path / "out" / f"source-{one.source}.mfp")) for one in sources.groups), strict=True
+    )
+    built.write_bytes(b"".join(encode_mep([mfp.packet.tobytes() for mfp in mfps]) for mfps in packets))
+    assert compare(root_file, tmp_path / "out", built).problems == []
+    damaged = bytearray(built.read_bytes())
+    damaged[damaged.index(odin_banks(3, 4).tobytes())] ^= 2
+    built.write_bytes(damaged)
+    assert compare(root_file, tmp_path / "out", built).problems == ["group odin: differs from what was imported"]
     events = decode_group(sources, "event", read_sources(tmp_path / "out")[1][0x1002])
     assert events["run"].to_list() == list(range(5))
 

@@ -7,7 +7,8 @@ import pytest
 import uproot
 from incast.data.detectors import ODIN_BYTES, Detector, odin_banks, parse_detectors
 from incast.data.import_root import Sources, compare, decode_group, import_root, read_sources
-from incast.formats import FormatError, encode_mep, read_mfps
+from incast.data.mep import check, show
+from incast.formats import FormatError, encode_mep, encode_mfp, read_mfps
 
 
 @pytest.fixture
@@ -48,6 +49,17 @@ def test_every_source_has_what_it_was_told(root_file: Path, tmp_path: Path) -> N
     assert compare(root_file, tmp_path / "out", built).problems == ["group odin: differs from what was imported"]
     events = decode_group(sources, "event", read_sources(tmp_path / "out")[1][0x1002])
     assert events["run"].to_list() == list(range(5))
+
+
+def test_error_banks_are_named_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "some.mep"
+    mfps = [encode_mfp(1, 0, [1, 0, 4, 4], bytes(9), types=[92, 92, 21, 96]), encode_mfp(2, 0, [4] * 4, bytes(16))]
+    path.write_bytes(encode_mep(mfps))
+    report = check(path)
+    assert report.ok
+    words = "2 x 92 (fragment missing), 1 x 96 (event id jumped)"
+    assert report.notes[-1] == f"fragments that are LHCb's error banks: {words}"
+    assert [line.strip() for line in show(path).lines() if "error banks" in line] == [f"error banks: {words}"]
 
 
 # By hand from the published layout of version 7: run 1, physics; event 3565 is bunch 1 of orbit 1.

@@ -5,6 +5,7 @@ The upper five bits of a source id are the detector (0: ODIN), the other eleven 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,15 +13,39 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from incast.formats import FLAG_TYPE_BASE, FormatError
+from incast.formats import FLAG_TYPE_BASE, FormatError, Mfp
 
 ODIN: Final = "odin"
 ODIN_TYPE: Final = 16  # LHCb's RawBank::ODIN
 ODIN_VERSION: Final = 7
 ODIN_BYTES: Final = 40
+# Fragment types by which LHCb's front ends say what went wrong with the data of an event (RawBank::DaqError...).
+DAQ_ERRORS: Final = {
+    89: "fragment throttled",
+    90: "BXID corrupted",
+    91: "BXID of synchronisation corrupted",
+    92: "fragment missing",
+    93: "fragment truncated",
+    94: "BXID of idle frame corrupted",
+    95: "fragment malformed",
+    96: "event id jumped",
+    100: "alignment buffer full",
+    101: "size of front-end fragment wrong",
+}
 _FILLED_BUNCHES: Final = 3564  # places for bunches in an orbit of the LHC
 _BEAM_CROSSING: Final = 3 << 12
 _PHYSICS: Final = 2
+
+
+def daq_errors(mfp: Mfp) -> Counter[int]:
+    """How many fragments are error banks of LHCb, by type."""
+    kinds, counts = np.unique(mfp.types, return_counts=True)
+    return Counter({int(k): int(n) for k, n in zip(kinds, counts, strict=True) if int(k) in DAQ_ERRORS})
+
+
+def in_words(errors: Counter[int]) -> str:
+    """`2 x 92 (fragment missing)`, and so on."""
+    return ", ".join(f"{count} x {kind} ({DAQ_ERRORS[kind]})" for kind, count in sorted(errors.items()))
 
 
 @dataclass(frozen=True)

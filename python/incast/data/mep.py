@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from incast.data.detectors import daq_errors, in_words
 from incast.formats import FLAG_NAMES, Buffer, FormatError, Mep, Mfp, crc32c, map_file, parse_mep, read_meps
 
 _DEFECTS: Final = FLAG_NAMES[2:]
@@ -217,6 +218,7 @@ class CheckReport:
     first_event: int | None = None
     flags: Counter[str] = field(default_factory=Counter)
     flag_events: Counter[str] = field(default_factory=Counter)
+    daq_errors: Counter[int] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -254,6 +256,8 @@ class CheckReport:
         self.wide_mfps += sum(mfp.wide for mfp in mep.mfps)
         self.bytes += len(mep.packet)
         self.payload_bytes += mep.payload_bytes
+        for mfp in mep.mfps:
+            self.daq_errors.update(daq_errors(mfp))
         self.flags.update(mep.flags.values())
         self.flag_events.update(dict.fromkeys(mep.flags.values(), mep.n_events))
         if mep.flags:
@@ -269,6 +273,8 @@ def check(path: Path) -> CheckReport:
             _check_folder(path, report)
         else:
             _check_file(path, report)
+        if report.daq_errors:
+            report.notes.append(f"fragments that are LHCb's error banks: {in_words(report.daq_errors)}")
         if report.wide_mfps:
             report.notes.append(
                 f"{report.wide_mfps} MFPs are of the wide variant: only Incast reads it (docs/formats.md)"
@@ -383,6 +389,7 @@ class MfpRow:
     empty_fragments: int
     wide: bool
     flag: str
+    daq_errors: dict[int, int]
     first_fragments: tuple[bytes, ...]
 
 
@@ -424,6 +431,8 @@ class MepSummary:
                     f"  {mfp.source:6}  {mfp.n_fragments:9}  {mfp.packet_bytes:8}  {mfp.payload_bytes:9}"
                     f"  {mfp.largest_fragment:9}  {mfp.empty_fragments:5}  {mfp.flag}{' (wide)' if mfp.wide else ''}"
                 )
+                if mfp.daq_errors:
+                    lines.append(f"          error banks: {in_words(Counter(mfp.daq_errors))}")
                 lines += [
                     f"    event {row.first_event + k}: {len(data)} B{_hex(data)}"
                     for k, data in enumerate(mfp.first_fragments)
@@ -447,6 +456,7 @@ def _mfp_row(mfp: Mfp, fragments: int) -> MfpRow:
         empty_fragments=int((mfp.sizes == 0).sum()),
         wide=mfp.wide,
         flag=mfp.flag,
+        daq_errors=dict(daq_errors(mfp)),
         first_fragments=tuple(mfp.fragment(k).tobytes() for k in range(min(fragments, mfp.n_fragments))),
     )
 

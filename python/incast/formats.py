@@ -367,6 +367,11 @@ def encode_mep(packets: Sequence[bytes]) -> bytes:
     return encoded
 
 
+def mfp_name(source: int) -> str:
+    """The file of a source's MFPs."""
+    return f"source-{source}.mfp"
+
+
 def read_mfps(path: Path) -> Iterator[Mfp]:
     """The MFPs of a `source-<id>.mfp` file, in order."""
     buffer = map_file(path)

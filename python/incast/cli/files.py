@@ -150,6 +150,46 @@ def compare(
         _print_verdict(importer.compare(root_file, sources, path), as_json=as_json)
 
 
+@mep_app.command()
+def split(
+    path: Annotated[Path, typer.Argument(help="A file of MEPs, or a folder of them with its manifests.")],
+    output: Annotated[Path, typer.Option(metavar="DIR", help="A new or empty folder for the files.")],
+    meps: Annotated[int, typer.Option(metavar="N", min=1, help="MEPs in each file.")] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the same MEPs into files of one each, for readers that take only one."""
+    with _one_line_for_bad_files():
+        from incast.data import mep_rearrange
+
+        _print_report(mep_rearrange.split(path, output, meps), as_json=as_json)
+
+
+@mep_app.command()
+def merge(
+    paths: Annotated[list[Path], typer.Argument(help="Files of MEPs, or folders of them with their manifests.")],
+    output: Annotated[Path, typer.Option(metavar="FILE", help="The new file.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Write the MEPs of all into one file, in the order of their events."""
+    with _one_line_for_bad_files():
+        from incast.data import mep_rearrange
+
+        _print_report(mep_rearrange.merge(paths, output), as_json=as_json)
+
+
+@mep_app.command()
+def sources(
+    paths: Annotated[list[Path], typer.Argument(help="Files of MEPs, or folders of them with their manifests.")],
+    output: Annotated[Path, typer.Option(metavar="DIR", help="A new or empty folder for the sources.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Write the MFPs of built events as source files, for `incast run --source DIR`: events are built again."""
+    with _one_line_for_bad_files():
+        from incast.data import mep_rearrange
+
+        _print_report(mep_rearrange.sources(paths, output), as_json=as_json)
+
+
 def import_root(
     file: Annotated[Path, typer.Argument(help="ROOT file with a tree (TTree).")],
     *,

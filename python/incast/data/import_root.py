@@ -36,7 +36,7 @@ from incast.data.branch_codec import (
 )
 from incast.data.detectors import ODIN, ODIN_BYTES, Detector, odin_banks
 from incast.data.root_tree import Tree, open_tree
-from incast.formats import DEFAULT_ALIGN_LOG2, MAX_FRAGMENTS, Buffer, FormatError, Mfp, encode_mfp, read_mfps
+from incast.formats import DEFAULT_ALIGN_LOG2, MAX_FRAGMENTS, Buffer, FormatError, Mfp, encode_mfp, mfp_name, read_mfps
 
 SIDECAR: Final = "sources.json"
 UNFINISHED: Final = "import-unfinished"  # there while source-*.mfp are written
@@ -144,11 +144,6 @@ class Sources:
             raise FormatError(f"{path}: no UTF-8 text: {error.reason} at byte {error.start}") from error
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FormatError(f"{path}: {error!r}") from error
-
-
-def mfp_name(source: int) -> str:
-    """The file of a source's MFPs."""
-    return f"source-{source}.mfp"
 
 
 # ---- reading the tree

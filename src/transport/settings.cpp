@@ -1,6 +1,9 @@
 #include "transport/settings.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <system_error>
 
 namespace incast::transport {
 namespace {
@@ -26,6 +29,19 @@ Error unknown(std::string_view transport, std::span<const base::Setting> list, s
 
 }  // namespace
 
+Result<Ok> bind_in(PortRange ports, std::string_view address, const std::function<int(std::uint16_t)>& bind) {
+    int error = EADDRINUSE;
+    for (unsigned port = ports.first; port <= ports.last && error == EADDRINUSE; ++port) {
+        error = bind(static_cast<std::uint16_t>(port));
+    }
+    if (error == 0) return Ok{};
+    if (error == EADDRINUSE && ports.first != 0) {
+        return Error{"no port of " + std::to_string(ports.first) + "-" + std::to_string(ports.last) + " is free at " +
+                     std::string(address.substr(0, address.rfind(':')))};
+    }
+    return Error{"bind to " + std::string(address) + ": " + std::generic_category().message(error)};
+}
+
 Result<Values> Values::read(std::string_view transport, std::span<const base::Setting> list, const Settings& given) {
     for (const auto& [name, value] : given) {
         if (std::ranges::find(list, name, &base::Setting::name) == list.end()) return unknown(transport, list, name);
@@ -44,6 +60,21 @@ Result<Values> Values::read(std::string_view transport, std::span<const base::Se
         made.texts_.push_back(text);
     }
     return made;
+}
+
+Result<PortRange> Values::ports(std::string_view name) const {
+    const std::string_view given = text(name);
+    const std::size_t dash = given.find('-');
+    PortRange range;
+    const auto number = [](std::string_view digits, std::uint16_t& port) {
+        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+        return error == std::errc() && end == digits.data() + digits.size() && port > 0;
+    };
+    if (given == "any" || (dash != std::string_view::npos && number(given.substr(0, dash), range.first) &&
+                           number(given.substr(dash + 1), range.last) && range.first <= range.last)) {
+        return range;
+    }
+    return refuse(name, "no range of ports");
 }
 
 Error Values::refuse(std::string_view name, std::string_view problem) const {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,22 @@
 #include "transport/medium.h"
 
 namespace incast::transport {
+
+/// Where an endpoint may listen, tried in turn. 0: the kernel chooses.
+struct PortRange {
+    std::uint16_t first = 0;
+    std::uint16_t last = 0;
+};
+
+/// Binds to the first that is free. `bind`: 0 or an errno; `address`: for the error, with any port.
+Result<Ok> bind_in(PortRange ports, std::string_view address, const std::function<int(std::uint16_t)>& bind);
+
+/// Every transport with ports of its own has this one.
+inline constexpr base::Setting ports_setting =
+    base::text("ports", "any",
+               "ports that an endpoint may listen at, as 40000-40999, where a firewall lets only these through; any: "
+               "the kernel chooses",
+               "any, or FIRST-LAST");
 
 /// A value for every setting of the list: as set, or its default.
 class Values {
@@ -33,6 +50,9 @@ public:
     [[nodiscard]] std::string_view word(std::string_view name) const {
         return list_[index_of(name)].choices[whole(name)];
     }
+
+    /// Of a text such as "40000-40999", or "any".
+    [[nodiscard]] Result<PortRange> ports(std::string_view name) const;
 
     /// For what the list cannot say: one line with the whole name, the value as it was given, and what is allowed.
     [[nodiscard]] Error refuse(std::string_view name, std::string_view problem) const;

@@ -47,7 +47,9 @@ PREFIX = "node"
 
 
 class Cluster:
-    """`hosts` of them, node1 and so on, with the addresses 10.77.0.2 and so on; the head is 10.77.0.1."""
+    """`hosts` of them, node1 and so on, with the addresses 10.77.0.2 and so on; the head is 10.77.0.1. Hosts have a
+    second network, in which the head is not: eth1, 10.78.0.2 and so on.
+    """
 
     def __init__(self, folder: Path, hosts: int) -> None:
         self.folder = folder
@@ -58,9 +60,9 @@ class Cluster:
         self._daemons: list[subprocess.Popen[bytes]] = []
 
     @staticmethod
-    def address(index: int) -> str:
+    def address(index: int, network: int = 0) -> str:
         """Of a host; the head is 0."""
-        return f"10.77.0.{index + 1}"
+        return f"10.{77 + network}.0.{index + 1}"
 
     def open(self) -> None:
         """Skips the test where it cannot be."""
@@ -71,18 +73,20 @@ class Cluster:
         head = self._spaces[0]
         if why := said_by("ip", "netns", "add", head) or said_by("ip", "-n", head, "link"):
             pytest.skip(f"this host gives no network namespace: {why}")
-        must("ip", "-n", head, "link", "add", "br0", "type", "bridge")
+        for network in range(2):
+            must("ip", "-n", head, "link", "add", f"br{network}", "type", "bridge")
+            must("ip", "-n", head, "link", "set", f"br{network}", "up")
         must("ip", "-n", head, "address", "add", f"{self.address(0)}/24", "dev", "br0")
-        must("ip", "-n", head, "link", "set", "br0", "up")
         must("ip", "-n", head, "link", "set", "lo", "up")
         for index, space in enumerate(self._spaces[1:], 1):
             must("ip", "netns", "add", space)
-            must(
-                "ip", "link", "add", "eth0", "netns", space, "type", "veth", "peer", "name", f"p{index}", "netns", head
-            )
-            must("ip", "-n", head, "link", "set", f"p{index}", "master", "br0", "up")
-            must("ip", "-n", space, "address", "add", f"{self.address(index)}/24", "dev", "eth0")
-            must("ip", "-n", space, "link", "set", "eth0", "up")
+            for network in range(2):
+                device, port, at = f"eth{network}", f"p{network}-{index}", self.address(index, network)
+                peer = ["peer", "name", port, "netns", head]
+                must("ip", "link", "add", device, "netns", space, "type", "veth", *peer)
+                must("ip", "-n", head, "link", "set", port, "master", f"br{network}", "up")
+                must("ip", "-n", space, "address", "add", f"{at}/24", "dev", device)
+                must("ip", "-n", space, "link", "set", device, "up")
             must("ip", "-n", space, "link", "set", "lo", "up")
         for key in ("host_key", "user_key"):
             must("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / key))

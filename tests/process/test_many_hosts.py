@@ -128,7 +128,79 @@ def test_one_command_runs_on_all_hosts(cluster: Cluster, tmp_path: Path) -> None
     assert result["status"] == "complete"
     assert result["lost_events"] == 0
     assert result["verify_errors"] == 0
-    assert len(result["nodes"]) == NODES
+    places = [node["place"] for node in result["nodes"]]
+    assert [place["host"] for place in places] == [name for name in cluster.names for _ in range(2)]
+    assert [place["address"] for place in places] == [cluster.address(node // 2 + 1) for node in range(NODES)]
+    assert {(place["interface"], place["mtu"]) for place in places} == {("eth0", 1500)}
+    assert " events  [" in run.said()  # the view is that of any run
+
+
+FIREWALL = """table inet incast {
+    chain input {
+        type filter hook input priority 0;
+        iifname "eth1" tcp flags & (syn | ack) == syn tcp dport != 40000-40001 drop
+        iifname "eth1" udp dport != 40000-40001 drop
+    }
+}
+"""
+
+
+@pytest.fixture
+def firewall(cluster: Cluster) -> Iterator[None]:
+    """Of every host: two ports of its second network are open."""
+    if shutil.which("nft") is None:
+        pytest.skip("there is no nft")
+    for host in range(1, HOSTS + 1):
+        words = cluster.words("nft", "-f", "-", host=host)
+        made = subprocess.run(words, input=FIREWALL, capture_output=True, text=True, check=False)
+        if made.returncode != 0:
+            pytest.skip(f"this host has no firewall: {made.stderr.strip()}")
+    yield
+    for host in range(1, HOSTS + 1):
+        subprocess.run(cluster.words("nft", "delete", "table", "inet", "incast", host=host), check=True)
+
+
+@pytest.mark.usefixtures("environment", "firewall")
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["--interface", "eth1", "--transport", "tcp"], id="tcp"),
+        pytest.param(["--subnet", "10.78.0.0/16", "--transport", "udp"], id="udp"),
+    ],
+)
+def test_data_takes_the_chosen_network_and_ports(cluster: Cluster, tmp_path: Path, words: list[str]) -> None:
+    with Command(cluster, tmp_path, *by_ssh(cluster, *words, "--ports", "40000-40001", *SHORT)) as run:
+        assert run.finish() == 0, run.said()
+        seconds_until_empty(cluster, SLOW_S)
+    result = run.result()
+    assert result["lost_events"] == 0
+    places = [node["place"] for node in result["nodes"]]
+    assert [place["address"] for place in places] == [cluster.address(node // 2 + 1, 1) for node in range(NODES)]
+    assert {place["interface"] for place in places} == {"eth1"}
+
+
+NO_NETWORK = [
+    pytest.param(
+        ["--interface", "ib7"],
+        r"run.network = ib7: node\d: this host has no such interface; it has lo \(",
+        id="interface",
+    ),
+    pytest.param(
+        ["--subnet", "10.79.0.0/16"],
+        r"10.79.0.0/16: node\d: no address of this host lies in it; it has lo",
+        id="subnet",
+    ),
+    pytest.param(["--ports", "40000-40000"], r"node\d: .*no port of 40000-40000 is free at 10.77.0.\d", id="ports"),
+]
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize(("words", "line"), NO_NETWORK if KILLS > 1 else NO_NETWORK[1:])
+def test_a_host_without_that_network_is_one_line(cluster: Cluster, tmp_path: Path, words: list[str], line: str) -> None:
+    with Command(cluster, tmp_path, *by_ssh(cluster, *words, *SHORT)) as run:
+        assert run.finish() == 1
+        assert re.search(line, run.said()), run.said()
+        seconds_until_empty(cluster, SLOW_S)
 
 
 # By words of their command lines; the first word may be any.
@@ -215,6 +287,7 @@ REFUSED = [
     pytest.param(["--hostfile", "nowhere"], "--hostfile nowhere: No such file", id="no-file"),
     pytest.param(["--hosts", "node1", "--launcher", "pigeon"], "allowed: ssh, local, mpirun", id="launcher"),
     pytest.param(["--deploy"], "--deploy: no hosts are given", id="no-hosts"),
+    pytest.param(["--subnet", "10.1.0.0"], "--subnet 10.1.0.0: no subnet; allowed: one such", id="subnet"),
     pytest.param(["--wait-for", "9", "--nodes", "4"], "the run has 4 nodes; allowed: 1..4", id="wait-for"),
 ]
 

@@ -64,9 +64,30 @@ TokenFileOption = Annotated[
 DeployOption = Annotated[
     bool, typer.Option("--deploy", help="Copy the engine to hosts that do not have it.", rich_help_panel=_PANEL)
 ]
+PortsOption = Annotated[
+    str | None,
+    typer.Option(metavar="FIRST-LAST", help="Ports at which nodes listen for each other.", rich_help_panel=_PANEL),
+]
+InterfaceOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Interface that carries the data on each host, as ib0.", rich_help_panel=_PANEL),
+]
+SubnetOption = Annotated[
+    str | None,
+    typer.Option(metavar="SUBNET", help="Or the subnet that does, as 10.1.0.0/16.", rich_help_panel=_PANEL),
+]
 SshOption = Annotated[
     str, typer.Option(metavar="COMMAND", help="How ssh is called, as 'ssh -F FILE'.", rich_help_panel=_PANEL)
 ]
+
+
+def network_settings(ports: str | None, interface: str | None, subnet: str | None) -> dict[str, str | None]:
+    """Which network carries the data, and at which ports."""
+    if interface is not None and subnet is not None:
+        raise OneLineError("--interface: not with --subnet; allowed: one of the two", EXIT_BAD_CONFIG)
+    if subnet is not None and "/" not in subnet:
+        raise OneLineError(f"--subnet {subnet}: no subnet; allowed: one such as 10.1.0.0/16", EXIT_BAD_CONFIG)
+    return {"run.ports": ports, "run.network": interface or subnet}
 
 
 def over_hosts(

@@ -16,11 +16,15 @@ from incast.cli.hosts import (
     DeployOption,
     HostfileOption,
     HostsOption,
+    InterfaceOption,
     LauncherOption,
     ListenOption,
+    PortsOption,
     SshOption,
+    SubnetOption,
     TokenFileOption,
     WaitForOption,
+    network_settings,
     over_hosts,
 )
 from incast.cli.options import FabricOption, ForceOption, TraceOption, option
@@ -96,6 +100,9 @@ def net(
     listen: ListenOption = None,
     wait_for: WaitForOption = None,
     token_file: TokenFileOption = None,
+    ports: PortsOption = None,
+    interface: InterfaceOption = None,
+    subnet: SubnetOption = None,
     deploy: DeployOption = False,
     ssh: SshOption = "ssh",
     settings: Annotated[
@@ -126,6 +133,7 @@ def net(
                 "run.nodes": nodes,
                 "net.producers": producers,
                 "net.consumers": consumers,
+                **network_settings(ports, interface, subnet),
                 "transport.name": transport or (simulated() if fabric is not None else None),
                 simulated_key("fabric"): None if fabric is None else str(fabric),
                 simulated_key("trace"): trace,

@@ -11,11 +11,15 @@ from incast.cli.hosts import (
     DeployOption,
     HostfileOption,
     HostsOption,
+    InterfaceOption,
     LauncherOption,
     ListenOption,
+    PortsOption,
     SshOption,
+    SubnetOption,
     TokenFileOption,
     WaitForOption,
+    network_settings,
     over_hosts,
 )
 from incast.cli.options import FabricOption, ForceOption, TraceOption, option
@@ -118,6 +122,9 @@ def run(
     listen: ListenOption = None,
     wait_for: WaitForOption = None,
     token_file: TokenFileOption = None,
+    ports: PortsOption = None,
+    interface: InterfaceOption = None,
+    subnet: SubnetOption = None,
     deploy: DeployOption = False,
     ssh: SshOption = "ssh",
     settings: Annotated[
@@ -145,6 +152,7 @@ def run(
     Ctrl-C ends the run early and still reports; a second one aborts.
     """
     options = {
+        **network_settings(ports, interface, subnet),
         "run.nodes": nodes,
         "transport.name": transport or (simulated() if fabric is not None else None),
         simulated_key("fabric"): None if fabric is None else str(fabric),

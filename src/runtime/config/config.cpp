@@ -11,6 +11,7 @@
 #include <toml++/toml.h>
 
 #include "runtime/config/config_table.h"
+#include "runtime/machine/network_place.h"
 #include "transport/settings.h"
 
 namespace incast::runtime {
@@ -167,6 +168,47 @@ std::string ConfigText::warning() const {
     return names.empty() ? "" : names + "; the next version does not know the former names";
 }
 
+namespace {
+
+/// Error: the transport has no setting of that name, so the key means nothing to it.
+Result<Ok> needs(std::string_view setting, std::string_view key, std::string_view value, const RunConfig& config) {
+    std::string able;
+    for (const transport::Descriptor* const known : transport::known_transports()) {
+        if (std::ranges::find(known->settings, setting, &base::Setting::name) == known->settings.end()) {
+            continue;
+        }
+        if (known->name == config.transport) {
+            return Ok{};
+        }
+        able += fmt::format("{}{}", able.empty() ? "" : ", ", known->name);
+    }
+    return Error{
+        fmt::format("{} = {}: {} cannot choose; allowed with transport.name = {}", key, value, config.transport, able)};
+}
+
+/// What is said of the network for any transport becomes a setting of the one in use.
+Result<Ok> choose_network(RunConfig& config) {
+    if (!config.network.empty()) {
+        if (Result<Ok> fits = needs("bind", "run.network", config.network, config); !fits) {
+            return fits;
+        }
+        if (config.network.find('/') != std::string::npos) {
+            if (const Result<bool> subnet = lies_in("", config.network); !subnet) {
+                return Error{fmt::format("run.network = {}: {}", config.network, subnet.error().message)};
+            }
+        }
+    }
+    if (config.ports != "any") {
+        if (Result<Ok> fits = needs("ports", "run.ports", config.ports, config); !fits) {
+            return fits;
+        }
+        config.transport_settings.try_emplace("ports", config.ports);
+    }
+    return Ok{};
+}
+
+}  // namespace
+
 Result<RunConfig> ConfigText::parse() const {
     RunConfig config;
     for (const KeySpec& spec : config_keys()) {
@@ -197,6 +239,9 @@ Result<RunConfig> ConfigText::parse() const {
         if (known->name == config.transport) {
             config.transport_settings = std::move(settings);
         }
+    }
+    if (Result<Ok> fits = choose_network(config); !fits) {
+        return fits.error();
     }
     return config;
 }

@@ -54,6 +54,8 @@ struct RunConfig {
     std::uint64_t seed{};
     Time sample_interval{};
     std::string metrics;
+    std::string network;
+    std::string ports;
     OnLoss on_loss{};
     double fail_above_incomplete = 0;
     bool respawn{};

@@ -106,6 +106,12 @@ constexpr std::array table{
     text("run.metrics", &RunConfig::metrics, "off",
          "off, or HOST:PORT: every node serves /metrics to Prometheus there, node n on PORT + n; port 0: any "
          "(docs/metrics.md)"),
+    text("run.network", &RunConfig::network, "",
+         "the data's network: each host's interface (ib0) or a subnet (10.1.0.0/16), at whose address nodes listen; "
+         "empty: the one by which a node reached the coordinator"),
+    text("run.ports", &RunConfig::ports, "any",
+         "ports at which nodes listen for each other, as 40000-40999, where a firewall lets only these through; any: "
+         "the kernel chooses"),
     choice<&RunConfig::on_loss>("run.on_loss", "continue", loss_words,
                                 "what to do when a node is lost: go on without it, or end the run"),
     number(Kind::real, "run.fail_above_incomplete", &RunConfig::fail_above_incomplete, "0.01", 0, 1,

@@ -108,6 +108,19 @@ TEST(Config, SettingsOfATransportAreItsOwn) {
     EXPECT_EQ(text.parse()->transport_settings, (transport::Settings{{"streams", "3"}}));
 }
 
+TEST(Config, NetworkAndPortsAreForTransportsThatListen) {
+    const std::string name = fmt::format("transport.name={}", transport::chosen_transport(true).name);
+    ConfigText text;
+    ASSERT_TRUE(text.assign(name).ok());
+    ASSERT_TRUE(text.assign("run.ports=40000-40999").ok());
+    EXPECT_EQ(text.parse()->transport_settings, (transport::Settings{{"ports", "40000-40999"}}));
+    EXPECT_EQ(error_of({name, "run.network=10.1.0.0/33"}),
+              "run.network = 10.1.0.0/33: no subnet; allowed: one such as 10.1.0.0/16");
+    EXPECT_THAT(error_of({"transport.name=sim", "run.network=ib0"}),
+                HasSubstr("run.network = ib0: sim cannot choose; allowed with transport.name = "));
+    EXPECT_THAT(error_of({"transport.name=sim", "run.ports=1-2"}), HasSubstr("run.ports = 1-2: sim cannot choose"));
+}
+
 TEST(Config, SettingsOfEveryTransportAreChecked) {
     EXPECT_EQ(error_of({across("staging=12Q")}), across("staging = 12Q: not a size; allowed: 8.0 KiB..16.0 MiB"))
         << "though another one is in use";

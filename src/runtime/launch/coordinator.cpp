@@ -16,7 +16,9 @@
 #include "os/signals.h"
 #include "runtime/launch/input_messages.h"
 #include "runtime/launch/lobby.h"
+#include "runtime/launch/pinning.h"
 #include "runtime/launch/spawner.h"
+#include "runtime/launch/whereabouts.h"
 #include "runtime/machine/machine.h"
 #include "runtime/machine/placement.h"
 #include "runtime/machine/run_clock.h"
@@ -35,14 +37,6 @@ constexpr unsigned message_burst = 256;
 constexpr unsigned messages_per_sample = 10;  // a node sends one per interval, and a few when something happens
 constexpr Time slowest_message_gap = 50 * ps_per_ms;
 
-/// Not where programs besides the nodes belong to the run: they need the cores, too, and commands that a node starts
-/// would inherit its core.
-bool may_pin(const Plan& plan) {
-    const RunConfig& config = plan.config;
-    return config.pin == Pin::automatic && !sinks::traits_of(config.sink_kind).has_other_processes &&
-           config.filter_kind != FilterKind::command;
-}
-
 }  // namespace
 
 /// The nodes as the coordinator knows them.
@@ -56,6 +50,7 @@ public:
           run_token_(random_word()),
           inputs_(plan.inputs),
           members_(plan.n_nodes),
+          places_(plan.n_nodes),
           placement_(may_pin(plan) ? options.spawn.value_or(plan.n_nodes) : 0),
           control_(plan, *this, reporter, clock_.now()),
           lobby_(token_, control_.audit(), {max_sample_frame(plan.n_nodes), max_small_frame}) {
@@ -68,6 +63,7 @@ public:
     Result<bool> run();
     [[nodiscard]] const RunControl& control() const { return control_; }
     [[nodiscard]] const Inputs& inputs() const { return inputs_; }
+    [[nodiscard]] const std::vector<nlohmann::ordered_json>& places() const { return places_; }
 
     void take_samples(Mark mark) override { tell_all({{"type", "sample"}, {"mark", static_cast<unsigned>(mark)}}); }
     void stop_admission() override {
@@ -139,6 +135,7 @@ private:
     std::uint64_t run_token_;
     Inputs inputs_;
     std::vector<Member> members_;  // by node
+    std::vector<nlohmann::ordered_json> places_;
     Spawner spawner_;
     Placement placement_;
     RunControl control_;
@@ -348,6 +345,7 @@ bool Coordinator::Nodes::handle(std::uint32_t node, const Json& message, Time no
             number_in(message, "incarnation") != members_[node].incarnation) {
             return false;
         }
+        places_[node] = checked_whereabouts(message);
         learn_metrics(node, metrics, now);
         learn_inputs(node);
         learn_address(node, *address, now);
@@ -573,6 +571,8 @@ void Coordinator::Nodes::say_goodbye() {
         }
     }
     spawner_.wait_or_kill(quit_wait_ms);
+    // One elsewhere may write its ledger into a folder that both hosts see.
+    members_[static_cast<std::size_t>(plan_.protocol.em)].channel.wait_for_end(quit_wait_ms);
 }
 
 Coordinator::Coordinator(const Plan& plan, const RunOptions& options, Reporter& reporter)
@@ -587,6 +587,9 @@ const RunControl& Coordinator::control() const {
 }
 const Inputs& Coordinator::inputs() const {
     return members_->inputs();
+}
+const std::vector<nlohmann::ordered_json>& Coordinator::places() const {
+    return members_->places();
 }
 
 }  // namespace incast::runtime

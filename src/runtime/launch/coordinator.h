@@ -3,6 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include <incast/result.h>
 
@@ -24,6 +27,8 @@ public:
     [[nodiscard]] const RunControl& control() const;
     /// As those nodes found theirs that joined from elsewhere.
     [[nodiscard]] const Inputs& inputs() const;
+    /// Where the nodes are, by node; null: not known.
+    [[nodiscard]] const std::vector<nlohmann::ordered_json>& places() const;
 
 private:
     class Nodes;

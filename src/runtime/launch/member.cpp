@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <memory>
 #include <utility>
 
@@ -18,10 +18,12 @@
 #include "os/signals.h"
 #include "runtime/launch/input_messages.h"
 #include "runtime/launch/rendezvous.h"
+#include "runtime/launch/whereabouts.h"
 #include "runtime/machine/clock_estimate.h"
 #include "runtime/machine/exit_status.h"
 #include "runtime/machine/limits.h"
 #include "runtime/machine/machine.h"
+#include "runtime/machine/network_place.h"
 #include "runtime/machine/port_counters.h"
 #include "runtime/machine/run_clock.h"
 #include "runtime/monitor/metrics_server.h"
@@ -49,11 +51,6 @@ constexpr unsigned remark_burst = 64;
 constexpr Time remark_gap = 100 * ps_per_ms;
 // A coordinator that does not read misses samples, not the run.
 constexpr std::size_t most_unread = std::size_t{256} << 10U;
-
-std::string host_name() {
-    std::array<char, HOST_NAME_MAX + 1> name{};
-    return gethostname(name.data(), name.size() - 1) == 0 && name[0] != 0 ? name.data() : "a host without a name";
-}
 
 /// Where a node stands with its coordinator.
 class Member {
@@ -103,6 +100,8 @@ private:
     std::deque<Json> put_off_;                // came before it was set up
     std::unique_ptr<MetricsServer> metrics_;  // null: run.metrics = off
     std::string metrics_address_;             // as others reach it
+    std::optional<NetworkPlace> place_;       // of its transport's address, if it has one
+    std::string folder_;                      // of its ledger, if it is not the run's
     Time next_sample_ = 0;
     base::Allowance remarks_{remark_burst, remark_gap};
     std::uint64_t unsaid_ = 0;  // remarks that were too many
@@ -219,8 +218,22 @@ Result<Ok> Member::set_up(const Json& welcome) {
     }
     transport::Settings settings = plan_.config.transport_settings;
     // Peers reach this node the way it reached the coordinator, unless the config says otherwise.
+    const std::string& network = plan_.config.network;
+    if (!network.empty() && !settings.contains("bind")) {
+        const Result<std::string> address = address_on(network);
+        if (!address) {
+            return Error{fmt::format("run.network = {}: {}: {}", network, host_name(), address.error().message)};
+        }
+        settings["bind"] = *address;
+    }
     if (const std::string_view bind = plan_.config.traits().bind; !bind.empty()) {
         settings.try_emplace(std::string(bind), os::local_host(channel_.fd()));
+    }
+    if (const auto bind = settings.find("bind"); bind != settings.end()) {
+        const NetworkPlace place = place_of(bind->second);
+        if (!place.interface.empty()) {
+            place_ = place;
+        }
     }
     watch_ports(settings);
     Result<std::unique_ptr<transport::Medium>> medium =
@@ -236,6 +249,7 @@ Result<Ok> Member::set_up(const Json& welcome) {
     if (Result<Ok> told = beside_coordinator ? Ok{} : tell_inputs(static_cast<std::uint32_t>(*node)); !told) {
         return told;
     }
+    folder_ = beside_coordinator ? "" : std::filesystem::absolute(options_.output.empty() ? "." : options_.output);
     const std::string folder = beside_coordinator ? *directory : options_.output.empty() ? "." : options_.output;
     host_ = make_host(plan_, *medium_,
                       {static_cast<std::uint32_t>(*node), *run_token, folder, true, nullptr,
@@ -378,7 +392,8 @@ Result<Ok> Member::begin(std::uint32_t incarnation) {
     channel_.send({{"type", "address"},
                    {"incarnation", incarnation},
                    {"address", to_hex(address->view())},
-                   {"metrics", metrics_address_}});
+                   {"metrics", metrics_address_},
+                   {"place", whereabouts(place_, folder_)}});
     return Ok{};
 }
 

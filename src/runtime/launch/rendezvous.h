@@ -3,7 +3,7 @@
 // A stream of frames over TCP: u32 length (little-endian), then that many bytes of JSON, one object with a string
 // "type". A frame is at most as long as what its sender may have to say (max_..._frame), and nested at most 8 deep.
 //   node -> coordinator   hello {magic, protocol, token, node or null, pid, version}   address {incarnation, address,
-//                         metrics: HOST:PORT or ""}
+//                         metrics: HOST:PORT or "", place: {host, address, ...}}
 //                         inputs {host, files: [[source, numbers ...], ...]} (before the address, of files that are
 //                         replayed) sample {sample}   rejoin {}   failed {text}
 //   coordinator -> node   refused {reason, again}   welcome {node, incarnation, run_token, directory, recorded, config}
@@ -79,6 +79,8 @@ public:
     /// object.
     Result<std::optional<Json>> receive();
 
+    /// Waits so long at most for the other side to end the stream.
+    void wait_for_end(int timeout_ms);
     void set_limits(FrameLimits limits) { limits_ = limits; }
     [[nodiscard]] bool wants_write() const { return queued() > 0; }
     /// Bytes that the socket has not taken yet.

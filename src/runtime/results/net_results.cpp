@@ -197,6 +197,7 @@ OrderedJson NetTally::nodes_json() const {
         OrderedJson entry{{"node", index},
                           {"roles", node_name(static_cast<std::uint32_t>(index), record.roles)},
                           {"lost", record.lost}};
+        add_place(entry, facts_, index);
         if (!record.why_lost.empty()) {
             entry["why_lost"] = record.why_lost;
         }

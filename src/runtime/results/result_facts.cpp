@@ -70,6 +70,14 @@ nlohmann::ordered_json versions_json() {
         {"incast", built.incast}, {"git", built.git}, {"compiler", built.compiler}, {"build_type", built.build_type}};
 }
 
+void add_place(nlohmann::ordered_json& entry, const RunFacts& facts, std::size_t node) {
+    if (facts.places == nullptr || facts.places->at(node).is_null()) {
+        return;
+    }
+    entry["place"] = facts.places->at(node);
+    entry["place"].erase("folder");
+}
+
 std::string_view verified_text(const RunConfig& config, bool virtual_time) {
     if (config.sink_kind != SinkKind::verify) {
         return "none";

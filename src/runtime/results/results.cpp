@@ -253,17 +253,17 @@ OrderedJson Tally::node_json(std::size_t index) const {
                      {"roles", node_name(static_cast<std::uint32_t>(index), record.roles)},
                      {"lost", record.lost},
                      {"losses", record.losses}};
+    add_place(json, facts_, index);
     if (!record.why_lost.empty()) {
         json["why_lost"] = record.why_lost;
     }
     if (const NodeSample* sample = newest(record)) {
         const double time = seconds(windows_[index].time);
+        const auto rate = [time](std::uint64_t bytes) { return time > 0 ? static_cast<double>(bytes) / time : 0; };
         json["state"] = to_text(sample->state);
         json["incarnation"] = sample->incarnation;
-        json["built_goodput_bytes_per_s"] =
-            time > 0 ? static_cast<double>(windows_[index].delta.built_goodput_bytes) / time : 0;
-        json["sent_goodput_bytes_per_s"] =
-            time > 0 ? static_cast<double>(windows_[index].delta.sent_goodput_bytes) / time : 0;
+        json["built_goodput_bytes_per_s"] = rate(windows_[index].delta.built_goodput_bytes);
+        json["sent_goodput_bytes_per_s"] = rate(windows_[index].delta.sent_goodput_bytes);
         json["peak_rss_bytes"] = sample->peak_rss_bytes;
         json["totals"] = runtime::to_json(sample->totals);
         if (!sample->failure.empty()) {

@@ -28,6 +28,7 @@ struct RunFacts {
     std::string ledger_error;
     const nlohmann::ordered_json* network = nullptr;  // of the packet model, if it records
     const nlohmann::ordered_json* incomplete_files = nullptr;
+    const std::vector<nlohmann::ordered_json>* places = nullptr;  // of the nodes; null, or an entry: not known
     const Inputs* inputs = nullptr;  // with those of nodes that joined from elsewhere; null: the plan's
 };
 
@@ -48,6 +49,9 @@ nlohmann::ordered_json machine_json(const Machine& machine);
 nlohmann::ordered_json ports_json(const std::vector<NodeRecord>& nodes);
 nlohmann::ordered_json versions_json();
 nlohmann::ordered_json datagrams_json(const NodeTotals& totals);
+
+/// Into a node's entry: which host it was on, and by which address others reached it.
+void add_place(nlohmann::ordered_json& entry, const RunFacts& facts, std::size_t node);
 
 /// How much of the events' content was compared.
 std::string_view verified_text(const RunConfig& config, bool virtual_time);

@@ -120,6 +120,12 @@ RunResult result_of(RunFacts facts, Reporter& reporter) {
             }
         } else {
             facts.ledger_error = ledger.error().message;
+            const auto em = static_cast<std::size_t>(facts.plan.protocol.em);
+            if (facts.places != nullptr && facts.places->at(em).contains("folder")) {
+                const nlohmann::ordered_json& place = facts.places->at(em);
+                facts.ledger_error = fmt::format("it is on {}: {}/ledger.bin", place["host"].get<std::string>(),
+                                                 place["folder"].get<std::string>());
+            }
         }
     }
     const nlohmann::ordered_json incomplete = reporter.incomplete_files();
@@ -183,6 +189,7 @@ int run_and_report(const Plan& plan, transport::Medium& medium, const Machine& m
     }
     RunFacts facts{plan, machine, coordinator.control(), false, plan.n_nodes, {}, {}, {}, {}};
     facts.inputs = &coordinator.inputs();
+    facts.places = &coordinator.places();
     return finish(facts, reporter);
 }
 

@@ -120,7 +120,7 @@ Result<std::unique_ptr<Transport>> make_endpoint(const EndpointSettings& setting
     if (!fits) return fits.error();
     os::Poller poller;
     if (poller.fd() < 0) return Error{std::string(transport_name) + ": epoll: " + errno_text(errno)};
-    auto listener = listen_at(settings.bind, settings.socket);
+    auto listener = listen_at(settings.bind, settings.ports, settings.socket);
     if (!listener) return Error{std::string(transport_name) + ": " + listener.error().message};
     return std::unique_ptr<Transport>(
         std::make_unique<Endpoint>(settings, options, std::move(poller), std::move(*listener)));

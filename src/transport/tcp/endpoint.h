@@ -34,6 +34,7 @@ inline constexpr std::uint64_t stream_kind = std::uint64_t{3} << kind_shift;
 struct EndpointSettings {
     SocketAddress bind;
     SocketAddress advertise;  // the port is the listener's
+    PortRange ports;
     std::uint16_t streams = 1;
     SocketOptions socket;
     std::size_t staging_bytes = 0;

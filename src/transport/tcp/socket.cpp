@@ -143,13 +143,20 @@ std::string SocketAddress::to_string() const {
     return std::string("[").append(text.data()).append("]:") + std::to_string(port());
 }
 
-Result<os::Descriptor> listen_at(const SocketAddress& address, const SocketOptions& options) {
-    os::Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!socket.is_open()) return Error{"socket: " + errno_text(errno)};
-    set_buffers(socket.fd(), options);  // before listen: the window scale is agreed when a connection comes in
-    if (::bind(socket.fd(), address.data(), address.size()) != 0 || ::listen(socket.fd(), SOMAXCONN) != 0) {
-        return Error{"bind to " + address.to_string() + ": " + errno_text(errno)};
-    }
+Result<os::Descriptor> listen_at(SocketAddress address, PortRange ports, const SocketOptions& options) {
+    os::Descriptor socket;
+    const Result<Ok> bound = bind_in(ports, address.to_string(), [&](std::uint16_t port) {
+        address.set_port(port);
+        socket = os::Descriptor(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        if (!socket.is_open()) return errno;
+        set_buffers(socket.fd(), options);  // before listen: the window scale is agreed when a connection comes in
+        // A port that was used a moment ago may be used again.
+        if (port != 0) set_option(socket.fd(), SOL_SOCKET, SO_REUSEADDR, 1);
+        const bool listens =
+            ::bind(socket.fd(), address.data(), address.size()) == 0 && ::listen(socket.fd(), SOMAXCONN) == 0;
+        return listens ? 0 : errno;
+    });
+    if (!bound) return bound.error();
     return socket;
 }
 

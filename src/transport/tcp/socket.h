@@ -13,6 +13,7 @@
 
 #include "os/descriptor.h"
 #include "os/poller.h"
+#include "transport/settings.h"
 
 namespace incast::transport::tcp {
 
@@ -61,8 +62,8 @@ struct SocketOptions {
     std::uint8_t dscp = 0;
 };
 
-/// Port 0: the kernel chooses.
-Result<os::Descriptor> listen_at(const SocketAddress& address, const SocketOptions& options);
+/// At the first port of the range that is free.
+Result<os::Descriptor> listen_at(SocketAddress address, PortRange ports, const SocketOptions& options);
 /// Starts connecting; writable, or in error, once decided. The error text says why it cannot even start.
 Result<os::Descriptor> dial(const SocketAddress& address, const SocketOptions& options);
 /// For an accepted socket (which inherits the buffer sizes of its listener).

@@ -16,10 +16,10 @@ constexpr double ms = ps_per_ms;
 constexpr double gib = 0x1p30;
 
 constexpr std::array list{
-    base::text("bind", "127.0.0.1", "address to listen at and to be dialled at; the kernel chooses the port",
-               "an IPv4 or IPv6 address"),
+    base::text("bind", "127.0.0.1", "address to listen at and to be dialled at", "an IPv4 or IPv6 address"),
     base::text("advertise", "", "address told to peers; needed if bind is 0.0.0.0 or ::, otherwise bind itself",
                "an IPv4 or IPv6 address, or empty"),
+    ports_setting,
     base::number(Kind::count, "streams", "1", 1, max_streams,
                  "TCP connections per pair of nodes; must be the same on all nodes"),
     base::number(
@@ -97,6 +97,9 @@ Result<std::unique_ptr<Medium>> make(const Settings& given) {
         return values->refuse("advertise", "peers cannot reach a node at '" + values->text("bind") + "'");
     }
 
+    const Result<PortRange> ports = values->ports("ports");
+    if (!ports) return ports.error();
+    made.ports = *ports;
     made.streams = static_cast<std::uint16_t>(values->whole("streams"));
     made.socket.buffer_bytes = static_cast<int>(values->whole("socket_buffer"));
     made.socket.max_rate_bytes_per_s = static_cast<std::uint64_t>(values->number("max_rate"));

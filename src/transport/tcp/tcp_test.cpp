@@ -296,7 +296,7 @@ TEST_F(TcpTest, ADialRefusedForItsTokenSaysSo) {
 }
 
 TEST_F(TcpTest, WhatAnswersMustBeANode) {
-    auto listener = listen_at(SocketAddress::parse("127.0.0.1", 0).value(), {});
+    auto listener = listen_at(SocketAddress::parse("127.0.0.1", 0).value(), {}, {});
     ASSERT_TRUE(listener.ok());
     Node zero{0};
     nodes_ = {&zero};
@@ -437,6 +437,12 @@ TEST(TcpSettings, BadOnesAreOneClearLine) {
     };
     EXPECT_EQ(message({{"bind", "localhost"}}),
               key("bind") + " = localhost: no address; allowed: an IPv4 or IPv6 address");
+    for (const char* ports : {"40000", "0-7", "7-6", "1-65536", "a-b", "1-2-3", " 1-2", "any-1"}) {
+        EXPECT_EQ(message({{"ports", ports}}),
+                  key("ports") + " = " + ports + ": no range of ports; allowed: any, or FIRST-LAST");
+    }
+    EXPECT_EQ(message({{"ports", "40000-40999"}}), "ok");
+    EXPECT_EQ(message({{"ports", "any"}}), "ok");
     EXPECT_EQ(message({{"bind", "0.0.0.0"}}),
               key("advertise") +
                   " = \"\": peers cannot reach a node at '0.0.0.0'; allowed: an IPv4 or IPv6 "
@@ -458,6 +464,16 @@ TEST(TcpSettings, AnAddressThatCannotBeBoundIsAnErrorOfTheEndpoint) {
     const auto endpoint = medium->endpoint({});
     ASSERT_FALSE(endpoint.ok());
     EXPECT_EQ(endpoint.error().message, said("bind to 192.0.2.1:0: Cannot assign requested address"));
+}
+
+TEST(TcpSettings, PortsThatAreAllTakenAreAnErrorOfTheEndpoint) {
+    const auto taken = listen_at(SocketAddress::parse("127.0.0.1", 0).value(), {}, {});
+    ASSERT_TRUE(taken.ok());
+    const std::string port = std::to_string(SocketAddress::of_self(*taken).port());
+    const auto medium = std::move(make({{"ports", port + "-" + port}}).value());
+    const auto endpoint = medium->endpoint({});
+    ASSERT_FALSE(endpoint.ok());
+    EXPECT_EQ(endpoint.error().message, said(("no port of " + port + "-" + port + " is free at 127.0.0.1").c_str()));
 }
 
 TEST(TcpAddress, SurvivesItsBlobInBothFamilies) {

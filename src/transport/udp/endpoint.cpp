@@ -309,10 +309,12 @@ Result<std::unique_ptr<Transport>> make_endpoint(const EndpointSettings& setting
                      " in all"};
     }
     os::Descriptor socket;
-    if (const int error = datagram::Socket::open(settings.bind, socket)) {
-        return Error{std::string(transport_name) + ": bind to " + to_string(settings.bind) + ": " +
-                     std::generic_category().message(error)};
-    }
+    Address at = settings.bind;
+    const Result<Ok> bound = bind_in(settings.ports, to_string(at), [&](std::uint16_t port) {
+        at.port = port;
+        return datagram::Socket::open(at, socket);
+    });
+    if (!bound) return Error{std::string(transport_name) + ": " + bound.error().message};
     return std::unique_ptr<Transport>(std::make_unique<Endpoint>(settings, options, std::move(socket)));
 }
 

@@ -13,6 +13,7 @@
 #include "transport/framed/endpoint.h"
 #include "transport/framed/event_writer.h"
 #include "transport/medium.h"
+#include "transport/settings.h"
 #include "transport/udp/hello.h"
 #include "transport/udp/log.h"
 #include "transport/udp/peer_state.h"
@@ -25,6 +26,7 @@ inline constexpr Time deadline_unset = -1;  // the next poll, which knows the ti
 struct EndpointSettings {
     Address bind;
     Address advertise;
+    PortRange ports;
     std::uint32_t mtu = 0;  // 0: what the way to the peer has
     std::size_t window_bytes = 0;
     int socket_buffer_bytes = 0;

@@ -17,10 +17,10 @@ constexpr double gib = 0x1p30;
 constexpr double million = 1'000'000;
 
 constexpr std::array list{
-    base::text("bind", "127.0.0.1", "address to listen at and to be dialled at; the kernel chooses the port",
-               "an IPv4 or IPv6 address"),
+    base::text("bind", "127.0.0.1", "address to listen at and to be dialled at", "an IPv4 or IPv6 address"),
     base::text("advertise", "", "address told to peers; needed if bind is 0.0.0.0 or ::, otherwise bind itself",
                "an IPv4 or IPv6 address, or empty"),
+    ports_setting,
     base::number(Kind::bytes, "mtu", "0", 0, 65'536,
                  "largest IP packet, 576 B at least; 0: what the way to each peer has, as far as this host knows, 9000 "
                  "B at most; of two nodes the smaller one counts"),
@@ -84,6 +84,9 @@ Result<std::unique_ptr<Medium>> make(const Settings& given) {
         return values->refuse("advertise", "peers cannot reach a node at '" + values->text("bind") + "'");
     }
 
+    const Result<PortRange> ports = values->ports("ports");
+    if (!ports) return ports.error();
+    made.ports = *ports;
     made.mtu = static_cast<std::uint32_t>(values->whole("mtu"));
     if (made.mtu != 0 && made.mtu < 576) return values->refuse("mtu", "smaller than 576 B, and not 0");
     made.window_bytes = values->whole("window");

@@ -330,6 +330,15 @@ TEST(UdpSettings, WhatCannotBeIsRefusedInOneLine) {
     EXPECT_EQ(refused({{"bind", "0.0.0.0"}, {"advertise", "10.0.0.1"}}), "");
 }
 
+TEST(UdpSettings, PortsThatAreAllTakenAreAnErrorOfTheEndpoint) {
+    Stranger taken;
+    const std::string range =
+        std::to_string(taken.socket.local_port()) + "-" + std::to_string(taken.socket.local_port());
+    const auto endpoint = make({{"ports", range}}).value()->endpoint({});
+    ASSERT_FALSE(endpoint.ok());
+    EXPECT_THAT(endpoint.error().message, HasSubstr("no port of " + range + " is free at 127.0.0.1"));
+}
+
 TEST(UdpHello, TheHashIsSipHash24) {
     // The published vector for the key 00 01 .. 0f and the input 00 .. 07.
     const std::array<std::uint64_t, 1> words{0x0706050403020100};

@@ -1,0 +1,49 @@
+#include "runtime/launch/whereabouts.h"
+
+#include <array>
+#include <climits>
+
+#include <unistd.h>
+
+namespace incast::runtime {
+namespace {
+
+constexpr std::array texts{"host", "address", "interface", "folder"};
+constexpr std::array numbers{"mtu", "link_bits_per_s", "numa_node"};
+
+}  // namespace
+
+std::string host_name() {
+    std::array<char, HOST_NAME_MAX + 1> name{};
+    return gethostname(name.data(), name.size() - 1) == 0 && name[0] != 0 ? name.data() : "a host without a name";
+}
+
+Json whereabouts(const std::optional<NetworkPlace>& place, const std::string& folder) {
+    Json said{{"host", host_name()}};
+    if (place) {
+        said["address"] = place->address;
+        if (!place->interface.empty()) said["interface"] = place->interface;
+        if (place->mtu != 0) said["mtu"] = place->mtu;
+        if (place->link_bits_per_s) said["link_bits_per_s"] = *place->link_bits_per_s;
+        if (place->numa_node) said["numa_node"] = *place->numa_node;
+    }
+    if (!folder.empty()) said["folder"] = folder;
+    return said;
+}
+
+nlohmann::ordered_json checked_whereabouts(const Json& message) {
+    const auto said = message.find("place");
+    if (said == message.end() || !said->is_object() || !text_in(*said, "host")) {
+        return nullptr;
+    }
+    nlohmann::ordered_json checked;
+    for (const char* key : texts) {
+        if (const std::optional<std::string> text = text_in(*said, key)) checked[key] = one_line(*text);
+    }
+    for (const char* key : numbers) {
+        if (const std::optional<std::uint64_t> number = number_in(*said, key)) checked[key] = *number;
+    }
+    return checked;
+}
+
+}  // namespace incast::runtime

@@ -15,6 +15,7 @@ EXTRA_OF = {
     "jinja2": "lab",
     "polars": "lab",
     "ClusterShell": "hosts",
+    "distributed": "dask",
 }
 
 

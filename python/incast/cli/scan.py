@@ -7,6 +7,7 @@ import typer
 
 from incast.base.console import open_console
 from incast.cli.options import ForceOption
+from incast.scan.cluster import Cluster
 from incast.scan.points import check_points
 from incast.scan.scan import announce, carry_out, folder_of, given_up_if_empty
 
@@ -21,6 +22,10 @@ def scan(
         bool, typer.Option("--retry-failed", help="With --resume: take failed points again, too.")
     ] = False,
     jobs: Annotated[int, typer.Option(metavar="N", min=0, help="Simulated points at a time; 0: one per core.")] = 0,
+    executor: Annotated[
+        str | None,
+        typer.Option(metavar="dask:HOST:PORT", help="Simulated points go to the workers of that scheduler of Dask."),
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only check the file, and say what would be done.")] = False,
     output: Annotated[
         Path | None,
@@ -34,6 +39,7 @@ def scan(
     Ctrl-C stops it; `incast scan --resume DIR` goes on. Points that fail are in the table, with the reason.
     """
     screen = open_console(stderr=True)
+    cluster = None if executor is None else Cluster(executor)
     plan, folder = folder_of(file, resume, output, force=force)
     with given_up_if_empty(folder, ours=output is None and resume is None):
         if resume is None or check:
@@ -41,6 +47,8 @@ def scan(
         if check:
             announce(screen, plan, None, plan.readings())
             return
-        _, status = carry_out(plan, folder, jobs, retry_failed=retry_failed, as_json=as_json)
+        if cluster is not None:
+            cluster.check()
+        _, status = carry_out(plan, folder, jobs, cluster=cluster, retry_failed=retry_failed, as_json=as_json)
     if status:
         raise typer.Exit(status)

@@ -24,7 +24,7 @@ _CHECK_TIMEOUT_S = 60.0
 
 def refusals(plan: Plan, folder: Path) -> dict[int, str]:
     """The engine's line for each point that it refuses, by number; files that it needs are written to that folder."""
-    engine, base = find_engine(), write_base(folder, plan)
+    engine, base = find_engine(), write_base(folder, plan.base)
     networks = [fabric_setting(folder, point.fabric) for point in plan.points]
     with ThreadPoolExecutor(max_workers=usable_cores()) as pool:
         lines = pool.map(lambda point, network: _refusal(engine, base, point, network), plan.points, networks)
@@ -78,12 +78,12 @@ def _keys_of(refusal: str) -> list[str]:
     return refusal.partition(" = ")[0].split(" + ")
 
 
-def write_base(folder: Path, plan: Plan) -> Path | None:
+def write_base(folder: Path, text: str) -> Path | None:
     """The configuration file below the scan's settings, in that folder; None without one."""
-    if not plan.base:
+    if not text:
         return None
     path = folder.resolve() / _BASE_NAME
-    replace_file(path, plan.base)
+    replace_file(path, text)
     return path
 
 

@@ -66,7 +66,9 @@ class Taken:
 class _Job:
     """One engine at work."""
 
-    def __init__(self, reading: Reading, command: list[str], directory: Path, timeout_s: float) -> None:
+    def __init__(
+        self, reading: Reading, command: list[str], directory: Path, timeout_s: float, folder: Path | None
+    ) -> None:
         self.reading = reading
         self.directory = directory
         self.started_at = time.monotonic()
@@ -80,7 +82,12 @@ class _Job:
         try:
             # A process group of its own: Ctrl-C reaches this program alone, and a kill reaches all of its nodes.
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                process_group=0,
+                cwd=folder,
             )
         except OSError as error:
             raise OneLineError(f"the engine {command[0]} cannot be started: {error.strerror}", 127) from error
@@ -185,17 +192,19 @@ def take_readings(
     jobs: int,
     asked: int,
     watch: Watch,
+    folder: Path | None = None,
 ) -> bool:
     """Takes them all, simulated ones first and `jobs` at a time, the others one at a time.
 
-    `command` gives the engine's command line for a reading and the directory it writes to. False if a byte at the
-    descriptor `asked` asked to stop: engines at work are then killed, and their readings are as if never begun.
+    `command` gives the engine's command line for a reading and the directory it writes to; `folder` is where it runs,
+    if not here. False if a byte at the descriptor `asked` asked to stop: engines at work are then killed, and their
+    readings are as if never begun.
     """
     listed = list(readings)
     simulated = [reading for reading in listed if reading.point.simulated]
     measured = [reading for reading in listed if not reading.point.simulated]
     return all(
-        _take(queue, at_a_time, lambda reading: _Job(reading, *command(reading), timeout_s), asked, watch)
+        _take(queue, at_a_time, lambda reading: _Job(reading, *command(reading), timeout_s, folder), asked, watch)
         for queue, at_a_time in ((simulated, jobs), (measured, 1))
     )
 

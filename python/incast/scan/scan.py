@@ -19,6 +19,7 @@ from incast.engine.idle import usable_cores
 from incast.engine.process import stop_signals
 from incast.engine.program import find_engine
 from incast.evidence.diagnosis import diagnose_directory
+from incast.scan.cluster import Cluster
 from incast.scan.journal import Journal, directory_name, load_plan, remove_scan, summary_of
 from incast.scan.plan import EXIT_BAD_SCAN, Plan, Reading, read_plan
 from incast.scan.points import engine_command, to_directory, write_base
@@ -62,11 +63,14 @@ def make_row(plan: Plan, columns: Columns, folder: Path, taken: Taken) -> Row:
     return columns.complete(row)
 
 
-def run_scan(journal: Journal, jobs: int, console: Console, *, retry_failed: bool) -> bool:
-    """Takes what is left; False if it was asked to stop. The tables are written in any case."""
+def run_scan(journal: Journal, jobs: int, cluster: Cluster | None, console: Console, *, retry_failed: bool) -> bool:
+    """Takes what is left; False if it was asked to stop. The tables are written in any case.
+
+    `jobs`: simulated readings at a time, 0: as many as there are cores, here or in the cluster that takes them.
+    """
     plan, folder = journal.plan, journal.folder
     engine, columns = find_engine(), Columns(plan)
-    base = write_base(folder, plan)
+    base = write_base(folder, plan.base)
     left = journal.left(retry_failed=retry_failed)
 
     def command(reading: Reading) -> tuple[list[str], Path]:
@@ -75,7 +79,8 @@ def run_scan(journal: Journal, jobs: int, console: Console, *, retry_failed: boo
         words = engine_command(engine, base, (*reading.settings(), *network))
         return [*words, *to_directory(directory)], directory
 
-    with stop_signals() as asked, ScanView(console, plan, left, jobs) as view:
+    at_a_time = jobs or (usable_cores() if cluster is None else cluster.at_a_time)
+    with stop_signals() as asked, ScanView(console, plan, left, at_a_time) as view:
 
         def done(taken: Taken) -> None:
             row = make_row(plan, columns, folder, taken)
@@ -84,7 +89,14 @@ def run_scan(journal: Journal, jobs: int, console: Console, *, retry_failed: boo
 
         watch = Watch(view.on_start, done, view.on_tick)
         try:
-            return take_readings(left, command, timeout_s=plan.timeout_seconds, jobs=jobs, asked=asked, watch=watch)
+            if cluster is not None:
+                far = [reading for reading in left if reading.point.simulated]
+                left = [reading for reading in left if not reading.point.simulated]
+                if not cluster.take(journal, far, jobs=jobs, asked=asked, watch=watch):
+                    return False
+            return take_readings(
+                left, command, timeout_s=plan.timeout_seconds, jobs=at_a_time, asked=asked, watch=watch
+            )
         finally:
             _write_tables(folder, columns, journal.rows)
 
@@ -140,7 +152,13 @@ def given_up_if_empty(folder: Path, *, ours: bool) -> Iterator[None]:
 
 
 def carry_out(
-    plan: Plan, folder: Path, jobs: int, *, retry_failed: bool = False, as_json: bool = False
+    plan: Plan,
+    folder: Path,
+    jobs: int,
+    *,
+    cluster: Cluster | None = None,
+    retry_failed: bool = False,
+    as_json: bool = False,
 ) -> tuple[list[Row], int]:
     """Takes what is left of a scan that was checked, and says what came of it; its rows, and the exit status."""
     screen = open_console(stderr=True)
@@ -148,7 +166,7 @@ def carry_out(
         journal.end_leftovers()
         left = journal.left(retry_failed=retry_failed)
         announce(screen, plan, folder, left)
-        finished = run_scan(journal, jobs or usable_cores(), screen, retry_failed=retry_failed)
+        finished = run_scan(journal, jobs, cluster, screen, retry_failed=retry_failed)
         rows = journal.rows
     _report(screen, folder, plan, rows, finished=finished, as_json=as_json)
     failed = any(row["status"] != COMPLETE for row in rows)

@@ -24,7 +24,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "evidence": ("base", "engine"),
     "hosts": ("base", "engine"),
     "run": ("base", "engine", "evidence", "hosts"),
-    "scan": ("base", "engine", "evidence"),
+    "scan": ("base", "engine", "evidence", "hosts", "run"),
     "figures": ("base", "engine", "evidence", "scan"),
     "reproduce": ("base", "engine", "scan"),
     "doctor": ("base",),

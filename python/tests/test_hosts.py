@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from incast.base.errors import OneLineError
 from incast.hosts.places import Place, Slots, parse_hosts, read_hostfile, spread
-from incast.hosts.spread import Spread
+from incast.hosts.spread import Spread, by_hand
 
 pytest.importorskip("ClusterShell", reason="needs ClusterShell: pip install 'incast[hosts]'")
 
@@ -82,6 +82,12 @@ def test_shares_are_equal_where_nothing_is_said(
     text: str, nodes: int | None, wanted: list[tuple[str, int, int]]
 ) -> None:
     assert spread(parse_hosts(text), nodes) == tuple(Place(*each) for each in wanted)
+
+
+def test_an_event_manager_of_its_own_is_on_the_last_host() -> None:
+    assert spread(parse_hosts("a,b"), 4, 1) == (Place("a", 0, 2), Place("b", 2, 3))
+    waiting = by_hand(2, 4, 1, "", "")
+    assert (waiting.here, waiting.guests, waiting.nodes) == (3, 2, 4)
 
 
 @pytest.mark.parametrize(("text", "nodes"), [("a,b", 1), ("a:2,b:2", 5), ("a:2,b:2", 3), ("a:4,b", 4)])

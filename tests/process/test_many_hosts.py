@@ -11,7 +11,8 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,8 +25,13 @@ pytest.importorskip("ClusterShell", reason="needs ClusterShell: pip install 'inc
 HOSTS = int(os.environ.get("INCAST_CLUSTER_HOSTS", "2"))
 KILLS = int(os.environ.get("INCAST_CLUSTER_KILLS", "1"))
 NODES = 2 * HOSTS
+TRANSPORTS = ["tcp", "udp"]
+# From the first to join by hand on.
+JOIN_DELAYS_S = (0, 5, 20) if KILLS > 1 else (0,) * HOSTS
+EVENTS_SHOWN = " events  ["  # by the view of any run
 ALL = f"node[1-{HOSTS}]"
 TOKEN = "5e1f0d3ab9c24786ad01f3e2c6b7985d"
+Record = Callable[[str, object], None]  # of pytest's record_property: `--junitxml` shows it
 # A machine under load does everything later.
 WITHIN_S = 10.0
 SLOW_S = 120.0
@@ -120,8 +126,9 @@ LONG = ("--duration", "1h", "--warm-up", "100ms", "--mfp-size", "16KiB", "--trig
 
 
 @pytest.mark.usefixtures("environment")
-def test_one_command_runs_on_all_hosts(cluster: Cluster, tmp_path: Path) -> None:
-    with Command(cluster, tmp_path, *by_ssh(cluster, *SHORT)) as run:
+@pytest.mark.parametrize("transport", TRANSPORTS if KILLS > 1 else TRANSPORTS[:1])
+def test_one_command_runs_on_all_hosts(cluster: Cluster, tmp_path: Path, transport: str) -> None:
+    with Command(cluster, tmp_path, *by_ssh(cluster, *SHORT, "--transport", transport)) as run:
         assert run.finish() == 0, run.said()
         seconds_until_empty(cluster, SLOW_S)
     result = run.result()
@@ -132,7 +139,39 @@ def test_one_command_runs_on_all_hosts(cluster: Cluster, tmp_path: Path) -> None
     assert [place["host"] for place in places] == [name for name in cluster.names for _ in range(2)]
     assert [place["address"] for place in places] == [cluster.address(node // 2 + 1) for node in range(NODES)]
     assert {(place["interface"], place["mtu"]) for place in places} == {("eth0", 1500)}
-    assert " events  [" in run.said()  # the view is that of any run
+    assert EVENTS_SHOWN in run.said()
+
+
+SCAN = f"""seconds = 0.2
+warm_up_seconds = 0.05
+[set]
+protocol.mfp_size = "16KiB"
+source.fragment_size = "100B"
+[grid]
+run.nodes = [1, {NODES}]
+"""
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_scan_measures_its_points_on_the_hosts(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "points.toml"
+    file.write_text(SCAN)
+    words = ["scan", str(file), "--hosts", ALL, "--ssh", f"ssh -F {cluster.ssh_config}"]
+    with Command(cluster, tmp_path, *words) as scan:
+        assert scan.finish() == 0, scan.said()
+        seconds_until_empty(cluster, SLOW_S)
+    # Few nodes are on the first hosts.
+    for point, names in ((1, cluster.names[:1]), (2, [name for name in cluster.names for _ in range(2)])):
+        result = json.loads((scan.output / "readings" / f"{point:04}-1" / "result.json").read_text())
+        assert [node["place"]["host"] for node in result["nodes"]] == names
+    again = subprocess.run(
+        cluster.words(*cluster.python(), "scan", "--resume", str(scan.output)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.returncode == 2
+    assert f"was begun with --hosts {','.join(cluster.names)}; allowed: the same" in again.stderr
 
 
 FIREWALL = """table inet incast {
@@ -229,13 +268,16 @@ def victims(cluster: Cluster, kind: str) -> list[int]:
 @pytest.mark.usefixtures("environment")
 @pytest.mark.parametrize("kind", VICTIMS if KILLS > 1 else ("command", "nodes of a host"))
 @pytest.mark.parametrize("turn", range(KILLS))
-def test_whatever_is_killed_nothing_is_left(cluster: Cluster, tmp_path: Path, kind: str, turn: int) -> None:
+def test_whatever_is_killed_nothing_is_left(
+    cluster: Cluster, tmp_path: Path, kind: str, turn: int, record_property: Record
+) -> None:
     with Command(cluster, tmp_path, *by_ssh(cluster, *LONG, "--set", "run.on_loss=stop")) as run:
         run.wait_for("[measuring]")
         found = victims(cluster, kind)
         assert found, shown(cluster)
         os.kill(found[turn % len(found)], signal.SIGKILL)
         took_s = seconds_until_empty(cluster, SLOW_S)
+        record_property("left_s", round(took_s, 1))
         assert run.finish() != 0 or kind == "fan-out", run.said()
         assert took_s < WITHIN_S or KILLS == 1, f"{took_s:.1f} s"
 
@@ -324,18 +366,21 @@ def test_another_version_is_refused_before_anything_starts(
 
 @pytest.mark.usefixtures("environment")
 def test_the_engine_is_copied_where_it_is_not(cluster: Cluster, tmp_path: Path, engine: Path) -> None:
-    with Command(cluster, tmp_path, *by_ssh(cluster, "--deploy", *SHORT)) as run:
+    with Command(cluster, tmp_path, *by_ssh(cluster, "--deploy", "--em", "own", *SHORT)) as run:
         assert run.finish() == 0, run.said()
+    assert len(run.result()["nodes"]) == NODES + 1  # the event manager is on the last host
     copies = list((cluster.home / ".cache" / "incast").glob("*/bin/incast-node"))
     assert [copy.read_bytes() == engine.read_bytes() for copy in copies] == [True]
     assert [path for path in (cluster.home / ".cache" / "incast").iterdir() if "." in path.name] == []
 
 
 @pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize("transport", TRANSPORTS if KILLS > 1 else TRANSPORTS[:1])
 @pytest.mark.parametrize("asked", [False, True])
-def test_others_join_by_hand(cluster: Cluster, tmp_path: Path, asked: bool) -> None:
+def test_others_join_by_hand(cluster: Cluster, tmp_path: Path, asked: bool, transport: str) -> None:
     guests = 2 * (HOSTS - 1)
     words = ["run", "--nodes", str(NODES), "--wait-for", str(guests), "--listen", cluster.address(0), *SHORT]
+    words += ["--transport", transport]
     with Command(cluster, tmp_path, *words) as run:
         run.wait_for("started by: ")
         found = re.search(r"started by: (incast join (\S+) --token-file (\S+))\n", run.said())
@@ -343,7 +388,9 @@ def test_others_join_by_hand(cluster: Cluster, tmp_path: Path, asked: bool) -> N
         token = Path(found[3])
         assert token.stat().st_mode & 0o777 == 0o600
         joins = []
-        for host in range(2, HOSTS + 1):
+        began = time.monotonic()
+        for host, delay_s in zip(range(2, HOSTS + 1), JOIN_DELAYS_S, strict=False):
+            wait_until(lambda after_s=delay_s: time.monotonic() - began >= after_s, "the next to join", SLOW_S)
             line = ["join", found[2], *([] if asked else ["--token-file", found[3]]), "--nodes", "2"]
             with token.open() as text:
                 joins.append(
@@ -352,25 +399,29 @@ def test_others_join_by_hand(cluster: Cluster, tmp_path: Path, asked: bool) -> N
         assert run.finish() == 0, run.said()
         assert [join.wait(SLOW_S) for join in joins] == [0] * len(joins)
         assert run.result()["lost_events"] == 0
+        assert EVENTS_SHOWN in run.said()
         assert not token.exists()
         seconds_until_empty(cluster, SLOW_S)
 
 
 MPI = {"mpirun.openmpi": "openmpi-bin", "mpiexec.mpich": "mpich"}
-KILLED = [None] if KILLS == 1 else [None, "command", "fan-out", "nodes of a host", "launcher"]
+HOW = TRANSPORTS[:1]
+if KILLS > 1:
+    KILLED = ("command", "fan-out", "nodes of a host", "launcher")
+    HOW = [*TRANSPORTS, *(f"{what} #{turn}" for what in KILLED for turn in range(KILLS))]
 
 
 @pytest.mark.usefixtures("environment")
-@pytest.mark.parametrize("turn", range(KILLS))
-@pytest.mark.parametrize("killed", KILLED)
+@pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("launcher", MPI)
 def test_mpi_launchers_start_the_nodes(
-    cluster: Cluster, tmp_path: Path, launcher: str, killed: str | None, turn: int
+    cluster: Cluster, tmp_path: Path, launcher: str, how: str, record_property: Record
 ) -> None:
     if shutil.which(launcher) is None:
         pytest.skip(f"there is no {launcher} (package {MPI[launcher]})")
     words = ["run", "--hosts", ALL, "--launcher", launcher, "--ssh", cluster.ssh_program, "--nodes", str(NODES)]
-    check_launcher(cluster, tmp_path, [*words, "--listen", cluster.address(0)], program=launcher, killed=killed)
+    words += ["--listen", cluster.address(0)]
+    check_launcher(cluster, tmp_path, words, program=launcher, how=how, record=record_property)
 
 
 @pytest.fixture(scope="module")
@@ -381,18 +432,28 @@ def slurm(cluster: Cluster) -> Cluster:
 
 
 @pytest.mark.usefixtures("environment")
-@pytest.mark.parametrize("turn", range(KILLS))
-@pytest.mark.parametrize("killed", KILLED)
-def test_an_allocation_of_slurm_says_which_hosts(slurm: Cluster, tmp_path: Path, killed: str | None, turn: int) -> None:
+@pytest.mark.parametrize("how", HOW)
+def test_an_allocation_of_slurm_says_which_hosts(
+    slurm: Cluster, tmp_path: Path, how: str, record_property: Record
+) -> None:
     words = ["run", "--launcher", "srun", "--nodes", str(NODES), "--listen", slurm.address(0)]
     before = ["salloc", "--quiet", "--nodes", str(HOSTS)]
-    check_launcher(slurm, tmp_path, words, program="srun", killed=killed, before=before)
+    check_launcher(slurm, tmp_path, words, program="srun", how=how, before=before, record=record_property)
 
 
 def check_launcher(
-    cluster: Cluster, folder: Path, words: list[str], *, program: str, killed: str | None, before: Sequence[str] = ()
+    cluster: Cluster,
+    folder: Path,
+    words: list[str],
+    *,
+    program: str,
+    how: str,
+    record: Record,
+    before: Sequence[str] = (),
 ) -> None:
-    """A run, or one in which something is killed."""
+    """A run over a transport, or one in which something is killed."""
+    killed = None if how in TRANSPORTS else how.partition(" #")[0]
+    words += ["--transport", how if killed is None else "tcp"]
     secret = folder / "secret"
     secret.touch(0o600)
     secret.write_text(TOKEN + "\n")
@@ -402,6 +463,7 @@ def check_launcher(
             assert run.finish() == 0, run.said()
             assert run.result()["lost_events"] == 0
             assert len(run.result()["nodes"]) == NODES
+            assert EVENTS_SHOWN in run.said()
             seconds_until_empty(cluster, SLOW_S)
             return
         run.wait_for("[measuring]")
@@ -411,6 +473,7 @@ def check_launcher(
         found = [pid for pid in cluster.find(program) if Path(command_line(pid).split()[0]).name == program]
         os.kill(found[0] if killed == "launcher" else victims(cluster, killed)[0], signal.SIGKILL)
         took_s = seconds_until_empty(cluster, SLOW_S)
+        record("left_s", round(took_s, 1))
         assert took_s < WITHIN_S, f"{took_s:.1f} s"
 
 
@@ -440,6 +503,7 @@ def do_as_the_page_says(cluster: Cluster, folder: Path, lines: list[str]) -> Non
         words = line.replace(
             "--duration 10s", "--events 2000" if " run " in line else "--duration 100ms --warm-up 50ms"
         )
+        words = words.replace("seconds = 10", "seconds = 0.2")
         if "--launcher" in line:
             words += f" --listen {cluster.address(0)}"
         done = subprocess.run(
@@ -447,7 +511,7 @@ def do_as_the_page_says(cluster: Cluster, folder: Path, lines: list[str]) -> Non
         )
         assert done.returncode == 0, f"{line}: {done.stderr}"
     results = list((folder / "incast-results").glob("*/result.json"))
-    assert len(results) == sum("incast " in line for line in lines)
+    assert len(results) == sum("incast run " in line or "incast net " in line for line in lines)
     assert all(json.loads(file.read_text())["status"] == "complete" for file in results)
     seconds_until_empty(cluster, SLOW_S)
 

@@ -12,11 +12,10 @@ import typer
 from incast.base.console import open_console
 from incast.base.errors import EXIT_BAD_CONFIG, EXIT_NO_ENGINE, OneLineError
 from incast.engine.program import find_engine
-from incast.engine.transports import transports
 from incast.hosts.launch import read_token
 from incast.hosts.places import Slots, parse_hosts, read_hostfile
-from incast.hosts.spread import LAUNCHERS, LOCAL, SSH, allocated_hosts, by_hand, prepare
-from incast.run.request import RunRequest, default_nodes, nodes_of
+from incast.hosts.spread import LAUNCHERS, LOCAL, SSH, allocated_hosts, by_hand, must_reach_others, prepare
+from incast.run.request import RunRequest, default_nodes, extra_nodes_of, nodes_of
 
 _PANEL = "Many hosts"
 _MOST_TOKEN = 256
@@ -111,29 +110,36 @@ def over_hosts(
             raise OneLineError(
                 "--wait-for: not with --hosts, --hostfile or --launcher; allowed: alone", EXIT_BAD_CONFIG
             )
-        _must_reach_others(request)
+        must_reach_others(request.transport)
         nodes = nodes_of(request) or default_nodes()
-        return replace(request, spread=by_hand(wait_for, nodes, listen or "", token))
-    slots = _slots(hosts, hostfile, launcher)
+        return replace(request, spread=by_hand(wait_for, nodes, extra_nodes_of(request), listen or "", token))
+    slots = slots_of(hosts, hostfile, launcher)
     if not slots:
-        if launcher not in (None, LOCAL) or listen or deploy or token:
-            options = (("--launcher", launcher), ("--listen", listen), ("--deploy", deploy), ("--token-file", token))
-            option = next(name for name, given in options if given)
-            raise OneLineError(f"{option}: no hosts are given; allowed: with --hosts or --hostfile", EXIT_BAD_CONFIG)
+        refuse_without_hosts(launcher=launcher, listen=listen, deploy=deploy, token_file=token)
         return request
     if (launcher or SSH) != LOCAL:
-        _must_reach_others(request)
-    screen = open_console(stderr=True)
-
-    def say(line: str) -> None:
-        screen.print(line, markup=False, soft_wrap=True, highlight=False)
-
-    given = nodes_of(request)
-    spread = prepare(slots, given, launcher=launcher or SSH, listen=listen, ssh=ssh, deploy=deploy, say=say)
+        must_reach_others(request.transport)
+    given, extra = nodes_of(request), extra_nodes_of(request)
+    how = launcher or SSH
+    spread = prepare(slots, given, extra=extra, launcher=how, listen=listen, ssh=ssh, deploy=deploy, say=say)
     return replace(request, spread=replace(spread, token_file=token))
 
 
-def _slots(hosts: str | None, hostfile: Path | None, launcher: str | None) -> list[Slots]:
+def say(line: str) -> None:
+    """A line on the screen."""
+    open_console(stderr=True).print(line, markup=False, soft_wrap=True, highlight=False)
+
+
+def refuse_without_hosts(*, launcher: str | None, listen: str | None, deploy: bool, token_file: str = "") -> None:
+    """OneLineError: an option is given that only means something with hosts."""
+    far = launcher not in (None, LOCAL)
+    options = (("--launcher", far), ("--listen", listen), ("--deploy", deploy), ("--token-file", token_file))
+    if named := [name for name, given in options if given]:
+        raise OneLineError(f"{named[0]}: no hosts are given; allowed: with --hosts or --hostfile", EXIT_BAD_CONFIG)
+
+
+def slots_of(hosts: str | None, hostfile: Path | None, launcher: str | None) -> list[Slots]:
+    """The hosts that were given; none: all is to be on this one."""
     if hosts is not None and hostfile is not None:
         raise OneLineError("--hosts: not with --hostfile; allowed: one of the two", EXIT_BAD_CONFIG)
     if hosts is not None:
@@ -141,18 +147,6 @@ def _slots(hosts: str | None, hostfile: Path | None, launcher: str | None) -> li
     if hostfile is not None:
         return read_hostfile(hostfile)
     return allocated_hosts() if launcher not in (None, LOCAL) else []
-
-
-def _must_reach_others(request: RunRequest) -> None:
-    """What the engine cannot know: it does not see where its nodes are."""
-    able = [each.name for each in transports() if each.rank_across > 0 or not (each.in_process or each.shares_memory)]
-    known = [each.name for each in transports()]
-    if request.transport in known and request.transport not in able:
-        raise OneLineError(
-            f"--transport {request.transport}: its nodes are all on one host; allowed with other hosts: "
-            f"{', '.join(able)}",
-            EXIT_BAD_CONFIG,
-        )
 
 
 def join(

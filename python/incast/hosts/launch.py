@@ -5,10 +5,10 @@ import secrets
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.base.files import reason_of, writing_output
-from incast.engine.process import EngineRun
 from incast.engine.progress import Listening, Notice, Phase, Progress
 from incast.hosts.commands import Commands, Ended, Said
 from incast.hosts.spread import BY_HAND, Spread
@@ -36,6 +36,16 @@ def run_token(spread: Spread | None) -> str:
     if spread is not None and spread.token_file:
         return read_token(Path(spread.token_file))
     return secrets.token_hex(16)
+
+
+class Conducted(Protocol):
+    """A run whose engine here conducts nodes elsewhere."""
+
+    def stop(self) -> None:
+        """It drains and reports."""
+
+    def fail(self, error: OneLineError) -> None:
+        """It ends at once, because of that."""
 
 
 class Launch:
@@ -75,11 +85,11 @@ class Launch:
                 with os.fdopen(descriptor, "w") as text:
                     text.write(self._token + "\n")
         line = shlex.join(["incast", "join", address, "--token-file", str(file.absolute())])
-        missing = self._spread.nodes - self._spread.here
+        missing = self._spread.guests
         self._tell(Notice("info", f"waiting for {missing} node{'s' if missing > 1 else ''}, each started by: {line}"))
         self._tell(Notice("info", "where that file is not: without --token-file it asks for the word in it"))
 
-    def on_tick(self, engine: EngineRun) -> None:
+    def on_tick(self, engine: Conducted) -> None:
         """A few times a second."""
         if self._commands is None:
             return
@@ -100,7 +110,7 @@ class Launch:
             self._last[label] = words
             self._tell(Notice("warning", f"{label}: {words}" if label else words))
 
-    def _ended(self, engine: EngineRun, label: str, status: int | None) -> None:
+    def _ended(self, engine: Conducted, label: str, status: int | None) -> None:
         how = "was ended" if status is None else f"ended with status {status}"
         said = f": {self._last[label]}" if label in self._last else ""
         if not self._all_joined:

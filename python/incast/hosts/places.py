@@ -5,7 +5,7 @@ ClusterShell's NodeSet reads the names, so ranges, steps and groups (`@rack1`) a
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from incast.base import extras
@@ -101,8 +101,10 @@ def _once_each(found: list[Slots], where: str) -> list[Slots]:
     return found
 
 
-def spread(slots: Sequence[Slots], nodes: int | None) -> tuple[Place, ...]:
-    """Equal shares, the first hosts one more; or as many as each is given. `nodes` of the run; None: nobody said."""
+def spread(slots: Sequence[Slots], nodes: int | None, extra: int = 0) -> tuple[Place, ...]:
+    """Equal shares, the first hosts one more; or as many as each is given. `nodes` of the run; None: nobody said.
+    `extra` ones behind these, of the event manager, go to the last host.
+    """
     given = sum(each.nodes or 0 for each in slots)
     free = [each for each in slots if each.nodes is None]
     total = given + len(free) if nodes is None else nodes
@@ -122,4 +124,5 @@ def spread(slots: Sequence[Slots], nodes: int | None) -> tuple[Place, ...]:
             shared += 1
         places.append(Place(each.host, first, count))
         first += count
+    places[-1] = replace(places[-1], nodes=places[-1].nodes + extra)
     return tuple(places)

@@ -11,6 +11,7 @@ from typing import Any
 
 from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.engine.program import find_engine
+from incast.engine.transports import transports
 from incast.hosts.commands import Job
 from incast.hosts.engines import ask, ask_through, is_ours, way_to
 from incast.hosts.places import Place, Slots, parse_hosts, spread
@@ -37,8 +38,9 @@ class Spread:
     meet_at: tuple[str, ...]  # this host's address, as each place sees it; empty: as it listens
     listen: str  # empty: on loopback
     ssh: str
-    nodes: int  # of the run
-    here: int = 0  # of these, started by the coordinator
+    nodes: int  # of the run, but for one that is the event manager alone
+    here: int = 0  # those that the coordinator starts
+    guests: int = 0  # those that others start by hand
     token_file: str = ""  # empty: a token is made up
     input_for_all: bool = True  # what the launcher reads reaches all; else only its environment does
 
@@ -115,6 +117,7 @@ def prepare(
     slots: Sequence[Slots],
     nodes: int | None,
     *,
+    extra: int = 0,
     launcher: str,
     listen: str | None,
     ssh: str,
@@ -122,8 +125,8 @@ def prepare(
     say: Callable[[str], None],
 ) -> Spread:
     """Asks all hosts. OneLineError: the run cannot begin there, and nothing was started."""
-    places = spread(slots, nodes)
-    total = sum(place.nodes for place in places)
+    places = spread(slots, nodes, extra)
+    total = sum(place.nodes for place in places) - extra
     hosts = [place.host for place in places]
     name = Path(launcher).name
     if deploy and launcher != SSH:
@@ -151,11 +154,23 @@ def prepare(
     return Spread(shlex.join(words), places, engines, none, at, ssh, total, input_for_all=input_for_all)
 
 
-def by_hand(guests: int, nodes: int, listen: str, token_file: str) -> Spread:
-    """A run of `nodes` that waits for `guests` of them."""
-    if not 0 < guests <= nodes:
-        raise OneLineError(f"--wait-for {guests}: the run has {nodes} nodes; allowed: 1..{nodes}", EXIT_BAD_CONFIG)
-    return Spread(BY_HAND, (), (), (), listen, SSH, nodes, nodes - guests, token_file)
+def must_reach_others(transport: str) -> None:
+    """What the engine cannot know: it does not see where its nodes are. OneLineError: they are all on one host."""
+    able = [each.name for each in transports() if each.rank_across > 0 or not (each.in_process or each.shares_memory)]
+    known = [each.name for each in transports()]
+    if transport in known and transport not in able:
+        raise OneLineError(
+            f"--transport {transport}: its nodes are all on one host; allowed with other hosts: {', '.join(able)}",
+            EXIT_BAD_CONFIG,
+        )
+
+
+def by_hand(guests: int, nodes: int, extra: int, listen: str, token_file: str) -> Spread:
+    """A run of `nodes`, and `extra` of the event manager, that waits for `guests` of them."""
+    all_ = nodes + extra
+    if not 0 < guests <= all_:
+        raise OneLineError(f"--wait-for {guests}: the run has {all_} nodes; allowed: 1..{all_}", EXIT_BAD_CONFIG)
+    return Spread(BY_HAND, (), (), (), listen, SSH, nodes, all_ - guests, guests, token_file)
 
 
 def _common(addresses: Sequence[str]) -> str:

@@ -27,7 +27,7 @@ from incast.reproduce.model import Fabrics, Figures, Finding, Row
 from incast.scan.journal import make_way
 from incast.scan.plan import Point, Reading
 from incast.scan.points import engine_command, to_directory
-from incast.scan.runner import COMPLETE, Taken, Watch, take_readings
+from incast.scan.runner import COMPLETE, Order, Taken, Watch, take_readings
 from incast.scan.table import figures
 
 _SCHEMA = 1
@@ -177,11 +177,11 @@ class Laboratory:
         ):
             folder = Path(place)
 
-            def command(reading: Reading) -> tuple[list[str], Path]:
+            def command(reading: Reading) -> Order:
                 directory = folder / f"{reading.point.number:04}"
                 network = fabric_setting(folder, reading.point.fabric)
                 words = engine_command(self._engine, None, (*reading.point.settings, *network))
-                return [*words, *to_directory(directory)], directory
+                return Order([*words, *to_directory(directory)], directory)
 
             def done(taken: Taken) -> None:
                 point = taken.reading.point

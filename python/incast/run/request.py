@@ -116,7 +116,7 @@ def make_request(
     """
     given = (f"{key}={value}" for key, value in options.items() if value is not None)
     ordered = (*given, *settings)
-    transport = _transport(config, ordered, across=across)
+    transport = transport_of(config, ordered, across=across)
     if output is not None:
         return RunRequest(config, ordered, output, transport)
     name = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{transport}"
@@ -147,12 +147,17 @@ def nodes_of(request: RunRequest) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
+def extra_nodes_of(request: RunRequest) -> int:
+    """Those behind them: 1 if the event manager has a node of its own."""
+    return int(_given(request.config, request.settings, "run.em") == "own")
+
+
 def default_nodes() -> int:
     """Of a run where nobody said."""
     return int(all_settings()["run.nodes"].default)
 
 
-def _transport(config: Path | None, settings: tuple[str, ...], *, across: bool) -> str:
+def transport_of(config: Path | None, settings: tuple[str, ...], *, across: bool) -> str:
     """The transport's name for titles and the folder's name; what runs, and what cannot be, is the engine's to say."""
     name = _given(config, settings, "transport.name") or _AUTO
     if name == _AUTO:

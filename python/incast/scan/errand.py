@@ -19,7 +19,7 @@ from incast.engine.fabric_text import fabric_setting
 from incast.engine.program import engine_info, find_engine
 from incast.scan.plan import Reading
 from incast.scan.points import engine_command, to_directory, write_base
-from incast.scan.runner import Taken, Watch, take_readings
+from incast.scan.runner import Order, Taken, Watch, take_readings
 
 LIBRARY = "distributed"
 PURPOSE = "a scan over a cluster"
@@ -108,12 +108,13 @@ def _take_in(place: Path, errand: Errand, is_wanted: Callable[[], bool]) -> Brou
     try:
         take_readings(
             [reading],
-            lambda _: ([*words, *to_directory(directory)], directory),
+            lambda _: Order(
+                [*words, *to_directory(directory)], directory, folder=begun_in if begun_in.is_dir() else None
+            ),
             timeout_s=errand.timeout_s,
             jobs=1,
             asked=asked,
             watch=Watch(lambda _: None, found.append, look),
-            folder=begun_in if begun_in.is_dir() else None,
         )
     finally:
         os.close(asked)

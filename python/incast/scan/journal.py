@@ -29,6 +29,7 @@ from incast.engine.process import kill_group_of
 from incast.scan.plan import EXIT_BAD_SCAN, Plan, Point, Reading
 from incast.scan.table import Row
 
+HOSTS_NAME = "hosts.txt"  # those that measure, where they were given
 PLAN_NAME = "plan.json"
 JOURNAL_NAME = "journal.jsonl"
 READINGS_NAME = "readings"
@@ -49,7 +50,7 @@ def remove_scan(folder: Path) -> None:
                 for reading in place.glob("*-*"):
                     remove_files(reading, FILES_OF_A_RUN)
                 remove_files(place, [file.name for file in place.glob("*.toml")])
-            remove_files(folder, (PLAN_NAME, JOURNAL_NAME, "table.csv", "table.parquet", "base.toml"))
+            remove_files(folder, (PLAN_NAME, JOURNAL_NAME, "table.csv", "table.parquet", "base.toml", HOSTS_NAME))
     except BlockingIOError as error:
         raise OneLineError(f"{folder}: another process is taking this scan", EXIT_BAD_SCAN) from error
     finally:

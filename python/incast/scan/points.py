@@ -16,27 +16,38 @@ from incast.engine.idle import usable_cores
 from incast.engine.program import find_engine
 from incast.engine.quantity import setting_text
 from incast.engine.settings import present
-from incast.scan.plan import EXIT_BAD_SCAN, Plan, Point
+from incast.scan.hosts import ScanHosts
+from incast.scan.plan import EXIT_BAD_SCAN, Plan, Point, Reading
 
 _BASE_NAME = "base.toml"
 _CHECK_TIMEOUT_S = 60.0
 
 
-def refusals(plan: Plan, folder: Path) -> dict[int, str]:
-    """The engine's line for each point that it refuses, by number; files that it needs are written to that folder."""
+def refusals(plan: Plan, folder: Path, hosts: ScanHosts | None = None) -> dict[int, str]:
+    """The engine's line for each point that it refuses, by number; files that it needs are written to that folder.
+    OneLineError: a measured point cannot run on the hosts.
+    """
     engine, base = find_engine(), write_base(folder, plan.base)
-    networks = [fabric_setting(folder, point.fabric) for point in plan.points]
+
+    def refusal(point: Point) -> str | None:
+        network = fabric_setting(folder, point.fabric)
+        command = engine_command(engine, base, (*point.settings, *network))
+        if hosts is not None and not point.simulated:
+            command = hosts.command(engine, base, Reading(point, 1), folder)[0]
+        return _refusal([*command, "--check"])
+
     with ThreadPoolExecutor(max_workers=usable_cores()) as pool:
-        lines = pool.map(lambda point, network: _refusal(engine, base, point, network), plan.points, networks)
+        lines = pool.map(refusal, plan.points)
         return {point.number: line for point, line in zip(plan.points, lines, strict=True) if line is not None}
 
 
-def _refusal(engine: Path, base: Path | None, point: Point, network: tuple[str, ...]) -> str | None:
-    command = [*engine_command(engine, base, (*point.settings, *network)), "--check"]
+def _refusal(command: Sequence[str]) -> str | None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S, check=False, input="-\n"
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise OneLineError(f"the engine {engine} cannot be started: {error}", EXIT_NO_ENGINE) from error
+        raise OneLineError(f"the engine {command[0]} cannot be started: {error}", EXIT_NO_ENGINE) from error
     if done.returncode == 0:
         return None
     words = (done.stderr.strip().splitlines() or ["the engine refused the configuration without a word"])[-1]
@@ -87,10 +98,10 @@ def write_base(folder: Path, text: str) -> Path | None:
     return path
 
 
-def check_points(file: str, plan: Plan, screen: Console) -> None:
+def check_points(file: str, plan: Plan, screen: Console, hosts: ScanHosts | None = None) -> None:
     """Refuses a scan with a wrong value; says which points the engine will refuse."""
     with tempfile.TemporaryDirectory() as place:
-        refused = refusals(plan, Path(place))
+        refused = refusals(plan, Path(place), hosts)
     if (line := wrong_value(plan, refused)) is not None:
         raise OneLineError(f"{file}: {line}", EXIT_BAD_SCAN)
     if refused:

@@ -23,6 +23,8 @@ from incast.base.patience import Patience
 from incast.engine.idle import IdleRule, MeasuredPhase, Window, usable_cores
 from incast.engine.process import kill_group_of
 from incast.engine.progress import LineReader, Notice, Phase, ResultWritten, parse_progress
+from incast.hosts.launch import Launch, run_token
+from incast.hosts.spread import Spread
 from incast.scan.plan import Reading
 
 _POLL_S = 0.2
@@ -66,9 +68,8 @@ class Taken:
 class _Job:
     """One engine at work."""
 
-    def __init__(
-        self, reading: Reading, command: list[str], directory: Path, timeout_s: float, folder: Path | None
-    ) -> None:
+    def __init__(self, reading: Reading, order: "Order", timeout_s: float) -> None:
+        command, directory = order.command, order.directory
         self.reading = reading
         self.directory = directory
         self.started_at = time.monotonic()
@@ -83,14 +84,21 @@ class _Job:
             # A process group of its own: Ctrl-C reaches this program alone, and a kill reaches all of its nodes.
             self.process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 process_group=0,
-                cwd=folder,
+                cwd=order.folder,
             )
         except OSError as error:
             raise OneLineError(f"the engine {command[0]} cannot be started: {error.strerror}", 127) from error
+        token = run_token(order.spread)
+        assert self.process.stdin is not None
+        with suppress(OSError), self.process.stdin:  # it ended at once: its status says so
+            self.process.stdin.write(token.encode() + b"\n" if order.spread is not None else b"")
+        self._launch = None
+        if order.spread is not None:
+            self._launch = Launch(order.spread, directory, token, self._take_notice)
         self._machine = MeasuredPhase(self.process.pid)
         assert self.process.stdout is not None
         assert self.process.stderr is not None
@@ -101,19 +109,42 @@ class _Job:
 
     def _take_report(self, line: str) -> None:
         with suppress(ValueError):  # a library's own line
-            match parse_progress(line):
-                case Phase(name) if not self.reading.point.simulated:
+            progress = parse_progress(line)
+            if self._launch is not None and progress is not None:
+                self._launch.on_progress(progress)
+            match progress:
+                # What this machine does beside it says nothing of other hosts.
+                case Phase(name) if not self.reading.point.simulated and self._launch is None:
                     self._machine.on_phase(name)
                 case ResultWritten(path):
                     self._result_path = path
-                case Notice(level, text) if level == "error":
-                    self._take_remark(text)
+                case Notice():
+                    self._take_notice(progress)
                 case _:
                     pass
+
+    def _take_notice(self, notice: Notice) -> None:
+        if notice.level == "error":
+            self._take_remark(notice.text)
 
     def _take_remark(self, line: str) -> None:
         if len(self._remarks) < _REMARKS_MAX:
             self._remarks.append(line.strip().removeprefix("incast-node: "))
+
+    def on_tick(self) -> None:
+        """A few times a second."""
+        if self._launch is not None:
+            self._launch.on_tick(self)
+
+    def stop(self) -> None:
+        """As Ctrl-C: it drains and reports."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+
+    def fail(self, error: OneLineError) -> None:
+        """Its nodes cannot be started."""
+        self.kill()
+        self._remarks.append(str(error))
 
     def kill(self) -> None:
         """Ends it and its nodes, and waits for it."""
@@ -122,6 +153,8 @@ class _Job:
 
     def close(self) -> None:
         """Once it has ended."""
+        if self._launch is not None:
+            self._launch.close()
         for pipe in (self.process.stdout, self.process.stderr):
             assert pipe is not None
             pipe.close()
@@ -172,7 +205,19 @@ class _Job:
         return COMPLETE, None
 
 
-Command = Callable[[Reading], tuple[list[str], Path]]
+@dataclass(frozen=True)
+class Order:
+    """How a reading is taken: the engine's command line, the directory it writes to, where else its nodes are, and
+    the folder in which it runs, if not here.
+    """
+
+    command: list[str]
+    directory: Path
+    spread: Spread | None = None
+    folder: Path | None = None
+
+
+Command = Callable[[Reading], Order]
 
 
 @dataclass(frozen=True)
@@ -185,26 +230,18 @@ class Watch:
 
 
 def take_readings(
-    readings: Iterable[Reading],
-    command: Command,
-    *,
-    timeout_s: float,
-    jobs: int,
-    asked: int,
-    watch: Watch,
-    folder: Path | None = None,
+    readings: Iterable[Reading], command: Command, *, timeout_s: float, jobs: int, asked: int, watch: Watch
 ) -> bool:
     """Takes them all, simulated ones first and `jobs` at a time, the others one at a time.
 
-    `command` gives the engine's command line for a reading and the directory it writes to; `folder` is where it runs,
-    if not here. False if a byte at the descriptor `asked` asked to stop: engines at work are then killed, and their
-    readings are as if never begun.
+    `command` gives the order for a reading. False if a byte at the descriptor `asked` asked to stop: engines at work
+    are then killed, and their readings are as if never begun.
     """
     listed = list(readings)
     simulated = [reading for reading in listed if reading.point.simulated]
     measured = [reading for reading in listed if not reading.point.simulated]
     return all(
-        _take(queue, at_a_time, lambda reading: _Job(reading, *command(reading), timeout_s, folder), asked, watch)
+        _take(queue, at_a_time, lambda reading: _Job(reading, command(reading), timeout_s), asked, watch)
         for queue, at_a_time in ((simulated, jobs), (measured, 1))
     )
 
@@ -227,6 +264,8 @@ def _take(queue: list[Reading], at_a_time: int, start: Callable[[Reading], _Job]
                         os.read(asked, 64)
                         return False
                     _read(selector, key.data, key.fd)
+                for job in working:
+                    job.on_tick()
                 for job in [job for job in working if _ended(selector, job)]:
                     working.remove(job)
                     taken = job.taken()

@@ -20,10 +20,11 @@ from incast.engine.process import stop_signals
 from incast.engine.program import find_engine
 from incast.evidence.diagnosis import diagnose_directory
 from incast.scan.cluster import Cluster
+from incast.scan.hosts import ScanHosts, check_hosts
 from incast.scan.journal import Journal, directory_name, load_plan, remove_scan, summary_of
 from incast.scan.plan import EXIT_BAD_SCAN, Plan, Reading, read_plan
 from incast.scan.points import engine_command, to_directory, write_base
-from incast.scan.runner import COMPLETE, Taken, Watch, take_readings
+from incast.scan.runner import COMPLETE, Order, Taken, Watch, take_readings
 from incast.scan.table import CSV_NAME, PARQUET_NAME, Columns, Row, figures, write_tables
 from incast.scan.view import ScanView
 
@@ -63,7 +64,15 @@ def make_row(plan: Plan, columns: Columns, folder: Path, taken: Taken) -> Row:
     return columns.complete(row)
 
 
-def run_scan(journal: Journal, jobs: int, cluster: Cluster | None, console: Console, *, retry_failed: bool) -> bool:
+def run_scan(
+    journal: Journal,
+    jobs: int,
+    console: Console,
+    *,
+    retry_failed: bool,
+    cluster: Cluster | None = None,
+    hosts: ScanHosts | None = None,
+) -> bool:
     """Takes what is left; False if it was asked to stop. The tables are written in any case.
 
     `jobs`: simulated readings at a time, 0: as many as there are cores, here or in the cluster that takes them.
@@ -73,11 +82,14 @@ def run_scan(journal: Journal, jobs: int, cluster: Cluster | None, console: Cons
     base = write_base(folder, plan.base)
     left = journal.left(retry_failed=retry_failed)
 
-    def command(reading: Reading) -> tuple[list[str], Path]:
+    def command(reading: Reading) -> Order:
         directory = journal.clear(reading)
+        if hosts is not None and not reading.point.simulated:
+            over, spread = hosts.command(engine, base, reading, directory)
+            return Order(over, directory, spread)
         network = fabric_setting(folder, reading.point.fabric)
         words = engine_command(engine, base, (*reading.settings(), *network))
-        return [*words, *to_directory(directory)], directory
+        return Order([*words, *to_directory(directory)], directory)
 
     at_a_time = jobs or (usable_cores() if cluster is None else cluster.at_a_time)
     with stop_signals() as asked, ScanView(console, plan, left, at_a_time) as view:
@@ -156,17 +168,19 @@ def carry_out(
     folder: Path,
     jobs: int,
     *,
-    cluster: Cluster | None = None,
     retry_failed: bool = False,
     as_json: bool = False,
+    cluster: Cluster | None = None,
+    hosts: ScanHosts | None = None,
 ) -> tuple[list[Row], int]:
     """Takes what is left of a scan that was checked, and says what came of it; its rows, and the exit status."""
     screen = open_console(stderr=True)
     with Journal(folder, plan) as journal:
+        check_hosts(folder, hosts, begun=bool(journal.rows))
         journal.end_leftovers()
         left = journal.left(retry_failed=retry_failed)
         announce(screen, plan, folder, left)
-        finished = run_scan(journal, jobs, cluster, screen, retry_failed=retry_failed)
+        finished = run_scan(journal, jobs, screen, retry_failed=retry_failed, cluster=cluster, hosts=hosts)
         rows = journal.rows
     _report(screen, folder, plan, rows, finished=finished, as_json=as_json)
     failed = any(row["status"] != COMPLETE for row in rows)

@@ -29,15 +29,16 @@ def refusals(plan: Plan, folder: Path, hosts: ScanHosts | None = None) -> dict[i
     """
     engine, base = find_engine(), write_base(folder, plan.base)
 
-    def refusal(point: Point) -> str | None:
-        network = fabric_setting(folder, point.fabric)
+    networks = [fabric_setting(folder, point.fabric) for point in plan.points]
+
+    def refusal(point: Point, network: tuple[str, ...]) -> str | None:
         command = engine_command(engine, base, (*point.settings, *network))
         if hosts is not None and not point.simulated:
             command = hosts.command(engine, base, Reading(point, 1), folder)[0]
         return _refusal([*command, "--check"])
 
     with ThreadPoolExecutor(max_workers=usable_cores()) as pool:
-        lines = pool.map(refusal, plan.points)
+        lines = pool.map(refusal, plan.points, networks)
         return {point.number: line for point, line in zip(plan.points, lines, strict=True) if line is not None}
 
 

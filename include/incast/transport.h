@@ -9,7 +9,7 @@
 //   follows for a non-zero token (ok, peer_lost, remote_fault or cancelled). It says nothing about the remote side; a
 //   notice or a reply does.
 // - notice: 16 bits, a slot index, reliable, exactly once, never merged. Staleness is decided by the head and the
-//   incarnation.
+//   incarnation. Where lossy_bodies, its status says whether bytes of a body are missing.
 // - head: at most 64 bytes, copied by the call, lands at target.offset before the body, which lands right behind it.
 //   In simulation the head is the only part that moves.
 // - memory: the transport owns regions: a few large ones made at start-up, or by connection. A key lives as long as the
@@ -121,13 +121,20 @@ struct Grant {
 /// What became of a posted operation. See `completion` and `pressure` above.
 enum class Post : std::uint8_t { done, pending, again, refused };
 
-enum class Status : std::uint8_t { ok, peer_lost, remote_fault, cancelled };
+enum class Status : std::uint8_t {
+    ok,
+    peer_lost,
+    remote_fault,
+    cancelled,
+    damaged,  // a notice, where lossy_bodies: of the body of its write, or of one since the notice before, bytes are
+              // missing, and none of them lands any more
+};
 
 struct Event {
     enum class Kind : std::uint8_t {
         completed,  // token, status
         message,    // data and size_or_value bytes, valid until the next poll
-        notice,     // size_or_value: the notice of a write that is placed
+        notice,     // size_or_value: the notice of a write that is placed; status: ok, or damaged
         peer_up,    // messages and writes may be posted; incarnation is the peer's
         peer_down,  // fenced: nothing of that incarnation lands any more
         room,       // a post to that peer that answered `again` may be tried again
@@ -176,10 +183,9 @@ struct Nature {
     Bounds bounds = Bounds::trusted;
     Copies copies = Copies::hardware;  // nobody: bodies are phantom
     Progress progress = Progress::manual;
-    bool one_host = false;      // its nodes are on one host
-    bool launch = false;        // its nodes are started by a launcher of its own
-    bool any_memory = false;    // write_from() works: bodies may lie in memory that is no region
-    bool lossy_bodies = false;  // a write may be lost: its notice says so
+    bool one_host = false;    // its nodes are on one host
+    bool launch = false;      // its nodes are started by a launcher of its own
+    bool any_memory = false;  // write_from() works: bodies may lie in memory that is no region
     bool operator==(const Nature&) const = default;
 };
 
@@ -193,6 +199,7 @@ struct Capabilities {
     bool read = false;             // read() works
     bool view = false;             // view() works
     bool phantom_bodies = false;   // bodies do not move: memory() is empty and only heads land
+    bool lossy_bodies = false;     // bytes of bodies may be lost: the notice says so; heads are not
     bool survives_peer_loss = true;
     bool fences_live_peer = true;
     bool has_wait_fd = false;

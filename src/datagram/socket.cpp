@@ -43,7 +43,7 @@ Socket::Socket(const FaultRates& faults, std::uint64_t seed)
       arena_(std::make_unique_for_overwrite<std::byte[]>(arena_bytes)),
       buffers_(std::make_unique_for_overwrite<std::byte[]>(batch * buffer_bytes)) {
     pieces_.reserve(max_pieces);
-    vectors_.reserve(max_pieces * max_segments);
+    vectors_.reserve(2 * max_pieces * max_segments);
     headers_.reserve(max_pieces);
     controls_.resize(max_pieces);
     for (std::size_t index = 0; index < batch; ++index) {
@@ -90,9 +90,19 @@ std::uint16_t Socket::local_port() const {
 
 void Socket::queue(const Address& to, std::span<const std::byte> bytes, bool is_stable) {
     if (!is_stable && arena_used_ + bytes.size() > arena_bytes) send_queued();
+    begin(to, bytes.size());
+    if (!is_stable) {
+        std::memcpy(arena_.get() + arena_used_, bytes.data(), bytes.size());
+        bytes = {arena_.get() + arena_used_, bytes.size()};
+        arena_used_ += bytes.size();
+    }
+    append(bytes);
+}
+
+void Socket::begin(const Address& to, std::size_t bytes) {
     const auto fits = [&](const Piece& last) {
-        return last.address == to && !last.is_complete && bytes.size() <= last.segment && last.count < max_segments &&
-               last.bytes + bytes.size() <= max_piece;
+        return last.address == to && !last.is_complete && bytes <= last.segment && last.count < max_segments &&
+               last.bytes + bytes <= max_piece;
     };
     if (pieces_.empty() || !fits(pieces_.back())) {
         if (pieces_.size() == max_pieces) send_queued();
@@ -102,14 +112,16 @@ void Socket::queue(const Address& to, std::span<const std::byte> bytes, bool is_
         made.first = vectors_.size();
         made.vectors = 0;
         made.count = 0;
-        made.segment = bytes.size();
+        made.segment = bytes;
         made.bytes = 0;
     }
-    if (!is_stable) {
-        std::memcpy(arena_.get() + arena_used_, bytes.data(), bytes.size());
-        bytes = {arena_.get() + arena_used_, bytes.size()};
-        arena_used_ += bytes.size();
-    }
+    Piece& piece = pieces_.back();
+    ++piece.count;
+    piece.bytes += bytes;
+    piece.is_complete = bytes < piece.segment;
+}
+
+void Socket::append(std::span<const std::byte> bytes) {
     Piece& piece = pieces_.back();
     auto* begin = const_cast<std::byte*>(bytes.data());
     if (iovec* last = piece.vectors == 0 ? nullptr : &vectors_.back();
@@ -119,23 +131,31 @@ void Socket::queue(const Address& to, std::span<const std::byte> bytes, bool is_
         vectors_.push_back({begin, bytes.size()});
         ++piece.vectors;
     }
-    ++piece.count;
-    piece.bytes += bytes.size();
-    piece.is_complete = bytes.size() < piece.segment;
 }
 
 void Socket::send_single(const Piece& piece) {
-    for (const iovec& one : std::span(vectors_).subspan(piece.first, piece.vectors)) {
-        for (std::size_t at = 0; at < one.iov_len; at += piece.segment) {
-            for (int tries = 0; tries < max_tries; ++tries) {
-                if (::sendto(socket_.fd(), static_cast<std::byte*>(one.iov_base) + at,
-                             std::min(piece.segment, one.iov_len - at), 0, reinterpret_cast<const sockaddr*>(&piece.to),
-                             piece.to_bytes) >= 0 ||
-                    !may_try_again(errno)) {
-                    break;
-                }
-            }
+    const std::span<iovec> vectors = std::span(vectors_).subspan(piece.first, piece.vectors);
+    std::size_t used = 0;  // of the first vector
+    for (std::size_t index = 0, left = piece.bytes; left > 0;) {
+        std::array<iovec, 2> parts;  // a datagram has two at most
+        std::size_t count = 0;
+        for (std::size_t wanted = std::min(piece.segment, left); wanted > 0;) {
+            const std::size_t now = std::min(wanted, vectors[index].iov_len - used);
+            parts[count++] = {static_cast<std::byte*>(vectors[index].iov_base) + used, now};
+            wanted -= now;
+            left -= now;
+            used += now;
+            if (used < vectors[index].iov_len) continue;
+            used = 0;
+            ++index;
         }
+        msghdr header{};
+        header.msg_name = const_cast<sockaddr_storage*>(&piece.to);
+        header.msg_namelen = piece.to_bytes;
+        header.msg_iov = parts.data();
+        header.msg_iovlen = count;
+        for (int tries = 0; tries < max_tries; ++tries)
+            if (::sendmsg(socket_.fd(), &header, 0) >= 0 || !may_try_again(errno)) break;
     }
 }
 

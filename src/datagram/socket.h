@@ -52,6 +52,17 @@ public:
             queue(to, bytes, is_stable);
         }
     }
+    /// One whose first bytes and whose rest lie apart; both stay until then.
+    void add(const Address& to, std::span<const std::byte> head, std::span<const std::byte> rest) {
+        if (faults_.any()) [[unlikely]] {
+            std::vector<std::byte> whole(head.begin(), head.end());
+            whole.insert(whole.end(), rest.begin(), rest.end());
+            return add(to, whole, false);
+        }
+        begin(to, head.size() + rest.size());
+        append(head);
+        append(rest);
+    }
     /// Of that size, so many go to the kernel as one piece.
     static constexpr std::size_t datagrams_per_piece(std::size_t bytes) {
         return std::clamp<std::size_t>(max_piece / bytes, 1, max_segments);
@@ -122,6 +133,9 @@ private:
     };
 
     void queue(const Address& to, std::span<const std::byte> bytes, bool is_stable);
+    /// A datagram of so many bytes, which are appended next.
+    void begin(const Address& to, std::size_t bytes);
+    void append(std::span<const std::byte> bytes);
     void send_queued();
     std::span<const std::byte> received_piece(int index, Address& from, std::size_t& segment);
     std::size_t next_refused(Address& at, std::span<std::byte> bytes);

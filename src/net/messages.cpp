@@ -14,7 +14,8 @@ void Node::wrong(std::uint64_t& count, std::string text) {
     }
 }
 
-void Node::examine(const Link& link, std::uint64_t offset, std::uint64_t sequence, std::uint16_t queue, bool answer) {
+void Node::examine(const Link& link, std::uint64_t offset, std::uint64_t sequence, std::uint16_t queue, bool answer,
+                   bool damaged) {
     Head head;
     const Bytes bytes = transport_.local({region_, sizeof(Head), offset});
     if (bytes.size() != sizeof head) {
@@ -30,6 +31,12 @@ void Node::examine(const Link& link, std::uint64_t offset, std::uint64_t sequenc
                                           " of queue " + std::to_string(head.queue));
         return;
     }
+    if (damaged) {
+        wrong(counters_.content_errors, "node " + name_of(link.partner.peer) + ", queue " + std::to_string(queue) +
+                                            ", message " + std::to_string(sequence) +
+                                            ": bytes of it were lost on the way, and are not sent again");
+        return;
+    }
     if (!config_.verify || phantom_) {
         return;
     }
@@ -42,11 +49,11 @@ void Node::examine(const Link& link, std::uint64_t offset, std::uint64_t sequenc
     }
 }
 
-void Node::on_notice(Time now, std::uint32_t index, std::uint16_t notice) {
+void Node::on_notice(Time now, std::uint32_t index, std::uint16_t notice, bool damaged) {
     Link& link = links_[index];
     const auto slot = static_cast<std::uint16_t>(notice & ~answer_bit);
     if ((notice & answer_bit) != 0) {
-        on_answer(now, index, slot);
+        on_answer(now, index, slot, damaged);
         return;
     }
     const std::uint32_t queue = slot / config_.outstanding;
@@ -61,7 +68,7 @@ void Node::on_notice(Time now, std::uint32_t index, std::uint16_t notice) {
                                           ": slot " + std::to_string(stream.slot) + " was due, and slot " +
                                           std::to_string(slot % config_.outstanding) + " was announced");
     }
-    examine(link, link.partner.area_here + slot * stride_, stream.expected, stream.queue, false);
+    examine(link, link.partner.area_here + slot * stride_, stream.expected, stream.queue, false, damaged);
     ++stream.expected;
     stream.slot = stream.slot + 1U == slots_of(queue) ? std::uint16_t{0} : static_cast<std::uint16_t>(stream.slot + 1);
     if (queue != config_.queues) {
@@ -77,7 +84,7 @@ void Node::on_notice(Time now, std::uint32_t index, std::uint16_t notice) {
     }
 }
 
-void Node::on_answer(Time now, std::uint32_t index, std::uint16_t queue) {
+void Node::on_answer(Time now, std::uint32_t index, std::uint16_t queue, bool damaged) {
     Link& link = links_[index];
     if (reads_ || !link.partner.sends_to || queue >= queues_ || !is_ping(config_, queue)) {
         ++counters_.bad_messages;
@@ -89,7 +96,7 @@ void Node::on_answer(Time now, std::uint32_t index, std::uint16_t queue) {
         wrong(counters_.order_errors, "node " + name_of(link.partner.peer) + " answered a question that was not asked");
         return;
     }
-    examine(link, link.partner.answers_here + answer_slot(queue) * stride_, stream.credited, queue, true);
+    examine(link, link.partner.answers_here + answer_slot(queue) * stride_, stream.credited, queue, true, damaged);
     ++stream.credited;
     round_trips_[index].record(static_cast<std::uint64_t>(std::max<Time>(0, now - stream.posted_at)) / ps_per_ns);
     if (stopping_) {

@@ -214,7 +214,7 @@ void Node::handle(Time now, const Event& event) {
     }
     switch (event.kind) {
         case Event::Kind::notice:
-            on_notice(now, index, event.size_or_value);
+            on_notice(now, index, event.size_or_value, event.status == Status::damaged);
             break;
         case Event::Kind::message:
             on_message(index, {event.data, event.size_or_value});

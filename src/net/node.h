@@ -174,13 +174,14 @@ private:
     void on_hello(Link& link, Bytes key);
     void on_credits(std::uint32_t link, const ControlView& view);
     void on_end(std::uint32_t link, const ControlView& view);
-    void on_notice(Time now, std::uint32_t link, std::uint16_t notice);
-    void on_answer(Time now, std::uint32_t link, std::uint16_t queue);
+    void on_notice(Time now, std::uint32_t link, std::uint16_t notice, bool damaged);
+    void on_answer(Time now, std::uint32_t link, std::uint16_t queue, bool damaged);
     void on_completed(Time now, const Event& event);
     void count_sent(Link& link, std::uint64_t messages);
     void count_received(Link& link);
     /// What landed in a slot, against what was due there.
-    void examine(const Link& link, std::uint64_t offset, std::uint64_t sequence, std::uint16_t queue, bool answer);
+    void examine(const Link& link, std::uint64_t offset, std::uint64_t sequence, std::uint16_t queue, bool answer,
+                 bool damaged);
     void wrong(std::uint64_t& count, std::string text);
     void begin(Time now);
     /// Of either kind: what there is room for becomes due.

@@ -238,6 +238,7 @@ void BuilderUnit::grant(Time now) {
         each.state = SlotState::granted;
         each.credit = ++granted_;
         each.early.clear();
+        each.torn.clear();
         ++serving_;
         grant_credit({each.credit, slot, 0});
         if (port_.config().plant == Plant::double_credit && granted_ % 16 == 0) {

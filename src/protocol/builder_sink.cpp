@@ -34,6 +34,23 @@ void BuilderUnit::check_bodies(std::uint32_t slot, std::uint32_t ru) {
     }
 }
 
+/// Which of its sources it is the notice does not say, so it is all of them. What of them is right nobody knows, so
+/// none of it counts as goodput.
+void BuilderUnit::flag_torn(std::uint32_t slot, std::uint32_t ru) {
+    Slot& each = slots_[slot];
+    const Shape::Ru& unit = shape_.rus[ru];
+    port_.counters().torn_mfps += unit.sources;
+    for (std::uint32_t source = unit.first_source; source < unit.first_source + unit.sources; ++source) {
+        Head& head = const_cast<Head&>(*head_of(slot, ru, source));  // it lies in this unit's memory
+        each.goodput_bytes -= head.goodput_bytes;
+        head.goodput_bytes = 0;
+        if (!wire::is_defect(head.flag)) {
+            head.flag = SourceFlag::bad_checksum;
+            ++each.defective_sources;
+        }
+    }
+}
+
 /// Fills built_ with what is in a slot. False: some of it lies in the memory of an RU that is being lost.
 bool BuilderUnit::show(std::uint32_t slot) {
     const Slot& each = slots_[slot];

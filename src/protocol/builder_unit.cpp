@@ -29,6 +29,7 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* fil
       acks_(tells_placed(port.config())),
       ahead_(assigns_ahead(port.config())),
       shows_(sink.wants_sources()),
+      lossy_(port.transport().capabilities().lossy_bodies && port.config().plant != Plant::unseen_damage),
       granted_(port.config().credits_before),
       assigned_(port.config().credits_before),
       prng_(base::mix64(port.config().seed ^ 0xb0) ^ bu_) {
@@ -42,6 +43,7 @@ BuilderUnit::BuilderUnit(Port& port, const Shape& shape, Sink& sink, Filter* fil
         each.expected = base::Bitmap(rus);
         each.owed = base::Bitmap(rus);
         each.early = base::Bitmap(rus);
+        each.torn = base::Bitmap(lossy_ ? rus : 0);
         each.order.resize(pull_ ? rus : 0);
         free_.push_back(static_cast<std::uint16_t>(slot));
     }
@@ -376,7 +378,7 @@ void BuilderUnit::prefetch(unsigned level) const {
     }
 }
 
-void BuilderUnit::on_notice(Time now, Peer from, std::uint16_t slot) {
+void BuilderUnit::on_notice(Time now, Peer from, std::uint16_t slot, bool damaged) {
     const std::uint32_t ru = ru_of(from);
     const bool more = (slot & more_follows) != 0;
     slot &= static_cast<std::uint16_t>(~more_follows);
@@ -387,6 +389,9 @@ void BuilderUnit::on_notice(Time now, Peer from, std::uint16_t slot) {
     if (acks_ && from != port_.self()) {
         ++rus_[ru].placed;
         ru_work_.set(ru);
+    }
+    if (damaged && lossy_) [[unlikely]] {
+        slots_[slot].torn.set(ru);
     }
     if (more) {
         return;
@@ -402,6 +407,7 @@ void BuilderUnit::place(Time now, std::uint32_t slot, std::uint32_t ru) {
     }
     Content content{each.goodput_bytes, each.first_event, each.trigger,
                     each.last_trigger,  each.n_events,    each.defective_sources};
+    const bool torn = lossy_ && each.torn.take(ru);
     if (each.state == SlotState::free || !contribution_is(slot, ru, content)) {
         ++port_.counters().stale_contributions;
         return;
@@ -423,7 +429,9 @@ void BuilderUnit::place(Time now, std::uint32_t slot, std::uint32_t ru) {
         each.last_trigger = content.last_trigger;
         each.n_events = content.n_events;
         each.defective_sources = content.defective_sources;
-        if (checks_ && is_checked(port_.config().checksum, each.mep)) {
+        if (torn) [[unlikely]] {
+            flag_torn(slot, ru);
+        } else if (checks_ && is_checked(port_.config().checksum, each.mep)) {
             check_bodies(slot, ru);
         }
         if (!each.awaited.any()) {

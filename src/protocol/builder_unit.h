@@ -43,7 +43,8 @@ public:
     }
     /// Node::step() is near; see there.
     void prefetch(unsigned level) const;
-    void on_notice(Time now, Peer from, std::uint16_t slot);
+    /// `damaged`: of what it announces bytes are missing, and will not come.
+    void on_notice(Time now, Peer from, std::uint16_t slot, bool damaged);
     void on_assign(Time now, const wire::ControlView& message);
     void on_verdict(Time now, const wire::ControlView& message);
     void on_abort_ack(Peer from, const wire::ControlView& message);
@@ -85,6 +86,7 @@ private:
         std::uint32_t defective_sources = 0;  // of the contributions that are placed, flagged
         base::Bitmap expected;                // RUs whose contribution is part of it: placed, or awaited
         base::Bitmap early;                   // RUs whose notice came before the assignment
+        base::Bitmap torn;                    // RUs of whose contribution, not placed yet, bytes are missing
         std::uint32_t requested = 0;          // pull: RUs asked, in order of the schedule
         std::uint32_t late_before = 0;        // attempts at its MEP
         bool held = false;                    // the sink still reads it
@@ -130,6 +132,7 @@ private:
     }
     void place(Time now, std::uint32_t slot, std::uint32_t ru);
     void check_bodies(std::uint32_t slot, std::uint32_t ru);
+    void flag_torn(std::uint32_t slot, std::uint32_t ru);
     void finish_reading(Time now, const Reader::Finished& finished);
     void flush_reads(Time now);
     [[nodiscard]] BuiltMep describe(std::uint32_t slot);
@@ -203,6 +206,7 @@ private:
     bool acks_;                   // RUs are told what is placed
     bool ahead_;                  // MEPs are assigned ahead of credits
     bool shows_;                  // the sink wants to see the sources
+    bool lossy_;                  // bytes of bodies may get lost
     bool checks_ = false;         // checksums of what is placed
     bool has_memory_ = false;     // bodies are not phantom
     bool self_streamed_ = false;  // since the last fence

@@ -96,6 +96,7 @@ enum class Plant : std::uint8_t {
     uneven_grant,         // BU tells one RU another slot for a credit than the others
     unfinished_read,      // BU takes what it reads for placed as soon as the read is posted
     kept_credits,         // RU keeps credits of a BU incarnation for its successor
+    unseen_damage,        // BU takes what a notice calls damaged for whole
     believed_late,        // EM believes whoever says that a MEP is late, and whom that BU names
     believed_loss,        // EM believes one node that complains of another
     believed_missing,     // EM believes a BU that says which sources are missing

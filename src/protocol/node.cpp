@@ -270,7 +270,7 @@ void Node::Impl::handle(Time now, const Event& event) {
             break;
         case Event::Kind::notice:
             if (bu) {
-                bu->on_notice(now, event.peer, event.size_or_value);
+                bu->on_notice(now, event.peer, event.size_or_value, event.status == Status::damaged);
             }
             break;
         case Event::Kind::completed:
@@ -370,7 +370,7 @@ bool Node::Impl::step(Time now) {
         }
     }
     const bool own = port.drain_self([&](Bytes bytes) { on_message(now, port.self(), bytes); },
-                                     [&](std::uint16_t slot) { bu->on_notice(now, port.self(), slot); });
+                                     [&](std::uint16_t slot) { bu->on_notice(now, port.self(), slot, false); });
     if (state == NodeState::evicted || state == NodeState::em_silent) {
         return false;
     }

@@ -66,6 +66,7 @@ struct CounterFields {
     std::uint64_t redelivered_events = 0;
     std::uint64_t stale_contributions = 0;  // wrong credit, attempt, incarnation or run: dropped (EB-T8)
     std::uint64_t damaged_mfps = 0;         // their checksum is not that of their bytes: delivered flagged bad-checksum
+    std::uint64_t torn_mfps = 0;            // bytes of them were lost on the way: delivered flagged bad-checksum
     std::uint64_t late_reports = 0;
     std::uint64_t quarantined_slots = 0;  // slots that ever went through quarantine
     std::uint64_t denied_commits = 0;

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "transport/decorator/forward.h"
 #include "transport/decorator/pad.h"
 
 namespace incast::protocol {
@@ -170,6 +171,73 @@ INSTANTIATE_TEST_SUITE_P(All, Checked,
                                                               Scheme::pull_read),
                                             ::testing::Values(Checksum::off, Checksum::sampled, Checksum::full),
                                             ::testing::Values(SelfTraffic::copy, SelfTraffic::pointer)));
+
+/// Says of every tenth notice that it is damaged.
+class Tears final : public transport::decorator::Forward {
+public:
+    explicit Tears(std::unique_ptr<Transport> inner)
+        : Forward(std::move(inner)), capabilities_(this->inner().capabilities()) {
+        capabilities_.lossy_bodies = true;
+    }
+    [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
+    std::size_t poll(Time now, std::span<Event> events) override {
+        const std::size_t count = Forward::poll(now, events);
+        for (Event& event : events.first(count)) {
+            if (event.kind == Event::Kind::notice && ++notices_ % 10 == 0) event.status = Status::damaged;
+        }
+        return count;
+    }
+
+private:
+    Capabilities capabilities_;
+    std::uint64_t notices_ = 0;
+};
+
+class Torn : public ::testing::TestWithParam<std::tuple<Scheme, Assignment, bool>> {};
+
+/// Where bytes of a body are missing the event is delivered, flagged and counted; nothing waits and nothing comes
+/// again.
+TEST_P(Torn, WhatANoticeCallsDamagedIsFlagged) {
+    const auto [scheme, assignment, acks] = GetParam();
+    Config config = make_config(3, 3, false, 2, 256);
+    config.scheme = scheme;
+    config.assignment = assignment;
+    config.ack_per_write = acks;  // a notice of any part counts for its contribution
+    config.first_stage_rus = two_stages(scheme) ? 2 : 0;
+    config.checksum = Checksum::full;
+    config.total_meps = 300;
+    ASSERT_TRUE(validate(config).ok());
+    Cluster cluster(config, 100, false, {}, [](std::unique_ptr<Transport> inner) -> std::unique_ptr<Transport> {
+        return std::make_unique<Tears>(std::move(inner));
+    });
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
+    EXPECT_EQ(cluster.ledger.commits, 300U);
+    std::uint64_t torn = 0;
+    std::uint64_t flagged = 0;
+    for (std::size_t node = 0; node < config.nodes.size(); ++node) {
+        const testing::RecordingSink& sink = *cluster[node].recording;
+        const Counters& counters = cluster.node(node).counters();
+        EXPECT_EQ(sink.repeated + sink.wrong, 0U);
+        EXPECT_EQ(counters.damaged_mfps, 0U) << "its bytes are there";
+        EXPECT_EQ(counters.stale_contributions + counters.reassignments, 0U);
+        EXPECT_EQ(counters.incomplete_meps, sink.incomplete);
+        EXPECT_EQ(counters.flagged_bad_checksum_mfps, sink.damaged);
+        EXPECT_EQ(counters.built_goodput_bytes, 100 * (6 * counters.meps_built - sink.damaged));
+        torn += counters.torn_mfps;
+        flagged += sink.damaged;
+    }
+    EXPECT_GT(flagged, 100U);
+    // A MEP that a filter rejects after its first stage is not delivered.
+    EXPECT_TRUE(two_stages(scheme) ? torn >= flagged : torn == flagged) << torn << " and " << flagged;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Torn,
+                         ::testing::Values(std::tuple{Scheme::push, Assignment::em, false},
+                                           std::tuple{Scheme::push, Assignment::source_credits, false},
+                                           std::tuple{Scheme::push, Assignment::em, true},
+                                           std::tuple{Scheme::pull_write, Assignment::em, false},
+                                           std::tuple{Scheme::pull_pull, Assignment::em, false},
+                                           std::tuple{Scheme::push_pull, Assignment::em, false}));
 
 class LaidOut : public ::testing::TestWithParam<std::tuple<Scheme, Layout, bool>> {};
 

@@ -68,6 +68,14 @@ public:
     [[nodiscard]] std::uint32_t room() const { return is_idle() ? 0 : send_.room(); }
     [[nodiscard]] std::span<std::byte> body() { return send_.body(); }
     void add(std::uint8_t lane, std::size_t body_bytes) { send_.add(lane, body_bytes); }
+    /// What is sent once, at once, if it may: see SendWindow::pass. It stays as it is until something is received.
+    [[nodiscard]] bool may_pass(std::int64_t now_ns) const {
+        return state_ == State::established && send_.may_pass(now_ns);
+    }
+    void wait_for_pace(std::int64_t now_ns) { send_.wait_for_pace(now_ns); }
+    std::span<const std::byte> pass(std::int64_t now_ns, std::size_t kept_bytes, std::size_t rest_bytes) {
+        return send_.pass(now_ns, tokens_.remote, kept_bytes, rest_bytes);
+    }
     /// Something that was added was never sent: what is added now has to wait, too.
     [[nodiscard]] bool has_unsent() const { return send_.has_fresh(); }
     /// All that was added has been acknowledged.

@@ -2,6 +2,7 @@
 #include "reliable/connection.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -357,6 +358,74 @@ TEST(Connection, ThePaceIsKept) {
     const double bytes = count * static_cast<double>(header_bytes + text.size());
     const double seconds = static_cast<double>(ends.now_ns - begin) * 1e-9;
     EXPECT_NEAR(bytes / seconds, 1e6, 1.5e5);
+}
+
+TEST(Connection, WhatIsSentOnceComesOnceOrAsNothing) {
+    Connection a(settings, 1, {});
+    Connection b(settings, 2, {});
+    a.start(0, 0x10001, 0x20002, 64);
+    b.start(0, 0x20002, 0x10001, 64);
+    const std::array<std::byte, 100> rest{std::byte{7}};
+    std::int64_t now = 0;
+    std::vector<std::vector<std::byte>> sent;
+    const auto pass = [&] {
+        a.body()[0] = static_cast<std::byte>(sent.size());
+        const auto head = a.pass(now, 1, rest.size());
+        EXPECT_EQ(head.size(), header_bytes + 1);
+        std::vector<std::byte> whole(head.begin(), head.end());
+        whole.insert(whole.end(), rest.begin(), rest.end());
+        sent.push_back(whole);
+    };
+    for (int i = 0; i < 8; ++i) {
+        ASSERT_TRUE(a.may_pass(now));
+        pass();
+    }
+    // The second gets lost; that the third and later ones are here says so.
+    std::size_t arrived = 0;
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+        if (i == 1) continue;
+        ASSERT_TRUE(b.receive(now, 0, *parse(sent[i])));
+        const auto delivery = b.next_delivery();
+        ASSERT_TRUE(delivery.has_value());
+        EXPECT_EQ(delivery->lane, 0);
+        EXPECT_EQ(delivery->body.size(), 1 + rest.size());
+        EXPECT_EQ(delivery->body[0], static_cast<std::byte>(i));
+        ++arrived;
+    }
+    EXPECT_EQ(arrived, 7U);
+    const Datagram ack = b.next_datagram(now);
+    const std::vector<std::byte> said(ack.bytes.begin(), ack.bytes.end());
+    ASSERT_TRUE(a.receive(now, 0, *parse(said)));
+    EXPECT_FALSE(a.may_pass(now)) << "what is lost goes first";
+    const Datagram again = a.next_datagram(now);
+    EXPECT_EQ(again.bytes.size(), header_bytes) << "its number, and nothing else";
+    ASSERT_TRUE(b.receive(now, 0, *parse(again.bytes)));
+    EXPECT_TRUE(b.next_delivery()->body.empty());
+    EXPECT_EQ(a.send_counters().lost, 1U);
+    EXPECT_EQ(a.send_counters().repeated, 0U) << "nothing was";
+    // What comes late is of a number that is here.
+    ASSERT_TRUE(b.receive(now, 0, *parse(sent[1])));
+    EXPECT_FALSE(b.next_delivery().has_value());
+    const Datagram last = b.next_datagram(now);
+    const std::vector<std::byte> final_word(last.bytes.begin(), last.bytes.end());
+    ASSERT_TRUE(a.receive(now, 0, *parse(final_word)));
+    EXPECT_TRUE(a.is_settled());
+}
+
+TEST(Connection, WhatIsSentOnceKeepsThePace) {
+    Settings paced;
+    paced.pace_bytes_per_s = 1'000'000;
+    Connection a(paced, 1, {});
+    std::int64_t now = 10 * ms_ns;
+    a.start(now, 0x10001, 0x20002, 512);
+    int sent = 0;
+    for (; a.may_pass(now) && sent < 100; ++sent)
+        (void)a.pass(now, 1, 1000);
+    EXPECT_LT(sent, 10);
+    a.wait_for_pace(now);
+    now = a.next_deadline_ns();
+    EXPECT_LT(now, 15 * ms_ns);
+    EXPECT_TRUE(a.may_pass(now));
 }
 
 }  // namespace

@@ -47,6 +47,19 @@ void SendWindow::add(std::uint8_t lane, std::size_t body_bytes) {
     one.lane = lane;
     one.body_bytes = static_cast<std::uint16_t>(body_bytes);
     one.lane_sequence = lane_next_[lane]++;
+    one.sent_once = false;
+}
+
+std::span<const std::byte> SendWindow::pass(std::int64_t now_ns, std::uint64_t token, std::size_t kept_bytes,
+                                            std::size_t rest_bytes) {
+    const std::uint64_t sequence = fresh_;
+    add(0, kept_bytes + rest_bytes);
+    ++fresh_;
+    const auto all = transmit(now_ns, token, sequence);
+    Slot& one = slot(sequence);
+    one.sent_once = true;
+    one.body_bytes = 0;
+    return all.first(header_bytes + kept_bytes);
 }
 
 std::span<const std::byte> SendWindow::transmit(std::int64_t now_ns, std::uint64_t token, std::uint64_t sequence) {
@@ -77,7 +90,7 @@ std::span<const std::byte> SendWindow::next(std::int64_t now_ns, std::uint64_t t
     held_by_pace_ = false;
     const bool has_fresh = fresh_ < next_ && fresh_ - first_ < limit_;
     if ((lost_ == 0 && !has_fresh) || in_flight_ >= static_cast<std::uint32_t>(congestion_)) return {};
-    if (settings_.pace_bytes_per_s != 0 && paced_ns_ > now_ns) {
+    if (is_paced(now_ns)) {
         held_by_pace_ = true;
         return {};
     }
@@ -87,7 +100,7 @@ std::span<const std::byte> SendWindow::next(std::int64_t now_ns, std::uint64_t t
         ++sequence;
     lost_from_ = sequence + 1;
     --lost_;
-    ++counters_.repeated;
+    if (!slot(sequence).sent_once) ++counters_.repeated;
     return transmit(now_ns, token, sequence);
 }
 

@@ -32,6 +32,18 @@ public:
     /// Where the next packet's body goes; there must be room(). Until add() it may be asked for again.
     [[nodiscard]] std::span<std::byte> body() { return datagram(next_).subspan(header_bytes); }
     void add(std::uint8_t lane, std::size_t body_bytes);
+    /// A packet could be sent at once, ahead of nobody.
+    [[nodiscard]] bool may_pass(std::int64_t now_ns) const {
+        return room() > 0 && fresh_ == next_ && lost_ == 0 && fresh_ - first_ < limit_ &&
+               in_flight_ < static_cast<std::uint32_t>(congestion_) && !is_paced(now_ns);
+    }
+    /// Why not: the pace, which allows it again at deadline_ns().
+    void wait_for_pace(std::int64_t now_ns) { held_by_pace_ = held_by_pace_ || is_paced(now_ns); }
+    /// Sends at once what is sent once, in lane 0: `kept_bytes` of body(), and `rest_bytes` that lie elsewhere and that
+    /// the caller puts behind. Should it get lost, its number comes again, with an empty body. Precondition:
+    /// may_pass().
+    std::span<const std::byte> pass(std::int64_t now_ns, std::uint64_t token, std::size_t kept_bytes,
+                                    std::size_t rest_bytes);
 
     /// The most that the other side takes in ahead of what is complete there.
     void set_limit(std::uint32_t packets) { limit_ = packets; }
@@ -53,6 +65,7 @@ private:
         std::uint8_t lane = 0;
         std::uint16_t body_bytes = 0;
         std::uint32_t lane_sequence = 0;
+        bool sent_once = false;          // its body is
         std::uint64_t transmission = 0;  // number of its last one
         std::int64_t sent_ns = 0;
     };
@@ -69,6 +82,9 @@ private:
     void lose(Slot& slot);
     void shrink(std::uint64_t transmission);
     [[nodiscard]] std::int64_t timeout_ns() const;
+    [[nodiscard]] bool is_paced(std::int64_t now_ns) const {
+        return settings_.pace_bytes_per_s != 0 && paced_ns_ > now_ns;
+    }
 
     Settings settings_;
     std::vector<Slot> slots_;

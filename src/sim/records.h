@@ -43,6 +43,8 @@ struct Transfer {
     bool message_owned = false;  // `message` is still ours to give back
     std::uint8_t taken = 0;      // Part bits: of a read, what has left the owner's memory
     std::uint8_t landed = 0;     // Part bits
+    std::uint8_t lost = 0;       // Part bits of a body: they never land, though they count as landed
+    bool damaged = false;        // something of this write, or of one since the notice before, is lost
     std::uint8_t head_bytes = 0;
     std::uint16_t notice = 0;
     std::uint16_t region = 0;  // of the peer: a write's target, or what is read
@@ -79,11 +81,12 @@ struct Channel {
     TransferList ordered;
     TransferList unlanded;
     TransferList pending;
-    std::uint32_t posted : 27 = 0;
+    std::uint32_t posted : 26 = 0;
     Side side : 2 = Side::connecting;
     bool fenced : 1 = false;          // the receiver is down: nothing lands or arrives any more
     bool room_wanted : 1 = false;     // the sender was told `again`
     bool room_scheduled : 1 = false;  // and the model said when that ends
+    bool damaged : 1 = false;         // something of a write since the last notice is lost
 };
 
 struct alignas(64) Connection {  // one cache line: of a million, each was last touched long ago

@@ -146,6 +146,16 @@ bool World::body_in_use(EndpointId id, const Slice& bytes) const {
     return false;
 }
 
+void World::lose(TransferId id, std::uint8_t parts) {
+    Transfer& item = transfers_[id];
+    Channel& channel = connection(item.connection).channel[item.direction];
+    item.lost = parts;
+    channel.damaged = channel.damaged || parts != 0;
+    if (!item.noticed) return;
+    item.damaged = channel.damaged;
+    channel.damaged = false;
+}
+
 void World::schedule(Time time, EndpointId port, TransferId id, std::uint16_t step) {
     ++transfers_[id].scheduled;
     queue_.push(
@@ -252,8 +262,9 @@ void World::land(TransferId id, std::uint8_t parts) {
             area.head_bytes = item.head_bytes;
             area.head_write = item.number;
         }
-        if ((parts & part_first_half) != 0) area.body_write[0] = item.number;
-        if ((parts & part_second_half) != 0) area.body_write[1] = item.number;
+        const auto here = static_cast<std::uint8_t>(parts & ~item.lost);
+        if ((here & part_first_half) != 0) area.body_write[0] = item.number;
+        if ((here & part_second_half) != 0) area.body_write[1] = item.number;
     }
     item.landed = static_cast<std::uint8_t>(item.landed | parts);
     if (observer_ != nullptr) observer_->landed(now_, sender(item), to, item, parts);
@@ -287,6 +298,7 @@ void World::deliver(TransferId id) {
     event.peer = endpoints_[from].options.self;
     if (item.is_write) {
         event.kind = Event::Kind::notice;
+        event.status = item.damaged ? Status::damaged : Status::ok;
         event.size_or_value = item.notice;
         if (observer_ != nullptr) observer_->notice_delivered(now_, from, endpoint.id(), item);
     } else {

@@ -140,6 +140,8 @@ public:
     void take(TransferId read, std::uint8_t parts);
     /// Of a read only what was taken lands, and nothing once it has completed.
     void land(TransferId transfer, std::uint8_t parts);
+    /// Those parts of the body of a write that is being posted never land, and its notice says so, or the next one.
+    void lose(TransferId write, std::uint8_t parts);
     /// For a message or noticed write: delivers the oldest such one of its channel, whichever `transfer` is, so that
     /// order holds whatever a model draws; with a notice, all bytes of its and earlier writes land first.
     void deliver(TransferId transfer);

@@ -17,6 +17,7 @@
 #include "transport/builtin/builtin.h"
 #include "transport/rio/descriptor/descriptor.h"
 #include "transport/tcp/tcp.h"
+#include "transport/udp/udp.h"
 #include "transport/verbs/descriptor/descriptor.h"
 
 namespace incast::conformance {
@@ -186,6 +187,7 @@ std::vector<Case> all_cases() {
     // Enough where threads would do nothing else than in the plain transport.
     const std::vector<Mode> processes{Mode::two_processes};
     const std::string tcp(transport::tcp::transport_name);
+    const std::string udp(transport::udp::transport_name);
     const std::string rio(transport::rio::transport_name);
     const std::string simulated(sim::transport_name);
     const std::vector<Variant> variants{
@@ -204,6 +206,8 @@ std::vector<Case> all_cases() {
         {rio, "memory", {{"notice", "memory"}, {"order", "weak"}, {"layout", "segments"}}, processes},
         {rio, "cm", {{"notice", "cm"}}},
         {rio, "weak_cm", {{"notice", "cm"}, {"order", "weak"}, {"look_every", "2ms"}}, processes},
+        // Bodies are sent once. In small datagrams, of which a small receive buffer holds enough.
+        {udp, "once", {{"repair", "none"}, {"mtu", "1500"}}, processes},
         // Between hosts: each node behind its own address and socket, in a network that no other process has.
         {rio, "udp", {{"fabric", private_network()}}, {Mode::one_thread, Mode::two_processes}},
         {simulated, "packets", {{"fabric", "fabrics/ib-edr-36.toml"}}},
@@ -432,6 +436,13 @@ void Conformance::TearDown() {
 
 void Conformance::skip(const std::string& reason) {
     skip_reason_ = reason;
+}
+
+bool Conformance::set(const std::string& name, const std::string& value) {
+    const auto settings = transport::find_transport(recipe_.transport)->settings;
+    if (std::ranges::find(settings, name, &base::Setting::name) == settings.end()) return false;
+    recipe_.settings[name] = value;
+    return true;
 }
 
 Node& Conformance::node(std::uint32_t index, const Command& settings) {

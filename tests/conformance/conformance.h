@@ -187,6 +187,9 @@ protected:
     /// A bounded while in which something that must not happen could.
     void let_time_pass();
 
+    /// For nodes that are made from here on, in the test's process or another. False: the transport has no such
+    /// setting.
+    bool set(const std::string& name, const std::string& value);
     [[nodiscard]] Time now();
     [[nodiscard]] const Capabilities& capabilities() const { return capabilities_; }
     [[nodiscard]] bool virtual_time() const { return capabilities_.virtual_time; }

@@ -233,6 +233,51 @@ TEST_P(Conformance, TC_N3_AWriteOfNothingStillNotifies) {
     EXPECT_EQ(wait_for(b, Event::Kind::notice, a).value, 4);
 }
 
+TEST_P(Conformance, TC_N4_ANoticeSaysWhetherItsBodyIsWhole) {
+    const bool loses = capabilities().lossy_bodies && set("drop", "100000");
+    Node& a = node(0);
+    Node& b = node(1);
+    join(a, b);
+    constexpr std::uint64_t slots = 4;
+    constexpr std::uint64_t slot_bytes = 64 * kib;
+    const Shared shared = share(b, a, slots * slot_bytes);
+    const std::uint16_t source = a.allocate(slots * slot_bytes);
+    constexpr std::array<std::uint64_t, 4> lengths{100, 5000, 20'000, 60'000};
+    std::uint64_t damaged = 0;
+    for (std::uint16_t round = 0; round < 40; ++round) {
+        const std::uint64_t length = lengths[round % 4];
+        const std::uint64_t at = slot_bytes * ((round / 4 + round) % slots);
+        const std::uint64_t half = length / 2;
+        a.fill(source, at, length, round);
+        // In two writes, of which the second announces both.
+        for (const bool second : {false, true}) {
+            ASSERT_TRUE(wait_until("the write is taken", [&] {
+                return taken(a.write(b, {.head_bytes = static_cast<std::uint8_t>(second ? 0 : 16),
+                                         .length = second ? length - half : half,
+                                         .region = source,
+                                         .offset = at + (second ? half : 0),
+                                         .remote = shared.remote,
+                                         .remote_offset = at + (second ? 16 + half : 0),
+                                         .notice = second ? Notice{round} : no_notice,
+                                         .token = 2 * std::uint64_t{round} + (second ? 2 : 1),
+                                         .seed = round}));
+            }));
+        }
+        const Seen seen = wait_for(b, Event::Kind::notice, a);
+        ASSERT_EQ(seen.value, round);
+        EXPECT_TRUE(b.matches(shared.region, at, 16, round)) << "heads are not lost";
+        if (seen.status == Status::damaged) {
+            ASSERT_TRUE(capabilities().lossy_bodies);
+            ++damaged;
+        } else {
+            ASSERT_EQ(seen.status, Status::ok);
+            EXPECT_TRUE(capabilities().phantom_bodies || b.matches(shared.region, at + 16, length, round));
+        }
+        barrier(b, a);
+    }
+    EXPECT_EQ(damaged > 0, loses);
+}
+
 TEST_P(Conformance, TC_H1_TheHeadLandsAtTheTargetAndTheBodyRightBehind) {
     Node& a = node(0);
     Node& b = node(1);

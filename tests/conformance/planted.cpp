@@ -93,6 +93,18 @@ public:
     }
 };
 
+/// Whole bodies are called damaged.
+class WrongWord final : public Forward {
+public:
+    using Forward::Forward;
+    std::size_t poll(Time now, std::span<Event> events) override {
+        const std::size_t count = inner().poll(now, events);
+        for (Event& event : events.first(count))
+            if (event.kind == Event::Kind::notice) event.status = Status::damaged;
+        return count;
+    }
+};
+
 /// The end of a long greeting is lost.
 class ShortGreetings final : public Forward {
 public:
@@ -219,6 +231,7 @@ constexpr std::array entries{
     Entry{{"disbelief", "TC_F7", "tcp"}, plant<Disbelief>},
     Entry{{"drained_too_early", "TC_F8", "tcp"}, plant<DrainedTooEarly>},
     Entry{{"only_regions", "TC_M15", "inproc"}, plant<OnlyRegions>},
+    Entry{{"wrong_word", "TC_N4", "inproc"}, plant<WrongWord>},
     Entry{{"short_greetings", "TC_D1", "inproc"}, plant<ShortGreetings>},
     Entry{{"no_door", "TC_D1", "inproc"}, plant<NoDoor>},
     Entry{{"open_door", "TC_D2", "inproc"}, plant<OpenDoor>},

@@ -2,11 +2,11 @@
 // side has reads pending: nothing lands outside exposed memory or the place of a pending read, no event is made up, a
 // violation ends it.
 //
-// Input: one byte (streams, room for events), then steps of one byte each:
+// Input: one byte (streams, room for events; from 144 on: one stream, and bodies beside it), then steps of one byte
+// each:
 //   0x00-0x3F  deliver to stream (step mod streams): a u16 length, then that many bytes
-//   0x40-0x7F  poll without new bytes
-//   0x80-0xBF  post a read
-//   0xC0-0xFF  send (and lose) up to (step - 0xC0 + 1) * 64 bytes of the answers
+//   0x40-0x7F  poll without new bytes; with bodies beside it, from 0x60 on: a u16 length, then a piece of that many
+//   bytes 0x80-0xBF  post a read 0xC0-0xFF  send (and lose) up to (step - 0xC0 + 1) * 64 bytes of the answers
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -53,7 +53,7 @@ private:
 
 class Subject {
 public:
-    Subject(std::uint32_t streams, std::size_t room)
+    Subject(std::uint32_t streams, std::size_t room, bool beside)
         : streams_(streams),
           room_(room),
           exposed_(regions_.allocate(region_bytes).value()),
@@ -68,7 +68,8 @@ public:
                     .max_peer_reads = 4,
                     .staging_bytes = 8192,
                     .copied_bytes = 16384,
-                    .copy_below_bytes = 64},
+                    .copy_below_bytes = 64,
+                    .bodies_beside = beside ? 16U : 0U},
                    regions_) {
         require(regions_.expose(exposed_, {}));
         for (const Local region : {hidden_, reading_})
@@ -92,6 +93,8 @@ public:
             session_.filled(stream, filled);
         }
     }
+
+    bool piece(std::span<const std::byte> bytes) { return session_.take_piece(bytes); }
 
     bool poll(std::size_t stream) {
         ++poll_number_;
@@ -189,15 +192,17 @@ private:
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     Input input(std::as_bytes(std::span(data, size)));
     const std::uint8_t setup = input.byte();
-    const std::uint32_t streams = 1 + setup % 4;
-    Subject subject(streams, setup / 4 % 9);
+    const bool beside = setup >= 144;
+    const std::uint32_t streams = beside ? 1 : 1 + setup % 4;
+    Subject subject(streams, setup / 4 % 9, beside);
     bool alive = true;
     while (alive && !input.empty()) {
         const std::uint8_t step = input.byte();
-        if (step < 0x40) {
+        if (step < 0x40 || (beside && step >= 0x60 && step < 0x80)) {
             const std::size_t low = input.byte();
             const std::size_t length = low + std::size_t{256} * input.byte();
-            alive = subject.deliver(step % streams, input.take(length));
+            const auto bytes = input.take(length);
+            alive = step < 0x40 ? subject.deliver(step % streams, bytes) : subject.piece(bytes);
         } else if (step < 0x80) {
             alive = subject.poll(step % streams);
         } else if (step < 0xC0) {

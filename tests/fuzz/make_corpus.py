@@ -138,7 +138,21 @@ def framed_seeds() -> dict[str, bytes]:
         + frame(message, 5, bytes(4000))
     )
     one_stream, three_streams, room = 0, 2, 8 * 4
+    beside = 160  # four events
+    body = bytes(range(100))
+
+    def piece(data: bytes) -> bytes:
+        return b"\x60" + struct.pack("<H", len(data)) + data
+
     return {
+        "bodies-beside": bytes([beside])
+        + piece(frame(7, 0, body, offset=16))
+        + delivery(0, frame(notice, 0, bytes(16), notice=5, tag=100))
+        + b"\x40"
+        + piece(frame(7, 0, body, offset=300))  # late
+        + piece(b"")
+        + delivery(0, frame(notice, 1, bytes(16), notice=6, tag=100))  # damaged
+        + piece(frame(7, 2, body, offset=8150)),  # past the end
         "one-stream": bytes([one_stream + room]) + delivery(0, everything) + b"\xff",
         "small-pieces": bytes([one_stream + room])
         + b"".join(delivery(0, everything[at : at + 77]) for at in range(0, len(everything), 77)),

@@ -9,6 +9,7 @@ import json
 import os
 import queue
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -209,6 +210,11 @@ def check_accounting(result: dict[str, Any]) -> None:
     assert accounting["ledger"]["commits"] == accounting["ledger"]["distinct_meps"] == accounting["meps_committed"]
     assert accounting["ledger"]["committed_below"] == accounting["meps_committed"]
     assert result["verify_errors"] == 0
+
+
+def mep_check(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "incast", "mep", "check", str(folder), *more]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT / "python")
 
 
 @contextmanager

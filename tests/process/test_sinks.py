@@ -3,13 +3,12 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ROOT, Run, Start, check_accounting, child_pids, wait_until
+from support import ROOT, Run, Start, check_accounting, child_pids, mep_check, wait_until
 from transports import SOCKETS
 
 sys.path.insert(0, str(ROOT / "python"))
@@ -155,11 +154,6 @@ def test_a_stopped_command_holds_back_triggers_and_nothing_else(start: Start) ->
     )
     assert interrupt(run) == 0, run.story()
     check_accounting(run.result())
-
-
-def mep_check(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "incast", "mep", "check", str(folder), *more]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT / "python")
 
 
 def files(folder: Path, **more: Any) -> dict[str, Any]:

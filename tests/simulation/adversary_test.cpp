@@ -101,6 +101,7 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"uneven_grant", Plant::uneven_grant, {"EB-C1"}},
         Planted{"kept_credits", Plant::kept_credits, {"EB-C5"}}, Planted{"lone_close", Plant::lone_close, {"EB-C8"}},
         Planted{"unfinished_read", Plant::unfinished_read, {"EB-T1"}},
+        Planted{"unseen_damage", Plant::unseen_damage, {"EB-T1"}},
         Planted{"believed_late", Plant::believed_late, {"EB-T8"}, Lie::late},
         Planted{"believed_late_in_time", Plant::believed_late, {"EB-T8"}, Lie::withheld},
         Planted{"believed_loss", Plant::believed_loss, {"EB-T8"}, Lie::loss},

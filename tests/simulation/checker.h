@@ -228,6 +228,7 @@ private:
     void check_read(const Builder& own, std::uint32_t node, const protocol::BuiltMep& mep, std::uint32_t source);
     void note_events(std::uint32_t node, const protocol::BuiltMep& mep);
     void check_closes(const wire::ControlView& message);
+    std::string not_whole(const Builder& own, const protocol::BuiltMep& mep, std::uint32_t source);
     void check_source(Builder* builder, std::uint32_t node, const protocol::BuiltMep& mep, std::uint32_t source);
     /// The head that what a write carries belongs to: its own, or that of the write before it that had one.
     [[nodiscard]] const wire::Head* head_of(const sim::Transfer& write) const;

@@ -208,10 +208,11 @@ void Checker::check_source(Builder* own, std::uint32_t node, const protocol::Bui
             return;
         }
     }
+    const bool is_torn = plan_.network.lost_body_chance > 0 && built.flag == SourceFlag::bad_checksum;
     const bool right = head.magic == wire::head_magic && head.run == plan_.config.run && head.mep == mep.mep &&
                        head.source == source && head.attempt == mep.attempt && head.body_bytes == expected.bytes &&
                        head.n_events == expected.n_events && head.first_event == expected.first_event &&
-                       head.flag == expected.flag && built.flag == expected.flag;
+                       (is_torn || head.flag == expected.flag) && built.flag == head.flag;
     if (!right) {
         violation("EB-F6", "node {}: MEP {} attempt {} source {}: the head is of MEP {} attempt {} source {}, {} bytes",
                   node, mep.mep, mep.attempt, source, head.mep, head.attempt, head.source, head.body_bytes);
@@ -227,27 +228,44 @@ void Checker::check_source(Builder* own, std::uint32_t node, const protocol::Bui
         check_read(*own, node, mep, source);
         return;
     }
+    const std::string wrong = not_whole(*own, mep, source);
+    if (is_torn) {
+        const protocol::SourceSpec& spec = plan_.config.sources[source];
+        bool any = false;
+        for (std::uint32_t each = 0; each < plan_.config.sources.size(); ++each)
+            any = any || (plan_.config.sources[each].ru == spec.ru && !not_whole(*own, mep, each).empty());
+        if (!any) {
+            violation("EB-F5", "node {}: source {} of MEP {} is flagged, and all of its RU is whole", node, source,
+                      mep.mep);
+        }
+        judge_.mark("delivered torn");
+    } else if (!wrong.empty() && !(plan_.network.lost_body_chance > 0 && wire::is_defect(expected.flag))) {
+        violation("EB-T1", "node {}: MEP {} source {}: {}", node, mep.mep, source, wrong);
+    }
+}
+
+/// What is wrong with the body in the slot; nothing: it is that of its head.
+std::string Checker::not_whole(const Builder& own, const protocol::BuiltMep& mep, std::uint32_t source) {
     const auto [region, offset] = layout_.at(mep.slot, source);
     const auto local = static_cast<std::uint16_t>(region);
     for (std::uint32_t id = 0; id < builder_at_.size(); ++id) {
-        if (builder_at(id) != own || world_.find(id) == nullptr) continue;
+        if (builder_at(id) != &own || world_.find(id) == nullptr) continue;
         const sim::Area* area = world_.find(id)->area(local, offset);
-        if (area == nullptr || area->body_write[0] != area->head_write || area->body_write[1] != area->head_write) {
-            violation("EB-T1", "node {}: MEP {} source {}: the body in the slot is not whole, or not that of the head",
-                      node, mep.mep, source);
-        }
+        if (area == nullptr || area->body_write[0] != area->head_write || area->body_write[1] != area->head_write)
+            return "the body in the slot is not whole, or not that of the head";
+        wire::Head head;
+        std::memcpy(&head, area->head.data(), sizeof head);
         const std::uint32_t step = plan_.config.message_size;
         for (std::uint64_t at = step; step > 0 && at < head.body_bytes; at += step) {
             const sim::Area* part = world_.find(id)->area(local, offset + sizeof head + at);
             const bool whole =
                 part != nullptr && part->body_write[0] == part->body_write[1] && heads_.contains(part->body_write[0]);
             const wire::Head* of = whole ? &heads_.at(part->body_write[0]) : nullptr;
-            if (of == nullptr || of->mep != head.mep || of->credit != head.credit || of->source != source) {
-                violation("EB-T1", "node {}: MEP {} source {}: byte {} of the body is not of that head", node, mep.mep,
-                          source, at);
-            }
+            if (of == nullptr || of->mep != head.mep || of->credit != head.credit || of->source != source)
+                return fmt::format("byte {} of the body is not of that head", at);
         }
     }
+    return {};
 }
 
 /// Whoever builds a MEP, it has the same events, and as many as the EM ordered if it did.

@@ -127,6 +127,13 @@ void draw_layout(Plan& plan) {
     if (draw.percent(40)) plan.config.layout = others[draw.between(0U, 2U)];
 }
 
+/// Bodies of writes that get lost. Reads have no notice that could say so.
+void draw_losses(Plan& plan) {
+    Draw draw(base::mix64(plan.seed ^ 0x1055));
+    if (plan.config.scheme == protocol::Scheme::pull_read || plan.lie != Lie::none || !draw.percent(20)) return;
+    plan.network.lost_body_chance = std::max(1000U, draw.rate(200'000));
+}
+
 /// MEPs whose events come one by one, and that are closed early more often than not (EB-C8).
 void draw_closing(Plan& plan) {
     Draw draw(base::mix64(plan.seed ^ 0xc8));
@@ -325,6 +332,7 @@ Plan make_plan(std::uint64_t seed, protocol::Plant plant, Lie lie) {
     plan.sink.hold_max = draw.between(20, 2000) * ps_per_us;
     plan.config.reuse_wait = draw.percent(50) ? draw.between<Time>(1, 1000) * ps_per_us : 0;
     draw_lie(plan, lie);
+    draw_losses(plan);
 
     // After the last fault every node may still have to be declared dead, come back and connect, several times over
     // where a stalled connection ends one node after the other; then the work that is left, each MEP alone and each
@@ -393,10 +401,11 @@ std::string describe(const Plan& plan) {
     text += fmt::format(
         "  network: delay {}+{} us, tail {} ppm up to {} us, overtaking {}, scattered {}, done {}, again {}, connect "
         "again {} refused {} "
-        "ppm, loss noticed in {} us, {}\n",
+        "ppm, bodies lost {} ppm, loss noticed in {} us, {}\n",
         us(plan.network.delay_min), us(plan.network.delay_spread), plan.network.tail_chance, us(plan.network.tail_max),
         plan.network.overtake_chance, plan.network.scatter_chance, plan.network.done_chance, plan.network.again_chance,
-        plan.network.connect_again_chance, plan.network.connect_refused_chance, us(plan.network.loss_noticed_max),
+        plan.network.connect_again_chance, plan.network.connect_refused_chance, plan.network.lost_body_chance,
+        us(plan.network.loss_noticed_max),
         plan.network.fences_live_peer ? "fences live peers" : "cannot fence live peers");
     text += fmt::format(
         "  faults until {} us: crash every {} us, pause {} (<= {}), cut {}, stall {} (<= {}), mute {}; restart within "

@@ -343,6 +343,7 @@ void Run::count_faults() {
         {sim::Fault::connection_cut, "fault: connection cut"},
         {sim::Fault::stall, "fault: stall"},
         {sim::Fault::scattered_read, "fault: scattered read"},
+        {sim::Fault::lost_body, "fault: lost body"},
     };
     static_assert(std::size(names) == sim::fault_kinds);
     for (const auto& [fault, name] : names)

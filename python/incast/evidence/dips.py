@@ -35,6 +35,7 @@ _TROUBLES = {
     "late_reports": "reports of late sources",
     "stale_contributions": "contributions that came too late",
     "damaged_mfps": "MFPs that arrived damaged",
+    "torn_mfps": "MFPs that arrived with bytes missing",
     "incomplete_meps": "MEPs without some source",
     "barrier_expired": "barriers that expired",
     "slot_overruns": "time slots overrun",

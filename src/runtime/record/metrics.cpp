@@ -48,6 +48,7 @@ constexpr std::array fields{
     INCAST_TOTAL(redelivered_events, "Events in MEPs that a sink may have seen twice"),
     INCAST_TOTAL(stale_contributions, "Contributions dropped: wrong credit, attempt, incarnation or run"),
     INCAST_TOTAL(damaged_mfps, "MFPs whose bytes are not those of their checksum, delivered flagged bad-checksum"),
+    INCAST_TOTAL(torn_mfps, "MFPs of which bytes were lost on the way, delivered flagged bad-checksum"),
     INCAST_TOTAL(late_reports, "Reports of sources that are late"),
     INCAST_TOTAL(quarantined_slots, "Slots set aside while a silent writer may still write to them"),
     INCAST_TOTAL(denied_commits, "Commits that the event manager refused"),

@@ -25,6 +25,7 @@ Capabilities AdversarialModel::capabilities() const {
     capabilities.phantom_bodies = true;
     capabilities.virtual_time = true;
     capabilities.fences_live_peer = settings_.fences_live_peer;
+    capabilities.lossy_bodies = settings_.lost_body_chance > 0;
     return capabilities;
 }
 
@@ -56,6 +57,7 @@ Post AdversarialModel::posted(World& world, TransferId id) {
     if (way.cut || transfer.faulty) return done && !transfer.faulty ? Post::done : Post::pending;
 
     if (transfer.is_write) {
+        if (settings_.lost_body_chance > 0) world.lose(id, draw_lost(transfer));
         Parts parts = whole;
         if (prng_.chance(settings_.scatter_chance)) {
             parts = scattered;
@@ -169,6 +171,13 @@ void AdversarialModel::take_due(World& world, TransferId id, std::uint8_t parts)
     }
     world.take(id, parts);
     world.schedule(world.now() + delay(), world.sender(read), id, static_cast<std::uint16_t>(step_land + parts));
+}
+
+std::uint8_t AdversarialModel::draw_lost(const Transfer& write) {
+    if (write.body.length == 0 || !prng_.chance(settings_.lost_body_chance)) return 0;
+    add(Fault::lost_body);
+    constexpr std::array<std::uint8_t, 3> ways{part_first_half, part_second_half, part_first_half | part_second_half};
+    return ways[prng_.below(ways.size())];
 }
 
 Time AdversarialModel::room_at(World& world, ConnectionId /*connection*/, std::uint8_t /*direction*/) {

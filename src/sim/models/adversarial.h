@@ -3,10 +3,10 @@
 //
 // Within the contract it delays (with a heavy tail), lets writes without a notice overtake each other and anything but
 // a later notice, places a write in parts, reads bytes at different times and lands them at others, answers `again`,
-// refuses connections, and ends them so that both sides hear of it at different times and some of what was in flight
-// still lands. Where `fences_live_peer` is false, a peer_down waits for the end of the peer's incarnation, and until
-// then everything that it writes lands. Who crashes, pauses or is cut off when is decided by the harness, through the
-// calls below.
+// refuses connections, loses bodies where it is told to (`lossy_bodies`), and ends them so that both sides hear of it
+// at different times and some of what was in flight still lands. Where `fences_live_peer` is false, a peer_down waits
+// for the end of the peer's incarnation, and until then everything that it writes lands. Who crashes, pauses or is cut
+// off when is decided by the harness, through the calls below.
 #pragma once
 
 #include <array>
@@ -26,10 +26,11 @@ struct AdversarialSettings {
     Time delay_spread = 10 * ps_per_us;  // uniform, on top
     std::uint32_t tail_chance = 0;       // of a delay of up to tail_max, log-uniform
     Time tail_max = 10 * ps_per_ms;
-    std::uint32_t overtake_chance = 0;  // of a write that does not wait for earlier ones to land
-    std::uint32_t scatter_chance = 0;   // of a write or read whose head and halves land one by one
-    std::uint32_t done_chance = 0;      // of a write or read that is `done` at once
-    std::uint32_t again_chance = 0;     // per post
+    std::uint32_t overtake_chance = 0;   // of a write that does not wait for earlier ones to land
+    std::uint32_t scatter_chance = 0;    // of a write or read whose head and halves land one by one
+    std::uint32_t done_chance = 0;       // of a write or read that is `done` at once
+    std::uint32_t lost_body_chance = 0;  // of a write's body, a half or all of it
+    std::uint32_t again_chance = 0;      // per post
     Time again_max = 100 * ps_per_us;
     std::uint32_t connect_again_chance = 0;
     std::uint32_t connect_refused_chance = 0;
@@ -52,8 +53,9 @@ enum class Fault : std::uint8_t {
     connection_cut,
     stall,
     scattered_read,  // its parts are read one by one, each at its own time
+    lost_body,       // bytes of a write that never land, as its notice says
 };
-inline constexpr std::size_t fault_kinds = static_cast<std::size_t>(Fault::scattered_read) + 1;
+inline constexpr std::size_t fault_kinds = static_cast<std::size_t>(Fault::lost_body) + 1;
 
 class AdversarialModel final : public Model {
 public:
@@ -106,6 +108,8 @@ private:
     void take_due(World& world, TransferId id, std::uint8_t parts);
     /// Of what is in flight where the connection has ended.
     bool survives(const Flow& way);
+    /// Part bits.
+    std::uint8_t draw_lost(const Transfer& write);
     void add(Fault fault) { ++counts_[static_cast<std::size_t>(fault)]; }
 
     AdversarialSettings settings_;

@@ -26,6 +26,7 @@ enum class FrameKind : std::uint8_t {
     read_request,  // asks for length bytes of (region, offset); no payload
     read_reply,    // length bytes for the read of that tag
     read_refused,  // the read of that tag was outside the region; no payload
+    piece,         // beside the stream: length bytes of a body, for (region, offset); sequence is the body's number
 };
 
 struct FrameHeader {
@@ -37,8 +38,8 @@ struct FrameHeader {
     std::uint32_t generation = 0;  // incarnation that exposed the region: write, write_notice, read_request
     std::uint16_t region = 0;      // of the receiver: write, write_notice, read_request
     std::uint16_t use = 0;         // of the region's number: write, write_notice, read_request
-    std::uint32_t tag = 0;         // the reader's name of a read
-    std::uint64_t offset = 0;      // in the region: write, write_notice, read_request
+    std::uint32_t tag = 0;     // the reader's name of a read; of a write, bytes of its body that went beside the stream
+    std::uint64_t offset = 0;  // in the region: write, write_notice, read_request
 };
 static_assert(sizeof(FrameHeader) == 32);
 inline constexpr std::size_t frame_header_bytes = sizeof(FrameHeader);

@@ -16,6 +16,7 @@ Sender::Sender(const Limits& limits)
 
 void Sender::copy(Bytes bytes) {
     if (bytes.empty()) return;
+    posted_bytes_ += bytes.size();
     const std::size_t start = (ring_head_ + used_bytes_) & (ring_bytes_ - 1);
     const std::size_t before_wrap = std::min(bytes.size(), ring_bytes_ - start);
     std::memcpy(ring_.get() + start, bytes.data(), before_wrap);
@@ -32,6 +33,7 @@ void Sender::copy(Bytes bytes) {
 }
 
 void Sender::refer(Bytes body, Token token) {
+    posted_bytes_ += body.size();
     segment(first_segment_ + used_segments_++) = {body.data(), body.size(), token};
 }
 
@@ -60,6 +62,7 @@ std::size_t Sender::gather(std::span<Bytes> pieces, std::size_t completions) con
 }
 
 void Sender::sent(std::size_t bytes, Peer peer, EventWriter& events) {
+    sent_bytes_ += bytes;
     while (bytes > 0) {
         const Segment& part = segment(first_segment_);
         const std::size_t now = std::min(bytes, part.bytes - sent_of_first_);

@@ -39,6 +39,9 @@ public:
     void refer(Bytes body, Token token);
 
     [[nodiscard]] bool empty() const { return used_segments_ == 0; }
+    /// Bytes that were posted, and that are sent, since the beginning.
+    [[nodiscard]] std::uint64_t posted_bytes() const { return posted_bytes_; }
+    [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
     /// A body that is still to be sent lies in there.
     [[nodiscard]] bool refers_to(Bytes memory) const {
         for (std::size_t i = 0; i < used_segments_; ++i)
@@ -81,6 +84,8 @@ private:
     std::size_t first_segment_ = 0;
     std::size_t used_segments_ = 0;
     std::size_t sent_of_first_ = 0;  // bytes of the first segment already sent
+    std::uint64_t posted_bytes_ = 0;
+    std::uint64_t sent_bytes_ = 0;
 };
 
 }  // namespace incast::transport::framed

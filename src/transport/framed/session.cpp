@@ -1,6 +1,8 @@
 #include "transport/framed/session.h"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 namespace incast::transport::framed {
 
@@ -26,6 +28,7 @@ Session::Session(const SessionOptions& options, const Regions& regions)
       regions_(regions),
       next_sequence_(options.first_sequence),
       order_(options.first_sequence),
+      bodies_(options.bodies_beside == 0 ? 0 : options.max_posted, options.bodies_beside),
       reads_(options.max_posted) {
     streams_.reserve(options.streams);
     for (std::uint32_t i = 0; i < options.streams; ++i) {
@@ -47,6 +50,7 @@ Post Session::send(Bytes message) {
 
 Post Session::write(Bytes head, Bytes body, const Key& key, std::uint64_t offset, Notice notice, Token token) {
     if (!reaches(key, offset, head.size() + body.size()) || key.write == 0) return fault(token);
+    if (options_.bodies_beside != 0 && !body.empty()) return write_beside(head, body, key, offset, notice, token);
     const bool copied = body.size() < options_.copy_below_bytes;
     const std::size_t copied_bytes = frame_header_bytes + head.size() + (copied ? body.size() : 0);
     Sender& sender = choose(body.size());
@@ -68,6 +72,67 @@ Post Session::write(Bytes head, Bytes body, const Key& key, std::uint64_t offset
     return Post::pending;
 }
 
+Post Session::write_beside(Bytes head, Bytes body, const Key& key, std::uint64_t offset, Notice notice, Token token) {
+    Sender& sender = streams_[0].sender;
+    if (bodies_.full() || !sender.fits(frame_header_bytes + head.size(), 0)) return come_back();
+    FrameHeader frame{.generation = key.generation,
+                      .region = static_cast<std::uint16_t>(key.region),
+                      .use = static_cast<std::uint16_t>(key.use),
+                      .offset = offset + head.size()};
+    frame.kind = FrameKind::piece;
+    bodies_.post({frame, body.data(), body.size(), token, sender.posted_bytes()});
+    frame.kind = notice.has_value() ? FrameKind::write_notice : FrameKind::write;
+    frame.notice = notice.value_or(0);
+    frame.length = static_cast<std::uint32_t>(head.size());
+    frame.tag = static_cast<std::uint32_t>(body.size());
+    frame.offset = offset;
+    put_header(sender, frame);
+    sender.copy(head);
+    return Post::pending;
+}
+
+Session::Piece Session::next_piece(std::size_t room) const {
+    const Body& body = bodies_.front();
+    const std::size_t bytes = std::min(body.left, room - frame_header_bytes);
+    Piece piece{body.next, {body.bytes, bytes}};
+    piece.header.length = static_cast<std::uint32_t>(bytes);
+    return piece;
+}
+
+bool Session::piece_sent(std::size_t bytes, EventWriter& events) {
+    Body& body = bodies_.front();
+    if (bytes < body.left) {
+        body.bytes += bytes;
+        body.left -= bytes;
+        body.next.offset += bytes;
+        return true;
+    }
+    if (body.token != 0) {
+        if (events.room() == 0) return false;
+        events.completed(options_.peer, body.token, Status::ok);
+    }
+    bodies_.pop();
+    return true;
+}
+
+bool Session::take_piece(Bytes piece) {
+    if (piece.empty()) return true;
+    FrameHeader frame;
+    if (options_.bodies_beside == 0 || piece.size() <= sizeof frame) return fail_check("a piece of no body");
+    std::memcpy(&frame, piece.data(), sizeof frame);
+    const Bytes bytes = piece.subspan(sizeof frame);
+    if (frame.kind != FrameKind::piece || frame.length != bytes.size()) return fail_check("a piece of no body");
+    if (!check_write(frame, bytes.size())) return false;
+    // Its frame was here: what it says has been acted on, and the place may be another write's by now.
+    if (!bodies_.takes(frame.sequence)) return true;
+    bodies_.landed(frame.sequence, frame.length);
+    if (regions_.is_past(frame.region, frame.use)) [[unlikely]]
+        return true;
+    std::memcpy(regions_.exposed(frame.region).data() + frame.offset, bytes.data(), bytes.size());
+    copied_bytes_ += bytes.size();
+    return true;
+}
+
 Post Session::read(const Key& key, std::uint64_t offset, std::span<std::byte> into, Token token) {
     if (!reaches(key, offset, into.size())) return fault(token);
     Sender& sender = choose(0);
@@ -86,7 +151,7 @@ Post Session::read(const Key& key, std::uint64_t offset, std::span<std::byte> in
 }
 
 bool Session::has_room() const {
-    return free_tags_.size() >= reads_.size() / 2 && faults_.empty() &&
+    return free_tags_.size() >= reads_.size() / 2 && faults_.empty() && bodies_.has_room() &&
            std::ranges::all_of(streams_, [](const Stream& stream) { return stream.sender.has_room(); });
 }
 
@@ -118,6 +183,11 @@ bool Session::settle(EventWriter& events) {
 bool Session::abandon(Status status, EventWriter& events) {
     room_wanted_ = false;
     if (settle(events)) return false;
+    for (; !bodies_.empty(); bodies_.pop()) {
+        if (bodies_.front().token == 0) continue;
+        if (events.room() == 0) return false;
+        events.completed(options_.peer, bodies_.front().token, status);
+    }
     for (Stream& stream : streams_) {
         if (!stream.sender.abandon(status, options_.peer, events)) return false;
     }
@@ -144,9 +214,9 @@ Parse Session::parse(std::size_t stream, EventWriter& events, std::uint64_t poll
 }
 
 bool Session::uses(Bytes memory) const {
-    return std::ranges::any_of(streams_, [&](const Stream& stream) {
-        return stream.sender.refers_to(memory) || stream.receiver.fills(memory);
-    });
+    return bodies_.refers_to(memory) || std::ranges::any_of(streams_, [&](const Stream& stream) {
+               return stream.sender.refers_to(memory) || stream.receiver.fills(memory);
+           });
 }
 
 bool Session::blocked() const {
@@ -165,18 +235,8 @@ bool Session::check(const FrameHeader& frame) {
             return true;
         case FrameKind::write:
         case FrameKind::write_notice:
-            if (frame.length > max_write_bytes + max_head_bytes) return fail_check("a write of a forbidden size");
-            if (frame.generation != options_.self_incarnation) return fail_check("a write for another incarnation");
-            if (regions_.is_past(frame.region, frame.use)) [[unlikely]]
-                return true;
-            if (!regions_.is_use(frame.region, frame.use) ||
-                !Regions::inside(regions_.exposed(frame.region).size(), frame.offset, frame.length)) {
-                return fail_check("a write outside an exposed region");
-            }
-            if (!regions_.may_write(options_.peer, frame.region, frame.offset, frame.length)) {
-                return fail_check("a write outside the places that it may write in");
-            }
-            return true;
+            if (frame.tag != 0 && options_.bodies_beside == 0) return fail_check("a body beside the stream");
+            return check_write(frame, std::uint64_t{frame.length} + frame.tag);
         case FrameKind::read_request:
             if (frame.length > max_write_bytes) return fail_check("a read of a forbidden size");
             return true;
@@ -191,8 +251,25 @@ bool Session::check(const FrameHeader& frame) {
             reads_[frame.tag].arriving = true;
             return true;
         }
+        case FrameKind::piece:
+            break;
     }
     return fail_check("a frame of an unknown kind");
+}
+
+bool Session::check_write(const FrameHeader& frame, std::uint64_t bytes) {
+    if (bytes > max_write_bytes + max_head_bytes) return fail_check("a write of a forbidden size");
+    if (frame.generation != options_.self_incarnation) return fail_check("a write for another incarnation");
+    if (regions_.is_past(frame.region, frame.use)) [[unlikely]]
+        return true;
+    if (!regions_.is_use(frame.region, frame.use) ||
+        !Regions::inside(regions_.exposed(frame.region).size(), frame.offset, bytes)) {
+        return fail_check("a write outside an exposed region");
+    }
+    if (!regions_.may_write(options_.peer, frame.region, frame.offset, bytes)) {
+        return fail_check("a write outside the places that it may write in");
+    }
+    return true;
 }
 
 std::span<std::byte> Session::destination(const FrameHeader& frame) {
@@ -222,11 +299,15 @@ void Session::hand_out(const FrameHeader& frame, const std::byte* message, Event
 Session::Effect Session::take_effect(const FrameHeader& frame, EventWriter& events) {
     switch (frame.kind) {
         case FrameKind::write_notice:
-            if (regions_.is_past(frame.region, frame.use)) [[unlikely]]
+            if (regions_.is_past(frame.region, frame.use)) [[unlikely]] {
+                end_body(frame);
+                is_damaged_ = false;
                 break;
+            }
             if (order_.place(frame.sequence) != Order::Place::next || events.room() == 0) return Effect::held;
+            end_body(frame);
             events.push({.kind = Event::Kind::notice,
-                         .status = Status::ok,
+                         .status = std::exchange(is_damaged_, false) ? Status::damaged : Status::ok,
                          .size_or_value = frame.notice,
                          .peer = options_.peer,
                          .incarnation = options_.peer_incarnation,
@@ -243,8 +324,11 @@ Session::Effect Session::take_effect(const FrameHeader& frame, EventWriter& even
                 return Effect::violation;
             }
             break;
-        case FrameKind::message:
         case FrameKind::write:
+            end_body(frame);
+            break;
+        case FrameKind::message:
+        case FrameKind::piece:
             break;
     }
     order_.complete(frame.sequence);

@@ -14,6 +14,7 @@
 
 #include <incast/transport.h>
 
+#include "transport/framed/bodies.h"
 #include "transport/framed/event_writer.h"
 #include "transport/framed/frame.h"
 #include "transport/framed/order.h"
@@ -35,6 +36,9 @@ struct SessionOptions {
     std::size_t copied_bytes = 262144;    // send buffer per stream, for headers, messages and small bodies
     std::size_t copy_below_bytes = 2048;  // bodies smaller than this are copied: `done` at once
     std::uint32_t first_sequence = 0;     // of the frames of both sides; tests begin near the end of 32 bits
+    /// Not 0: bodies of writes travel beside the (one) stream and may get lost; a power of two, of which so many are on
+    /// their way at most.
+    std::uint32_t bodies_beside = 0;
 };
 
 class Session {
@@ -60,7 +64,25 @@ public:
 
     // --- the link's side
     // --------------------------------------------------------------------------------------------------
-    [[nodiscard]] bool has_output(std::size_t stream) const { return !streams_[stream].sender.empty(); }
+    [[nodiscard]] bool has_output(std::size_t stream) const {
+        return !streams_[stream].sender.empty() && before_body() > 0;
+    }
+    /// Bytes of the stream that go before the next body, if there is one.
+    [[nodiscard]] std::size_t before_body() const {
+        return bodies_.empty() ? ~std::size_t{0} : bodies_.front().position - streams_[0].sender.sent_bytes();
+    }
+    /// Only then may a body be sent.
+    [[nodiscard]] bool is_body_next() const { return !bodies_.empty() && before_body() == 0; }
+    struct Piece {
+        FrameHeader header;
+        Bytes bytes;
+    };
+    /// What of the next body fits in so many bytes. Precondition: is_body_next().
+    [[nodiscard]] Piece next_piece(std::size_t room) const;
+    /// That was sent. False, and nothing happened: `events` has no room for the completion.
+    bool piece_sent(std::size_t bytes, EventWriter& events);
+    /// A piece, whole, or an empty one in place of one that got lost. False: it breaks the rules.
+    bool take_piece(Bytes piece);
     [[nodiscard]] std::size_t gather(std::size_t stream, std::span<Bytes> pieces, const EventWriter& events) const {
         return streams_[stream].sender.gather(pieces, events.room());
     }
@@ -113,6 +135,13 @@ private:
     [[nodiscard]] bool reaches(const Key& key, std::uint64_t offset, std::uint64_t bytes) const {
         return key.generation == options_.peer_incarnation && Regions::inside(key.bytes, offset, bytes);
     }
+    Post write_beside(Bytes head, Bytes body, const Key& key, std::uint64_t offset, Notice notice, Token token);
+    /// What a write of so many bytes says of where it goes.
+    bool check_write(const FrameHeader& frame, std::uint64_t bytes);
+    /// The frame of a write is here.
+    void end_body(const FrameHeader& frame) {
+        if (frame.tag != 0 && !bodies_.end(frame.tag)) is_damaged_ = true;
+    }
     Post fault(Token token);
     Post come_back() {
         room_wanted_ = true;
@@ -134,6 +163,8 @@ private:
     std::size_t current_stream_ = 0;
     std::uint32_t next_sequence_;
     Order order_;
+    Bodies bodies_;
+    bool is_damaged_ = false;  // a body since the last notice
     std::vector<Read> reads_;  // by tag
     std::vector<std::uint32_t> free_tags_;
     std::vector<Token> faults_;  // to be reported

@@ -1,6 +1,7 @@
 // The connections of a udp endpoint: dialling, being dialled, letting in, losing.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -153,7 +154,11 @@ std::uint32_t Endpoint::datagram_bytes_to(const Address& to) const {
 }
 
 std::uint32_t Endpoint::window_packets(std::uint32_t datagram_bytes) const {
-    const auto packets = static_cast<std::uint32_t>(settings_.window_bytes / datagram_bytes);
+    std::size_t bytes = settings_.window_bytes;
+    // What does not fit into the receive buffer is gone for good: each peer has its share, in which the kernel counts
+    // a datagram with as much again for itself.
+    if (!settings_.repairs) bytes = std::min<std::size_t>(bytes, receive_buffer_bytes_ / 2 / peers_.size());
+    const auto packets = static_cast<std::uint32_t>(bytes / datagram_bytes);
     return std::bit_floor(std::clamp(packets, least_window, largest_window));
 }
 
@@ -173,6 +178,7 @@ void Endpoint::start_dialling(Peer peer, const Hello& hello) {
     state.hello.max_posted = options_.max_posted;
     state.hello.datagram_bytes = datagram_bytes_to(state.address);
     state.hello.window_packets = window_packets(state.hello.datagram_bytes);
+    state.hello.once = settings_.repairs ? 0 : 1;
 }
 
 void Endpoint::say_hello(PeerState& state, Time now) {
@@ -247,7 +253,8 @@ void Endpoint::take_hello(Time now, const Hello& hello, Bytes greeting) {
                                           .token = options_.token,
                                           .self = self(),
                                           .self_incarnation = options_.incarnation,
-                                          .max_peers = options_.max_peers});
+                                          .max_peers = options_.max_peers,
+                                          .once = settings_.repairs ? 0U : 1U});
     const std::uint64_t cookie = cookies_.of(socket_.from(), hello);
     if (hello.said == Said::withdraw) {  // which nobody waits for an answer to
         if (verdict == Verdict::accepted && hello.cookie == cookie) take_withdrawal(hello);
@@ -381,6 +388,8 @@ void Endpoint::let_in(Peer peer) {
 void Endpoint::go_up(Peer peer, const Agreed& agreed) {
     PeerState& state = peers_[index(peer)];
     stop_timing(state);
+    // What the peer may send ahead of the frame that comes next: of a body each packet, at most.
+    const std::uint32_t bodies_beside = settings_.repairs ? 0 : std::bit_ceil(window_packets(agreed.datagram_bytes));
     state.link = std::make_unique<Link>(reliable::Settings{.datagram_bytes = agreed.datagram_bytes,
                                                            .window_packets = window_packets(agreed.datagram_bytes),
                                                            .deadline_ns = settings_.deadline / ps_per_ns,
@@ -395,7 +404,8 @@ void Endpoint::go_up(Peer peer, const Agreed& agreed) {
                                                                .max_peer_reads = agreed.peer_max_posted,
                                                                .staging_bytes = settings_.staging_bytes,
                                                                .copied_bytes = settings_.send_buffer_bytes,
-                                                               .copy_below_bytes = settings_.copy_below_bytes},
+                                                               .copy_below_bytes = settings_.copy_below_bytes,
+                                                               .bodies_beside = bodies_beside},
                                         regions_);
     state.link->connection().start(last_now_ / ps_per_ns, agreed.own_session, agreed.peer_session, agreed.peer_window);
     state.state = PeerState::State::up;

@@ -41,6 +41,12 @@ void set_option(int fd, int level, int option, T value) {
     (void)::setsockopt(fd, level, option, &value, sizeof value);
 }
 
+std::uint32_t receive_buffer_of(int fd) {
+    int bytes = 0;
+    socklen_t size = sizeof bytes;
+    return ::getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, &size) == 0 ? static_cast<std::uint32_t>(bytes) : 0;
+}
+
 void tune(int fd, const EndpointSettings& settings) {
     // As far as anybody may, and then as far as this process may.
     for (const int option : {SO_SNDBUF, SO_RCVBUF, SO_SNDBUFFORCE, SO_RCVBUFFORCE})
@@ -70,6 +76,8 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
     tune(socket_.fd(), settings_);
     address_.port = socket_.local_port();
     capabilities_.nature = nature;
+    capabilities_.lossy_bodies = !settings_.repairs;
+    receive_buffer_bytes_ = receive_buffer_of(socket_.fd());
     for (std::uint32_t node = 0; node < options.max_peers; ++node)
         peers_[node].node = node;
     active_.reserve(peers_.size());
@@ -205,13 +213,16 @@ void Endpoint::flush(Time now, framed::EventWriter& events) {
         if (state.state != PeerState::State::up) continue;
         Link& link = *state.link;
         bool is_busy = link.session().settle(events);
-        is_busy = link.pack(events) || is_busy;
-        while (true) {
-            const reliable::Datagram datagram = link.connection().next_datagram(ns(now));
-            if (datagram.bytes.empty()) break;
-            if (datagram.is_stable) moved_bytes_ += datagram.bytes.size() - reliable::header_bytes;
-            socket_.add(state.address, datagram.bytes, datagram.is_stable);
-        }
+        do {
+            is_busy = link.pack(events) || is_busy;
+            while (true) {
+                const reliable::Datagram datagram = link.connection().next_datagram(ns(now));
+                if (datagram.bytes.empty()) break;
+                if (datagram.is_stable) moved_bytes_ += datagram.bytes.size() - reliable::header_bytes;
+                socket_.add(state.address, datagram.bytes, datagram.is_stable);
+            }
+        } while (add_pieces(now, state, events));
+        is_busy = is_busy || (link.is_body_next() && events.room() == 0);
         is_busy = link.session().settle(events) || is_busy || peer == stuck_;
         next_deadline_ = std::min(next_deadline_, time_of(link.connection().next_deadline_ns()));
         if (is_busy) activate(peer);
@@ -219,6 +230,16 @@ void Endpoint::flush(Time now, framed::EventWriter& events) {
     working_.clear();
     if (active_.size() > 1) std::ranges::rotate(active_, active_.begin() + 1);
     socket_.send();
+}
+
+bool Endpoint::add_pieces(Time now, PeerState& state, framed::EventWriter& events) {
+    bool any = false;
+    while (const auto piece = state.link->next_piece(ns(now), events)) {
+        any = true;
+        moved_bytes_ += piece->rest.size();
+        socket_.add(state.address, piece->head, piece->rest);
+    }
+    return any && !state.link->is_body_next();
 }
 
 bool Endpoint::prepare_wait() {

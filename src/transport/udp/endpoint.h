@@ -35,6 +35,7 @@ struct EndpointSettings {
     std::size_t copy_below_bytes = 0;
     std::uint64_t max_rate_bytes_per_s = 0;
     std::uint8_t dscp = 0;
+    bool repairs = true;  // bodies, too
     Time connect_timeout = 0;
     Time deadline = 0;
     datagram::FaultRates faults;
@@ -94,6 +95,8 @@ private:
     void look_for_loss(Peer peer);
     void take_refused();
     void flush(Time now, framed::EventWriter& events);
+    /// Pieces of the next body. False: no more of anything may be sent to that peer now.
+    bool add_pieces(Time now, PeerState& state, framed::EventWriter& events);
     void say(const Address& to, const Hello& hello, Bytes greeting = {});
     void answer(const Answer& answer, const Address& to);
 
@@ -154,6 +157,7 @@ private:
     std::uint32_t untimed_ = 0;  // peers whose deadline is unset
     Time next_deadline_ = time_never;
     Time last_now_ = 0;
+    std::uint32_t receive_buffer_bytes_ = 0;
     std::uint64_t moved_bytes_ = 0;      // of frames, through the socket
     std::uint64_t copied_for_lost_ = 0;  // by links that are gone
     Datagrams counted_for_lost_;

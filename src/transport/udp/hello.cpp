@@ -69,6 +69,8 @@ const char* to_string(Verdict verdict) {
             return "no room for another peer that dials";
         case Verdict::turned_away:
             return "turned away";
+        case Verdict::other_repair:
+            return "another transport.udp.repair, which all nodes have to share";
     }
     return "unknown verdict";
 }
@@ -100,12 +102,13 @@ Verdict judge(const Hello& hello, const Expected& expected) {
     const bool knocks = hello.knocks != 0;
     if (hello.knocks > 1 || hello.greeting_bytes > (knocks ? max_greeting_bytes : 0) || hello.max_posted == 0 ||
         hello.max_posted > max_posted_limit || hello.datagram_bytes < least_datagram_bytes ||
-        hello.window_packets == 0 || hello.session == 0 || hello.zero_32 != 0) {
+        hello.window_packets == 0 || hello.session == 0 || hello.once > 1) {
         return Verdict::malformed;
     }
     // Of two nodes the one with the lower index dials.
     if (!knocks && (hello.from >= expected.max_peers || hello.from >= expected.self)) return Verdict::malformed;
     if (hello.to != expected.self || hello.to_incarnation != expected.self_incarnation) return Verdict::wrong_node;
+    if (hello.once != expected.once) return Verdict::other_repair;
     return Verdict::accepted;
 }
 

@@ -47,7 +47,7 @@ struct Hello {
     std::uint32_t max_posted = 0;  // reads the dialling node may have pending
     std::uint32_t datagram_bytes = 0;
     std::uint32_t window_packets = 0;
-    std::uint32_t zero_32 = 0;
+    std::uint32_t once = 0;  // 1: bodies are sent once
 };
 static_assert(sizeof(Hello) == 88);
 
@@ -61,6 +61,7 @@ enum class Verdict : std::uint32_t {
     stale,        // a later incarnation or connection of the dialling node is known here
     no_room,      // for another one that knocks
     turned_away,  // or given up, by the owner
+    other_repair,
 };
 const char* to_string(Verdict verdict);
 
@@ -86,6 +87,7 @@ struct Expected {
     std::uint32_t self = 0;
     std::uint32_t self_incarnation = 0;
     std::uint32_t max_peers = 0;
+    std::uint32_t once = 0;
 };
 
 /// A hello, or a withdrawal, whole with its greeting; nothing: it is none.

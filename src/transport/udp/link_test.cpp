@@ -1,5 +1,6 @@
 // Two links through a network that drops, doubles and delays, from seeds, in virtual time: what was posted arrives
-// once, in order and whole, and what was lost on the way is counted.
+// once, in order and whole, and what was lost on the way is counted. Where bodies are sent once, it is whole or damaged
+// as its notice says.
 #include "transport/udp/link.h"
 
 #include <array>
@@ -37,7 +38,7 @@ std::size_t body_bytes(std::uint64_t number) {
 }
 
 struct Side {
-    Side(std::uint32_t self, std::uint32_t datagram_bytes)
+    Side(std::uint32_t self, std::uint32_t datagram_bytes, bool once)
         : number(self),
           link({.datagram_bytes = datagram_bytes, .window_packets = 64}, static_cast<std::uint16_t>(self),
                framed::SessionOptions{.self = Peer{self},
@@ -48,7 +49,8 @@ struct Side {
                                       .max_peer_reads = 8,
                                       .staging_bytes = 8192,
                                       .copied_bytes = 16384,
-                                      .copy_below_bytes = 100},
+                                      .copy_below_bytes = 100,
+                                      .bodies_beside = once ? 64U : 0U},
                regions) {
         source = regions.allocate(place_bytes * places).value();
         slots = regions.allocate(place_bytes * places).value();
@@ -64,14 +66,15 @@ struct Side {
     std::uint64_t posted = 0;  // write and message of each round
     std::uint64_t completed = 0;
     std::uint64_t arrived = 0;
+    std::uint64_t damaged = 0;  // of these
     bool message_is_due = false;
     std::uint64_t polls = 0;
 };
 
 class World {
 public:
-    World(std::uint64_t seed, const Network& network, std::uint32_t datagram_bytes = 512)
-        : random_(seed), network_(network), sides_{Side(0, datagram_bytes), Side(1, datagram_bytes)} {
+    World(std::uint64_t seed, const Network& network, std::uint32_t datagram_bytes = 512, bool once = false)
+        : random_(seed), network_(network), sides_{Side(0, datagram_bytes, once), Side(1, datagram_bytes, once)} {
         sides_[0].link.connection().start(0, 0x10000, 0x20001, 64);
         sides_[1].link.connection().start(0, 0x20001, 0x10000, 64);
     }
@@ -89,6 +92,7 @@ public:
         Datagrams sum = sides_[0].link.datagrams();
         return sum += sides_[1].link.datagrams();
     }
+    [[nodiscard]] std::uint64_t damaged() const { return sides_[0].damaged + sides_[1].damaged; }
     [[nodiscard]] std::int64_t took_ns() const { return now_ns_; }
     std::uint64_t dropped = 0;
 
@@ -137,8 +141,18 @@ private:
             is_stuck_[side.number] = progress == Link::Progress::stuck;
         }
         (void)side.link.session().settle(events);
-        (void)side.link.pack(events);
-        send(side);
+        bool goes_on = true;
+        while (goes_on) {
+            (void)side.link.pack(events);
+            send(side);
+            goes_on = false;
+            while (const auto piece = side.link.next_piece(now_ns_, events)) {
+                std::vector<std::byte> whole(piece->head.begin(), piece->head.end());
+                whole.insert(whole.end(), piece->rest.begin(), piece->rest.end());
+                fly(side, whole);
+                goes_on = !side.link.is_body_next();
+            }
+        }
         for (const Event& event : std::span(room).first(events.count()))
             look_at(side, event);
     }
@@ -153,7 +167,14 @@ private:
             fill(expected, side.arrived + 1 - side.number);
             const auto place =
                 side.regions.memory(side.slots).subspan(side.arrived % places * place_bytes, expected.size());
-            ASSERT_TRUE(std::ranges::equal(place, expected)) << "round " << side.arrived;
+            if (event.status == Status::damaged) {
+                EXPECT_FALSE(std::ranges::equal(place, expected)) << "round " << side.arrived;
+                std::ranges::copy(expected, place.begin());  // so that what lands too late would be seen
+                ++side.damaged;
+            } else {
+                ASSERT_EQ(event.status, Status::ok);
+                ASSERT_TRUE(std::ranges::equal(place, expected)) << "round " << side.arrived;
+            }
             side.message_is_due = true;
         } else if (event.kind == Event::Kind::message) {
             ASSERT_TRUE(side.message_is_due);
@@ -169,15 +190,19 @@ private:
         while (true) {
             const reliable::Datagram datagram = side.link.connection().next_datagram(now_ns_);
             if (datagram.bytes.empty()) return;
-            if (random_.chance(network_.drop)) {
-                ++dropped;
-                continue;
-            }
-            for (int copies = random_.chance(network_.twice) ? 2 : 1; copies > 0; --copies) {
-                const std::int64_t late = network_.delay_ns == 0 ? 0 : random_.between(0, network_.delay_ns);
-                flying_.emplace(now_ns_ + 20'000 + late,
-                                std::pair{1 - side.number, std::vector(datagram.bytes.begin(), datagram.bytes.end())});
-            }
+            fly(side, datagram.bytes);
+        }
+    }
+
+    void fly(const Side& side, Bytes bytes) {
+        if (random_.chance(network_.drop)) {
+            ++dropped;
+            return;
+        }
+        for (int copies = random_.chance(network_.twice) ? 2 : 1; copies > 0; --copies) {
+            const std::int64_t late = network_.delay_ns == 0 ? 0 : random_.between(0, network_.delay_ns);
+            flying_.emplace(now_ns_ + 20'000 + late,
+                            std::pair{1 - side.number, std::vector(bytes.begin(), bytes.end())});
         }
     }
 
@@ -230,6 +255,32 @@ TEST(UdpLink, AllArrivesOnceInOrderAndWholeWhateverTheNetworkDoes) {
             ASSERT_FALSE(HasFailure());
             if (network.drop >= million / 20) {
                 EXPECT_GT(world.datagrams().repeated, 0U);
+                EXPECT_GT(world.datagrams().lost, 0U);
+            }
+        }
+    }
+}
+
+TEST(UdpLink, WhatIsSentOnceIsWholeOrSaidToBeDamaged) {
+    const std::array networks{Network{},
+                              Network{.drop = million / 100},
+                              Network{.drop = million / 10},
+                              Network{.twice = million / 5},
+                              Network{.delay_ns = 300'000},
+                              Network{.drop = million / 20, .twice = million / 20, .delay_ns = 500'000}};
+    for (const Network& network : networks) {
+        for (std::uint64_t seed = 0; seed < 4; ++seed) {
+            SCOPED_TRACE("drop " + std::to_string(network.drop) + ", twice " + std::to_string(network.twice) +
+                         ", delay " + std::to_string(network.delay_ns) + " ns, seed " + std::to_string(seed));
+            World world(seed, network, seed % 2 == 0 ? 512 : 9000, true);
+            world.run();
+            ASSERT_FALSE(HasFailure());
+            if (network.drop == 0 && network.delay_ns == 0) {
+                EXPECT_EQ(world.damaged(), 0U);
+            }
+            if (network.drop >= million / 20) {
+                EXPECT_GT(world.damaged(), 0U);
+                EXPECT_LT(world.damaged(), 2 * rounds);
                 EXPECT_GT(world.datagrams().lost, 0U);
             }
         }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <string>
+#include <string_view>
 
 #include "transport/settings.h"
 #include "transport/udp/endpoint.h"
@@ -16,11 +17,16 @@ constexpr double ms = ps_per_ms;
 constexpr double gib = 0x1p30;
 constexpr double million = 1'000'000;
 
+constexpr std::array<std::string_view, 2> repair_words{"all", "none"};
+
 constexpr std::array list{
     base::text("bind", "127.0.0.1", "address to listen at and to be dialled at", "an IPv4 or IPv6 address"),
     base::text("advertise", "", "address told to peers; needed if bind is 0.0.0.0 or ::, otherwise bind itself",
                "an IPv4 or IPv6 address, or empty"),
     ports_setting,
+    base::choice("repair", "all", repair_words,
+                 "what is sent again if it gets lost: all, or of the bodies of writes none, where an event that misses "
+                 "some of its bytes is flagged; the same on all nodes"),
     base::number(Kind::bytes, "mtu", "0", 0, 65'536,
                  "largest IP packet, 576 B at least; 0: what the way to each peer has, as far as this host knows, 9000 "
                  "B at most; of two nodes the smaller one counts"),
@@ -89,6 +95,7 @@ Result<std::unique_ptr<Medium>> make(const Settings& given) {
     made.ports = *ports;
     made.mtu = static_cast<std::uint32_t>(values->whole("mtu"));
     if (made.mtu != 0 && made.mtu < 576) return values->refuse("mtu", "smaller than 576 B, and not 0");
+    made.repairs = values->word("repair") == "all";
     made.window_bytes = values->whole("window");
     made.socket_buffer_bytes = static_cast<int>(values->whole("socket_buffer"));
     made.staging_bytes = values->whole("staging");

@@ -363,6 +363,34 @@ class TcpWays:
 
 
 @dataclass(frozen=True)
+class UdpPair:
+    """bench/udp_pair: datagrams over UDP on loopback, many per system call, without any protocol."""
+
+    program: Path
+    seconds: float
+    warm_up: float
+    nodes: int
+    mtu: int
+    source_bytes: int  # of each node
+    one_way: bool = False
+
+    def __call__(self) -> Reading:
+        """Runs it once."""
+        command = [str(self.program), *(["--one-way"] if self.one_way else [])]
+        for name, value in (
+            ("nodes", self.nodes),
+            ("mtu", self.mtu),
+            ("source", self.source_bytes),
+            ("seconds", self.seconds),
+            ("warm-up", self.warm_up),
+        ):
+            command += [f"--{name}", str(value)]
+        window, lines, _ = _run_marked(command, self.seconds, _says_measuring)
+        said = _last_json(lines)
+        return Reading(said["bytes_per_s"], window, said)
+
+
+@dataclass(frozen=True)
 class MpiAlltoall:
     """bench/mpi_alltoall under mpirun, over shared memory (`vader`) or sockets (`tcp`).
 

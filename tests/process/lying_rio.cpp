@@ -28,7 +28,7 @@ using transport::rio::window_gap;
 namespace rio = transport::rio;
 
 constexpr int regions_around = 8;
-constexpr int times = 20;  // for each region that it may write to
+constexpr int times = 4;  // for each region that it may write to
 
 class Lying final : public transport::decorator::Forward {
 public:

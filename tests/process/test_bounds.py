@@ -13,6 +13,7 @@ from support import Run, Start, wait_until
 from transports import RAPIDIO, SHARED_MEMORY
 
 NODES = 4
+TIMES = 4  # that the liar lies in each place
 TOKEN = "0123456789abcdef0123456789abcdef"
 SETTINGS = {
     "run.nodes": NODES,
@@ -105,7 +106,11 @@ def lies_of(path: Path) -> tuple[Counter[int], Counter[int]]:
 def test_eb_t10_a_lying_readout_unit_over_rapidio_reaches_nothing_of_others(
     start: Start, engine: Path, tmp_path: Path, fabric: str
 ) -> None:
-    """It goes past the transport, with raw operations of SoftRIO of the same endpoint."""
+    """It goes past the transport, with raw operations of SoftRIO of the same endpoint.
+
+    Each of its writes waits for some seventy of them, one after the other: on a busy host that is seconds, in which it
+    is neither late nor dead.
+    """
     modules = engine.parent.parent / "lib" / "lying"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as keeps_port:
         keeps_port.bind(("127.0.0.1", 0))
@@ -115,6 +120,8 @@ def test_eb_t10_a_lying_readout_unit_over_rapidio_reaches_nothing_of_others(
                 **SETTINGS,
                 "transport.name": RAPIDIO,
                 "protocol.layout": "per-source",
+                "protocol.detection_deadline": "60s",
+                "protocol.late_after": "30s",
                 **(udp if fabric == "udp" else {}),
             },
             "--spawn",
@@ -128,7 +135,7 @@ def test_eb_t10_a_lying_readout_unit_over_rapidio_reaches_nothing_of_others(
         with subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL) as liar:
             try:
                 # Each of its peers has been lied to.
-                wait_until(lambda: lies_of(said)[0].total() >= 20 * (NODES - 1), "lies", 60)
+                wait_until(lambda: lies_of(said)[0].total() >= TIMES * (NODES - 1), "lies", 60)
                 run.process.send_signal(signal.SIGINT)
                 assert run.finish() == 0, run.story()
                 assert liar.wait(30) == 0

@@ -37,6 +37,10 @@ SPLIT: dict[str, Any] = {
     "run.sample_interval": "200ms",
     "run.drain_deadline": "30s",
     "run.fail_above_incomplete": 1,
+    # What is under way has to cross an emulated wire before its acknowledgement is overdue, also where the host is
+    # busy: of what soft-RoCE sends twice it may refuse the rest ("remote invalid request error").
+    "protocol.credits": 8,
+    f"transport.{VERBS}.ack_timeout": 18,
 }
 # What netem does to each packet that a node sends, and whether packets then have to be sent again.
 LINKS: dict[str, tuple[str, bool]] = {
@@ -194,3 +198,7 @@ def test_a_device_that_is_taken_away_costs_its_node(start: Start, node: int, att
     run = running(start, f"remove {node} {attempt}")
     subprocess.run(["rdma", "link", "delete", f"rxe{node + 1}"], check=True)
     lost_for_ever(run, node)
+    why = f"lost: {VERBS}: the RDMA device rxe{node + 1} was removed"
+    assert [line for line in run.notices if NAMES[node] in line and "was out until" not in line] == [
+        line for line in run.notices if f"node {NAMES[node]} {why}; " in line
+    ], run.notices

@@ -201,6 +201,7 @@ void RunControl::lost(Time now, std::uint32_t node, const std::string& why) {
     if (phase_ == Phase::closing) {
         return;
     }
+    troubles_.lost(now, node);
     const std::string who = fmt::format("node {} lost: {}", node_name(node, record.roles), why);
     const AuditEntry entry{"lost", node, "", why, nullptr};
     if (plan_.is_net()) {

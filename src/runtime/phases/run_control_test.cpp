@@ -431,5 +431,29 @@ TEST_F(Conducting, WhatADroppedNodeCostIsSaidWhenItIsBack) {
         << log();
 }
 
+TEST_F(Conducting, AConnectionThatEndedIsNoLineOfItsOwnWhereTheProcessIsGone) {
+    for (const bool is_lost : {true, false}) {
+        begin();
+        join();
+        NodeSample sample;
+        sample.node = em;
+        sample.incarnation = 1;
+        sample.state = protocol::NodeState::running;
+        sample.at = now_;
+        sample.joined_at = 1;
+        sample.changes = {{now_, other_bu, 1, protocol::Cause::connection_lost}};
+        control_->sample(now_, sample);
+        pass(Troubles::last_words_within / 2);
+        EXPECT_EQ(log().find("dropped by the event manager"), std::string::npos) << log();
+        if (is_lost) {
+            control_->lost(now_, other_bu, "its device was removed");
+        }
+        pass(Troubles::last_words_within);
+        EXPECT_EQ(log().find("node 2 (BU) dropped by the event manager: its connection") == std::string::npos, is_lost)
+            << log();
+        EXPECT_NE(log().find("node 2 (BU) lost: its device was removed"), std::string::npos) << log();
+    }
+}
+
 }  // namespace
 }  // namespace incast::runtime

@@ -1,6 +1,7 @@
 #include "runtime/phases/troubles.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -35,6 +36,7 @@ void Troubles::changed(Time now, const ViewChange& change, bool known, Cost cost
         return;
     }
     Out& out = out_[change.node];
+    say_dropped(now, change.node);
     em_clock_ = change.at;
     heard_ = now;
     if (change.cause == protocol::Cause::joined) {
@@ -74,11 +76,31 @@ void Troubles::changed(Time now, const ViewChange& change, bool known, Cost cost
     out.length.reset();
     out.told_at = time_never;
     const std::uint32_t roles = plan_.protocol.nodes[change.node].roles;
-    const std::string line = fmt::format(
-        "node {} dropped by the event manager: {}{}{}", name_of(change.node), out.why,
-        (roles & protocol::role_bu) != 0 ? "; its MEPs are built by others" : "",
-        (roles & protocol::role_ru) != 0 ? "; MEPs without its fragments are flagged until it is back" : "");
-    audit_.say(now, Level::warning, known ? "" : line, {"dropped", change.node, "", out.why, nullptr});
+    out.unsaid = true;
+    out.line.clear();
+    if (!known) {
+        out.line = fmt::format(
+            "node {} dropped by the event manager: {}{}{}", name_of(change.node), out.why,
+            (roles & protocol::role_bu) != 0 ? "; its MEPs are built by others" : "",
+            (roles & protocol::role_ru) != 0 ? "; MEPs without its fragments are flagged until it is back" : "");
+    }
+    out.said_at = now + last_words_within;
+    if (known || change.cause != protocol::Cause::connection_lost) {
+        say_dropped(now, change.node);
+    }
+}
+
+void Troubles::lost(Time now, std::uint32_t node) {
+    out_[node].line.clear();
+    say_dropped(now, node);
+}
+
+void Troubles::say_dropped(Time now, std::uint32_t node) {
+    Out& out = out_[node];
+    if (std::exchange(out.unsaid, false)) {
+        audit_.say(now, Level::warning, out.line, {"dropped", node, "", out.why, nullptr});
+    }
+    out.said_at = time_never;
 }
 
 void Troubles::tell(Time now, std::uint32_t node, Cost cost, Time length) {
@@ -124,6 +146,9 @@ void Troubles::tell_counter(Time now, std::uint32_t node, std::size_t counter) {
 void Troubles::tick(Time now, Cost cost, bool over) {
     for (std::uint32_t node = 0; node < out_.size(); ++node) {
         const Out& out = out_[node];
+        if (over || now >= out.said_at) {
+            say_dropped(now, node);
+        }
         if (out.out && (over || now >= out.told_at)) {
             tell(now, node, cost, out.length.value_or(std::max<Time>(em_clock_ + (now - heard_) - out.since, 0)));
         }
@@ -138,7 +163,7 @@ void Troubles::tick(Time now, Cost cost, bool over) {
 Time Troubles::next_deadline() const {
     Time next = time_never;
     for (const Out& out : out_) {
-        next = std::min(next, out.out ? out.told_at : time_never);
+        next = std::min({next, out.out ? out.told_at : time_never, out.said_at});
     }
     return next;
 }

@@ -25,6 +25,8 @@ public:
     };
     /// The event manager says so. `known`: the node's process is gone, which was said.
     void changed(Time now, const ViewChange& change, bool known, Cost cost);
+    /// A node's process is gone, which was said: that it was dropped needs no line.
+    void lost(Time now, std::uint32_t node);
     /// A node's sums, with those of processes before.
     void counted(Time now, std::uint32_t node, const NodeTotals& totals);
     /// `over`: the run is.
@@ -32,6 +34,8 @@ public:
     [[nodiscard]] Time next_deadline() const;
 
     static constexpr Time counter_gap = 10 * ps_per_s;  // between two lines on the same counter
+    /// A connection that ended is often that of a process that did: so long until that is known.
+    static constexpr Time last_words_within = 2 * ps_per_s;
 
 private:
     static constexpr std::size_t counters = 5;
@@ -42,12 +46,16 @@ private:
         Cost before;
         std::optional<Time> length;  // it is back
         Time told_at = time_never;   // when those that built without it have said so
+        bool unsaid = false;         // that it was dropped
+        Time said_at = time_never;   // when that is said at the latest
+        std::string line;
     };
     struct Watched {
         std::array<std::uint64_t, counters> told{};
         std::array<Time, counters> quiet_until{};
         std::array<std::uint64_t, counters> now{};
     };
+    void say_dropped(Time now, std::uint32_t node);
     void tell(Time now, std::uint32_t node, Cost cost, Time length);
     void tell_counter(Time now, std::uint32_t node, std::size_t counter);
     [[nodiscard]] std::string name_of(std::uint32_t node) const;

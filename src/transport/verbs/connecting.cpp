@@ -58,7 +58,7 @@ Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
     start_timing(state);
     state.state = index(options_.self) < index(peer) ? PeerState::State::dialling : PeerState::State::waiting;
     if (device_is_gone_) {
-        fail(peer, "this node's RDMA device is gone");
+        lose(peer, Status::peer_lost);
     } else if (state.state == PeerState::State::dialling) {
         start_dialling(peer);
     } else {
@@ -385,7 +385,7 @@ void Endpoint::handle_deadlines(Time now) {
 
 void Endpoint::remove_device() {
     if (std::exchange(device_is_gone_, true)) return;
-    log(std::string(transport_name) + ": the RDMA device " + device_.name() + " was removed: all its peers are lost");
+    settings_.removed->set(device_.name());  // its owner makes another endpoint, and is told then
     for (std::uint32_t number = 0; number < peers_.size(); ++number) {
         const Connection how = peers_[number].connection();
         if (how == Connection::up || how == Connection::opening) lose(Peer{number}, Status::peer_lost);

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <infiniband/verbs.h>
@@ -24,6 +26,24 @@ inline constexpr std::uint32_t reserved_requests = 4;
 
 enum class Immediate : std::uint8_t { automatic, yes, no };
 
+/// The device that was taken away from an endpoint, for whoever makes the next one. Endpoints have their own threads.
+class Removed {
+public:
+    void set(const std::string& device) {
+        const std::lock_guard guard(lock_);
+        device_ = device;
+    }
+    /// Empty: none, or it was taken.
+    std::string take() {
+        const std::lock_guard guard(lock_);
+        return std::exchange(device_, {});
+    }
+
+private:
+    std::mutex lock_;
+    std::string device_;
+};
+
 /// The settings of verbs, checked and in machine form.
 struct EndpointSettings {
     std::vector<SocketAddress> bind;  // with port 0; empty: any
@@ -42,6 +62,7 @@ struct EndpointSettings {
     Time heartbeat = 0;
     Time ack_deadline = 0;
     Time connect_timeout = 0;
+    std::shared_ptr<Removed> removed = std::make_shared<Removed>();
 };
 
 template <auto release>

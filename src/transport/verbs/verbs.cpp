@@ -17,7 +17,11 @@ class Verbs final : public Medium {
 public:
     explicit Verbs(EndpointSettings settings) : settings_(std::move(settings)) {}
     Result<std::unique_ptr<Transport>> endpoint(const EndpointOptions& options) override {
-        return Endpoint::make(settings_, options);
+        auto made = Endpoint::make(settings_, options);
+        // A driver that begins anew takes its device away and gives it back.
+        const std::string removed = settings_.removed->take();
+        if (made || removed.empty()) return made;
+        return Error{std::string(transport_name) + ": the RDMA device " + removed + " was removed"};
     }
 
 private:

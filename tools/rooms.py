@@ -27,7 +27,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "scan": ("base", "engine", "evidence", "hosts", "run"),
     "figures": ("base", "engine", "evidence", "scan"),
     "reproduce": ("base", "engine", "scan"),
-    "doctor": ("base",),
+    "doctor": ("base", "engine", "hosts"),
     "cli": ("base", "data", "doctor", "engine", "hosts", "run", "scan", "figures", "reproduce"),
 }
 # What only some rooms may import of others' libraries: the words of the command line are said in one place.

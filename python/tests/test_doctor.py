@@ -8,8 +8,10 @@ from typing import Any
 import jsonschema
 import pytest
 from incast.doctor.checks import CHECKS, findings
+from incast.doctor.cluster import TOGETHER, between
 from incast.doctor.host import ADVICE, FAULT, Finding, Host
 from incast.doctor.ports import ports
+from incast.doctor.system import engine_findings
 
 from tests.conftest import Incast
 
@@ -71,6 +73,28 @@ def soft() -> Tree:
     return tree | {f"{MLX}/parent": "eth2", f"{NET}/mtu": "9000", f"{NET}/flags": "0x1003"}
 
 
+CPUFREQ = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
+PAGES = "sys/kernel/mm/transparent_hugepage/enabled"
+FILES = "Max open files            1024                 524288               files\n"
+SELF = "1 (systemd) S 0 1 1 0 -1 0 0 0 0 0 {} 3 0 0 20 0 1 0"
+
+
+def plain() -> Tree:
+    """A host without RDMA, as it should be."""
+    return {
+        "proc/self/limits": LIMITS + FILES,
+        "proc/self/status": "Name:\tincast\nCapEff:\t0000000000000000\n",
+        "proc/stat": "cpu  1000 0 500 90000 100 0 10 0 0 0\ncpu0 1 0 1 1 1 1 1 1 0 0\n",
+        "proc/1/stat": SELF.format(100),
+        "proc/sys/net/core/rmem_max": "8388608",
+        "proc/sys/net/core/wmem_max": "16777216",
+        "proc/sys/net/ipv4/tcp_rmem": "4096\t131072\t6291456",
+        "proc/sys/net/ipv4/tcp_wmem": "4096\t16384\t4194304",
+        PAGES: "always [madvise] never",
+        **{CPUFREQ.format(n): "performance" for n in range(4)},
+    }
+
+
 def planted(folder: Path, tree: Tree) -> Host:
     for path, text in tree.items():
         file = folder / path
@@ -86,7 +110,7 @@ def found_in(folder: Path, tree: Tree) -> list[Finding]:
     return found
 
 
-@pytest.mark.parametrize("healthy", [roce, infiniband, soft, dict])
+@pytest.mark.parametrize("healthy", [roce, infiniband, soft, plain, dict])
 def test_nothing_is_found_on_a_healthy_host(tmp_path: Path, healthy: Callable[[], Tree]) -> None:
     assert found_in(tmp_path, healthy()) == []
 
@@ -123,6 +147,83 @@ def test_a_planted_fault_is_found_and_no_other(
     (found,) = found_in(tmp_path, tree)
     assert (found.check, found.level) == (check, level)
     assert words in f"{found.value}; {found.command}"
+
+
+PLAIN_FAULTS: list[tuple[str, dict[str, str], str, str]] = [
+    ("governor", {CPUFREQ.format(3): "powersave"}, ADVICE, "cpupower frequency-set -g performance"),
+    ("huge pages", {PAGES: "always madvise [never]"}, ADVICE, f"echo madvise > /{PAGES}"),
+    ("nofile", {"proc/self/limits": LIMITS + FILES.replace("524288", "512   ")}, FAULT, "at most 512 open files"),
+    ("socket buffers", {"proc/sys/net/core/rmem_max": "212992"}, ADVICE, "net.core.rmem_max='8388608'"),
+    ("socket buffers", {"proc/sys/net/core/wmem_max": "212992"}, ADVICE, "net.core.wmem_max='8388608'"),
+    ("socket buffers", {"proc/sys/net/ipv4/tcp_rmem": "4096 87380 2097152"}, ADVICE, "='4096 87380 4194304'"),
+    ("socket buffers", {"proc/sys/net/ipv4/tcp_wmem": "4096 16384 65536"}, ADVICE, "='4096 16384 4194304'"),
+]
+
+
+@pytest.mark.parametrize(("check", "changes", "level", "words"), PLAIN_FAULTS)
+def test_a_fault_planted_without_rdma_is_found_and_no_other(
+    tmp_path: Path, check: str, changes: dict[str, str], level: str, words: str
+) -> None:
+    (found,) = found_in(tmp_path, {**plain(), **changes})
+    assert (found.check, found.level) == (check, level)
+    assert words in f"{found.value}; {found.command}"
+
+
+def test_who_administers_the_network_may_exceed_its_limits(tmp_path: Path) -> None:
+    small = {"proc/sys/net/core/rmem_max": "212992", "proc/self/status": "CapEff:\t0000000000001000\n"}
+    assert found_in(tmp_path, {**plain(), **small}) == []
+
+
+@pytest.mark.parametrize(
+    ("busy", "found"), [(4, []), (60, ["others take 60 % of all cores, most of it by x y (process 7)"])]
+)
+def test_others_at_work_are_named(tmp_path: Path, busy: int, found: list[str]) -> None:
+    other = {"proc/7/stat": SELF.replace("systemd", "x y").format(5)}
+    planted(tmp_path, {**plain(), **other})
+    later = {"proc/stat": f"cpu  {1000 + busy} 0 500 {90000 + 100 - busy} 100 0 10 0 0 0\n"}
+    later |= {"proc/7/stat": other["proc/7/stat"].replace(" 5 3 ", f" {5 + busy} 3 ")}
+    host = Host(tmp_path, pause=lambda _: (planted(tmp_path, later), None)[1])
+    assert [each.value for each in findings(host)] == found
+
+
+def test_what_an_engine_says_of_itself() -> None:
+    assert (
+        list(engine_findings({"path": "e", "version": "1", "transports": [{"name": "a", "available": True}]}, "1"))
+        == []
+    )
+    no_device = {"name": "verbs", "available": False, "reason": "no RDMA device on this host"}
+    assert list(engine_findings({"version": "1", "transports": [no_device]}, "1")) == []
+    lacking = {"name": "verbs", "available": False, "reason": "libibverbs.so.1: cannot open shared object file"}
+    (found,) = engine_findings({"version": "1", "transports": [lacking]}, "1")
+    assert (found.level, found.value) == (ADVICE, "no libibverbs.so.1")
+    (found,) = engine_findings({"path": "/e", "version": "0.9"}, "1")
+    assert (found.level, found.value, found.right) == (FAULT, "version 0.9", "version 1, as here")
+    (found,) = engine_findings({"path": "", "error": "not found"}, "1")
+    assert (found.level, found.where, found.value) == (FAULT, "incast-node", "not found")
+
+
+def seen(*reached: list[Any], mtu: str = "1500") -> dict[str, Any]:
+    """What the probe says of a host."""
+    return {"interface": "eth0", "files": {"/sys/class/net/eth0/mtu": mtu}, "reached": list(reached)}
+
+
+def test_clocks_are_compared_with_the_first_host() -> None:
+    there = {name: {"address": "10.0.0.1"} for name in "abc"}
+    hosts = {
+        "a": seen(["b", "tcp", 1, "", 0.02, 0.001], ["c", "tcp", 1, "", 5.0, 7.0], ["c", "udp", 1, "", 2.5, 0.001]),
+        "b": seen(["a", "tcp", 1, "", -0.02, 0.001]),
+        "c": seen(["a", "tcp", 1, "", -2.6, 0.5]),
+    }
+    (found,) = between(hosts, there, None)
+    assert (found.check, found.host, found.value) == ("clocks", "c", "2.5 s ahead of a")
+    assert [each.value for each in between({"a": seen(["b", "tcp", 1, "", -0.5, 0.45])}, there, None)] == []
+
+
+def test_the_mtu_of_most_is_the_right_one() -> None:
+    hosts = {"a": seen(mtu="9000"), "b": seen(mtu="1500"), "c": seen(mtu="9000")}
+    (found,) = between(hosts, {}, None)
+    assert (found.check, found.host, found.value) == ("network MTU", "b", "MTU 1500")
+    assert found.command == "ip link set eth0 mtu 9000"
 
 
 def test_infiniband_without_a_subnet_manager(tmp_path: Path) -> None:
@@ -192,4 +293,4 @@ def test_statuses_and_both_forms(incast: Incast, tmp_path: Path) -> None:
 
 def test_every_check_is_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text()
-    assert all(f"| `{check.name}` |" in text for check in CHECKS)
+    assert all(f"| `{name}` |" in text for name in (*(check.name for check in CHECKS), *TOGETHER))

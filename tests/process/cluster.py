@@ -191,6 +191,10 @@ class Cluster:
                 )
             )
 
+    def sshd(self, host: int) -> int:
+        """The process that listens there."""
+        return self._daemons[host - 1].pid
+
     def words(self, *command: str, host: int = 0) -> list[str]:
         """The command, on the head or another host."""
         return ["ip", "netns", "exec", self._spaces[host], *command]

@@ -17,6 +17,12 @@ EXTRA_OF = {
     "ClusterShell": "hosts",
     "distributed": "dask",
 }
+USED_FOR = {
+    "root": "ROOT files",
+    "lab": "reports, and tables as Parquet",
+    "hosts": "runs over many hosts",
+    "dask": "scans over a cluster",
+}
 
 
 def is_here(library: str) -> bool:

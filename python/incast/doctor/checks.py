@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from incast.doctor import counters, rdma
+from incast.doctor import counters, rdma, system
 from incast.doctor.host import Finding, Host
 
 
@@ -17,6 +17,13 @@ class Check:
 
 
 CHECKS = (
+    Check("engine", "the engine, and libraries that its transports need", system.engine),
+    Check("libraries", "Python's libraries of the extras", system.libraries),
+    Check("governor", "clocks of cores that follow the load", system.governors),
+    Check("busy cores", "what others take of the cores", system.busy_cores),
+    Check("huge pages", "large pages for memory that asks for them", system.big_pages),
+    Check("nofile", "how many files may be open, connections among them", system.open_files),
+    Check("socket buffers", "how much sockets may hold", system.socket_buffers),
     Check("memlock", "memory that may be locked, which registered memory is", rdma.memlock),
     Check("drivers", "adapters that have a driver, and devices that programs can open", rdma.drivers),
     Check("states", "ports that are up", rdma.states),

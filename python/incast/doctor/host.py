@@ -18,6 +18,11 @@ class Host:
     root: Path = Path("/")
     pause: Callable[[float], None] = time.sleep
 
+    @property
+    def is_this(self) -> bool:
+        """Whether it is no copy."""
+        return self.root == Path("/")
+
     def path(self, name: str) -> Path:
         """`name` as on the host, from its root on."""
         return self.root / name.lstrip("/")
@@ -47,7 +52,7 @@ class Host:
 
     def said(self, words: Sequence[str]) -> str | None:
         """What a program prints that only shows something; of a copy, the file that it was kept in (said/WORD-WORD)."""
-        if self.root != Path("/"):
+        if not self.is_this:
             return self.text("said/" + "-".join(word.strip("-") for word in words))
         if shutil.which(words[0]) is None:
             return None
@@ -79,3 +84,4 @@ class Finding:
     right: str
     command: str
     reason: str
+    host: str = ""  # where several were looked at

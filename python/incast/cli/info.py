@@ -1,21 +1,26 @@
-"""`incast info`: which engine and which transports are here."""
+"""`incast info`: which engine and which transports are here, and what the host is made of."""
 
 import json
 from typing import Any
 
 import typer
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 import incast
+from incast.base import units
 from incast.base.console import open_console
 from incast.cli.options import JsonOption
+from incast.doctor.host import Host
+from incast.doctor.topology import topology
 from incast.engine.program import engine_info, find_engine
 
 
 def info(as_json: JsonOption = False) -> None:
-    """Say which engine and which transports are here, and why one is not."""
+    """Say which engine and which transports are here, why one is not, and where memory, cores and links are."""
     answer = {"python_package": incast.__version__, "engine_path": str(find_engine()), **engine_info()}
+    answer["topology"] = topology(Host())
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
         return
@@ -28,6 +33,29 @@ def info(as_json: JsonOption = False) -> None:
     transports = answer.get("transports")
     if isinstance(transports, list):
         console.print(_transport_table(transports))
+    _print_topology(console, answer["topology"])
+
+
+def _print_topology(console: Console, found: dict[str, Any]) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("memory node", "cores", "memory"):
+        table.add_column(heading)
+    for node in found["numa_nodes"]:
+        memory = "-" if node["memory_bytes"] is None else units.size(node["memory_bytes"])
+        table.add_row(str(node["node"]), node["cores"] or "none", memory)
+    if found["numa_nodes"]:
+        console.print(table)
+    if found["shared_caches"]:
+        console.print(f"last cache shared by cores {'; '.join(found['shared_caches'])}", highlight=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("link", "state", "rate", "MTU", "memory node"):
+        table.add_column(heading)
+    for link in found["links"]:
+        rate = link["rate_bits_per_s"]
+        cells = (link["name"], link["state"], rate and f"{rate / 1e9:g} Gb/s", link["mtu"], link["numa_node"])
+        table.add_row(*(Text("-" if cell is None else str(cell)) for cell in cells))
+    if found["links"]:
+        console.print(table)
 
 
 def _flattened(answer: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -45,6 +45,15 @@ def test_the_rate_of_events_names_its_window() -> None:
     assert shown(RESULT | {"window": {"seconds": 0.0}})["events"] == "1 234 567 (no time was measured)"
 
 
+def test_files_on_other_hosts_are_named_with_them() -> None:
+    nodes = [{"node": i, "roles": f"{i} (BU)", "lost": False, "place": {"host": f"node{i // 2}"}} for i in range(4)]
+    written = {"nodes": nodes, "machine": {"host": "head"}, "config": {"sink": {"kind": "mep", "path": "/data"}}}
+    assert shown(RESULT | written)["MEP files"] == "/data on node0, node1"
+    assert "MEP files" not in shown(RESULT | written | {"nodes": nodes[:2], "machine": {"host": "node0"}})
+    unread = {"accounting": {"ledger_error": "it is on node7: /out/ledger.bin"}}
+    assert shown(RESULT | unread)["ledger"] == "it is on node7: /out/ledger.bin"
+
+
 def test_an_estimate_of_more_than_there_was_is_left_out() -> None:
     assert shown(RESULT | {"cpu": {"seconds": 1.0, "polling_seconds": 1.23}})["CPU"] == "0.456 s/GB"
 

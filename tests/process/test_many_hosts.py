@@ -378,9 +378,11 @@ def test_the_engine_is_copied_where_it_is_not(cluster: Cluster, tmp_path: Path, 
 @pytest.mark.parametrize("transport", TRANSPORTS if KILLS > 1 else TRANSPORTS[:1])
 @pytest.mark.parametrize("asked", [False, True])
 def test_others_join_by_hand(cluster: Cluster, tmp_path: Path, asked: bool, transport: str) -> None:
-    guests = 2 * (HOSTS - 1)
+    # With one of its own, the event manager is the last node, and so elsewhere.
+    own = int(asked)
+    guests = 2 * (HOSTS - 1) + own
     words = ["run", "--nodes", str(NODES), "--wait-for", str(guests), "--listen", cluster.address(0), *SHORT]
-    words += ["--transport", transport]
+    words += ["--transport", transport, "--em", "own" if own else "shared"]
     with Command(cluster, tmp_path, *words) as run:
         run.wait_for("started by: ")
         found = re.search(r"started by: (incast join (\S+) --token-file (\S+))\n", run.said())
@@ -391,7 +393,13 @@ def test_others_join_by_hand(cluster: Cluster, tmp_path: Path, asked: bool, tran
         began = time.monotonic()
         for host, delay_s in zip(range(2, HOSTS + 1), JOIN_DELAYS_S, strict=False):
             wait_until(lambda after_s=delay_s: time.monotonic() - began >= after_s, "the next to join", SLOW_S)
-            line = ["join", found[2], *([] if asked else ["--token-file", found[3]]), "--nodes", "2"]
+            line = [
+                "join",
+                found[2],
+                *([] if asked else ["--token-file", found[3]]),
+                "--nodes",
+                str(2 + (own if host == HOSTS else 0)),
+            ]
             with token.open() as text:
                 joins.append(
                     subprocess.Popen(cluster.incast(*line, host=host), stdin=text if asked else None, cwd=tmp_path)
@@ -400,6 +408,10 @@ def test_others_join_by_hand(cluster: Cluster, tmp_path: Path, asked: bool, tran
         assert [join.wait(SLOW_S) for join in joins] == [0] * len(joins)
         assert run.result()["lost_events"] == 0
         assert EVENTS_SHOWN in run.said()
+        assert "ledger_error" not in run.result()["accounting"]
+        assert (run.output / "ledger.bin").read_bytes() == (tmp_path if own else run.output).joinpath(
+            "ledger.bin"
+        ).read_bytes()
         assert not token.exists()
         seconds_until_empty(cluster, SLOW_S)
 

@@ -12,9 +12,10 @@ from incast.base import units
 from incast.base.units import VIRTUAL_TIME
 from incast.evidence.dips import Dip
 from incast.evidence.findings import Diagnosis
-from incast.evidence.result import at, number
+from incast.evidence.result import at, number, setting
 
 _DIPS_SHOWN = 5
+_HOSTS_SHOWN = 8
 _FILES_SHOWN = 4
 
 
@@ -220,6 +221,20 @@ def file_rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
     return rows
 
 
+def elsewhere_rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
+    """Files of the run that lie on other hosts."""
+    rows = []
+    if error := at(result, ("accounting", "ledger_error")):
+        rows.append(("ledger", Text(str(error), style="yellow")))
+    builders = [node for node in result.get("nodes", ()) if "BU" in node.get("roles", "")]
+    hosts = list(dict.fromkeys(host for node in builders if (host := at(node, ("place", "host")))))
+    if setting(result, "sink", "kind") == "mep" and hosts and hosts != [at(result, ("machine", "host"))]:
+        more = f" and {len(hosts) - _HOSTS_SHOWN} more" if len(hosts) > _HOSTS_SHOWN else ""
+        where = ", ".join(hosts[:_HOSTS_SHOWN])
+        rows.append(("MEP files", Text(f"{setting(result, 'sink', 'path')} on {where}{more}")))
+    return rows
+
+
 def dip_rows(dips: Sequence[Dip]) -> list[tuple[str, Text]]:
     """When goodput fell below half of its median, and what else happened then; the longest first."""
     rows: list[tuple[str, Text]] = []
@@ -236,7 +251,7 @@ def _figures(result: Mapping[str, Any], more: Sequence[tuple[str, Text]]) -> Ren
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    for label, text in (*_rows(result), *more, *_troubles(result)):
+    for label, text in (*_rows(result), *elsewhere_rows(result), *more, *_troubles(result)):
         table.add_row(label, text)
     if not virtual:
         return table

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "base/pause_watch.h"
 #include "base/units.h"
 #include "os/signals.h"
+#include "runtime/launch/file_messages.h"
 #include "runtime/launch/input_messages.h"
 #include "runtime/launch/lobby.h"
 #include "runtime/launch/pinning.h"
@@ -564,15 +566,17 @@ void Coordinator::Nodes::tell_all(const Json& message) {
 }
 
 void Coordinator::Nodes::say_goodbye() {
-    tell_all({{"type", "quit"}});
+    const auto em = static_cast<std::uint32_t>(plan_.protocol.em);
+    const std::filesystem::path ledger = reporter_.directory() / "ledger.bin";
+    const bool fetches = !plan_.is_net() && is_elsewhere(ledger, places_[em]);
     for (std::uint32_t node = 0; node < members_.size(); ++node) {
+        tell(node, {{"type", "quit"}, {"ledger", fetches && node == em}});
         if (members_[node].silent) {
             spawner_.kill_node(node, SIGKILL);
         }
     }
     spawner_.wait_or_kill(quit_wait_ms);
-    // One elsewhere may write its ledger into a folder that both hosts see.
-    members_[static_cast<std::size_t>(plan_.protocol.em)].channel.wait_for_end(quit_wait_ms);
+    receive_file(members_[em].channel, ledger, quit_wait_ms);
 }
 
 Coordinator::Coordinator(const Plan& plan, const RunOptions& options, Reporter& reporter)

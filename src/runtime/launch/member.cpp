@@ -16,6 +16,7 @@
 #include "base/allowance.h"
 #include "base/pause_watch.h"
 #include "os/signals.h"
+#include "runtime/launch/file_messages.h"
 #include "runtime/launch/input_messages.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/launch/whereabouts.h"
@@ -60,6 +61,8 @@ public:
     Result<Ok> be_welcomed();
     /// Until the coordinator says quit (ok), or is gone (error).
     Result<Ok> take_part();
+    /// The ledger, if the coordinator wants it.
+    void hand_over();
 
 private:
     /// Waits for the next message, at most until `deadline`.
@@ -102,6 +105,7 @@ private:
     std::string metrics_address_;             // as others reach it
     std::optional<NetworkPlace> place_;       // of its transport's address, if it has one
     std::string folder_;                      // of its ledger, if it is not the run's
+    bool wants_ledger_ = false;               // the coordinator does, now that the run is over
     Time next_sample_ = 0;
     base::Allowance remarks_{remark_burst, remark_gap};
     std::uint64_t unsaid_ = 0;  // remarks that were too many
@@ -217,24 +221,11 @@ Result<Ok> Member::set_up(const Json& welcome) {
         return Error{"the coordinator's welcome names a node that the config does not have"};
     }
     transport::Settings settings = plan_.config.transport_settings;
-    // Peers reach this node the way it reached the coordinator, unless the config says otherwise.
-    const std::string& network = plan_.config.network;
-    if (!network.empty() && !settings.contains("bind")) {
-        const Result<std::string> address = address_on(network);
-        if (!address) {
-            return Error{fmt::format("run.network = {}: {}: {}", network, host_name(), address.error().message)};
-        }
-        settings["bind"] = *address;
+    Result<std::optional<NetworkPlace>> place = choose_address(plan_, channel_.fd(), settings);
+    if (!place) {
+        return place.error();
     }
-    if (const std::string_view bind = plan_.config.traits().bind; !bind.empty()) {
-        settings.try_emplace(std::string(bind), os::local_host(channel_.fd()));
-    }
-    if (const auto bind = settings.find("bind"); bind != settings.end()) {
-        const NetworkPlace place = place_of(bind->second);
-        if (!place.interface.empty()) {
-            place_ = place;
-        }
-    }
+    place_ = *place;
     watch_ports(settings);
     Result<std::unique_ptr<transport::Medium>> medium =
         transport::make_medium(*transport::find_transport(plan_.config.transport), settings);
@@ -468,6 +459,8 @@ Result<Ok> Member::handle(const Json& message) {
     }
     if (type == "quit") {
         quit_ = true;
+        const auto ledger = message.find("ledger");
+        wants_ledger_ = ledger != message.end() && *ledger == true;
         return Ok{};
     }
     return Error{fmt::format("the coordinator sent an unknown message '{}'", type)};
@@ -571,6 +564,13 @@ Result<Ok> Member::take_part() {
     }
 }
 
+void Member::hand_over() {
+    if (wants_ledger_) {
+        host_.reset();  // then the file is whole
+        send_file(channel_, std::filesystem::path(folder_) / "ledger.bin");
+    }
+}
+
 }  // namespace
 
 int join(const JoinOptions& options) {
@@ -584,6 +584,7 @@ int join(const JoinOptions& options) {
     Result<Ok> outcome = member.be_welcomed();
     if (outcome) {
         outcome = member.take_part();
+        member.hand_over();
     }
     // A watching coordinator tells of its nodes itself, in one line.
     if (!outcome && !options.beside_coordinator()) {

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
@@ -138,21 +137,6 @@ Result<std::optional<Json>> Channel::receive() {
         } else {
             return Error{fmt::format("the connection broke: {}", std::generic_category().message(errno))};
         }
-    }
-}
-
-void Channel::wait_for_end(int timeout_ms) {
-    constexpr int step_ms = 50;
-    for (int waited_ms = 0; open() && waited_ms < timeout_ms; waited_ms += step_ms) {
-        Result<std::optional<Json>> message = receive();
-        while (message && message->has_value()) {
-            message = receive();
-        }
-        if (!message || !flush()) {
-            return;
-        }
-        pollfd waiting{fd(), POLLIN, 0};
-        poll(&waiting, 1, step_ms);
     }
 }
 

@@ -5,11 +5,12 @@
 //   node -> coordinator   hello {magic, protocol, token, node or null, pid, version}   address {incarnation, address,
 //                         metrics: HOST:PORT or "", place: {host, address, ...}}
 //                         inputs {host, files: [[source, numbers ...], ...]} (before the address, of files that are
-//                         replayed) sample {sample}   rejoin {}   failed {text}
+//                         replayed) sample {sample}   rejoin {}   failed {text}   file {part}, file_end {bytes} (when
+//                         the run is over, if it was asked for its ledger)
 //   coordinator -> node   refused {reason, again}   welcome {node, incarnation, run_token, directory, recorded, config}
 //                         peers {peers: [[node, incarnation, address], ...]}   incarnation {incarnation}
 //                         ended {node, incarnation} (its process is gone: who started it saw it end)
-//                         sample {mark}   stop {}   quit {}   triggers {origin_ns, clock}
+//                         sample {mark}   stop {}   quit {ledger}   triggers {origin_ns, clock}
 #pragma once
 
 #include <cstddef>
@@ -79,8 +80,6 @@ public:
     /// object.
     Result<std::optional<Json>> receive();
 
-    /// Waits so long at most for the other side to end the stream.
-    void wait_for_end(int timeout_ms);
     void set_limits(FrameLimits limits) { limits_ = limits; }
     [[nodiscard]] bool wants_write() const { return queued() > 0; }
     /// Bytes that the socket has not taken yet.

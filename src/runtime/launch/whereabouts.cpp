@@ -2,8 +2,13 @@
 
 #include <array>
 #include <climits>
+#include <system_error>
+#include <utility>
 
+#include <fmt/format.h>
 #include <unistd.h>
+
+#include "os/socket.h"
 
 namespace incast::runtime {
 namespace {
@@ -44,6 +49,29 @@ nlohmann::ordered_json checked_whereabouts(const Json& message) {
         if (const std::optional<std::uint64_t> number = number_in(*said, key)) checked[key] = *number;
     }
     return checked;
+}
+
+bool is_elsewhere(const std::filesystem::path& file, const nlohmann::ordered_json& place) {
+    std::error_code code;
+    return place.contains("folder") && !std::filesystem::exists(file, code);
+}
+
+Result<std::optional<NetworkPlace>> choose_address(const Plan& plan, int coordinator_fd,
+                                                   transport::Settings& settings) {
+    const RunConfig& config = plan.config;
+    if (!config.network.empty() && !settings.contains("bind")) {
+        const Result<std::string> address = address_on(config.network);
+        if (!address) {
+            return Error{fmt::format("run.network = {}: {}: {}", config.network, host_name(), address.error().message)};
+        }
+        settings["bind"] = *address;
+    }
+    if (const std::string_view bind = config.traits().bind; !bind.empty()) {
+        settings.try_emplace(std::string(bind), os::local_host(coordinator_fd));
+    }
+    const auto bind = settings.find("bind");
+    NetworkPlace place = bind == settings.end() ? NetworkPlace{} : place_of(bind->second);
+    return place.interface.empty() ? std::nullopt : std::optional(std::move(place));
 }
 
 }  // namespace incast::runtime

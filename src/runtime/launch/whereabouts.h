@@ -1,13 +1,17 @@
 // Where a node is, as it says: part of its message "address", and of the result.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
+#include <incast/result.h>
+
 #include "runtime/launch/rendezvous.h"
 #include "runtime/machine/network_place.h"
+#include "runtime/plan/resolve.h"
 
 namespace incast::runtime {
 
@@ -17,5 +21,11 @@ std::string host_name();
 Json whereabouts(const std::optional<NetworkPlace>& place, const std::string& folder);
 /// Of another process: what makes sense of it, or null.
 nlohmann::ordered_json checked_whereabouts(const Json& message);
+
+/// Whether a file that a node at that place has written is not here, too: some folders are the same on several hosts.
+bool is_elsewhere(const std::filesystem::path& file, const nlohmann::ordered_json& place);
+/// Sets where a node listens: on the network that the config names, or else at the address by which it has reached the
+/// coordinator, unless the settings say otherwise. Its place, if it is known; error: this host is not in that network.
+Result<std::optional<NetworkPlace>> choose_address(const Plan& plan, int coordinator_fd, transport::Settings& settings);
 
 }  // namespace incast::runtime

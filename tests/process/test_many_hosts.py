@@ -121,9 +121,9 @@ def by_ssh(cluster: Cluster, *more: str) -> list[str]:
     ]
 
 
-SHORT = ("--events", "2000", "--mfp-size", "16KiB")
-# As light as can be.
-LONG = ("--duration", "1h", "--warm-up", "100ms", "--mfp-size", "16KiB", "--trigger-rate", "1kHz")
+LIGHT = ("--warm-up", "100ms", "--mfp-size", "16KiB", "--trigger-rate", "1kHz")
+SHORT = ("--duration", "1s", *LIGHT)  # long enough for a line of the view
+LONG = ("--duration", "1h", *LIGHT)
 
 
 @pytest.mark.usefixtures("environment")

@@ -27,7 +27,7 @@ def engine_words(settings: dict[str, Any], *arguments: str) -> str:
     return " ".join(f"'{word}'" for word in words)
 
 
-def build(name: str, settings: dict[str, Any], *arguments: str, timeout_s: float = 90) -> Step:
+def build(name: str, settings: dict[str, Any], *arguments: str, timeout_s: float = 180) -> Step:
     """A step: a run whose result is in the folder `name` of /out."""
     return Step(name, f"exec {engine_words(settings, '--output', f'/out/{name}', *arguments)}", timeout_s)
 

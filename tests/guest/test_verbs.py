@@ -159,3 +159,9 @@ def test_faults_are_survived(guest: GuestRun) -> None:
     """tests/process/verbs_faults.py, in a guest; INCAST_GUEST_TIMES: how often each."""
     times = int(os.environ.get("INCAST_GUEST_TIMES", "1"))
     pytest_inside(guest, "verbs_faults.py", f"INCAST_GUEST_TIMES={times}", 120 + 600 * times)
+
+
+@pytest.mark.usefixtures("everything")
+def test_one_device_is_tested_by_its_name(guest: GuestRun) -> None:
+    """What `./test --device` runs on hardware."""
+    pytest_inside(guest, "verbs_device.py", "INCAST_RDMA_DEVICE=rxe1", 1800)

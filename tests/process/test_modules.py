@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support import ROOT
 from transports import VERBS  # a module, too, whose host may have no device
 
 NAME = "rio"  # the transport that is a module
@@ -119,3 +120,11 @@ def test_a_module_from_outside_that_does_not_fit_is_known_by_name(engine: Path, 
     assert "transport mine: " in done.stderr
     assert "is of another build" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [["--device", "mlx5_none"], ["--device"], ["--device", ""], ["mlx5_0"]])
+def test_tests_on_a_device_that_is_not_there_are_refused_in_one_line(words: list[str]) -> None:
+    done = subprocess.run([ROOT / "test", *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(("./test: this host has no RDMA device mlx5_none; it has ", "usage: ./test [--device NAME]"))

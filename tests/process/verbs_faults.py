@@ -1,5 +1,6 @@
 """What happens to links and nodes of the transport verbs. Run in a guest with four soft-RoCE nodes (rdma-nodes.sh) by
-tests/guest/test_verbs.py; by name only: nowhere else is there a cable to cut.
+tests/guest/test_verbs.py; by name only: nowhere else is there a cable to cut. What happens to nodes alone is shown on
+real devices as well, by verbs_device.py.
 
 INCAST_GUEST_TIMES: how often each happens, at different times.
 """
@@ -20,9 +21,12 @@ DEVICES = Path("/sys/class/infiniband")
 # Node I of the run has device I + 1. The event manager lives on node 0.
 RU, BU = 1, 3
 NAMES = {RU: "1 (RU)", BU: "3 (BU)"}
+# Or all of them have the one of verbs_device.py.
+DEVICE = os.environ.get("INCAST_RDMA_DEVICE")
+BIND = {f"transport.{VERBS}.bind": "10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4"}
 SETTINGS: dict[str, Any] = {
     "transport.name": VERBS,
-    f"transport.{VERBS}.bind": "10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4",
+    **({f"transport.{VERBS}.device": DEVICE} if DEVICE else BIND),
     "run.nodes": 4,
     "protocol.mfp_size": "32KiB",
     "sink.kind": "verify",

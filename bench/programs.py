@@ -110,6 +110,13 @@ def _watch(roots: Sequence[int], seconds: float) -> Window:
     return Window.between(first, Snapshot.take(roots))
 
 
+def _end_with_failed(others: Sequence[_Running]) -> None:
+    """What the engine says after one of them has failed is only what came of it."""
+    for other in others:
+        if other.failed:
+            other.finish(0)
+
+
 def _run_marked(
     command: Sequence[str], seconds: float, mark: Callable[[str], bool], beside: Sequence[Sequence[str]] = ()
 ) -> tuple[Window, list[str], list[dict[str, Any]]]:
@@ -118,11 +125,13 @@ def _run_marked(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         running = stack.enter_context(_started(command, mark, folder))
         others = [stack.enter_context(_started(other, lambda _line: False, folder)) for other in beside]
-        running.wait_for_mark()
+        try:
+            running.wait_for_mark()
+        except ProgramError:
+            _end_with_failed(others)
+            raise
         window = _watch([each.pid for each in (running, *others)], seconds)
-        for other in others:
-            if other.failed:  # what the engine says after that is only what came of it
-                other.finish(0)
+        _end_with_failed(others)
         lines = running.finish(60)
         return window, lines, [_last_json(other.finish(60)) for other in others]
 

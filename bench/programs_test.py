@@ -158,7 +158,8 @@ def test_variants_are_settings_or_engines() -> None:
             parse_variant(wrong)
 
 
-def test_what_failed_beside_the_engine_is_the_reason(tmp_path: Path) -> None:
+@pytest.mark.parametrize("begins", [False, True])
+def test_what_failed_beside_the_engine_is_the_reason(tmp_path: Path, begins: bool) -> None:
     note = tmp_path / "pid"
     beside = f"import os, pathlib, sys; pathlib.Path({str(note)!r}).write_text(str(os.getpid())); sys.exit('no numpy')"
     engine = tmp_path / "incast-node"
@@ -169,8 +170,8 @@ def test_what_failed_beside_the_engine_is_the_reason(tmp_path: Path) -> None:
         "while not note.is_file() or not note.read_text(): pass\n"
         "state = pathlib.Path('/proc', note.read_text(), 'stat')\n"
         "while state.is_file() and ') Z ' not in state.read_text(): pass\n"
-        """print('{"type":"phase","phase":"measuring"}', flush=True)\n"""
-        "sys.exit('events were not all built')\n"
+        + ("""print('{"type":"phase","phase":"measuring"}', flush=True)\n""" if begins else "")
+        + "sys.exit('events were not all built')\n"
     )
     engine.chmod(0o755)
     run = Incast(engine=engine, seconds=0.1, warm_up=0, settings={}, beside=((sys.executable, "-c", beside),))

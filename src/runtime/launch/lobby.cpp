@@ -6,6 +6,25 @@
 #include <fmt/format.h>
 
 namespace incast::runtime {
+namespace {
+
+std::string versions_text(std::uint64_t oldest, std::uint64_t newest) {
+    return oldest == newest ? fmt::format("version {}", newest) : fmt::format("versions {} to {}", oldest, newest);
+}
+
+/// Nothing if there is a version that both sides speak.
+std::string wrong_version(const Json& hello) {
+    const std::optional<std::uint64_t> newest = number_in(hello, "protocol");
+    const std::optional<std::uint64_t> oldest =
+        hello.contains("oldest_protocol") ? number_in(hello, "oldest_protocol") : newest;
+    const bool known = newest && oldest && *oldest <= *newest;
+    if (known && *oldest <= rendezvous_version && *newest >= oldest_rendezvous_version) return "";
+    return fmt::format("it speaks {} of the rendezvous, this one {}",
+                       known ? versions_text(*oldest, *newest) : "an unknown version",
+                       versions_text(oldest_rendezvous_version, rendezvous_version));
+}
+
+}  // namespace
 
 Result<Ok> Lobby::open(const std::string& host_port) {
     Result<os::Descriptor> listener = os::listen_on(host_port.empty() ? "127.0.0.1:0" : host_port);
@@ -99,9 +118,8 @@ std::optional<std::string> Lobby::judge(Stranger& stranger, Time now, std::optio
         return "not an Incast node: no hello";
     }
     // The version first: what comes after it may mean something else there.
-    if (const std::optional<std::uint64_t> version = number_in(hello, "protocol"); version != rendezvous_version) {
-        return fmt::format("it speaks version {} of the rendezvous, this is version {}",
-                           version ? std::to_string(*version) : "unknown", rendezvous_version);
+    if (const std::string why = wrong_version(hello); !why.empty()) {
+        return why;
     }
     if (!same_token(text_in(hello, "token").value_or(""), token_)) {
         return "wrong token";

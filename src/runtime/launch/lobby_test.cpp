@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -81,6 +83,24 @@ protected:
         return "nothing";
     }
 
+    static Json hello_with(Json versions) {
+        versions.update(Json{{"type", "hello"}, {"magic", rendezvous_magic}, {"token", token}, {"node", nullptr}});
+        return versions;
+    }
+    /// While the lobby is at work; nobody is let in.
+    std::string answer_meanwhile(Channel& channel) {
+        const RunClock clock;
+        while (clock.now() < 30 * ps_per_s) {
+            EXPECT_TRUE(lobby_->receive(0).empty());
+            const Result<std::optional<Json>> message = channel.receive();
+            if (!message) return message.error().message;
+            if (message->has_value()) return text_in(**message, "reason").value_or("");
+            pollfd waiting{channel.fd(), POLLIN, 0};
+            poll(&waiting, 1, 10);
+        }
+        return "nothing";
+    }
+
     std::filesystem::path folder_;
     std::unique_ptr<Reporter> reporter_;
     std::unique_ptr<Audit> audit_;
@@ -109,6 +129,45 @@ TEST_F(Lobbies, TheSilentHaveLittleTime) {
     EXPECT_TRUE(lobby_->receive(4 * ps_per_s).empty());
     EXPECT_EQ(answer_to(silent), "it did not say who it is in time");
     EXPECT_EQ(waiting_now(4 * ps_per_s), 0U);
+}
+
+TEST_F(Lobbies, VersionsThatHaveOneInCommonMeet) {
+    std::vector<Channel> channels;
+    const auto come_with = [&](const Json& versions) {
+        channels.push_back(come());
+        EXPECT_TRUE(channels.back().send(hello_with(versions)));
+    };
+    come_with(Json::object({{"protocol", rendezvous_version}}));  // as of 0.1.0
+    come_with({{"protocol", rendezvous_version + 1}, {"oldest_protocol", rendezvous_version}});
+    come_with({{"protocol", rendezvous_version + 9}, {"oldest_protocol", 0}});
+    receive(0, [](const auto& all) { return all.size() == 3; });
+}
+
+TEST_F(Lobbies, VersionsThatHaveNoneInCommonAreRefusedInOneLine) {
+    const std::string newer = std::to_string(rendezvous_version + 1);
+    const std::string newest = std::to_string(rendezvous_version + 2);
+    const std::string older = std::to_string(oldest_rendezvous_version - 1);
+    const std::string here = rendezvous_version == oldest_rendezvous_version
+                                 ? fmt::format("version {}", rendezvous_version)
+                                 : fmt::format("versions {} to {}", oldest_rendezvous_version, rendezvous_version);
+    const auto range = [](const Json& oldest, const Json& newest_of_them) {
+        return Json{{"oldest_protocol", oldest}, {"protocol", newest_of_them}};
+    };
+    const std::vector<std::pair<Json, std::string>> hellos{
+        {Json::object({{"protocol", rendezvous_version + 1}}), "version " + newer},
+        {range(rendezvous_version + 1, rendezvous_version + 2), fmt::format("versions {} to {}", newer, newest)},
+        {Json::object({{"protocol", oldest_rendezvous_version - 1}}), "version " + older},
+        {range(0, oldest_rendezvous_version - 1), "versions 0 to " + older},
+        {range(rendezvous_version + 1, rendezvous_version), "an unknown version"},
+        {range("old", rendezvous_version), "an unknown version"},
+        {Json::object({{"protocol", "new"}}), "an unknown version"},
+        {Json::object(), "an unknown version"},
+    };
+    for (const auto& [versions, words] : hellos) {
+        Channel channel = come();
+        EXPECT_TRUE(channel.send(hello_with(versions)));
+        EXPECT_EQ(answer_meanwhile(channel), fmt::format("it speaks {} of the rendezvous, this one {}", words, here));
+    }
 }
 
 TEST_F(Lobbies, AStrangerMaySayLittle) {

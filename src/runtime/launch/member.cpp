@@ -149,6 +149,7 @@ Result<Json> Member::knock(Time deadline) {
     channel_.send({{"type", "hello"},
                    {"magic", rendezvous_magic},
                    {"protocol", rendezvous_version},
+                   {"oldest_protocol", oldest_rendezvous_version},
                    {"token", options_.token},
                    {"node", options_.node ? Json(*options_.node) : Json(nullptr)},
                    {"pid", static_cast<std::uint64_t>(getpid())},

@@ -28,7 +28,10 @@
 
 namespace incast::runtime {
 
-inline constexpr int rendezvous_version = 4;
+/// Spoken by this side, from the oldest to the newest. Two sides speak the newest that both know; a hello without the
+/// oldest is of a side that knows one alone.
+inline constexpr std::uint64_t oldest_rendezvous_version = 4;
+inline constexpr std::uint64_t rendezvous_version = 4;
 inline constexpr std::string_view rendezvous_magic = "incast-rendezvous";
 inline constexpr std::size_t max_token = 256;
 inline constexpr std::size_t max_stranger_frame = 1024;  // a hello, before the token in it was seen

@@ -108,7 +108,7 @@ bool receive_file(Channel& channel, const std::filesystem::path& into, int patie
     part += not_whole;
     Incoming file(part);
     const RunClock clock;
-    const Time deadline = clock.now() + 2 * patience_ms * ps_per_ms;
+    const Time deadline = clock.now() + 2 * Time{patience_ms} * ps_per_ms;
     bool good = channel.open();
     while (good && clock.now() < deadline) {
         const std::optional<Json> message = next_message(channel, patience_ms);

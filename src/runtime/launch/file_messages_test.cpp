@@ -13,13 +13,15 @@ namespace incast::runtime {
 namespace {
 
 class Files : public testing::Test {
+public:
+    ~Files() override { std::filesystem::remove_all(folder_); }
+
 protected:
     Files() {
         connect();
         folder_ = testing::TempDir() + "/files-" + std::to_string(getpid());
         std::filesystem::create_directory(folder_);
     }
-    ~Files() override { std::filesystem::remove_all(folder_); }
     void connect() {
         std::array<int, 2> fds{};
         EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()), 0);

@@ -118,7 +118,7 @@ std::optional<std::string> Lobby::judge(Stranger& stranger, Time now, std::optio
         return "not an Incast node: no hello";
     }
     // The version first: what comes after it may mean something else there.
-    if (const std::string why = wrong_version(hello); !why.empty()) {
+    if (std::string why = wrong_version(hello); !why.empty()) {
         return why;
     }
     if (!same_token(text_in(hello, "token").value_or(""), token_)) {

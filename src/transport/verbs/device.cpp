@@ -156,8 +156,10 @@ Result<Device> Device::open(const EndpointSettings& settings, std::uint32_t self
 
     ibv_device_attr can{};
     ibv_port_attr port{};
-    if ((errno = ibv_query_device(context, &can)) != 0) return failed(made.name() + ": its limits");
-    if ((errno = ibv_query_port(context, made.listener->port_num, &port)) != 0) return failed(made.name() + ": port");
+    errno = ibv_query_device(context, &can);
+    if (errno != 0) return failed(made.name() + ": its limits");
+    errno = ibv_query_port(context, made.listener->port_num, &port);
+    if (errno != 0) return failed(made.name() + ": port");
     made.is_iwarp = context->device->transport_type == IBV_TRANSPORT_IWARP;
     made.immediates =
         settings.immediate == Immediate::yes || (settings.immediate == Immediate::automatic && !made.is_iwarp);

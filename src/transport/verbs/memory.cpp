@@ -25,7 +25,7 @@ std::string no_region(Local region) {
 }  // namespace
 
 Result<Local> Endpoint::allocate(std::size_t bytes) {
-    const Result<Local> made = regions_.allocate(bytes);
+    Result<Local> made = regions_.allocate(bytes);
     if (!made) return made;
     regions_made_ = std::max<std::size_t>(regions_made_, static_cast<std::size_t>(*made) + 1);
     const std::span<std::byte> memory = regions_.memory(*made);
@@ -182,7 +182,8 @@ Result<Ok> Endpoint::take_share(Peer peer) {
                       .num_sge = 1};
     }
     ibv_recv_wr* bad = nullptr;
-    if (const int error = ibv_post_srq_recv(device_.receives.get(), &receives_[index(peer) * each].wr, &bad);
+    if (const int error =
+            ibv_post_srq_recv(device_.receives.get(), &receives_[std::size_t{index(peer)} * each].wr, &bad);
         error != 0)
         return Error{device_.name() + " does not take " + std::to_string(each) + " receives: " + reason(error)};
     share.out = std::make_unique<SendQueue>(index(peer), settings_.send_queue, share.memory + each * buffer_bytes,

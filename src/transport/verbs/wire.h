@@ -125,7 +125,7 @@ inline constexpr std::uint16_t max_regions = 1024;
 inline constexpr std::uint32_t max_receives = 16384;  // numbers that go round tell them apart
 inline constexpr std::size_t max_changes = 900;       // of one send
 static_assert(sizeof(Header) + max_message_bytes <= buffer_bytes);
-static_assert(sizeof(Header) + sizeof(Welcome) + 2 * max_regions <= buffer_bytes);
+static_assert(sizeof(Header) + sizeof(Welcome) + std::size_t{2} * max_regions <= buffer_bytes);
 static_assert(sizeof(Header) + sizeof(Change) * max_changes <= buffer_bytes);
 
 /// An immediate: the notice, and the receives given back.

@@ -159,3 +159,52 @@ def test_a_trace_on_a_full_disk_is_whole_lines_and_the_result_says_what_is_missi
     assert {len(line) for line in table(trace)} == {6}
     (said,) = [line for line in run.notices if "trace.csv' cannot be written: File too large" in line]
     assert said.endswith("; the run goes on, lines of the trace are missing until there is room")
+
+
+NETWORK_OF_CHANCE = """
+[fabric]
+name = "chance"
+[hosts.nic]
+mtu = "4096B"
+header = "82B"
+[switches.sw]
+kind = "credit"
+latency = "100ns"
+input_buffer = "128KiB"
+[links.c]
+rate = "100Gb/s"
+length_m = 10
+[network]
+{seed}
+[flow]
+transport = "reliable"
+[topology]
+kind = "leaf-spine"
+leaves = 4
+hosts_per_leaf = 4
+spines = 4
+host_link = "c"
+uplink = "c"
+"""
+
+
+def test_the_seed_reaches_the_network_unless_its_file_fixes_one(start: Start, tmp_path: Path) -> None:
+    def rates(run_seed: int, network_seed: str) -> tuple[float, ...]:
+        file = tmp_path / f"chance{run_seed}{network_seed}.toml"
+        file.write_text(NETWORK_OF_CHANCE.format(seed=network_seed))
+        settings = {
+            "transport.name": SIMULATED,
+            f"transport.{SIMULATED}.fabric": str(file),
+            "run.task": "net",
+            "run.nodes": 16,
+            "run.duration": "1ms",
+            "run.warm_up": "100us",
+            "run.seed": run_seed,
+            "net.pattern": "pairs",
+            "net.message_size": "64KiB",
+        }
+        _, result = finished(start, settings)
+        return tuple(row["bytes_per_s"] for row in result["pairs"])
+
+    assert len({rates(1, ""), rates(2, ""), rates(3, "")}) == 3
+    assert rates(1, "seed = 2") == rates(3, "seed = 2") == rates(2, "")

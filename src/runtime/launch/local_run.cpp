@@ -42,8 +42,9 @@ public:
           network_(world_ != nullptr ? dynamic_cast<sim::PacketModel*>(&world_->world().model()) : nullptr),
           reporter_(reporter),
           addresses_(plan.n_nodes) {
-        if (network_ != nullptr && network_->recorder() == nullptr) {
-            network_ = nullptr;
+        if (network_ != nullptr) {
+            network_->seed(plan.config.seed);
+            if (network_->recorder() == nullptr) network_ = nullptr;
         }
         if (!plan.is_net()) shape_ = std::make_unique<const protocol::Shape>(plan.protocol);
         for (std::uint32_t node = 0; node < plan.n_nodes; ++node) {

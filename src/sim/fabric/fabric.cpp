@@ -274,7 +274,9 @@ Fabric read_all(Section& root) {
     }
     for (auto& [name, section] : root.named_sections("links"))
         kinds.links.emplace(name, read_link(section));
-    read_network(root.section("network"), fabric.settings);
+    Section network = root.section("network");
+    fabric.fixes_seed = network.has("seed");
+    read_network(std::move(network), fabric.settings);
     read_dcqcn(root.section("dcqcn"), fabric.settings.dcqcn);
 
     fabric.flow = read_flow(root.section("flow"));

@@ -18,6 +18,7 @@ struct Fabric {
     std::string description;  // one line
     packet::Topology topology;
     packet::NetworkSettings settings;
+    bool fixes_seed = false;  // the file has network.seed: every run on it draws the same
     /// What every queue pair between two hosts is opened with; source and destination are filled in by the user.
     packet::FlowSettings flow;
 };

@@ -132,6 +132,10 @@ void PacketModel::advance(Time until) {
     network_->advance(until);
 }
 
+void PacketModel::seed(std::uint64_t run_seed) {
+    if (!fabric_.fixes_seed) network_->reseed(run_seed);
+}
+
 void PacketModel::record(const packet::RecorderSettings& settings) {
     recorder_ = std::make_unique<packet::Recorder>(*network_, settings);
     repeated_before_ = all_repeated();

@@ -40,6 +40,9 @@ public:
     void ended(World& world, ConnectionId connection, std::uint8_t side) override;
     [[nodiscard]] Time give_up_after(World& world) override;
 
+    /// What the network draws (routes by hash, sprayed packets, marks, corruption) follows from the run's seed, unless
+    /// the fabric's file fixes one. Before anything is posted.
+    void seed(std::uint64_t run_seed);
     /// Records from now on.
     void record(const packet::RecorderSettings& settings);
     /// Of a model that records; `now` is the world's.

@@ -225,7 +225,6 @@ void Core::add_ports() {
             Time delay = ends.propagation;
             if (port.peer_kind != NodeKind::host) delay += settings_.switches[nodes_[port.peer].settings].latency;
             port.delay = static_cast<std::uint32_t>(delay);
-            detail.random = base::mix64(settings_.seed ^ (std::uint64_t{index} << 32));
             Node& node = nodes_[detail.node];
             port.local = static_cast<std::uint16_t>(node.ports.size());
             node.ports.push_back(index);
@@ -237,8 +236,17 @@ void Core::add_ports() {
     counts_.resize(ports_.size());
     ingress_.resize(ports_.size() * max_classes);
     egresses_.resize(ports_.size());
-    spray_turn_.resize(nodes_.size());
+    spray_random_.resize(nodes_.size());
     spray_ = settings_.routing == Routing::spray;
+    reseed(settings_.seed);
+}
+
+void Core::reseed(std::uint64_t seed) {
+    settings_.seed = seed;
+    for (PortIndex port = 0; port < ports_.size(); ++port)
+        details_[port].random = base::mix64(seed ^ (std::uint64_t{port} << 32));
+    for (NodeIndex node = 0; node < spray_random_.size(); ++node)
+        spray_random_[node] = base::mix64(~seed ^ (std::uint64_t{node} << 32));
 }
 
 /// Cut-through only from a cable that is at least as fast as every one its packets may leave by.

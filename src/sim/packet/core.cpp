@@ -151,7 +151,8 @@ void Core::serve(PortIndex index) {
 }
 
 PortIndex Core::choose_port(NodeIndex node, const PortGroup& group, std::uint32_t entropy) {
-    const std::uint32_t choice = spray_ ? spray_turn_[node]++ % group.count : ecmp_choice(entropy, node, group.count);
+    const std::uint32_t choice =
+        spray_ ? spread_over(base::mix64(spray_random_[node]++), group.count) : ecmp_choice(entropy, node, group.count);
     const PortIndex* const ports = &routes_.ports[group.first];
     if (const PortIndex port = ports[choice]; !ports_[port].down()) [[likely]]
         return port;

@@ -38,9 +38,9 @@ class Core {
     std::uint64_t events_ = 0;
     std::vector<Port> ports_;
     std::vector<PortDetail> details_;
-    std::vector<PortCount> counts_;          // by port
-    std::vector<Queue> queues_;              // by slot_of(port, class)
-    std::vector<std::uint32_t> spray_turn_;  // by node
+    std::vector<PortCount> counts_;            // by port
+    std::vector<Queue> queues_;                // by slot_of(port, class)
+    std::vector<std::uint64_t> spray_random_;  // by node: state of the random numbers that spray its packets
     IndexPool<Packet> packets_;
     IndexPool<Message> messages_;
     std::vector<SharedBuffer> shared_;
@@ -76,6 +76,7 @@ public:
     static Result<std::unique_ptr<Core>> make(const Topology& topology, const NetworkSettings& settings);
     void add_nodes();
     void add_ports();
+    void reseed(std::uint64_t seed);
     void set_cut_through();
     void add_switches();
 

@@ -71,6 +71,10 @@ Result<FlowIndex> Network::open(const FlowSettings& settings) {
     return flow;
 }
 
+void Network::reseed(std::uint64_t seed) {
+    core_->reseed(seed);
+}
+
 void Network::prefetch(FlowIndex flow) const {
     __builtin_prefetch(&core_->senders_[flow]);
     __builtin_prefetch(&core_->receivers_[flow]);

@@ -95,6 +95,8 @@ public:
     Network(const Network&) = delete;
     Network& operator=(const Network&) = delete;
 
+    /// Another draw of all that is random, in place of the settings' seed. Only before the first flow is opened.
+    void reseed(std::uint64_t seed);
     /// A one-way stream of messages; kept until the end. Allocates.
     Result<FlowIndex> open(const FlowSettings& settings);
     /// A hint: something will be posted to that flow, which may be one of a million.

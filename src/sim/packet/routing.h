@@ -14,7 +14,8 @@ namespace incast::sim::packet {
 enum class Routing : std::uint8_t {
     /// Per flow, by ecmp_choice() below: the same at every packet.
     ecmp,
-    /// Per packet, in turn over the equal ports of a switch. Packets of a flow overtake each other.
+    /// Per packet, at random over the equal ports of a switch. Packets of a flow overtake each other. Not in turn: one
+    /// turn for all that pass a switch keeps senders in step, and each of them then uses a part of the paths only.
     spray,
     /// D-mod-K (E. Zahavi, "D-Mod-K routing providing non-blocking traffic for shift permutations on real life fat
     /// trees", CCIT Report 776, Technion 2010): of n equal ports the one with the number (destination / shift_divisor)
@@ -22,12 +23,16 @@ enum class Routing : std::uint8_t {
     shift_aware
 };
 
+/// One of `ports` by the upper half of a random number.
+constexpr std::uint32_t spread_over(std::uint64_t random, std::uint32_t ports) {
+    return static_cast<std::uint32_t>(((random >> 32) * ports) >> 32);
+}
+
 /// The static ECMP hash: mix64 (splitmix64's finaliser) over the flow's entropy and the number of the switch, spread
 /// over `ports` by multiplication. Real switches use CRCs over the headers with vendor seeds; what matters is that the
 /// choices of different switches are independent.
 constexpr std::uint32_t ecmp_choice(std::uint32_t entropy, NodeIndex at, std::uint32_t ports) {
-    const std::uint64_t hash = base::mix64((std::uint64_t{at} << 32) | entropy);
-    return static_cast<std::uint32_t>(((hash >> 32) * ports) >> 32);
+    return spread_over(base::mix64((std::uint64_t{at} << 32) | entropy), ports);
 }
 
 /// The ports over which a switch may reach a host: [first, first + count) of RouteTable::ports.

@@ -114,6 +114,47 @@ TEST(Validation, Case2HeadOfLineBlockingOfInputFifos) {
     }
 }
 
+/// Hosts of one leaf each send a packet in a slot with this probability; the leaf sprays them over as many uplinks.
+/// Returns the mean wait in front of an uplink, in slots.
+double wait_of_sprayed_packets(std::uint32_t ports, double load, unsigned slots) {
+    NetworkSettings settings;
+    settings.routing = Routing::spray;
+    const auto network =
+        make(leaf_spine(
+                 {.leaves = 2, .hosts_per_leaf = ports, .spines = ports, .host_rate = gbit100, .uplink_rate = gbit100}),
+             settings);
+    std::vector<FlowIndex> flows;
+    for (HostIndex host = 0; host < ports; ++host)
+        flows.push_back(datagrams(*network, host, ports + host));
+    base::Prng prng(3);
+    Outcome outcome;
+    for (unsigned slot = 0; slot < slots; ++slot) {
+        network->advance(slot * packet_time);
+        while (network->take_outcome(outcome)) {
+        }
+        for (const FlowIndex flow : flows)
+            if (prng.uniform() < load) network->post(flow, payload, 0);
+    }
+    double waiting = 0;
+    unsigned uplinks = 0;
+    for (PortIndex port = 0; port < network->ports(); ++port) {
+        if (!network->name(port).starts_with("leaf0 to spine")) continue;
+        waiting += network->queue(port, 0).mean_bytes / stored_bytes;
+        ++uplinks;
+    }
+    EXPECT_EQ(uplinks, ports);
+    return waiting / ports / load;  // J. Little
+}
+
+TEST(Validation, Case2bSprayedPacketsWaitAsAtOutputsChosenAtRandom) {
+    // Karol, Hluchyj, Morgan 1987, section II: (N - 1) / N x p / 2 (1 - p). Turns in common would not wait at all.
+    for (const auto& [ports, load] : {std::pair{4U, 0.5}, {8U, 0.8}, {16U, 0.9}}) {
+        const double expected = (ports - 1.0) / ports * load / 2 / (1 - load);
+        EXPECT_NEAR(wait_of_sprayed_packets(ports, load, 40'000 / shorter), expected, 3 * tolerance * expected)
+            << ports << " uplinks";
+    }
+}
+
 TEST(Validation, Case3BarrelShifterFillsEveryLinkOfOneSwitch) {
     constexpr HostIndex hosts = 16;
     constexpr unsigned packets = 32;

@@ -175,6 +175,7 @@ void read_dcqcn(Section section, packet::DcqcnSettings& dcqcn) {
     dcqcn.hyper_step = section.rate("hyper_step", dcqcn.hyper_step);
     dcqcn.minimum = section.rate("minimum", dcqcn.minimum);
     dcqcn.notification_interval = section.time("notification_interval", dcqcn.notification_interval);
+    dcqcn.clamp_target = section.flag("clamp_target", dcqcn.clamp_target);
     if (dcqcn.alpha_period == 0 || dcqcn.increase_period == 0) section.fail("", "periods must be more than 0");
     section.finish();
 }

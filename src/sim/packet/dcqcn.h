@@ -22,6 +22,9 @@ struct DcqcnSettings {
     Rate hyper_step = mbit_per_s(400);            // R_HAI; assumed: 10 R_AI
     Rate minimum = mbit_per_s(40);                // assumed
     Time notification_interval = 50 * ps_per_us;  // notification point: at most one CNP per flow in it
+    /// Every cut sets the target to the rate before it, as the paper has it. False: only the first cut after an increase
+    /// does, so that cuts in a row are recovered from together (clamp_tgt_rate = 0, the default of Linux's mlx5 driver).
+    bool clamp_target = true;
 };
 
 class RateControl {
@@ -45,7 +48,7 @@ public:
             active_ = true;
             alpha_ = one;
         }
-        target_ = current_;
+        if (settings.clamp_target || timer_steps_ + byte_steps_ != 0) target_ = current_;
         current_ =
             std::max<std::uint64_t>(settings.minimum.bits_per_s, current_ * (2ULL * one - alpha_) / (2ULL * one));
         alpha_ = alpha_ - (alpha_ >> settings.gain_shift) + (one >> settings.gain_shift);

@@ -143,6 +143,24 @@ TEST(RateControl, CutsAndRecoversAsInThePaper) {
     EXPECT_EQ(control.target().bits_per_s, expected);
 }
 
+TEST(RateControl, WithoutAClampCutsInARowKeepTheTarget) {
+    for (const bool clamp : {true, false}) {
+        DcqcnSettings settings;
+        settings.clamp_target = clamp;
+        RateControl control(gbit_per_s(40));
+        control.on_notification(0, settings);
+        control.on_notification(1, settings);
+        EXPECT_EQ(control.rate(), gbit_per_s(10));
+        EXPECT_EQ(control.target(), gbit_per_s(clamp ? 20 : 40));
+        // After a step up a cut begins anew.
+        ASSERT_TRUE(control.on_time(control.next_deadline(), settings) ||
+                    control.on_time(control.next_deadline(), settings));
+        const Rate before = control.rate();
+        control.on_notification(settings.increase_period + 1, settings);
+        EXPECT_EQ(control.target(), before);
+    }
+}
+
 TEST(RateControl, NeverFallsBelowTheMinimumAndEndsAtTheLineRate) {
     DcqcnSettings settings;
     settings.additive_step = gbit_per_s(1);

@@ -16,6 +16,7 @@ from incast.engine.idle import Window, usable_cores
 from incast.evidence.facts import Facts, read_samples
 from incast.evidence.findings import CONFIDENCES, NOT_KNOWN, Diagnosis, Finding
 from incast.evidence.net_diagnosis import net_findings
+from incast.evidence.network import congestion, deadlock
 from incast.evidence.port_signs import port_signs
 from incast.evidence.result import number, setting, setting_number
 
@@ -23,8 +24,6 @@ DIAGNOSIS_NAME = "diagnosis.json"
 _FULL = 0.93  # of a link, headers included
 _BUSY = 0.85  # of a core, or of all
 _READY = 0.7  # of the time, running or waiting for a core: nodes that wait for each other in turn are below it
-_LOST = 0.001  # of all packets, dropped for want of memory
-_QUIET = 0.05  # of the time, over all cables
 _SHORT_S = 0.2
 _TAKEN = 0.97  # of the triggers
 
@@ -218,37 +217,13 @@ def _links(facts: Facts) -> Finding | None:
     return Finding(name, "high", tuple(evidence), "faster links, or more nodes on that side")
 
 
+def _deadlock(facts: Facts) -> Finding | None:
+    return deadlock(facts.result)
+
+
 def _switch(facts: Facts) -> Finding | None:
-    """Simulated networks: packets that found no room, or senders that were told to be quiet."""
-    dropped, packets, repeated, paused, used, begin, end = (
-        number(facts.result, "network", *path)
-        for path in (
-            ("totals", "dropped"),
-            ("totals", "packets"),
-            ("totals", "repeated"),
-            ("totals", "paused_s"),
-            ("links", "used"),
-            ("window", "begin_s"),
-            ("window", "end_s"),
-        )
-    )
-    if dropped is None or not packets or paused is None or not used or begin is None or end is None or end <= begin:
-        return None
-    lost, quiet = dropped / packets, paused / (used * (end - begin))
-    if lost < _LOST and quiet < _QUIET:
-        return None
-    evidence = []
-    if dropped:
-        evidence.append(f"{dropped:.0f} packets found no room in a switch, {repeated or 0:.0f} were sent again")
-    if paused:
-        evidence.append(f"cables were paused {100 * quiet:.2g} % of the time, in the mean over all that were used")
-    surely = "high" if lost >= 10 * _LOST or quiet >= 4 * _QUIET else "medium"
-    return Finding(
-        "switch buffer or pauses",
-        surely,
-        tuple(evidence),
-        "less in flight: fewer protocol.credits or smaller MFPs, or another schedule; or a switch with more memory",
-    )
+    less = "less in flight: fewer protocol.credits or smaller MFPs, or another schedule; or a switch with more memory"
+    return congestion(facts.result, less)
 
 
 def _gap(facts: Facts) -> Finding | None:
@@ -337,8 +312,9 @@ def _credits(facts: Facts) -> Finding | None:
     return Finding("credits", surely, evidence, f"raise protocol.credits (now {each:.0f} per builder unit)")
 
 
-# Downstream first.
+# Downstream first; a deadlock lets nothing else count.
 _RULES: tuple[Callable[[Facts], Finding | None], ...] = (
+    _deadlock,
     _source_rate,
     _bursts,
     _external_sink,

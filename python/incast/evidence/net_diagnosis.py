@@ -6,6 +6,7 @@ from typing import Any
 from incast.base import units
 from incast.evidence.facts import Facts
 from incast.evidence.findings import Finding
+from incast.evidence.network import congestion, deadlock
 from incast.evidence.result import number
 
 _FULL = 0.93
@@ -14,9 +15,12 @@ _BUSY = 0.85
 
 def net_findings(result: Mapping[str, Any], facts: Facts) -> list[Finding]:
     """What was used up, and how surely; a ping-pong uses nothing up."""
+    if stuck := deadlock(result):
+        return [stuck]
     if result.get("measure") == "latency":
         return []
-    found = [_links(result, facts), _cpu(result, facts)]
+    less = "less in flight: a smaller net.outstanding; or a switch with more memory"
+    found = [_links(result, facts), congestion(result, less), _cpu(result, facts)]
     if not any(found):
         found.append(_in_flight(result, facts))
     return [each for each in found if each is not None]

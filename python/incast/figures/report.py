@@ -11,6 +11,7 @@ import incast
 from incast.base import extras, units
 from incast.base.files import replace_file
 from incast.evidence.dips import find_dips, read_log, read_machine
+from incast.evidence.network import network_lines
 from incast.evidence.result import is_open_loop, number
 from incast.figures.datasets import MEASURED, SIMULATED, Dataset, Run, Scan, scan_conditions
 from incast.figures.network_figures import network_drawings
@@ -96,7 +97,7 @@ def _runs_table(runs: Sequence[Run]) -> PageTable:
                 units.ABSENT if run.is_net else "unknown" if lost is None else units.count(lost),
                 f"{run.result.get('verified')}, {units.count(number(run.result, 'verify_errors'))} errors",
                 f"{found.limited_by} ({found.confidence})" if found.confidence != "none" else found.limited_by,
-                "; ".join(found.evidence),
+                "; ".join(dict.fromkeys([*found.evidence, *network_lines(run.result)])),
                 found.suggestion,
             ]
         )

@@ -11,7 +11,7 @@ from rich.text import Text
 from incast.base import units
 from incast.base.units import VIRTUAL_TIME
 from incast.evidence.findings import Diagnosis
-from incast.run.summary import file_rows, limit_rows
+from incast.run.summary import file_rows, limit_rows, network_rows
 
 # A wider matrix fits no terminal; the result has it all.
 _MATRIX_NODES_MAX = 16
@@ -26,7 +26,7 @@ def print_net_summary(console: Console, result: Result, directory: Path, diagnos
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    for label, text in (*_rows(result), *limit_rows(diagnosis), *file_rows(result)):
+    for label, text in (*_rows(result), *network_rows(result, diagnosis), *limit_rows(diagnosis), *file_rows(result)):
         table.add_row(label, text)
     console.print(table)
     console.print(_matrix(result))

@@ -12,6 +12,7 @@ from incast.base import units
 from incast.base.units import VIRTUAL_TIME
 from incast.evidence.dips import Dip
 from incast.evidence.findings import Diagnosis
+from incast.evidence.network import network_lines
 from incast.evidence.result import at, number, setting
 
 _DIPS_SHOWN = 5
@@ -189,7 +190,11 @@ def print_summary(
     dips: Sequence[Dip] = (),
 ) -> None:
     """The figures of a run for a person, what limited it, its dips, and the directory with everything else of it."""
-    console.print(_figures(result, [*limit_rows(diagnosis), *dip_rows(dips), *file_rows(result)]))
+    console.print(
+        _figures(
+            result, [*network_rows(result, diagnosis), *limit_rows(diagnosis), *dip_rows(dips), *file_rows(result)]
+        )
+    )
     # On one line whatever its length, so that it can be copied.
     console.print(f"results in {directory}", soft_wrap=True, markup=False, highlight=False)
 
@@ -209,6 +214,13 @@ def limit_rows(diagnosis: Diagnosis | None) -> list[tuple[str, Text]]:
     if diagnosis.ports:
         rows.append(("ports", Text("\n".join(diagnosis.ports), style="yellow")))
     return rows
+
+
+def network_rows(result: Mapping[str, Any], diagnosis: Diagnosis | None) -> list[tuple[str, Text]]:
+    """What a simulated network dropped, paused, or holds for ever, unless the diagnosis says it."""
+    said = diagnosis.evidence if diagnosis is not None else ()
+    lines = [line for line in network_lines(result) if line not in said]
+    return [("network", Text("\n".join(lines), style="yellow"))] if lines else []
 
 
 def file_rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:

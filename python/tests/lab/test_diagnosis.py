@@ -14,6 +14,7 @@ from incast.engine.idle import Readiness, Window
 from incast.evidence.diagnosis import DIAGNOSIS_NAME, diagnose
 from incast.evidence.facts import read_samples
 from incast.evidence.findings import CONFIDENCES, MISSING, NOT_KNOWN
+from incast.evidence.network import network_lines
 
 from tests.fake_engine import RESULT
 from tests.lab.conftest import InProcess
@@ -259,6 +260,29 @@ def test_a_switch_that_drops_is_named() -> None:
     assert "fewer protocol.credits" in found.suggestion
     assert diagnose(simulated_network(dropped=200)).confidence == "medium"
     assert diagnose(simulated_network(dropped=20)).limited_by == NOT_KNOWN
+
+
+def test_a_deadlock_is_named_before_all_else() -> None:
+    circle = {"class": 3, "ports": [f"s{k} to s{(k + 1) % 5} (cable {k})" for k in range(5)]}
+    stuck = simulated_network(paused_s=0.03)
+    stuck["network"]["deadlocks"] = [circle]
+    raw = stuck | {"kind": "net", "measure": "bandwidth", "outstanding": 2, "queues": 1}
+    for result in (stuck, raw, raw | {"measure": "latency"}):
+        found = diagnose(result)
+        assert (found.limited_by, found.confidence) == ("deadlock of the network", "high")
+        assert found.evidence[0].startswith("class 3: s0 to s1 (cable 0), s1 to s2 (cable 1)")
+        assert "and 1 more wait for each other for ever" in found.evidence[0]
+    stuck["network"]["deadlocks"] = [circle, circle]
+    assert "2 circles of ports" in diagnose(stuck).evidence[0]
+
+
+def test_raw_traffic_names_what_switches_did() -> None:
+    raw = {"kind": "net", "measure": "bandwidth", "outstanding": 2, "queues": 1}
+    found = diagnose(simulated_network(dropped=5000) | raw)
+    assert (found.limited_by, found.confidence) == ("switch buffer or pauses", "high")
+    assert "net.outstanding" in found.suggestion
+    assert network_lines(simulated_network(dropped=3)) == ["3 packets found no room in a switch, 9 were sent again"]
+    assert network_lines(simulated_network()) == []
 
 
 def test_pauses_are_named() -> None:

@@ -284,6 +284,23 @@ to = "s"
                 HasSubstr("topology.cables[2].to: no host or switch is called 'u'"));
 }
 
+/// A group of several and a single one may make the same name.
+TEST(BadNetwork, EveryHostAndSwitchHasANameOfItsOwn) {
+    const auto message = [](const std::string& kinds) {
+        return parse(
+                   "[fabric]\nname = \"names\"\n[hosts.nic]\n[switches.s]\nkind = \"credit\"\n[links.l]\n"
+                   "rate = \"10Gb/s\"\n[topology]\nkind = \"explicit\"\n" +
+                       kinds,
+                   "names.toml")
+            .error()
+            .message;
+    };
+    EXPECT_THAT(message("[[topology.hosts]]\nname = \"a1\"\n[[topology.hosts]]\nname = \"a\"\ncount = 3\n"),
+                HasSubstr("topology.hosts[1].name: 'a' makes a second 'a1'"));
+    EXPECT_THAT(message("[[topology.hosts]]\nname = \"x0\"\n[[topology.switches]]\nname = \"x\"\ncount = 2\n"),
+                HasSubstr("topology.switches[0].name: 'x' makes a second 'x0'"));
+}
+
 TEST(Fabric, AFileThatIsNotThereIsNamed) {
     EXPECT_THAT(read("no/such.toml").error().message, EndsWith("no/such.toml: cannot be read"));
 }

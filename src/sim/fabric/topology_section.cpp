@@ -1,6 +1,7 @@
 #include "sim/fabric/topology_section.h"
 
 #include <optional>
+#include <set>
 #include <vector>
 
 namespace incast::sim::fabric {
@@ -132,6 +133,7 @@ private:
     Topology listed() {
         Topology topology;
         std::map<std::string, std::vector<NodeIndex>> groups;
+        std::set<std::string> names;
         for (const bool hosts : {true, false}) {
             for (Section& each : section_.sections(hosts ? "hosts" : "switches")) {
                 const std::string name = each.text("name", "");
@@ -145,6 +147,9 @@ private:
                 std::vector<NodeIndex>& group = groups[name];
                 for (std::uint32_t index = 0; index < count; ++index) {
                     const std::string own = count == 1 ? name : name + std::to_string(index);
+                    if (!names.insert(own).second)
+                        each.fail("name", "'" + name + "' makes a second '" + own +
+                                              "'; every host and switch has a name of its own");
                     group.push_back(hosts ? topology.add_host(own, kind) : topology.add_switch(own, kind, divisor));
                 }
                 each.finish();

@@ -11,6 +11,7 @@ Error bad(const std::string& what) {
     return Error{"fabric: " + what};
 }
 
+constexpr std::uint64_t credit_block = 64;
 constexpr Time most_ahead = Time{1} << 32;  // a packet's arrival time has 32 bits
 
 bool takes_credit(SwitchKind kind) {
@@ -139,6 +140,43 @@ Result<Ok> check_cables(const Topology& topology, const NetworkSettings& setting
         if (topology.nodes[node].is_host && cables[node] != 1)
             return bad("host '" + topology.nodes[node].name + "' has " + std::to_string(cables[node]) +
                        " cables; exactly 1");
+    }
+    return Ok{};
+}
+
+/// What has less memory than one packet needs would pass nothing on, ever, or drop all that has to wait.
+Result<Ok> check_room(const Topology& topology, const NetworkSettings& settings, std::uint64_t largest_wire_bytes) {
+    const std::uint64_t packet = largest_wire_bytes - settings.unstored_bytes;
+    const bool credits = std::ranges::any_of(topology.nodes, [&](const Topology::Node& node) {
+        return !node.is_host && takes_credit(settings.switches[node.settings].kind);
+    });
+    for (const Topology::Node& node : topology.nodes) {
+        const auto too_small = [&](const std::string& what, std::uint64_t bytes) {
+            return bad(node.name + ": " + what + " of " + std::to_string(bytes) +
+                       " B cannot hold the longest packet; at least " + std::to_string(packet) + " B");
+        };
+        if (node.is_host) {
+            const std::uint64_t room = settings.hosts[node.settings].receive_buffer_bytes;
+            if (credits && room / credit_block * credit_block < packet) return too_small("receive_buffer", room);
+            continue;
+        }
+        const SwitchSettings& middle = settings.switches[node.settings];
+        if (takes_credit(middle.kind)) {
+            if (middle.input_buffer_bytes / credit_block * credit_block < packet)
+                return too_small("input_buffer", middle.input_buffer_bytes);
+        } else if (middle.kind == SwitchKind::deep_buffer) {
+            if (middle.on_chip_bytes < packet) return too_small("on_chip", middle.on_chip_bytes);
+            if (middle.spill_bytes < packet && middle.buffer_bytes < packet)
+                return too_small("buffer", middle.buffer_bytes);
+        } else {
+            const std::uint64_t room = std::max(middle.buffer_bytes, middle.pfc.headroom_bytes);
+            if (room < packet) return too_small("buffer", room);
+            const std::uint64_t queue = middle.egress_limit_bytes != 0
+                                            ? middle.egress_limit_bytes
+                                            : middle.buffer_bytes * middle.alpha_egress_q8 / 256;
+            if (middle.pfc.classes == 0 && queue < packet)
+                return too_small(middle.egress_limit_bytes != 0 ? "egress_limit" : "alpha_egress x buffer", queue);
+        }
     }
     return Ok{};
 }
@@ -323,6 +361,8 @@ Result<std::unique_ptr<Core>> Core::make(const Topology& topology, const Network
     if (!checked) return checked.error();
     const Result<Ok> cables = check_cables(topology, settings, *checked);
     if (!cables) return cables.error();
+    const Result<Ok> room = check_room(topology, settings, checked->largest_wire_bytes);
+    if (!room) return room.error();
     for (const HostSettings& host : settings.hosts)
         if (host.train_packets > 1 && checked->congestible)
             return bad("train_packets " + std::to_string(host.train_packets) +

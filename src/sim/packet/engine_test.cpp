@@ -200,6 +200,37 @@ TEST(Network, RefusesWhatMakesNoSenseInOneLine) {
     EXPECT_THAT(refusal(good, inverted), HasSubstr("kmin_bytes 3 exceeds kmax_bytes 2"));
 }
 
+TEST(Network, RefusesMemoriesThatCannotHoldOnePacket) {
+    const Topology two = single_switch(2, gbit_per_s(100), 0);
+    const auto refusal = [&](SwitchKind kind, const auto& change) {
+        NetworkSettings settings;  // packets of 4178 B, of which 4158 B are stored
+        settings.switches[0].kind = kind;
+        change(settings);
+        const auto network = Network::make(two, settings);
+        return network ? std::string("accepted") : network.error().message;
+    };
+    for (const SwitchKind kind : {SwitchKind::credit, SwitchKind::input_fifo}) {
+        EXPECT_EQ(refusal(kind, [](NetworkSettings& all) { all.switches[0].input_buffer_bytes = 4160; }), "accepted");
+        EXPECT_EQ(refusal(kind, [](NetworkSettings& all) { all.switches[0].input_buffer_bytes = 4159; }),
+                  "fabric: switch: input_buffer of 4159 B cannot hold the longest packet; at least 4158 B");
+        EXPECT_THAT(refusal(kind, [](NetworkSettings& all) { all.hosts[0].receive_buffer_bytes = 1024; }),
+                    HasSubstr("host0: receive_buffer of 1024 B"));
+    }
+    const SwitchKind shared = SwitchKind::shared_buffer;
+    EXPECT_THAT(refusal(shared, [](NetworkSettings& all) { all.switches[0].buffer_bytes = 4157; }),
+                HasSubstr("buffer of 4157 B"));
+    EXPECT_THAT(refusal(shared, [](NetworkSettings& all) { all.switches[0].egress_limit_bytes = 4157; }),
+                HasSubstr("egress_limit of 4157 B"));
+    EXPECT_THAT(refusal(shared, [](NetworkSettings& all) { all.switches[0].alpha_egress_q8 = 0; }),
+                HasSubstr("alpha_egress x buffer of 0 B"));
+    const SwitchKind deep = SwitchKind::deep_buffer;
+    EXPECT_THAT(refusal(deep, [](NetworkSettings& all) { all.switches[0].on_chip_bytes = 4157; }),
+                HasSubstr("on_chip of 4157 B"));
+    EXPECT_THAT(
+        refusal(deep, [](NetworkSettings& all) { all.switches[0].spill_bytes = all.switches[0].buffer_bytes = 9; }),
+        HasSubstr("buffer of 9 B"));
+}
+
 TEST(Network, RefusesOneAcknowledgementPerMessageWherePacketsCanBeLost) {
     const auto network = testing::make(single_switch(2, gbit_per_s(100), 0), {});
     const Result<FlowIndex> flow = network->open({.source = 0, .destination = 1});

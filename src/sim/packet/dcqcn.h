@@ -22,8 +22,8 @@ struct DcqcnSettings {
     Rate hyper_step = mbit_per_s(400);            // R_HAI; assumed: 10 R_AI
     Rate minimum = mbit_per_s(40);                // assumed
     Time notification_interval = 50 * ps_per_us;  // notification point: at most one CNP per flow in it
-    /// Every cut sets the target to the rate before it, as the paper has it. False: only the first cut after an increase
-    /// does, so that cuts in a row are recovered from together (clamp_tgt_rate = 0, the default of Linux's mlx5 driver).
+    /// Every cut sets the target to the rate before it, as the paper has it. False: only the first cut after an
+    /// increase does, so that cuts in a row are recovered from together (clamp_tgt_rate = 0 of Linux's mlx5 driver).
     bool clamp_target = true;
 };
 

@@ -182,6 +182,7 @@ public:
     void plan_host(PortIndex port);
     void sent_data(Host& host, const Port& port, FlowIndex flow, std::uint32_t wire_bytes, bool last);
     void pace(Host& host, FlowIndex flow);
+    Time processing_time(FlowIndex flow);
     void wake_host(HostIndex host);
     void send_control(HostIndex from, PacketKind kind, FlowIndex flow, std::uint32_t psn, std::uint8_t traffic_class);
     FlowIndex ready_flow(Host& host, std::uint8_t traffic_class);

@@ -283,6 +283,37 @@ TEST(Spray, AnyOrderMessagesUseAllPathsOfALosslessTree) {
         EXPECT_NEAR(gbit_per_second(bytes[flow], end - warm), line, 0.05 * line);  // chance fills some paths more
 }
 
+/// Jain's index of what TCP flows of equal round trips get of one drop-tail queue of 100 packets.
+double fairness_of_tcp(HostIndex senders) {
+    NetworkSettings settings;
+    settings.switches[0].buffer_bytes = 1ULL << 30;
+    settings.switches[0].egress_limit_bytes = 100 * testing::stored_bytes;
+    const auto network = make(single_switch(senders + 1, gbit_per_s(10), 25 * ps_per_us), settings);
+    std::vector<FlowIndex> flows;
+    for (HostIndex host = 1; host <= senders; ++host)
+        flows.push_back(open(*network, {.source = host,
+                                        .destination = 0,
+                                        .transport = Transport::tcp,
+                                        .window_packets = 256,
+                                        .ack_packets = 1,
+                                        .retransmit_timeout = 10 * ps_per_ms}));
+    const std::vector<std::uint64_t> bytes =
+        saturate(*network, flows, 1000 * payload, 50 * ps_per_ms, 500 * ps_per_ms, 4);
+    double sum = 0;
+    double squares = 0;
+    for (const FlowIndex flow : flows) {
+        const auto share = static_cast<double>(bytes[flow]);
+        sum += share;
+        squares += share * share;
+    }
+    return sum * sum / senders / squares;
+}
+
+TEST(Tcp, FlowsOfEqualRoundTripsShareAFullQueue) {
+    EXPECT_GE(fairness_of_tcp(4), 0.95);
+    EXPECT_GE(fairness_of_tcp(16), 0.95);
+}
+
 TEST(Host, RatesAreThoseOfItsLimits) {
     const Time end = 4 * ps_per_ms;
     const auto rate = [&](const HostSettings& host, std::uint64_t bytes, Rate limit) {

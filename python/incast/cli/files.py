@@ -190,6 +190,22 @@ def sources(
         _print_report(mep_rearrange.sources(paths, output), as_json=as_json)
 
 
+@mep_app.command()
+def export(
+    paths: Annotated[list[Path], typer.Argument(help="Files of MEPs, or folders of them with their manifests.")],
+    mdf: Annotated[Path, typer.Option("--mdf", metavar="FILE", help="The new file, in LHCb's raw event format (MDF).")],
+    checksum: Annotated[
+        bool, typer.Option(help="Write a checksum of each event, or 0, which readers pass over.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Write built events one by one, each as raw banks, for LHCb's readers of single events."""
+    with _one_line_for_bad_files():
+        from incast.data import mdf as mdf_files
+
+        _print_report(mdf_files.export_mdf(paths, mdf, checksum=checksum), as_json=as_json)
+
+
 def import_root(
     file: Annotated[Path, typer.Argument(help="ROOT file with a tree (TTree).")],
     *,

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from incast.formats import FLAG_TYPE_BASE, FormatError, Mfp
+from incast.formats import FLAG_NAMES, FLAG_TYPE_BASE, FormatError, Mfp
 
 ODIN: Final = "odin"
 ODIN_TYPE: Final = 16  # LHCb's RawBank::ODIN
@@ -31,6 +31,19 @@ DAQ_ERRORS: Final = {
     96: "event id jumped",
     100: "alignment buffer full",
     101: "size of front-end fragment wrong",
+}
+# Our types of missing fragments (docs/formats.md), and the error bank that says the same to LHCb's readers.
+MISSING_AS: Final = {
+    FLAG_TYPE_BASE | FLAG_NAMES.index(flag): kind
+    for flag, kind in {
+        "missing-dead": 92,
+        "missing-unreachable": 92,
+        "late": 92,
+        "truncated": 93,
+        "bad-checksum": 95,
+        "desync": 96,
+        "dropped": 89,
+    }.items()
 }
 _FILLED_BUNCHES: Final = 3564  # places for bunches in an orbit of the LHC
 _BEAM_CROSSING: Final = 3 << 12

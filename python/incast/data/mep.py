@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -195,6 +195,17 @@ def read(path: Path) -> Iterator[Mep]:
     else:
         for _, mep in read_meps(path):
             yield mep
+
+
+def in_order(paths: Sequence[Path]) -> list[Mep]:
+    """The MEPs of files and folders, in the order of their events. Errors: none is there, an event is in two."""
+    meps = sorted((mep for path in paths for mep in read(path)), key=lambda mep: mep.first_event)
+    if not meps:
+        raise FormatError(f"{', '.join(map(str, paths))}: there is no MEP in it")
+    for before, mep in pairwise(meps):
+        if mep.first_event < before.first_event + before.n_events:
+            raise FormatError(f"event {mep.first_event} is in two MEPs")
+    return meps
 
 
 # ---- incast mep check

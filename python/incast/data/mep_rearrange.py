@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
 from incast.base.files import named, remove_files
 from incast.data import mep as mep_files
-from incast.formats import FormatError, Mep, mfp_name
+from incast.formats import FormatError, mfp_name
 
 
 @dataclass(frozen=True)
@@ -51,12 +50,7 @@ def split(path: Path, folder: Path, meps_per_file: int = 1) -> Rearranged:
 
 def merge(paths: Sequence[Path], file: Path) -> Rearranged:
     """Writes the MEPs of files and folders into one new file, in the order of their events, none of them twice."""
-    meps = sorted(_all(paths), key=lambda mep: mep.first_event)
-    for before, mep in pairwise(meps):
-        if mep.first_event < before.first_event + before.n_events:
-            raise FormatError(f"event {mep.first_event} is in two MEPs")
-    if not meps:
-        raise FormatError(f"{', '.join(map(str, paths))}: there is no MEP in it")
+    meps = mep_files.in_order(paths)
     size = 0
     with named(file), file.open("xb") as out:
         for mep in meps:
@@ -66,7 +60,7 @@ def merge(paths: Sequence[Path], file: Path) -> Rearranged:
 
 def sources(paths: Sequence[Path], folder: Path) -> Rearranged:
     """Writes the MFPs of MEPs as `source-<id>.mfp` into a new or empty folder: what `incast run --source` reads."""
-    meps = sorted(_all(paths), key=lambda mep: mep.first_event)
+    meps = mep_files.in_order(paths)
     size = 0
     with _new_folder(folder), ExitStack() as stack:
         outs: dict[int, BinaryIO] = {}
@@ -80,11 +74,6 @@ def sources(paths: Sequence[Path], folder: Path) -> Rearranged:
                     outs[mfp.source] = stack.enter_context(file.open("wb"))
                 size += outs[mfp.source].write(mfp.packet.tobytes())
     return Rearranged(folder, len(outs), len(meps), size)
-
-
-def _all(paths: Sequence[Path]) -> Iterator[Mep]:
-    for path in paths:
-        yield from mep_files.read(path)
 
 
 @contextmanager

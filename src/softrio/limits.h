@@ -8,7 +8,7 @@ namespace incast::softrio {
 
 inline constexpr std::uint32_t max_windows = 8;
 inline constexpr std::uint32_t max_guarded = 1024;  // windows with a list of who reaches them: no hardware has these
-inline constexpr std::uint32_t max_sinks = 16;      // handles of one master port
+inline constexpr std::uint32_t max_sinks = 128;     // handles of one master port
 inline constexpr std::uint32_t max_filters = 32;    // doorbell ranges of one handle
 inline constexpr std::uint32_t doorbell_depth = 512;
 inline constexpr std::uint32_t dma_channels = 8;
@@ -20,5 +20,6 @@ inline constexpr std::uint32_t max_message = 4096;
 inline constexpr std::uint32_t first_dynamic_channel = 256;
 inline constexpr std::uint32_t connect_ms = 3000;
 inline constexpr std::uint32_t send_ms = 3000;
+inline constexpr std::uint32_t dma_ms = 3000;
 
 }  // namespace incast::softrio

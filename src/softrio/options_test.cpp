@@ -62,8 +62,15 @@ TEST(Reserved, RegionsAreAlignedToTheirSize) {
     EXPECT_EQ((*reserved)[1].start % (4 << 20), 0U);
     EXPECT_EQ((*reserved)[2].start % (1 << 30), 0U);
     EXPECT_GE((*reserved)[1].start, (*reserved)[0].start + (*reserved)[0].bytes);
+    const auto fixed = parse_reserved("A=256M@0x50000000,B=4K,C=64K$0x60000000");
+    ASSERT_TRUE(fixed.ok());
+    EXPECT_EQ((*fixed)[0].start, 0x5000'0000U);
+    EXPECT_EQ((*fixed)[0].bytes, 0x1000'0000U);
+    EXPECT_GE((*fixed)[1].start, reserved_base);
+    EXPECT_EQ((*fixed)[2].start, 0x6000'0000U);
     EXPECT_TRUE((*parse_reserved("none")).empty());
-    for (const char* wrong : {"A", "A=", "A=5", "A=1T", "=4K", "A=4K,A=4K", "A=999999999G"})
+    for (const char* wrong : {"A", "A=", "A=5", "A=1T", "=4K", "A=4K,A=4K", "A=999999999G", "A=4K@", "A=4K@5",
+                              "A=4K@0x1000000000000", "A=8K@0x10000,B=4K@0x11000"})
         EXPECT_FALSE(parse_reserved(wrong).ok()) << wrong;
 }
 

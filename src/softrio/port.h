@@ -57,6 +57,7 @@ public:
     virtual int accept(Socket& into, std::uint32_t timeout_ms, const volatile int* stop) = 0;
     virtual int connect(std::uint32_t destid, std::uint16_t channel, const volatile int* stop) = 0;
     /// The message begins with 20 bytes of header, written here into what is sent, not into the caller's bytes.
+    /// Without `stop` it waits as long as the other side lives.
     virtual int send(std::span<const std::byte> message, const volatile int* stop) = 0;
     /// When a message that is sent now has arrived on an emulated link, on the monotonic clock; 0: at once.
     virtual std::int64_t arrival_ns(std::uint64_t /*bytes*/) { return 0; }

@@ -17,13 +17,13 @@ inline constexpr std::uint64_t outbound_base = std::uint64_t{1} << 52;
 
 struct Reserved {
     std::string name;
-    std::uint64_t start = 0;  // a multiple of the size rounded up to a power of two
+    std::uint64_t start = 0;  // where none was asked for: a multiple of the size rounded up to a power of two
     std::uint64_t bytes = 0;
 };
 
-/// `NAME=SIZE,...` with sizes like 64M or 1G, or `none`. Pages nobody writes to cost nothing.
+/// `NAME=SIZE,...` with sizes like 64M or 1G, or `NAME=SIZE@ADDRESS`, or `none`. Pages nobody writes to cost nothing.
 Result<std::vector<Reserved>> parse_reserved(std::string_view text);
-/// The variable RIO_RSVDMEM; unset: 256 MiB PHYS_MEM and 16 MiB each for RSKTD, RDMAD, FXFR and DMATUN.
+/// The variable RIO_RSVDMEM; unset: 256 MiB PHYS_MEM at 0x50000000, and 16 MiB each for RSKTD, RDMAD, FXFR and DMATUN.
 Result<std::vector<Reserved>> reserved_of_environment();
 
 }  // namespace incast::softrio

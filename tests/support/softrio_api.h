@@ -29,6 +29,9 @@ namespace incast::softrio {
 
 inline constexpr int deadline_ms = 20'000;
 
+/// As a stop request: one attempt of the whole time-out. It is only read.
+inline volatile int once = 1;
+
 inline std::int64_t now_ms() {
     return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
         .count();

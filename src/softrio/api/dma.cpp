@@ -10,6 +10,7 @@ using namespace incast::softrio;
 using api::check;
 using api::Handle;
 using api::handle_of;
+using api::tell;
 
 namespace {
 
@@ -93,105 +94,105 @@ std::span<std::byte> bytes_at(void* buffer, std::uint32_t size) {
 int riomp_dma_write(riomp_mport_t mport_handle, did_val_t did_val, uint64_t tgt_addr, void* buf, uint32_t size,
                     enum riomp_dma_directio_type wr_mode, enum riomp_dma_directio_transfer_sync sync,
                     struct rapidio_mport_interleave* interleave) {
-    if (const int error = check(mport_handle)) return error;
-    return write(mport_handle, did_val, tgt_addr, bytes_at(buf, size), wr_mode, sync, interleave);
+    if (const int error = check(mport_handle)) return tell(error);
+    return tell(write(mport_handle, did_val, tgt_addr, bytes_at(buf, size), wr_mode, sync, interleave));
 }
 
 int riomp_dma_write_d(riomp_mport_t mport_handle, did_val_t did_val, uint64_t tgt_addr, uint64_t handle,
                       uint32_t offset, uint32_t size, enum riomp_dma_directio_type wr_mode,
                       enum riomp_dma_directio_transfer_sync sync, struct rapidio_mport_interleave* interleave) {
-    if (const int error = check(mport_handle)) return error;
+    if (const int error = check(mport_handle)) return tell(error);
     Keep keep;
     const auto bytes = handle_of(mport_handle)->port().local(handle + offset, size, keep);
-    return write(mport_handle, did_val, tgt_addr, bytes, wr_mode, sync, interleave);
+    return tell(write(mport_handle, did_val, tgt_addr, bytes, wr_mode, sync, interleave));
 }
 
 int riomp_dma_read(riomp_mport_t mport_handle, did_val_t did_val, uint64_t tgt_addr, void* buf, uint32_t size,
                    enum riomp_dma_directio_transfer_sync sync, struct rapidio_mport_interleave* interleave) {
-    if (const int error = check(mport_handle)) return error;
-    return read(mport_handle, did_val, tgt_addr, bytes_at(buf, size), sync, interleave);
+    if (const int error = check(mport_handle)) return tell(error);
+    return tell(read(mport_handle, did_val, tgt_addr, bytes_at(buf, size), sync, interleave));
 }
 
 int riomp_dma_read_d(riomp_mport_t mport_handle, did_val_t did_val, uint64_t tgt_addr, uint64_t handle, uint32_t offset,
                      uint32_t size, enum riomp_dma_directio_transfer_sync sync,
                      struct rapidio_mport_interleave* interleave) {
-    if (const int error = check(mport_handle)) return error;
+    if (const int error = check(mport_handle)) return tell(error);
     Keep keep;
     const auto bytes = handle_of(mport_handle)->port().local(handle + offset, size, keep);
-    return read(mport_handle, did_val, tgt_addr, bytes, sync, interleave);
+    return tell(read(mport_handle, did_val, tgt_addr, bytes, sync, interleave));
 }
 
 int riomp_dma_wait_async(riomp_mport_t mport_handle, uint32_t cookie, uint32_t tmo) {
-    if (const int error = check(mport_handle)) return error;
-    return handle_of(mport_handle)->cookies.wait(cookie, tmo);
+    if (const int error = check(mport_handle)) return tell(error);
+    return tell(handle_of(mport_handle)->cookies.wait(cookie, tmo != 0 ? tmo : dma_ms));
 }
 
 int riomp_dma_ibwin_map(riomp_mport_t mport_handle, uint64_t* rio_base, uint32_t size, uint64_t* handle) {
-    if (rio_base == nullptr || handle == nullptr) return -EINVAL;
-    if (const int error = check(mport_handle)) return error;
+    if (rio_base == nullptr || handle == nullptr) return tell(-EINVAL);
+    if (const int error = check(mport_handle)) return tell(error);
     const Handle* port = handle_of(mport_handle);
-    return port->port().map_window(port->sink, *rio_base, size, *handle);
+    return tell(port->port().map_window(port->sink, *rio_base, size, *handle));
 }
 
 int softrio_guarded_map(riomp_mport_t mport_handle, uint64_t* rio_base, uint32_t size, uint64_t* handle) {
-    if (rio_base == nullptr || handle == nullptr) return -EINVAL;
-    if (const int error = check(mport_handle)) return error;
+    if (rio_base == nullptr || handle == nullptr) return tell(-EINVAL);
+    if (const int error = check(mport_handle)) return tell(error);
     const Handle* port = handle_of(mport_handle);
-    return port->port().map_guarded(port->sink, *rio_base, size, *handle);
+    return tell(port->port().map_guarded(port->sink, *rio_base, size, *handle));
 }
 
 int softrio_permit(riomp_mport_t mport_handle, uint64_t handle, did_val_t did_val, unsigned int access) {
     static_assert(SOFTRIO_READ == may_read && SOFTRIO_WRITE == may_write);
-    if (const int error = check(mport_handle)) return error;
-    return handle_of(mport_handle)->port().permit(handle, did_val, access);
+    if (const int error = check(mport_handle)) return tell(error);
+    return tell(handle_of(mport_handle)->port().permit(handle, did_val, access));
 }
 
 int softrio_take_permits(riomp_mport_t mport_handle) {
-    if (const int error = check(mport_handle)) return error;
+    if (const int error = check(mport_handle)) return tell(error);
     handle_of(mport_handle)->port().take_files();
     return 0;
 }
 
 int riomp_dma_ibwin_free(riomp_mport_t mport_handle, uint64_t* handle) {
-    if (handle == nullptr) return -EINVAL;
-    if (const int error = check(mport_handle)) return error;
-    return handle_of(mport_handle)->port().free_window(*handle);
+    if (handle == nullptr) return tell(-EINVAL);
+    if (const int error = check(mport_handle)) return tell(error);
+    return tell(handle_of(mport_handle)->port().free_window(*handle));
 }
 
 int riomp_dma_obwin_map(riomp_mport_t mport_handle, did_val_t did_val, uint64_t rio_base, uint32_t size,
                         uint64_t* handle) {
-    if (handle == nullptr) return -EINVAL;
-    if (const int error = check(mport_handle)) return error;
+    if (handle == nullptr) return tell(-EINVAL);
+    if (const int error = check(mport_handle)) return tell(error);
     const Handle* port = handle_of(mport_handle);
-    return port->port().map_outbound(port->sink, did_val, rio_base, size, *handle);
+    return tell(port->port().map_outbound(port->sink, did_val, rio_base, size, *handle));
 }
 
 int riomp_dma_obwin_free(riomp_mport_t mport_handle, uint64_t* handle) {
-    if (handle == nullptr) return -EINVAL;
-    if (const int error = check(mport_handle)) return error;
-    return handle_of(mport_handle)->port().free_outbound(*handle);
+    if (handle == nullptr) return tell(-EINVAL);
+    if (const int error = check(mport_handle)) return tell(error);
+    return tell(handle_of(mport_handle)->port().free_outbound(*handle));
 }
 
 int riomp_dma_dbuf_alloc(riomp_mport_t mport_handle, uint32_t size, uint64_t* handle) {
-    if (handle == nullptr) return -EINVAL;
-    if (const int error = check(mport_handle)) return error;
+    if (handle == nullptr) return tell(-EINVAL);
+    if (const int error = check(mport_handle)) return tell(error);
     const Handle* port = handle_of(mport_handle);
-    return port->port().allocate(port->sink, size, *handle);
+    return tell(port->port().allocate(port->sink, size, *handle));
 }
 
 int riomp_dma_dbuf_free(riomp_mport_t mport_handle, uint64_t* handle) {
-    if (handle == nullptr) return -EINVAL;
-    if (const int error = check(mport_handle)) return error;
-    return handle_of(mport_handle)->port().free_allocation(*handle);
+    if (handle == nullptr) return tell(-EINVAL);
+    if (const int error = check(mport_handle)) return tell(error);
+    return tell(handle_of(mport_handle)->port().free_allocation(*handle));
 }
 
 int riomp_dma_map_memory(riomp_mport_t mport_handle, size_t size, off_t paddr, void** vaddr) {
-    if (vaddr == nullptr) return -EINVAL;
-    if (const int error = check(mport_handle)) return error;
-    return handle_of(mport_handle)->port().map_memory(static_cast<std::uint64_t>(paddr), size, *vaddr);
+    if (vaddr == nullptr) return tell(-EINVAL);
+    if (const int error = check(mport_handle)) return tell(error);
+    return tell(handle_of(mport_handle)->port().map_memory(static_cast<std::uint64_t>(paddr), size, *vaddr));
 }
 
 int riomp_dma_unmap_memory(size_t size, void* vaddr) {
-    if (size == 0 || vaddr == nullptr) return -EINVAL;
-    return ::munmap(vaddr, size) == 0 ? 0 : -errno;
+    if (size == 0 || vaddr == nullptr) return tell(-EINVAL);
+    return tell(::munmap(vaddr, size) == 0 ? 0 : -errno);
 }

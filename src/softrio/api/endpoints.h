@@ -2,6 +2,7 @@
 // last; it then comes back with the destination id it had, if that is still free.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -35,5 +36,11 @@ struct OpenedEndpoint {
 Result<OpenedEndpoint> open_free_endpoint(std::string_view fabric);
 /// How many master ports there are; 0: no fabric, which is said on stderr.
 std::uint32_t count_mports();
+
+/// What a function of the API returns: its error is in errno, too, as the original's are those of system calls.
+inline int tell(int result) {
+    if (result < 0) errno = -result;
+    return result;
+}
 
 }  // namespace incast::softrio::api

@@ -251,13 +251,13 @@ TEST(Faults, KilledWhileConnecting) {
         }
         if (is_udp()) {
             // Until its death is noticed a request of its may be accepted; such a connection is lost at once.
-            while (riomp_sock_accept(listener, &made, 1, nullptr) == 0) {
+            while (riomp_sock_accept(listener, &made, 1, &once) == 0) {
                 rapidio_mport_socket_msg* message = nullptr;
                 EXPECT_EQ(riomp_sock_receive(made, &message, deadline_ms, nullptr), -ECONNRESET);
                 EXPECT_EQ(riomp_sock_close(&made), 0);
             }
         }
-        EXPECT_EQ(riomp_sock_accept(listener, &made, 1, nullptr), -ETIME) << "the dead are not accepted";
+        EXPECT_EQ(riomp_sock_accept(listener, &made, 1, &once), -ETIME) << "the dead are not accepted";
     }
     EXPECT_EQ(riomp_sock_close(&listener), 0);
     EXPECT_EQ(riomp_sock_mbox_destroy_handle(&mailbox), 0);

@@ -85,8 +85,9 @@ TEST(Mgmt, QueryAndHandle) {
     EXPECT_FALSE(mport.polls());
     testing::internal::CaptureStdout();
     riomp_mgmt_display_info(&properties);
-    EXPECT_NE(testing::internal::GetCapturedStdout().find("destination id " + std::to_string(mport.destid)),
-              std::string::npos);
+    EXPECT_NE(
+        testing::internal::GetCapturedStdout().find("mport: hdid=" + std::to_string(mport.destid) + ", id=1, idx=0,"),
+        std::string::npos);
 }
 
 TEST(Mgmt, HandlesThatCannotBe) {
@@ -98,7 +99,7 @@ TEST(Mgmt, HandlesThatCannotBe) {
         EXPECT_EQ(riomp_mgmt_mport_create_handle(0, 0, nullptr), -EINVAL);
         EXPECT_EQ(riomp_mgmt_mport_destroy_handle(nullptr), -EINVAL);
         EXPECT_EQ(riomp_mgmt_mport_destroy_handle(&handle), -EINVAL);
-        std::vector<riomp_mport_t> handles(16);
+        std::vector<riomp_mport_t> handles(128);
         for (riomp_mport_t& each : handles)
             ASSERT_EQ(riomp_mgmt_mport_create_handle(0, 0, &each), 0);
         EXPECT_EQ(riomp_mgmt_mport_create_handle(0, 0, &handle), -EBUSY);

@@ -170,11 +170,11 @@ int main() {
     if (error != 0 || accepted == nullptr) return 4;
     rapidio_mport_socket_msg* out = nullptr;
     riomp_sock_request_send_buffer(client, &out);
-    std::strcpy(reinterpret_cast<char*>(out->payload), "across");
+    std::strcpy(reinterpret_cast<char*>(out->msg.payload), "across");
     if (riomp_sock_send(client, out, sizeof *out, nullptr) != 0) return 5;
     rapidio_mport_socket_msg* in = nullptr;
     if (riomp_sock_receive(accepted, &in, 20000, nullptr) != 0) return 6;
-    const bool same = std::strcmp(reinterpret_cast<char*>(in->payload), "across") == 0;
+    const bool same = std::strcmp(reinterpret_cast<char*>(in->msg.payload), "across") == 0;
     riomp_sock_release_send_buffer(client, out);
     riomp_sock_release_receive_buffer(accepted, in);
     riomp_sock_close(&client);
@@ -189,6 +189,20 @@ int main() {
     const std::string script = compile("c++17", "c++") + "cm.cpp -o cm -lmport -pthread && ./cm\n";
     EXPECT_EQ(run("cd '" + folder.path + "'\n" + script, folder), 0) << contents(folder.path + "/output");
 }
+
+/// Each of src/softrio/api/programs: what the original does, said by a program of its users.
+class Original : public testing::TestWithParam<const char*> {};
+
+TEST_P(Original, DoesTheSame) {
+    const Folder folder;
+    const std::string source =
+        std::filesystem::absolute("src/softrio/api/programs/") / (GetParam() + std::string(".c"));
+    const Fabric fabric(std::string(GetParam()) == "waits" ? "link=tsi721" : "", 2);
+    const std::string script = compile("gnu11", "c") + "'" + source + "' -o one -lmport -lrsvdmem -pthread && ./one\n";
+    EXPECT_EQ(run("cd '" + folder.path + "'\n" + script, folder), 0) << contents(folder.path + "/output");
+}
+INSTANTIATE_TEST_SUITE_P(Programs, Original, testing::Values("errors", "memory", "names", "waits"),
+                         [](const auto& each) { return std::string(each.param); });
 
 TEST(Programs, FirstProgramOfTheDocument) {
     const Folder folder;

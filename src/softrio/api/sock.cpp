@@ -7,6 +7,7 @@
 #include "softrio/api/endpoints.h"
 
 using namespace incast::softrio;
+using api::tell;
 
 struct rapidio_mport_mailbox {
     std::shared_ptr<api::Endpoint> endpoint;
@@ -30,6 +31,11 @@ rapidio_mport_socket_msg* make_buffer() {
     return static_cast<rapidio_mport_socket_msg*>(std::calloc(1, sizeof(rapidio_mport_socket_msg)));
 }
 
+/// Whoever cannot ask to stop waits until it is there.
+std::uint32_t time_of(std::uint32_t timeout_ms, const volatile int* stop) {
+    return stop == nullptr ? 0 : timeout_ms;
+}
+
 int make_socket(const std::shared_ptr<api::Endpoint>& endpoint, riomp_sock_t* socket) {
     auto* made = new (std::nothrow) rapidio_mport_socket(endpoint);
     if (made == nullptr) return -ENOMEM;
@@ -40,7 +46,7 @@ int make_socket(const std::shared_ptr<api::Endpoint>& endpoint, riomp_sock_t* so
 }  // namespace
 
 int riomp_sock_mbox_init() {
-    return api::count_mports() > 0 ? 0 : -ENODEV;
+    return tell(api::count_mports() > 0 ? 0 : -ENODEV);
 }
 
 int riomp_sock_mbox_exit() {
@@ -49,51 +55,51 @@ int riomp_sock_mbox_exit() {
 
 int riomp_sock_mbox_create_handle(uint8_t mport_id, uint8_t mbox_id, riomp_mailbox_t* mailbox) {
     (void)mbox_id;  // channels are numbered across all mailboxes
-    if (mailbox == nullptr) return -EINVAL;
+    if (mailbox == nullptr) return tell(-EINVAL);
     const auto endpoint = api::open_endpoint(mport_id);
-    if (!endpoint) return -ENODEV;
+    if (!endpoint) return tell(-ENODEV);
     auto* made = new (std::nothrow) rapidio_mport_mailbox{*endpoint};
-    if (made == nullptr) return -ENOMEM;
+    if (made == nullptr) return tell(-ENOMEM);
     *mailbox = made;
     return 0;
 }
 
 int riomp_sock_mbox_destroy_handle(riomp_mailbox_t* mailbox) {
-    if (mailbox == nullptr || *mailbox == nullptr) return -EINVAL;
+    if (mailbox == nullptr || *mailbox == nullptr) return tell(-EINVAL);
     delete *mailbox;
     *mailbox = nullptr;
     return 0;
 }
 
 int riomp_sock_socket(riomp_mailbox_t mailbox, riomp_sock_t* socket_handle) {
-    if (mailbox == nullptr || socket_handle == nullptr) return -EINVAL;
-    return make_socket(mailbox->endpoint, socket_handle);
+    if (mailbox == nullptr || socket_handle == nullptr) return tell(-EINVAL);
+    return tell(make_socket(mailbox->endpoint, socket_handle));
 }
 
 int riomp_sock_send(riomp_sock_t socket_handle, rapidio_mport_socket_msg* skt_msg, uint32_t size,
                     volatile int* stop_req) {
-    if (skt_msg == nullptr) return -EINVAL;
-    if (const int error = check(socket_handle)) return error;
+    if (skt_msg == nullptr) return tell(-EINVAL);
+    if (const int error = check(socket_handle)) return tell(error);
     Socket& socket = *socket_handle->socket;
     const int error = socket.send({reinterpret_cast<const std::byte*>(skt_msg), size}, stop_req);
     if (error == 0) api::wait_until(socket.arrival_ns(size));
-    return error;
+    return tell(error);
 }
 
 int riomp_sock_receive(riomp_sock_t socket_handle, rapidio_mport_socket_msg** skt_msg, uint32_t timeout,
                        volatile int* stop_req) {
-    if (skt_msg == nullptr) return -EINVAL;
-    if (const int error = check(socket_handle)) return error;
+    if (skt_msg == nullptr) return tell(-EINVAL);
+    if (const int error = check(socket_handle)) return tell(error);
     rapidio_mport_socket_msg* into = *skt_msg != nullptr ? *skt_msg : make_buffer();
-    if (into == nullptr) return -ENOMEM;
-    const int error =
-        socket_handle->socket->receive({reinterpret_cast<std::byte*>(into), sizeof *into}, timeout, stop_req);
+    if (into == nullptr) return tell(-ENOMEM);
+    const int error = socket_handle->socket->receive({reinterpret_cast<std::byte*>(into), sizeof *into},
+                                                     time_of(timeout, stop_req), stop_req);
     if (error != 0 && *skt_msg == nullptr) {
         std::free(into);
     } else {
         *skt_msg = into;
     }
-    return error;
+    return tell(error);
 }
 
 int riomp_sock_release_receive_buffer(riomp_sock_t socket_handle, rapidio_mport_socket_msg* skt_msg) {
@@ -103,48 +109,48 @@ int riomp_sock_release_receive_buffer(riomp_sock_t socket_handle, rapidio_mport_
 }
 
 int riomp_sock_close(riomp_sock_t* socket_handle) {
-    if (socket_handle == nullptr || *socket_handle == nullptr) return -EINVAL;
+    if (socket_handle == nullptr || *socket_handle == nullptr) return tell(-EINVAL);
     delete *socket_handle;
     *socket_handle = nullptr;
     return 0;
 }
 
 int riomp_sock_bind(riomp_sock_t socket_handle, uint16_t local_channel) {
-    if (const int error = check(socket_handle)) return error;
-    return socket_handle->socket->bind(local_channel);
+    if (const int error = check(socket_handle)) return tell(error);
+    return tell(socket_handle->socket->bind(local_channel));
 }
 
 int riomp_sock_listen(riomp_sock_t socket_handle) {
-    if (const int error = check(socket_handle)) return error;
-    return socket_handle->socket->listen();
+    if (const int error = check(socket_handle)) return tell(error);
+    return tell(socket_handle->socket->listen());
 }
 
 int riomp_sock_accept(riomp_sock_t socket_handle, riomp_sock_t* conn, uint32_t timeout, volatile int* stop_req) {
-    if (conn == nullptr) return -EINVAL;
-    if (const int error = check(socket_handle)) return error;
+    if (conn == nullptr) return tell(-EINVAL);
+    if (const int error = check(socket_handle)) return tell(error);
     riomp_sock_t into = *conn;
     if (into == nullptr) {
-        if (const int error = make_socket(socket_handle->endpoint, &into)) return error;
+        if (const int error = make_socket(socket_handle->endpoint, &into)) return tell(error);
     }
-    const int error = socket_handle->socket->accept(*into->socket, timeout, stop_req);
+    const int error = socket_handle->socket->accept(*into->socket, time_of(timeout, stop_req), stop_req);
     if (error != 0 && *conn == nullptr) {
         delete into;
     } else {
         *conn = into;
     }
-    return error;
+    return tell(error);
 }
 
 int riomp_sock_connect(riomp_sock_t socket_handle, did_val_t did_val, uint16_t channel, volatile int* stop_req) {
-    if (const int error = check(socket_handle)) return error;
-    return socket_handle->socket->connect(did_val, channel, stop_req);
+    if (const int error = check(socket_handle)) return tell(error);
+    return tell(socket_handle->socket->connect(did_val, channel, stop_req));
 }
 
 int riomp_sock_request_send_buffer(riomp_sock_t socket_handle, rapidio_mport_socket_msg** skt_msg) {
     (void)socket_handle;
-    if (skt_msg == nullptr) return -EINVAL;
+    if (skt_msg == nullptr) return tell(-EINVAL);
     *skt_msg = make_buffer();
-    return *skt_msg != nullptr ? 0 : -ENOMEM;
+    return tell(*skt_msg != nullptr ? 0 : -ENOMEM);
 }
 
 int riomp_sock_release_send_buffer(riomp_sock_t socket_handle, rapidio_mport_socket_msg* skt_msg) {

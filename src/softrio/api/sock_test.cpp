@@ -39,19 +39,19 @@ public:
     }
     int send(std::string_view text) {
         rapidio_mport_socket_msg message{};
-        std::memcpy(message.payload, text.data(), text.size());
+        std::memcpy(message.msg.payload, text.data(), text.size());
         return riomp_sock_send(socket_, &message, static_cast<std::uint32_t>(RIO_SOCKET_RSVD_SIZE + text.size()),
-                               nullptr);
+                               &once);
     }
     int receive(std::string& text, std::uint32_t timeout_ms = deadline_ms) {
         rapidio_mport_socket_msg* message = nullptr;
-        const int error = riomp_sock_receive(socket_, &message, timeout_ms, nullptr);
+        const int error = riomp_sock_receive(socket_, &message, timeout_ms, &once);
         if (error != 0) {
             EXPECT_EQ(message, nullptr);
             return error;
         }
-        const std::size_t bytes = std::size_t{message->do_not_modify[16]} << 8 | message->do_not_modify[17];
-        text.assign(reinterpret_cast<const char*>(message->payload), bytes - RIO_SOCKET_RSVD_SIZE);
+        const std::size_t bytes = std::size_t{message->msg.do_not_modify[16]} << 8 | message->msg.do_not_modify[17];
+        text.assign(reinterpret_cast<const char*>(message->msg.payload), bytes - RIO_SOCKET_RSVD_SIZE);
         EXPECT_EQ(riomp_sock_release_receive_buffer(socket_, message), 0);
         return 0;
     }
@@ -102,14 +102,14 @@ TEST(Cm, BuffersAreTheCallersOrFresh) {
     Pair pair;
     rapidio_mport_socket_msg* out = nullptr;
     ASSERT_EQ(riomp_sock_request_send_buffer(pair.client, &out), 0);
-    out->payload[0] = 42;
+    out->msg.payload[0] = 42;
     ASSERT_EQ(riomp_sock_send(pair.client, out, 4096, nullptr), 0);
     EXPECT_EQ(riomp_sock_release_send_buffer(pair.client, out), 0);
     rapidio_mport_socket_msg own{};
     rapidio_mport_socket_msg* in = &own;
     ASSERT_EQ(riomp_sock_receive(*pair.server, &in, deadline_ms, nullptr), 0);
     EXPECT_EQ(in, &own);
-    EXPECT_EQ(own.payload[0], 42);
+    EXPECT_EQ(own.msg.payload[0], 42);
     EXPECT_EQ(riomp_sock_send(pair.client, &own, 19, nullptr), -EINVAL);
     EXPECT_EQ(riomp_sock_send(pair.client, &own, 4097, nullptr), -EINVAL);
     EXPECT_EQ(riomp_sock_send(pair.client, nullptr, 100, nullptr), -EINVAL);
@@ -204,7 +204,7 @@ TEST(Cm, AcceptAndConnectTimeOut) {
     Sock listener(server_box);
     listener.listen(70);
     riomp_sock_t none = nullptr;
-    EXPECT_EQ(riomp_sock_accept(listener, &none, 10, nullptr), -ETIME);
+    EXPECT_EQ(riomp_sock_accept(listener, &none, 10, &once), -ETIME);
     EXPECT_EQ(none, nullptr);
     Sock client(client_box);
     const std::uint32_t server = Mport(1).destid;
@@ -213,7 +213,7 @@ TEST(Cm, AcceptAndConnectTimeOut) {
     EXPECT_EQ(riomp_sock_connect(client, server, 70, nullptr), -ETIME) << "nobody accepts";
     EXPECT_GE(now_ms() - before, 3000);
     EXPECT_LT(now_ms() - before, deadline_ms);
-    EXPECT_EQ(riomp_sock_accept(listener, &none, 10, nullptr), -ETIME) << "it has given up";
+    EXPECT_EQ(riomp_sock_accept(listener, &none, 10, &once), -ETIME) << "it has given up";
     // The same socket, and a server that comes late.
     std::thread late([&] {
         Sock other(server_box);

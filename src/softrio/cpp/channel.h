@@ -20,8 +20,8 @@ inline constexpr std::size_t max_payload_bytes = RIO_SOCKET_PAYLOAD_SIZE;
 class Letter {
 public:
     Letter() : message_(std::make_unique<rapidio_mport_socket_msg>()) {}
-    [[nodiscard]] std::span<std::byte> payload() { return std::as_writable_bytes(std::span(message_->payload)); }
-    [[nodiscard]] std::span<const std::byte> payload() const { return std::as_bytes(std::span(message_->payload)); }
+    [[nodiscard]] std::span<std::byte> payload() { return std::as_writable_bytes(std::span(message_->msg.payload)); }
+    [[nodiscard]] std::span<const std::byte> payload() const { return std::as_bytes(std::span(message_->msg.payload)); }
     [[nodiscard]] rapidio_mport_socket_msg* get() const { return message_.get(); }
 
 private:

@@ -55,8 +55,8 @@ int riomp_dma_read(riomp_mport_t mport_handle, did_val_t did_val, uint64_t tgt_a
 int riomp_dma_read_d(riomp_mport_t mport_handle, did_val_t did_val, uint64_t tgt_addr, uint64_t handle, uint32_t offset,
                      uint32_t size, enum riomp_dma_directio_transfer_sync sync,
                      struct rapidio_mport_interleave* interleave);
-/** Waits for an ASYNC transfer of this handle, at most `tmo` ms. 0 or -EIO: how it ended (told once); -ETIMEDOUT: not
- * yet; -EAGAIN: no such cookie. */
+/** Waits for an ASYNC transfer of this handle, at most `tmo` ms (0: 3000). 0 or -EIO: how it ended (told once);
+ * -ETIMEDOUT: not yet; -EAGAIN: no such cookie. */
 int riomp_dma_wait_async(riomp_mport_t mport_handle, uint32_t cookie, uint32_t tmo);
 
 /** Shows memory to peers at *rio_base, a multiple of 4096 (RIOMP_MAP_ANY_ADDR: anywhere; out: where). *handle: reserved

@@ -1,8 +1,8 @@
 /* Master ports: handles, properties, registers, doorbells and port-writes. docs/rapidio.md explains the whole.
  *
  * Where nothing else is said, a function returns 0 or a negative errno value, among them: -EINVAL for an argument that
- * makes no sense, -ENODEV where no endpoint has that destination id (any more), and -EBADF for a handle that a fork
- * brought into a child process. Functions may be called from several threads at once; a handle is destroyed when no
+ * makes no sense, -ENODEV where no endpoint has that destination id (any more). errno then holds the same value.
+ * Functions may be called from several threads at once; a handle is destroyed when no
  * other call uses it. */
 #pragma once
 
@@ -16,6 +16,12 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 #define RIOMP_MAP_ANY_ADDR ((uint64_t)(~((uint64_t)0)))
+
+/** A destination id with its size in one word: the flag says which, the mask takes the id. */
+#define RIOMP_MGMT_DEV16_FLAG 0x00010000
+#define RIOMP_MGMT_DEV16_MASK 0x0000FFFF
+#define RIOMP_MGMT_DEV08_FLAG 0x00000000
+#define RIOMP_MGMT_DEV08_MASK 0x000000FF
 
 #define RIO_EVENT_DOORBELL (1 << 0)
 #define RIO_EVENT_PORTWRITE (1 << 1)
@@ -64,9 +70,9 @@ struct riomp_mgmt_mport_properties {
     uint8_t port_ok;            /* 1: the link is up */
     uint8_t link_speed;         /* enum riomp_mgmt_link_speed */
     uint8_t link_width;         /* enum riomp_mgmt_link_width */
-    uint32_t dma_max_sge;       /* pieces of one transfer */
+    uint32_t dma_max_sge;       /* pieces of one transfer; 0: no limit */
     uint32_t dma_max_size;      /* bytes of one piece */
-    uint32_t dma_align;         /* bytes */
+    uint32_t dma_align;         /* bytes; 0: none is needed */
     uint32_t transfer_mode;     /* in use */
     uint32_t cap_sys_size;      /* bits: sizes of destination ids it can do */
     uint32_t cap_addr_size;     /* bits: 1 << 0: 34-bit, 1 << 1: 50-bit, 1 << 2: 66-bit addresses */
@@ -105,7 +111,7 @@ int riomp_mgmt_free_ep_list(did_val_t** did_values);
 
 /** Opens a master port. The first use of one makes this process an endpoint of the fabric, until it has closed all
  * handles and mailboxes, or ends. `flags`: O_NONBLOCK, or 0. -ENODEV: no such master port, or no fabric (a line on
- * stderr says why); -EBUSY: the destination id is taken, or all 16 handles of the port are in use. */
+ * stderr says why); -EBUSY: the destination id is taken, or all 128 handles of the port are in use. */
 int riomp_mgmt_mport_create_handle(uint32_t mport_id, int flags, riomp_mport_t* mport_handle);
 /** Frees the handle and what was made through it: windows, buffers, doorbell ranges. Its mappings of memory stay. */
 int riomp_mgmt_mport_destroy_handle(riomp_mport_t* mport_handle);

@@ -1,8 +1,9 @@
 /* Channelised messages (CM): connections that carry messages of up to 4096 bytes. docs/rapidio.md explains the whole;
  * errors as in rapidio_mport_mgmt.h.
  *
- * `stop_req` may be NULL. If it is not, a call that has waited for its time-out begins again until *stop_req is not 0
- * (looked at every time-out and every 50 ms); only then does it return -ETIME. */
+ * A call that has waited for its time-out begins again, unless *stop_req is not 0 by then: then it returns -ETIME. So
+ * with *stop_req set from the start there is one attempt of the whole time-out, and without (NULL) the call returns
+ * when it has succeeded or cannot any more. Only riomp_sock_connect without it makes one attempt. */
 #pragma once
 
 #include <rio_route.h>
@@ -26,9 +27,13 @@ typedef struct rapidio_mport_mailbox* riomp_mailbox_t;
 typedef struct rapidio_mport_socket* riomp_sock_t;
 
 /** The first 20 bytes are the message's header, which sending writes. */
-typedef struct rapidio_mport_socket_msg_t {
+struct rapidio_mport_socket_msg_t {
     uint8_t do_not_modify[RIO_SOCKET_RSVD_SIZE];
     uint8_t payload[RIO_SOCKET_PAYLOAD_SIZE];
+};
+typedef union {
+    uint8_t as_bytes[RIO_SOCKET_MSG_SIZE];
+    struct rapidio_mport_socket_msg_t msg;
 } rapidio_mport_socket_msg;
 
 /** There for programs that call them: a fabric that can be used is 0. */

@@ -20,3 +20,8 @@ typedef uint8_t hc_t;
 #define HC_MP ((hc_t)0x0ff)
 /** The largest hop count that is for a switch. */
 #define HC_MAX ((hc_t)0x0fe)
+/** dest = the hop count behind src: HC_MP is followed by 0, and HC_MAX by itself. */
+#define HC_INCR(dest, src)                                                          \
+    {                                                                               \
+        (dest) = (hc_t)((src) == HC_MP ? 0 : (src) == HC_MAX ? HC_MAX : (src) + 1); \
+    }

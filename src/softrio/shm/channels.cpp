@@ -71,8 +71,11 @@ void write_header(std::byte* at, std::uint32_t source, std::uint32_t target, std
 
 }  // namespace
 
-Patience::Patience(std::uint32_t timeout_ms, const volatile int* stop)
-    : until_(timeout_ms == 0 || stop != nullptr ? 0 : now_ms() + timeout_ms), stop_(stop) {}
+Patience::Patience(std::uint32_t timeout_ms, const volatile int* stop) : stop_(stop) {
+    const bool once = stop != nullptr && __atomic_load_n(stop, __ATOMIC_RELAXED) != 0;
+    if (once) stop_ = nullptr;
+    if (timeout_ms != 0 && stop_ == nullptr) until_ = now_ms() + timeout_ms;
+}
 
 bool Patience::wait(std::atomic<std::uint32_t>& word, std::uint32_t value, int at_most_ms) {
     // Another thread writes it, as a volatile or, if it minds the rules of C++, as an atomic.
@@ -303,7 +306,7 @@ int Socket::send(std::span<const std::byte> message, const volatile int* stop) {
     if (message.size() < min_message || message.size() > max_message) return -EINVAL;
     const std::lock_guard lock(sending_);
     if (peer_ring_ == nullptr) return -ENOTCONN;
-    Patience patience(send_ms, stop);
+    Patience patience(stop == nullptr ? 0 : send_ms, stop);
     while (true) {
         if (peer_ring_->reader_closed.load() != 0 || peer_ == nullptr || !peer_->is_there()) return -ECONNRESET;
         const std::uint32_t read = peer_ring_->read.load(std::memory_order_acquire);

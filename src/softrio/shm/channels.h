@@ -13,7 +13,8 @@ namespace incast::softrio::shm {
 /// How long a call may take, and who may end it before.
 class Patience {
 public:
-    /// `timeout_ms` 0: no limit. `stop`: see rapidio_mport_sock.h; may be nullptr.
+    /// `timeout_ms` 0: no limit. `stop` may be nullptr. While it points to 0 there is no limit; where it does not point
+    /// to 0 from the start, the time alone counts.
     Patience(std::uint32_t timeout_ms, const volatile int* stop);
     /// False: it is over.
     bool wait(std::atomic<std::uint32_t>& word, std::uint32_t value, int at_most_ms);

@@ -286,7 +286,7 @@ int CmSocket::send(std::span<const std::byte> message, const volatile int* stop)
     auto lock = port_->lock();
     Channel* channel = port_->channels().find(id_);
     if (channel == nullptr || channel->ring == nullptr) return -ENOTCONN;
-    shm::Patience patience(send_ms, stop);
+    shm::Patience patience(stop == nullptr ? 0 : send_ms, stop);
     while (true) {
         if (channel->state != Channel::State::connected) return -ECONNRESET;
         if (channel->may_send() && port_->channels().send_data(*channel, message)) break;

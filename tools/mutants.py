@@ -87,7 +87,7 @@ SUITES: dict[str, tuple[Suite, ...]] = {
     "src/transport/udp/": (unit("udp_test"), conformance("udp")),
     "src/datagram/": (unit("udp_test"), unit("softrio_engine_test"), conformance("udp")),
     "src/transport/rio/": (unit("rio_test"), unit("rio_grants_test"), conformance("rio")),
-    "src/transport/verbs/": (unit("verbs_test"),),
+    "src/transport/verbs/": (unit("verbs_test"), unit("verbs_exchange_test")),
     "src/softrio/": (unit("softrio_engine_test"), unit("rio_grants_test"), unit("softrio_test")),
     "src/wire/": (unit("wire_test"),),
     **{

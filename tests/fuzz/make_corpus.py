@@ -246,11 +246,26 @@ def softrio_udp_seeds() -> dict[str, bytes]:
     }
 
 
+def verbs_seeds() -> dict[str, bytes]:
+    """fuzz_verbs.cpp: calls and answers, as transport/verbs/wire.h has them."""
+    end = bytes(15) + b"\1" + struct.pack("<IIHBBBBBB", 77, 9, 0, 3, 2, 2, 16, 16, 0)
+
+    def call(token: int) -> bytes:
+        return struct.pack("<IIQQIIII", 0x48425256, 1, 3, token, 0, 1, 1, 1) + end
+
+    def answer(verdict: int) -> bytes:
+        return struct.pack("<II", 0x4E425256, verdict) + end
+
+    calls = {"call": call(5), "wrong_token": call(6), "short_call": call(5)[:50]}
+    return {**calls, "answer": answer(0), "refusal": answer(4)}
+
+
 def seeds() -> dict[str, dict[str, bytes]]:
     """Of each fuzzer, the inputs by their labels."""
     return {
         "fuzz_reliable": reliable_seeds(),
         "fuzz_softrio_udp": softrio_udp_seeds(),
+        "fuzz_verbs": verbs_seeds(),
         "fuzz_framed": framed_seeds(),
         "fuzz_consumer": consumer_seeds(),
         "fuzz_control": {f"story-{scheme}": control_story(scheme) for scheme in (*range(32), 32, 33, 64, 65)}

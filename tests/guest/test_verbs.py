@@ -35,6 +35,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "push-pull": {"filter.accept": 0.7},
 }
 IN_ONE_GUEST = {f"transport.{VERBS}.bind": ADDRESSES}
+BY_EXCHANGE = {f"transport.{VERBS}.connect": "exchange"}
 TREE = BIN.parents[2]  # that was built
 CONFORMANCE = BIN.parent / "test-bin" / "conformance"
 
@@ -48,10 +49,10 @@ join /run/one & join /run/other & wait -n && wait -n
 """
 
 
-def conformance(*cases: str, timeout_s: float) -> Step:
-    """The suite, for cases as TEST/verbs_MODE."""
+def conformance(*cases: str, timeout_s: float, more: str = "") -> Step:
+    """The suite, for cases as TEST/verbs_MODE; `more`: settings."""
     # One side may come long after the other where the host is busy.
-    settings = f"{VERBS}.bind={ADDRESSES} {VERBS}.connect_timeout=45s {VERBS}.ack_timeout=18"
+    settings = f"{VERBS}.bind={ADDRESSES} {VERBS}.connect_timeout=45s {VERBS}.ack_timeout=18 {more}"
     words = f"--gtest_brief=1 --gtest_filter='{':'.join(cases)}'"
     command = f"exec env INCAST_CONFORMANCE_SETTINGS='{settings}' '{CONFORMANCE}' {words}"
     return Step("conformance", f"cd '{TREE}' && {command}", timeout_s)
@@ -97,10 +98,25 @@ def out_folder(tmp_path: Path) -> Path:
 
 
 def test_soft_roce_keeps_the_contract_and_builds_events(guest: GuestRun, tmp_path: Path) -> None:
-    """Each clause once, and each scheme: two processes that take turns need five times as long as one thread."""
+    """Each clause once, and each scheme, once without rdma_cm: two processes that take turns need five times as long as
+    one thread.
+    """
     nodes = Step("nodes", f"rdma-nodes.sh rxe {NODES}")
     cases = [f"*/{VERBS}_one_thread", *(f"*.{test}/{VERBS}_two_processes" for test in needs_processes())]
-    results = guest([nodes, *schemes(IN_ONE_GUEST), conformance(*cases, timeout_s=240)])
+    exchange = build("exchange", {**BUILDING, **IN_ONE_GUEST, **BY_EXCHANGE, "protocol.scheme": "pull-read"})
+    results = guest([nodes, *schemes(IN_ONE_GUEST), exchange, conformance(*cases, timeout_s=240)])
+    check_all(results, out_folder(tmp_path))
+    check_built(out_folder(tmp_path) / "exchange", results["exchange"])
+
+
+@pytest.mark.usefixtures("everything")
+def test_soft_roce_does_so_without_rdma_cm(guest: GuestRun, tmp_path: Path) -> None:
+    """Addresses of queue pairs go through TCP connections."""
+    suite = conformance(
+        f"*/{VERBS}_one_thread", f"*/{VERBS}_two_processes", timeout_s=1800, more=f"{VERBS}.connect=exchange"
+    )
+    nodes = Step("nodes", f"rdma-nodes.sh rxe {NODES}")
+    results = guest([nodes, *schemes({**IN_ONE_GUEST, **BY_EXCHANGE}), suite])
     check_all(results, out_folder(tmp_path))
 
 

@@ -71,12 +71,19 @@ void raise(Id& id, rdma_cm_event_type kind, int status, const void* said, std::s
 }
 
 const char* to_string(Rule rule) {
-    constexpr const char* names[] = {"send queue full",    "a send queue of requests that are never signalled",
-                                     "receive queue full", "completion queue overflow",
-                                     "too many parts",     "inline data too large",
-                                     "local key",          "remote key",
-                                     "message too long",   "state of a queue pair",
-                                     "receiver not ready", "private data",
+    constexpr const char* names[] = {"send queue full",
+                                     "a send queue of requests that are never signalled",
+                                     "receive queue full",
+                                     "completion queue overflow",
+                                     "too many parts",
+                                     "inline data too large",
+                                     "local key",
+                                     "remote key",
+                                     "message too long",
+                                     "state of a queue pair",
+                                     "attributes of a state",
+                                     "receiver not ready",
+                                     "private data",
                                      "still in use"};
     return names[static_cast<std::size_t>(rule)];
 }
@@ -89,7 +96,22 @@ void reset() {
     here.counts = {};
     here.violations.clear();
     here.is_cut = here.holds = here.is_removed = false;
-    here.failing_registrations = here.failing_pairs = here.reject_status = 0;
+    here.failing_registrations = here.failing_pairs = here.failing_paths = here.reject_status = 0;
+    here.port = {};
+    here.path = {};
+}
+void set_port(const Port& port) {
+    const Entered entered;
+    world().port = port;
+}
+Path last_path() {
+    const Entered entered;
+    return world().path;
+}
+void fail_paths(int many, int error) {
+    const Entered entered;
+    world().failing_paths = many;
+    world().path_error = error;
 }
 void set_limits(const Limits& limits) {
     const Entered entered;
@@ -143,10 +165,21 @@ void remove_device() {
     world().is_removed = true;
     for (Id* id : world().ids)
         raise(*id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, nullptr, 0);
+    for (Opened* device : world().opened)
+        device->signal.set(true);
 }
 void reject_all(int status) {
     const Entered entered;
     world().reject_status = status;
+}
+void lose_memory() {
+    const Entered entered;
+    auto& all = world().registrations;
+    if (all.empty()) return;
+    const ibv_pd* const domain = all.rbegin()->second->pd;
+    std::erase_if(all, [&](const auto& each) {
+        return each.second->pd == domain && (each.second->access & IBV_ACCESS_REMOTE_READ) != 0;
+    });
 }
 void lose_receives() {
     const Entered entered;

@@ -48,6 +48,7 @@ int ibv_query_device(ibv_context*, ibv_device_attr* to) {
     to->max_sge = limits.max_sge;
     to->max_cqe = limits.max_cqe;
     to->max_srq_wr = limits.max_srq_wr;
+    to->phys_port_cnt = 1;
     to->max_qp_rd_atom = 16;
     to->max_qp_init_rd_atom = 16;
     return 0;
@@ -57,8 +58,12 @@ int ibv_query_port(ibv_context*, std::uint8_t, _compat_ibv_port_attr* to) {
     const Entered entered;
     auto& port = *reinterpret_cast<ibv_port_attr*>(to);
     port.max_msg_sz = world().limits.max_msg_sz;
-    port.active_mtu = IBV_MTU_1024;
-    port.state = IBV_PORT_ACTIVE;
+    const Port& own = world().port;
+    port.active_mtu = static_cast<ibv_mtu>(own.mtu);
+    port.state = own.is_active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+    port.lid = own.lid;
+    port.link_layer = own.is_infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
+    port.flags = own.needs_grh ? std::uint8_t{IBV_QPF_GRH_REQUIRED} : std::uint8_t{0};
     return 0;
 }
 
@@ -193,14 +198,6 @@ int ibv_destroy_srq(ibv_srq* srq) {
     --static_cast<Domain*>(srq->pd)->users;
     world().shared.erase(shared);
     delete shared;
-    return 0;
-}
-
-int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* to, int mask) {
-    const Entered entered;
-    if ((mask & IBV_QP_STATE) == 0 || to->qp_state != IBV_QPS_ERR) return EINVAL;
-    if (world().is_removed) return EIO;
-    to_error(static_cast<Pair&>(*qp));
     return 0;
 }
 

@@ -82,6 +82,15 @@ struct Pair : ibv_qp {
     std::deque<std::uint64_t> order;        // wr_id of all that take up a place
     std::deque<std::uint64_t> said_to_end;  // of those that will be in a completion
     std::uint8_t rnr_retry = 0;
+    // Of a pair that was connected by hand.
+    bool by_hand = false;
+    std::uint32_t sq_psn = 0;
+    std::uint32_t rq_psn = 0;
+};
+/// As ibv_open_device() makes it.
+struct Opened : ibv_context {
+    Signal signal;
+    bool is_told = false;  // that the device is gone
 };
 
 struct Id;
@@ -112,10 +121,14 @@ struct World {
     bool is_cut = false;
     bool holds = false;
     bool is_removed = false;
+    Port port;
     int failing_registrations = 0;
     int registration_error = 0;
     int failing_pairs = 0;
     int pair_error = 0;
+    int failing_paths = 0;
+    int path_error = 0;
+    Path path;
     int reject_status = 0;
     std::uint32_t next_key = 1;
     std::uint32_t next_pair = 17;
@@ -124,6 +137,7 @@ struct World {
     std::map<std::uint32_t, Pair*> pairs;
     std::set<SharedQueue*> shared;
     std::set<Id*> ids;
+    std::set<Opened*> opened;
     std::map<std::uint16_t, Id*> listeners;
 
     void broke(Rule rule, const std::string& what);

@@ -68,6 +68,12 @@ void gather(const Sent& sent, std::byte* to) {
     }
 }
 
+/// One that is connected by hand drops what does not come from its peer with the number that it waits for.
+bool receives_from(const Pair& peer, const Pair& from) {
+    if (!peer.by_hand) return peer.state == IBV_QPS_RTS;
+    return (peer.state == IBV_QPS_RTS || peer.state == IBV_QPS_RTR) && peer.peer == &from && peer.rq_psn == from.sq_psn;
+}
+
 bool needs_receive(const ibv_send_wr& wr) {
     return wr.opcode == IBV_WR_SEND || wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
@@ -101,7 +107,7 @@ Became carry_out_one(Pair& pair, std::deque<Sent>& from) {
         return failed(IBV_WC_LOC_LEN_ERR);
     }
     Pair* const peer = pair.peer;
-    if (here.is_cut || peer == nullptr || peer->state != IBV_QPS_RTS) return failed(IBV_WC_RETRY_EXC_ERR);
+    if (here.is_cut || peer == nullptr || !receives_from(*peer, pair)) return failed(IBV_WC_RETRY_EXC_ERR);
     const bool is_rdma = wr.opcode != IBV_WR_SEND;
     if (is_rdma && length > 0) {
         const int access = wr.opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
@@ -368,7 +374,7 @@ Pair* create_pair(ibv_pd* domain, ibv_qp_init_attr& wanted) {
         return nullptr;
     }
     auto* const pair = new Pair{};
-    pair->context = &here.context;
+    pair->context = domain->context;
     pair->pd = domain;
     pair->send_cq = wanted.send_cq;
     pair->recv_cq = wanted.recv_cq;
@@ -386,7 +392,8 @@ Pair* create_pair(ibv_pd* domain, ibv_qp_init_attr& wanted) {
 }
 
 bool destroy_pair(Pair* pair) {
-    if (pair->peer != nullptr) pair->peer->peer = nullptr;
+    for (const auto& [number, other] : world().pairs)
+        if (other->peer == pair) other->peer = nullptr;
     --static_cast<Domain*>(pair->pd)->users;
     --static_cast<Queue*>(pair->send_cq)->users;
     --static_cast<Queue*>(pair->recv_cq)->users;

@@ -20,7 +20,8 @@ enum class Rule : std::uint8_t {
     local_key,             // memory that is not registered, or not for that
     remote_key,            // the peer's memory is not registered, or not for that
     message_too_long,      // for the device, or for the receive that it meets
-    pair_state,            // posted to a queue pair that cannot send
+    pair_state,            // posted to a queue pair that cannot send, or moved to a state that does not come next
+    attributes,            // of a state, missing or too many
     receiver_not_ready,    // a send or an immediate met no receive
     private_data,          // more than fits
     in_use,                // given back while something else still uses it
@@ -36,6 +37,33 @@ struct Limits {
     std::uint32_t max_msg_sz = 1U << 23;
     std::uint32_t max_inline = 256;
 };
+
+/// What the device's only port says of itself.
+struct Port {
+    bool is_infiniband = false;  // else Ethernet: RoCE
+    bool is_active = true;
+    std::uint16_t lid = 0;
+    bool needs_grh = false;
+    std::uint32_t mtu = 3;                                           // an ibv_mtu
+    std::vector<std::string> gids{"127.0.0.1", "127.0.0.1", "::1"};  // the first of RoCE v1
+};
+void set_port(const Port& port);
+
+/// How the last queue pair came to where it can receive: what a path was made of.
+struct Path {
+    std::uint16_t lid = 0;
+    std::uint8_t service_level = 0;
+    std::uint8_t traffic_class = 0;
+    bool is_global = false;
+    std::uint8_t gid_index = 0;
+    std::uint32_t mtu = 0;
+    std::uint8_t timeout = 0;
+    std::uint8_t retry = 0;
+    std::uint8_t rnr_retry = 0;
+    std::uint8_t reads = 0;  // under way at once, of this side's
+    std::uint8_t reads_of_peer = 0;
+};
+Path last_path();
 
 /// Everything as at the start, violations included. Nothing of the device may be in use.
 void reset();
@@ -72,10 +100,15 @@ void break_pairs();
 void cut(bool is_cut);
 /// Requests are taken, and nothing becomes of them until this is called with false.
 void hold(bool holds);
-/// Every id hears of it, and queue pairs end.
+/// The next queue pairs do not become able to receive, with that errno.
+void fail_paths(int many, int error);
+/// Every id and every open device hears of it, and queue pairs end.
 void remove_device();
 /// Requests to connect are turned away, with that status.
 void reject_all(int status);
+/// As when the system ends a process: the memory of whoever registered some last is registered no more,
+/// and its queue pairs still are there.
+void lose_memory();
 /// Receives posted to all shared queues are thrown away: the next send finds none.
 void lose_receives();
 

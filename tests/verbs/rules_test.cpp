@@ -251,6 +251,27 @@ TEST_F(Rules, SendingBeforeThereIsAConnection) {
     EXPECT_THAT(violations(), ElementsAre(Rule::pair_state));
 }
 
+TEST_F(Rules, AQueuePairIsMovedStateByState) {
+    ibv_qp_init_attr wanted{};
+    wanted.send_cq = wanted.recv_cq = a_.queue;
+    wanted.srq = a_.shared;
+    wanted.qp_type = IBV_QPT_RC;
+    ibv_qp* const pair = ibv_create_qp(a_.domain, &wanted);
+    ASSERT_NE(pair, nullptr);
+    ibv_qp_attr to{};
+    to.qp_state = IBV_QPS_RTR;
+    EXPECT_EQ(ibv_modify_qp(pair, &to, IBV_QP_STATE), EINVAL);
+    EXPECT_THAT(violations(), ElementsAre(Rule::pair_state)) << "the first one is INIT";
+    to.qp_state = IBV_QPS_INIT;
+    constexpr int all = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+    EXPECT_EQ(ibv_modify_qp(pair, &to, all & ~IBV_QP_PORT), EINVAL);
+    EXPECT_THAT(violations(), ElementsAre(Rule::pair_state, Rule::attributes));
+    EXPECT_EQ(ibv_modify_qp(pair, &to, all), 0);
+    EXPECT_EQ(ibv_modify_qp(a_.id->qp, &to, all), EINVAL) << "rdma_cm moves those of its own";
+    EXPECT_EQ(violations().size(), 3U);
+    EXPECT_EQ(ibv_destroy_qp(pair), 0);
+}
+
 TEST_F(Rules, SendsAndImmediatesNeedAReceive) {
     accept();
     EXPECT_EQ(post({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM}), 0);

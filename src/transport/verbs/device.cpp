@@ -9,6 +9,7 @@
 #include <net/if.h>
 #include <sys/resource.h>
 
+#include "transport/verbs/calls.h"
 #include "transport/verbs/descriptor/descriptor.h"
 
 namespace incast::transport::verbs {
@@ -45,15 +46,21 @@ std::vector<SocketAddress> addresses_here() {
 }
 
 /// Nothing: the address is of no RDMA device, or not of the one that is asked for.
-CmId listen_at(rdma_event_channel* events, SocketAddress address, const std::string& device, std::string& why) {
+CmId listen_by_cm(rdma_event_channel* events, SocketAddress address, const EndpointSettings& settings,
+                  std::string& why) {
     rdma_cm_id* made = nullptr;
     if (rdma_create_id(events, &made, nullptr, RDMA_PS_TCP) != 0) {
         why = "rdma_create_id: " + reason(errno);
         return nullptr;
     }
     CmId id(made);
-    if (rdma_bind_addr(id.get(), address.get()) != 0) {
-        why = address.to_string() + ": " + reason(errno);
+    const std::string& device = settings.device;
+    const Result<Ok> bound = bind_in(settings.ports, address.to_string(), [&](std::uint16_t port) {
+        address.set_port(port);
+        return rdma_bind_addr(id.get(), address.get()) == 0 ? 0 : errno;
+    });
+    if (!bound) {
+        why = bound.error().message;
     } else if (id->verbs == nullptr) {
         why = address.to_string() + " is of no RDMA device";
     } else if (!device.empty() && device != ibv_get_device_name(id->verbs->device)) {
@@ -69,13 +76,13 @@ CmId listen_at(rdma_event_channel* events, SocketAddress address, const std::str
 Result<CmId> find_listener(rdma_event_channel* events, const EndpointSettings& settings, std::uint32_t self) {
     std::string why;
     if (!settings.bind.empty()) {
-        CmId id = listen_at(events, settings.bind[self % settings.bind.size()], settings.device, why);
+        CmId id = listen_by_cm(events, settings.bind[self % settings.bind.size()], settings, why);
         if (id != nullptr) return id;
         return Error{"transport.verbs.bind: " + why + (settings.device.empty() ? "" : "; wanted " + settings.device) +
                      "; right is an address of an RDMA device (rdma link, ip addr)"};
     }
     for (const SocketAddress& address : addresses_here()) {
-        CmId id = listen_at(events, address, settings.device, why);
+        CmId id = listen_by_cm(events, address, settings, why);
         if (id != nullptr) return id;
     }
     return Error{std::string(transport_name) + ": no address of this host is of " +
@@ -138,8 +145,9 @@ void make_nonblocking(int fd) {
     (void)::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-Result<Device> Device::open(const EndpointSettings& settings, std::uint32_t self, std::uint32_t max_peers) {
-    Device made;
+namespace {
+
+Result<Ok> open_by_cm(Device& made, const EndpointSettings& settings, std::uint32_t self) {
     made.events.reset(rdma_create_event_channel());
     if (made.events == nullptr) {
         const std::string missing = missing_here();
@@ -152,13 +160,39 @@ Result<Device> Device::open(const EndpointSettings& settings, std::uint32_t self
     make_nonblocking(made.events->fd);
     made.address.storage = made.listener->route.addr.src_storage;
     made.address.set_port(ntohs(rdma_get_src_port(made.listener.get())));
-    ibv_context* const context = made.listener->verbs;
+    made.port.number = made.listener->port_num;
+    return Ok{};
+}
+
+Result<Ok> open_by_exchange(Device& made, const EndpointSettings& settings, std::uint32_t self) {
+    const std::vector<SocketAddress> addresses =
+        settings.bind.empty() ? addresses_here() : std::vector{settings.bind[self % settings.bind.size()]};
+    auto found = find_port(settings.device, settings.path, addresses);
+    if (!found) return found.error();
+    made.opened = std::move(found->device);
+    made.port = found->port;
+    made.address = found->address;
+    make_nonblocking(made.opened->async_fd);
+    auto listener = listen_at(made.address, settings.ports);
+    if (!listener) return Error{std::string(transport_name) + ": listening at " + listener.error().message};
+    made.calls = std::move(*listener);
+    return Ok{};
+}
+
+}  // namespace
+
+Result<Device> Device::open(const EndpointSettings& settings, std::uint32_t self, std::uint32_t max_peers) {
+    Device made;
+    const Result<Ok> opened =
+        settings.connect == Connect::cm ? open_by_cm(made, settings, self) : open_by_exchange(made, settings, self);
+    if (!opened) return opened.error();
+    ibv_context* const context = made.context();
 
     ibv_device_attr can{};
     ibv_port_attr port{};
     errno = ibv_query_device(context, &can);
     if (errno != 0) return failed(made.name() + ": its limits");
-    errno = ibv_query_port(context, made.listener->port_num, &port);
+    errno = ibv_query_port(context, made.port.number, &port);
     if (errno != 0) return failed(made.name() + ": port");
     made.is_iwarp = context->device->transport_type == IBV_TRANSPORT_IWARP;
     made.immediates =

@@ -14,6 +14,9 @@
 #include <incast/result.h>
 #include <incast/transport.h>
 
+#include "os/descriptor.h"
+#include "transport/settings.h"
+#include "transport/verbs/port.h"
 #include "transport/verbs/wire.h"
 
 namespace incast::transport::verbs {
@@ -23,6 +26,8 @@ inline constexpr std::uint32_t spare_receives = 4;
 
 /// Requests of each send queue that no post of the owner's takes up: for receives given back, changes, heartbeats.
 inline constexpr std::uint32_t reserved_requests = 4;
+
+enum class Connect : std::uint8_t { cm, exchange };
 
 enum class Immediate : std::uint8_t { automatic, yes, no };
 
@@ -48,10 +53,9 @@ private:
 struct EndpointSettings {
     std::vector<SocketAddress> bind;  // with port 0; empty: any
     std::string device;
-    std::uint8_t traffic_class = 0;
-    std::uint8_t ack_timeout = 0;
-    std::uint8_t retry = 0;
-    std::uint8_t rnr_retry = 0;
+    Connect connect = Connect::cm;
+    PortRange ports;
+    PathSettings path;
     std::uint8_t reads = 0;
     Immediate immediate = Immediate::automatic;
     std::uint32_t inline_bytes = 0;
@@ -65,13 +69,6 @@ struct EndpointSettings {
     std::shared_ptr<Removed> removed = std::make_shared<Removed>();
 };
 
-template <auto release>
-struct Releaser {
-    template <class T>
-    void operator()(T* what) const {
-        (void)release(what);
-    }
-};
 using EventChannel = std::unique_ptr<rdma_event_channel, Releaser<rdma_destroy_event_channel>>;
 using CmId = std::unique_ptr<rdma_cm_id, Releaser<rdma_destroy_id>>;
 using ProtectionDomain = std::unique_ptr<ibv_pd, Releaser<ibv_dealloc_pd>>;
@@ -82,8 +79,11 @@ using MemoryRegion = std::unique_ptr<ibv_mr, Releaser<ibv_dereg_mr>>;
 
 /// In the order in which they are made.
 struct Device {
-    EventChannel events;
+    EventChannel events;  // rdma_cm's; of connections by exchanged addresses there are none
     CmId listener;
+    OpenDevice opened;  // without rdma_cm, as the next two
+    Port port;
+    os::Descriptor calls;   // listens
     SocketAddress address;  // where it listens
     ProtectionDomain domain;
     CompletionChannel completions;
@@ -98,8 +98,8 @@ struct Device {
 
     /// Error: one line that says what is missing, or which limit of the device is exceeded.
     static Result<Device> open(const EndpointSettings& settings, std::uint32_t self, std::uint32_t max_peers);
-    [[nodiscard]] std::string name() const { return ibv_get_device_name(listener->verbs->device); }
-    [[nodiscard]] ibv_context* context() const { return listener->verbs; }
+    [[nodiscard]] std::string name() const { return ibv_get_device_name(context()->device); }
+    [[nodiscard]] ibv_context* context() const { return opened != nullptr ? opened.get() : listener->verbs; }
 };
 
 /// "Cannot allocate memory", and what to do about it.

@@ -16,9 +16,6 @@ namespace incast::transport::verbs {
 
 namespace {
 
-constexpr std::uint64_t completions_id = 1;
-constexpr std::uint64_t events_id = 2;
-
 bool watch(os::Poller& poller, int fd, std::uint64_t id) {
     epoll_event event{.events = EPOLLIN, .data = {.u64 = id}};
     return ::epoll_ctl(poller.fd(), EPOLL_CTL_ADD, fd, &event) == 0;
@@ -54,6 +51,7 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
       options_(options),
       device_(std::move(device)),
       poller_(std::move(poller)),
+      calls_(std::move(device_.calls), settings.connect_timeout, options.log),
       regions_(max_regions, options.shareable),
       registrations_(max_regions),
       lkeys_(max_regions),
@@ -84,10 +82,13 @@ Result<std::unique_ptr<Transport>> Endpoint::make(const EndpointSettings& settin
     if (!device) return device.error();
     os::Poller poller;
     if (poller.fd() < 0 || !watch(poller, device->completions->fd, completions_id) ||
-        !watch(poller, device->events->fd, events_id)) {
+        (device->events != nullptr && !watch(poller, device->events->fd, events_id))) {
         return Error{std::string(transport_name) + ": epoll: " + reason(errno)};
     }
-    return std::unique_ptr<Transport>(new Endpoint(settings, options, std::move(*device), std::move(poller)));
+    std::unique_ptr<Endpoint> made(new Endpoint(settings, options, std::move(*device), std::move(poller)));
+    if (made->exchanges() && !made->watch_exchange())
+        return Error{std::string(transport_name) + ": epoll: " + reason(errno)};
+    return std::unique_ptr<Transport>(std::move(made));
 }
 
 Endpoint::~Endpoint() {
@@ -105,13 +106,11 @@ Endpoint::~Endpoint() {
         std::this_thread::yield();
     }
     for (PeerState& state : peers_) {
-        drop_parked(state);
-        if (state.id == nullptr) continue;
-        if (state.id->qp != nullptr) {
-            (void)rdma_disconnect(state.id);
-            rdma_destroy_qp(state.id);
-        }
-        (void)rdma_destroy_id(state.id);
+        drop(state.parked);
+        if (state.id != nullptr && state.pair != nullptr) (void)rdma_disconnect(state.id);
+        destroy_pair(state);
+        state.socket.close();
+        if (state.id != nullptr) (void)rdma_destroy_id(state.id);
     }
     device_.receives.reset();
     for (PeerState& state : peers_) {

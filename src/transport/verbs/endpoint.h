@@ -1,5 +1,5 @@
 // One verbs endpoint: posting (endpoint.cpp), memory (memory.cpp), polling (polling.cpp), connecting and losing peers
-// (connecting.cpp).
+// (connecting.cpp), by rdma_cm (by_cm.cpp) or by exchanged addresses (by_exchange.cpp).
 #pragma once
 
 #include <array>
@@ -16,6 +16,7 @@
 #include "transport/imports.h"
 #include "transport/medium.h"
 #include "transport/regions.h"
+#include "transport/verbs/calls.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/peer_state.h"
 
@@ -69,7 +70,7 @@ public:
     ~Endpoint() override;
 
     [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
-    [[nodiscard]] Blob address() const override { return to_blob(Address(index(options_.self), device_.address)); }
+    [[nodiscard]] Blob address() const override;
 
     Post connect(Peer peer, const Blob& blob, std::uint32_t incarnation) override;
     void disconnect(Peer peer) override;
@@ -95,6 +96,14 @@ public:
 private:
     static constexpr Time time_unset = -1;  // a deadline that the next poll, which knows the time, sets
     static constexpr int batch = 32;
+    // What the poller's events are of. With `calls_id` and beyond, the number of a call or a peer is in the lower half.
+    static constexpr std::uint64_t completions_id = 1;
+    static constexpr std::uint64_t events_id = 2;
+    static constexpr std::uint64_t device_id = 3;
+    static constexpr std::uint64_t listener_id = 4;
+    static constexpr std::uint64_t calls_id = std::uint64_t{1} << 32;
+    static constexpr std::uint64_t parked_id = std::uint64_t{2} << 32;
+    static constexpr std::uint64_t peers_id = std::uint64_t{3} << 32;
 
     /// A receive: its work request, and the buffer that is its own.
     struct Receive {
@@ -168,18 +177,20 @@ private:
 
     // --- connecting and losing
 
+    [[nodiscard]] bool exchanges() const { return settings_.connect == Connect::exchange; }
     void start_dialling(Peer peer);
     bool make_pair(Peer peer);
-    void set_options(rdma_cm_id* id);
-    void hear_event(const rdma_cm_event& event);
-    void hear_event_of(Peer peer, const rdma_cm_event& event);
-    void hear_request(rdma_cm_id* id, const rdma_conn_param& said);
-    static void refuse(rdma_cm_id* id, Verdict verdict);
-    static void drop_parked(PeerState& state);
+    int create_pair(PeerState& state, ibv_qp_init_attr& wanted);
+    [[nodiscard]] Hello hello_for(Peer peer) const;
+    [[nodiscard]] Expected expected() const;
+    /// Called properly.
+    void admit(Caller caller, const Hello& hello);
+    static void refuse(Caller caller, Verdict verdict);
+    static void drop(Caller& caller);
+    static void destroy_pair(PeerState& state);
     void match(Peer peer);
-    void let_in(Peer peer);
-    void call(Peer peer);
-    void established(Peer peer);
+    /// Where the peer's connection can be used, its welcome aside.
+    void greet(Peer peer);
     void fail(Peer peer, const std::string& why);
     void lose(Peer peer, Status status);
     void break_off(Peer peer, const std::string& why);
@@ -193,11 +204,36 @@ private:
     void handle_deadlines(Time now);
     void remove_device();
 
+    // --- by rdma_cm
+
+    void dial_by_cm(Peer peer);
+    void set_options(rdma_cm_id* id);
+    void call_by_cm(Peer peer);
+    void let_in_by_cm(Peer peer);
+    void hear_event(const rdma_cm_event& event);
+    void hear_event_of(Peer peer, const rdma_cm_event& event);
+    void hear_request(rdma_cm_id* id, const rdma_conn_param& said);
+
+    // --- by exchanged addresses
+
+    bool watch_exchange();
+    void hear_socket(std::uint64_t id, Time now);
+    void hear_device();
+    void dial_by_exchange(Peer peer);
+    void advance_dial(Peer peer);
+    void hear_answer(Peer peer);
+    void hear_call(Calls::Whole whole);
+    void let_in_by_exchange(Peer peer);
+    /// Its queue pair, for the other end.
+    [[nodiscard]] PairAddress address_of(const PeerState& state);
+
     EndpointSettings settings_;
     EndpointOptions options_;
     Capabilities capabilities_;
     Device device_;
     os::Poller poller_;
+    Calls calls_;
+    std::uint32_t pairs_made_ = 0;
     Regions regions_;
     std::vector<MemoryRegion> registrations_;  // by the number of the region
     std::vector<std::uint32_t> lkeys_;         // the same

@@ -1,17 +1,32 @@
 // What a verbs endpoint knows of each peer.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "os/descriptor.h"
 #include "transport/connect_rule.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/send_queue.h"
 #include "transport/verbs/wire.h"
 
 namespace incast::transport::verbs {
+
+/// Who dialled, and is to be let in or turned away.
+struct Caller {
+    rdma_cm_id* id = nullptr;
+    // Without rdma_cm.
+    os::Descriptor socket;
+    PairAddress from;
+
+    std::uint32_t incarnation = 0;
+    std::uint8_t responder = 0;  // reads at a time that it can have
+    std::uint8_t initiator = 0;
+    [[nodiscard]] bool is_there() const { return id != nullptr || socket.is_open(); }
+};
 
 /// What a peer costs, from its first connection to the endpoint's end: receives that are posted, and staging.
 struct Share {
@@ -58,8 +73,16 @@ struct PeerState {
     std::uint16_t announced = 0;
 
     std::uint32_t inline_bytes = 0;
-    rdma_cm_id* id = nullptr;  // with its queue pair
+    ibv_qp* pair = nullptr;
     std::uint32_t pair_number = 0;
+    rdma_cm_id* id = nullptr;  // that the queue pair is of
+    // Without rdma_cm: its end is the connection's end.
+    os::Descriptor socket;
+    PairAddress own;
+    std::array<std::byte, sizeof(Answer)> answer{};
+    std::size_t answered = 0;
+    bool has_called = false;
+
     Share share;
 
     std::uint32_t incarnation = 0;
@@ -70,11 +93,7 @@ struct PeerState {
     Time stuck_since = 0;
     SocketAddress address;
 
-    // It dialled, and this side has not called connect() yet.
-    rdma_cm_id* parked = nullptr;
-    std::uint32_t parked_incarnation = 0;
-    std::uint8_t parked_responder = 0;  // reads at a time that it can have
-    std::uint8_t parked_initiator = 0;
+    Caller parked;  // this side has not called connect() yet
 
     std::vector<Change> to_tell;      // regions of this endpoint that were released
     std::vector<Change> to_answer;    // regions of the peer that were, and are used no more

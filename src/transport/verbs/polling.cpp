@@ -1,6 +1,7 @@
 // Progress of a verbs endpoint: receives given back, requests handed to the device, completions of both queues.
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -63,13 +64,19 @@ bool Endpoint::prepare_wait() {
 void Endpoint::look(Time now) {
     look_ = false;
     next_look_ = now + look_every;
-    std::array<epoll_event, 2> ready{};
-    if (poller_.ready(ready) == 0) return;
+    std::array<epoll_event, 32> ready;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled in below
+    const std::size_t count = poller_.ready(ready);
+    if (count == 0) return;
     ibv_cq* queue = nullptr;
     void* context = nullptr;
     while (ibv_get_cq_event(device_.completions.get(), &queue, &context) == 0) {
         ibv_ack_cq_events(queue, 1);
         is_armed_ = false;
+    }
+    if (exchanges()) {
+        for (const epoll_event& each : std::span(ready).first(count))
+            hear_socket(each.data.u64, now);
+        return;
     }
     rdma_cm_event* event = nullptr;
     while (rdma_get_cm_event(device_.events.get(), &event) == 0) {
@@ -137,7 +144,7 @@ void Endpoint::flush(Peer peer) {
         if (untold >= untold_limit_ && out.has_room(1)) (void)push(state, {.kind = Header::Kind::credits}, 0, 0);
     }
     if (!out.has_unposted()) return;
-    if (const int error = out.post(state.id->qp); error != 0)
+    if (const int error = out.post(state.pair); error != 0)
         break_off(peer, device_.name() + " does not take what is to be sent: " + reason(error));
 }
 
@@ -164,8 +171,9 @@ void Endpoint::sent(const ibv_wc& completion) {
         return;
     }
     const bool is_first = state.has_connection();
-    const Status lost_as = is_first ? Status::peer_lost : state.lost_as;
-    const Status status = completion.status == IBV_WC_REM_ACCESS_ERR ? Status::remote_fault : lost_as;
+    // Accesses are checked before they are posted: one that the device refuses meets a process that ends, whose memory
+    // goes before its connections.
+    const Status status = is_first ? Status::peer_lost : state.lost_as;
     out.end(completion.wr_id,
             [&](Token token, bool is_last) { completed(peer, token, is_last ? status : Status::ok); });
     if (!is_first) return;

@@ -1,8 +1,11 @@
 #include "transport/verbs/verbs.h"
 
+#include <array>
 #include <bit>
+#include <charconv>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "transport/settings.h"
@@ -43,10 +46,35 @@ Result<std::unique_ptr<Medium>> make(const Settings& given) {
     made.device = values->text("device");
     const auto byte = [&](std::string_view name) { return static_cast<std::uint8_t>(values->whole(name)); };
     const auto word = [&](std::string_view name) { return static_cast<std::uint32_t>(values->whole(name)); };
-    made.traffic_class = byte("traffic_class");
-    made.ack_timeout = byte("ack_timeout");
-    made.retry = byte("retry");
-    made.rnr_retry = byte("rnr_retry");
+    const Result<PortRange> ports = values->ports("ports");
+    if (!ports) return ports.error();
+    made.ports = *ports;
+    made.connect = values->choice<Connect>("connect");
+    made.path = {.port = byte("port"),
+                 .gid_index = {},
+                 .service_level = byte("service_level"),
+                 .mtu = byte("path_mtu"),
+                 .traffic_class = byte("traffic_class"),
+                 .ack_timeout = byte("ack_timeout"),
+                 .retry = byte("retry"),
+                 .rnr_retry = byte("rnr_retry")};
+    if (const std::string& text = values->text("gid_index"); text != "auto") {
+        std::uint8_t number = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+        if (error != std::errc() || end != text.data() + text.size())
+            return values->refuse("gid_index", "no number of a GID");
+        made.path.gid_index = number;
+    }
+    if (made.connect == Connect::cm) {
+        const PathSettings& path = made.path;
+        const std::array<std::pair<const char*, bool>, 4> others{{{"port", path.port != 0},
+                                                                  {"gid_index", path.gid_index.has_value()},
+                                                                  {"service_level", path.service_level != 0},
+                                                                  {"path_mtu", path.mtu != 0}}};
+        for (const auto& [name, is_set] : others) {
+            if (is_set) return values->refuse(name, "rdma_cm finds it by itself: it takes connect = exchange");
+        }
+    }
     made.reads = byte("reads");
     made.immediate = values->choice<Immediate>("immediate");
     made.inline_bytes = word("inline");

@@ -1,5 +1,6 @@
 #include "transport/verbs/wire.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include <arpa/inet.h>
@@ -82,6 +83,8 @@ const char* to_string(Verdict verdict) {
             return "meant for another node, or an earlier incarnation of this one";
         case Verdict::stale_incarnation:
             return "a later incarnation of that node is known";
+        case Verdict::unfit:
+            return "no path leads from its port to the one there: other kinds of link or of GID";
     }
     return "unknown verdict";
 }
@@ -97,6 +100,35 @@ Verdict judge(Bytes bytes, const Expected& expected, Hello& hello) {
     if (hello.from >= expected.self) return Verdict::malformed;
     if (hello.to != expected.self || hello.to_incarnation != expected.self_incarnation) return Verdict::wrong_node;
     return Verdict::accepted;
+}
+
+bool is_sane(const PairAddress& address) {
+    constexpr std::uint32_t most = (1U << 24) - 1;
+    constexpr std::uint8_t smallest_mtu = 1;  // 256 bytes
+    constexpr std::uint8_t largest_mtu = 5;   // 4096
+    constexpr std::uint8_t ethernet = 2;
+    const bool has_gid = std::ranges::any_of(address.gid, [](std::byte each) { return each != std::byte{0}; });
+    return address.pair != 0 && address.pair <= most && address.psn <= most && address.mtu >= smallest_mtu &&
+           address.mtu <= largest_mtu && (address.link == 1 || (address.link == ethernet && has_gid));
+}
+
+bool cannot_be_call(Bytes bytes) {
+    const std::uint32_t magic = Hello::expected_magic;
+    return std::memcmp(bytes.data(), &magic, std::min(bytes.size(), sizeof magic)) != 0;
+}
+
+Verdict judge_call(Bytes bytes, const Expected& expected, Call& call) {
+    if (bytes.size() < sizeof call) return Verdict::malformed;
+    std::memcpy(&call, bytes.data(), sizeof call);
+    const Verdict verdict = judge(bytes, expected, call.hello);
+    return verdict == Verdict::accepted && !is_sane(call.from) ? Verdict::malformed : verdict;
+}
+
+bool read_answer(Bytes bytes, Answer& answer) {
+    if (bytes.size() != sizeof answer) return false;
+    std::memcpy(&answer, bytes.data(), sizeof answer);
+    if (answer.magic != Answer::expected_magic || answer.verdict > Verdict::unfit) return false;
+    return answer.verdict != Verdict::accepted || is_sane(answer.from);
 }
 
 bool is_nonsense(const Header& header, std::size_t bytes) {

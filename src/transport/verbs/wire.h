@@ -29,7 +29,8 @@ struct Address {
     static constexpr std::uint32_t expected_magic = 0x41425256;  // "VRBA"
     std::uint32_t magic = expected_magic;
     std::uint32_t node = 0;
-    std::uint16_t is_v6 = 0;
+    std::uint8_t is_v6 = 0;
+    std::uint8_t by_exchange = 0;  // no rdma_cm: a TCP port, for addresses of queue pairs
     std::uint16_t port = 0;
     std::array<std::byte, 16> ip{};
 
@@ -52,6 +53,7 @@ enum class Verdict : std::uint32_t {
     wrong_token,
     wrong_node,
     stale_incarnation,
+    unfit,
 };
 const char* to_string(Verdict verdict);
 
@@ -86,6 +88,46 @@ struct Expected {
 };
 /// `bytes` may be followed by any padding. The token is compared in constant time.
 Verdict judge(Bytes bytes, const Expected& expected, Hello& hello);
+
+// --- without rdma_cm: what goes through a TCP connection, a call one way and an answer the other
+
+/// One end of a reliable connection between two queue pairs.
+struct PairAddress {
+    std::array<std::byte, 16> gid{};
+    std::uint32_t pair = 0;  // its number, of 24 bits
+    std::uint32_t psn = 0;   // of its first packet, of 24 bits
+    std::uint16_t lid = 0;
+    std::uint8_t mtu = 0;       // the path's, an ibv_mtu
+    std::uint8_t link = 0;      // IBV_LINK_LAYER_...
+    std::uint8_t gid_type = 0;  // an ibv_gid_type
+    std::uint8_t responder_reads = 0;
+    std::uint8_t initiator_reads = 0;
+    std::uint8_t zero = 0;
+};
+static_assert(sizeof(PairAddress) == 32);
+/// Whether a queue pair can be at such an address at all.
+bool is_sane(const PairAddress& address);
+
+struct Call {
+    Hello hello;
+    PairAddress from;
+};
+static_assert(sizeof(Call) == 72);
+
+struct Answer {
+    static constexpr std::uint32_t expected_magic = 0x4E425256;  // "VRBN"
+    std::uint32_t magic = expected_magic;
+    Verdict verdict = Verdict::malformed;
+    PairAddress from;  // if it was accepted
+};
+static_assert(sizeof(Answer) == 40);
+
+/// True as soon as the first bytes cannot be a call's. `bytes` may be any prefix.
+bool cannot_be_call(Bytes bytes);
+/// Of a whole call, with anything behind it.
+Verdict judge_call(Bytes bytes, const Expected& expected, Call& call);
+/// False: what answers is no node.
+bool read_answer(Bytes bytes, Answer& answer);
 
 /// The first bytes of every send.
 struct Header {

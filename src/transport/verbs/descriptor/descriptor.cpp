@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "transport/settings.h"
+
 namespace incast::transport::verbs {
 
 namespace {
@@ -14,13 +16,27 @@ constexpr double ms = ps_per_ms;
 constexpr double s = ps_per_s;
 constexpr std::array<std::string_view, 3> immediate_words{"auto", "yes", "no"};
 
+constexpr std::array<std::string_view, 2> connect_words{"cm", "exchange"};
+constexpr std::array<std::string_view, 6> mtu_words{"auto", "256", "512", "1024", "2048", "4096"};
+
 constexpr std::array list{
     base::text("bind", "",
                "address to listen at, of an RDMA device; of a list node i takes the i-th, in turn; empty: the first "
                "address of this host that is one",
                "IPv4 or IPv6 addresses with commas between, or empty"),
+    transport::ports_setting,
     base::text("device", "", "the RDMA device that the address has to be of (ibv_devices); empty: any",
                "a name such as mlx5_0, or empty"),
+    base::choice("connect", "cm", connect_words,
+                 "cm: rdma_cm makes connections; exchange: addresses of queue pairs go through TCP connections to "
+                 "`bind`, where rdma_cm cannot be used (InfiniBand without IPoIB); the next four are for that alone"),
+    base::number(Kind::count, "port", "0", 0, 254, "port of the device; 0: the first that is active"),
+    base::text("gid_index", "auto",
+               "GID of the port (ibv_devinfo -v); auto: on RoCE that of the address, v2 before v1, else the first",
+               "auto, or 0..255"),
+    base::number(Kind::count, "service_level", "0", 0, 15, "service level (InfiniBand) of every connection"),
+    base::choice("path_mtu", "auto", mtu_words,
+                 "bytes of a packet, the smaller one of both ends; auto: what the port has"),
     base::number(Kind::count, "traffic_class", "0", 0, 255,
                  "traffic class (RoCE: DSCP and ECN bits) of every connection; 0 leaves it to the system"),
     base::number(Kind::count, "ack_timeout", "16", 1, 31,

@@ -1,0 +1,70 @@
+// TCP connections over which addresses of queue pairs are exchanged: listening, dialling, and those that come in until
+// each has said its whole call. Whatever else comes in is dropped with one line: it costs one place of a fixed table
+// for a while, and nothing of the run.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <incast/result.h>
+
+#include "os/descriptor.h"
+#include "os/poller.h"
+#include "transport/medium.h"
+#include "transport/settings.h"
+#include "transport/verbs/wire.h"
+
+namespace incast::transport::verbs {
+
+/// At the first port of the range that is free, which `address` has then.
+Result<os::Descriptor> listen_at(SocketAddress& address, PortRange ports);
+/// Starts connecting; writable, or in error, once decided.
+Result<os::Descriptor> dial(SocketAddress address);
+/// The outcome of connecting: 0 or an errno.
+int connect_error(const os::Descriptor& socket);
+/// On a fresh connection, whose buffer has room for it. False: it is gone, or not connected yet.
+bool say(const os::Descriptor& socket, Bytes bytes);
+
+class Calls {
+public:
+    struct Whole {
+        os::Descriptor socket;
+        std::array<std::byte, sizeof(Call)> bytes{};
+        std::string from;
+    };
+    Calls(os::Descriptor listener, Time timeout, LogSink log);
+    /// Events of the listener carry `listener_id`, those of calls `call_id` + their place.
+    bool watch(os::Poller& poller, std::uint64_t listener_id, std::uint64_t call_id);
+
+    /// The listener is readable.
+    void accept_all(os::Poller& poller, Time now);
+    /// The call at that place is readable. Once it is complete, it belongs to nobody's events any more.
+    std::optional<Whole> advance(os::Poller& poller, std::uint64_t place);
+    /// Drops those that are silent for too long.
+    void expire(Time now);
+    [[nodiscard]] Time next_deadline() const { return next_deadline_; }
+
+private:
+    struct Begun {
+        os::Descriptor socket;
+        Time deadline = 0;
+        std::size_t received = 0;
+        std::array<std::byte, sizeof(Call)> bytes{};
+        std::string from;
+    };
+    void drop(Begun& begun, const char* why);
+    Begun& free_place();
+
+    os::Descriptor listener_;
+    Time timeout_;
+    LogSink log_;
+    std::uint64_t call_id_ = 0;
+    os::Descriptor spare_;  // given up for a moment when descriptors run out
+    std::vector<Begun> begun_;
+    Time next_deadline_ = time_never;
+};
+
+}  // namespace incast::transport::verbs

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,8 +45,8 @@ def guest(made: Path, tmp_path: Path) -> GuestRun:
     def run(wanted: Sequence[Step], **options: object) -> dict[str, steps.Result]:
         limit = 120 + sum(step.timeout_s for step in wanted)
         chosen = dataclasses.replace(machine.Options(timeout_s=limit), **options)
-        name = f"out{chosen.peer and '-'}{len(list(tmp_path.iterdir()))}"
-        return steps.run(wanted, tmp_path / name, chosen)
+        # Two guests of one test begin at the same time.
+        return steps.run(wanted, Path(tempfile.mkdtemp(prefix="out-", dir=tmp_path)), chosen)
 
     return run
 

@@ -95,7 +95,7 @@ void reset() {
     here.limits = {};
     here.counts = {};
     here.violations.clear();
-    here.is_cut = here.holds = here.is_removed = false;
+    here.is_cut = here.holds = here.misses_first = here.is_removed = false;
     here.failing_registrations = here.failing_pairs = here.failing_paths = here.reject_status = 0;
     here.port = {};
     here.path = {};
@@ -151,6 +151,10 @@ void break_pairs() {
 void cut(bool is_cut) {
     const Entered entered;
     world().is_cut = is_cut;
+}
+void miss_first(bool misses) {
+    const Entered entered;
+    world().misses_first = misses;
 }
 void hold(bool holds) {
     const Entered entered;
@@ -325,6 +329,7 @@ int rdma_accept(rdma_cm_id* id, rdma_conn_param* with) {
     auto& pair = static_cast<Pair&>(*own.qp);
     auto& peer = static_cast<Pair&>(*other.qp);
     connect_pairs(pair, peer);
+    pair.misses_next = world().misses_first;
     pair.rnr_retry = with->rnr_retry_count;
     peer.rnr_retry = other.rnr_retry;
     own.state = other.state = Id::State::connected;

@@ -49,8 +49,8 @@ int ibv_query_device(ibv_context*, ibv_device_attr* to) {
     to->max_cqe = limits.max_cqe;
     to->max_srq_wr = limits.max_srq_wr;
     to->phys_port_cnt = 1;
-    to->max_qp_rd_atom = 16;
-    to->max_qp_init_rd_atom = 16;
+    to->max_qp_rd_atom = reads_at_once;
+    to->max_qp_init_rd_atom = reads_at_once;
     return 0;
 }
 

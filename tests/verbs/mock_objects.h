@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@
 #include "mock_verbs.h"
 
 namespace incast::mock_verbs {
+
+/// Of a queue pair.
+inline constexpr int reads_at_once = 16;
 
 /// What every function of the device does first; whose allocations are its own (is_inside()).
 class Entered {
@@ -86,6 +90,8 @@ struct Pair : ibv_qp {
     bool by_hand = false;
     std::uint32_t sq_psn = 0;
     std::uint32_t rq_psn = 0;
+    bool misses_next = false;      // what arrives next is not noticed until more does
+    std::optional<ibv_wc> missed;  // its completion
 };
 /// As ibv_open_device() makes it.
 struct Opened : ibv_context {
@@ -120,6 +126,7 @@ struct World {
     bool keeps_violations = false;
     bool is_cut = false;
     bool holds = false;
+    bool misses_first = false;
     bool is_removed = false;
     Port port;
     int failing_registrations = 0;

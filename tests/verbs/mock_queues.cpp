@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -78,6 +79,14 @@ bool needs_receive(const ibv_send_wr& wr) {
     return wr.opcode == IBV_WR_SEND || wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
+/// A request waits for reads. Only iWARP has reads under way.
+bool is_blocked(const Pair& pair) {
+    if (pair.reading.empty() || pair.waiting.empty()) return false;
+    const ibv_send_wr& next = pair.waiting.front().wr;
+    return next.opcode == IBV_WR_RDMA_READ ? pair.reading.size() >= std::size_t{reads_at_once}
+                                           : (next.send_flags & IBV_SEND_FENCE) != 0;
+}
+
 /// What became of the first request that waits; nothing: it waits on.
 enum class Became : std::uint8_t { waits, ended };
 
@@ -123,6 +132,10 @@ Became carry_out_one(Pair& pair, std::deque<Sent>& from) {
         if (pair.rnr_retry == 7) return Became::waits;
         return failed(IBV_WC_RNR_RETRY_EXC_ERR);
     }
+    if (peer->missed) {
+        complete(static_cast<Queue&>(*peer->recv_cq), *peer->missed);
+        peer->missed.reset();
+    }
     auto* const remote = reinterpret_cast<std::byte*>(wr.wr.rdma.remote_addr);
     if (wr.opcode == IBV_WR_RDMA_READ) {
         const std::byte* at = remote;
@@ -155,7 +168,11 @@ Became carry_out_one(Pair& pair, std::deque<Sent>& from) {
             }
             gather(sent, reinterpret_cast<std::byte*>(room.addr));
         }
-        complete(static_cast<Queue&>(*peer->recv_cq), completion);
+        if (std::exchange(peer->misses_next, false)) {
+            peer->missed = completion;
+        } else {
+            complete(static_cast<Queue&>(*peer->recv_cq), completion);
+        }
     }
     complete_send(pair, wr, IBV_WC_SUCCESS);
     from.pop_front();
@@ -221,6 +238,7 @@ int poll_cq(ibv_cq* cq, int many, ibv_wc* to) {
     // Reads end late: by the poll after the one that saw all that has overtaken them.
     for (const auto& [number, pair] : world().pairs) {
         if (!queue.completions.empty() || pair->send_cq != cq || pair->reading.empty() || world().holds) continue;
+        if (pair->peer != nullptr && is_blocked(*pair->peer)) continue;
         finish_reads(*pair);
         carry_out(*pair);
     }
@@ -331,13 +349,13 @@ void carry_out(Pair& pair) {
     while (!pair.waiting.empty() && !(world().holds && pair.state != IBV_QPS_ERR)) {
         const ibv_send_wr& next = pair.waiting.front().wr;
         if (pair.state == IBV_QPS_ERR) finish_reads(pair);
+        if (reads_lag && is_blocked(pair)) return;
         if (reads_lag && next.opcode == IBV_WR_RDMA_READ && pair.state != IBV_QPS_ERR) {
             pair.reading.push_back(std::move(pair.waiting.front()));
             pair.waiting.pop_front();
             pair.reading.back().wr.sg_list = pair.reading.back().parts.data();
             continue;
         }
-        if ((next.send_flags & IBV_SEND_FENCE) != 0 && !pair.reading.empty()) return;
         if (carry_out_one(pair, pair.waiting) == Became::waits) return;
     }
 }

@@ -68,7 +68,8 @@ Path last_path();
 /// Everything as at the start, violations included. Nothing of the device may be in use.
 void reset();
 void set_limits(const Limits& limits);
-/// It has no immediate data: such a request is not taken (EINVAL).
+/// As soft-iWARP: it has no immediate data (such a request is not taken: EINVAL); others overtake reads; and while a
+/// request waits for reads, the fenced one or one read too many, the device does not answer the peer's reads.
 void set_iwarp(bool is_iwarp);
 /// Ends the process with a line at the first violation, in place of keeping it: so it is until this is called.
 void keep_violations(bool keep);
@@ -102,6 +103,8 @@ void cut(bool is_cut);
 void hold(bool holds);
 /// The next queue pairs do not become able to receive, with that errno.
 void fail_paths(int many, int error);
+/// What arrives first at a queue pair that has accepted is not noticed until more arrives.
+void miss_first(bool misses);
 /// Every id and every open device hears of it, and queue pairs end.
 void remove_device();
 /// Requests to connect are turned away, with that status.

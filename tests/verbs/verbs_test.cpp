@@ -315,6 +315,58 @@ TEST_F(Verbs, AReadThatOthersOvertakeHasEndedWhenItsBytesAreThere) {
     }
 }
 
+TEST_F(Verbs, ReadsOfBothSidesEndWhateverIsPostedBehindThem) {
+    mock::set_iwarp(true);
+    pair();
+    for (Token token = 1; token <= 100; ++token) {
+        for (const std::uint32_t self : {0U, 1U}) {
+            Node& reader = nodes_[self];
+            const std::uint32_t other = 1 - self;
+            ASSERT_EQ(reader.endpoint->read(Peer{other}, {reader.remote[other], 8}, {reader.own, 1, 16}, token),
+                      Post::pending);
+            if (token % 40 == 0) {
+                ASSERT_EQ(send(self, other, "behind it"), Post::done);
+            }
+        }
+    }
+    EXPECT_FALSE(nodes_[0].endpoint->drained());
+    for (Token token = 1; token <= 100; ++token) {
+        for (const std::uint32_t self : {0U, 1U}) {
+            expect(self, Event::Kind::completed, 1 - self);
+            EXPECT_EQ(last.token, token);
+            EXPECT_EQ(last.status, Status::ok);
+        }
+    }
+    EXPECT_TRUE(until([&] { return nodes_[0].messages.size() == 2 && nodes_[1].messages.size() == 2; }));
+    EXPECT_TRUE(until([&] { return nodes_[0].endpoint->drained() && nodes_[1].endpoint->drained(); }));
+}
+
+TEST_F(Verbs, WhatWaitsForAReadStillLeavesWhenTheEndpointIsGivenBack) {
+    mock::set_iwarp(true);
+    pair();
+    Node& reader = nodes_[0];
+    ASSERT_EQ(reader.endpoint->read(Peer{1}, {reader.remote[1], 8}, {reader.own, 1, 16}, 1), Post::pending);
+    ASSERT_EQ(send(0, 1, "behind it"), Post::done);
+    std::array<Event, 16> events;
+    (void)reader.endpoint->poll(now_, events);
+    reader.endpoint.reset();
+    EXPECT_TRUE(until([&] { return nodes_[1].messages.size() == 1; }));
+}
+
+TEST_F(Verbs, AWelcomeThatWasNotNoticedIsNoticedWithTheNextHeartbeat) {
+    mock::miss_first(true);
+    node(0);
+    node(1);
+    for (int time = 0; time < times; ++time) {
+        const Time since = now_;
+        join(0, 1);
+        EXPECT_LE(now_ - since, 3 * ps_per_s);
+        nodes_[0].endpoint->disconnect(Peer{1});
+        expect(0, Event::Kind::peer_down, 1);
+        expect(1, Event::Kind::peer_down, 0);
+    }
+}
+
 TEST_F(Verbs, WritesBeyondTheDevicesLimitAreCut) {
     node(0);
     node(1);

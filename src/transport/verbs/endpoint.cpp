@@ -92,17 +92,14 @@ Result<std::unique_ptr<Transport>> Endpoint::make(const EndpointSettings& settin
 }
 
 Endpoint::~Endpoint() {
-    // What poll had handed to the device arrives: a queue pair that goes takes with it what has not left. A peer that
-    // does not answer costs a second.
+    // What was posted arrives: a queue pair that goes takes with it what has not left. A peer that does not answer
+    // costs a second.
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-    const auto waits = [&] {
-        for (std::size_t peer = connected_.next(0); peer != base::Bitmap::none; peer = connected_.next(peer + 1))
-            if (!peers_[peer].share.out->is_quiet()) return true;
-        return false;
-    };
     options_.log = {};
-    while (waits() && std::chrono::steady_clock::now() < until) {
+    while (!drained() && std::chrono::steady_clock::now() < until) {
         poll_sent();
+        for (std::size_t peer = busy_.next(0); peer != base::Bitmap::none; peer = busy_.next(peer + 1))
+            flush(Peer{static_cast<std::uint32_t>(peer)});
         std::this_thread::yield();
     }
     for (PeerState& state : peers_) {

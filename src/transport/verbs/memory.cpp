@@ -187,7 +187,7 @@ Result<Ok> Endpoint::take_share(Peer peer) {
         error != 0)
         return Error{device_.name() + " does not take " + std::to_string(each) + " receives: " + reason(error)};
     share.out = std::make_unique<SendQueue>(index(peer), settings_.send_queue, share.memory + each * buffer_bytes,
-                                            settings_.staging, lkey, device_.is_iwarp);
+                                            settings_.staging, lkey, device_.is_iwarp ? device_.initiator_reads : 0U);
     return Ok{};
 }
 

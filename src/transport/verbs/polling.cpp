@@ -166,7 +166,7 @@ void Endpoint::sent(const ibv_wc& completion) {
     if (completion.status == IBV_WC_SUCCESS) [[likely]] {
         out.end(completion.wr_id, [&](Token token, bool) { completed(peer, token, Status::ok); });
         if (state.wants_room) give_room(peer);
-        if (state.has_changes) [[unlikely]]
+        if (state.has_changes || out.has_unposted()) [[unlikely]]
             busy_.set(index(peer));
         return;
     }
@@ -335,7 +335,8 @@ void Endpoint::beat(Time now) {
     for (std::size_t number = connected_.next(0); number != base::Bitmap::none; number = connected_.next(number + 1)) {
         PeerState& state = peers_[number];
         SendQueue& out = *state.share.out;
-        if (state.state != PeerState::State::up) continue;
+        // From its welcome on: soft-iWARP may notice what came behind its answer to a call only when more comes.
+        if (!state.was_welcomed) continue;
         const bool moves = std::exchange(state.ended_then, out.ended()) != out.ended();
         if (out.under_way() == 0) {
             state.is_wedged = false;

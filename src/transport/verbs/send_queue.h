@@ -26,10 +26,11 @@ public:
         std::uint64_t staged = 0;  // memory that was taken until then is free when it has ended
     };
 
-    /// `depth` and `stage_bytes`: powers of two. `stage` outlives this. `fence_reads`: the device completes what was
-    /// posted behind a read before the read (iWARP).
+    /// `depth` and `stage_bytes`: powers of two. `stage` outlives this. `reads_at_once`: so many reads are under way,
+    /// and nothing else is handed to the device until they have ended; 0: the device sees to it that all end in their
+    /// order.
     SendQueue(std::uint32_t peer, std::uint32_t depth, std::byte* stage, std::size_t stage_bytes, std::uint32_t lkey,
-              bool fence_reads = false);
+              std::uint32_t reads_at_once = 0);
 
     static constexpr std::uint32_t peer_of(std::uint64_t wr_id) { return static_cast<std::uint32_t>(wr_id >> 32); }
 
@@ -63,12 +64,10 @@ public:
         request.wr.num_sge = 0;
         request.wr.opcode = opcode;
         request.wr.send_flags = flags | (signalled ? unsigned{IBV_SEND_SIGNALED} : 0U);
-        if (opcode == IBV_WR_RDMA_READ) read_until_ = made_;
-        if (signalled && fences_reads_) fence(request);
         return request;
     }
 
-    /// Hands what was made since the last time to the device. An errno, or 0.
+    /// Hands what was made to the device, up to what has to wait for reads. An errno, or 0.
     int post(ibv_qp* pair);
 
     /// The request of that completion and all before it have ended; for each that has a token calls
@@ -92,11 +91,7 @@ public:
     void start();
 
 private:
-    /// That it has ended is to say that the reads before it have.
-    void fence(Request& request) const {
-        if (request.wr.opcode != IBV_WR_RDMA_READ && read_until_ > ended_)
-            request.wr.send_flags |= unsigned{IBV_SEND_FENCE};
-    }
+    std::uint64_t may_post_until();
     template <class Each>
     void end_many(std::uint32_t many, Each& each) {
         for (std::uint32_t left = many; left > 0; --left) {
@@ -112,8 +107,8 @@ private:
     std::uint64_t made_ = 0;
     std::uint64_t posted_ = 0;
     std::uint64_t ended_ = 0;
-    std::uint64_t read_until_ = 0;  // requests made when the last read was
-    bool fences_reads_;
+    std::uint64_t reads_from_ = 0;  // what was posted from here on are reads
+    std::uint32_t reads_at_once_;
     std::byte* stage_;
     std::uint64_t stage_mask_;
     std::uint64_t stage_taken_ = 0;

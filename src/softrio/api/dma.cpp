@@ -127,6 +127,11 @@ int riomp_dma_wait_async(riomp_mport_t mport_handle, uint32_t cookie, uint32_t t
     return tell(handle_of(mport_handle)->cookies.wait(cookie, tmo != 0 ? tmo : dma_ms));
 }
 
+int softrio_dma_ended(riomp_mport_t mport_handle, uint32_t cookie) {
+    if (const int error = check(mport_handle)) return tell(error);
+    return tell(handle_of(mport_handle)->cookies.wait(cookie, 0));
+}
+
 int riomp_dma_ibwin_map(riomp_mport_t mport_handle, uint64_t* rio_base, uint32_t size, uint64_t* handle) {
     if (rio_base == nullptr || handle == nullptr) return tell(-EINVAL);
     if (const int error = check(mport_handle)) return tell(error);

@@ -121,7 +121,8 @@ std::error_code MasterPort::start_read(Destid target, std::uint64_t address, std
 }
 
 std::optional<std::error_code> MasterPort::ended(Cookie cookie, std::uint32_t timeout_ms) const {
-    const int result = riomp_dma_wait_async(get(), cookie, timeout_ms);
+    const int result =
+        timeout_ms == 0 ? softrio_dma_ended(get(), cookie) : riomp_dma_wait_async(get(), cookie, timeout_ms);
     if (result == -ETIMEDOUT) return std::nullopt;
     return error_of(result);
 }

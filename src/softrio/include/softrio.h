@@ -23,6 +23,10 @@ int softrio_arm(riomp_mport_t mport_handle);
  * of several fabrics. -EBUSY: all 8 are in use. */
 int softrio_open_port(const char* fabric, int flags, riomp_mport_t* mport_handle);
 
+/** riomp_dma_wait_async without waiting, which that cannot (a time of 0 is the driver's own there): 0 or a negative
+ * errno of the transfer, once; -ETIMEDOUT: it is under way; -EAGAIN: there is no such transfer. */
+int softrio_dma_ended(riomp_mport_t mport_handle, uint32_t cookie);
+
 /** A descriptor, the caller's to close, with which another process may map local memory for reading: what
  * riomp_dma_dbuf_alloc or riomp_dma_ibwin_map gave, from its start. -EINVAL: `handle` is no such start. */
 int softrio_share_memory(riomp_mport_t mport_handle, uint64_t handle);

@@ -57,7 +57,7 @@ class RunRequest:
 
 
 def source_settings(source: str) -> dict[str, str]:
-    """`generator`, or a file or folder of MFPs."""
+    """`generator`, or a folder of MFPs, or a file or folder of MEPs."""
     return {"source.kind": source} if source == "generator" else {"source.kind": "mfp", "source.path": source}
 
 

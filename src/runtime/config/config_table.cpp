@@ -220,7 +220,8 @@ constexpr std::array table{
 
     choice<&RunConfig::source_kind>("source.kind", "generator", source_words,
                                     "made-up fragments, or MFP files replayed"),
-    text("source.path", &RunConfig::source_path, "", "mfp: the folder with the MFP files"),
+    text("source.path", &RunConfig::source_path, "",
+         "mfp: the folder with the MFP files, or a file, or a folder of files, of MEPs"),
     number(Kind::count, "source.repeat", &RunConfig::repeat, "1", 0, 9e15,
            "mfp: how often the files are sent, with event ids that go on; 0: over and over"),
     number(Kind::bytes, "source.fragment_size", &RunConfig::fragment_size, "1KiB", 1, gib / 4,

@@ -172,13 +172,14 @@ Result<Ok> read_shapes(Plan& plan) {
 Result<Ok> take_recording(Plan& plan) {
     const RunConfig& config = plan.config;
     if (config.source_path.empty()) {
-        return not_allowed("source.path", "\"\"", "nothing to replay", "a folder with source-<id>.mfp files");
+        return not_allowed("source.path", "\"\"", "nothing to replay",
+                           "a folder with source-<id>.mfp files, or a file of MEPs");
     }
     if (!plan.recorded) {
         const Result<sources::Recording> recording = sources::Recording::open(config.source_path);
         if (!recording) {
             return not_allowed("source.path", config.source_path, recording.error().message,
-                               "a folder with source-<id>.mfp files");
+                               "a folder with source-<id>.mfp files, or a file of MEPs");
         }
         plan.recorded.emplace(recording->numbering());
         for (const sources::RecordedSource& source : recording->sources) {

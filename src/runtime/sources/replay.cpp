@@ -25,7 +25,7 @@ Result<ReplayPlan> ReplayPlan::make(const protocol::Config& config, const Replay
     for (const protocol::SourceSpec& spec : all.first(std::min<std::size_t>(count, all.size()))) {
         const RecordedSource* recorded = plan.recording_.find(spec.id);
         if (recorded == nullptr) {
-            return Error{fmt::format("{}: no source-{}.mfp in it", options.path, spec.id)};
+            return Error{fmt::format("{}: nothing of source {} in it", options.path, spec.id)};
         }
         if (spec.cap_bytes < least) {
             return Error{
@@ -58,7 +58,7 @@ ReplayPlan::Replayed ReplayPlan::mfp(std::uint32_t source, protocol::MepId mep) 
     if (found == nullptr || found->n_events != n_events(mep)) {
         return phantom(recorded.id, n_events(mep));
     }
-    const Bytes packet = recorded.file.bytes().subspan(found->offset, found->packet_bytes);
+    const Bytes packet = recording_.packet(*found);
     const bool fits = packet.size() <= place.cap_bytes;
     if (fits && !found->relabel) {
         return {packet, found->goodput_bytes, found->flag};

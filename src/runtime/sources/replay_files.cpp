@@ -1,18 +1,11 @@
 #include "runtime/sources/replay_files.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <charconv>
 #include <limits>
 #include <map>
-#include <string_view>
-#include <system_error>
+#include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "wire/mfp.h"
 
@@ -20,87 +13,15 @@ namespace incast::sources {
 
 namespace {
 
-Error os_error(const std::filesystem::path& path, std::string_view what) {
-    return Error{fmt::format("{}: {}: {}", path.string(), what, std::system_category().message(errno))};
-}
-
-// The id in "source-<id>.mfp"; nothing if the name is of another kind.
-std::optional<std::uint64_t> source_in(std::string_view name) {
-    constexpr std::string_view begin = "source-";
-    constexpr std::string_view end = ".mfp";
-    if (!name.starts_with(begin) || !name.ends_with(end) || name.size() <= begin.size() + end.size()) {
-        return std::nullopt;
-    }
-    const std::string_view digits = name.substr(begin.size(), name.size() - begin.size() - end.size());
-    std::uint64_t id = 0;
-    const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), id);
-    if (error != std::errc{} || stop != digits.data() + digits.size()) {
-        return std::nullopt;
-    }
-    return id;
-}
-
-struct Packet {
-    std::uint64_t offset;
-    wire::MfpHeader header;
-    std::uint32_t goodput_bytes;
-    wire::SourceFlag flag;
-    bool relabel;
-};
-
-struct OpenedSource {
-    std::filesystem::path path;
-    std::uint16_t id;
-    MappedFile file;
-    std::vector<Packet> packets;
-};
-
-Result<OpenedSource> open_source(const std::filesystem::path& path, std::uint16_t id) {
-    auto mapped = MappedFile::open(path);
-    if (!mapped) {
-        return mapped.error();
-    }
-    OpenedSource source{path, id, std::move(mapped).value(), {}};
-    const Bytes bytes = source.file.bytes();
-    const auto damaged = [&](std::uint64_t offset, std::string_view why) {
-        return Error{fmt::format("{} at byte {}: {}", path.string(), offset, why)};
-    };
-    for (std::uint64_t offset = 0; offset < bytes.size();) {
-        if (const std::optional<std::uint64_t> end = wire::end_of_run_bytes(bytes.subspan(offset))) {
-            offset += *end;
-            continue;
-        }
-        const Result<wire::MfpView> mfp = wire::MfpView::parse(bytes.subspan(offset));
-        if (!mfp) {
-            return damaged(offset, mfp.error().message);
-        }
-        if (mfp->header().source != id) {
-            return damaged(offset, fmt::format("an MFP of source {}", mfp->header().source));
-        }
-        if (mfp->header().packet_bytes > max_write_bytes) {
-            return damaged(offset, fmt::format("an MFP of {} bytes, at most {} can be sent", mfp->header().packet_bytes,
-                                               max_write_bytes));
-        }
-        // What an earlier run recorded as missing is, for this one, a source that does not deliver what its numbering
-        // promises.
-        const bool relabel = wire::is_missing(mfp->flag());
-        const wire::SourceFlag flag = relabel ? wire::SourceFlag::desync : mfp->flag();
-        source.packets.push_back(
-            {offset, mfp->header(), static_cast<std::uint32_t>(mfp->payload_bytes()), flag, relabel});
-        offset += mfp->header().packet_bytes;
-    }
-    return source;
-}
-
 /// Where the run's events begin. Most files decide how events fall into MEPs; of those that agree, the one that begins
 /// first.
-std::uint64_t first_event_of(const std::vector<OpenedSource>& opened, std::uint32_t packing) {
+std::uint64_t first_event_of(const std::vector<RecordedPackets::Source>& opened, std::uint32_t packing) {
     struct Phase {
         std::size_t files = 0;
         std::uint64_t first_event = std::numeric_limits<std::uint64_t>::max();
     };
     std::map<std::uint64_t, Phase> phases;
-    for (const OpenedSource& source : opened) {
+    for (const RecordedPackets::Source& source : opened) {
         if (!source.packets.empty()) {
             const std::uint64_t first = source.packets.front().header.first_event;
             Phase& phase = phases[first % packing];
@@ -115,8 +36,10 @@ std::uint64_t first_event_of(const std::vector<OpenedSource>& opened, std::uint3
     return best->second.first_event;
 }
 
-void leave_out(InputFile& input, const RecordedMfp& mfp, std::uint64_t first_event) {
-    if (input.left_out_mfps == 0 || mfp.offset < input.left_out_at) {
+void leave_out(InputFile& input, const RecordedMfp& mfp, const RecordedPackets& read, std::uint64_t first_event) {
+    std::string name = read.name(input.source, mfp.file);
+    if (input.left_out_mfps == 0 || (name == input.name && mfp.offset < input.left_out_at)) {
+        input.name = std::move(name);
         input.left_out_at = mfp.offset;
         input.left_out_id = first_event;
     }
@@ -126,15 +49,16 @@ void leave_out(InputFile& input, const RecordedMfp& mfp, std::uint64_t first_eve
 
 // Gives each packet its MEP. A jump much longer than the file is no gap but a broken id, and would make a run of
 // nothing but gaps.
-Result<RecordedSource> number(OpenedSource opened, const Recording& recording, protocol::MepId most_meps) {
+Result<RecordedSource> number(const RecordedPackets::Source& opened, const RecordedPackets& read,
+                              const Recording& recording, protocol::MepId most_meps) {
     const std::uint64_t longest_gap = opened.packets.size() + 1'000'000;
-    RecordedSource source{opened.id, std::move(opened.file), {}, {}, 0};
+    RecordedSource source{opened.id, {}, {}, 0};
     InputFile& input = source.input;
-    input.name = opened.path.filename().string();
+    input.name = read.name(opened.id, opened.file);
     input.source = opened.id;
     input.mfps = opened.packets.size();
     input.first_event = opened.packets.empty() ? 0 : opened.packets.front().header.first_event;
-    for (const Packet& packet : opened.packets) {
+    for (const RecordedPacket& packet : opened.packets) {
         const wire::MfpHeader& header = packet.header;
         input.events += header.n_fragments;
         const bool last = &packet == &opened.packets.back();
@@ -142,6 +66,7 @@ Result<RecordedSource> number(OpenedSource opened, const Recording& recording, p
         const std::uint64_t distance = header.first_event - recording.first_event;
         const RecordedMfp mfp{distance / recording.packing,
                               packet.offset,
+                              packet.file,
                               static_cast<std::uint32_t>(header.packet_bytes),
                               packet.goodput_bytes,
                               header.n_fragments,
@@ -149,12 +74,13 @@ Result<RecordedSource> number(OpenedSource opened, const Recording& recording, p
                               packet.relabel};
         if (header.first_event < recording.first_event || distance % recording.packing != 0 || mfp.mep < expected ||
             mfp.mep >= most_meps || (header.n_fragments < recording.packing && !last)) {
-            leave_out(input, mfp, header.first_event);
+            leave_out(input, mfp, read, header.first_event);
             continue;
         }
         if (mfp.mep - expected > longest_gap) {
-            return Error{fmt::format("{} at byte {}: event id {} jumps {} events ahead", opened.path.string(),
-                                     packet.offset, header.first_event, (mfp.mep - expected) * recording.packing)};
+            return Error{fmt::format("{} at byte {}: event id {} jumps {} events ahead",
+                                     read.files[packet.file].path().string(), packet.offset, header.first_event,
+                                     (mfp.mep - expected) * recording.packing)};
         }
         source.mfps.push_back(mfp);
         source.largest_bytes = std::max(source.largest_bytes, mfp.packet_bytes);
@@ -163,11 +89,11 @@ Result<RecordedSource> number(OpenedSource opened, const Recording& recording, p
 }
 
 /// The run's end is known: a last MFP that is shorter than its MEP has no place, and whatever has none is absent.
-void settle(RecordedSource& source, const Recording& recording) {
+void settle(RecordedSource& source, const RecordedPackets& read, const Recording& recording) {
     InputFile& input = source.input;
     if (!source.mfps.empty() && source.mfps.back().n_events != recording.n_events(source.mfps.back().mep)) {
         const RecordedMfp& mfp = source.mfps.back();
-        leave_out(input, mfp, recording.first_event + mfp.mep * recording.packing);
+        leave_out(input, mfp, read, recording.first_event + mfp.mep * recording.packing);
         source.mfps.pop_back();
     }
     // Phantoms take the place of what is absent.
@@ -178,34 +104,6 @@ void settle(RecordedSource& source, const Recording& recording) {
 
 }  // namespace
 
-Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) {
-        return os_error(path, "cannot open");
-    }
-    struct stat status{};
-    void* memory = nullptr;
-    std::size_t size = 0;
-    bool ok = ::fstat(descriptor, &status) == 0;
-    if (ok && status.st_size > 0) {  // nothing cannot be mapped
-        size = static_cast<std::size_t>(status.st_size);
-        memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
-        ok = memory != MAP_FAILED;
-    }
-    const Error error = ok ? Error{} : os_error(path, "cannot map");
-    ::close(descriptor);
-    if (!ok) {
-        return error;
-    }
-    return MappedFile({static_cast<const std::byte*>(memory), size});
-}
-
-MappedFile::~MappedFile() {
-    if (!bytes_.empty()) {
-        ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
-    }
-}
-
 const RecordedMfp* RecordedSource::find(protocol::MepId mep) const {
     // Without gaps, the usual case, a MEP stands at its own index.
     if (mep < mfps.size() && mfps[mep].mep == mep) {
@@ -215,44 +113,22 @@ const RecordedMfp* RecordedSource::find(protocol::MepId mep) const {
     return found != mfps.end() && found->mep == mep ? &*found : nullptr;
 }
 
-Result<Recording> Recording::open(const std::string& folder, const std::optional<Numbering>& given) {
-    std::vector<OpenedSource> opened;
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-        const std::string name = entry.path().filename().string();
-        const auto id = source_in(name);
-        if (!id) {
-            continue;
-        }
-        if (*id > std::numeric_limits<std::uint16_t>::max()) {
-            return Error{fmt::format("{}: source id {}, expected 0 .. 65535", entry.path().string(), *id)};
-        }
-        // "source-07.mfp" beside "source-7.mfp" would be two files of one source.
-        if (const std::string expected = fmt::format("source-{}.mfp", *id); name != expected) {
-            return Error{
-                fmt::format("{}: an id has no leading zeros; expected the name {}", entry.path().string(), expected)};
-        }
-        auto source = open_source(entry.path(), static_cast<std::uint16_t>(*id));
-        if (!source) {
-            return source.error();
-        }
-        opened.push_back(std::move(source).value());
+Result<Recording> Recording::open(const std::string& path, const std::optional<Numbering>& given) {
+    auto packets = RecordedPackets::read(path);
+    if (!packets) {
+        return packets.error();
     }
-    if (error) {
-        return Error{fmt::format("{}: cannot read the folder: {}", folder, error.message())};
-    }
-    std::ranges::sort(opened, {}, &OpenedSource::id);
-
+    RecordedPackets& read = *packets;
     Recording recording;
-    for (const OpenedSource& source : opened) {
-        for (const Packet& packet : source.packets) {
+    for (const RecordedPackets::Source& source : read.sources) {
+        for (const RecordedPacket& packet : source.packets) {
             recording.packing = std::max(recording.packing, packet.header.n_fragments);
         }
     }
     protocol::MepId most_meps = std::numeric_limits<protocol::MepId>::max();
     if (given) {
         if (recording.packing > given->packing) {
-            return Error{fmt::format("{}: {} events in an MFP, but those of the run have {}", folder, recording.packing,
+            return Error{fmt::format("{}: {} events in an MFP, but those of the run have {}", path, recording.packing,
                                      given->packing)};
         }
         recording.packing = given->packing;
@@ -260,17 +136,19 @@ Result<Recording> Recording::open(const std::string& folder, const std::optional
         recording.total_events = given->total_events;
         recording.total_meps = most_meps = (given->total_events + given->packing - 1) / given->packing;
     } else if (recording.packing == 0) {
-        return Error{fmt::format("{}: no MFPs in it, expected files source-<id>.mfp", folder)};
+        return Error{fmt::format("{}: no MFPs in it, expected files source-<id>.mfp, or a file of MEPs", path)};
     } else {
-        recording.first_event = first_event_of(opened, recording.packing);
+        recording.first_event = first_event_of(read.sources, recording.packing);
     }
-    for (OpenedSource& source : opened) {
+    for (const RecordedPackets::Source& source : read.sources) {
         // One packet alone may be a short last one.
         if (source.packets.size() > 1 && source.packets.front().header.n_fragments != recording.packing) {
-            return Error{fmt::format("{}: {} events in an MFP, but another source has {}", source.path.string(),
-                                     source.packets.front().header.n_fragments, recording.packing)};
+            return Error{
+                fmt::format("{}: {} events in an MFP, but another source has {}",
+                            (read.files[source.file].path().parent_path() / read.name(source.id, source.file)).string(),
+                            source.packets.front().header.n_fragments, recording.packing)};
         }
-        auto numbered = number(std::move(source), recording, most_meps);
+        auto numbered = number(source, read, recording, most_meps);
         if (!numbered) {
             return numbered.error();
         }
@@ -283,8 +161,9 @@ Result<Recording> Recording::open(const std::string& folder, const std::optional
         }
     }
     for (RecordedSource& source : recording.sources) {
-        settle(source, recording);
+        settle(source, read, recording);
     }
+    recording.files = std::move(read.files);
     return recording;
 }
 

@@ -30,7 +30,7 @@ struct GeneratorOptions {
 };
 
 struct ReplayOptions {
-    std::string path;                    // folder with a source-<id>.mfp for every source of the run (docs/formats.md)
+    std::string path;                    // of MFP or MEP files with all sources of the run (docs/formats.md)
     std::uint64_t repeat = 1;            // how often the recording is sent, event ids going on; 0 = without end
     TriggerOptions triggers;             // rate 0: closed loop
     std::optional<Numbering> numbering;  // of the run, whatever the files of this host are; nothing: they decide

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <tuple>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -230,8 +231,9 @@ Result<RecordedPackets> RecordedPackets::read(const std::string& path) {
     }
     for (auto& [id, source] : sources) {
         // Builder units write side by side, each some of the events.
-        std::ranges::stable_sort(source.packets, {},
-                                 [](const RecordedPacket& packet) { return packet.header.first_event; });
+        std::ranges::sort(source.packets, {}, [](const RecordedPacket& packet) {
+            return std::tuple(packet.header.first_event, packet.file, packet.offset);
+        });
         read.sources.push_back(std::move(source));
     }
     return read;

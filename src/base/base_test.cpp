@@ -26,6 +26,7 @@
 #include "base/stream_copy.h"
 #include "base/units.h"
 #include "base/utf8.h"
+#include "base/versions.h"
 
 namespace incast::base {
 namespace {
@@ -383,6 +384,24 @@ TEST(Utf8, IsToldFromOtherBytes) {
     }
     EXPECT_EQ(shown("r\xfcn\n"), "r\\xfcn\\x0a");
     EXPECT_EQ(shown("r\xc3\xbcn"), "r\xc3\xbcn");
+}
+
+TEST(Versions, TravelInSixteenBitsAndOneAloneAsItself) {
+    EXPECT_EQ((Versions{1, 1}).packed(), 1);
+    EXPECT_EQ((Versions{1, 3}).packed(), 0x0103);
+    EXPECT_EQ(Versions::unpack(0x0103), (Versions{1, 3}));
+    EXPECT_EQ(Versions::unpack(4), (Versions{4, 4}));
+    EXPECT_EQ(Versions::unpack(0x0404), (Versions{4, 4}));
+    EXPECT_FALSE(Versions::unpack(0x0403));
+}
+
+TEST(Versions, WhatBothSpeak) {
+    EXPECT_EQ(common({1, 2}, {2, 3}), (Versions{2, 2}));
+    EXPECT_EQ(common({1, 4}, {2, 3}), (Versions{2, 3}));
+    EXPECT_FALSE(common({1, 2}, {3, 4}));
+    EXPECT_FALSE(common({3, 4}, {1, 2}));
+    EXPECT_EQ(program_text(0x010203), "1.2.3");
+    EXPECT_EQ(program_text(0), "");
 }
 
 }  // namespace

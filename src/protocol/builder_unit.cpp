@@ -342,7 +342,7 @@ inline bool BuilderUnit::contribution_is(std::uint32_t slot, std::uint32_t ru, C
         }
         // What differs in any of it: they are nearly always equal, so all of it is looked at, with one branch.
         const std::uint64_t unknown =
-            (std::uint64_t{head->magic} ^ wire::head_magic) | (std::uint64_t{head->version} ^ wire::control_version) |
+            (std::uint64_t{head->magic} ^ wire::head_magic) | (std::uint64_t{head->version} ^ config.control_version) |
             (head->run ^ config.run) | (head->incarnation ^ incarnation) | (head->source ^ source) |
             std::uint64_t{head->body_bytes > config.sources[source].cap_bytes} |
             std::uint64_t{head->flag > SourceFlag::dropped};

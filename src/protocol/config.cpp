@@ -247,7 +247,7 @@ Result<Ok> validate(const Config& config) {
 
 std::uint64_t fingerprint(const Config& config) {
     Fingerprint sum;
-    sum.add(wire::control_version);
+    sum.add(config.control_version);
     sum.add(config.run);
     sum.add(static_cast<std::uint64_t>(config.em));
     sum.add(config.nodes.size());

@@ -9,6 +9,8 @@
 
 #include <incast/transport.h>
 
+#include "wire/control.h"
+
 namespace incast::protocol {
 
 using MepId = std::uint64_t;
@@ -118,6 +120,8 @@ struct SourceSpec {
 
 struct Config {
     std::uint64_t run = 1;
+    /// Of control messages and heads, which all nodes of the run speak.
+    std::uint8_t control_version = wire::control_version;
     Peer em{};
     std::vector<NodeSpec> nodes;      // by Peer index
     std::vector<SourceSpec> sources;  // ordered by RU, then id; indices into this table travel on the wire

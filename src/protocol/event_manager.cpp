@@ -576,7 +576,8 @@ EventManager::Announcement& EventManager::announcement(std::uint64_t cursor, std
         return *announced_.message;
     }
     const LogRecord& first = log_[cursor & (log_.size() - 1)];
-    Announcement& message = announced_.message.emplace(port_.config().run, port_.view, port_.incarnation());
+    Announcement& message =
+        announced_.message.emplace(port_.config().run, port_.view, port_.incarnation(), port_.config().control_version);
     message.set_body({released, first.attempt.mep, first.attempt.attempt, 0});
     announced_.first = cursor;
     announced_.end = end;

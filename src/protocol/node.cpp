@@ -183,7 +183,7 @@ void Node::Impl::on_view(Time now, const ControlView& message) {
 
 void Node::Impl::on_message(Time now, Peer from, Bytes bytes) {
     ++port.counters().messages_received;
-    const std::optional<ControlView> message = ControlView::parse(bytes);
+    const std::optional<ControlView> message = ControlView::parse(bytes, port.config().control_version);
     const bool known_sender =
         message && message->header().run == port.config().run &&
         message->header().incarnation == (from == port.self() ? port.incarnation() : links.incarnation(from));

@@ -34,7 +34,7 @@ public:
 
     template <wire::ControlKind kind>
     wire::ControlMessage<kind> message() const {
-        return wire::ControlMessage<kind>(config_.run, view, incarnation_);
+        return wire::ControlMessage<kind>(config_.run, view, incarnation_, config_.control_version);
     }
 
     /// True: on its way. False: `again` (a room event will wake the node) or the peer is gone (its down event will

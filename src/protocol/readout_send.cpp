@@ -23,6 +23,7 @@ bool ReadoutUnit::write_self(const wire::HeadWords& head, std::uint32_t source, 
 inline wire::Head ReadoutUnit::head_of(const Assignment& work) const {
     wire::Head head;
     head.attempt = work.attempt;
+    head.version = port_.config().control_version;
     head.run = port_.config().run;
     // Planted: now and then the MEP before, as a confused peer might; only the BU's check of the head stands between it
     // and the sink.

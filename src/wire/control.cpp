@@ -76,14 +76,14 @@ constexpr Shape shape_of(ControlKind kind) {
 
 }  // namespace
 
-std::optional<ControlView> ControlView::parse(Bytes message) {
+std::optional<ControlView> ControlView::parse(Bytes message, std::uint8_t version) {
     if (message.size() < sizeof(ControlHeader) || message.size() > max_message_bytes) {
         return std::nullopt;
     }
     ControlView view;
     std::memcpy(&view.header_, message.data(), sizeof(ControlHeader));
     view.message_ = message;
-    if (view.header_.magic != control_magic || view.header_.version != control_version) {
+    if (view.header_.magic != control_magic || view.header_.version != version) {
         return std::nullopt;
     }
     const Shape shape = shape_of(view.header_.kind);

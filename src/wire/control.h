@@ -19,6 +19,7 @@
 
 #include <incast/transport.h>
 
+#include "base/versions.h"
 #include "wire/source_flag.h"
 
 namespace incast::wire {
@@ -28,7 +29,9 @@ static_assert(std::endian::native == std::endian::little, "control messages are 
 using MepId = std::uint64_t;
 
 inline constexpr std::uint16_t control_magic = 0x1CA5;
-inline constexpr std::uint8_t control_version = 1;
+/// That this program speaks. All nodes of a run speak one, which is chosen where they meet (runtime/launch).
+inline constexpr base::Versions control_versions{1, 1};
+inline constexpr std::uint8_t control_version = control_versions.newest;
 
 enum class ControlKind : std::uint8_t {
     hello = 1,       // node -> EM: who I am
@@ -276,8 +279,8 @@ inline constexpr std::size_t max_entries =
 /// alignment.
 class ControlView {
 public:
-    /// Nothing if it is not exactly one well-formed control message.
-    static std::optional<ControlView> parse(Bytes message);
+    /// Nothing if it is not exactly one well-formed control message of that version.
+    static std::optional<ControlView> parse(Bytes message, std::uint8_t version = control_version);
 
     [[nodiscard]] const ControlHeader& header() const { return header_; }
     [[nodiscard]] ControlKind kind() const { return header_.kind; }
@@ -313,8 +316,9 @@ public:
     using Body = typename Traits<kind>::Body;
     using Entry = typename Traits<kind>::Entry;
 
-    ControlMessage(std::uint64_t run, std::uint32_t view, std::uint32_t incarnation)
-        : view_(view), run_(run), incarnation_(incarnation) {}
+    ControlMessage(std::uint64_t run, std::uint32_t view, std::uint32_t incarnation,
+                   std::uint8_t version = control_version)
+        : version_(version), view_(view), run_(run), incarnation_(incarnation) {}
     void set_body(const Body& body) { std::memcpy(bytes_ + sizeof(ControlHeader), &body, wire_size<Body>); }
     bool add(const Entry& entry) {
         if (full()) {
@@ -330,7 +334,7 @@ public:
     Bytes bytes() {
         // A ControlHeader in words, which is how it is copied on: see transport/copy_head.h.
         constexpr ControlHeader fixed{.kind = kind};
-        const std::uint64_t words[] = {std::uint64_t{fixed.magic} | std::uint64_t{fixed.version} << 16 |
+        const std::uint64_t words[] = {std::uint64_t{fixed.magic} | std::uint64_t{version_} << 16 |
                                            std::uint64_t{static_cast<std::uint8_t>(kind)} << 24 |
                                            std::uint64_t{view_} << 32,
                                        run_, std::uint64_t{incarnation_} | std::uint64_t{count_} << 32};
@@ -341,6 +345,7 @@ public:
 
 private:
     std::uint32_t count_ = 0;
+    std::uint8_t version_;
     std::uint32_t view_;
     std::uint64_t run_;
     std::uint32_t incarnation_;

@@ -101,5 +101,12 @@ TEST(Control, WrongMagicVersionKindAndCountAreRefused) {
     EXPECT_FALSE(with(23, std::byte{255}));
 }
 
+TEST(Control, AMessageIsReadInTheVersionThatItIsWrittenIn) {
+    ControlMessage<ControlKind::beat> message(1, 2, 3, 7);
+    EXPECT_TRUE(ControlView::parse(message.bytes(), 7).has_value());
+    EXPECT_FALSE(ControlView::parse(message.bytes(), 8).has_value());
+    EXPECT_FALSE(ControlView::parse(message.bytes()).has_value());
+}
+
 }  // namespace
 }  // namespace incast::wire

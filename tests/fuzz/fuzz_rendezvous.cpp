@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
+#include "runtime/launch/agreement.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/record/metrics.h"
 
@@ -45,6 +47,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                 return 0;  // both were read: that is what matters here
             }
             if (one_line(type_of(message)).find('\n') != std::string::npos || deeper_than(message, max_nesting)) {
+                std::abort();
+            }
+            // Whatever its versions are: a line of a bounded length, or a version that this program speaks.
+            Agreement agreement;
+            std::uint8_t version = 1;
+            const std::string why = wrong_rendezvous_version(message) +
+                                    agreement.take(control_versions_of(message), program_of(message));
+            const bool taken = take_decision(message, version).ok();
+            if (why.find('\n') != std::string::npos || why.size() > 500 ||
+                !wire::control_versions.contains(agreement.decide()) ||
+                (taken && !wire::control_versions.contains(version))) {
                 std::abort();
             }
             if (const auto address = text_in(message, "address")) {

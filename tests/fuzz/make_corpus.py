@@ -286,6 +286,9 @@ def seeds() -> dict[str, dict[str, bytes]]:
         },
         "fuzz_rendezvous": {
             "hello": rendezvous_frame({"type": "hello", "token": "x", "node": 1, "n": 7}),
+            "versions": rendezvous_frame({"protocol": 5, "oldest_protocol": 4, "control": [1, 2], "version": "0.1"}),
+            "other-versions": rendezvous_frame({"protocol": 4, "oldest_protocol": 5, "control": [3, 2]}),
+            "decision": rendezvous_frame({"type": "peers", "control": 2, "peers": []}),
             "address": rendezvous_frame({"type": "address", "incarnation": 1, "address": "00ff7f"}),
             "longest-address": rendezvous_frame({"type": "address", "incarnation": 1, "address": "7f" * 16384}),
             "sample": rendezvous_frame({"type": "sample", "sample": rendezvous_sample()}),

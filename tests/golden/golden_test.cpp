@@ -3,7 +3,9 @@
 #include "golden.h"
 
 #include <array>
+#include <cstddef>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,6 +25,7 @@ namespace {
 
 Transcript control;  // of the cluster that is being played
 std::uint32_t endpoints = 0;
+std::map<unsigned, unsigned> versions;  // how often each was said
 
 /// The transport's own part, the key of a region, is left out.
 Bytes without_key(Bytes message) {
@@ -45,12 +48,14 @@ public:
     Post send(Peer peer, Bytes message) override {
         const Post post = Forward::send(peer, message);
         if (post == Post::done) control.add(note(peer, "message"), without_key(message));
+        ++versions[std::to_integer<unsigned>(message[offsetof(wire::ControlHeader, version)])];
         return post;
     }
     Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override {
         const Post post = Forward::write(peer, head, body, target, notice, token);
         if (post == Post::done || post == Post::pending)
             control.add(note(peer, fmt::format("write at {} head", target.offset)), head);
+        ++versions[std::to_integer<unsigned>(head[offsetof(wire::Head, version)])];
         return post;
     }
 
@@ -61,18 +66,33 @@ private:
     std::uint32_t self_;
 };
 
-void play(protocol::Scheme scheme, std::string_view name) {
+void play(protocol::Scheme scheme, std::uint8_t version) {
     control = {};
     endpoints = 0;
+    versions.clear();
     protocol::Config config = protocol::testing::make_config(2, 2, true, 1, 64);
     config.scheme = scheme;
+    config.control_version = version;
     config.run = 0x1122334455667788;
     config.total_meps = 4;
     protocol::testing::Cluster cluster(config, 40, false, {}, [](std::unique_ptr<Transport> inner) {
         return std::unique_ptr<Transport>(std::make_unique<Recorder>(std::move(inner)));
     });
     ASSERT_TRUE(cluster.run_until([&] { return cluster.all_finished(); }));
+}
+
+void play(protocol::Scheme scheme, std::string_view name) {
+    play(scheme, std::uint8_t{1});
     control.expect(name);
+}
+
+TEST(Golden, EveryMessageAndHeadSaysTheVersionThatWasChosen) {
+    for (const protocol::Scheme scheme : {protocol::Scheme::push, protocol::Scheme::pull_write,
+                                          protocol::Scheme::pull_read, protocol::Scheme::push_pull}) {
+        play(scheme, std::uint8_t{2});
+        EXPECT_EQ(versions.size(), 1U);
+        EXPECT_GT(versions[2], 0U);
+    }
 }
 
 TEST(Golden, Push) {

@@ -15,6 +15,7 @@
 #include "base/pause_watch.h"
 #include "base/units.h"
 #include "os/signals.h"
+#include "runtime/launch/agreement.h"
 #include "runtime/launch/file_messages.h"
 #include "runtime/launch/input_messages.h"
 #include "runtime/launch/lobby.h"
@@ -142,6 +143,7 @@ private:
     Placement placement_;
     RunControl control_;
     Lobby lobby_;
+    Agreement agreement_;
     bool introduced_ = false;  // everybody has heard of everybody
     Json triggers_;            // null: they have not started
 };
@@ -168,11 +170,8 @@ Result<Ok> Coordinator::Nodes::start() {
 
 void Coordinator::Nodes::announce_join(std::uint32_t spawned) {
     reporter_.event({{"type", "listening"}, {"address", lobby_.address()}, {"waiting_for", plan_.n_nodes - spawned}});
-    if (spawned == plan_.n_nodes) {
-        return;
-    }
-    if (!options_.token.empty()) {
-        return;  // who gave it tells the others
+    if (spawned == plan_.n_nodes || !options_.token.empty()) {
+        return;  // who gave a token tells the others
     }
     // To the terminal alone: the log may be shown to others.
     const std::uint32_t wanted = plan_.n_nodes - spawned;
@@ -264,12 +263,11 @@ std::optional<std::uint32_t> Coordinator::Nodes::place_for(const Lobby::Joiner& 
 
 void Coordinator::Nodes::admit(Lobby::Joiner joiner, Time now) {
     const std::optional<std::uint32_t> node = place_for(joiner);
-    if (!node || control_.phase() >= Phase::closing) {
-        const std::string which = joiner.wanted_node
-                                      ? fmt::format("node {} is taken, or there is none", *joiner.wanted_node)
-                                      : "all nodes are there";
-        lobby_.refuse(now, joiner.channel, joiner.from, node ? "the run is ending" : which);
-        return;
+    const std::string why = !node                                ? joiner.no_place()
+                            : control_.phase() >= Phase::closing ? "the run is ending"
+                                                                 : agreement_.take(joiner.control, joiner.program);
+    if (!why.empty()) {
+        return lobby_.refuse(now, joiner.channel, joiner.from, why);
     }
     Member& member = members_[*node];
     if (member.incarnation != 0) {
@@ -424,7 +422,7 @@ void Coordinator::Nodes::learn_address(std::uint32_t node, std::string address, 
     if (!introduced_ && std::ranges::any_of(members_, [](const Member& member) { return member.address.empty(); })) {
         return;
     }
-    Json all{{"type", "peers"}, {"peers", Json::array()}};
+    Json all{{"type", "peers"}, {"control", agreement_.decide()}, {"peers", Json::array()}};
     for (std::uint32_t peer = 0; peer < members_.size(); ++peer) {
         if (!members_[peer].address.empty()) {
             all["peers"].push_back(peer_entry(peer));
@@ -443,10 +441,10 @@ void Coordinator::Nodes::learn_address(std::uint32_t node, std::string address, 
     if (!triggers_.is_null()) {
         tell(node, triggers_);
     }
-    Json one{{"type", "peers"}, {"peers", Json::array({peer_entry(node)})}};
+    all["peers"] = Json::array({peer_entry(node)});
     for (std::uint32_t peer = 0; peer < members_.size(); ++peer) {
         if (peer != node) {
-            tell(peer, one);
+            tell(peer, all);
         }
     }
 }

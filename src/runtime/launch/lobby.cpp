@@ -5,26 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "runtime/launch/agreement.h"
+
 namespace incast::runtime {
-namespace {
-
-std::string versions_text(std::uint64_t oldest, std::uint64_t newest) {
-    return oldest == newest ? fmt::format("version {}", newest) : fmt::format("versions {} to {}", oldest, newest);
-}
-
-/// Nothing if there is a version that both sides speak.
-std::string wrong_version(const Json& hello) {
-    const std::optional<std::uint64_t> newest = number_in(hello, "protocol");
-    const std::optional<std::uint64_t> oldest =
-        hello.contains("oldest_protocol") ? number_in(hello, "oldest_protocol") : newest;
-    const bool known = newest && oldest && *oldest <= *newest;
-    if (known && *oldest <= rendezvous_version && *newest >= oldest_rendezvous_version) return "";
-    return fmt::format("it speaks {} of the rendezvous, this one {}",
-                       known ? versions_text(*oldest, *newest) : "an unknown version",
-                       versions_text(oldest_rendezvous_version, rendezvous_version));
-}
-
-}  // namespace
 
 Result<Ok> Lobby::open(const std::string& host_port) {
     Result<os::Descriptor> listener = os::listen_on(host_port.empty() ? "127.0.0.1:0" : host_port);
@@ -105,7 +88,7 @@ void Lobby::accept_all(Time now, std::vector<Joiner>& joiners) {
     }
 }
 
-std::optional<std::string> Lobby::judge(Stranger& stranger, Time now, std::optional<std::uint32_t>& wanted_node) const {
+std::optional<std::string> Lobby::judge(Stranger& stranger, Time now, Joiner& joiner) const {
     const Result<std::optional<Json>> received = stranger.channel.receive();
     if (!received) {
         return received.error().message + " before it was let in";
@@ -118,27 +101,31 @@ std::optional<std::string> Lobby::judge(Stranger& stranger, Time now, std::optio
         return "not an Incast node: no hello";
     }
     // The version first: what comes after it may mean something else there.
-    if (std::string why = wrong_version(hello); !why.empty()) {
+    if (std::string why = wrong_rendezvous_version(hello); !why.empty()) {
         return why;
     }
     if (!same_token(text_in(hello, "token").value_or(""), token_)) {
         return "wrong token";
     }
     if (const std::optional<std::uint64_t> node = number_in(hello, "node")) {
-        wanted_node = static_cast<std::uint32_t>(std::min<std::uint64_t>(*node, UINT32_MAX));
+        joiner.wanted_node = static_cast<std::uint32_t>(std::min<std::uint64_t>(*node, UINT32_MAX));
     }
+    joiner.control = control_versions_of(hello);
+    joiner.program = program_of(hello);
     return "";
 }
 
 bool Lobby::decide(Stranger& stranger, Time now, std::vector<Joiner>& joiners) {
-    std::optional<std::uint32_t> wanted_node;
-    const std::optional<std::string> verdict = judge(stranger, now, wanted_node);
+    Joiner joiner;
+    const std::optional<std::string> verdict = judge(stranger, now, joiner);
     if (!verdict) {
         return false;
     }
     if (verdict->empty()) {
         stranger.channel.set_limits(limits_);
-        joiners.push_back({std::move(stranger.channel), stranger.from, wanted_node});
+        joiner.channel = std::move(stranger.channel);
+        joiner.from = stranger.from;
+        joiners.push_back(std::move(joiner));
     } else {
         refuse(now, stranger.channel, stranger.from, *verdict, now >= stranger.deadline);
     }

@@ -30,9 +30,15 @@ public:
     [[nodiscard]] std::string address() const { return os::local_address(listener_.fd()); }
 
     struct Joiner {
+        [[nodiscard]] std::string no_place() const {
+            return wanted_node ? "node " + std::to_string(*wanted_node) + " is taken, or there is none"
+                               : "all nodes are there";
+        }
         Channel channel;
         std::string from;
         std::optional<std::uint32_t> wanted_node;
+        std::optional<base::Versions> control;  // of control messages that it speaks; nothing: it said nonsense
+        std::string program;                    // "0.1.0"; empty: it did not say
     };
     /// Adds what to wait for.
     void watch(std::vector<pollfd>& waiting, Time now) const;
@@ -58,7 +64,7 @@ private:
     /// False: it is undecided, and stays.
     bool decide(Stranger& stranger, Time now, std::vector<Joiner>& joiners);
     /// Nothing: not decided yet. Text: refused for that reason. Empty text: let in.
-    std::optional<std::string> judge(Stranger& stranger, Time now, std::optional<std::uint32_t>& wanted_node) const;
+    std::optional<std::string> judge(Stranger& stranger, Time now, Joiner& joiner) const;
 
     static constexpr std::size_t max_strangers = 64;
     static constexpr unsigned accepted_at_once = 32;

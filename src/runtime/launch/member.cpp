@@ -16,6 +16,7 @@
 #include "base/allowance.h"
 #include "base/pause_watch.h"
 #include "os/signals.h"
+#include "runtime/launch/agreement.h"
 #include "runtime/launch/file_messages.h"
 #include "runtime/launch/input_messages.h"
 #include "runtime/launch/rendezvous.h"
@@ -146,14 +147,11 @@ Result<Json> Member::knock(Time deadline) {
     }
     channel_ = Channel(std::move(*connected), {max_coordinator_frame});
     hello_ns_ = monotonic_ns();
-    channel_.send({{"type", "hello"},
-                   {"magic", rendezvous_magic},
-                   {"protocol", rendezvous_version},
-                   {"oldest_protocol", oldest_rendezvous_version},
-                   {"token", options_.token},
-                   {"node", options_.node ? Json(*options_.node) : Json(nullptr)},
-                   {"pid", static_cast<std::uint64_t>(getpid())},
-                   {"version", versions().incast}});
+    Json hello = hello_with_versions(versions().incast);
+    hello.update({{"token", options_.token},
+                  {"node", options_.node ? Json(*options_.node) : Json(nullptr)},
+                  {"pid", static_cast<std::uint64_t>(getpid())}});
+    channel_.send(hello);
     return wait_for_message(deadline);
 }
 
@@ -173,8 +171,7 @@ Result<Ok> Member::be_welcomed() {
         return answer.error();
     }
     if (type_of(*answer) == "refused") {
-        return Error{
-            fmt::format("the coordinator refused: {}", text_in(*answer, "reason").value_or("no reason given"))};
+        return Error{"the coordinator refused: " + text_in(*answer, "reason").value_or("no reason given")};
     }
     if (type_of(*answer) != "welcome") {
         return Error{"the coordinator speaks another protocol"};
@@ -393,6 +390,9 @@ Result<Ok> Member::update_peers(const Json& message) {
     const auto peers = message.find("peers");
     if (peers == message.end() || !peers->is_array()) {
         return Error{"the coordinator's list of peers is malformed"};
+    }
+    if (Result<Ok> taken = take_decision(message, plan_.protocol.control_version); !taken) {
+        return taken;
     }
     const Time now = clock_.now();
     for (const Json& peer : *peers) {

@@ -2,14 +2,15 @@
 //
 // A stream of frames over TCP: u32 length (little-endian), then that many bytes of JSON, one object with a string
 // "type". A frame is at most as long as what its sender may have to say (max_..._frame), and nested at most 8 deep.
-//   node -> coordinator   hello {magic, protocol, token, node or null, pid, version}   address {incarnation, address,
+//   node -> coordinator   hello {magic, protocol, oldest_protocol, control: [oldest, newest], token, node or null, pid,
+//                         version}   address {incarnation, address,
 //                         metrics: HOST:PORT or "", place: {host, address, ...}}
 //                         inputs {host, files: [[source, numbers ...], ...]} (before the address, of files that are
 //                         replayed) sample {sample}   rejoin {}   failed {text}   file {part}, file_end {bytes} (when
 //                         the run is over, if it was asked for its ledger)
 //   coordinator -> node   refused {reason, again}   welcome {node, incarnation, run_token, directory, recorded, config}
-//                         peers {peers: [[node, incarnation, address], ...]}   incarnation {incarnation}
-//                         ended {node, incarnation} (its process is gone: who started it saw it end)
+//                         peers {control: version, peers: [[node, incarnation, address], ...]}   incarnation
+//                         {incarnation} ended {node, incarnation} (its process is gone: who started it saw it end)
 //                         sample {mark}   stop {}   quit {ledger}   triggers {origin_ns, clock}
 #pragma once
 
@@ -24,14 +25,14 @@
 #include <incast/result.h>
 #include <incast/transport.h>
 
+#include "base/versions.h"
 #include "os/socket.h"
 
 namespace incast::runtime {
 
-/// Spoken by this side, from the oldest to the newest. Two sides speak the newest that both know; a hello without the
-/// oldest is of a side that knows one alone.
-inline constexpr std::uint64_t oldest_rendezvous_version = 4;
-inline constexpr std::uint64_t rendezvous_version = 4;
+/// Spoken by this side. Two sides speak the newest that both know; a hello without the oldest is of a side that knows
+/// one alone.
+inline constexpr base::Versions rendezvous_versions{4, 4};
 inline constexpr std::string_view rendezvous_magic = "incast-rendezvous";
 inline constexpr std::size_t max_token = 256;
 inline constexpr std::size_t max_stranger_frame = 1024;  // a hello, before the token in it was seen

@@ -11,13 +11,14 @@
 
 #include <incast/transport.h>
 
+#include "base/versions.h"
 #include "transport/blob.h"
 
 namespace incast::transport::framed {
 
 static_assert(std::endian::native == std::endian::little, "frame headers are little-endian structures in memory");
 
-inline constexpr std::uint16_t frame_version = 1;
+inline constexpr base::Versions frame_versions{1, 1};
 
 enum class FrameKind : std::uint8_t {
     message = 1,   // length bytes for the peer's owner

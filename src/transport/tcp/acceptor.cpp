@@ -78,7 +78,8 @@ std::optional<Admitted> Acceptor::advance(std::uint64_t index) {
     poller_.remove(half_open.socket);
     --open_count_;
     if (verdict != Verdict::accepted) {
-        refuse(std::move(half_open.socket), verdict);
+        const base::Versions ours = options_.expected.versions;
+        refuse(std::move(half_open.socket), answer_of(hello, verdict, ours, 0), reason(hello, verdict, ours));
         return {};
     }
     return Admitted{std::move(half_open.socket), hello, std::move(half_open.greeting)};
@@ -101,9 +102,12 @@ Time Acceptor::next_deadline() const {
 }
 
 void Acceptor::refuse(os::Descriptor socket, Verdict verdict) const {
+    refuse(std::move(socket), {.verdict = verdict}, to_string(verdict));
+}
+
+void Acceptor::refuse(os::Descriptor socket, const Answer& answer, const std::string& why) const {
     log(std::string(transport_name) + ": refused connection from " + SocketAddress::of_peer(socket).to_string() + ": " +
-        to_string(verdict));
-    const Answer answer{.verdict = verdict};
+        why);
     (void)send_small(socket, std::as_bytes(std::span(&answer, 1)));
 }
 

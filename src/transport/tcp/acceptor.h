@@ -47,6 +47,7 @@ public:
     void log(const std::string& line) const;
 
 private:
+    void refuse(os::Descriptor socket, const Answer& answer, const std::string& why) const;
     struct HalfOpen {
         os::Descriptor socket;
         Time deadline = 0;

@@ -129,13 +129,14 @@ void Endpoint::advance_dial(Peer peer, std::size_t stream) {
     Dial& dialled = state.dials[stream];
     if (const int error = connect_error(dialled.socket); error != 0) return fail_dial(peer, errno_text(error));
     if (!dialled.said_hello) {
-        const Hello hello{.version = framed::frame_version,
+        const Hello hello{.versions = settings_.versions.packed(),
                           .stream = static_cast<std::uint16_t>(stream),
                           .streams = static_cast<std::uint16_t>(state.dials.size()),
                           .knocks = is_node(peer) ? std::uint16_t{0} : std::uint16_t{1},
                           .run = options_.run,
                           .token = options_.token,
-                          .group = state.serial,
+                          .group = static_cast<std::uint32_t>(state.serial),
+                          .program = base::program_number(),
                           .from = self(),
                           .from_incarnation = options_.incarnation,
                           .to = state.node,
@@ -158,12 +159,8 @@ void Endpoint::advance_dial(Peer peer, std::size_t stream) {
     if (dialled.received < dialled.answer.size()) return;
     Answer answer;
     std::memcpy(&answer, dialled.answer.data(), sizeof answer);
-    if (answer.magic != Answer::expected_magic || answer.max_posted > max_posted_limit ||
-        (answer.verdict == Verdict::accepted && answer.max_posted == 0)) {
-        return fail_dial(peer, "what answers there is not an Incast node");
-    }
-    if (answer.verdict != Verdict::accepted)
-        return fail_dial(peer, std::string("refused: ") + to_string(answer.verdict));
+    if (!makes_sense(answer, settings_.versions)) return fail_dial(peer, "what answers there is not an Incast node");
+    if (answer.verdict != Verdict::accepted) return fail_dial(peer, "refused: " + reason(answer, settings_.versions));
     dialled.accepted = true;
     if (!std::ranges::all_of(state.dials, &Dial::accepted)) return;
     std::vector<os::Descriptor> sockets;
@@ -171,7 +168,7 @@ void Endpoint::advance_dial(Peer peer, std::size_t stream) {
     for (Dial& each : state.dials)
         sockets.push_back(std::move(each.socket));
     state.dials.clear();
-    go_up(peer, std::move(sockets), answer.max_posted);
+    go_up(peer, std::move(sockets), answer.value);
 }
 
 void Endpoint::park(Admitted admitted) {
@@ -190,14 +187,21 @@ void Endpoint::park(Admitted admitted) {
         lose(peer, Status::peer_lost);
     Parked& parked = state.parked;
     if (parked.incarnation != hello.from_incarnation || parked.group != hello.group || parked.sockets.empty()) {
-        parked = {
-            .incarnation = hello.from_incarnation, .max_posted = hello.max_posted, .group = hello.group, .sockets = {}};
+        parked = parked_of(hello);
         parked.sockets.resize(settings_.streams);
     }
     os::Descriptor& place = parked.sockets[hello.stream];
     if (place.is_open()) return acceptor_.refuse(std::move(admitted.socket), Verdict::malformed);
     place = std::move(admitted.socket);
     match(peer);
+}
+
+Parked Endpoint::parked_of(const Hello& hello) const {
+    return {.incarnation = hello.from_incarnation,
+            .max_posted = hello.max_posted,
+            .group = hello.group,
+            .answer = answer_of(hello, Verdict::accepted, settings_.versions, options_.max_posted),
+            .sockets = {}};
 }
 
 bool Endpoint::is_older(const Hello& hello, const Parked& parked) {
@@ -233,7 +237,7 @@ void Endpoint::hear_knock(Admitted admitted) {
     state.incarnation = admitted.hello.from_incarnation;
     state.address = SocketAddress::of_peer(admitted.socket);
     state.greeting = std::move(admitted.greeting);
-    state.parked = {.incarnation = state.incarnation, .max_posted = admitted.hello.max_posted, .sockets = {}};
+    state.parked = parked_of(admitted.hello);
     state.parked.sockets.push_back(std::move(admitted.socket));
     state.announced = false;
     state.state = PeerState::State::knocking;
@@ -242,10 +246,9 @@ void Endpoint::hear_knock(Admitted admitted) {
 
 void Endpoint::let_in(Peer peer) {
     Parked& parked = peers_[index(peer)].parked;
-    const Answer answer{.verdict = Verdict::accepted, .max_posted = options_.max_posted};
     std::vector<os::Descriptor> sockets = std::exchange(parked.sockets, {});
     for (const os::Descriptor& socket : sockets) {
-        if (!send_small(socket, std::as_bytes(std::span(&answer, 1))))
+        if (!send_small(socket, std::as_bytes(std::span(&parked.answer, 1))))
             return fail_dial(peer, "the connection was lost at once");
     }
     go_up(peer, std::move(sockets), parked.max_posted);

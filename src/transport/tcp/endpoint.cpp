@@ -28,7 +28,8 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
                               .self = index(options.self),
                               .self_incarnation = options.incarnation,
                               .max_peers = options.max_peers,
-                              .streams = settings.streams}},
+                              .streams = settings.streams,
+                              .versions = settings.versions}},
                 poller_, options.log, listener_kind, half_open_kind) {
     capabilities_.nature = nature;
     for (std::uint32_t node = 0; node < options.max_peers; ++node)

@@ -43,6 +43,7 @@ struct EndpointSettings {
     Time connect_timeout = 0;
     Time hello_timeout = 0;
     std::uint32_t half_open_max = 0;
+    base::Versions versions = framed::frame_versions;  // that it speaks
 };
 
 class Endpoint final : public framed::Endpoint {
@@ -100,6 +101,7 @@ private:
     /// any_peer: there is none.
     [[nodiscard]] Peer free_number() const;
     void hear_knock(Admitted admitted);
+    [[nodiscard]] Parked parked_of(const Hello& hello) const;
     static bool is_older(const Hello& hello, const Parked& parked);
     /// Both have called connect?
     void match(Peer peer);
@@ -132,6 +134,8 @@ private:
     std::uint64_t copied_for_lost_ = 0;  // by links that are gone
 };
 
+/// Error: one of them cannot be.
+Result<EndpointSettings> read_settings(const Settings& given);
 Result<std::unique_ptr<Transport>> make_endpoint(const EndpointSettings& settings, const EndpointOptions& options);
 
 }  // namespace incast::transport::tcp

@@ -4,7 +4,7 @@
 #include <array>
 #include <bit>
 
-#include "transport/framed/frame.h"
+#include "transport/tcp/tcp.h"
 
 namespace incast::transport::tcp {
 
@@ -50,7 +50,8 @@ bool cannot_be_hello(Bytes bytes) {
 
 Verdict judge(const Hello& hello, const Expected& expected) {
     if (hello.magic != Hello::expected_magic) return Verdict::not_incast;
-    if (hello.version != framed::frame_version) return Verdict::wrong_version;
+    const std::optional<base::Versions> theirs = base::Versions::unpack(hello.versions);
+    if (!theirs || !base::common(*theirs, expected.versions)) return Verdict::wrong_version;
     // The token first: without it nothing is said about the run.
     if (!same_secret(hello.token, expected.token)) return Verdict::wrong_token;
     if (hello.run != expected.run) return Verdict::wrong_run;
@@ -63,6 +64,38 @@ Verdict judge(const Hello& hello, const Expected& expected) {
     if (!knocks && (hello.from >= expected.max_peers || hello.from == expected.self)) return Verdict::malformed;
     if (hello.to != expected.self || hello.to_incarnation != expected.self_incarnation) return Verdict::wrong_node;
     return Verdict::accepted;
+}
+
+Answer answer_of(const Hello& hello, Verdict verdict, base::Versions ours, std::uint32_t max_posted) {
+    Answer answer{.verdict = verdict, .value = verdict == Verdict::accepted ? max_posted : 0};
+    if (hello.program == 0) return answer;
+    if (verdict == Verdict::wrong_version) {
+        answer.versions = ours.packed();
+        answer.value = base::program_number();
+    } else if (const auto theirs = base::Versions::unpack(hello.versions); theirs && verdict == Verdict::accepted) {
+        answer.versions = static_cast<std::uint16_t>(base::common(*theirs, ours).value_or(ours).newest);
+    }
+    return answer;
+}
+
+std::string reason(const Hello& hello, Verdict verdict, base::Versions ours) {
+    if (verdict != Verdict::wrong_version) return to_string(verdict);
+    return base::no_common_version(transport_name, base::Versions::unpack(hello.versions),
+                                   base::program_text(hello.program), ours);
+}
+
+std::string reason(const Answer& answer, base::Versions ours) {
+    if (answer.verdict != Verdict::wrong_version) return to_string(answer.verdict);
+    return base::no_common_version(transport_name,
+                                   answer.versions == 0 ? std::nullopt : base::Versions::unpack(answer.versions),
+                                   base::program_text(answer.value), ours);
+}
+
+bool makes_sense(const Answer& answer, base::Versions ours) {
+    if (answer.magic != Answer::expected_magic) return false;
+    if (answer.verdict != Verdict::accepted) return true;
+    const bool knows_all = answer.versions == 0 ? ours.is_one() : ours.contains(answer.versions);
+    return knows_all && answer.value > 0 && answer.value <= max_posted_limit;
 }
 
 }  // namespace incast::transport::tcp

@@ -31,7 +31,8 @@ struct Dial {
 struct Parked {
     std::uint32_t incarnation = 0;
     std::uint32_t max_posted = 0;
-    std::uint64_t group = 0;
+    std::uint32_t group = 0;
+    Answer answer;                        // that lets it in
     std::vector<os::Descriptor> sockets;  // by stream number; empty if nothing is parked
     [[nodiscard]] bool complete() const {
         return !sockets.empty() &&

@@ -79,7 +79,7 @@ std::span<const base::FormerName> former_names() {
     return former_list;
 }
 
-Result<std::unique_ptr<Medium>> make(const Settings& given) {
+Result<EndpointSettings> read_settings(const Settings& given) {
     const Result<Values> values = Values::read(transport_name, list, given);
     if (!values) return values.error();
     EndpointSettings made;
@@ -116,7 +116,13 @@ Result<std::unique_ptr<Medium>> make(const Settings& given) {
     made.connect_timeout = values->time("connect_timeout");
     made.hello_timeout = values->time("hello_timeout");
     made.half_open_max = static_cast<std::uint32_t>(values->whole("half_open_max"));
-    return std::unique_ptr<Medium>(std::make_unique<Tcp>(made));
+    return made;
+}
+
+Result<std::unique_ptr<Medium>> make(const Settings& given) {
+    Result<EndpointSettings> settings = read_settings(given);
+    if (!settings) return settings.error();
+    return std::unique_ptr<Medium>(std::make_unique<Tcp>(std::move(*settings)));
 }
 
 }  // namespace incast::transport::tcp

@@ -3,11 +3,14 @@
 #include "transport/tcp/tcp.h"
 
 #include <array>
+#include <bit>
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -15,6 +18,7 @@
 #include <sys/socket.h>
 
 #include "transport/framed/frame.h"
+#include "transport/tcp/endpoint.h"
 #include "transport/tcp/hello.h"
 #include "transport/tcp/socket.h"
 
@@ -46,13 +50,21 @@ struct Node {
         auto made = make(settings);
         EXPECT_TRUE(made.ok());
         medium = std::move(made.value());
+        begin(medium->endpoint(options_of(index, token)));
+    }
+    Node(std::uint32_t index, const EndpointSettings& settings) {
+        begin(make_endpoint(settings, options_of(index, secret)));
+    }
+    EndpointOptions options_of(std::uint32_t index, std::uint64_t token) {
         EndpointOptions options;
         options.self = Peer{index};
         options.run = run_id;
         options.token = token;
         options.max_peers = 8;
         options.log = [this](std::string_view line) { log.emplace_back(line); };
-        auto endpoint = medium->endpoint(options);
+        return options;
+    }
+    void begin(Result<std::unique_ptr<Transport>> endpoint) {
         EXPECT_TRUE(endpoint.ok()) << endpoint.error().message;
         transport = std::move(endpoint.value());
     }
@@ -114,8 +126,7 @@ protected:
         wait_until([&] { return send_small(socket, bytes); });
     }
     static Hello proper_hello() {
-        return {.version = framed::frame_version,
-                .stream = 0,
+        return {.stream = 0,
                 .streams = 1,
                 .run = run_id,
                 .token = secret,
@@ -205,12 +216,83 @@ TEST_F(StrangerTest, WrongToken) {
     expect_refused(socket, "wrong token");
 }
 
-TEST_F(StrangerTest, OtherVersion) {
-    const os::Descriptor socket = stranger(two_);
-    Hello hello = proper_hello();
-    ++hello.version;
-    say(socket, bytes_of(hello));
-    expect_refused(socket, "another version of this transport");
+/// What is answered, whole.
+class VersionTest : public StrangerTest {
+protected:
+    Answer answer_to(const Hello& hello) {
+        const os::Descriptor socket = stranger(two_);
+        say(socket, bytes_of(hello));
+        std::array<std::byte, sizeof(Answer)> bytes{};
+        std::size_t count = 0;
+        wait_until([&] {
+            const ssize_t more = ::recv(socket.fd(), bytes.data() + count, bytes.size() - count, MSG_DONTWAIT);
+            count += more > 0 ? static_cast<std::size_t>(more) : 0;
+            return count == bytes.size();
+        });
+        return std::bit_cast<Answer>(bytes);
+    }
+    static Hello hello_of(base::Versions versions, std::uint32_t program) {
+        Hello hello = proper_hello();
+        hello.versions = versions.packed();
+        hello.program = program;
+        return hello;
+    }
+};
+
+TEST_F(VersionTest, OthersAreRefusedInALineThatNamesBothSides) {
+    const std::string here = "this one version 1 (Incast " + base::program_text(base::program_number()) + ")";
+    const Answer answer = answer_to(hello_of({2, 3}, 0x010203));
+    EXPECT_EQ(answer.verdict, Verdict::wrong_version);
+    EXPECT_EQ(reason(answer, {2, 3}), "it speaks version 1 of " + std::string(transport_name) + " (Incast " +
+                                          base::program_text(base::program_number()) + "), this one versions 2 to 3" +
+                                          " (Incast " + base::program_text(base::program_number()) + ")");
+    wait_until([&] { return two_.log.size() == 1; });
+    EXPECT_THAT(two_.log[0],
+                EndsWith(": it speaks versions 2 to 3 of " + std::string(transport_name) + " (Incast 1.2.3), " + here));
+    Hello nonsense = proper_hello();
+    nonsense.versions = 0x0201;
+    EXPECT_EQ(answer_to(nonsense).verdict, Verdict::wrong_version);
+    EXPECT_THAT(two_.log.back(),
+                EndsWith(": it speaks an unknown version of " + std::string(transport_name) + ", " + here));
+    expect_undisturbed(one_, two_, 2);
+}
+
+TEST_F(VersionTest, AProgramThatDoesNotSayWhichOneIsAnsweredAs010Was) {
+    const Answer answer = answer_to(hello_of({2, 2}, 0));
+    EXPECT_EQ(answer.verdict, Verdict::wrong_version);
+    EXPECT_EQ(answer.versions, 0);
+    EXPECT_EQ(answer.value, 0U);
+    EXPECT_THAT(reason(answer, {2, 2}), HasSubstr("it speaks an unknown version of "));
+}
+
+TEST_F(TcpTest, NodesOfAdjacentVersionsMeetAndOthersRefuseEachOther) {
+    const auto speaking = [](std::uint32_t index, base::Versions versions) {
+        auto settings = read_settings({});
+        EXPECT_TRUE(settings.ok());
+        settings->versions = versions;
+        return std::make_unique<Node>(index, *settings);
+    };
+    for (const auto& [one, other] : std::vector<std::pair<base::Versions, base::Versions>>{
+             {{1, 2}, {2, 3}}, {{2, 3}, {1, 2}}, {{1, 1}, {1, 2}}, {{2, 2}, {1, 2}}}) {
+        const auto a = speaking(1, one);
+        const auto b = speaking(2, other);
+        nodes_ = {a.get(), b.get()};
+        join(*a, 1, *b, 2);
+        expect_undisturbed(*a, *b, 2);
+    }
+    const auto a = speaking(1, {1, 2});
+    const auto b = speaking(2, {3, 4});
+    nodes_ = {a.get(), b.get()};
+    ASSERT_EQ(a->transport->connect(Peer{2}, b->transport->address(), 1), Post::pending);
+    ASSERT_EQ(b->transport->connect(Peer{1}, a->transport->address(), 1), Post::pending);
+    wait_until([&] { return !a->kinds.empty() && !b->log.empty(); });
+    EXPECT_THAT(a->kinds, ElementsAre(Event::Kind::peer_down));
+    const std::string program = " (Incast " + base::program_text(base::program_number()) + ")";
+    const std::string of = " of " + std::string(transport_name) + program;
+    ASSERT_EQ(a->log.size(), 1U);
+    EXPECT_THAT(a->log[0],
+                EndsWith("refused: it speaks versions 3 to 4" + of + ", this one versions 1 to 2" + program));
+    EXPECT_THAT(b->log[0], EndsWith("it speaks versions 1 to 2" + of + ", this one versions 3 to 4" + program));
 }
 
 TEST_F(StrangerTest, OtherRun) {

@@ -167,6 +167,8 @@ void Endpoint::start_dialling(Peer peer, const Hello& hello) {
     state.state = PeerState::State::dialling;
     state.wait = first_wait;
     state.hello = hello;
+    state.hello.versions = settings_.versions.packed();
+    state.hello.program = base::program_number();
     state.hello.run = options_.run;
     state.hello.token = options_.token;
     state.hello.group = ++serials_;
@@ -195,7 +197,9 @@ void Endpoint::say(const Address& to, const Hello& hello, Bytes greeting) {
     socket_.add(to, Bytes(bytes).first(sizeof hello + behind.size()), false);
 }
 
-void Endpoint::answer(const Answer& answer, const Address& to) {
+void Endpoint::answer(Answer answer, const Address& to) {
+    answer.program = base::program_number();
+    if (answer.said != Said::accepted) answer.versions = settings_.versions.packed();
     socket_.add(to, std::as_bytes(std::span(&answer, 1)), false);
 }
 
@@ -223,10 +227,11 @@ void Endpoint::take_answer(const Answer& answer) {
         } else if (answer.said == Said::refused && answer.verdict == Verdict::turned_away) {
             lose(Peer{i}, Status::peer_lost);  // as quiet as any peer_down
         } else if (answer.said == Said::refused) {
-            fail_dial(Peer{i}, std::string("refused: ") + to_string(answer.verdict));
+            fail_dial(Peer{i}, "refused: " + reason(answer, settings_.versions));
         } else if (answer.said == Said::accepted) {
-            if (answer.version != hello_version || answer.max_posted == 0 || answer.max_posted > max_posted_limit ||
-                answer.datagram_bytes < least_datagram_bytes || answer.datagram_bytes > state.hello.datagram_bytes) {
+            if (!settings_.versions.contains(answer.versions) || answer.max_posted == 0 ||
+                answer.max_posted > max_posted_limit || answer.datagram_bytes < least_datagram_bytes ||
+                answer.datagram_bytes > state.hello.datagram_bytes) {
                 return fail_dial(Peer{i}, "its answer makes no sense");
             }
             state.address = socket_.from();
@@ -243,7 +248,7 @@ void Endpoint::take_answer(const Answer& answer) {
 void Endpoint::refuse(const Hello& hello, const Address& to, Verdict verdict) {
     if (verdict != Verdict::turned_away) {
         strangers_.add(last_now_, std::string(transport_name) + ": refused connection from " + to_string(to) + ": " +
-                                      to_string(verdict));
+                                      reason(hello, verdict, settings_.versions));
     }
     answer({.said = Said::refused, .verdict = verdict, .group = hello.group, .session = hello.session}, to);
 }
@@ -254,7 +259,8 @@ void Endpoint::take_hello(Time now, const Hello& hello, Bytes greeting) {
                                           .self = self(),
                                           .self_incarnation = options_.incarnation,
                                           .max_peers = options_.max_peers,
-                                          .once = settings_.repairs ? 0U : 1U});
+                                          .once = settings_.repairs ? 0U : 1U,
+                                          .versions = settings_.versions});
     const std::uint64_t cookie = cookies_.of(socket_.from(), hello);
     if (hello.said == Said::withdraw) {  // which nobody waits for an answer to
         if (verdict == Verdict::accepted && hello.cookie == cookie) take_withdrawal(hello);
@@ -370,7 +376,8 @@ void Endpoint::let_in(Peer peer) {
     state.let_in_group = hello.group;
     state.let_in_incarnation = hello.from_incarnation;
     const std::uint32_t datagram_bytes = std::min(hello.datagram_bytes, datagram_bytes_to(state.address));
-    state.answer = {.said = Said::accepted,
+    state.answer = {.versions = chosen(hello, settings_.versions).value_or(0),
+                    .said = Said::accepted,
                     .group = hello.group,
                     .session = hello.session,
                     .value = fresh_token(peer),

@@ -132,7 +132,8 @@ void Endpoint::receive(Time now, framed::EventWriter& events) {
 void Endpoint::handle(Time now, Bytes datagram, framed::EventWriter& events) {
     if (const auto packet = reliable::parse(datagram)) [[likely]]
         return take_packet(now, *packet, events);
-    if (const auto hello = read_hello(datagram)) return take_hello(now, *hello, datagram.subspan(sizeof *hello));
+    if (const auto hello = read_hello(datagram, settings_.versions))
+        return take_hello(now, *hello, datagram.subspan(sizeof *hello));
     if (const auto answer = read_answer(datagram)) return take_answer(*answer);
     strangers_.add(now, std::string(transport_name) + ": refused datagram from " + to_string(socket_.from()) +
                             ": not of an Incast node");

@@ -40,6 +40,7 @@ struct EndpointSettings {
     Time deadline = 0;
     datagram::FaultRates faults;
     std::uint64_t fault_seed = 0;
+    base::Versions versions = hello_versions;  // that it speaks
 };
 
 class Endpoint final : public framed::Endpoint {
@@ -98,7 +99,7 @@ private:
     /// Pieces of the next body. False: no more of anything may be sent to that peer now.
     bool add_pieces(Time now, PeerState& state, framed::EventWriter& events);
     void say(const Address& to, const Hello& hello, Bytes greeting = {});
-    void answer(const Answer& answer, const Address& to);
+    void answer(Answer answer, const Address& to);
 
     // --- connecting and losing
 
@@ -152,7 +153,7 @@ private:
     std::vector<std::unique_ptr<Link>> lost_links_;  // since the last poll
     Peer stuck_ = any_peer;                          // nothing is received before what came from it is handed on
     bool has_slept_ = false;
-    std::uint64_t serials_ = 0;
+    std::uint32_t serials_ = 0;
     std::uint64_t poll_number_ = 0;
     std::uint32_t untimed_ = 0;  // peers whose deadline is unset
     Time next_deadline_ = time_never;
@@ -163,6 +164,8 @@ private:
     Datagrams counted_for_lost_;
 };
 
+/// Error: one of them cannot be.
+Result<EndpointSettings> read_settings(const Settings& given);
 Result<std::unique_ptr<Transport>> make_endpoint(const EndpointSettings& settings, const EndpointOptions& options);
 
 }  // namespace incast::transport::udp

@@ -3,6 +3,8 @@
 #include <bit>
 #include <cstring>
 
+#include "transport/udp/udp.h"
+
 namespace incast::transport::udp {
 
 namespace {
@@ -75,14 +77,14 @@ const char* to_string(Verdict verdict) {
     return "unknown verdict";
 }
 
-std::optional<Hello> read_hello(Bytes datagram) {
+std::optional<Hello> read_hello(Bytes datagram, base::Versions ours) {
     Hello hello;
     if (datagram.size() < sizeof hello) return std::nullopt;
     std::memcpy(&hello, datagram.data(), sizeof hello);
     const bool asks = hello.said == Said::hello || hello.said == Said::withdraw;
     if (hello.magic != hello_magic || !asks) return std::nullopt;
     // Of another version nothing else is understood.
-    if (hello.version == hello_version && datagram.size() != sizeof hello + hello.greeting_bytes) return std::nullopt;
+    if (chosen(hello, ours) && datagram.size() != sizeof hello + hello.greeting_bytes) return std::nullopt;
     return hello;
 }
 
@@ -95,7 +97,7 @@ std::optional<Answer> read_answer(Bytes datagram) {
 }
 
 Verdict judge(const Hello& hello, const Expected& expected) {
-    if (hello.version != hello_version) return Verdict::wrong_version;
+    if (!chosen(hello, expected.versions)) return Verdict::wrong_version;
     // The token first: without it nothing is said about the run.
     if (!same_secret(hello.token, expected.token)) return Verdict::wrong_token;
     if (hello.run != expected.run) return Verdict::wrong_run;
@@ -110,6 +112,25 @@ Verdict judge(const Hello& hello, const Expected& expected) {
     if (hello.to != expected.self || hello.to_incarnation != expected.self_incarnation) return Verdict::wrong_node;
     if (hello.once != expected.once) return Verdict::other_repair;
     return Verdict::accepted;
+}
+
+std::optional<std::uint16_t> chosen(const Hello& hello, base::Versions ours) {
+    const std::optional<base::Versions> theirs = base::Versions::unpack(hello.versions);
+    const std::optional<base::Versions> both = theirs ? base::common(*theirs, ours) : std::nullopt;
+    if (!both) return std::nullopt;
+    return static_cast<std::uint16_t>(both->newest);
+}
+
+std::string reason(const Hello& hello, Verdict verdict, base::Versions ours) {
+    if (verdict != Verdict::wrong_version) return to_string(verdict);
+    return base::no_common_version(transport_name, base::Versions::unpack(hello.versions),
+                                   base::program_text(hello.program), ours);
+}
+
+std::string reason(const Answer& answer, base::Versions ours) {
+    if (answer.verdict != Verdict::wrong_version) return to_string(answer.verdict);
+    return base::no_common_version(transport_name, base::Versions::unpack(answer.versions),
+                                   base::program_text(answer.program), ours);
 }
 
 std::uint64_t Cookies::of(const datagram::Address& from, const Hello& hello) const {

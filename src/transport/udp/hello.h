@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 
 #include <incast/transport.h>
 
+#include "base/versions.h"
 #include "datagram/address.h"
 
 namespace incast::transport::udp {
@@ -18,7 +20,8 @@ namespace incast::transport::udp {
 inline constexpr std::uint32_t max_posted_limit = 65536;
 inline constexpr std::uint32_t least_datagram_bytes = 508;        // what every network carries whole
 inline constexpr std::uint64_t hello_magic = 0x3150445553414349;  // "ICASUDP1"
-inline constexpr std::uint16_t hello_version = 1;
+/// Of the hello and its answer, and of the frames behind them.
+inline constexpr base::Versions hello_versions{1, 1};
 
 enum class Said : std::uint16_t {
     hello = 1,  // asks for a connection, again and again
@@ -31,14 +34,15 @@ enum class Said : std::uint16_t {
 /// What the dialling side says. Little-endian, packed by construction. A greeting may follow.
 struct Hello {
     std::uint64_t magic = hello_magic;
-    std::uint16_t version = hello_version;
+    std::uint16_t versions = hello_versions.packed();  // that the dialling side speaks
     Said said = Said::hello;
     std::uint16_t knocks = 0;  // 1: from outside the rendezvous, with a greeting behind this
     std::uint16_t greeting_bytes = 0;
     std::uint64_t run = 0;
     std::uint64_t token = 0;
     std::uint64_t cookie = 0;   // that the other side has answered
-    std::uint64_t group = 0;    // greater with each connection that this node dials
+    std::uint32_t group = 0;    // greater with each connection that this node dials
+    std::uint32_t program = 0;  // of the dialling side: base::program_number()
     std::uint64_t session = 0;  // the token that packets to this side carry
     std::uint32_t from = 0;     // the dialling node
     std::uint32_t from_incarnation = 0;
@@ -67,10 +71,11 @@ const char* to_string(Verdict verdict);
 
 struct Answer {
     std::uint64_t magic = hello_magic;
-    std::uint16_t version = hello_version;
+    std::uint16_t versions = hello_versions.packed();  // accepted: the one that is chosen; else those of this side
     Said said = Said::accepted;
     Verdict verdict = Verdict::accepted;
-    std::uint64_t group = 0;    // of the hello
+    std::uint32_t group = 0;    // of the hello
+    std::uint32_t program = 0;  // of the answering side
     std::uint64_t session = 0;  // of the hello
     std::uint64_t value = 0;    // cookie, or the token that packets to the answering side carry
     std::uint32_t max_posted = 0;
@@ -88,13 +93,19 @@ struct Expected {
     std::uint32_t self_incarnation = 0;
     std::uint32_t max_peers = 0;
     std::uint32_t once = 0;
+    base::Versions versions = hello_versions;
 };
 
 /// A hello, or a withdrawal, whole with its greeting; nothing: it is none.
-std::optional<Hello> read_hello(Bytes datagram);
+std::optional<Hello> read_hello(Bytes datagram, base::Versions ours);
 std::optional<Answer> read_answer(Bytes datagram);
+/// The version that both sides then speak; nothing: they have none in common.
+std::optional<std::uint16_t> chosen(const Hello& hello, base::Versions ours);
 /// Checks a whole hello. The token is compared in constant time.
 Verdict judge(const Hello& hello, const Expected& expected);
+/// Why a hello was refused, for the side that refuses it, and for the one that is refused.
+std::string reason(const Hello& hello, Verdict verdict, base::Versions ours);
+std::string reason(const Answer& answer, base::Versions ours);
 
 /// Cookies by which an address proves itself: nothing is kept of those who ask for one.
 class Cookies {

@@ -58,7 +58,7 @@ struct PeerState {
     Parked parked;
     Answer answer;                         // that it was let in with, for when it asks again
     std::uint32_t let_in_incarnation = 0;  // the newest that was let in, or turned away, and its group
-    std::uint64_t let_in_group = 0;
+    std::uint32_t let_in_group = 0;
     Address let_in_from;
 };
 

@@ -71,7 +71,7 @@ std::span<const base::Setting> settings() {
     return list;
 }
 
-Result<std::unique_ptr<Medium>> make(const Settings& given) {
+Result<EndpointSettings> read_settings(const Settings& given) {
     const Result<Values> values = Values::read(transport_name, list, given);
     if (!values) return values.error();
     EndpointSettings made;
@@ -114,7 +114,13 @@ Result<std::unique_ptr<Medium>> make(const Settings& given) {
                    .twice = static_cast<std::uint32_t>(values->whole("twice")),
                    .late = static_cast<std::uint32_t>(values->whole("late"))};
     made.fault_seed = values->whole("fault_seed");
-    return std::unique_ptr<Medium>(std::make_unique<Udp>(made));
+    return made;
+}
+
+Result<std::unique_ptr<Medium>> make(const Settings& given) {
+    const Result<EndpointSettings> settings = read_settings(given);
+    if (!settings) return settings.error();
+    return std::unique_ptr<Medium>(std::make_unique<Udp>(*settings));
 }
 
 }  // namespace incast::transport::udp

@@ -3,11 +3,14 @@
 #include "transport/udp/udp.h"
 
 #include <array>
+#include <bit>
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -15,6 +18,7 @@
 
 #include "datagram/socket.h"
 #include "reliable/packet.h"
+#include "transport/udp/endpoint.h"
 #include "transport/udp/hello.h"
 #include "transport/udp/log.h"
 
@@ -40,9 +44,17 @@ Time now() {
 /// An endpoint with its log and its events.
 struct Node {
     explicit Node(std::uint32_t index, const Settings& settings = {}, std::uint32_t incarnation = 1) {
-        auto made = make(settings);
+        auto made = read_settings(settings);
         EXPECT_TRUE(made.ok());
-        medium = std::move(made.value());
+        begin(index, *made, incarnation);
+    }
+    Node(std::uint32_t index, base::Versions versions) {
+        auto made = read_settings({});
+        EXPECT_TRUE(made.ok());
+        made->versions = versions;
+        begin(index, *made, 1);
+    }
+    void begin(std::uint32_t index, const EndpointSettings& settings, std::uint32_t incarnation) {
         EndpointOptions options;
         options.self = Peer{index};
         options.incarnation = incarnation;
@@ -51,7 +63,7 @@ struct Node {
         options.max_peers = 8;
         options.max_dialled = 2;
         options.log = [this](std::string_view line) { log.emplace_back(line); };
-        auto endpoint = medium->endpoint(options);
+        auto endpoint = make_endpoint(settings, options);
         EXPECT_TRUE(endpoint.ok()) << endpoint.error().message;
         transport = std::move(endpoint.value());
     }
@@ -74,7 +86,6 @@ struct Node {
         address.is_v6 = family == 6;
         return address;
     }
-    std::unique_ptr<Medium> medium;
     std::vector<std::string> log;
     std::vector<Event::Kind> kinds;
     std::size_t bytes_received = 0;
@@ -189,7 +200,7 @@ TEST_F(UdpStrangerTest, RandomBytesAreNotAnsweredAndTheLogIsNotFilled) {
 TEST_F(UdpStrangerTest, WhoDoesNotKnowTheTokenOrNamesAnotherRunIsRefused) {
     const std::vector<std::pair<Verdict, std::function<void(Hello&)>>> wrongs{
         {Verdict::wrong_token, [](Hello& hello) { hello.token ^= 1; }},
-        {Verdict::wrong_version, [](Hello& hello) { ++hello.version; }},
+        {Verdict::wrong_version, [](Hello& hello) { ++hello.versions; }},
         {Verdict::wrong_run, [](Hello& hello) { ++hello.run; }},
         {Verdict::wrong_node, [](Hello& hello) { hello.to = 1; }},
         {Verdict::wrong_node, [](Hello& hello) { ++hello.to_incarnation; }},
@@ -351,6 +362,92 @@ TEST(UdpLog, OneLineASecondSaysHowManyWereLeftOut) {
     for (int i = 0; i < 10; ++i)
         log.add(i * ps_per_s / 5, "line");
     EXPECT_THAT(lines, ElementsAre("line", "line (and 4 more like this)"));
+}
+
+TEST_F(UdpTest, NodesOfAdjacentVersionsMeetAndOthersRefuseEachOther) {
+    for (const auto& [one, other] : std::vector<std::pair<base::Versions, base::Versions>>{
+             {{1, 2}, {2, 3}}, {{2, 3}, {1, 2}}, {{1, 1}, {1, 2}}, {{2, 2}, {1, 2}}}) {
+        Node a(1, one);
+        Node b(2, other);
+        nodes_ = {&a, &b};
+        join(a, 1, b, 2);
+        expect_undisturbed(a, b, 2);
+    }
+    Node a(1, base::Versions{1, 2});
+    Node b(2, base::Versions{3, 4});
+    nodes_ = {&a, &b};
+    ASSERT_EQ(a.transport->connect(Peer{2}, b.transport->address(), 1), Post::pending);
+    ASSERT_EQ(b.transport->connect(Peer{1}, a.transport->address(), 1), Post::pending);
+    wait_until([&] { return !a.kinds.empty() && !b.log.empty(); });
+    EXPECT_THAT(a.kinds, ElementsAre(Event::Kind::peer_down));
+    const std::string program = " (Incast " + base::program_text(base::program_number()) + ")";
+    const std::string of = " of " + std::string(transport_name) + program;
+    EXPECT_THAT(a.log, ElementsAre(EndsWith("refused: it speaks versions 3 to 4" + of + ", this one versions 1 to 2" +
+                                            program)));
+    EXPECT_THAT(b.log[0], EndsWith("it speaks versions 1 to 2" + of + ", this one versions 3 to 4" + program));
+}
+
+TEST_F(UdpStrangerTest, TheHighestCommonVersionIsChosen) {
+    Hello hello = proper_hello();
+    const auto chosen_of = [&](base::Versions theirs, base::Versions ours) {
+        hello.versions = theirs.packed();
+        const Verdict verdict =
+            judge(hello,
+                  {.run = run_id, .token = secret, .self = 2, .self_incarnation = 1, .max_peers = 8, .versions = ours});
+        EXPECT_EQ(verdict == Verdict::accepted, chosen(hello, ours).has_value());
+        return chosen(hello, ours).value_or(0);
+    };
+    EXPECT_EQ(chosen_of({1, 2}, {2, 3}), 2);
+    EXPECT_EQ(chosen_of({2, 3}, {1, 2}), 2);
+    EXPECT_EQ(chosen_of({1, 9}, {2, 3}), 3);
+    EXPECT_EQ(chosen_of({2, 3}, {2, 3}), 3);
+    EXPECT_EQ(chosen_of({1, 1}, {2, 3}), 0);
+    EXPECT_EQ(chosen_of({4, 5}, {2, 3}), 0);
+    hello.versions = 0x0201;
+    EXPECT_FALSE(chosen(hello, {1, 3})) << "the oldest is newer than the newest";
+}
+
+TEST(UdpGolden, HelloAndAnswer) {
+    const Hello hello{.greeting_bytes = 3,
+                      .run = 0x1111,
+                      .token = 0x2222,
+                      .cookie = 0x3333,
+                      .group = 7,
+                      .program = 0x010203,
+                      .session = 0x4444,
+                      .from = 1,
+                      .from_incarnation = 2,
+                      .to = 3,
+                      .to_incarnation = 4,
+                      .max_posted = 16,
+                      .datagram_bytes = 1472,
+                      .window_packets = 64,
+                      .once = 1};
+    constexpr std::array<std::uint64_t, 11> golden{0x3150445553414349,
+                                                   0x0003'0000'0001'0001,
+                                                   0x1111,
+                                                   0x2222,
+                                                   0x3333,
+                                                   0x0001'0203'0000'0007,
+                                                   0x4444,
+                                                   0x0000'0002'0000'0001,
+                                                   0x0000'0004'0000'0003,
+                                                   0x0000'05c0'0000'0010,
+                                                   0x0000'0001'0000'0040};
+    EXPECT_EQ((std::bit_cast<std::array<std::uint64_t, 11>>(hello)), golden);
+    const Answer answer{.versions = 1,
+                        .said = Said::accepted,
+                        .group = 7,
+                        .program = 0x010203,
+                        .session = 0x4444,
+                        .value = 0x5555,
+                        .max_posted = 16,
+                        .datagram_bytes = 1472,
+                        .window_packets = 64};
+    constexpr std::array<std::uint64_t, 7> golden_answer{
+        0x3150445553414349,    0x0000'0000'0004'0001, 0x0001'0203'0000'0007, 0x4444, 0x5555,
+        0x0000'05c0'0000'0010, 0x0000'0000'0000'0040};
+    EXPECT_EQ((std::bit_cast<std::array<std::uint64_t, 7>>(answer)), golden_answer);
 }
 
 }  // namespace

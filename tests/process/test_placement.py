@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from support import Run, Start, wait_until
-from transports import SHARED_MEMORY
+from transports import SHARED_MEMORY, SOCKETS
 
 # At most two cores, however many there are: the number of nodes follows.
 CORES = set(sorted(os.sched_getaffinity(0))[:2])
@@ -55,3 +55,13 @@ def test_the_kernel_places_nodes_if_asked(start: Start) -> None:
     assert all(cores == CORES for cores in cores_of(run))
     assert run.finish() == 0, run.story()
     assert not [line for line in run.notices if "core" in line]
+
+
+def test_the_result_says_where_each_node_is_and_why(start: Start) -> None:
+    """What is chosen is tested on planted hosts (machine_test): of this one it is known only that something is said."""
+    for pin, why in {"auto": "", "network": "", "never": "run.pin = never"}.items():
+        run = start({"transport.name": SOCKETS, "run.nodes": 2, "run.pin": pin, "run.events": 100})
+        assert run.finish() == 0, run.story()
+        places = [node["place"] for node in run.result()["nodes"]]
+        assert all(place["seat"] and place["seat"] == (why or place["seat"]) for place in places)
+        assert all(("cores" in place) == place["seat"].startswith("beside ") for place in places)

@@ -26,7 +26,7 @@ namespace incast::runtime {
 enum class Task : std::uint8_t { build, net };
 enum class Roles : std::uint8_t { folded, split };
 enum class EmPlace : std::uint8_t { shared, own };
-enum class Pin : std::uint8_t { automatic, never };
+enum class Pin : std::uint8_t { automatic, network, never };
 enum class OnLoss : std::uint8_t { carry_on, stop };
 enum class SourceKind : std::uint8_t { generator, mfp };
 enum class SizeDistribution : std::uint8_t { fixed, normal, lognormal, exponential, histogram };

@@ -22,7 +22,7 @@ constexpr double gib = kib * kib * kib;
 constexpr std::array<std::string_view, 2> task_words{"build", "net"};
 constexpr std::array<std::string_view, 2> roles_words{"folded", "split"};
 constexpr std::array<std::string_view, 2> em_words{"shared", "own"};
-constexpr std::array<std::string_view, 2> pin_words{"auto", "never"};
+constexpr std::array<std::string_view, 3> pin_words{"auto", "network", "never"};
 constexpr std::array<std::string_view, 2> loss_words{"continue", "stop"};
 constexpr std::array<std::string_view, 5> scheme_words{"push", "pull", "push-pull", "pull-pull", "pull-read"};
 constexpr std::array scheme_aliases{base::Alias{"pull-write", "pull"}};
@@ -121,8 +121,10 @@ constexpr std::array table{
            "how often a node without work lets others run before it sleeps; 0: it sleeps at once"),
     choice<&RunConfig::pin>(
         "run.pin", "auto", pin_words,
-        "nodes started here stay on one core each while no other program wants the cores, if as many "
-        "go on each; never: the kernel places them"),
+        "on a host with several memory nodes each node and its memory are beside its network interface, if the cores "
+        "there are enough; nodes started here stay on one core each while no other program wants the cores, if as many "
+        "go on each. network: beside the interface even if its cores are fewer than the nodes; never: the kernel "
+        "places them"),
     number(Kind::duration, "run.join_deadline", &RunConfig::join_deadline, "60s", 100 * ps_ms, 864e2 * ps_s,
            "time for all nodes to join before the run is given up"),
     number(Kind::duration, "run.drain_deadline", &RunConfig::drain_deadline, "30s", 100 * ps_ms, 36e2 * ps_s,

@@ -54,7 +54,8 @@ public:
           inputs_(plan.inputs),
           members_(plan.n_nodes),
           places_(plan.n_nodes),
-          placement_(may_pin(plan) ? options.spawn.value_or(plan.n_nodes) : 0),
+          nodes_here_(options.spawn.value_or(plan.n_nodes)),
+          placement_(may_pin(plan) ? nodes_here_ : 0),
           control_(plan, *this, reporter, clock_.now()),
           lobby_(token_, control_.audit(), {max_sample_frame(plan.n_nodes), max_small_frame}) {
         for (Member& member : members_) {
@@ -140,6 +141,7 @@ private:
     std::vector<Member> members_;  // by node
     std::vector<nlohmann::ordered_json> places_;
     Spawner spawner_;
+    std::uint32_t nodes_here_;  // that are started here
     Placement placement_;
     RunControl control_;
     Lobby lobby_;
@@ -149,22 +151,22 @@ private:
 };
 
 Result<Ok> Coordinator::Nodes::start() {
-    const std::uint32_t to_spawn = options_.spawn.value_or(plan_.n_nodes);
     if (Result<Ok> opened = lobby_.open(options_.listen); !opened) {
         return opened;
     }
     // A host whose loopback is down lets programs listen there; its own nodes would end without a word.
-    if (Result<Ok> way = os::find_way_to(lobby_.address()); !way && to_spawn > 0) {
+    if (Result<Ok> way = os::find_way_to(lobby_.address()); !way && nodes_here_ > 0) {
         return Error{way.error().message + "; nodes of this host join there: is its interface up?"};
     }
-    for (std::uint32_t node = 0; node < to_spawn; ++node) {
+    for (std::uint32_t node = 0; node < nodes_here_; ++node) {
         members_[node].awaited = true;
         members_[node].spawned = 1;
-        if (const Result<pid_t> started = spawner_.start(node, {lobby_.address(), node, token_, {}, 0}); !started) {
+        if (const Result<pid_t> started = spawner_.start(node, {lobby_.address(), node, token_, {}, 0, nodes_here_});
+            !started) {
             return started.error();
         }
     }
-    announce_join(to_spawn);
+    announce_join(nodes_here_);
     return Ok{};
 }
 
@@ -510,7 +512,8 @@ void Coordinator::Nodes::respawn(std::uint32_t node, Time now) {
     }
     ++member.spawned;
     member.awaited = true;
-    if (const Result<pid_t> started = spawner_.start(node, {lobby_.address(), node, token_, {}, 0}); !started) {
+    if (const Result<pid_t> started = spawner_.start(node, {lobby_.address(), node, token_, {}, 0, nodes_here_});
+        !started) {
         control_.lost(now, node, started.error().message);
     }
 }

@@ -105,8 +105,9 @@ private:
     std::unique_ptr<MetricsServer> metrics_;  // null: run.metrics = off
     std::string metrics_address_;             // as others reach it
     std::optional<NetworkPlace> place_;       // of its transport's address, if it has one
-    std::string folder_;                      // of its ledger, if it is not the run's
-    bool wants_ledger_ = false;               // the coordinator does, now that the run is over
+    Seat seat_;
+    std::string folder_;         // of its ledger, if it is not the run's
+    bool wants_ledger_ = false;  // the coordinator does, now that the run is over
     Time next_sample_ = 0;
     base::Allowance remarks_{remark_burst, remark_gap};
     std::uint64_t unsaid_ = 0;  // remarks that were too many
@@ -224,6 +225,7 @@ Result<Ok> Member::set_up(const Json& welcome) {
         return place.error();
     }
     place_ = *place;
+    seat_ = sit_down(plan_, place_, settings, options_.nodes_here);
     watch_ports(settings);
     Result<std::unique_ptr<transport::Medium>> medium =
         transport::make_medium(*transport::find_transport(plan_.config.transport), settings);
@@ -382,7 +384,7 @@ Result<Ok> Member::begin(std::uint32_t incarnation) {
                    {"incarnation", incarnation},
                    {"address", to_hex(address->view())},
                    {"metrics", metrics_address_},
-                   {"place", whereabouts(place_, folder_)}});
+                   {"place", whereabouts(place_, seat_, folder_)}});
     return Ok{};
 }
 

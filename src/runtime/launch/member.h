@@ -13,6 +13,7 @@ struct JoinOptions {
     std::string token;
     std::string output;  // folder for the event manager's ledger, if this is its node; empty: that of the run, or here
     int watched_by = 0;  // a parent process to end with; 0: none
+    std::uint32_t nodes_here = 1;  // of the run, that were started together
 
     /// Started by the coordinator: on its host, and it says how this process ends.
     [[nodiscard]] bool beside_coordinator() const { return watched_by != 0 && output.empty(); }

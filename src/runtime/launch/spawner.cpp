@@ -64,6 +64,7 @@ Result<pid_t> Spawner::start(std::uint32_t node, const JoinOptions& options) {
     if (!options.output.empty()) {
         arguments.insert(arguments.end(), {"--output", options.output});
     }
+    arguments.insert(arguments.end(), {"--nodes-here", std::to_string(options.nodes_here)});
     std::vector<char*> argv;
     argv.reserve(arguments.size() + 1);
     for (std::string& argument : arguments) {

@@ -9,12 +9,13 @@
 #include <unistd.h>
 
 #include "os/socket.h"
+#include "runtime/launch/pinning.h"
 
 namespace incast::runtime {
 namespace {
 
-constexpr std::array texts{"host", "address", "interface", "folder"};
-constexpr std::array numbers{"mtu", "link_bits_per_s", "numa_node"};
+constexpr std::array texts{"host", "address", "interface", "cores", "seat", "folder"};
+constexpr std::array numbers{"mtu", "link_bits_per_s", "numa_node", "memory_node"};
 
 }  // namespace
 
@@ -23,7 +24,7 @@ std::string host_name() {
     return gethostname(name.data(), name.size() - 1) == 0 && name[0] != 0 ? name.data() : "a host without a name";
 }
 
-Json whereabouts(const std::optional<NetworkPlace>& place, const std::string& folder) {
+Json whereabouts(const std::optional<NetworkPlace>& place, const Seat& seat, const std::string& folder) {
     Json said{{"host", host_name()}};
     if (place) {
         said["address"] = place->address;
@@ -32,6 +33,9 @@ Json whereabouts(const std::optional<NetworkPlace>& place, const std::string& fo
         if (place->link_bits_per_s) said["link_bits_per_s"] = *place->link_bits_per_s;
         if (place->numa_node) said["numa_node"] = *place->numa_node;
     }
+    if (!seat.cores.empty()) said["cores"] = list_of(seat.cores);
+    if (seat.memory_node) said["memory_node"] = *seat.memory_node;
+    if (!seat.why.empty()) said["seat"] = seat.why;
     if (!folder.empty()) said["folder"] = folder;
     return said;
 }
@@ -72,6 +76,25 @@ Result<std::optional<NetworkPlace>> choose_address(const Plan& plan, int coordin
     const auto bind = settings.find("bind");
     NetworkPlace place = bind == settings.end() ? NetworkPlace{} : place_of(bind->second);
     return place.interface.empty() ? std::nullopt : std::optional(std::move(place));
+}
+
+Seat sit_down(const Plan& plan, const std::optional<NetworkPlace>& place, const transport::Settings& settings,
+              std::uint32_t nodes_here) {
+    if (plan.config.pin == Pin::never) {
+        return {{}, {}, "run.pin = never"};
+    }
+    const bool is_asked = plan.config.pin == Pin::network;
+    if (!is_asked && !may_pin(plan)) {
+        return {{}, {}, "other programs belong to the run"};
+    }
+    const auto device = settings.find("device");
+    Seat seat = choose_seat("/sys", {.interface = place ? place->interface : "",
+                                     .rdma_device = device == settings.end() ? "" : device->second,
+                                     .nodes_here = nodes_here,
+                                     .is_asked = is_asked,
+                                     .allowed = allowed_cores()});
+    take_seat(seat);
+    return seat;
 }
 
 }  // namespace incast::runtime

@@ -4,6 +4,7 @@
 #include <ctime>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include <unistd.h>
 
@@ -112,10 +113,15 @@ void Placement::place() {
     for (std::size_t index = 0; index < nodes_.size(); ++index) {
         Node& node = nodes_[index];
         if (node.pid <= 0 || node.placed) continue;
+        if (!std::exchange(node.is_known, true)) {
+            cpu_set_t its{};
+            node.is_seated = sched_getaffinity(node.pid, sizeof its, &its) == 0 && !CPU_EQUAL(&its, &all_);
+        }
+        node.placed = true;
+        if (node.is_seated) continue;
         cpu_set_t core{};
         CPU_SET(cores_[index % cores_.size()], &core);
         sched_setaffinity(node.pid, sizeof core, keeps_ ? &core : &all_);  // fails only if it has just ended
-        node.placed = true;
     }
 }
 

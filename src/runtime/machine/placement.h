@@ -68,7 +68,9 @@ private:
     struct Node {
         pid_t pid = 0;
         std::int64_t cpu_ns = 0;
-        bool placed = false;  // as keeps_ says
+        bool placed = false;    // as keeps_ says
+        bool is_known = false;  // whether it has a seat of its own (seat.h)
+        bool is_seated = false;
     };
     [[nodiscard]] std::int64_t own_ns(std::span<const pid_t> pids);
     void place();

@@ -45,6 +45,7 @@ struct Options {
     std::uint32_t count = 0;
     bool until_eof = false;
     int watched_by = 0;
+    std::uint32_t nodes_here = 1;
     std::string token_file;
     std::string info;
     std::string fabric;
@@ -79,6 +80,8 @@ void declare(CLI::App& app, Options& options) {
     app.add_option("--watched-by", options.watched_by,
                    "end when the process with this id ends; a run, early and in order")
         ->type_name("PID");
+    app.add_option("--nodes-here", options.nodes_here, "--join: so many nodes of the run were started on this host")
+        ->type_name("N");
     app.add_option("--token-file", options.token_file,
                    "file with the run's token, or - for standard input (default: the variable INCAST_TOKEN)")
         ->type_name("FILE");
@@ -220,10 +223,11 @@ int main(int argc, char** argv) {
     // Not for programs started from here, unless they are told on purpose.
     unsetenv("INCAST_TOKEN");  // NOLINT(concurrency-mt-unsafe): the only thread
     if (options.count > 0 && !options.join.empty()) {
-        return rt::join_all({options.join, options.node, *token, options.output, 0}, options.count, options.until_eof);
+        return rt::join_all({options.join, options.node, *token, options.output, 0, options.count}, options.count,
+                            options.until_eof);
     }
     if (!options.join.empty()) {
-        return rt::join({options.join, options.node, *token, options.output, options.watched_by});
+        return rt::join({options.join, options.node, *token, options.output, options.watched_by, options.nodes_here});
     }
     return run(options, *token);
 }

@@ -139,10 +139,14 @@ Result<Options> parse_fabric(std::string_view url, std::string_view destid) {
         const auto done = set(options, one.substr(0, equals), one.substr(std::min(one.size(), equals + 1)));
         if (!done) return done.error();
     }
-    if (!destid.empty()) {
+    options.is_new = destid == "new";
+    if (options.is_new) {
+        options.destid = 0;
+    } else if (!destid.empty()) {
         const auto id = destid_of(destid);
         if (!id) {
-            return Error{"RIO_DESTID=" + std::string(destid) + ": must be a destination id, 1..65534 and not 255"};
+            return Error{"RIO_DESTID=" + std::string(destid) +
+                         ": must be a destination id, 1..65534 and not 255, or new"};
         }
         options.destid = *id;
     }

@@ -30,6 +30,7 @@ struct Options {
     Kind kind = Kind::shm;
     std::string fabric;             // its name; udp: what says where endpoints are
     std::uint32_t destid = 0;       // 0: the lowest that is free; master port n gets destid + n
+    bool is_new = false;            // a forked child that opens a port is an endpoint of its own
     std::uint32_t mports = 1;       // of this process
     Order order = Order::strict;    // weak: see ordering.h
     Limits limits = Limits::none;   // old: 8 allocations of 2 MB

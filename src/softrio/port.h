@@ -51,6 +51,8 @@ class Socket {
 public:
     virtual ~Socket() = default;
     [[nodiscard]] virtual bool is_usable() const = 0;
+    /// Of a socket of another process.
+    [[nodiscard]] virtual std::uint64_t id() const { return 0; }
     virtual int bind(std::uint16_t channel) = 0;
     virtual int listen() = 0;
     /// `into`: an unused socket of the same port, which becomes the connection.
@@ -104,7 +106,9 @@ public:
     virtual int free_outbound(std::uint64_t handle) = 0;
     /// A descriptor for reading, of the allocation that starts there; the caller closes it.
     virtual int share_memory(std::uint64_t local) = 0;
-    virtual int map_memory(std::uint64_t local, std::uint64_t bytes, void*& at) = 0;
+    /// A descriptor of local memory or of what an outbound window shows, and where in that file it begins; the caller
+    /// closes it.
+    virtual int open_memory(std::uint64_t local, std::uint64_t bytes, std::uint64_t& offset) = 0;
     /// Empty: not all of it is local memory.
     virtual std::span<std::byte> local(std::uint64_t address, std::uint64_t bytes, Keep& keep) = 0;
     virtual void free_all(std::uint32_t owner) = 0;

@@ -215,6 +215,7 @@ public:
         process_ = ::fork();
         if (process_ == 0) {
             ::close(ends[0]);
+            set_variable("RIO_DESTID", "new");  // as if on a host of its own
             body(Line(ends[1]));
             ::_exit(::testing::Test::HasFailure() ? 1 : 0);
         }

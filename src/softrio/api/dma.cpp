@@ -3,6 +3,7 @@
 #include <rapidio_mport_dma.h>
 #include <softrio.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "softrio/api/handle.h"
 
@@ -13,6 +14,8 @@ using api::handle_of;
 using api::tell;
 
 namespace {
+
+constexpr std::uint64_t page_bytes = 4096;
 
 bool is_plain(const rapidio_mport_interleave* interleave) {
     return interleave == nullptr ||
@@ -194,7 +197,15 @@ int riomp_dma_dbuf_free(riomp_mport_t mport_handle, uint64_t* handle) {
 int riomp_dma_map_memory(riomp_mport_t mport_handle, size_t size, off_t paddr, void** vaddr) {
     if (vaddr == nullptr) return tell(-EINVAL);
     if (const int error = check(mport_handle)) return tell(error);
-    return tell(handle_of(mport_handle)->port().map_memory(static_cast<std::uint64_t>(paddr), size, *vaddr));
+    const auto local = static_cast<std::uint64_t>(paddr);
+    if (local % page_bytes != 0) return tell(-EINVAL);
+    std::uint64_t offset = 0;
+    const int file = handle_of(mport_handle)->port().open_memory(local, size, offset);
+    if (file < 0) return tell(file);
+    *vaddr = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, static_cast<off_t>(offset));
+    const int error = errno;
+    ::close(file);
+    return *vaddr == MAP_FAILED ? tell(-error) : 0;
 }
 
 int riomp_dma_unmap_memory(size_t size, void* vaddr) {

@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
-#include <thread>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <rapidio_mport_mgmt.h>
 #include <softrio.h>
 
@@ -24,6 +24,7 @@ constexpr std::uint32_t register_space = 16U << 20;
 constexpr std::uint32_t word = sizeof(std::uint32_t);
 constexpr std::uint32_t mode_transfer = 1 << 1;  // as opposed to memory-mapped
 constexpr std::uint32_t reported_dma_bytes = 64U << 20;
+constexpr int most_looks = 1000;  // of 1 ms
 constexpr hc_t first_switch = 0;
 
 template <class T>
@@ -42,6 +43,7 @@ int make_handle(std::shared_ptr<api::Endpoint> endpoint, std::uint32_t mport_id,
     if (handle == nullptr) return -ENOMEM;
     handle->endpoint = std::move(endpoint);
     if (const int error = handle->port().open_sink(handle->sink, (flags & SOFTRIO_ON_DEMAND) != 0)) return error;
+    handle->endpoint->use_sink(handle->sink);
     handle->fd = handle->port().bell(handle->sink);
     handle->mport_id = static_cast<std::uint8_t>(mport_id);
     handle->waits = (flags & O_NONBLOCK) == 0;
@@ -106,14 +108,14 @@ int riomp_mgmt_mport_create_handle(uint32_t mport_id, int flags, riomp_mport_t* 
 
 int riomp_mgmt_mport_destroy_handle(riomp_mport_t* mport_handle) {
     if (mport_handle == nullptr || *mport_handle == nullptr) return tell(-EINVAL);
-    const std::unique_ptr<Handle> handle(handle_of(*mport_handle));
+    std::unique_ptr<Handle> handle(handle_of(*mport_handle));
     *mport_handle = nullptr;
-    if (handle->port().is_abandoned()) return 0;
-    handle->port().close_sink(handle->sink);
-    // Woken, they return at once.
-    while (handle->waiting.load() != 0)
-        std::this_thread::yield();
-    handle->port().free_all(handle->sink);
+    handle->endpoint->leave_sink(handle->sink);
+    // Woken, they return at once; unless another process has the same one open.
+    for (int looks = 0; handle->waiting.load() != 0 && looks < most_looks; ++looks)
+        ::poll(nullptr, 0, 1);
+    if (handle->waiting.load() != 0) [[maybe_unused]]
+        const Handle* left = handle.release();
     return 0;
 }
 
@@ -162,7 +164,10 @@ void riomp_mgmt_display_info(struct riomp_mgmt_mport_properties* prop) {
 
 int riomp_mgmt_destid_set(riomp_mport_t mport_handle, did_val_t did_val) {
     if (const int error = check(mport_handle)) return tell(error);
-    return tell(handle_of(mport_handle)->port().set_destid(did_val));
+    api::Endpoint& endpoint = *handle_of(mport_handle)->endpoint;
+    const int error = endpoint.port->set_destid(did_val);
+    if (error == 0 && endpoint.server != nullptr) endpoint.server->rename();
+    return tell(error);
 }
 
 int riomp_mgmt_lcfg_read(riomp_mport_t mport_handle, uint32_t offset, uint32_t size, uint32_t* data) {

@@ -197,11 +197,11 @@ TEST_P(Original, DoesTheSame) {
     const Folder folder;
     const std::string source =
         std::filesystem::absolute("src/softrio/api/programs/") / (GetParam() + std::string(".c"));
-    const Fabric fabric(std::string(GetParam()) == "waits" ? "link=tsi721" : "", 2);
+    const Fabric fabric(std::string(GetParam()) == "waits" && !is_udp() ? "link=tsi721" : "", 2);
     const std::string script = compile("gnu11", "c") + "'" + source + "' -o one -lmport -lrsvdmem -pthread && ./one\n";
     EXPECT_EQ(run("cd '" + folder.path + "'\n" + script, folder), 0) << contents(folder.path + "/output");
 }
-INSTANTIATE_TEST_SUITE_P(Programs, Original, testing::Values("errors", "memory", "names", "waits"),
+INSTANTIATE_TEST_SUITE_P(Programs, Original, testing::Values("errors", "forks", "memory", "names", "waits"),
                          [](const auto& each) { return std::string(each.param); });
 
 TEST(Programs, FirstProgramOfTheDocument) {

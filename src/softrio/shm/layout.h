@@ -16,7 +16,7 @@
 
 namespace incast::softrio::shm {
 
-inline constexpr std::uint64_t layout_magic = 0x334F495254464F53;  // "SOFTRIO3"
+inline constexpr std::uint64_t layout_magic = 0x344F495254464F53;  // "SOFTRIO4"
 inline constexpr std::uint32_t max_writers = 256;                  // processes that write to one endpoint
 
 template <class T>

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include "softrio/shm/port.h"
@@ -268,8 +269,8 @@ int Port::free_outbound(std::uint64_t handle) {
     return 0;
 }
 
-int Port::map_memory(std::uint64_t local, std::uint64_t bytes, void*& at) {
-    if (bytes == 0 || local % page_bytes != 0) return -EINVAL;
+int Port::open_memory(std::uint64_t local, std::uint64_t bytes, std::uint64_t& offset) {
+    if (bytes == 0) return -EINVAL;
     if (local >= outbound_base) {
         Outbound window;
         {
@@ -278,25 +279,24 @@ int Port::map_memory(std::uint64_t local, std::uint64_t bytes, void*& at) {
             if (number >= outbound_.size() || !outbound_[number].used) return -EINVAL;
             window = outbound_[number];
         }
-        const std::uint64_t offset = local % outbound_stride;
-        if (offset > window.bytes || bytes > window.bytes - offset) return -EINVAL;
+        const std::uint64_t into = local % outbound_stride;
+        if (into > window.bytes || bytes > window.bytes - into) return -EINVAL;
         const auto target = peer(window.destid);
         if (target == nullptr) return -ENODEV;
-        const auto reached = target->reach(window.base + offset, bytes);
+        const auto reached = target->reach(window.base + into, bytes);
         if (!reached) return -EIO;
         const SharedFile& file = target->block().windows[reached->window].file;
-        const Descriptor memory = open_of(target->process(), file.number.load(), file.inode.load(), FileKind::memory);
+        Descriptor memory = open_of(target->process(), file.number.load(), file.inode.load(), FileKind::memory);
         if (!memory.is_open()) return -EIO;
-        at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd(),
-                    static_cast<off_t>(reached->file_offset(window.base + offset)));
-        return at == MAP_FAILED ? -errno : 0;
+        offset = reached->file_offset(window.base + into);
+        return memory.release();
     }
     const std::lock_guard lock(memory_mutex_);
     const Allocation* memory = find(local, bytes);
     if (memory == nullptr) return -EINVAL;
-    at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory->memory.file.fd(),
-                static_cast<off_t>(local - memory->start));
-    return at == MAP_FAILED ? -errno : 0;
+    offset = local - memory->start;
+    const int file = ::fcntl(memory->memory.file.fd(), F_DUPFD_CLOEXEC, 0);
+    return file >= 0 ? file : -errno;
 }
 
 int Port::share_memory(std::uint64_t local) {

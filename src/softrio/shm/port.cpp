@@ -103,10 +103,9 @@ void Port::abandon() {
     place_name_.close();
     files_.close();
     memory_.file.close();
-    for (OwnSink& sink : sinks_) {
-        sink.bell.close();
+    // What polls stays: handles of the child are the parent's.
+    for (OwnSink& sink : sinks_)
         sink.bell_end.close();
-    }
     for (auto& [start, allocation] : allocations_)
         allocation.memory.file.close();
 }

@@ -110,7 +110,7 @@ public:
                      std::uint64_t& handle) override;
     int free_outbound(std::uint64_t handle) override;
     int share_memory(std::uint64_t local) override;
-    int map_memory(std::uint64_t local, std::uint64_t bytes, void*& at) override;
+    int open_memory(std::uint64_t local, std::uint64_t bytes, std::uint64_t& offset) override;
     std::span<std::byte> local(std::uint64_t address, std::uint64_t bytes, Keep& keep) override;
     void free_all(std::uint32_t owner) override;
 

@@ -64,8 +64,8 @@ public:
                      std::uint64_t& handle) override;
     int free_outbound(std::uint64_t handle) override { return own_->free_outbound(handle); }
     int share_memory(std::uint64_t local) override { return own_->share_memory(local); }
-    int map_memory(std::uint64_t local, std::uint64_t bytes, void*& at) override {
-        return own_->map_memory(local, bytes, at);
+    int open_memory(std::uint64_t local, std::uint64_t bytes, std::uint64_t& offset) override {
+        return own_->open_memory(local, bytes, offset);
     }
     std::span<std::byte> local(std::uint64_t address, std::uint64_t bytes, Keep& keep) override {
         return own_->local(address, bytes, keep);

@@ -249,8 +249,8 @@ TEST(Dma, OutboundWindows) {
     EXPECT_EQ(riomp_dma_unmap_memory(page, mapped), 0);
     EXPECT_EQ(riomp_dma_map_memory(source, std::size_t{3} * page, static_cast<off_t>(handle), &mapped), -EINVAL);
     std::uint64_t none = 0;
-    EXPECT_EQ(riomp_dma_obwin_map(source, target.destid, window.base, 5 * page, &none), -EIO);
-    EXPECT_EQ(riomp_dma_obwin_map(source, 999, window.base, page, &none), -ENODEV);
+    EXPECT_EQ(riomp_dma_obwin_map(source, target.destid, 7, page, &none), -EINVAL);
+    EXPECT_EQ(riomp_dma_obwin_map(source, 0xFFFF, window.base, page, &none), -EINVAL);
     std::vector<std::uint64_t> more(7);
     for (std::uint64_t& each : more)
         EXPECT_EQ(riomp_dma_obwin_map(source, target.destid, window.base, page, &each), 0);
@@ -292,22 +292,6 @@ TEST(Dma, AsynchronousAndForgotten) {
         EXPECT_EQ(riomp_dma_wait_async(source, static_cast<std::uint32_t>(read), deadline_ms), 0);
         EXPECT_TRUE(holds(window.data, got));
     }
-}
-
-TEST(Dma, StridesAreRefused) {
-    const Fabric fabric;
-    const Mport source(0);
-    const Mport target(1);
-    const OpenWindow window(target, page);
-    auto bytes = pattern(8);
-    rapidio_mport_interleave interleave{};
-    EXPECT_EQ(riomp_dma_write(source, target.destid, window.base, bytes.data(), 8, RIO_DIRECTIO_TYPE_NWRITE,
-                              RIO_DIRECTIO_TRANSFER_SYNC, &interleave),
-              0);
-    interleave.dsdist = 16;
-    EXPECT_EQ(riomp_dma_write(source, target.destid, window.base, bytes.data(), 8, RIO_DIRECTIO_TYPE_NWRITE,
-                              RIO_DIRECTIO_TRANSFER_SYNC, &interleave),
-              -EINVAL);
 }
 
 TEST(Dma, MulticastReachesAllMembers) {

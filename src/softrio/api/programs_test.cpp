@@ -201,7 +201,8 @@ TEST_P(Original, DoesTheSame) {
     const std::string script = compile("gnu11", "c") + "'" + source + "' -o one -lmport -lrsvdmem -pthread && ./one\n";
     EXPECT_EQ(run("cd '" + folder.path + "'\n" + script, folder), 0) << contents(folder.path + "/output");
 }
-INSTANTIATE_TEST_SUITE_P(Programs, Original, testing::Values("errors", "forks", "memory", "names", "waits"),
+INSTANTIATE_TEST_SUITE_P(Programs, Original,
+                         testing::Values("errors", "forks", "memory", "names", "outbound", "strides", "waits"),
                          [](const auto& each) { return std::string(each.param); });
 
 TEST(Programs, FirstProgramOfTheDocument) {

@@ -30,7 +30,8 @@ enum riomp_dma_directio_transfer_sync {
     RIO_DIRECTIO_TRANSFER_FAF    /* fire and forget: how it ends is never told */
 };
 
-/** Strides at source and target. SoftRIO has none: NULL, or all zero; else -EINVAL. */
+/** Strides at source and target: `size` bytes are moved, `dist` bytes after them left out, and so on; 0: all in one.
+ * The size of the transfer is what is moved. Each block is a transfer of its own. */
 struct rapidio_mport_interleave {
     uint16_t ssdist;
     uint16_t sssize;
@@ -67,7 +68,7 @@ int riomp_dma_ibwin_map(riomp_mport_t mport_handle, uint64_t* rio_base, uint32_t
  * else. -EBUSY: a peer that does not run is in the middle of a write: call again. -EINVAL: no such window. */
 int riomp_dma_ibwin_free(riomp_mport_t mport_handle, uint64_t* handle);
 /** A part of a peer's window as memory: *handle goes to riomp_dma_map_memory. Stores there are posted writes. At
- * most 8. -EIO: not all of it is in a window; -EOPNOTSUPP: the fabric (udp) maps no memory of others. A mapping
+ * most 8. The peer is not asked: where it has no window yet, what is stored is lost. -EOPNOTSUPP: the fabric (udp) maps no memory of others. A mapping
  * outlives the window and the peer; what it is then stored to is lost. */
 int riomp_dma_obwin_map(riomp_mport_t mport_handle, did_val_t did_val, uint64_t rio_base, uint32_t size,
                         uint64_t* handle);

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <pthread.h>
 
+#include "softrio/api/devices.h"
 #include "softrio/shm/port.h"
 #include "softrio/udp/port.h"
 
@@ -146,6 +147,7 @@ std::shared_ptr<Endpoint> enter(Known& entry, const Options& options, std::share
     endpoint->port = std::move(port);
     if (options.order == Options::Order::weak) endpoint->weak = std::make_unique<WeakOrder>(endpoint->port);
     entry = {endpoint, options.fabric, endpoint->port->destid()};
+    show_port(*endpoint->port, static_cast<std::uint32_t>(&entry - registry().mports.data()));
     return endpoint;
 }
 

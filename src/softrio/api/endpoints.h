@@ -35,8 +35,6 @@ struct Endpoint {
     bool is_named = false;      // in a fabric that the program named itself
     /// With order=weak, else nullptr. Ends, and delivers what it held back, before the port does.
     std::unique_ptr<WeakOrder> weak;
-    std::mutex devices_mutex;
-    std::set<std::uint32_t> devices;  // that were made known by riomp_mgmt_device_add
 
     // Handles, as all processes use them: the last that leaves one closes it. Those of a shared port are counted where
     // it is open.

@@ -9,6 +9,7 @@
 #include <rapidio_mport_mgmt.h>
 #include <softrio.h>
 
+#include "softrio/api/devices.h"
 #include "softrio/api/handle.h"
 #include "softrio/registers.h"
 
@@ -167,6 +168,7 @@ int riomp_mgmt_destid_set(riomp_mport_t mport_handle, did_val_t did_val) {
     api::Endpoint& endpoint = *handle_of(mport_handle)->endpoint;
     const int error = endpoint.port->set_destid(did_val);
     if (error == 0 && endpoint.server != nullptr) endpoint.server->rename();
+    if (error == 0) api::show_port(*endpoint.port, mport_handle->mport_id);
     return tell(error);
 }
 
@@ -279,23 +281,16 @@ int riomp_mgmt_send_event(riomp_mport_t mport_handle, struct riomp_mgmt_event* e
 
 int riomp_mgmt_device_add(riomp_mport_t mport_handle, did_val_t did_val, hc_t hc, ct_t ct, const char* name) {
     if (const int error = check(mport_handle)) return tell(error);
-    (void)name;  // a name in /sys, which there is none of
-    if (hc != HC_MP) return tell(hc == first_switch ? -EEXIST : -ENODEV);
-    api::Endpoint& endpoint = *handle_of(mport_handle)->endpoint;
-    std::uint32_t identity = 0;
-    if (const int error = endpoint.port->read_registers(did_val, 0, {&identity, 1})) return tell(error);
-    const std::lock_guard lock(endpoint.devices_mutex);
-    if (!endpoint.devices.insert(did_val).second) return tell(-EEXIST);
-    return tell(endpoint.port->write_register(did_val, component_tag_register, ct));
+    Port& port = handle_of(mport_handle)->port();
+    if (const int error = api::add_device(port, {mport_handle->mport_id, did_val, hc, ct, name == nullptr ? "" : name}))
+        return tell(error);
+    return tell(hc == HC_MP ? port.write_register(did_val, component_tag_register, ct) : 0);
 }
 
 int riomp_mgmt_device_del(riomp_mport_t mport_handle, did_val_t did_val, hc_t hc, ct_t ct, const char* name) {
     if (const int error = check(mport_handle)) return tell(error);
-    (void)name;
-    (void)ct;
-    api::Endpoint& endpoint = *handle_of(mport_handle)->endpoint;
-    const std::lock_guard lock(endpoint.devices_mutex);
-    return tell(hc == HC_MP && endpoint.devices.erase(did_val) == 1 ? 0 : -ENODEV);
+    Port& port = handle_of(mport_handle)->port();
+    return tell(api::remove_device(port, {mport_handle->mport_id, did_val, hc, ct, name == nullptr ? "" : name}));
 }
 
 int softrio_arm(riomp_mport_t mport_handle) {

@@ -195,9 +195,9 @@ TEST(Mgmt, Devices) {
     const Fabric fabric;
     const Mport host(0);
     const Mport device(1);
-    EXPECT_EQ(riomp_mgmt_device_add(host, 999, HC_MP, 1, "none"), -ENODEV);
+    EXPECT_EQ(riomp_mgmt_device_add(host, 999, HC_MP, 1, "none"), -EIO);
     EXPECT_EQ(riomp_mgmt_device_add(host, device.destid, HC_MP, 17, "one"), 0);
-    EXPECT_EQ(riomp_mgmt_device_add(host, device.destid, HC_MP, 17, nullptr), -EEXIST);
+    EXPECT_EQ(riomp_mgmt_device_add(host, device.destid, HC_MP, 17, "one"), -EEXIST);
     std::uint32_t value = 0;
     EXPECT_EQ(riomp_mgmt_rcfg_read(host, device.destid, HC_MP, 0x6C, 4, &value), 0);
     EXPECT_EQ(value, 17U);

@@ -44,6 +44,7 @@ FLAG_TYPE_BASE: Final = 0xF0
 FIRST_MISSING_FLAG: Final = FLAG_NAMES.index("missing-dead")
 
 _MFP_HEADER: Final = struct.Struct("<HHIQHBB")
+MFP_HEADER_BYTES: Final = _MFP_HEADER.size  # then the types of the fragments
 _MFP_WIDE_HEADER: Final = struct.Struct("<HHBBBBQQHHI")
 _MEP_HEADER: Final = struct.Struct("<HHI")
 
@@ -293,6 +294,12 @@ class Mep:
         """The sources of which something is missing, and why."""
         return {mfp.source: mfp.flag for mfp in self.mfps if mfp.flag not in {"ok", "empty"}}
 
+    def offsets(self) -> tuple[int, ...]:
+        """Where each MFP begins in the packet."""
+        n = len(self.mfps)
+        at = _MEP_HEADER.size + 2 * round_up(n, 2)
+        return tuple(4 * words for words in struct.unpack(f"<{n}I", self.packet[at : at + 4 * n].tobytes()))
+
     def disorder(self) -> str | None:
         """Where its source ids do not ascend, in words."""
         for first, second in pairwise(mfp.source for mfp in self.mfps):
@@ -372,11 +379,23 @@ def mfp_name(source: int) -> str:
     return f"source-{source}.mfp"
 
 
+def _end_of_run_bytes(buffer: Buffer) -> int:
+    """Of the packet with the event id 2^64 - 1; 0: it is something else."""
+    if len(buffer) < _MFP_HEADER.size:
+        return 0
+    magic, _, size, event, *_ = _MFP_HEADER.unpack(buffer[: _MFP_HEADER.size].tobytes())
+    ends = magic == MFP_MAGIC and event == (1 << 64) - 1 and _MFP_HEADER.size <= size <= len(buffer)
+    return int(size) if ends else 0
+
+
 def read_mfps(path: Path) -> Iterator[Mfp]:
-    """The MFPs of a `source-<id>.mfp` file, in order."""
+    """The MFPs of a `source-<id>.mfp` file, in order. LHCb's packet that ends a run holds no events, and is none."""
     buffer = map_file(path)
     offset = 0
     while offset < len(buffer):
+        if end := _end_of_run_bytes(buffer[offset:]):
+            offset += end
+            continue
         try:
             mfp = parse_mfp(buffer, offset)
         except FormatError as error:

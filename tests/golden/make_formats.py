@@ -91,9 +91,47 @@ def missing_mep() -> bytes:
     return mep({10 + flag: phantom(10 + flag, FIRST, 3, flag) for flag in range(2, 9)} | {20: cut})
 
 
+LHCB = {2: 92, 3: 92, 4: 92, 5: 93, 6: 95, 7: 96, 8: 89}  # our flags as LHCb's error banks
+
+
+def missing_lhcb() -> bytes:
+    """The same for readers that know LHCb's types alone."""
+    absent = {
+        10 + flag: mfp(10 + flag, FIRST, [b""] * 3, types=bytes([kind]) * 3, align=3) for flag, kind in LHCB.items()
+    }
+    return mep(absent | {20: mfp(20, FIRST, [b"whole", b"", b""], types=bytes([9, 93, 93]), align=3)})
+
+
+def error_banks() -> bytes:
+    """As front ends send them: all ten types, with and without a body, and one that follows none of them."""
+    kinds = [*range(89, 97), 100, 101, 8]
+    bodies = [bytes([kind]) * (kind % 3) for kind in kinds]
+    return mep({VELO: versioned(mfp(VELO, FIRST, bodies, types=bytes(kinds), align=2), 4)})
+
+
+def unordered() -> bytes:
+    """Source ids that do not ascend, and one that comes twice."""
+    packets = [mfp(30, FIRST, [b"thirty"]), mfp(10, FIRST, [b"ten"]), mfp(30, FIRST, [b"again"], types=b"\x09")]
+    ids = struct.pack("<3HH", 30, 10, 30, 0)
+    offsets, body = [], b""
+    for packet in packets:
+        offsets.append((32 + len(body)) // 4)
+        body += pad(packet, 8)
+    return struct.pack("<HHI", 0xCEFA, 3, (32 + len(body)) // 4) + pad(ids + struct.pack("<3I", *offsets), 8) + body
+
+
+def wide_mep() -> bytes:
+    return mep({VELO: mfp(VELO, FIRST, fragments(2, 3), wide=True), ECAL: mfp(ECAL, FIRST, fragments(5, 3))})
+
+
+def end_of_run() -> bytes:
+    """Two MFPs and LHCb's packet that ends a run: event id 2^64 - 1, two fragments, no events."""
+    last = struct.pack("<HHIQHBB", 0x40CE, 2, 28, 2**64 - 1, VELO, 3, 4) + bytes(8)
+    return velo(FIRST, N) + velo(FIRST + N, N) + last
+
+
 def missing_mdf() -> bytes:
-    kinds = {2: 92, 3: 92, 4: 92, 5: 93, 6: 95, 7: 96, 8: 89}
-    absent = [(kind, 0, 10 + flag, b"") for flag, kind in kinds.items()]
+    absent = [(kind, 0, 10 + flag, b"") for flag, kind in LHCB.items()]
     cut = [(9, 0, 20, b"whole"), (93, 0, 20, b""), (93, 0, 20, b"")]
     return b"".join(mdf_record(FIRST + k, [*absent, cut[k]], has_odin=False) for k in range(3))
 
@@ -103,6 +141,11 @@ def files() -> dict[str, bytes]:
         "complete.mep": complete_mep(FIRST) + complete_mep(FIRST + N),
         "complete.mdf": complete_mdf(FIRST) + complete_mdf(FIRST + N),
         "missing.mep": missing_mep(),
+        "missing-lhcb.mep": missing_lhcb(),
+        "error-banks.mep": error_banks(),
+        "unordered.mep": unordered(),
+        "wide.mep": wide_mep(),
+        "end-of-run.mfp": end_of_run(),
         "missing.mdf": missing_mdf(),
     }
 

@@ -193,17 +193,29 @@ def sources(
 @mep_app.command()
 def export(
     paths: Annotated[list[Path], typer.Argument(help="Files of MEPs, or folders of them with their manifests.")],
-    mdf: Annotated[Path, typer.Option("--mdf", metavar="FILE", help="The new file, in LHCb's raw event format (MDF).")],
+    mdf: Annotated[
+        Path | None, typer.Option("--mdf", metavar="FILE", help="A new file in LHCb's raw event format (MDF).")
+    ] = None,
+    meps: Annotated[
+        Path | None,
+        typer.Option("--mep", metavar="FILE", help="A new file of MEPs; missing fragments are LHCb's error banks."),
+    ] = None,
     checksum: Annotated[
-        bool, typer.Option(help="Write a checksum of each event, or 0, which readers pass over.")
+        bool, typer.Option(help="MDF: write a checksum of each event, or 0, which readers pass over.")
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Write built events one by one, each as raw banks, for LHCb's readers of single events."""
+    """Write built events for LHCb's readers: one by one as raw banks, or as MEPs in which nothing is Incast's own."""
     with _one_line_for_bad_files():
-        from incast.data import mdf as mdf_files
+        from incast.data import mep_export as exports
 
-        _print_report(mdf_files.export_mdf(paths, mdf, checksum=checksum), as_json=as_json)
+        if mdf is not None and meps is None:
+            report = exports.export_mdf(paths, mdf, checksum=checksum)
+        elif meps is not None and mdf is None:
+            report = exports.export_meps(paths, meps)
+        else:
+            raise _refuse("expected one of --mdf FILE and --mep FILE", EXIT_USAGE)
+        _print_report(report, as_json=as_json)
 
 
 def import_root(

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from incast.data.detectors import odin_banks
-from incast.data.mdf import export_mdf
+from incast.data.mep_export import export_mdf
 from incast.formats import FLAG_NAMES, FormatError, encode_mep, encode_mfp, encode_phantom
 
 from tests.conftest import Incast
@@ -141,3 +141,17 @@ def test_golden_files_are_written_again(kind: str, tmp_path: Path) -> None:
     """tests/golden/make_formats.py packed both from the published layouts."""
     export_mdf([GOLDEN / f"{kind}.mep"], tmp_path / "out.mdf")
     assert (tmp_path / "out.mdf").read_bytes() == (GOLDEN / f"{kind}.mdf").read_bytes()
+
+
+def test_meps_hold_nothing_that_is_ours_alone(incast: Incast) -> None:
+    for kind, expected in (("complete", "complete"), ("missing", "missing-lhcb")):
+        done = incast("mep", "export", str(GOLDEN / f"{kind}.mep"), "--mep", f"{kind}.mep")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (incast.folder / f"{kind}.mep").read_bytes() == (GOLDEN / f"{expected}.mep").read_bytes()
+    (incast.folder / "wide.mep").write_bytes(encode_mep([encode_mfp(3, 8, [65536], bytes(65536))]))
+    done = incast("mep", "export", "wide.mep", "--mep", "out.mep")
+    assert done.returncode == 1
+    assert done.stderr.startswith("incast: events from 8 on: source 3: an MFP of the wide variant, which only Incast")
+    assert not (incast.folder / "out.mep").exists()
+    done = incast("mep", "export", "wide.mep")
+    assert (done.returncode, done.stderr) == (2, "incast: expected one of --mdf FILE and --mep FILE\n")

@@ -1,10 +1,13 @@
-"""`incast mep export --mdf`: built events as LHCb's raw event file, one record per event (docs/formats.md, MDF)."""
+"""`incast mep export`: built events for LHCb's readers (docs/formats.md).
+
+`--mdf` writes a raw event file, one record per event; `--mep` MEPs that hold nothing that is Incast's own.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -14,7 +17,7 @@ import numpy as np
 from incast.base.files import named
 from incast.data import mep as mep_files
 from incast.data.detectors import MISSING_AS, ODIN_BYTES, ODIN_TYPE, ODIN_VERSION, in_words
-from incast.formats import FormatError, Mep, Mfp, round_up
+from incast.formats import MFP_HEADER_BYTES, FormatError, Mep, Mfp, round_up
 
 BANK_MAGIC: Final = 0xCBCB
 _BANK: Final = struct.Struct("<HHBBH")
@@ -33,13 +36,15 @@ class Exported:
     output: Path
     events: int = 0
     banks: int = 0
+    meps: int = 0
     bytes: int = 0
     without_odin: int = 0
     missing: Counter[int] = field(default_factory=Counter)
 
     def lines(self) -> list[str]:
         """The summary for a person."""
-        lines = [f"{self.output}: {self.events} events, {self.banks} banks, {self.bytes} bytes"]
+        parts = f"{self.meps} MEPs" if self.meps else f"{self.banks} banks"
+        lines = [f"{self.output}: {self.events} events, {parts}, {self.bytes} bytes"]
         if self.missing:
             lines.append(f"note: missing fragments, written as error banks: {in_words(self.missing)}")
         if self.without_odin:
@@ -53,19 +58,51 @@ class Exported:
 def export_mdf(paths: Sequence[Path], file: Path, *, checksum: bool = True) -> Exported:
     """Writes the events of all MEPs, in the order of their ids, into one new file: all of them, or no file."""
     done = Exported(file)
-    try:
-        with named(file), file.open("xb") as out:
+
+    def write(mep: Mep) -> Iterator[bytes | bytearray]:
+        records = [_record(mep, index, done) for index in range(mep.n_events)]
+        if checksum:
+            _add_checksums(records)
+        yield from records
+
+    return _export(paths, write, done)
+
+
+def export_meps(paths: Sequence[Path], file: Path) -> Exported:
+    """The same MEPs in the order of their events, but for missing fragments: error banks say why they are."""
+    done = Exported(file)
+
+    def write(mep: Mep) -> Iterator[bytes | bytearray]:
+        packet = mep.packet.copy()
+        for mfp, offset in zip(mep.mfps, mep.offsets(), strict=True):
+            if mfp.wide:
+                raise FormatError(
+                    f"events from {mep.first_event} on: source {mfp.source}: an MFP of the wide variant,"
+                    " which only Incast reads; expected fragments of at most 65535 bytes"
+                )
+            types = packet[offset + MFP_HEADER_BYTES :][: mfp.n_fragments]
+            for index in np.flatnonzero(mfp.missing()):
+                types[index] = MISSING_AS[int(types[index])]
+                done.missing[int(types[index])] += 1
+        done.meps += 1
+        done.events += mep.n_events
+        yield packet.tobytes()
+
+    return _export(paths, write, done)
+
+
+def _export(paths: Sequence[Path], write: Callable[[Mep], Iterator[bytes | bytearray]], done: Exported) -> Exported:
+    """What `write` makes of every MEP, in one new file: all of it, or no file."""
+    file = done.output
+    with named(file), file.open("xb") as out:
+        try:
             for mep in mep_files.in_order(paths):
-                records = [_record(mep, index, done) for index in range(mep.n_events)]
-                if checksum:
-                    _add_checksums(records)
-                for record in records:
-                    done.bytes += out.write(record)
-    except FileExistsError:
-        raise
-    except BaseException:
-        file.unlink(missing_ok=True)
-        raise
+                for piece in write(mep):
+                    done.bytes += out.write(piece)
+            out.flush()
+        except BaseException:
+            file.unlink(missing_ok=True)
+            raise
     return done
 
 

@@ -24,7 +24,7 @@ namespace incast::runtime {
 namespace {
 
 // A coordinator that lost its launcher, too, drains and says goodbye within that.
-constexpr Time after_eof = 5 * ps_per_s;
+constexpr Time after_eof = 3 * ps_per_s;
 constexpr int poll_ms = 1000;
 
 int refuse(const std::string& coordinator, const std::string& why) {

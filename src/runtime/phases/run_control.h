@@ -122,7 +122,7 @@ public:
     [[nodiscard]] Time whole_window() const;
 
 private:
-    static constexpr Time hurried_drain = 4 * ps_per_s;
+    static constexpr Time hurried_drain = 2 * ps_per_s;
 
     void enter(Phase phase, Time now);
     void end_with(Outcome outcome, const std::string& reason, Time now);

@@ -39,9 +39,10 @@ const char* named_root() {
     return root != nullptr && *root != '\0' ? root : nullptr;
 }
 
-/// In /tmp anybody may have made a folder of that name: then there is none.
+/// In the folder of temporary files anybody may have made one of that name: then there is none.
 fs::path own_root(const Port& port) {
-    const std::string top = "/tmp/softrio-" + std::to_string(::geteuid());
+    std::error_code error;
+    const std::string top = fs::temp_directory_path(error) / ("softrio-" + std::to_string(::geteuid()));
     (void)::mkdir(top.c_str(), file_mode);
     struct stat status{};
     if (::lstat(top.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) return {};

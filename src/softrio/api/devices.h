@@ -1,6 +1,6 @@
 // Device objects that riomp_mgmt_device_add makes. As those of the kernel they outlive their process: each is a folder
 // of files, as under /sys/bus/rapidio/devices. RIO_SYS names what stands for /sys; else they are of this user's,
-// fabric's and endpoint's, in /tmp/softrio-UID.
+// fabric's and endpoint's, in softrio-UID among the temporary files.
 #pragma once
 
 #include <cstdint>

@@ -202,8 +202,8 @@ TEST_P(Original, DoesTheSame) {
     EXPECT_EQ(run("cd '" + folder.path + "'\n" + script, folder), 0) << contents(folder.path + "/output");
 }
 INSTANTIATE_TEST_SUITE_P(Programs, Original,
-                         testing::Values("devices", "errors", "forks", "memory", "names", "outbound", "strides",
-                                         "waits"),
+                         testing::Values("devices", "errors", "files", "forks", "memory", "names", "outbound",
+                                         "strides", "waits"),
                          [](const auto& each) { return std::string(each.param); });
 
 TEST(Programs, FirstProgramOfTheDocument) {

@@ -68,8 +68,8 @@ int riomp_dma_ibwin_map(riomp_mport_t mport_handle, uint64_t* rio_base, uint32_t
  * else. -EBUSY: a peer that does not run is in the middle of a write: call again. -EINVAL: no such window. */
 int riomp_dma_ibwin_free(riomp_mport_t mport_handle, uint64_t* handle);
 /** A part of a peer's window as memory: *handle goes to riomp_dma_map_memory. Stores there are posted writes. At
- * most 8. The peer is not asked: where it has no window yet, what is stored is lost. -EOPNOTSUPP: the fabric (udp) maps no memory of others. A mapping
- * outlives the window and the peer; what it is then stored to is lost. */
+ * most 8. The peer is not asked: where it has no window yet, what is stored is lost. -EOPNOTSUPP: the fabric (udp) maps
+ * no memory of others. A mapping outlives the window and the peer; what it is then stored to is lost. */
 int riomp_dma_obwin_map(riomp_mport_t mport_handle, did_val_t did_val, uint64_t rio_base, uint32_t size,
                         uint64_t* handle);
 int riomp_dma_obwin_free(riomp_mport_t mport_handle, uint64_t* handle);

@@ -157,7 +157,7 @@ int riomp_mgmt_get_event(riomp_mport_t mport_handle, struct riomp_mgmt_event* ev
  * -EOPNOTSUPP: another kind of event. */
 int riomp_mgmt_send_event(riomp_mport_t mport_handle, struct riomp_mgmt_event* evt);
 
-/** Makes a device known to this host, by a name (NULL: of port and component tag) until it is deleted, by whatever process.
+/** Makes a device known to this host by a name (NULL: of port and component tag), until some process deletes it.
  * -EEXIST: there is one of that name; -EIO: nothing answers there. */
 int riomp_mgmt_device_add(riomp_mport_t mport_handle, did_val_t did_val, hc_t hc, ct_t ct, const char* name);
 int riomp_mgmt_device_del(riomp_mport_t mport_handle, did_val_t did_val, hc_t hc, ct_t ct, const char* name);

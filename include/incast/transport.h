@@ -28,7 +28,7 @@
 //   threads unless one_thread.
 // - waiting: prepare_wait() arms, rechecks and returns true if sleeping on wait_fd() is safe; spurious wake-ups are
 //   allowed, lost ones are not. wait_fd() -1: the driver sleeps at most min(next_deadline, 1 ms). poll() is the only
-//   progress and flushes; it costs O(events + peers with work).
+//   progress and flushes; it costs O(events + peers with work). flush() lets what was posted leave before.
 #pragma once
 
 #include <cstddef>
@@ -285,6 +285,8 @@ public:
     virtual Bytes view(Target where, std::uint32_t length) = 0;
     /// Progress. Fills `events` from the front and returns how many.
     virtual std::size_t poll(Time now, std::span<Event> events) = 0;
+    /// A hint: no more is posted before the next poll, so that what was kept to leave together may leave now.
+    virtual void flush() {}
     /// When poll must be called even if nothing arrives; time_never if not.
     [[nodiscard]] virtual Time next_deadline() const = 0;
     virtual bool prepare_wait() = 0;

@@ -382,6 +382,7 @@ bool Node::Impl::step(Time now) {
         return false;
     }
     flush(now, !any && !own);
+    port.transport().flush();
     return any || own || port.self_pending();
 }
 

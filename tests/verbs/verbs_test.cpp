@@ -248,6 +248,21 @@ TEST_P(BothWays, RequestsOfAPollLeaveAsOneChainAndFewAreSignalled) {
     EXPECT_EQ(nodes_[1].messages.back(), "to one");
 }
 
+TEST_P(BothWays, WhatWasPostedLeavesWithAFlushAsOneChain) {
+    pair();
+    const mock::Counts before = mock::counts();
+    for (Token token = 1; token <= 5; ++token)
+        ASSERT_EQ(write(0, 1, 1000, std::uint16_t{3}, token), Post::pending);
+    EXPECT_EQ(mock::counts().requests, before.requests);
+    nodes_[0].endpoint->flush();
+    nodes_[0].endpoint->flush();
+    EXPECT_EQ(mock::counts().requests - before.requests, 5U);
+    EXPECT_EQ(mock::counts().post_send - before.post_send, 1U);
+    nodes_[0].endpoint->disconnect(Peer{1});
+    nodes_[0].endpoint->flush();
+    EXPECT_EQ(mock::counts().requests - before.requests, 5U);
+}
+
 TEST_P(BothWays, TheDeviceSaysHowMuchTravelsInline) {
     mock::Limits limits;
     limits.max_inline = 70;

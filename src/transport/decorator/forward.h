@@ -42,6 +42,7 @@ public:
     [[nodiscard]] Bytes local(Slice where) const override { return inner_->local(where); }
     Bytes view(Target where, std::uint32_t length) override { return inner_->view(where, length); }
     std::size_t poll(Time now, std::span<Event> events) override { return inner_->poll(now, events); }
+    void flush() override { inner_->flush(); }
     [[nodiscard]] Time next_deadline() const override { return inner_->next_deadline(); }
     bool prepare_wait() override { return inner_->prepare_wait(); }
     [[nodiscard]] int wait_fd() const override { return inner_->wait_fd(); }

@@ -98,8 +98,7 @@ Endpoint::~Endpoint() {
     options_.log = {};
     while (!drained() && std::chrono::steady_clock::now() < until) {
         poll_sent();
-        for (std::size_t peer = busy_.next(0); peer != base::Bitmap::none; peer = busy_.next(peer + 1))
-            flush(Peer{static_cast<std::uint32_t>(peer)});
+        flush();
         std::this_thread::yield();
     }
     for (PeerState& state : peers_) {

@@ -89,6 +89,7 @@ public:
     [[nodiscard]] Bytes local(Slice where) const override;
     Bytes view(Target, std::uint32_t) override { return {}; }
     std::size_t poll(Time now, std::span<Event> events) override;
+    void flush() override;
     [[nodiscard]] Time next_deadline() const override;
     bool prepare_wait() override;
     [[nodiscard]] int wait_fd() const override { return poller_.fd(); }

@@ -22,8 +22,7 @@ constexpr Time look_every = ps_per_ms;
 std::size_t Endpoint::poll(Time now, std::span<Event> events) {
     last_now_ = now;
     post_receives();
-    for (std::size_t peer = busy_.next(0); peer != base::Bitmap::none; peer = busy_.next(peer + 1))
-        flush(Peer{static_cast<std::uint32_t>(peer)});
+    flush();
     if (look_ || now >= next_look_) look(now);
     if (connected_.any() || ending_.any()) poll_sent();
     if (untimed_ > 0 || now >= next_deadline_) handle_deadlines(now);
@@ -35,6 +34,11 @@ std::size_t Endpoint::poll(Time now, std::span<Event> events) {
         count += take_own(events.subspan(count));
     }
     return count;
+}
+
+void Endpoint::flush() {
+    for (std::size_t peer = busy_.next(0); peer != base::Bitmap::none; peer = busy_.next(peer + 1))
+        flush(Peer{static_cast<std::uint32_t>(peer)});
 }
 
 Time Endpoint::next_deadline() const {

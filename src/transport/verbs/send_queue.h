@@ -1,4 +1,4 @@
-// The send queue of one peer: work requests in a ring, made when posted, handed to the device by the next poll as one
+// The send queue of one peer: work requests in a ring, made when posted, handed to the device by the next flush as one
 // chain, and known to have ended by completions, of which most requests give none.
 #pragma once
 

@@ -52,8 +52,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             // Whatever its versions are: a line of a bounded length, or a version that this program speaks.
             Agreement agreement;
             std::uint8_t version = 1;
-            const std::string why = wrong_rendezvous_version(message) +
-                                    agreement.take(control_versions_of(message), program_of(message));
+            const std::string why =
+                wrong_rendezvous_version(message) + agreement.take(control_versions_of(message), program_of(message));
             const bool taken = take_decision(message, version).ok();
             if (why.find('\n') != std::string::npos || why.size() > 500 ||
                 !wire::control_versions.contains(agreement.decide()) ||

@@ -294,6 +294,26 @@ TEST(Dma, AsynchronousAndForgotten) {
     }
 }
 
+TEST(Dma, WhetherATransferHasEndedIsAskedWithoutWaiting) {
+    const Fabric fabric;
+    const Mport source(0);
+    const Mport target(1);
+    const OpenWindow window(target, page);
+    auto bytes = pattern(64);
+    const int cookie = riomp_dma_write(source, target.destid, window.base, bytes.data(), 64, RIO_DIRECTIO_TYPE_NWRITE_R,
+                                       RIO_DIRECTIO_TRANSFER_ASYNC, nullptr);
+    ASSERT_GT(cookie, 0);
+    int result = -ETIMEDOUT;
+    EXPECT_TRUE(eventually([&] {
+        result = softrio_dma_ended(source, static_cast<std::uint32_t>(cookie));
+        return result != -ETIMEDOUT;
+    }));
+    EXPECT_EQ(result, 0);
+    EXPECT_TRUE(holds(window.data, bytes));
+    EXPECT_EQ(softrio_dma_ended(source, static_cast<std::uint32_t>(cookie)), -EAGAIN) << "told once";
+    EXPECT_EQ(softrio_dma_ended(nullptr, 1), -EINVAL);
+}
+
 TEST(Dma, MulticastReachesAllMembers) {
     const Fabric fabric("destid=1&multicast=0x80:2+3+50");
     const Mport source(0);

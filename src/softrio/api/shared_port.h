@@ -1,5 +1,5 @@
 // A master port that another process has open, used through it: after a fork, and by every further process that asks
-// for the same destination id. docs/decisions/0021-shared-ports.md.
+// for the same destination id. docs/decisions/0022-shared-ports.md.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,7 @@ struct Hello {
     std::uint32_t to = 0;
     std::uint32_t to_incarnation = 0;
     std::uint32_t max_posted = 0;  // reads that it may have pending
-    std::uint32_t version = incast::transport::framed::frame_version;
+    std::uint32_t version = incast::transport::framed::frame_versions.newest;
 };
 
 /// Of the other side, once its owner has called connect too. Whoever is refused is told nothing.
@@ -48,7 +48,7 @@ struct Answer {
 /// nullptr: it may come in. Else why not.
 inline const char* fault_of(const Hello& hello, const incast::transport::EndpointOptions& own) {
     const auto self = static_cast<std::uint32_t>(own.self);
-    if (hello.magic != Hello::expected_magic || hello.version != incast::transport::framed::frame_version)
+    if (hello.magic != Hello::expected_magic || hello.version != incast::transport::framed::frame_versions.newest)
         return "not an Incast connection, or one of another version";
     // The token first, and without an early exit: the time must not tell how much of it was right.
     volatile std::uint64_t difference = hello.token ^ own.token;

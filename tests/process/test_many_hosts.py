@@ -238,7 +238,7 @@ NO_NETWORK = [
 @pytest.mark.parametrize(("words", "line"), NO_NETWORK if KILLS > 1 else NO_NETWORK[1:])
 def test_a_host_without_that_network_is_one_line(cluster: Cluster, tmp_path: Path, words: list[str], line: str) -> None:
     with Command(cluster, tmp_path, *by_ssh(cluster, *words, *SHORT)) as run:
-        assert run.finish() == 1
+        assert run.finish() == 1, run.said()
         assert re.search(line, run.said()), run.said()
         seconds_until_empty(cluster, SLOW_S)
 

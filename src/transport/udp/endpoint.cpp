@@ -90,7 +90,7 @@ Endpoint::~Endpoint() {
     // What was posted before goes out as far as the windows allow; whoever is connected, or dialled, hears the end.
     std::array<Event, 64> nowhere;
     framed::EventWriter events(nowhere);
-    flush(last_now_, events);
+    send_waiting(last_now_, events);
     for (std::uint32_t i = 0; i < peers_.size(); ++i)
         disconnect(Peer{i});
     socket_.send();
@@ -106,7 +106,7 @@ std::size_t Endpoint::poll(Time now, std::span<Event> span) {
     if (now >= next_deadline_ || untimed_ > 0) handle_deadlines(now);
     announce(events);
     receive(now, events);
-    flush(now, events);
+    send_waiting(now, events);
     finish_losses(events);
     return events.count();
 }
@@ -205,7 +205,7 @@ void Endpoint::look_for_loss(Peer peer) {
     lose(peer, Status::peer_lost);
 }
 
-void Endpoint::flush(Time now, framed::EventWriter& events) {
+void Endpoint::send_waiting(Time now, framed::EventWriter& events) {
     // Swapped, so that peers that stay busy can list themselves again; the first goes last next time.
     working_.swap(active_);
     for (const Peer peer : working_) {

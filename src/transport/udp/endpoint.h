@@ -95,7 +95,7 @@ private:
     void unpack(Peer peer, framed::EventWriter& events);
     void look_for_loss(Peer peer);
     void take_refused();
-    void flush(Time now, framed::EventWriter& events);
+    void send_waiting(Time now, framed::EventWriter& events);
     /// Pieces of the next body. False: no more of anything may be sent to that peer now.
     bool add_pieces(Time now, PeerState& state, framed::EventWriter& events);
     void say(const Address& to, const Hello& hello, Bytes greeting = {});

@@ -265,9 +265,9 @@ std::optional<std::uint32_t> Coordinator::Nodes::place_for(const Lobby::Joiner& 
 
 void Coordinator::Nodes::admit(Lobby::Joiner joiner, Time now) {
     const std::optional<std::uint32_t> node = place_for(joiner);
-    const std::string why = !node                                ? joiner.no_place()
-                            : control_.phase() >= Phase::closing ? "the run is ending"
-                                                                 : agreement_.take(joiner.control, joiner.program);
+    if (!node) return lobby_.refuse(now, joiner.channel, joiner.from, joiner.no_place());
+    const std::string why =
+        control_.phase() >= Phase::closing ? "the run is ending" : agreement_.take(joiner.control, joiner.program);
     if (!why.empty()) {
         return lobby_.refuse(now, joiner.channel, joiner.from, why);
     }

@@ -147,9 +147,11 @@ private:
                 std::vector<NodeIndex>& group = groups[name];
                 for (std::uint32_t index = 0; index < count; ++index) {
                     const std::string own = count == 1 ? name : name + std::to_string(index);
-                    if (!names.insert(own).second)
-                        each.fail("name", "'" + name + "' makes a second '" + own +
-                                              "'; every host and switch has a name of its own");
+                    if (!names.insert(own).second) {
+                        std::string problem = "'";
+                        problem.append(name).append("' makes a second '").append(own);
+                        each.fail("name", problem + "'; every host and switch has a name of its own");
+                    }
                     group.push_back(hosts ? topology.add_host(own, kind) : topology.add_switch(own, kind, divisor));
                 }
                 each.finish();

@@ -44,9 +44,8 @@ bool settle(const Awaited& each) {
     std::uint64_t offset = 0;
     const os::Descriptor file(port->open_memory(each.local, each.bytes, offset));
     if (!file.is_open()) return file.fd() == -EINVAL;  // the outbound window is closed
-    (void)::mmap(each.at, each.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.fd(),
-                 static_cast<off_t>(offset));
-    return true;
+    return ::mmap(each.at, each.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.fd(),
+                  static_cast<off_t>(offset)) != MAP_FAILED;
 }
 
 void run() {
@@ -74,6 +73,7 @@ bool start() {
         std::thread(run).detach();
         all().is_running = true;
     } catch (const std::system_error&) {
+        all().is_running = false;
     }
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return all().is_running;

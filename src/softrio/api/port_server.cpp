@@ -161,7 +161,7 @@ void PortServer::run(const std::shared_ptr<State>& state) {
         }
         if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
         std::uint64_t count = 0;
-        (void)!::read(state->wake.fd(), &count, sizeof count);
+        (void)!::read(state->wake.fd(), &count, sizeof count);  // NOLINT(clang-analyzer-unix.BlockInCriticalSection)
         for (const std::size_t listener : {std::size_t{1}, std::size_t{2}}) {
             if (polled[listener].revents == 0) continue;
             os::Descriptor socket;

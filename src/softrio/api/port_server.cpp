@@ -79,7 +79,7 @@ struct PortServer::State {
         const std::uint64_t one = 1;
         (void)!::write(wake.fd(), &one, sizeof one);
     }
-    void serve(os::Descriptor socket, std::shared_ptr<Endpoint> of);
+    void serve(os::Descriptor socket, const std::shared_ptr<Endpoint>& of);
     int answer(const std::shared_ptr<Endpoint>& of, const Call& call, std::vector<std::byte>& bytes, Answer& answer,
                os::Descriptor& file);
     int answer_socket(const Call& call, std::vector<std::byte>& bytes);
@@ -172,8 +172,8 @@ void PortServer::run(const std::shared_ptr<State>& state) {
                 if (from.is_open()) socket = os::Descriptor(::accept4(from.fd(), nullptr, nullptr, SOCK_CLOEXEC));
             }
             if (!socket.is_open() || endpoint == nullptr || !is_same_user(socket.fd())) continue;
-            (void)start_thread([state, endpoint = std::move(endpoint), fd = socket.release()]() mutable {
-                state->serve(os::Descriptor(fd), std::move(endpoint));
+            (void)start_thread([state, endpoint = std::move(endpoint), fd = socket.release()] {
+                state->serve(os::Descriptor(fd), endpoint);
             });
         }
         for (std::size_t number = 0; number < numbers.size(); ++number) {
@@ -198,7 +198,7 @@ void PortServer::State::end(Process process) {
         process.keeps->leave_sink(sink);
 }
 
-void PortServer::State::serve(os::Descriptor socket, std::shared_ptr<Endpoint> of) {
+void PortServer::State::serve(os::Descriptor socket, const std::shared_ptr<Endpoint>& of) {
     const auto forget = [this](const os::Descriptor* of_this) {
         const std::lock_guard lock(mutex);
         serving.erase(of_this->fd());

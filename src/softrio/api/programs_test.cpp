@@ -198,7 +198,9 @@ TEST_P(Original, DoesTheSame) {
     const std::string source =
         std::filesystem::absolute("src/softrio/api/programs/") / (GetParam() + std::string(".c"));
     const Fabric fabric(std::string(GetParam()) == "waits" && !is_udp() ? "link=tsi721" : "", 2);
-    const std::string script = compile("gnu11", "c") + "'" + source + "' -o one -lmport -lrsvdmem -pthread && ./one\n";
+    // As many programs of the original do, they leave their handles to the end of the process.
+    const std::string start = "ASAN_OPTIONS=\"${ASAN_OPTIONS:-}:detect_leaks=0\" ./one\n";
+    const std::string script = compile("gnu11", "c") + "'" + source + "' -o one -lmport -lrsvdmem -pthread\n" + start;
     EXPECT_EQ(run("cd '" + folder.path + "'\n" + script, folder), 0) << contents(folder.path + "/output");
 }
 INSTANTIATE_TEST_SUITE_P(Programs, Original,

@@ -159,6 +159,33 @@ TEST_P(Conservation, MadeIsEndedDroppedLostAndInFlight) {
     }
 }
 
+/// Where nothing is dropped or lost, nothing has to be sent again: packets of a flow do not overtake each other.
+TEST_P(Conservation, APathKeepsTheOrder) {
+    const Topology shape = topology();
+    NetworkSettings chosen = settings(shape);
+    chosen.faults.clear();
+    SwitchSettings& middle = chosen.switches[0];
+    middle.on_chip_bytes = middle.buffer_bytes = 64 << 20;
+    chosen.hosts[0].receive_limit = {};
+    const auto network = testing::make(shape, chosen);
+    std::vector<FlowIndex> flows;
+    for (unsigned number = 0; number < 12; ++number) {
+        FlowSettings settings = flow();
+        settings.transport = Transport::reliable;
+        settings.window_packets = 500;
+        settings.retransmit_timeout = 100 * ps_per_ms;
+        flows.push_back(testing::open(*network, settings));
+    }
+    for (Time now = 0; now < 150 * ps_per_us; now += static_cast<Time>(below(2 * ps_per_us))) {
+        network->advance(now);
+        network->post(flows[below(flows.size())], below(40'000), 0);
+    }
+    testing::run_out(*network);
+    ASSERT_EQ(network->balance().dropped, Tally{});
+    for (const FlowIndex flow : flows)
+        EXPECT_EQ(network->repeated(flow), 0U) << "flow " << flow;
+}
+
 INSTANTIATE_TEST_SUITE_P(EverySwitch, Conservation,
                          ::testing::Combine(::testing::ValuesIn(kinds), ::testing::Range(1U, 21U)),
                          [](const auto& one) {

@@ -49,7 +49,9 @@ void Core::arrive_deep(PortIndex own, PacketIndex packet_index) {
     const std::uint32_t queue_index =
         deep.first_queue + (asic_number * ports + out.local) * max_classes + traffic_class;
     DeepQueue& queue = deep_queues_[queue_index];
-    const bool spill = queue.bytes + bytes > settings.spill_bytes || asic.on_chip > settings.on_chip_bytes / 2;
+    // A queue that has spilled stays off chip until it is empty, so that its packets keep their order.
+    const bool spill =
+        queue.off_chip != 0 || queue.bytes + bytes > settings.spill_bytes || asic.on_chip > settings.on_chip_bytes / 2;
     if (asic.on_chip + bytes > settings.on_chip_bytes || (spill && asic.off_chip + bytes > settings.buffer_bytes)) {
         drop(out_index, packet_index);
         return;
@@ -64,6 +66,7 @@ void Core::arrive_deep(PortIndex own, PacketIndex packet_index) {
     packet.place = spill ? being_written : on_chip;
     queue.packets.push(packets_, packet_index);
     if (spill) {
+        ++queue.off_chip;
         asic.off_chip += bytes;
         asic.writes.push({packet_index, queue_index});
         start_memory(deep.first_asic + asic_number);
@@ -194,6 +197,7 @@ void Core::memory_done(std::uint32_t index) {
         offer_deep(done.queue);
     } else {
         asic.off_chip -= bytes;
+        --deep_queues_[done.queue].off_chip;
         send_to_egress(deep_queues_[done.queue].egress, done.packet);
     }
     start_memory(index);

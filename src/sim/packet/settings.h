@@ -117,8 +117,8 @@ struct SwitchSettings {
     /// deep_buffer: consecutive ports form one ASIC with memory of its own.
     std::uint32_t ports_per_asic = 10;
     std::uint64_t on_chip_bytes = 16ULL << 20;  // per ASIC
-    /// The spill rule: a packet goes off-chip if its virtual output queue would hold more than this on arrival,
-    /// or if the on-chip memory is half full.
+    /// The spill rule: a packet goes off-chip if its virtual output queue would hold more than this on arrival, if the
+    /// on-chip memory is half full, or if packets of its queue are off chip: so that none overtakes another.
     std::uint64_t spill_bytes = 256ULL * 1024;         // assumed
     Rate memory_bandwidth{};                           // of writes and reads together, per ASIC; 0 bit/s: no limit
     std::uint64_t egress_credit_bytes = 32ULL * 1024;  // asked for and not yet sent by an egress port; assumed

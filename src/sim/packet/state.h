@@ -313,6 +313,7 @@ struct DeepQueue {
     std::uint32_t next = nil;  // in the ring of its egress port
     Chain packets;
     std::uint64_t bytes = 0;
+    std::uint32_t off_chip = 0;  // packets that are off chip, or on their way there or back
     PortIndex egress = nil;
     bool in_ring = false;
 };

@@ -249,6 +249,7 @@ void read_network(Section section, NetworkSettings& settings) {
     settings.seed = section.count("seed", settings.seed, 0, ~std::uint64_t{0} >> 1U);
     constexpr packet::Routing routings[]{packet::Routing::ecmp, packet::Routing::spray, packet::Routing::shift_aware};
     settings.routing = routings[section.choice("routing", 0, {"ecmp", "spray", "shift-aware"})];
+    settings.reroute_after = section.time("reroute_after", settings.reroute_after);
     settings.unstored_bytes = static_cast<std::uint32_t>(section.bytes("unstored", settings.unstored_bytes, 0, 1024));
     settings.pause_bytes = static_cast<std::uint32_t>(section.bytes("pause_frame", settings.pause_bytes, 1, 1024));
     section.finish();

@@ -386,6 +386,7 @@ Result<std::unique_ptr<Core>> Core::make(const Topology& topology, const Network
     }
     core->add_switches();
     core->fault_event_ = core->add_special(Special::fault, 0);
+    if (settings.reroute_after != 0) core->reroute_event_ = core->add_special(Special::reroute, 0);
     core->first_flow_event_ = core->first_special_ + static_cast<EventId>(core->special_.size());
     core->wheel_.grow_to(core->first_flow_event_);
     if (!settings.faults.empty()) core->wheel_.schedule(core->fault_event_, settings.faults.front().at);

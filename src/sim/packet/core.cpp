@@ -121,6 +121,9 @@ void Core::handle_special(const SpecialEvent& event) {
         case Special::fault:
             apply_faults();
             break;
+        case Special::reroute:
+            reroute();
+            break;
         case Special::pause_expiry:
             expire_pauses(event.subject);
             break;

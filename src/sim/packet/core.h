@@ -28,6 +28,7 @@ class Core {
     std::uint32_t largest_wire_bytes_ = 0;
     std::uint32_t port_count_ = 0;
     EventId fault_event_ = nil;
+    EventId reroute_event_ = nil;  // nil: routes are never made anew
     bool spray_ = false;
     std::uint8_t input_classes_ = 0;  // that switches with input memories have queues for
 
@@ -64,6 +65,7 @@ class Core {
     Ring<Outcome> outcomes_;
     Balance balance_;  // without what is in flight
     std::size_t next_fault_ = 0;
+    std::size_t next_reroute_ = 0;  // the first of the faults that routes do not know of
     Time counting_since_ = 0;
 
 public:
@@ -102,6 +104,8 @@ public:
 
     // faults.cpp
     void apply_faults();
+    void plan_reroute();
+    void reroute();
     bool lost_on_cable(PortIndex port, PacketIndex packet);
 
     // link_retry.cpp

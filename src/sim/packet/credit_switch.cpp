@@ -41,7 +41,6 @@ void Core::queue_credit(PortIndex cable_index, PacketIndex packet_index, PortInd
     if (was_empty) queue.chain.push(input_queues_, input);
     const bool new_class = (out.waiting & bit_of(traffic_class)) == 0;
     out.waiting |= bit_of(traffic_class);
-    if (out.down()) return;
     if (!out.armed) {
         if (now_ >= out.free_at) {
             serve_credit(out_index);
@@ -55,7 +54,6 @@ void Core::queue_credit(PortIndex cable_index, PacketIndex packet_index, PortInd
 
 void Core::serve_credit(PortIndex index) {
     Port& port = ports_[index];
-    if (port.down()) return;
     if (now_ >= port.free_at) {
         std::uint8_t ready = port.waiting;
         for (unsigned rest = port.waiting; port.credited && rest != 0; rest &= rest - 1) {

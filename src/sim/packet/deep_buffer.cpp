@@ -205,7 +205,6 @@ void Core::memory_done(std::uint32_t index) {
 
 void Core::serve_deep(PortIndex index) {
     Port& port = ports_[index];
-    if (port.down()) return;
     if (now_ < port.free_at) {
         arm(index, port);
         return;

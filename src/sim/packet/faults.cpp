@@ -26,15 +26,38 @@ void Core::apply_faults() {
                     if (port.paused != 0) details_[index].counters.paused_time += now_ - details_[index].paused_since;
                     port.paused = 0;
                     port.pause_told = 0;
+                    // What waits in a switch goes out and is lost, so that it holds no memory and never comes late.
+                    serve(index);
                     break;
                 case Fault::What::up:
                     set(port, Port::is_down, false);
+                    port.pause_told = 0;
                     serve(index);
                     break;
             }
         }
     }
     if (next_fault_ < settings_.faults.size()) wheel_.schedule(fault_event_, settings_.faults[next_fault_].at);
+    plan_reroute();
+}
+
+/// For the oldest change of a cable that routes do not know of yet.
+void Core::plan_reroute() {
+    if (reroute_event_ == nil) return;
+    while (next_reroute_ < next_fault_ && settings_.faults[next_reroute_].what == Fault::What::corrupt)
+        ++next_reroute_;
+    if (next_reroute_ == next_fault_) return;
+    wheel_.schedule_by(reroute_event_, settings_.faults[next_reroute_].at + settings_.reroute_after);
+}
+
+void Core::reroute() {
+    while (next_reroute_ < next_fault_ && settings_.faults[next_reroute_].at + settings_.reroute_after <= now_)
+        ++next_reroute_;
+    std::vector<bool> down(topology_.cables.size());
+    for (std::uint32_t cable = 0; cable < down.size(); ++cable)
+        down[cable] = ports_[port_from_one(cable)].down();
+    routes_ = std::move(*make_routes(topology_, settings_.routing, down));  // that there are some, make() has seen
+    plan_reroute();
 }
 
 /// True, and the packet is gone, if the cable is down or corrupts it. What was on its way when the cable failed is lost

@@ -45,7 +45,7 @@ void Core::arbitrate(std::uint32_t input_switch) {
     const InputSwitch& inputs = inputs_[input_switch];
     for (const PortIndex index : nodes_[inputs.node].ports) {
         Port& port = ports_[index];
-        if (port.waiting == 0 || port.down() || details_[index].serving != nil) continue;
+        if (port.waiting == 0 || details_[index].serving != nil) continue;
         const std::uint8_t ready = port.waiting;
         const std::uint8_t traffic_class = choose_class(index, ready);
         Queue& queue = this->queue(index, traffic_class);

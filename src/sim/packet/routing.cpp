@@ -10,9 +10,21 @@ struct Edge {
     NodeIndex to;
 };
 
+using Edges = std::vector<std::vector<Edge>>;  // by node
+
+Edges edges_of(const Topology& topology, const std::vector<bool>& down) {
+    Edges edges(topology.nodes.size());
+    for (std::uint32_t cable = 0; cable < topology.cables.size(); ++cable) {
+        if (!down.empty() && down[cable]) continue;
+        const Topology::Cable& ends = topology.cables[cable];
+        edges[ends.one].push_back({port_from_one(cable), ends.two});
+        edges[ends.two].push_back({port_from_two(cable), ends.one});
+    }
+    return edges;
+}
+
 /// Distances to `destination`; nothing is routed through another host.
-std::vector<std::uint32_t> distances(const Topology& topology, const std::vector<std::vector<Edge>>& edges,
-                                     NodeIndex destination) {
+std::vector<std::uint32_t> distances(const Topology& topology, const Edges& edges, NodeIndex destination) {
     std::vector<std::uint32_t> distance(topology.nodes.size(), nil);
     std::vector<NodeIndex> queue{destination};
     distance[destination] = 0;
@@ -30,13 +42,9 @@ std::vector<std::uint32_t> distances(const Topology& topology, const std::vector
 
 }  // namespace
 
-Result<RouteTable> make_routes(const Topology& topology, Routing routing) {
-    std::vector<std::vector<Edge>> edges(topology.nodes.size());
-    for (std::uint32_t cable = 0; cable < topology.cables.size(); ++cable) {
-        const Topology::Cable& ends = topology.cables[cable];
-        edges[ends.one].push_back({port_from_one(cable), ends.two});
-        edges[ends.two].push_back({port_from_two(cable), ends.one});
-    }
+Result<RouteTable> make_routes(const Topology& topology, Routing routing, const std::vector<bool>& down) {
+    const Edges all = edges_of(topology, {});
+    const Edges alive = down.empty() ? Edges{} : edges_of(topology, down);
     RouteTable table;
     table.hosts = topology.host_count();
     table.entries.assign(topology.nodes.size() * table.hosts, nil);
@@ -45,9 +53,13 @@ Result<RouteTable> make_routes(const Topology& topology, Routing routing) {
     HostIndex destination = 0;
     for (NodeIndex host = 0; host < topology.nodes.size(); ++host) {
         if (!topology.nodes[host].is_host) continue;
-        const std::vector<std::uint32_t> distance = distances(topology, edges, host);
+        const std::vector<std::uint32_t> with_all = distances(topology, all, host);
+        const std::vector<std::uint32_t> around = down.empty() ? with_all : distances(topology, alive, host);
         for (NodeIndex node = 0; node < topology.nodes.size(); ++node) {
             if (node == host) continue;
+            const bool is_reached = !down.empty() && around[node] != nil;
+            const std::vector<std::uint32_t>& distance = is_reached ? around : with_all;
+            const Edges& edges = is_reached ? alive : all;
             if (distance[node] == nil && topology.nodes[node].is_host)
                 return Error{"fabric: '" + topology.nodes[node].name + "' cannot reach '" + topology.nodes[host].name +
                              "'; connect them"};

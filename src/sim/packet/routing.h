@@ -55,7 +55,8 @@ struct RouteTable {
     [[nodiscard]] const PortGroup& group(std::uint32_t entry) const { return groups[entry - first_group]; }
 };
 
-/// Error: a host that another cannot reach.
-Result<RouteTable> make_routes(const Topology& topology, Routing routing);
+/// Around the cables that are `down`, by number; none if it is empty. Where a node cannot reach a host without them,
+/// its routes are those with all cables. Error: a host that another cannot reach at all.
+Result<RouteTable> make_routes(const Topology& topology, Routing routing, const std::vector<bool>& down = {});
 
 }  // namespace incast::sim::packet

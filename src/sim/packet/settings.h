@@ -162,6 +162,9 @@ struct NetworkSettings {
     std::vector<SwitchSettings> switches{1};
     DcqcnSettings dcqcn{};
     std::vector<Fault> faults;  // in order of time
+    /// So long after a cable went down or came up all routes are made anew, around the cables that are down then; 0:
+    /// never. A switch avoids its own dead cables at once in any case.
+    Time reroute_after = 0;
     /// What of a packet stands on the cable but in no memory: Ethernet's preamble and gap.
     std::uint32_t unstored_bytes = 20;
     std::uint32_t pause_bytes = 84;  // 64 and the same 20 (IEEE 802.1Qbb, 802.3 annex 31B)

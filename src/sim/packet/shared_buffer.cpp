@@ -80,7 +80,7 @@ void Core::queue_shared(PortIndex own, PacketIndex packet_index, PortIndex out_i
     queue.change(now_, bytes);
     queue.chain.push(packets_, packet_index);
     out.waiting |= bit;
-    if (out.armed || out.down()) return;
+    if (out.armed) return;
     if (now_ >= out.free_at) {
         serve_shared(out_index);
     } else if ((bit & ~out.paused) != 0) {
@@ -117,7 +117,6 @@ void Core::queue_shared(PortIndex own, PacketIndex packet_index, PortIndex out_i
 
 void Core::serve_shared(PortIndex index) {
     Port& port = ports_[index];
-    if (port.down()) return;
     if (now_ < port.free_at) {
         arm(index, port);
         return;

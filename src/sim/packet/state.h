@@ -297,6 +297,7 @@ enum class Special : std::uint8_t {
     memory,
     egress_arrival,
     fault,
+    reroute,
     pause_expiry,
     pause_refresh
 };

@@ -283,6 +283,48 @@ TEST(Spray, AnyOrderMessagesUseAllPathsOfALosslessTree) {
         EXPECT_NEAR(gbit_per_second(bytes[flow], end - warm), line, 0.05 * line);  // chance fills some paths more
 }
 
+/// Bytes that flows from one leaf to the other deliver in the last of ten milliseconds, a cable behind the spine being
+/// cut after the first.
+std::uint64_t delivered_around_a_cut(SwitchKind kind, Time reroute_after, Time up_again = 0) {
+    NetworkSettings settings;
+    settings.switches[0].kind = kind;
+    settings.switches[0].pfc = {.classes = 1, .headroom_bytes = 128ULL * 1024};
+    settings.switches[0].input_buffer_bytes = 128ULL * 1024;
+    if (kind == SwitchKind::deep_buffer) settings.switches[0].pfc.xoff_bytes = 256ULL * 1024;
+    settings.reroute_after = reroute_after;
+    constexpr std::uint32_t leaf1_to_spine0 = 8 + 2;  // after the cables of eight hosts and the two of leaf 0
+    settings.faults.push_back({.at = ps_per_ms, .cable = leaf1_to_spine0, .what = Fault::What::down});
+    if (up_again != 0) settings.faults.push_back({.at = up_again, .cable = leaf1_to_spine0, .what = Fault::What::up});
+    const auto network =
+        make(leaf_spine(
+                 {.leaves = 2, .hosts_per_leaf = 4, .spines = 2, .host_rate = gbit_per_s(10), .uplink_rate = gbit100}),
+             settings);
+    EXPECT_EQ(network->name(2 * leaf1_to_spine0), "leaf1 to spine0 (cable 10)");
+    std::vector<FlowIndex> flows;
+    for (HostIndex host = 0; host < 4; ++host)
+        flows.push_back(open(*network, {.source = host,
+                                        .destination = host + 4,
+                                        .window_packets = 64,
+                                        .ack_packets = 4,
+                                        .retransmit_timeout = 200 * ps_per_us}));
+    const std::vector<std::uint64_t> bytes = saturate(*network, flows, 4 * payload, 9 * ps_per_ms, 10 * ps_per_ms, 16);
+    return *std::ranges::min_element(bytes);
+}
+
+TEST(Faults, RoutesAreMadeAnewAroundACutCable) {
+    const auto line = static_cast<std::uint64_t>(10e9 / 8 * 1e-3 * payload / wire);
+    for (const SwitchKind kind :
+         {SwitchKind::shared_buffer, SwitchKind::credit, SwitchKind::input_fifo, SwitchKind::deep_buffer}) {
+        SCOPED_TRACE(static_cast<int>(kind));
+        // Four flows in one FIFO hold each other up, with or without a cut.
+        const std::uint64_t full = kind == SwitchKind::input_fifo ? line / 9 : line;
+        EXPECT_EQ(delivered_around_a_cut(kind, 0), 0U) << "some flow starves";
+        EXPECT_GE(delivered_around_a_cut(kind, 2 * ps_per_ms), full * 9 / 10);
+        EXPECT_GE(delivered_around_a_cut(kind, 2 * ps_per_ms, 2 * ps_per_ms), full * 9 / 10) << "up before that";
+        EXPECT_GE(delivered_around_a_cut(kind, ps_per_ms, 6 * ps_per_ms), full * 9 / 10);
+    }
+}
+
 /// Jain's index of what TCP flows of equal round trips get of one drop-tail queue of 100 packets.
 double fairness_of_tcp(HostIndex senders) {
     NetworkSettings settings;

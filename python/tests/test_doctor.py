@@ -7,8 +7,9 @@ from typing import Any
 
 import jsonschema
 import pytest
+from incast.doctor import limits
 from incast.doctor.checks import CHECKS, findings
-from incast.doctor.cluster import TOGETHER, between
+from incast.doctor.cluster import TOGETHER, Answer, _silent, _taken, between
 from incast.doctor.host import ADVICE, FAULT, Finding, Host
 from incast.doctor.ports import ports
 from incast.doctor.system import engine_findings
@@ -174,9 +175,7 @@ def test_who_administers_the_network_may_exceed_its_limits(tmp_path: Path) -> No
     assert found_in(tmp_path, {**plain(), **small}) == []
 
 
-@pytest.mark.parametrize(
-    ("busy", "found"), [(4, []), (60, ["others take 60 % of all cores, most of it by x y (process 7)"])]
-)
+@pytest.mark.parametrize(("busy", "found"), [(4, []), (60, ["others take 60 %, most of it by x y (process 7)"])])
 def test_others_at_work_are_named(tmp_path: Path, busy: int, found: list[str]) -> None:
     other = {"proc/7/stat": SELF.replace("systemd", "x y").format(5)}
     planted(tmp_path, {**plain(), **other})
@@ -224,6 +223,120 @@ def test_the_mtu_of_most_is_the_right_one() -> None:
     (found,) = between(hosts, {}, None)
     assert (found.check, found.host, found.value) == ("network MTU", "b", "MTU 1500")
     assert found.command == "ip link set eth0 mtu 9000"
+
+
+def local(*addresses: str) -> dict[str, str]:
+    """As the kernel's table has them."""
+    return {"/proc/net/fib_trie": "".join(f"|-- {each}\n   /32 host LOCAL\n" for each in ("127.0.0.1", *addresses))}
+
+
+def test_an_address_that_two_hosts_have() -> None:
+    there = {name: {"address": f"10.0.0.{at}"} for at, name in enumerate("abc")}
+    shut = ["b", "tcp", 1, "Connection refused", None, None]
+    hosts = {"a": seen(shut), "b": seen(), "c": seen()}
+    for name, own in (("a", ["10.0.0.0"]), ("b", ["10.0.0.1"]), ("c", ["10.0.0.2", "10.0.0.1"])):
+        hosts[name]["files"] |= local(*own)
+    (found,) = between(hosts, there, None)
+    assert (found.check, found.host, found.where, found.value) == ("addresses", "c", "10.0.0.1", "b has it as well")
+    hosts["b"]["files"] |= local("10.0.0.2", "10.0.0.1")
+    assert [each.check for each in between(hosts, there, None)] == ["firewall"], "one host under two names"
+
+
+def test_large_packets_that_do_not_arrive() -> None:
+    there = {name: {"address": "10.0.0.1"} for name in "ab"}
+    hosts = {"a": seen() | {"large": {"b": [1500, 8, 0]}}, "b": seen() | {"large": {"a": [1500, 60, 59]}}}
+    (found,) = between(hosts, there, None)
+    assert (found.check, found.level, found.host, found.where) == ("large packets", FAULT, "a", "udp to b")
+    hosts["a"]["large"] = {"b": [600, 60, 60]}
+    hosts["b"]["large"] = {"a": [1500, 60, 54]}
+    smaller, lossy = between(hosts, there, None)
+    assert (smaller.check, smaller.value) == ("large packets", "MTU 600")
+    assert (lossy.check, lossy.value) == ("loss", "6 of 60 packets of 1500 B did not come back")
+
+
+def test_all_ways_of_one_host_are_one_finding() -> None:
+    there = {name: {"address": f"10.0.0.{at}"} for at, name in enumerate("abc")}
+    pairs = [(host, other) for host in "abc" for other in "abc" if host != other]
+    no, yes = "no answer within 9 s", ""
+    hosts = {
+        host: seen(*([other, "udp", 1, no if "b" in (host, other) else yes, 0.0, 0.1] for _, other in its))
+        | {"large": {other: [1500, 8, 0] if "b" in (host, other) else [1500, 60, 60] for _, other in its}}
+        for host in "abc"
+        if (its := [pair for pair in pairs if pair[0] == host])
+    }
+    assert [(each.check, each.host, each.where) for each in between(hosts, there, None)] == [
+        ("firewall", "b", "udp to and from all others"),
+        ("large packets", "b", "udp to and from all others"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "command"),
+    [
+        ("ssh: connect to host b port 22: Connection refused", "systemctl enable --now ssh"),
+        ("ssh: Could not resolve hostname b: Name or service not known", "getent hosts b"),
+        ("root@b: Permission denied (publickey).", "ssh-copy-id b"),
+        ("Host key verification failed.", "ssh-keygen -R b"),
+        ("Connection timed out during banner exchange", "ping b"),
+        ("sh: 1: exec: python3: not found", "python3-minimal"),
+        ("something else", "ssh -v b true"),
+    ],
+)
+def test_what_ssh_says_decides_what_helps(said: str, command: str) -> None:
+    (found,) = _silent({"b": Answer(lines=[said])})
+    assert command in found.command
+
+
+def test_ports_that_others_have() -> None:
+    there = {"a": {"ports": [["tcp", 5], ["udp", 5], ["udp", 6]]}}
+    (found,) = _taken(there, [5, 6])
+    assert (found.check, found.level, found.host, found.where) == ("ports", FAULT, "a", "tcp, ports 6")
+    assert list(_taken(there, [])) == []
+
+
+@pytest.mark.parametrize(
+    ("group", "files"),
+    [
+        ("0::/a/b", {"sys/fs/cgroup/a/cpu.max": "150000 100000", "sys/fs/cgroup/a/b/cpu.max": "max 100000"}),
+        (
+            "4:cpu,cpuacct:/a",
+            {
+                "sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us": "150000",
+                "sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us": "100000",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000",
+            },
+        ),
+    ],
+)
+def test_a_quota_of_cores(tmp_path: Path, group: str, files: dict[str, str]) -> None:
+    online = {"sys/devices/system/cpu/online": "0-1", "proc/self/status": "Cpus_allowed_list:\t0-7\n"}
+    (found,) = limits.cores(planted(tmp_path, online | files | {"proc/self/cgroup": group}))
+    assert (found.level, found.value) == (FAULT, "1.5 cores' worth of time")
+    assert found.command.startswith("echo ")
+
+
+def test_cores_that_may_not_be_used(tmp_path: Path) -> None:
+    files = {"sys/devices/system/cpu/online": "0-3", "proc/self/status": "Cpus_allowed_list:\t0,2\n"}
+    (found,) = limits.cores(planted(tmp_path, files))
+    assert (found.level, found.value) == (ADVICE, "2 of 4 cores may be used")
+    planted(tmp_path, {"sys/devices/system/cpu/isolated": "1,3"})
+    assert list(limits.cores(Host(tmp_path))) == [], "isolated ones are kept from all"
+
+
+def test_little_address_space(tmp_path: Path) -> None:
+    files = {"proc/self/limits": f"{LIMITS}Max address space         268435456            unlimited            bytes\n"}
+    (found,) = limits.memory(planted(tmp_path, files))
+    assert found.value.startswith("268435456 bytes")
+
+
+def test_a_queue_that_shapes(tmp_path: Path) -> None:
+    said = "qdisc noqueue 0: dev lo root refcnt 2\n"
+    said += "qdisc tbf 8001: dev eth0 root refcnt 2 rate 10Mbit burst 32Kb lat 50ms\n"
+    host = planted(tmp_path, {"said/tc-qdisc-show": said + "qdisc fq 8002: dev eth1 root refcnt 2\n"})
+    (found,) = limits.shaping(host)
+    assert (found.where, found.value) == ("interface eth0", "tbf rate 10Mbit burst 32Kb lat 50ms")
+    assert found.command == "tc qdisc del dev eth0 root"
 
 
 def test_infiniband_without_a_subnet_manager(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from incast.doctor import counters, rdma, system
+from incast.doctor import counters, limits, rdma, system
 from incast.doctor.host import Finding, Host
 
 
@@ -21,6 +21,9 @@ CHECKS = (
     Check("libraries", "Python's libraries of the extras", system.libraries),
     Check("governor", "clocks of cores that follow the load", system.governors),
     Check("busy cores", "what others take of the cores", system.busy_cores),
+    Check("cores", "cores that this shell may use", limits.cores),
+    Check("memory", "memory that this shell may use", limits.memory),
+    Check("shaping", "queues that slow down or lose what leaves", limits.shaping),
     Check("huge pages", "large pages for memory that asks for them", system.big_pages),
     Check("nofile", "how many files may be open, connections among them", system.open_files),
     Check("socket buffers", "how much sockets may hold", system.socket_buffers),

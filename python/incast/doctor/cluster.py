@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from incast.base.patience import Patience
-from incast.doctor import probe
+from incast.doctor import probe, ways
 from incast.doctor.checks import findings
 from incast.doctor.host import ADVICE, FAULT, Finding, Host
 from incast.doctor.system import engine_findings
@@ -20,7 +20,7 @@ from incast.hosts.commands import Commands, Ended, Job, Said
 from incast.hosts.engines import shell
 
 # Of hosts together, in this order; those of each host are in checks.py.
-TOGETHER = ("ssh", "engine", "firewall", "clocks", "network MTU")
+TOGETHER = ("ssh", "ports", "addresses", "firewall", "clocks", "network MTU", "large packets", "loss")
 _ANSWER_S = 60.0
 _TRIED = 3  # ports of a range
 _CLOCK_S = 0.1
@@ -85,7 +85,11 @@ def look_at(
         there = {host: each.whole for host, each in listening.items() if each.whole is not None}
         jobs = []
         for host, said in there.items():
-            targets = [(other, its["address"], its["ports"]) for other, its in there.items() if other != host]
+            at = list(there).index(host)  # those that come next first
+            targets = [
+                (other, there[other]["address"], there[other]["ports"])
+                for other in [*list(there)[at + 1 :], *list(there)[:at]]
+            ]
             words = (script, "look", said["address"], json.dumps(list(places)), json.dumps(targets))
             jobs.append(Job(host, host, shell(_RUN, *words)))
         looking = {host: Answer() for host in there}
@@ -100,25 +104,51 @@ def look_at(
     seen = {host: each.whole for host, each in looking.items() if each.whole is not None}
     silent = {host: looking[host] if host in looking else listening[host] for host in hosts if host not in seen}
     found = list(_silent(silent))
+    found += _taken(there, _ports(ports))
     for host, each in seen.items():
-        found += [replace(one, host=host) for one in engine_findings(each["engine"], version)]
+        for one in engine_findings(each["engine"], version):
+            found.append(replace(one, host=host, command=one.command.replace("HOST", host)))
         found += [replace(one, host=host) for one in _of_one(each)]
     return [*found, *between(seen, there, ports)]
+
+
+# What ssh says, what would be right, and what helps.
+_SSH = (
+    ("python3", "a python3, to look at that host", "apt-get install python3-minimal"),
+    ("resolve hostname", "a name that this host knows",
+     "getent hosts {host} shows whether; a line of /etc/hosts: ADDRESS {host}"),
+    ("Host key verification", "the host key of ~/.ssh/known_hosts",
+     "if the host was made anew: ssh-keygen -R {host}; ssh {host} true"),
+    ("Permission denied", "a login by ssh that asks for no password",
+     "ssh-copy-id {host}; look with: ssh -v {host} true"),
+    ("refused", "an sshd that listens", "there: systemctl enable --now ssh"),
+    ("timed out", "an sshd that answers", "ping {host} shows whether the host does; there: systemctl status ssh"),
+    ("No route", "a way to that host", "ip route get {host}; ping {host}"),
+)  # fmt: skip
+_SSH_ELSE = "", "a login by ssh that asks for no password", "look with: ssh -v {host} true"
 
 
 def _silent(answers: Mapping[str, Answer]) -> Iterator[Finding]:
     for host, answer in answers.items():
         said = answer.lines[-1] if answer.lines else f"no answer within {_ANSWER_S:.0f} s"
-        if "python3" in said and "not found" in said:
-            right, command = "a python3, to look at that host", "apt-get install python3-minimal"
-        else:
-            right, command = (
-                "a login by ssh that asks for no password",
-                f"ssh-copy-id {host}; look with: ssh -v {host} true",
-            )
+        _, right, command = next((each for each in _SSH if each[0] in said), _SSH_ELSE)
         yield Finding(
-            "ssh", FAULT, "login", said, right, command, "nodes are started, and this host looks, through it", host
+            "ssh", FAULT, "login", said, right, command.format(host=host),
+            "nodes are started, and this host looks, through it", host,
         )  # fmt: skip
+
+
+def _taken(there: Mapping[str, Mapping[str, Any]], wanted: Sequence[int]) -> Iterator[Finding]:
+    """Ports that the host itself could not listen at."""
+    for host, said in there.items():
+        opened = {(kind, port) for kind, port in said["ports"]}
+        for kind in probe.KINDS:
+            if numbers := [str(port) for port in wanted if (kind, port) not in opened]:
+                yield Finding(
+                    "ports", FAULT, f"{kind}, ports {', '.join(numbers)}", "others have them, or they may not be used",
+                    "free ports", f"ss -ln{kind[0]}p 'sport = :{numbers[0]}' shows by whom; or other --ports",
+                    "each node listens at one of these", host,
+                )  # fmt: skip
 
 
 def _of_one(said: Mapping[str, Any]) -> list[Finding]:
@@ -146,21 +176,43 @@ def between(
     seen: Mapping[str, Mapping[str, Any]], there: Mapping[str, Mapping[str, Any]], ports: tuple[int, int] | None
 ) -> Iterator[Finding]:
     """What no host shows alone."""
-    yield from _firewalls(seen, there, ports)
+    twice = list(ways.addresses(seen, there))
+    yield from twice
+    if not twice:
+        yield from _firewalls(seen, there, ports)
     yield from _clocks(seen)
-    yield from _mtus(seen)
+    sizes = list(_mtus(seen))
+    yield from sizes
+    if not twice:
+        yield from ways.large_packets(seen, there, {each.host for each in sizes})
 
 
 def _firewalls(
     seen: Mapping[str, Mapping[str, Any]], there: Mapping[str, Mapping[str, Any]], ports: tuple[int, int] | None
 ) -> Iterator[Finding]:
+    span = "32768-60999" if ports is None else f"{ports[0]}-{ports[1]}"
+    whole = {}
+    for kind in probe.KINDS:
+        asked = [
+            ((host, each[0]), each[3]) for host, said in seen.items() for each in said["reached"] if each[1] == kind
+        ]
+        tried = {pair for pair, _ in asked}
+        answered = {pair for pair, why in asked if not why}
+        if one := ways.culprit(tried - answered, tried):
+            whole[kind] = one
+            yield Finding(
+                "firewall", FAULT, f"{kind} to and from all others",
+                ", ".join(sorted({why for pair, why in asked if one in pair and why})), "an answer",
+                f"nft insert rule inet filter input {kind} dport {span} accept; "
+                f"of firewalld: firewall-cmd --add-port={span}/{kind}; also what it sends: nft list ruleset",
+                "nodes connect to each other on these; the host's rules, or something before it, keep them off", one,
+            )  # fmt: skip
     for host, said in seen.items():
         shut: dict[tuple[str, str, str], list[int]] = {}
         for other, kind, port, why, _, _ in said["reached"]:
-            if why:
+            if why and whole.get(kind) not in (host, other):
                 shut.setdefault((other, kind, why), []).append(port)
         for (other, kind, why), numbers in shut.items():
-            span = "32768-60999" if ports is None else f"{ports[0]}-{ports[1]}"
             source = there[host]["address"]
             family = "ip6" if ":" in source else "ip"
             yield Finding(

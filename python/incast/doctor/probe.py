@@ -5,7 +5,7 @@
 What is found is JSON, compressed, in lines that are short enough to pass.
 """
 
-# ruff: noqa: PTH123, PTH207
+# ruff: noqa: B905, PTH118, PTH120, PTH123, PTH207
 
 import base64
 import fcntl
@@ -27,8 +27,17 @@ TRIES = 3
 LIFETIME_S = 120.0
 KINDS = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
 SIOCGIFADDR = 0x8915
+# What socket has no names for; numbers of IPv4 and IPv6.
+MTU_DISCOVER, MTU = {False: 10, True: 23}, {False: 14, True: 24}
+ALWAYS_WHOLE = 3  # IP_PMTUDISC_PROBE: never in fragments, whatever is known of the way
+HEADERS = {False: 28, True: 48}  # with that of UDP
+LARGEST = 9216
+LARGE_HOSTS = 8  # of many hosts, those that come next
+LARGE_TRIES, LARGE_AT_ONCE, GROUP_S = 60, 4, 0.3
 STEADY = [
-    "/proc/self/limits", "/proc/self/status", "/proc/sys/net/core/*mem_max", "/proc/sys/net/ipv4/tcp_[rw]mem",
+    "/proc/self/limits", "/proc/self/status", "/proc/self/cgroup", "/proc/net/fib_trie", "/proc/net/if_inet6",
+    "/sys/devices/system/cpu/online", "/sys/devices/system/cpu/isolated",
+    "/proc/sys/net/core/*mem_max", "/proc/sys/net/ipv4/tcp_[rw]mem",
     "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor", "/sys/kernel/mm/transparent_hugepage/enabled",
     "/sys/class/net/*/mtu", "/sys/class/net/*/flags", "/sys/class/net/*/ecn/*/enable/*",
     "/sys/class/infiniband/*/node_type", "/sys/class/infiniband/*/parent", "/sys/class/infiniband/*/ports/*/state",
@@ -122,8 +131,9 @@ def answer(here: socket.socket, kind: str) -> None:
             peer.sendall(repr(time.time()).encode())
             peer.close()
         else:
-            _, address = here.recvfrom(64)
-            here.sendto(repr(time.time()).encode(), address)
+            asked, address = here.recvfrom(65536)
+            # What is longer comes back as it is.
+            here.sendto(repr(time.time()).encode() if len(asked) <= 64 else asked, address)
     except OSError:
         pass
 
@@ -172,6 +182,73 @@ def ask(kind: str, address: str, port: int) -> "tuple[str, float | None, float |
     return ("" if KINDS[kind] == socket.SOCK_STREAM else why), None, None
 
 
+def ask_large(address: str, port: int) -> "tuple[int, int, int] | None":
+    """The MTU that this host knows of the way there; how many packets of that size were sent; how many came back."""
+    six = ":" in address
+    level = socket.IPPROTO_IPV6 if six else socket.IPPROTO_IP
+    with socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_DGRAM) as made:
+        try:
+            made.connect((address, port))
+            mtu = made.getsockopt(level, MTU[six])
+            made.setsockopt(level, MTU_DISCOVER[six], ALWAYS_WHOLE)
+        except OSError:
+            return None
+        size = min(mtu, LARGEST) - HEADERS[six]
+        came = set()  # type: set[bytes]
+
+        def collect(wanted: int, patience_s: float) -> None:
+            end = time.monotonic() + patience_s
+            while len(came) < wanted and select.select([made], [], [], max(0.0, end - time.monotonic()))[0]:
+                try:
+                    came.add(made.recv(65536)[:8])
+                except OSError:
+                    return
+
+        sent = 0
+        while sent < LARGE_TRIES and (came or sent < 2 * LARGE_AT_ONCE):
+            before = len(came)
+            for _ in range(LARGE_AT_ONCE):
+                try:
+                    made.send(struct.pack("!Q", sent).ljust(size, b"-"))
+                except OSError:
+                    return mtu, 0, 0
+                sent += 1
+            collect(before + LARGE_AT_ONCE, GROUP_S)
+        collect(sent, PATIENCE_S)
+        return mtu, sent, len(came)
+
+
+def control_groups() -> "list[str]":
+    """Files that say what this process may use of cores, of its own group and of those above it."""
+    found = []
+    try:
+        with open("/proc/self/cgroup") as file:
+            lines = [line.strip().split(":", 2) for line in file]
+    except OSError:
+        return []
+    for _, kinds, own in (line for line in lines if len(line) == 3):
+        names = ["cpu.max"] if not kinds else ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+        if kinds and "cpu" not in kinds.split(","):
+            continue
+        path = own
+        while True:
+            found += [os.path.join("/sys/fs/cgroup", kinds, path.strip("/"), name) for name in names]
+            if path.strip("/") == "":
+                break
+            path = os.path.dirname(path)
+    return [glob.escape(name) for name in found]
+
+
+def queues() -> "dict[str, str]":
+    """What waits before each interface, as tc says it."""
+    tc = shutil.which("tc", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    try:
+        said = subprocess.run([tc or "tc", "qdisc", "show"], stdout=subprocess.PIPE, timeout=10, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return {"/said/tc-qdisc-show": said.stdout.decode("utf-8", "replace").strip()}
+
+
 def engine_says(places: "list[str]") -> "dict[str, object]":
     """Where it is, its version, and why transports are not there."""
     for place in places:
@@ -183,7 +260,10 @@ def engine_says(places: "list[str]") -> "dict[str, object]":
             done = subprocess.run([path, "--info", "json"], capture_output=True, timeout=20, check=False)
             words = done.stderr.decode("utf-8", "replace").strip()
             info = json.loads(done.stdout.decode())
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
+        except ValueError:
+            said = (words.splitlines() or ["its answer to --info json cannot be read, so it is of another version"])[-1]
+            return {"path": path, "error": said}
+        except (OSError, subprocess.SubprocessError) as error:
             return {"path": path, "error": (words.splitlines() or [str(error)])[-1]}
         return {"path": path, "version": info["versions"]["incast"], "transports": info.get("transports", [])}
     return {"path": "", "error": "not found"}
@@ -191,7 +271,7 @@ def engine_says(places: "list[str]") -> "dict[str, object]":
 
 def look(address: str, places: "list[str]", targets: "list[tuple[str, str, list[tuple[str, int]]]]") -> None:
     """All of this host."""
-    steady = read(STEADY)
+    steady = {**read(STEADY + control_groups()), **queues()}
     names = [path for pattern in NAMES for path in glob.glob(pattern)]
     moments = [read(MOVING)]
     for _ in range(2):
@@ -200,9 +280,15 @@ def look(address: str, places: "list[str]", targets: "list[tuple[str, str, list[
     asked = [(host, kind, port, where) for host, where, ports in targets for kind, port in ports]
     with ThreadPoolExecutor(max_workers=64) as pool:
         reached = list(pool.map(lambda each: [*each[:3], *ask(each[1], each[3], each[2])], asked))
+        # Where small ones get through; of each host one port says it.
+        ways = {
+            each[0]: (each[2], where) for each, (_, _, _, where) in zip(reached, asked) if each[1:4:2] == ["udp", ""]
+        }
+        ways = {host: ways[host] for host in [each[0] for each in targets][:LARGE_HOSTS] if host in ways}
+        large = dict(zip(ways, pool.map(lambda way: ask_large(way[1], way[0]), ways.values())))
     say({
         "interface": interface_of(address), "files": steady, "names": names, "moments": moments,
-        "engine": engine_says(places), "reached": reached,
+        "engine": engine_says(places), "reached": reached, "large": large,
     })  # fmt: skip
 
 

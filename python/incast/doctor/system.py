@@ -63,7 +63,7 @@ def busy_cores(host: Host) -> Iterator[Finding]:
     most = max(used, key=lambda pid: used[pid], default="")
     named = f", most of it by {now[most][0]} (process {most})" if used.get(most) else ""
     yield Finding(
-        "busy cores", ADVICE, "this host", f"others take {100 * busy / whole:.0f} % of all cores{named}",
+        "busy cores", ADVICE, "all cores", f"others take {100 * busy / whole:.0f} %{named}",
         f"below {100 * _BUSY:.0f} %", "ps -eo pcpu,pid,user,comm --sort=-pcpu | head shows them; end what need not run",
         "nodes wait for cores, and what is measured is the mixture",
     )  # fmt: skip

@@ -128,6 +128,22 @@ def test_soft_roce_keeps_the_contract_in_every_way(guest: GuestRun, tmp_path: Pa
     check_all(results, out_folder(tmp_path))
 
 
+@pytest.mark.usefixtures("everything")
+def test_two_rails_build_events(guest: GuestRun, tmp_path: Path) -> None:
+    """Four nodes with two of eight devices each, by rdma_cm and without it."""
+    addresses = [f"10.0.0.{number}" for number in range(1, 2 * NODES + 1)]
+    bind = ",".join("+".join(addresses[at : at + 2]) for at in range(0, len(addresses), 2))
+    rails = {f"transport.{VERBS}.bind": bind}
+    exchange = build("exchange", {**BUILDING, **rails, **BY_EXCHANGE, "protocol.scheme": "push"})
+    results = guest([Step("nodes", f"rdma-nodes.sh rxe {2 * NODES}"), *schemes(rails), exchange])
+    check_all(results, out_folder(tmp_path))
+    check_built(out_folder(tmp_path) / "exchange", results["exchange"])
+    for scheme in (*SCHEMES, "exchange"):
+        carried = {port["device"]: port["grown"] for port in result_of(out_folder(tmp_path) / scheme)["ports"]}
+        assert set(carried) == {f"rxe{number}" for number in range(1, 2 * NODES + 1)}
+        assert all(grown["tx_bytes"] > 0 and grown["rx_bytes"] > 0 for grown in carried.values()), carried
+
+
 @pytest.mark.usefixtures("everything", "with_siw")
 def test_soft_iwarp_does_so_as_well(guest: GuestRun, tmp_path: Path) -> None:
     """A device that cannot notify by a write."""

@@ -98,6 +98,7 @@ void reset() {
     here.is_cut = here.holds = here.misses_first = here.is_removed = false;
     here.failing_registrations = here.failing_pairs = here.failing_paths = here.reject_status = 0;
     here.port = {};
+    here.devices_opened = 0;
     here.path = {};
 }
 void set_port(const Port& port) {
@@ -171,6 +172,26 @@ void remove_device() {
         raise(*id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, nullptr, 0);
     for (Opened* device : world().opened)
         device->signal.set(true);
+}
+void end_device(std::size_t number) {
+    const Entered entered;
+    const auto found = std::ranges::find(world().opened, number, &Opened::number);
+    if (found == world().opened.end()) return;
+    (*found)->is_ended = true;
+    for (const auto& [pair_number, pair] : world().pairs)
+        if (pair->context == *found) to_error(*pair);
+    (*found)->signal.set(true);
+}
+std::vector<std::size_t> pairs_of_domains() {
+    const Entered entered;
+    std::map<const ibv_pd*, std::size_t> counts;
+    for (const auto& [number, pair] : world().pairs)
+        ++counts[pair->pd];
+    std::vector<std::size_t> made;
+    for (const auto& [domain, count] : counts)
+        made.push_back(count);
+    std::ranges::sort(made);
+    return made;
 }
 void reject_all(int status) {
     const Entered entered;

@@ -96,6 +96,8 @@ struct Pair : ibv_qp {
 /// As ibv_open_device() makes it.
 struct Opened : ibv_context {
     Signal signal;
+    std::size_t number = 0;
+    bool is_ended = false;
     bool is_told = false;  // that the device is gone
 };
 
@@ -145,6 +147,7 @@ struct World {
     std::set<SharedQueue*> shared;
     std::set<Id*> ids;
     std::set<Opened*> opened;
+    std::size_t devices_opened = 0;
     std::map<std::uint16_t, Id*> listeners;
 
     void broke(Rule rule, const std::string& what);

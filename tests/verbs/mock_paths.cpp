@@ -73,6 +73,7 @@ ibv_context* ibv_open_device(ibv_device* device) {
     made->device = device;
     made->ops = world().context.ops;
     made->async_fd = made->signal.fd;
+    made->number = world().devices_opened++;
     world().opened.insert(made);
     return made;
 }
@@ -88,7 +89,7 @@ int ibv_close_device(ibv_context* context) {
 int ibv_get_async_event(ibv_context* context, ibv_async_event* to) {
     const Entered entered;
     auto& opened = static_cast<Opened&>(*context);
-    if (!world().is_removed || std::exchange(opened.is_told, true)) {
+    if ((!world().is_removed && !opened.is_ended) || std::exchange(opened.is_told, true)) {
         errno = EAGAIN;
         return -1;
     }

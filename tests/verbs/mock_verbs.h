@@ -87,6 +87,9 @@ struct Counts {
 };
 Counts counts();
 
+/// How many queue pairs there are of each protection domain that has some, the fewest first.
+std::vector<std::size_t> pairs_of_domains();
+
 /// This thread is in a function of the device: what it allocates there is the mock's.
 bool is_inside();
 
@@ -109,6 +112,8 @@ void miss_first(bool misses);
 void remove_device();
 /// Requests to connect are turned away, with that status.
 void reject_all(int status);
+/// Of the devices that are open the one that was opened as the `number`-th ends, for whoever opened it.
+void end_device(std::size_t number);
 /// As when the system ends a process: the memory of whoever registered some last is registered no more,
 /// and its queue pairs still are there.
 void lose_memory();

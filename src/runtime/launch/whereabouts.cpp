@@ -74,7 +74,9 @@ Result<std::optional<NetworkPlace>> choose_address(const Plan& plan, int coordin
         settings.try_emplace(std::string(bind), os::local_host(coordinator_fd));
     }
     const auto bind = settings.find("bind");
-    NetworkPlace place = bind == settings.end() ? NetworkPlace{} : place_of(bind->second);
+    // Of several rails the first one's.
+    NetworkPlace place =
+        bind == settings.end() ? NetworkPlace{} : place_of(bind->second.substr(0, bind->second.find('+')));
     return place.interface.empty() ? std::nullopt : std::optional(std::move(place));
 }
 

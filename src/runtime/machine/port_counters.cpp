@@ -89,11 +89,15 @@ std::string interface_with(std::string_view address) {
 
 }  // namespace
 
-WatchedPorts watched_ports(std::string_view addresses, std::string_view device, bool rdma) {
+WatchedPorts watched_ports(std::string_view addresses, std::string_view devices, bool rdma) {
     WatchedPorts watched;
-    watched.device = device;
+    while (!devices.empty()) {
+        const std::string_view one = devices.substr(0, devices.find(','));
+        watched.devices.emplace_back(one);
+        devices.remove_prefix(std::min(devices.size(), one.size() + 1));
+    }
     while (!addresses.empty()) {
-        std::string_view one = addresses.substr(0, addresses.find(','));
+        std::string_view one = addresses.substr(0, addresses.find_first_of(",+"));
         addresses.remove_prefix(std::min(addresses.size(), one.size() + 1));
         while (one.starts_with(' ')) {
             one.remove_prefix(1);
@@ -104,7 +108,7 @@ WatchedPorts watched_ports(std::string_view addresses, std::string_view device, 
         }
     }
     watched.all_devices =
-        rdma && watched.device.empty() && (watched.interfaces.empty() || watched.interfaces.front() == "lo");
+        rdma && watched.devices.empty() && (watched.interfaces.empty() || watched.interfaces.front() == "lo");
     return watched;
 }
 
@@ -120,10 +124,10 @@ PortCounters::PortCounters(const fs::path& sys, const WatchedPorts& watched) {
             std::from_chars(number.data(), number.data() + number.size(), port.names.port);
             const auto own = std::ranges::find(watched.interfaces, port.names.interface);
             const bool wanted =
-                watched.device.empty()
+                watched.devices.empty()
                     ? own != watched.interfaces.end() ||
                           (watched.all_devices && line_of(folder / "state").value_or("").ends_with("ACTIVE"))
-                    : watched.device == device;
+                    : std::ranges::find(watched.devices, device) != watched.devices.end();
             if (!wanted || ports_.size() == most_ports) {
                 continue;
             }
@@ -135,7 +139,7 @@ PortCounters::PortCounters(const fs::path& sys, const WatchedPorts& watched) {
         }
     }
     // With a device of the run, or where one has to be, other interfaces carry nothing of its data.
-    if (!watched.device.empty() || watched.all_devices) {
+    if (!watched.devices.empty() || watched.all_devices) {
         left.clear();
     }
     for (const std::string& interface : left) {

@@ -22,12 +22,13 @@ struct PortChange {
 /// Which ports. A device's name goes before interfaces; with neither there are none.
 struct WatchedPorts {
     std::vector<std::string> interfaces;  // and the ports of RDMA devices that use them
-    std::string device;                   // of this RDMA device, and their interfaces
+    std::vector<std::string> devices;     // of these RDMA devices, and their interfaces
     bool all_devices = false;             // of all of them that are up, if there is no other sign of which
 };
 
-/// What the transport of a node listens at, and what its settings name. `addresses`: numeric, with commas between.
-[[nodiscard]] WatchedPorts watched_ports(std::string_view addresses, std::string_view device, bool rdma);
+/// What the transport of a node listens at, and what its settings name. `addresses`: numeric, with commas between,
+/// or + between those of one node; `devices`: with commas between.
+[[nodiscard]] WatchedPorts watched_ports(std::string_view addresses, std::string_view devices, bool rdma);
 
 class PortCounters {
 public:

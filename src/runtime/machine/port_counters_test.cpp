@@ -70,7 +70,7 @@ TEST_F(PortsOfAHost, WhatGrewSinceTheBeginning) {
 TEST_F(PortsOfAHost, OfTheDeviceThatIsNamedAndNoOther) {
     WatchedPorts watched;
     watched.interfaces = {"eth2", "lo"};
-    watched.device = "rxe0";
+    watched.devices = {"rxe0"};
     const std::vector<PortChange> grown = PortCounters(sys_, watched).grown();
     ASSERT_THAT(grown, SizeIs(1));
     EXPECT_EQ(grown[0].device, "rxe0");
@@ -98,7 +98,7 @@ TEST_F(PortsOfAHost, OfAllThatAreUpWhereNothingSaysWhich) {
 
 TEST_F(PortsOfAHost, NoneWithoutASign) {
     EXPECT_TRUE(PortCounters(sys_, {}).empty());
-    EXPECT_TRUE(PortCounters(sys_ / "nowhere", {{"lo"}, "", true}).empty());
+    EXPECT_TRUE(PortCounters(sys_ / "nowhere", {{"lo"}, {}, true}).empty());
 }
 
 TEST(WatchedPorts, AreThoseWithTheAddresses) {
@@ -107,7 +107,9 @@ TEST(WatchedPorts, AreThoseWithTheAddresses) {
     EXPECT_LE(watched.interfaces.size(), 1U);  // the loopback may be down
     EXPECT_TRUE(watched_ports("", "", true).all_devices);
     EXPECT_FALSE(watched_ports("", "mlx5_0", true).all_devices);
-    EXPECT_EQ(watched_ports("", "mlx5_0", true).device, "mlx5_0");
+    EXPECT_EQ(watched_ports("", "mlx5_0,mlx5_1", true).devices, (std::vector<std::string>{"mlx5_0", "mlx5_1"}))
+        << "rails";
+    EXPECT_EQ(watched_ports("192.0.2.77+127.0.0.1,192.0.2.78", "", true).interfaces, std::vector<std::string>{"lo"});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -83,18 +84,23 @@ Seat choose_seat(const std::string& sys, const SeatWish& wish) {
     const bool is_rdma = !wish.rdma_device.empty();
     const std::string& device = is_rdma ? wish.rdma_device : wish.interface;
     if (device.empty()) return stays("it uses no network interface");
-    const std::string folder = fmt::format("{}/class/{}/{}/device", sys, is_rdma ? "infiniband" : "net", device);
-    const std::optional<int> node = whole_number(first_line_of(folder + "/numa_node"));
-    if (!node || std::ranges::find(*memory_nodes, *node) == memory_nodes->end()) {
-        return stays(fmt::format("{} does not say its memory node", device));
+    int node = -1;
+    std::istringstream devices(device);
+    for (std::string each; std::getline(devices, each, is_rdma ? ',' : '\0');) {
+        const std::optional<int> its = whole_number(
+            first_line_of(fmt::format("{}/class/{}/{}/device/numa_node", sys, is_rdma ? "infiniband" : "net", each)));
+        if (!its || std::ranges::find(*memory_nodes, *its) == memory_nodes->end())
+            return stays(fmt::format("{} does not say its memory node", each));
+        if (node >= 0 && node != *its) return stays(fmt::format("{} lie beside several memory nodes", device));
+        node = *its;
     }
-    const auto there = cores_in(first_line_of(fmt::format("{}/devices/system/node/node{}/cpulist", sys, *node)));
+    const auto there = cores_in(first_line_of(fmt::format("{}/devices/system/node/node{}/cpulist", sys, node)));
     std::vector<int> cores;
     if (there) {
         std::ranges::copy_if(*there, std::back_inserter(cores),
                              [&wish](int core) { return std::ranges::find(wish.allowed, core) != wish.allowed.end(); });
     }
-    const auto memory_node = static_cast<std::uint32_t>(*node);
+    const auto memory_node = static_cast<std::uint32_t>(node);
     if (cores.empty()) return stays(fmt::format("it may use none of the cores beside {}", device));
     if (!wish.is_asked && cores.size() < wish.nodes_here) {
         return stays(

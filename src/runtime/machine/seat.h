@@ -17,7 +17,7 @@ namespace incast::runtime {
 /// What a node asks for.
 struct SeatWish {
     std::string interface = {};     // "eth0": of its address; empty: none is known
-    std::string rdma_device = {};   // "mlx5_0": it wins; empty: none
+    std::string rdma_device = {};   // "mlx5_0", or several with commas between: they win; empty: none
     std::uint32_t nodes_here = 1;   // of the run, on this host
     bool is_asked = false;          // even where the cores there are fewer than the nodes
     std::vector<int> allowed = {};  // cores that this process may use

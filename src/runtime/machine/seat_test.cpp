@@ -63,6 +63,16 @@ TEST_F(Seats, AnRdmaDeviceWins) {
     EXPECT_EQ(seat.why, "beside mlx5_1");
 }
 
+TEST_F(Seats, SeveralDevicesHaveToLieBesideOneMemoryNode) {
+    say("class/infiniband/mlx5_2/device/numa_node", "1");
+    say("class/infiniband/mlx5_3/device/numa_node", "0");
+    EXPECT_EQ(seat_of({.rdma_device = "mlx5_1,mlx5_2"}).memory_node, 1U);
+    const Seat apart = seat_of({.rdma_device = "mlx5_1,mlx5_3", .is_asked = true});
+    EXPECT_FALSE(apart.memory_node);
+    EXPECT_EQ(apart.why, "mlx5_1,mlx5_3 lie beside several memory nodes");
+    EXPECT_EQ(seat_of({.rdma_device = "mlx5_1,mlx5_9"}).why, "mlx5_9 does not say its memory node");
+}
+
 TEST_F(Seats, OnlyCoresThatItMayUse) {
     EXPECT_EQ(list_of(seat_of({.interface = "eth1", .allowed = {0, 1, 9, 10, 24}}).cores), "9-10,24");
     const Seat none = seat_of({.interface = "eth1", .allowed = {0, 1, 2, 3}});

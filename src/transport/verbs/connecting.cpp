@@ -23,11 +23,9 @@ constexpr Time ending_timeout = ps_per_s;  // the device says what became of req
 }  // namespace
 
 Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
-    Address address;
-    if (index(peer) >= peers_.size() || peer == options_.self || !from_blob(blob, address) ||
-        address.node != index(peer)) {
+    const std::optional<Address> address = address_in(blob, rail_);
+    if (index(peer) >= peers_.size() || peer == options_.self || !address || address->node != index(peer))
         return Post::refused;
-    }
     PeerState& state = peers_[index(peer)];
     if (const auto answer =
             answer_to_connect(state.connection(), state.incarnation, incarnation, [&] { disconnect(peer); })) {
@@ -35,15 +33,18 @@ Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
     }
     if (state.incarnation != incarnation) state.uses.clear();
     state.incarnation = incarnation;
-    state.address = address.socket();
+    state.address = address->socket();
     start_timing(state);
     state.state = index(options_.self) < index(peer) ? PeerState::State::dialling : PeerState::State::waiting;
     if (device_is_gone_) {
         lose(peer, Status::peer_lost);
-    } else if ((address.by_exchange != 0) != exchanges()) {
+    } else if ((address->by_exchange != 0) != exchanges()) {
         const std::array<const char*, 2> ways{"rdma_cm", "exchanged addresses"};
         fail(peer, std::string("it connects by ") + ways[exchanges() ? 0 : 1] + ", and this node by " +
                        ways[exchanges() ? 1 : 0] + ": set transport.verbs.connect alike");
+    } else if (address->rails != settings_.rails) {
+        fail(peer, "it has " + std::to_string(address->rails) + " rails, and this node " +
+                       std::to_string(settings_.rails) + ": set transport.verbs.device or bind alike");
     } else if (state.state == PeerState::State::dialling) {
         start_dialling(peer);
     } else {
@@ -73,6 +74,7 @@ void Endpoint::ended(Peer peer, std::uint32_t incarnation) {
 Blob Endpoint::address() const {
     Address made(index(options_.self), device_.address);
     made.by_exchange = exchanges() ? 1 : 0;
+    made.rails = settings_.rails;
     return to_blob(made);
 }
 
@@ -307,6 +309,10 @@ void Endpoint::handle_deadlines(Time now) {
 void Endpoint::remove_device() {
     if (std::exchange(device_is_gone_, true)) return;
     settings_.removed->set(device_.name());  // its owner makes another endpoint, and is told then
+    if (settings_.rails > 1) {
+        log(std::string(transport_name) + ": the RDMA device " + device_.name() + " was removed: rail " +
+            std::to_string(rail_ + 1) + " of " + std::to_string(settings_.rails) + " is lost with the peers on it");
+    }
     for (std::uint32_t number = 0; number < peers_.size(); ++number) {
         const Connection how = peers_[number].connection();
         if (how == Connection::up || how == Connection::opening) lose(Peer{number}, Status::peer_lost);

@@ -47,14 +47,13 @@ std::vector<SocketAddress> addresses_here() {
 
 /// Nothing: the address is of no RDMA device, or not of the one that is asked for.
 CmId listen_by_cm(rdma_event_channel* events, SocketAddress address, const EndpointSettings& settings,
-                  std::string& why) {
+                  const std::string& device, std::string& why) {
     rdma_cm_id* made = nullptr;
     if (rdma_create_id(events, &made, nullptr, RDMA_PS_TCP) != 0) {
         why = "rdma_create_id: " + reason(errno);
         return nullptr;
     }
     CmId id(made);
-    const std::string& device = settings.device;
     const Result<Ok> bound = bind_in(settings.ports, address.to_string(), [&](std::uint16_t port) {
         address.set_port(port);
         return rdma_bind_addr(id.get(), address.get()) == 0 ? 0 : errno;
@@ -73,20 +72,22 @@ CmId listen_by_cm(rdma_event_channel* events, SocketAddress address, const Endpo
     return nullptr;
 }
 
-Result<CmId> find_listener(rdma_event_channel* events, const EndpointSettings& settings, std::uint32_t self) {
+Result<CmId> find_listener(rdma_event_channel* events, const EndpointSettings& settings, std::uint32_t rail,
+                           std::uint32_t self) {
+    const std::string& device = settings.devices[rail];
     std::string why;
     if (!settings.bind.empty()) {
-        CmId id = listen_by_cm(events, settings.bind[self % settings.bind.size()], settings, why);
+        CmId id = listen_by_cm(events, settings.bind_of(self, rail), settings, device, why);
         if (id != nullptr) return id;
-        return Error{"transport.verbs.bind: " + why + (settings.device.empty() ? "" : "; wanted " + settings.device) +
+        return Error{"transport.verbs.bind: " + why + (device.empty() ? "" : "; wanted " + device) +
                      "; right is an address of an RDMA device (rdma link, ip addr)"};
     }
     for (const SocketAddress& address : addresses_here()) {
-        CmId id = listen_by_cm(events, address, settings, why);
+        CmId id = listen_by_cm(events, address, settings, device, why);
         if (id != nullptr) return id;
     }
     return Error{std::string(transport_name) + ": no address of this host is of " +
-                 (settings.device.empty() ? "an RDMA device" : "the RDMA device " + settings.device) +
+                 (device.empty() ? "an RDMA device" : "the RDMA device " + device) +
                  (why.empty() ? "" : " (the last one tried: " + why + ")") + "; set transport.verbs.bind"};
 }
 
@@ -147,14 +148,14 @@ void make_nonblocking(int fd) {
 
 namespace {
 
-Result<Ok> open_by_cm(Device& made, const EndpointSettings& settings, std::uint32_t self) {
+Result<Ok> open_by_cm(Device& made, const EndpointSettings& settings, std::uint32_t rail, std::uint32_t self) {
     made.events.reset(rdma_create_event_channel());
     if (made.events == nullptr) {
         const std::string missing = missing_here();
         if (!missing.empty()) return Error{std::string(transport_name) + ": " + missing};
         return failed("no connections by rdma_cm (is the kernel module rdma_ucm loaded?)");
     }
-    auto listener = find_listener(made.events.get(), settings, self);
+    auto listener = find_listener(made.events.get(), settings, rail, self);
     if (!listener) return listener.error();
     made.listener = std::move(*listener);
     make_nonblocking(made.events->fd);
@@ -164,10 +165,10 @@ Result<Ok> open_by_cm(Device& made, const EndpointSettings& settings, std::uint3
     return Ok{};
 }
 
-Result<Ok> open_by_exchange(Device& made, const EndpointSettings& settings, std::uint32_t self) {
+Result<Ok> open_by_exchange(Device& made, const EndpointSettings& settings, std::uint32_t rail, std::uint32_t self) {
     const std::vector<SocketAddress> addresses =
-        settings.bind.empty() ? addresses_here() : std::vector{settings.bind[self % settings.bind.size()]};
-    auto found = find_port(settings.device, settings.path, addresses);
+        settings.bind.empty() ? addresses_here() : std::vector{settings.bind_of(self, rail)};
+    auto found = find_port(settings.devices[rail], settings.path, addresses);
     if (!found) return found.error();
     made.opened = std::move(found->device);
     made.port = found->port;
@@ -181,10 +182,11 @@ Result<Ok> open_by_exchange(Device& made, const EndpointSettings& settings, std:
 
 }  // namespace
 
-Result<Device> Device::open(const EndpointSettings& settings, std::uint32_t self, std::uint32_t max_peers) {
+Result<Device> Device::open(const EndpointSettings& settings, std::uint32_t rail, std::uint32_t self,
+                            std::uint32_t max_peers) {
     Device made;
-    const Result<Ok> opened =
-        settings.connect == Connect::cm ? open_by_cm(made, settings, self) : open_by_exchange(made, settings, self);
+    const Result<Ok> opened = settings.connect == Connect::cm ? open_by_cm(made, settings, rail, self)
+                                                              : open_by_exchange(made, settings, rail, self);
     if (!opened) return opened.error();
     ibv_context* const context = made.context();
 

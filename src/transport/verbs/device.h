@@ -51,8 +51,9 @@ private:
 
 /// The settings of verbs, checked and in machine form.
 struct EndpointSettings {
-    std::vector<SocketAddress> bind;  // with port 0; empty: any
-    std::string device;
+    std::vector<std::vector<SocketAddress>> bind;  // of each node those of its rails, with port 0; empty: any
+    std::vector<std::string> devices;              // of each rail; empty: any
+    std::uint32_t rails = 1;
     Connect connect = Connect::cm;
     PortRange ports;
     PathSettings path;
@@ -66,6 +67,9 @@ struct EndpointSettings {
     Time heartbeat = 0;
     Time ack_deadline = 0;
     Time connect_timeout = 0;
+    [[nodiscard]] const SocketAddress& bind_of(std::uint32_t self, std::uint32_t rail) const {
+        return bind[self % bind.size()][rail];
+    }
     std::shared_ptr<Removed> removed = std::make_shared<Removed>();
 };
 
@@ -97,7 +101,8 @@ struct Device {
     bool immediates = false;
 
     /// Error: one line that says what is missing, or which limit of the device is exceeded.
-    static Result<Device> open(const EndpointSettings& settings, std::uint32_t self, std::uint32_t max_peers);
+    static Result<Device> open(const EndpointSettings& settings, std::uint32_t rail, std::uint32_t self,
+                               std::uint32_t max_peers);
     [[nodiscard]] std::string name() const { return ibv_get_device_name(context()->device); }
     [[nodiscard]] ibv_context* context() const { return opened != nullptr ? opened.get() : listener->verbs; }
 };

@@ -46,13 +46,16 @@ void PairTable::remove(std::uint32_t number) {
     places_[hole] = {};
 }
 
-Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& options, Device device, os::Poller poller)
+Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& options, Device device, os::Poller poller,
+                   std::uint32_t rail, std::shared_ptr<Pool> pool)
     : settings_(settings),
       options_(options),
       device_(std::move(device)),
       poller_(std::move(poller)),
       calls_(std::move(device_.calls), settings.connect_timeout, options.log),
-      regions_(max_regions, options.shareable),
+      rail_(rail),
+      pool_(std::move(pool)),
+      regions_(pool_->regions),
       registrations_(max_regions),
       lkeys_(max_regions),
       peers_(options.max_peers),
@@ -70,28 +73,37 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
                      .read = true,
                      .has_wait_fd = true};
     spent_.reserve(receives_.size());
+    pool_->rails.push_back(this);
 }
 
 Result<std::unique_ptr<Transport>> Endpoint::make(const EndpointSettings& settings, const EndpointOptions& options) {
+    auto made = make_rail(settings, options, 0, std::make_shared<Pool>(options.shareable));
+    if (!made) return made.error();
+    return std::unique_ptr<Transport>(std::move(*made));
+}
+
+Result<std::unique_ptr<Endpoint>> Endpoint::make_rail(const EndpointSettings& settings, const EndpointOptions& options,
+                                                      std::uint32_t rail, const std::shared_ptr<Pool>& pool) {
     if (options.max_peers == 0 || options.max_posted == 0 || index(options.self) >= options.max_peers) {
         return Error{std::string(transport_name) + ": " + node_name(options.self) + " with max_peers " +
                      std::to_string(options.max_peers) + ", max_posted " + std::to_string(options.max_posted) +
                      ": max_posted must be 1 or more, and the node's index below max_peers"};
     }
-    auto device = Device::open(settings, index(options.self), options.max_peers);
+    auto device = Device::open(settings, rail, index(options.self), options.max_peers);
     if (!device) return device.error();
     os::Poller poller;
     if (poller.fd() < 0 || !watch(poller, device->completions->fd, completions_id) ||
         (device->events != nullptr && !watch(poller, device->events->fd, events_id))) {
         return Error{std::string(transport_name) + ": epoll: " + reason(errno)};
     }
-    std::unique_ptr<Endpoint> made(new Endpoint(settings, options, std::move(*device), std::move(poller)));
+    std::unique_ptr<Endpoint> made(new Endpoint(settings, options, std::move(*device), std::move(poller), rail, pool));
     if (made->exchanges() && !made->watch_exchange())
         return Error{std::string(transport_name) + ": epoll: " + reason(errno)};
-    return std::unique_ptr<Transport>(std::move(made));
+    return made;
 }
 
 Endpoint::~Endpoint() {
+    std::erase(pool_->rails, this);
     // What was posted arrives: a queue pair that goes takes with it what has not left. A peer that does not answer
     // costs a second.
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);

@@ -64,9 +64,21 @@ private:
     std::vector<Place> places_;
 };
 
+class Endpoint;
+
+/// Regions, which all rails of a node share.
+struct Pool {
+    explicit Pool(bool shareable) : regions(max_regions, shareable) {}
+    Regions regions;
+    std::vector<const Endpoint*> rails;
+};
+
 class Endpoint final : public Transport {
 public:
     static Result<std::unique_ptr<Transport>> make(const EndpointSettings& settings, const EndpointOptions& options);
+    /// One of several rails; `pool` is the same for all of them.
+    static Result<std::unique_ptr<Endpoint>> make_rail(const EndpointSettings& settings, const EndpointOptions& options,
+                                                       std::uint32_t rail, const std::shared_ptr<Pool>& pool);
     ~Endpoint() override;
 
     [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
@@ -83,6 +95,13 @@ public:
     Result<Remote> import_key(Peer peer, const Blob& blob) override;
     Result<Ok> release(Local region) override;
     Result<Ok> release(Remote import) override { return imports_.release(import); }
+    /// A region that another rail allocated, for the peers of this one.
+    Result<Ok> register_region(Local region);
+    [[nodiscard]] std::uint32_t rkey(Local region) const {
+        return registrations_[static_cast<std::size_t>(region)]->rkey;
+    }
+    /// The region is about to be released: the peers of this rail are told, and its registration goes when they heard.
+    void retire(Local region);
     Post send(Peer peer, Bytes message) override;
     Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override;
     Post read(Peer peer, Target from, Slice into, Token token) override;
@@ -113,7 +132,8 @@ private:
         std::uint32_t counts_for = PairTable::none;  // whose count it is given back to
     };
 
-    Endpoint(const EndpointSettings& settings, const EndpointOptions& options, Device device, os::Poller poller);
+    Endpoint(const EndpointSettings& settings, const EndpointOptions& options, Device device, os::Poller poller,
+             std::uint32_t rail, std::shared_ptr<Pool> pool);
 
     static std::uint32_t index(Peer peer) { return static_cast<std::uint32_t>(peer); }
     [[nodiscard]] bool is_up(Peer peer) const {
@@ -235,7 +255,9 @@ private:
     os::Poller poller_;
     Calls calls_;
     std::uint32_t pairs_made_ = 0;
-    Regions regions_;
+    std::uint32_t rail_;
+    std::shared_ptr<Pool> pool_;
+    Regions& regions_;
     std::vector<MemoryRegion> registrations_;  // by the number of the region
     std::vector<std::uint32_t> lkeys_;         // the same
     std::size_t regions_made_ = 0;             // numbers below were used

@@ -27,20 +27,26 @@ std::string no_region(Local region) {
 Result<Local> Endpoint::allocate(std::size_t bytes) {
     Result<Local> made = regions_.allocate(bytes);
     if (!made) return made;
-    regions_made_ = std::max<std::size_t>(regions_made_, static_cast<std::size_t>(*made) + 1);
-    const std::span<std::byte> memory = regions_.memory(*made);
-    MemoryRegion registration(ibv_reg_mr(device_.domain.get(), memory.data(), memory.size(), all_access));
-    if (registration == nullptr) {
-        const Error error{"region of " + std::to_string(bytes) + " bytes: " + device_.name() +
-                          " does not register it: " + reason(errno)};
+    if (const Result<Ok> registered = register_region(*made); !registered) {
         regions_.release(*made);
         sweep();
-        return error;
+        return registered.error();
     }
-    const auto number = static_cast<std::size_t>(*made);
+    return made;
+}
+
+Result<Ok> Endpoint::register_region(Local region) {
+    const auto number = static_cast<std::size_t>(region);
+    regions_made_ = std::max(regions_made_, number + 1);
+    const std::span<std::byte> memory = regions_.memory(region);
+    MemoryRegion registration(ibv_reg_mr(device_.domain.get(), memory.data(), memory.size(), all_access));
+    if (registration == nullptr) {
+        return Error{"region of " + std::to_string(memory.size()) + " bytes: " + device_.name() +
+                     " does not register it: " + reason(errno)};
+    }
     lkeys_[number] = registration->lkey;
     registrations_[number] = std::move(registration);
-    return made;
+    return Ok{};
 }
 
 Result<Blob> Endpoint::expose(Local region, const Grant& grant) {
@@ -59,7 +65,7 @@ Result<Blob> Endpoint::expose(Local region, const Grant& grant) {
     key.run = options_.run;
     key.write = grant.write ? 1 : 0;
     key.address = reinterpret_cast<std::uintptr_t>(memory.data());
-    key.rkey = registrations_[static_cast<std::size_t>(region)]->rkey;
+    key.rkeys[rail_] = rkey(region);
     return to_blob(key);
 }
 
@@ -72,7 +78,7 @@ Result<Remote> Endpoint::import_key(Peer peer, const Blob& blob) {
     return imports_.add({.peer = peer,
                          .address = key->address,
                          .bytes = key->bytes,
-                         .rkey = key->rkey,
+                         .rkey = key->rkeys[rail_],
                          .generation = key->generation,
                          .region = static_cast<std::uint16_t>(key->region),
                          .use = static_cast<std::uint16_t>(key->use),
@@ -81,36 +87,37 @@ Result<Remote> Endpoint::import_key(Peer peer, const Blob& blob) {
 }
 
 Result<Ok> Endpoint::release(Local region) {
+    if (!regions_.has(region)) return Error{"release: " + no_region(region)};
+    retire(region);
+    regions_.release(region);
+    sweep();
+    return Ok{};
+}
+
+void Endpoint::retire(Local region) {
+    if (!regions_.has(region)) return;
     const auto number = static_cast<std::size_t>(region);
-    const std::span<std::byte> memory = regions_.memory(region);
-    if (memory.empty()) return Error{"release: " + no_region(region)};
-    const bool was_exposed = !regions_.exposed(number).empty();
     Retired retired{.name = {static_cast<std::uint16_t>(region), regions_.use(region)},
                     .registration = std::move(registrations_[number]),
-                    .memory = memory,
+                    .memory = regions_.memory(region),
                     .waits_for = base::Bitmap(peers_.size())};
-    regions_.release(region);
-    if (was_exposed) {
-        for (std::size_t peer = connected_.next(0); peer != base::Bitmap::none; peer = connected_.next(peer + 1)) {
-            if (!peers_[peer].was_welcomed) continue;  // its welcome will say it
-            peers_[peer].to_tell.push_back(retired.name);
-            peers_[peer].has_changes = true;
-            retired.waits_for.set(peer);
-            busy_.set(peer);
-        }
+    if (regions_.exposed(number).empty()) return;
+    for (std::size_t peer = connected_.next(0); peer != base::Bitmap::none; peer = connected_.next(peer + 1)) {
+        if (!peers_[peer].was_welcomed) continue;  // its welcome will say it
+        peers_[peer].to_tell.push_back(retired.name);
+        peers_[peer].has_changes = true;
+        retired.waits_for.set(peer);
+        busy_.set(peer);
     }
-    if (retired.waits_for.any()) {
-        retired_.push_back(std::move(retired));
-    } else {
-        retired.registration.reset();
-        sweep();
-    }
-    return Ok{};
+    if (retired.waits_for.any()) retired_.push_back(std::move(retired));
 }
 
 void Endpoint::sweep() {
     regions_.sweep([&](std::span<std::byte> memory) {
-        return std::ranges::any_of(retired_, [&](const Retired& each) { return each.memory.data() == memory.data(); });
+        return std::ranges::any_of(pool_->rails, [&](const Endpoint* rail) {
+            return std::ranges::any_of(rail->retired_,
+                                       [&](const Retired& each) { return each.memory.data() == memory.data(); });
+        });
     });
 }
 

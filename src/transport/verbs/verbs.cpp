@@ -1,5 +1,6 @@
 #include "transport/verbs/verbs.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <charconv>
@@ -7,20 +8,30 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "transport/settings.h"
 #include "transport/verbs/descriptor/descriptor.h"
 #include "transport/verbs/endpoint.h"
+#include "transport/verbs/rails.h"
 
 namespace incast::transport::verbs {
 
 namespace {
 
+std::vector<std::string> split(const std::string& text, char between) {
+    std::vector<std::string> parts;
+    std::istringstream all(text);
+    for (std::string each; std::getline(all, each, between);)
+        parts.push_back(each);
+    return parts;
+}
+
 class Verbs final : public Medium {
 public:
     explicit Verbs(EndpointSettings settings) : settings_(std::move(settings)) {}
     Result<std::unique_ptr<Transport>> endpoint(const EndpointOptions& options) override {
-        auto made = Endpoint::make(settings_, options);
+        auto made = settings_.rails > 1 ? Rails::make(settings_, options) : Endpoint::make(settings_, options);
         // A driver that begins anew takes its device away and gives it back.
         const std::string removed = settings_.removed->take();
         if (made || removed.empty()) return made;
@@ -37,13 +48,28 @@ Result<std::unique_ptr<Medium>> make(const Settings& given) {
     const Result<Values> values = Values::read(transport_name, settings(), given);
     if (!values) return values.error();
     EndpointSettings made;
-    std::istringstream addresses(values->text("bind"));
-    for (std::string each; std::getline(addresses, each, ',');) {
-        const auto address = SocketAddress::parse(each, 0);
-        if (!address) return values->refuse("bind", "'" + each + "' is no address");
-        made.bind.push_back(*address);
+    for (const std::string& node : split(values->text("bind"), ',')) {
+        std::vector<SocketAddress>& rails = made.bind.emplace_back();
+        for (const std::string& each : split(node, '+')) {
+            const auto address = SocketAddress::parse(each, 0);
+            if (!address) return values->refuse("bind", "'" + each + "' is no address");
+            rails.push_back(*address);
+        }
+        if (rails.size() != made.bind.front().size())
+            return values->refuse("bind", "all nodes have to have as many rails");
     }
-    made.device = values->text("device");
+    made.devices = split(values->text("device"), ',');
+    made.rails = static_cast<std::uint32_t>(
+        std::max(made.bind.empty() ? 1 : made.bind.front().size(), std::max<std::size_t>(made.devices.size(), 1)));
+    if (made.rails > max_rails) {
+        return values->refuse(made.devices.size() > max_rails ? "device" : "bind",
+                              std::to_string(made.rails) + " rails; at most " + std::to_string(max_rails));
+    }
+    if (made.devices.size() > 1 && !made.bind.empty() && made.bind.front().size() != made.devices.size()) {
+        return values->refuse("bind", "transport.verbs.device has " + std::to_string(made.devices.size()) +
+                                          " rails: each node needs an address for each, with + between");
+    }
+    made.devices.resize(made.rails, made.devices.empty() ? "" : made.devices.front());
     const auto byte = [&](std::string_view name) { return static_cast<std::uint8_t>(values->whole(name)); };
     const auto word = [&](std::string_view name) { return static_cast<std::uint32_t>(values->whole(name)); };
     const Result<PortRange> ports = values->ports("ports");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include <arpa/inet.h>
 
@@ -65,6 +66,18 @@ SocketAddress Address::socket() const {
     }
     made.set_port(port);
     return made;
+}
+
+std::optional<Address> address_in(const Blob& blob, std::uint32_t rail) {
+    const std::size_t rails = blob.bytes.size() / sizeof(Address);
+    if (rails == 0 || rails > max_rails || blob.bytes.size() % sizeof(Address) != 0) return std::nullopt;
+    std::array<Address, max_rails> all;
+    std::memcpy(all.data(), blob.bytes.data(), blob.bytes.size());
+    const auto is_one = [&](const Address& each) {
+        return each.magic == Address::expected_magic && each.rails == rails && each.node == all[0].node;
+    };
+    if (!std::ranges::all_of(std::span(all).first(rails), is_one)) return std::nullopt;
+    return all[rail < rails ? rail : 0];
 }
 
 const char* to_string(Verdict verdict) {

@@ -24,7 +24,9 @@ struct SocketAddress {
     void set_port(std::uint16_t port);
 };
 
-/// Where an endpoint listens.
+inline constexpr std::uint32_t max_rails = 4;
+
+/// Where an endpoint listens; of several rails one follows the other.
 struct Address {
     static constexpr std::uint32_t expected_magic = 0x41425256;  // "VRBA"
     std::uint32_t magic = expected_magic;
@@ -33,16 +35,19 @@ struct Address {
     std::uint8_t by_exchange = 0;  // no rdma_cm: a TCP port, for addresses of queue pairs
     std::uint16_t port = 0;
     std::array<std::byte, 16> ip{};
+    std::uint32_t rails = 1;
 
     Address() = default;
     Address(std::uint32_t node, const SocketAddress& address);
     [[nodiscard]] SocketAddress socket() const;
 };
 
+/// The address of that rail, or of the first where the endpoint has fewer. Nothing: no address of this transport.
+std::optional<Address> address_in(const Blob& blob, std::uint32_t rail);
+
 struct Key : RegionKey<0x4B425256> {  // "VRBK"
     std::uint64_t address = 0;
-    std::uint32_t rkey = 0;
-    std::uint32_t zero_2 = 0;
+    std::array<std::uint32_t, max_rails> rkeys{};  // each for whoever comes by that rail
 };
 
 enum class Verdict : std::uint32_t {

@@ -20,13 +20,16 @@ constexpr std::array<std::string_view, 2> connect_words{"cm", "exchange"};
 constexpr std::array<std::string_view, 6> mtu_words{"auto", "256", "512", "1024", "2048", "4096"};
 
 constexpr std::array list{
-    base::text("bind", "",
-               "address to listen at, of an RDMA device; of a list node i takes the i-th, in turn; empty: the first "
-               "address of this host that is one",
-               "IPv4 or IPv6 addresses with commas between, or empty"),
+    base::text(
+        "bind", "",
+        "address to listen at, of an RDMA device; of a list node i takes the i-th, in turn; several rails have one "
+        "each, with + between; empty: the first address of this host that is one",
+        "IPv4 or IPv6 addresses with commas between, or empty"),
     transport::ports_setting,
-    base::text("device", "", "the RDMA device that the address has to be of (ibv_devices); empty: any",
-               "a name such as mlx5_0, or empty"),
+    base::text("device", "",
+               "the RDMA device that the address has to be of (ibv_devices); several, with commas between: a "
+               "rail each; empty: any",
+               "names such as mlx5_0, or empty"),
     base::choice("connect", "cm", connect_words,
                  "cm: rdma_cm makes connections; exchange: addresses of queue pairs go through TCP connections to "
                  "`bind`, where rdma_cm cannot be used (InfiniBand without IPoIB); the next four are for that alone"),

@@ -50,7 +50,13 @@ INFO = {
     "versions": {"incast": "0.1.0", "compiler": "gcc 12"},
     "transports": [
         {"name": "tcp", "available": True, "summary": "sockets"},
-        {"name": "verbs", "available": False, "summary": "RDMA", "reason": "no RDMA device on this host"},
+        {
+            "name": "verbs",
+            "available": False,
+            "summary": "RDMA",
+            "reason": "no RDMA device on this host",
+            "untested_on_hardware": "traffic classes",
+        },
     ],
 }
 

@@ -21,6 +21,7 @@ struct Descriptor {
     std::span<const base::FormerName> former_names;  // of these settings, in the last version
     Result<std::unique_ptr<Medium>> (*make)(const Settings&) = nullptr;  // null: a module has it (module.h)
     std::string_view package = "incast";                                 // that brings what it needs
+    std::string_view untested = {};                                      // what of it no hardware has shown yet
     std::string (*missing_here)() = nullptr;  // why no endpoint can be made on this host, or empty; null: it always can
 };
 

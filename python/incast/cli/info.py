@@ -78,4 +78,6 @@ def _transport_table(transports: list[dict[str, Any]]) -> Table:
         words = str(transport.get("summary" if here else "reason", ""))
         state = Text("yes", style="green") if here else Text("no", style="yellow")
         table.add_row(Text(str(transport.get("name", "?"))), state, Text(words))
+        if untested := transport.get("untested_on_hardware"):
+            table.add_row("", "", Text(f"untested on hardware: {untested}", style="dim"))
     return table

@@ -27,6 +27,9 @@ nlohmann::ordered_json info() {
         if (!missing.empty()) {
             entry["reason"] = missing;
         }
+        if (!each.untested.empty()) {
+            entry["untested_on_hardware"] = each.untested;
+        }
         transports.push_back(std::move(entry));
     }
     for (const std::string& name : transport::outside_transports()) {
@@ -61,6 +64,10 @@ std::string info_text() {
                             transport["available"].get<bool>() ? "yes" : "no",
                             transport.contains("reason") ? transport["reason"].get<std::string>()
                                                          : transport["summary"].get<std::string>());
+        if (transport.contains("untested_on_hardware")) {
+            text += fmt::format("{:19}untested on hardware: {}\n", "",
+                                transport["untested_on_hardware"].get<std::string>());
+        }
     }
     return text;
 }

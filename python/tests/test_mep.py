@@ -55,6 +55,36 @@ def test_missing_sources_are_counted_and_no_fault(folder: MepFolder) -> None:
     assert report.lines()[1] == "complete events: 24, incomplete events: 4; missing-dead: 4 events, 1 MFPs"
 
 
+def test_missing_sources_may_be_error_banks_of_lhcb(folder: MepFolder) -> None:
+    """The manifest says which of them the run wrote; those of the front ends are data."""
+    banks = [encode_mfp(source, 24, [0] * 4, b"", types=kind) for source, kind in ((1, 92), (2, 92), (3, 96))]
+    said: dict[str, object] = {"missing": "lhcb", "flags": {"1": "late", "3": "desync"}}
+    folder.append(6, banks, changes=said)
+    report = check(folder.path)
+    assert report.problems == []
+    assert report.flags == {"late": 1, "desync": 1}
+    assert report.incomplete_events == 4
+    assert [row.flag for row in show(folder.path).meps[6].mfps] == ["late", "empty", "desync"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"flags": {"1": "late"}}, "flags {}, the line says {1: 'late'}"),
+        ({"missing": "lhcb", "flags": {"1": "desync"}}, "flags {}, the line says {1: 'desync'}"),
+        ({"missing": "lhcb", "flags": {"2": "late"}}, "flags {}, the line says {2: 'late'}"),
+        ({"missing": "lhcb", "flags": {"9": "late"}}, "flags {}, the line says {9: 'late'}"),
+        ({"missing": "others"}, "missing is 'others', expected one of incast, lhcb"),
+        ({"missing": ["lhcb"]}, "missing is ['lhcb'], expected one of incast, lhcb"),
+    ],
+)
+def test_error_banks_agree_with_the_manifest(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    folder = MepFolder(tmp_path / "out")
+    mfps = [encode_mfp(1, 0, [0, 0], b"", types=92), encode_mfp(2, 0, [3, 1], b"data", types=92)]
+    folder.append(0, mfps, changes=changes)
+    assert message in check(folder.path).problems[0]
+
+
 def test_checksums_that_sources_made_must_be_true(folder: MepFolder) -> None:
     good = {
         str(source): f"{crc32c(packet[:16], crc32c(packet[16:])):08x}" for source, packet in enumerate(packets(6), 1)

@@ -419,4 +419,15 @@ void relabel_missing(MutableBytes mfp, SourceFlag flag) {
     }
 }
 
+void missing_to_error_banks(MutableBytes mfp) {
+    const MfpHeader header = peek_mfp(mfp).value();
+    for (std::uint32_t index = 0; index < header.n_fragments; ++index) {
+        std::byte& type = mfp[header_bytes(header.wide) + index];
+        const std::optional<SourceFlag> missing = flag_of_type(std::to_integer<std::uint8_t>(type));
+        if (missing && load_size(mfp, header, index) == 0) {
+            type = std::byte{error_bank_type(*missing)};
+        }
+    }
+}
+
 }  // namespace incast::wire

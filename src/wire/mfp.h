@@ -185,4 +185,7 @@ std::optional<std::uint64_t> end_of_run_bytes(Bytes bytes);
 /// Of a checked MFP: fragments that are missing because their readout unit was gone are missing with that flag instead.
 void relabel_missing(MutableBytes mfp, SourceFlag flag);
 
+/// Of a checked MFP: missing fragments get the types of LHCb's error banks that say the same. Nothing else changes.
+void missing_to_error_banks(MutableBytes mfp);
+
 }  // namespace incast::wire

@@ -55,4 +55,20 @@ constexpr std::optional<SourceFlag> flag_of_type(std::uint8_t type) {
     return static_cast<SourceFlag>(type & 0x0FU);
 }
 
+/// The type of LHCb's error bank that says the same of a missing fragment; flag >= missing_dead.
+constexpr std::uint8_t error_bank_type(SourceFlag flag) {
+    switch (flag) {
+        case SourceFlag::truncated:
+            return 93;
+        case SourceFlag::bad_checksum:
+            return 95;
+        case SourceFlag::desync:
+            return 96;
+        case SourceFlag::dropped:
+            return 89;
+        default:
+            return 92;
+    }
+}
+
 }  // namespace incast::wire

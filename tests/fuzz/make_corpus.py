@@ -302,6 +302,9 @@ def seeds() -> dict[str, dict[str, bytes]]:
             "phantom": phantom(5, 100, 6, 2),
             "truncated": mfp(6, 100, [b"whole", b"", b""], types=bytes([1, 0xF5, 0xF5])),
             "empty": mfp(7, 100, [b""] * 3),
+            "error-banks": mfp(8, 100, [b"", b"why", b""] * 4, types=bytes([*range(89, 97), 100, 101, 8, 0])),
+            "end-of-run": struct.pack("<HHIQHBB", 0x40CE, 2, 28, 2**64 - 1, 9, 3, 0) + bytes(8),
+            "wide-missing": mfp(4, 100, [b"abc", b""], types=b"\x01\xf5", align=3, wide=True),
         },
         "fuzz_mep": {
             "one": mep({3: mfp(3, 9, [b"abc"])}),
@@ -310,6 +313,9 @@ def seeds() -> dict[str, dict[str, bytes]]:
             ),
             "wide-inside": mep({3: mfp(3, 9, [b"abc"]), 4: mfp(4, 9, [b"wide"], wide=True)}),
             "missing": mep({3: mfp(3, 9, [b"abc", b"d"]), 4: phantom(4, 9, 2, 4)}),
+            "error-banks": mep(
+                {3: mfp(3, 9, [b"", b"d"], types=b"\x5c\x08"), 4: mfp(4, 9, [b""] * 2, types=b"\x60\x60")}
+            ),
         },
         "fuzz_mef": {
             "two-events": mef(0x1FFFF, [bank(7, b"hello"), b""]),

@@ -12,12 +12,14 @@ import re
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from input_count import Count, Expected, RefusedError, count_built, expect
+from published import read_meps
 from replay_folders import RandomFolder, mfp, run_of, write
 from rich.console import Console
 from support import ROOT, Run, Start, check_accounting
@@ -27,6 +29,8 @@ from transports import ONE_THREAD, SHARED_MEMORY, SOCKETS
 sys.path.insert(0, str(ROOT / "python"))
 from incast.base.errors import EXIT_BAD_CONFIG, EXIT_INCOMPLETE
 from incast.data.mep import check
+from incast.data.mep_export import export_meps
+from incast.data.mep_rearrange import merge
 from incast.run.summary import print_summary
 
 FOLDERS = int(os.environ.get("INCAST_REPLAY_FOLDERS", "12"))
@@ -269,3 +273,38 @@ def test_all_counts_agree_on_any_folder(start: Start, tmp_path: Path, seed: int)
     for flag, mfps in counted.flag_mfps.items():
         assert flag == "dropped" or mfps <= expected.flag_mfps[flag]
     check_ending(run, status, max(expected.share() if expected.left_out else 0, counted.incomplete / counted.events))
+
+
+def test_what_is_missing_may_be_error_banks_of_lhcb(start: Start, tmp_path: Path) -> None:
+    """The same counts, and the bytes that `incast mep export` makes of the run that says it in our way."""
+    cut = mfp(1, 20, [100, 0, 0, 0], types=bytes([7, 0xF5, 0xF5, 0xF5]))
+    banks = mfp(2, 20, [0, 5, 0, 0], types=bytes([92, 96, 8, 8]))
+    files = [
+        (0, run_of(0, 0, 10)),
+        (1, run_of(1, 0, 5) + cut + run_of(1, 28, 3)),
+        (2, run_of(2, 0, 5) + banks + run_of(2, 24, 4)),
+    ]
+    folder = write(tmp_path / "in", files)
+    reports, exported = [], []
+    for missing in ("incast", "lhcb"):
+        built = tmp_path / missing
+        run = replay(start, folder, built, sink__missing=missing, transport__name=ONE_THREAD)
+        assert run.finish() == EXIT_INCOMPLETE, run.story()
+        result = run.result()
+        check_accounting(result)
+        report = check(built)
+        assert report.ok, report.lines()
+        told = {flag: {"events": report.flag_events[flag], "mfps": report.flags[flag]} for flag in report.flags}
+        assert told == result["flags"]
+        assert report.incomplete_events == result["incomplete_events"]
+        reports.append((result["flags"], report.events, report.incomplete_events, report.bytes))
+        export_meps([built], tmp_path / f"{missing}.mep")
+        exported.append((tmp_path / f"{missing}.mep").read_bytes())
+        merged = merge([built], tmp_path / f"{missing}-as-it-is.mep")
+        assert merged.meps == report.meps
+    assert reports[0] == reports[1]
+    assert reports[0][0] == {"truncated": {"events": 4, "mfps": 1}, "desync": {"events": 4, "mfps": 1}}
+    assert exported[0] == exported[1] == (tmp_path / "lhcb-as-it-is.mep").read_bytes()
+    kinds = Counter(fragment.kind for mep in read_meps(exported[1]) for mfp in mep for fragment in mfp.fragments)
+    assert (kinds[92], kinds[93], kinds[96]) == (1, 3, 5)
+    assert max(kinds) < 0xF0

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/prng.h"
@@ -60,6 +61,9 @@ inline std::uint64_t touch_mfp(const MfpView& mfp) {
 
 /// True if the bytes start with a valid MFP; then also: writing its fragments again gives a packet that reads the same.
 inline bool walk_mfp(Bytes bytes) {
+    if (const std::optional<std::uint64_t> end = end_of_run_bytes(bytes)) {
+        require(*end >= mfp_header_bytes && *end <= bytes.size(), "the packet that ends a run is there");
+    }
     const Result<MfpView> view = MfpView::parse(bytes);
     if (!view) {
         require(!view.error().message.empty(), "an error says something");
@@ -83,6 +87,13 @@ inline bool walk_mfp(Bytes bytes) {
         require(again.ok(), "what was written reads");
         require(touch_mfp(*again) == sum, "what was written reads the same");
     }
+
+    // With error banks nothing is missing that only Incast knows, and all data are the same.
+    std::vector<std::byte> banks(view->bytes().begin(), view->bytes().end());
+    missing_to_error_banks(banks);
+    const Result<MfpView> shown = MfpView::parse(banks);
+    require(shown.ok() && shown->payload_bytes() == view->payload_bytes(), "error banks change no size");
+    require(!is_defect(shown->flag()), "error banks are no types of Incast's own");
 
     // A cut packet is either refused or mended into a valid one.
     std::vector<std::byte> cut(view->bytes().begin(),

@@ -56,6 +56,12 @@ def daq_errors(mfp: Mfp) -> Counter[int]:
     return Counter({int(k): int(n) for k, n in zip(kinds, counts, strict=True) if int(k) in DAQ_ERRORS})
 
 
+def says_missing(mfp: Mfp, flag: str) -> bool:
+    """Whether it has a fragment without bytes that is the error bank for this flag."""
+    kind = MISSING_AS.get(FLAG_TYPE_BASE | FLAG_NAMES.index(flag)) if flag in FLAG_NAMES else None
+    return kind is not None and bool(((mfp.types == kind) & (mfp.sizes == 0)).any())
+
+
 def in_words(errors: Counter[int]) -> str:
     """`2 x 92 (fragment missing)`, and so on."""
     return ", ".join(f"{count} x {kind} ({DAQ_ERRORS[kind]})" for kind, count in sorted(errors.items()))

@@ -16,11 +16,12 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from incast.data.detectors import daq_errors, in_words
+from incast.data.detectors import daq_errors, in_words, says_missing
 from incast.formats import FLAG_NAMES, Buffer, FormatError, Mep, Mfp, crc32c, map_file, parse_mep, read_meps
 
 _DEFECTS: Final = FLAG_NAMES[2:]
 _MEP_NAME: Final = re.compile(r"[0-9]+-[0-9]+-[0-9]+\.mep")
+_MISSING: Final = ("incast", "lhcb")  # values of `sink.missing`
 _CRC: Final = re.compile(r"[0-9a-f]{8}")
 
 
@@ -42,6 +43,7 @@ class ManifestEntry:
     flags: dict[int, str]
     crc32c: int
     mfp_crc32c: dict[int, int]  # by source; empty: the run made no checksums of this MEP's MFPs
+    missing: str  # incast, or lhcb: what is missing of a source are LHCb's error banks (`sink.missing`)
 
     @property
     def path(self) -> Path:
@@ -78,6 +80,8 @@ def _entry(manifest: Path, number: int, text: str) -> ManifestEntry:
             key.isdecimal() and isinstance(value, str) and _CRC.fullmatch(value) for key, value in made.items()
         ):
             raise FormatError(f'mfp_crc32c is {made!r}, expected {{"<source>": 8 hexadecimal digits}}')
+        if (missing := line.get("missing", "incast")) not in _MISSING:
+            raise FormatError(f"missing is {missing!r}, expected one of {', '.join(_MISSING)}")
         return ManifestEntry(
             manifest=manifest,
             line=number,
@@ -93,6 +97,7 @@ def _entry(manifest: Path, number: int, text: str) -> ManifestEntry:
             flags={int(source): flag for source, flag in flags.items()},
             crc32c=int(line["crc32c"], 16),
             mfp_crc32c={int(source): int(value, 16) for source, value in made.items()},
+            missing=missing,
         )
     except json.JSONDecodeError as error:
         raise FormatError(f"{manifest.name} line {number}: no JSON ({error.msg})") from error
@@ -161,7 +166,7 @@ def load(entry: ManifestEntry, files: dict[Path, Buffer] | None = None) -> Mep:
         "first_event": (mep.first_event, entry.first_event),
         "n_events": (mep.n_events, entry.n_events),
         "n_mfps": (len(mep.mfps), entry.n_mfps),
-        "flags": (mep.flags, entry.flags),
+        "flags": (_flags(entry, mep), entry.flags),
     }
     for name, (found, said) in facts.items():
         if found != said:
@@ -170,6 +175,14 @@ def load(entry: ManifestEntry, files: dict[Path, Buffer] | None = None) -> Mep:
         raise FormatError(f"{entry}: MEP: {disorder}")
     _check_mfps(entry, mep)
     return mep
+
+
+def _flags(entry: ManifestEntry, mep: Mep) -> dict[int, str]:
+    """What the bytes say is missing. Error banks say less than flags, so a flag that agrees with them stands."""
+    if entry.missing == "incast":
+        return mep.flags
+    agree = {mfp.source for mfp in mep.mfps if says_missing(mfp, entry.flags.get(mfp.source, ""))}
+    return mep.flags | {source: flag for source, flag in entry.flags.items() if source in agree}
 
 
 def _check_mfps(entry: ManifestEntry, mep: Mep) -> None:
@@ -260,7 +273,7 @@ class CheckReport:
         lines += [f"BAD: {problem}" for problem in self.problems]
         return [*lines, "ok" if self.ok else f"bad: {len(self.problems)} problems"]
 
-    def _add(self, mep: Mep) -> None:
+    def _add(self, mep: Mep, flags: dict[int, str]) -> None:
         self.meps += 1
         self.events += mep.n_events
         self.mfps += len(mep.mfps)
@@ -269,9 +282,9 @@ class CheckReport:
         self.payload_bytes += mep.payload_bytes
         for mfp in mep.mfps:
             self.daq_errors.update(daq_errors(mfp))
-        self.flags.update(mep.flags.values())
-        self.flag_events.update(dict.fromkeys(mep.flags.values(), mep.n_events))
-        if mep.flags:
+        self.flags.update(flags.values())
+        self.flag_events.update(dict.fromkeys(flags.values(), mep.n_events))
+        if flags:
             self.incomplete_events += mep.n_events
         self.first_event = mep.first_event if self.first_event is None else min(self.first_event, mep.first_event)
 
@@ -305,7 +318,7 @@ def _check_file(path: Path, report: CheckReport) -> None:
     spans: list[tuple[int, int]] = []
     disorders: list[str] = []
     for offset, mep in read_meps(path):
-        report._add(mep)
+        report._add(mep, mep.flags)
         spans.append((mep.first_event, mep.n_events))
         if disorder := mep.disorder():
             disorders.append(f"at byte {offset}: {disorder}")
@@ -345,7 +358,7 @@ def _check_folder(folder: Path, report: CheckReport) -> None:
             continue
         if id(entry) not in chosen:
             continue
-        report._add(mep)
+        report._add(mep, entry.flags)
         found = {mfp.source for mfp in mep.mfps}
         if sources is not None and found != sources:
             report.problems.append(f"{entry}: sources differ from those of other MEPs: {sorted(found ^ sources)}")
@@ -457,7 +470,7 @@ def _hex(data: bytes, limit: int = 32) -> str:
     return f": {data[:limit].hex(' ')}{' ...' if len(data) > limit else ''}" if data else ""
 
 
-def _mfp_row(mfp: Mfp, fragments: int) -> MfpRow:
+def _mfp_row(mfp: Mfp, flag: str, fragments: int) -> MfpRow:
     return MfpRow(
         source=mfp.source,
         n_fragments=mfp.n_fragments,
@@ -466,7 +479,7 @@ def _mfp_row(mfp: Mfp, fragments: int) -> MfpRow:
         largest_fragment=int(mfp.sizes.max()),
         empty_fragments=int((mfp.sizes == 0).sum()),
         wide=mfp.wide,
-        flag=mfp.flag,
+        flag=flag,
         daq_errors=dict(daq_errors(mfp)),
         first_fragments=tuple(mfp.fragment(k).tobytes() for k in range(min(fragments, mfp.n_fragments))),
     )
@@ -479,6 +492,7 @@ def show(path: Path, *, limit: int = 10, fragments: int = 0) -> MepSummary:
     """
 
     def row(file: str, offset: int, entry: ManifestEntry | None, mep: Mep) -> MepRow:
+        said = {} if entry is None else entry.flags
         return MepRow(
             file=file,
             offset=offset,
@@ -488,7 +502,7 @@ def show(path: Path, *, limit: int = 10, fragments: int = 0) -> MepSummary:
             first_event=mep.first_event,
             n_events=mep.n_events,
             payload_bytes=mep.payload_bytes,
-            mfps=tuple(_mfp_row(mfp, fragments) for mfp in mep.mfps),
+            mfps=tuple(_mfp_row(mfp, said.get(mfp.source, mfp.flag), fragments) for mfp in mep.mfps),
         )
 
     if path.is_dir():

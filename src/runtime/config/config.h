@@ -133,6 +133,7 @@ struct RunConfig {
     SinkKind sink_kind{};
     Verify verify{};
     std::string sink_path;
+    sinks::Missing missing{};
     std::uint64_t file_bytes{};
     Time file_time{};
     sinks::Fsync fsync{};

@@ -46,6 +46,7 @@ constexpr auto sink_words = [] {
 }();
 constexpr std::array<std::string_view, 3> fsync_words{"commit", "interval", "never"};
 constexpr std::array<std::string_view, 2> failure_words{"stop", "continue"};
+constexpr std::array<std::string_view, 2> missing_words{"incast", "lhcb"};
 constexpr std::array<std::string_view, 2> full_words{"stop", "wait"};
 constexpr std::array<std::string_view, 2> delivery_words{"one", "all"};
 constexpr std::array<std::string_view, 2> consumer_policy_words{"block", "drop"};
@@ -283,6 +284,9 @@ constexpr std::array table{
         "sink.verify", "full", verify_words,
         "what is compared: every byte, one MEP in 64 as a whole and the headers of all, or headers"),
     text("sink.path", &RunConfig::sink_path, "", "mep: the folder for the MEP files"),
+    choice<&RunConfig::missing>("sink.missing", "incast", missing_words,
+                                "mep, command: how a missing fragment says so, by Incast's own types, by which it is "
+                                "told from data, or as LHCb's error banks (formats.md)"),
     number(Kind::bytes, "sink.file_size", &RunConfig::file_bytes, "4GiB", 1, 1024 * gib,
            "mep: a file that reaches this size is closed, and the next one begun"),
     number(Kind::duration, "sink.file_time", &RunConfig::file_time, "0", 0, 1000 * 3600 * ps_s,

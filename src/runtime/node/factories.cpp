@@ -29,6 +29,7 @@ Result<std::unique_ptr<sinks::RuntimeSink>> make_sink(const Plan& plan, std::uin
     options.verify = config.verify;
     options.sample_every = verify_every;
     options.source = source_options(plan);
+    options.missing = config.missing;
     options.files.path = config.sink_path;
     options.files.roll_bytes = config.file_bytes;
     options.files.roll_interval = config.file_time;

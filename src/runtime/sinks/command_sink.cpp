@@ -20,7 +20,7 @@ Result<std::unique_ptr<CommandSink>> CommandSink::open(const SinkOptions& option
             "sink command: this transport moves no payload, so there is nothing to write; verify, touch and "
             "null work"};
     }
-    Result<MepPacker> packer = MepPacker::make(config);
+    Result<MepPacker> packer = MepPacker::make(config, options.missing);
     if (!packer) {
         return Error{"sink command: " + packer.error().message};
     }

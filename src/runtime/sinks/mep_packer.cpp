@@ -10,20 +10,21 @@
 
 namespace incast::sinks {
 
-Result<MepPacker> MepPacker::make(const protocol::Config& config) {
+Result<MepPacker> MepPacker::make(const protocol::Config& config, Missing missing) {
     std::vector<std::uint16_t> ids;
     std::ranges::transform(config.sources, std::back_inserter(ids), &protocol::SourceSpec::id);
     std::ranges::sort(ids);
     if (const auto twice = std::ranges::adjacent_find(ids); twice != ids.end()) {
         return Error{fmt::format("source id {} occurs twice, a MEP needs distinct ones", *twice)};
     }
-    return MepPacker(config);
+    return MepPacker(config, missing);
 }
 
-MepPacker::MepPacker(const protocol::Config& config)
-    : checksum_(config.checksum),
+MepPacker::MepPacker(const protocol::Config& config, Missing missing)
+    : missing_(missing),
+      checksum_(config.checksum),
       by_id_(config.sources.size()),
-      phantoms_(config.sources.size()),
+      own_(config.sources.size()),
       header_(wire::mep_header_bytes(static_cast<std::uint32_t>(config.sources.size()))),
       mfps_(config.sources.size()),
       segments_(wire::mep_max_segments(config.sources.size())) {
@@ -55,6 +56,12 @@ Result<Bytes> MepPacker::mfp_of(const protocol::BuiltMep& mep, std::uint32_t sou
             // A manifest says what its bytes say.
             if (const wire::SourceFlag said = mfp->flag(); wire::is_defect(said)) {
                 say(said);
+                if (missing_ == Missing::lhcb) {
+                    std::vector<std::byte>& own = own_[source];
+                    own.assign(mfp->bytes().begin(), mfp->bytes().end());
+                    wire::missing_to_error_banks(own);
+                    return Bytes(own);
+                }
             }
             if (built.head != nullptr && is_checked(checksum_, mep.mep)) {
                 checksums_ += fmt::format("{}\"{}\": \"{:08x}\"", checksums_.empty() ? "" : ", ", ids_[source],
@@ -63,10 +70,13 @@ Result<Bytes> MepPacker::mfp_of(const protocol::BuiltMep& mep, std::uint32_t sou
             return mfp->bytes();
         }
     }
-    std::vector<std::byte>& phantom = phantoms_[source];
+    std::vector<std::byte>& phantom = own_[source];
     phantom.resize(wire::phantom_bytes(mep.n_events));
     if (!wire::write_phantom(phantom, mep.first_event, mep.n_events, ids_[source], flag)) {
         return Error{fmt::format("MEP {} source {}: no phantom of {} events", mep.mep, ids_[source], mep.n_events)};
+    }
+    if (missing_ == Missing::lhcb) {
+        wire::missing_to_error_banks(phantom);
     }
     say(flag);
     return Bytes(phantom);

@@ -9,13 +9,14 @@
 #include <incast/result.h>
 
 #include "protocol/interfaces.h"
+#include "runtime/sinks/sink.h"
 
 namespace incast::sinks {
 
 class MepPacker {
 public:
     /// Error: two sources with one id, which a MEP cannot tell apart.
-    static Result<MepPacker> make(const protocol::Config& config);
+    static Result<MepPacker> make(const protocol::Config& config, Missing missing);
 
     struct Packed {
         std::span<const Bytes> segments;  // in order; good until the next call, and as long as the MEP's slot
@@ -35,13 +36,14 @@ public:
     [[nodiscard]] std::size_t sources() const { return by_id_.size(); }
 
 private:
-    explicit MepPacker(const protocol::Config& config);
+    MepPacker(const protocol::Config& config, Missing missing);
     Result<Bytes> mfp_of(const protocol::BuiltMep& mep, std::uint32_t source);
 
+    Missing missing_;
     protocol::Checksum checksum_;
-    std::vector<std::uint16_t> ids_;                // by source of the config
-    std::vector<std::uint32_t> by_id_;              // sources of the config, ascending by id
-    std::vector<std::vector<std::byte>> phantoms_;  // by source of the config
+    std::vector<std::uint16_t> ids_;           // by source of the config
+    std::vector<std::uint32_t> by_id_;         // sources of the config, ascending by id
+    std::vector<std::vector<std::byte>> own_;  // by source of the config: MFPs that are not written as they came
     std::vector<std::byte> header_;
     std::vector<Bytes> mfps_;
     std::vector<Bytes> segments_;

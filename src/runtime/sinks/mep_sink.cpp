@@ -29,7 +29,7 @@ Result<std::unique_ptr<MepSink>> MepSink::open(const SinkOptions& options, const
         return Error{
             "sink mep: this transport moves no payload, so there is nothing to write; verify, touch and null work"};
     }
-    Result<MepPacker> packer = MepPacker::make(config);
+    Result<MepPacker> packer = MepPacker::make(config, options.missing);
     if (!packer) {
         return Error{"sink mep: " + packer.error().message};
     }
@@ -54,6 +54,7 @@ Result<std::unique_ptr<MepSink>> MepSink::open(const SinkOptions& options, const
 MepSink::MepSink(const SinkOptions& options, MepPacker packer, OpenFile folder, OpenFile manifest)
     : MeteredSink(options),
       options_(options.files),
+      missing_(options.missing),
       name_(fmt::format("{}-{}", options.node, options.incarnation)),
       packer_(std::move(packer)),
       flusher_(std::move(folder), std::move(manifest), options.files) {
@@ -139,10 +140,11 @@ bool MepSink::write(Time now, const protocol::BuiltMep& mep) {
     fmt::format_to(std::back_inserter(filling_.commit.lines),
                    "{{\"file\": \"{}\", \"offset\": {}, \"bytes\": {}, \"mep\": {}, \"attempt\": {}, \"redelivered\": "
                    "{}, \"first_event\": {}, "
-                   "\"n_events\": {}, \"n_mfps\": {}, \"flags\": {{{}}}, \"crc32c\": \"{:08x}\"{}}}\n",
+                   "\"n_events\": {}, \"n_mfps\": {}, \"flags\": {{{}}}, \"crc32c\": \"{:08x}\"{}{}}}\n",
                    file_name_, file_bytes_, packed->bytes, mep.mep, mep.attempt, mep.redelivered, mep.first_event,
                    mep.n_events, packer_.sources(), packer_.flags(), checksum,
-                   packer_.checksums().empty() ? "" : fmt::format(", \"mfp_crc32c\": {{{}}}", packer_.checksums()));
+                   packer_.checksums().empty() ? "" : fmt::format(", \"mfp_crc32c\": {{{}}}", packer_.checksums()),
+                   missing_ == Missing::lhcb ? ", \"missing\": \"lhcb\"" : "");
     if (filling_.commit.data.empty() || filling_.commit.data.back() != file_) {
         filling_.commit.data.push_back(file_);
     }

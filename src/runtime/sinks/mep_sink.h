@@ -54,6 +54,7 @@ private:
     void fail(const std::string& why);
 
     MepFileOptions options_;
+    Missing missing_;
     std::string name_;  // "<node>-<incarnation>"
     MepPacker packer_;
 

@@ -188,6 +188,57 @@ TEST_F(MepSinkTest, EB_F5_MissingSourcesBecomePhantomsThatSayWhy) {
     EXPECT_EQ(mep.n_events(), 6U);
 }
 
+// The types alone differ; the manifest says the same, and that they do.
+TEST_F(MepSinkTest, MissingFragmentsMayBeErrorBanksOfLhcb) {
+    SinkOptions options = options_of(folder.path() / "own");
+    SinkOptions lhcb = options_of(folder.path() / "lhcb");
+    lhcb.missing = Missing::lhcb;
+    for (const SinkOptions& some : {options, lhcb}) {
+        open(some);
+        LooseMep complete = *run->next();
+        ASSERT_EQ(sink->take(now, complete.build()), Taken::pending);
+        LooseMep loose = *run->next();
+        loose.lose(0, wire::SourceFlag::missing_unreachable);
+        loose.parts[1].body.resize(wire::mfp_prefix_bytes(6, false));
+        loose.parts[1].body.resize(wire::truncate_mfp(loose.parts[1].body).value());
+        loose.parts[1].flag = wire::SourceFlag::truncated;
+        wire::store<std::uint64_t>(loose.parts[2].body, 8, 1'000'000);
+        ASSERT_EQ(sink->take(now, loose.build()), Taken::pending);
+        ASSERT_EQ(wait_durable(2).size(), 2U);
+        EXPECT_EQ(sink->stats().incomplete_meps, 1U);
+    }
+    const auto lines_of = [&](const char* name) {
+        std::ifstream in(folder.path() / name / "manifest-3-2.jsonl");
+        std::vector<nlohmann::json> lines;
+        for (std::string text; std::getline(in, text);) {
+            lines.push_back(nlohmann::json::parse(text));
+        }
+        return lines;
+    };
+    const auto own = lines_of("own");
+    auto other = lines_of("lhcb");
+    ASSERT_EQ(own.size(), 2U);
+    ASSERT_EQ(other.size(), 2U);
+    for (nlohmann::json& line : other) {
+        EXPECT_EQ(line["missing"], "lhcb");
+        line.erase("missing");
+    }
+    EXPECT_EQ(other[0], own[0]);
+    EXPECT_EQ(own[1]["flags"], (nlohmann::json{{"30", "missing-unreachable"}, {"7", "truncated"}, {"8", "desync"}}));
+    EXPECT_EQ(other[1]["flags"], own[1]["flags"]);
+    const std::uint64_t size = own[1]["bytes"];
+    auto bytes = read_bytes(folder.path() / "own" / "3-2-0.mep", own[1]["offset"], size);
+    const auto mep = wire::MepView::parse(bytes).value();
+    for (std::uint32_t index = 0; index < mep.size(); ++index) {
+        wire::missing_to_error_banks(std::span(bytes).subspan(mep.offset(index)));
+    }
+    EXPECT_EQ(bytes, read_bytes(folder.path() / "lhcb" / "3-2-0.mep", own[1]["offset"], size));
+    const wire::MfpView cut = mep.mfp(0);
+    EXPECT_EQ(cut.type(5), 93) << "7: its last fragment is truncated";
+    EXPECT_EQ(mep.mfp(1).type(0), 96) << "8: other events";
+    EXPECT_EQ(mep.mfp(2).type(0), 92) << "30: missing";
+}
+
 TEST_F(MepSinkTest, DamagedAndMisplacedMfpsAreNotWritten) {
     open(options_of(folder.path()));
     LooseMep loose = *run->next();

@@ -37,6 +37,9 @@ enum class OnFailure : std::uint8_t { stop, carry_on };
 /// What a sink does whose disk has no room.
 enum class OnFull : std::uint8_t { stop, wait };
 
+/// How MEPs say that a fragment is missing (docs/formats.md): by Incast's own types, or by LHCb's error banks.
+enum class Missing : std::uint8_t { incast, lhcb };
+
 struct CommandOptions {
     std::string command;                      // for /bin/sh
     std::uint64_t buffer_bytes = 64U << 20U;  // beyond it the sink is busy; one MEP always fits
@@ -70,7 +73,8 @@ struct SinkOptions {
     Kind kind = Kind::null;
     Verify verify = Verify::full;
     std::uint32_t sample_every = 16;
-    sources::SourceOptions source;  // what feeds the run, hence what verify expects
+    sources::SourceOptions source;      // what feeds the run, hence what verify expects
+    Missing missing = Missing::incast;  // in MEPs, of files and for a command
     MepFileOptions files;
     CommandOptions command;
     ConsumerOptions consumer;

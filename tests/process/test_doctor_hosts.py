@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,28 +78,3 @@ def test_what_is_planted_is_found_and_nothing_else(cluster: Cluster, engine: Pat
     os.kill(cluster.sshd(3), 9)
     gone = {each for each in planted if each[1] != "node3" and "node3" not in each[2]} | {("ssh", "node3", "login")}
     assert looked_at(cluster, engine, "node[1-3]") - before == gone
-
-
-def test_ways_that_spoil_large_packets(cluster: Cluster, engine: Path) -> None:
-    before = looked_at(cluster, engine, "node[1-3]")
-    must(*cluster.words("ip", "link", "set", "p0-2", "mtu", "1400"))  # of the switch, so that no host knows
-    must(*cluster.words("ip", "route", "add", cluster.address(3), "dev", "eth0", "mtu", "600", host=1))
-    taken = "import socket; s = socket.create_server(('0.0.0.0', 40005)); print(flush=True); input()"
-    other = subprocess.Popen(
-        cluster.words(sys.executable, "-c", taken, host=3), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert other.stdout is not None
-    assert other.stdout.readline()
-    try:
-        found = looked_at(cluster, engine, "node[1-3]") - before
-    finally:
-        other.communicate(b"\n")
-    assert found == {
-        ("large packets", "node2", "udp to and from all others"),
-        ("large packets", "node1", "way to node3"),
-        ("ports", "node3", "tcp, ports 40005"),
-    }
-    must(*cluster.words("ip", "link", "set", "p0-2", "mtu", "1500"))
-    must(*cluster.words("ip", "route", "del", cluster.address(3), "dev", "eth0", host=1))
-    must(*cluster.words("ip", "address", "add", f"{cluster.address(2)}/24", "dev", "eth0", host=3))
-    assert looked_at(cluster, engine, "node[1-3]") - before == {("addresses", "node3", cluster.address(2))}

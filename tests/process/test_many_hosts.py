@@ -294,6 +294,22 @@ def texts_of(cluster: Cluster, folder: Path) -> Iterator[tuple[str, bytes]]:
             yield str(file), file.read_bytes()
 
 
+def others_find(text: str) -> list[str]:
+    """Command lines and environments of processes in which another user finds the text."""
+    look = "grep -lasF -f - /proc/[0-9]*/cmdline /proc/[0-9]*/environ"  # a text of its own command line it would find
+    nobody = {"user": 65534, "group": 65534, "extra_groups": []}
+    seen = subprocess.run(
+        ["sh", "-c", look], input=text + "\n", capture_output=True, text=True, timeout=SLOW_S, check=False, **nobody
+    )
+    return seen.stdout.split()
+
+
+def check_others(found: str) -> None:
+    """They find what stands on a command line, and the token nowhere."""
+    assert others_find(found) != []
+    assert others_find(TOKEN) == []
+
+
 @pytest.mark.usefixtures("environment")
 @pytest.mark.parametrize("detached", [False, True])
 def test_nobody_else_can_read_the_token_and_ctrl_c_ends_it(cluster: Cluster, tmp_path: Path, detached: bool) -> None:
@@ -310,6 +326,7 @@ def test_nobody_else_can_read_the_token_and_ctrl_c_ends_it(cluster: Cluster, tmp
         seen = list(texts_of(cluster, tmp_path.parent)) + list(texts_of(cluster, cluster.folder))
         assert len(seen) > 2 * NODES
         assert [where for where, text in seen if TOKEN.encode() in text] == []
+        check_others("--watched-by")
         if not detached:
             run.process.send_signal(signal.SIGINT)
         else:
@@ -485,6 +502,7 @@ def check_launcher(
         if program == MPICH:  # an environment can be read by its owner alone; those of the nodes do not have it
             hold_it = [where for where in hold_it if not where.startswith("environ of ") or "--watched-by" in where]
         assert hold_it == []
+        check_others("--watched-by")
         found = [pid for pid in cluster.find(program) if Path(command_line(pid).split()[0]).name == program]
         os.kill(found[0] if killed == "launcher" else victims(cluster, killed)[0], signal.SIGKILL)
         took_s = seconds_until_empty(cluster, SLOW_S)

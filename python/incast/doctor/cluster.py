@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+import secrets
 import tempfile
 import zlib
 from collections import Counter
@@ -76,8 +77,10 @@ def look_at(
 ) -> list[Finding]:
     """Of all of them. `ports`: those of the data; `places`: where the engine may be; `version`: what it should be."""
     script = Path(probe.__file__).read_text(encoding="utf-8")
+    word = secrets.token_hex(8)
     listening = {host: Answer() for host in hosts}
-    jobs = [Job(host, host, shell(_RUN, script, "listen", json.dumps(_ports(ports))), holds=True) for host in hosts]
+    told = shell(_RUN, script, "listen", word, json.dumps(_ports(ports)))
+    jobs = [Job(host, host, told, holds=True) for host in hosts]
     listeners = Commands(jobs, ssh)
     looking: dict[str, Answer] = {}
     try:
@@ -90,7 +93,7 @@ def look_at(
                 (other, there[other]["address"], there[other]["ports"])
                 for other in [*list(there)[at + 1 :], *list(there)[:at]]
             ]
-            words = (script, "look", said["address"], json.dumps(list(places)), json.dumps(targets))
+            words = (script, "look", word, said["address"], json.dumps(list(places)), json.dumps(targets))
             jobs.append(Job(host, host, shell(_RUN, *words)))
         looking = {host: Answer() for host in there}
         if jobs:

@@ -1,7 +1,8 @@
 """Runs on another host as `python3 -c THIS WORDS`, with nothing but that host's own Python (3.7 or later).
 
-`listen PORTS`: tells the time on those ports (empty: two free ones), over tcp and udp, until standard input ends.
-`look ADDRESS ENGINES TARGETS`: what files say, what the engine says of itself, and which targets answer.
+`listen WORD PORTS`: tells the time on those ports (empty: two free ones), over tcp and udp, until standard input ends:
+at the address by which ssh reached this host, to who says the word.
+`look WORD ADDRESS ENGINES TARGETS`: what files say, what the engine says of itself, and which targets answer.
 What is found is JSON, compressed, in lines that are short enough to pass.
 """
 
@@ -102,51 +103,53 @@ def interface_of(address: str) -> str:
     return ""
 
 
-def bound(kind: int, port: int) -> "socket.socket | None":
-    """A socket of both families where the host has both."""
-    for family, everywhere in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
-        try:
-            made = socket.socket(family, kind)
-        except OSError:
-            continue
-        try:
-            if family == socket.AF_INET6:
-                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            if kind == socket.SOCK_STREAM:  # the last look's connections may not be forgotten yet
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind((everywhere, port))
-            if kind == socket.SOCK_STREAM:
-                made.listen(64)
-            return made
-        except OSError:
-            made.close()
+def bound(kind: int, address: str, port: int) -> "socket.socket | None":
+    """A socket at that address alone."""
+    try:
+        family, _, _, _, where = socket.getaddrinfo(address, port, type=kind, flags=socket.AI_NUMERICHOST)[0]
+        made = socket.socket(family, kind)
+    except OSError:
+        return None
+    try:
+        if kind == socket.SOCK_STREAM:  # the last look's connections may not be forgotten yet
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(where)
+        if kind == socket.SOCK_STREAM:
+            made.listen(64)
+        return made
+    except OSError:
+        made.close()
     return None
 
 
-def answer(here: socket.socket, kind: str) -> None:
-    """Who has asked is told the time."""
+def answer(here: socket.socket, kind: str, word: bytes) -> None:
+    """Who says the word is told the time, others nothing."""
     try:
         if KINDS[kind] == socket.SOCK_STREAM:
             peer, _ = here.accept()
-            peer.sendall(repr(time.time()).encode())
-            peer.close()
+            with peer:
+                peer.settimeout(1.0)
+                if peer.recv(len(word)) == word:
+                    peer.sendall(repr(time.time()).encode())
         else:
             asked, address = here.recvfrom(65536)
-            # What is longer comes back as it is.
-            here.sendto(repr(time.time()).encode() if len(asked) <= 64 else asked, address)
+            if asked.startswith(word):
+                # What is longer comes back as it is.
+                here.sendto(repr(time.time()).encode() if len(asked) <= 64 else asked, address)
     except OSError:
         pass
 
 
-def listen(ports: "list[int]") -> None:
+def listen(word: bytes, ports: "list[int]") -> None:
     """Until nobody holds on."""
     opened = {}  # type: dict[socket.socket, str]
+    own = own_address()
     for name, kind in KINDS.items():
         for port in ports or (0, 0):
-            made = bound(kind, port)
+            made = bound(kind, own, port)
             if made is not None:
                 opened[made] = name
-    say({"address": own_address(), "ports": [[name, made.getsockname()[1]] for made, name in opened.items()]})
+    say({"address": own, "ports": [[name, made.getsockname()[1]] for made, name in opened.items()]})
     end = time.monotonic() + LIFETIME_S
     while time.monotonic() < end:
         ready = select.select([0, *(each.fileno() for each in opened)], [], [], 1.0)[0]
@@ -154,10 +157,10 @@ def listen(ports: "list[int]") -> None:
             return
         for each, name in opened.items():
             if each.fileno() in ready:
-                answer(each, name)
+                answer(each, name, word)
 
 
-def ask(kind: str, address: str, port: int) -> "tuple[str, float | None, float | None]":
+def ask(word: bytes, kind: str, address: str, port: int) -> "tuple[str, float | None, float | None]":
     """What comes of it: an error in words, or nothing; by how much the other clock is ahead; how sure that is."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, KINDS[kind]) as made:
@@ -171,8 +174,7 @@ def ask(kind: str, address: str, port: int) -> "tuple[str, float | None, float |
         for _ in range(TRIES):
             try:
                 began = time.time()
-                if KINDS[kind] == socket.SOCK_DGRAM:
-                    made.send(b"time")
+                made.send(word)
                 said = made.recv(64)
                 ended = time.time()
                 return "", float(said) - (began + ended) / 2, (ended - began) / 2
@@ -182,7 +184,7 @@ def ask(kind: str, address: str, port: int) -> "tuple[str, float | None, float |
     return ("" if KINDS[kind] == socket.SOCK_STREAM else why), None, None
 
 
-def ask_large(address: str, port: int) -> "tuple[int, int, int] | None":
+def ask_large(word: bytes, address: str, port: int) -> "tuple[int, int, int] | None":
     """The MTU that this host knows of the way there; how many packets of that size were sent; how many came back."""
     six = ":" in address
     level = socket.IPPROTO_IPV6 if six else socket.IPPROTO_IP
@@ -200,7 +202,7 @@ def ask_large(address: str, port: int) -> "tuple[int, int, int] | None":
             end = time.monotonic() + patience_s
             while len(came) < wanted and select.select([made], [], [], max(0.0, end - time.monotonic()))[0]:
                 try:
-                    came.add(made.recv(65536)[:8])
+                    came.add(made.recv(65536)[: len(word) + 8])
                 except OSError:
                     return
 
@@ -209,7 +211,7 @@ def ask_large(address: str, port: int) -> "tuple[int, int, int] | None":
             before = len(came)
             for _ in range(LARGE_AT_ONCE):
                 try:
-                    made.send(struct.pack("!Q", sent).ljust(size, b"-"))
+                    made.send((word + struct.pack("!Q", sent)).ljust(size, b"-"))
                 except OSError:
                     return mtu, 0, 0
                 sent += 1
@@ -269,7 +271,9 @@ def engine_says(places: "list[str]") -> "dict[str, object]":
     return {"path": "", "error": "not found"}
 
 
-def look(address: str, places: "list[str]", targets: "list[tuple[str, str, list[tuple[str, int]]]]") -> None:
+def look(
+    word: bytes, address: str, places: "list[str]", targets: "list[tuple[str, str, list[tuple[str, int]]]]"
+) -> None:
     """All of this host."""
     steady = {**read(STEADY + control_groups()), **queues()}
     names = [path for pattern in NAMES for path in glob.glob(pattern)]
@@ -279,13 +283,13 @@ def look(address: str, places: "list[str]", targets: "list[tuple[str, str, list[
         moments.append(read(MOVING))
     asked = [(host, kind, port, where) for host, where, ports in targets for kind, port in ports]
     with ThreadPoolExecutor(max_workers=64) as pool:
-        reached = list(pool.map(lambda each: [*each[:3], *ask(each[1], each[3], each[2])], asked))
+        reached = list(pool.map(lambda each: [*each[:3], *ask(word, each[1], each[3], each[2])], asked))
         # Where small ones get through; of each host one port says it.
         ways = {
             each[0]: (each[2], where) for each, (_, _, _, where) in zip(reached, asked) if each[1:4:2] == ["udp", ""]
         }
         ways = {host: ways[host] for host in [each[0] for each in targets][:LARGE_HOSTS] if host in ways}
-        large = dict(zip(ways, pool.map(lambda way: ask_large(way[1], way[0]), ways.values())))
+        large = dict(zip(ways, pool.map(lambda way: ask_large(word, way[1], way[0]), ways.values())))
     say({
         "interface": interface_of(address), "files": steady, "names": names, "moments": moments,
         "engine": engine_says(places), "reached": reached, "large": large,
@@ -294,6 +298,6 @@ def look(address: str, places: "list[str]", targets: "list[tuple[str, str, list[
 
 if __name__ == "__main__":
     if sys.argv[1] == "listen":
-        listen(json.loads(sys.argv[2]))
+        listen(sys.argv[2].encode(), json.loads(sys.argv[3]))
     else:
-        look(sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4]))
+        look(sys.argv[2].encode(), sys.argv[3], json.loads(sys.argv[4]), json.loads(sys.argv[5]))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from cluster import Cluster, cluster_of, command_line, seconds_until_empty, shown
+from cluster import Cluster, cluster_of, command_line, others_find, seconds_until_empty, shown
 from support import ROOT, wait_until
 
 pytest.importorskip("ClusterShell", reason="needs ClusterShell: pip install 'incast[hosts]'")
@@ -292,16 +292,6 @@ def texts_of(cluster: Cluster, folder: Path) -> Iterator[tuple[str, bytes]]:
     for file in folder.rglob("*"):
         if file.is_file() and file.stat().st_mode & 0o077:
             yield str(file), file.read_bytes()
-
-
-def others_find(text: str) -> list[str]:
-    """Command lines and environments of processes in which another user finds the text."""
-    look = "grep -lasF -f - /proc/[0-9]*/cmdline /proc/[0-9]*/environ"  # a text of its own command line it would find
-    nobody = {"user": 65534, "group": 65534, "extra_groups": []}
-    seen = subprocess.run(
-        ["sh", "-c", look], input=text + "\n", capture_output=True, text=True, timeout=SLOW_S, check=False, **nobody
-    )
-    return seen.stdout.split()
 
 
 def check_others(found: str) -> None:

@@ -300,20 +300,20 @@ void Coordinator::Nodes::admit(Lobby::Joiner joiner, Time now) {
 
 void Coordinator::Nodes::receive_from(std::uint32_t node, Time now, Share share) {
     Member& member = members_[node];
-    if (!member.channel.flush()) {
-        drop(node, member.channel.stuck() ? "it does not read what it is told" : "its connection broke", now);
+    const bool broke = !member.channel.flush();  // who has ended may have said why, which is read first
+    if (broke && member.channel.stuck()) {
+        drop(node, "it does not read what it is told", now);
         return;
     }
     for (int messages = 0; member.present; ++messages) {
-        const bool fair = share == Share::fair;
-        member.has_more = fair && (messages == messages_at_once || member.allowance.next(now) > now);
+        member.has_more = share == Share::fair && (messages == messages_at_once || member.allowance.next(now) > now);
         if (member.has_more) {
             member.read_at = member.allowance.next(now);
             return;
         }
         const Result<std::optional<Json>> message = member.channel.receive();
-        if (!message) {
-            drop(node, message.error().message, now);
+        if (!message || (broke && !message->has_value())) {
+            drop(node, message ? "its connection broke" : message.error().message, now);
             return;
         }
         if (!message->has_value()) {

@@ -19,6 +19,9 @@ using ::testing::SizeIs;
 
 /// A sysfs of its own: an adapter with a port on eth2, soft-RoCE on eth1, and an interface without either.
 class PortsOfAHost : public ::testing::Test {
+public:
+    ~PortsOfAHost() override { fs::remove_all(sys_); }
+
 protected:
     PortsOfAHost() : sys_(fs::path(::testing::TempDir()) / ("sys-" + std::to_string(getpid()))) {
         set("class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE");
@@ -37,7 +40,6 @@ protected:
             set("class/net/" + std::string(interface) + "/statistics/rx_dropped", "0");
         }
     }
-    ~PortsOfAHost() override { fs::remove_all(sys_); }
 
     void set(const fs::path& file, const std::string& text) const {
         fs::create_directories((sys_ / file).parent_path());

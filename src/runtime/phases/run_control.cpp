@@ -204,12 +204,12 @@ void RunControl::lost(Time now, std::uint32_t node, const std::string& why) {
     troubles_.lost(now, node);
     const std::string who = fmt::format("node {} lost: {}", node_name(node, record.roles), why);
     const AuditEntry entry{"lost", node, "", why, nullptr};
-    if (plan_.is_net()) {
+    if (phase_ == Phase::joining) {
+        end_with(Outcome::not_joined, who + "; not all nodes had joined", now);  // whichever it is
+    } else if (plan_.is_net()) {
         end_with(Outcome::node_lost, who + "; without it the pattern is another one, and the run ends here", now);
     } else if ((record.roles & protocol::role_em) != 0) {
         end_with(Outcome::event_manager_lost, who + "; without the event manager the run ends here", now);
-    } else if (phase_ == Phase::joining) {
-        end_with(Outcome::not_joined, who + "; not all nodes had joined", now);
     } else if (!any_left(protocol::role_bu) || !any_left(protocol::role_ru)) {
         end_with(Outcome::node_lost,
                  fmt::format("{}; no {} unit is left", who, any_left(protocol::role_bu) ? "readout" : "builder"), now);

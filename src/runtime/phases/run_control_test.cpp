@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -204,6 +205,18 @@ TEST_F(Conducting, SilentNodesDoNotHoldUpTheEnd) {
     EXPECT_EQ(control_->phase(), Phase::closing);
     pass(3 * ps_per_s);
     EXPECT_EQ(control_->phase(), Phase::done);
+}
+
+TEST_F(Conducting, WhoeverIsLostWhileNodesJoinTheyHaveNotJoined) {
+    begin();
+    report(em, protocol::NodeState::joining);
+    control_->lost(now_, em, "no port is free");
+    EXPECT_EQ(control_->outcome(), Outcome::not_joined);
+    EXPECT_THAT(log(), ::testing::HasSubstr("no port is free; not all nodes had joined"));
+
+    begin_net({});
+    control_->lost(now_, 0, "no port is free");
+    EXPECT_EQ(control_->outcome(), Outcome::not_joined);
 }
 
 TEST_F(Conducting, DeadlinesEndWhatDoesNotEnd) {

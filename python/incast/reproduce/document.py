@@ -24,7 +24,7 @@ What a row claims depends on its class, which is laid down with the row and is n
 | input | a parameter of the model | within 5 %, which only shows that it arrives |
 | fitted | a parameter was chosen to match it | within 5 %, which shows nothing more |
 | predicted | the model must give it without being fitted to it | within 5 %, and under half of the null model's error |
-| shape | an inequality or an order | it holds over the whole range of what is unknown |
+| shape | an inequality or an order | it holds over the whole range of what is unknown; of several, all hold |
 | bound | what the network allows at most, or takes at least | what was published is below it, or above |
 | requirement | what a system asks for: a scenario | the simulated network meets it |
 

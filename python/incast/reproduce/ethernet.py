@@ -18,6 +18,7 @@ from incast.reproduce.model import (
     predict,
     raw_traffic,
     shape,
+    statement,
 )
 
 _ARISTA, _JUNIPER, _CHASSIS, _SHALLOW, _PAIR = (
@@ -193,10 +194,9 @@ def _scan(figures: Figures, _fabrics: Fabrics) -> Finding:
             if cell[0] in larger
         ),
     }
-    return shape(
+    return statement(
         " ".join(f"{size} {rate:.1f}" for size, rate in by_size.items()),
-        list(holds.values()),
-        *(f"{'Holds' if good else 'Does not hold'}: {what}." for what, good in holds.items()),
+        holds,
         "By message size, 1, 4 and 8 sends, Gb/s: " + _map_text(figures, _ARISTA_CELLS) + ".",
     )
 

@@ -188,11 +188,16 @@ _MEMORIES += [_tuned("256KiB", 8, memory, "push") for memory in (_MEMORY, "512Ki
 def _reference(figures: Figures, fabrics: Fabrics) -> Finding:
     rates = {run.name: figures.per_node(run.name) for run in (*_TUNED, *_MEMORIES)}
     best = max((run.name for run in _TUNED), key=lambda name: rates[name])
+    # Message and sends are tuned, so of each thing that is unknown the best of them counts.
+    tuned: dict[str, float] = {}
+    for name, rate in rates.items():
+        unknown = name.partition(" sends, ")[2]
+        tuned[unknown] = max(rate, tuned.get(unknown, 0.0))
     return predict(
         rates[best],
         95.1,
         null_model(fabrics, _EDR, "hca", 100.0),
-        [rates[best], *(rates[run.name] for run in _MEMORIES)],
+        list(tuned.values()),
         f"Best of the scan (message, sends, input memory of the switch): {best}. All: "
         + "; ".join(f"{name} {rate:.1f}" for name, rate in rates.items())
         + " Gb/s.",

@@ -256,6 +256,12 @@ def shape(ours: Value, holds: Sequence[bool], *remarks: str) -> Finding:
     return Finding(ours, OK if share == 1 else RANGE if share > 0 else OFF, None, None, remarks)
 
 
+def statement(ours: Value, parts: Mapping[str, bool], *remarks: str) -> Finding:
+    """Shape rows that say several things of one network: ok where all hold, else off."""
+    said = (f"{'Holds' if holds else 'Does not hold'}: {what}." for what, holds in parts.items())
+    return Finding(ours, OK if all(parts.values()) else OFF, None, None, (*said, *remarks))
+
+
 def needs(part: str) -> Judge:
     """A row that cannot be run yet."""
     return lambda _figures, _fabrics: Finding(None, f"needs {part}")

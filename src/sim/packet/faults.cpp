@@ -56,7 +56,8 @@ void Core::reroute() {
     std::vector<bool> down(topology_.cables.size());
     for (std::uint32_t cable = 0; cable < down.size(); ++cable)
         down[cable] = ports_[port_from_one(cable)].down();
-    routes_ = std::move(*make_routes(topology_, settings_.routing, down));  // that there are some, make() has seen
+    Result<RouteTable> routes = make_routes(topology_, settings_.routing, down);
+    if (routes) routes_ = std::move(*routes);  // make() has seen that there are some
     plan_reroute();
 }
 

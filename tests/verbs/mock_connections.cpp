@@ -96,7 +96,7 @@ void reset() {
     here.counts = {};
     here.violations.clear();
     here.is_cut = here.holds = here.misses_first = here.is_removed = false;
-    here.failing_registrations = here.failing_pairs = here.failing_paths = here.reject_status = 0;
+    here.failing_registrations = here.failing_pairs = here.failing_paths = here.failing_rates = here.reject_status = 0;
     here.port = {};
     here.devices_opened = 0;
     here.path = {};
@@ -144,6 +144,11 @@ void fail_pairs(int many, int error) {
     world().failing_pairs = many;
     world().pair_error = error;
 }
+void fail_rates(int many, int error) {
+    const Entered entered;
+    world().failing_rates = many;
+    world().rate_error = error;
+}
 void break_pairs() {
     const Entered entered;
     for (const auto& [number, pair] : world().pairs)
@@ -179,7 +184,7 @@ void end_device(std::size_t number) {
     if (found == world().opened.end()) return;
     (*found)->is_ended = true;
     for (const auto& [pair_number, pair] : world().pairs)
-        if (pair->context == *found) to_error(*pair);
+        if (pair->context == &(*found)->context) to_error(*pair);
     (*found)->signal.set(true);
 }
 std::vector<std::size_t> pairs_of_domains() {
@@ -191,6 +196,13 @@ std::vector<std::size_t> pairs_of_domains() {
     for (const auto& [domain, count] : counts)
         made.push_back(count);
     std::ranges::sort(made);
+    return made;
+}
+std::vector<std::uint32_t> rates() {
+    const Entered entered;
+    std::vector<std::uint32_t> made;
+    for (const auto& [number, pair] : world().pairs)
+        made.push_back(pair->rate);
     return made;
 }
 void reject_all(int status) {

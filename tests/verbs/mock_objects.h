@@ -86,6 +86,7 @@ struct Pair : ibv_qp {
     std::deque<std::uint64_t> order;        // wr_id of all that take up a place
     std::deque<std::uint64_t> said_to_end;  // of those that will be in a completion
     std::uint8_t rnr_retry = 0;
+    std::uint32_t rate = 0;
     // Of a pair that was connected by hand.
     bool by_hand = false;
     std::uint32_t sq_psn = 0;
@@ -94,7 +95,7 @@ struct Pair : ibv_qp {
     std::optional<ibv_wc> missed;  // its completion
 };
 /// As ibv_open_device() makes it.
-struct Opened : ibv_context {
+struct Opened : verbs_context {
     Signal signal;
     std::size_t number = 0;
     bool is_ended = false;
@@ -121,7 +122,8 @@ struct World {
     World();
     std::mutex mutex;
     ibv_device device{};
-    ibv_context context{};
+    verbs_context extended{};
+    ibv_context& context = extended.context;
     Limits limits;
     Counts counts;
     std::vector<Rule> violations;
@@ -135,6 +137,8 @@ struct World {
     int registration_error = 0;
     int failing_pairs = 0;
     int pair_error = 0;
+    int failing_rates = 0;
+    int rate_error = 0;
     int failing_paths = 0;
     int path_error = 0;
     Path path;

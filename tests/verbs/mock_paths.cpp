@@ -70,17 +70,17 @@ void ibv_free_device_list(ibv_device** list) {
 ibv_context* ibv_open_device(ibv_device* device) {
     const Entered entered;
     auto* const made = new Opened{};
-    made->device = device;
-    made->ops = world().context.ops;
-    made->async_fd = made->signal.fd;
+    static_cast<verbs_context&>(*made) = world().extended;
+    made->context.device = device;
+    made->context.async_fd = made->signal.fd;
     made->number = world().devices_opened++;
     world().opened.insert(made);
-    return made;
+    return &made->context;
 }
 
 int ibv_close_device(ibv_context* context) {
     const Entered entered;
-    auto* const opened = static_cast<Opened*>(context);
+    auto* const opened = static_cast<Opened*>(verbs_get_ctx(context));
     world().opened.erase(opened);
     delete opened;
     return 0;
@@ -88,7 +88,7 @@ int ibv_close_device(ibv_context* context) {
 
 int ibv_get_async_event(ibv_context* context, ibv_async_event* to) {
     const Entered entered;
-    auto& opened = static_cast<Opened&>(*context);
+    auto& opened = static_cast<Opened&>(*verbs_get_ctx(context));
     if ((!world().is_removed && !opened.is_ended) || std::exchange(opened.is_told, true)) {
         errno = EAGAIN;
         return -1;

@@ -292,6 +292,27 @@ int post_srq_recv(ibv_srq* srq, ibv_recv_wr* first, ibv_recv_wr** bad) {
     return 0;
 }
 
+int query_device_ex(ibv_context* context, const ibv_query_device_ex_input*, ibv_device_attr_ex* to, std::size_t) {
+    *to = {};
+    (void)ibv_query_device(context, &to->orig_attr);
+    const Entered entered;
+    const Limits& limits = world().limits;
+    to->packet_pacing_caps = {limits.rate_min, limits.rate_max, limits.rated_types};
+    return 0;
+}
+
+int modify_qp_rate_limit(ibv_qp* qp, ibv_qp_rate_limit_attr* to) {
+    const Entered entered;
+    World& here = world();
+    if (here.failing_rates > 0) {
+        --here.failing_rates;
+        return here.rate_error;
+    }
+    if (qp->state != IBV_QPS_RTS) here.broke(Rule::pair_state, "a rate limit in state " + std::to_string(qp->state));
+    static_cast<Pair*>(qp)->rate = to->rate_limit;
+    return 0;
+}
+
 }  // namespace
 
 Signal::Signal() : fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
@@ -313,6 +334,10 @@ World::World() {
     context.ops.req_notify_cq = req_notify_cq;
     context.ops.post_srq_recv = post_srq_recv;
     context.ops.post_send = post_send;
+    context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+    extended.sz = sizeof extended;
+    extended.query_device_ex = query_device_ex;
+    extended.modify_qp_rate_limit = modify_qp_rate_limit;
 }
 
 namespace {

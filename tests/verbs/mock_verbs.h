@@ -36,6 +36,10 @@ struct Limits {
     int max_srq_wr = 1 << 18;
     std::uint32_t max_msg_sz = 1U << 23;
     std::uint32_t max_inline = 256;
+    // Rates that the device can be told, in kbit/s, and of which types of queue pairs (bits).
+    std::uint32_t rate_min = 0;
+    std::uint32_t rate_max = 0;
+    std::uint32_t rated_types = 0;
 };
 
 /// What the device's only port says of itself.
@@ -90,6 +94,9 @@ Counts counts();
 /// How many queue pairs there are of each protection domain that has some, the fewest first.
 std::vector<std::size_t> pairs_of_domains();
 
+/// The rate limit of each queue pair, in kbit/s.
+std::vector<std::uint32_t> rates();
+
 /// This thread is in a function of the device: what it allocates there is the mock's.
 bool is_inside();
 
@@ -98,6 +105,7 @@ bool is_inside();
 /// The next registrations fail with that errno.
 void fail_registrations(int many, int error);
 void fail_pairs(int many, int error);
+void fail_rates(int many, int error);
 /// Every queue pair that is connected goes to the error state.
 void break_pairs();
 /// As when a cable is cut: requests that move something fail after their retries.

@@ -10,6 +10,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <infiniband/verbs.h>
 
 #include "transport/blob.h"
 #include "transport/verbs/descriptor/descriptor.h"
@@ -19,9 +20,12 @@
 namespace incast::transport::verbs {
 namespace {
 
+using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 
 constexpr int times = 20;
 
@@ -159,6 +163,54 @@ TEST_P(BothWays, ARegistrationThatIsRefusedIsOneLine) {
     share(0, 1);
     EXPECT_EQ(write(0, 1, 10, std::uint16_t{1}), Post::pending);
     expect(1, Event::Kind::notice, 0);
+}
+
+TEST_P(BothWays, EachQueuePairHasTheRateLimitThatTheDeviceTakes) {
+    mock::Limits limits;
+    limits.rate_min = 1000;  // 125 kB/s
+    limits.rate_max = 400'000'000;
+    limits.rated_types = 1U << IBV_QPT_RC;
+    mock::set_limits(limits);
+    node(0, {{"rate_limit", "10Gb/s"}});
+    node(1, {{"rate_limit", "125001"}});
+    join(0, 1);
+    EXPECT_THAT(mock::rates(), UnorderedElementsAre(10'000'000, 1001)) << "rounded up: 0 would be none";
+    for (int time = 0; time < times; ++time) {
+        mock::break_pairs();
+        expect(0, Event::Kind::peer_down, 1);
+        expect(1, Event::Kind::peer_down, 0);
+        mock::fail_rates(1, EINVAL);
+        ASSERT_EQ(connect(0, 1), Post::pending);
+        ASSERT_EQ(connect(1, 0), Post::pending);
+        expect(0, Event::Kind::peer_down, 1);
+        expect(1, Event::Kind::peer_down, 0);
+        join(0, 1);
+    }
+    EXPECT_THAT(nodes_[0].lines, Contains(HasSubstr("mock_0 does not limit its rate to 1.25 GB/s: Invalid argument")));
+    nodes_.clear();
+    pair();
+    EXPECT_THAT(mock::rates(), ElementsAre(0, 0)) << "nobody asks for one";
+}
+
+TEST_F(Verbs, ARateThatTheDeviceCannotLimitToIsOneLine) {
+    const auto with = [](const char* rate) { return refusal({{"bind", "127.0.0.1"}, {"rate_limit", rate}}); };
+    const std::string cannot = "mock_0 cannot limit the rate of a reliable connection: set it to 0";
+    EXPECT_THAT(with("10Gb/s"), AllOf(HasSubstr("transport.verbs.rate_limit = 1.25 GB/s: "), HasSubstr(cannot)));
+    mock::Limits limits;
+    limits.rate_min = 8000;
+    limits.rate_max = 80'000'000;
+    limits.rated_types = 1U << IBV_QPT_RAW_PACKET;
+    mock::set_limits(limits);
+    EXPECT_THAT(with("1GB/s"), HasSubstr(cannot));
+    EXPECT_EQ(with("0"), "");
+    limits.rated_types |= 1U << IBV_QPT_RC;
+    mock::set_limits(limits);
+    const std::string range = "mock_0 limits rates from 1 MB/s to 10 GB/s";
+    for (const char* bad : {"1", "999kB/s", "100Gb/s"})
+        EXPECT_THAT(with(bad), HasSubstr(range)) << bad;
+    for (const char* good : {"0", "1MB/s", "10GB/s"})
+        EXPECT_EQ(with(good), "") << good;
+    EXPECT_THAT(with("1TB/s"), HasSubstr("transport.verbs.rate_limit = 1TB/s"));
 }
 
 TEST_P(BothWays, AQueuePairThatIsRefusedIsOneLineAndTheNextTryWorks) {

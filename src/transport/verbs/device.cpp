@@ -9,6 +9,7 @@
 #include <net/if.h>
 #include <sys/resource.h>
 
+#include "base/units.h"
 #include "transport/verbs/calls.h"
 #include "transport/verbs/descriptor/descriptor.h"
 
@@ -130,7 +131,28 @@ Result<Ok> check_limits(const EndpointSettings& settings, const Device& device, 
     return Ok{};
 }
 
+Result<Ok> check_rate(std::uint32_t wanted, const Device& device) {
+    if (wanted == 0) return Ok{};
+    ibv_device_attr_ex can{};
+    errno = ibv_query_device_ex(device.context(), nullptr, &can);
+    if (errno != 0) return failed(device.name() + ": its limits");
+    const ibv_packet_pacing_caps& rates = can.packet_pacing_caps;
+    const std::string start = "transport.verbs.rate_limit = " + rate_text(wanted) + ": " + device.name();
+    if (!ibv_is_qpt_supported(rates.supported_qpts, IBV_QPT_RC))
+        return Error{start + " cannot limit the rate of a reliable connection: set it to 0, or take another device"};
+    if (wanted < rates.qp_rate_limit_min || wanted > rates.qp_rate_limit_max) {
+        return Error{start + " limits rates from " + rate_text(rates.qp_rate_limit_min) + " to " +
+                     rate_text(rates.qp_rate_limit_max)};
+    }
+    return Ok{};
+}
+
 }  // namespace
+
+std::string rate_text(std::uint32_t kbit_per_s) {
+    constexpr double bytes_of_kbit = 125;
+    return base::format_rate(kbit_per_s * bytes_of_kbit);
+}
 
 std::string reason(int error) {
     std::string text = std::generic_category().message(error);
@@ -205,6 +227,7 @@ Result<Device> Device::open(const EndpointSettings& settings, std::uint32_t rail
     made.initiator_reads =
         static_cast<std::uint8_t>(std::clamp<int>(settings.reads, 1, std::max(can.max_qp_init_rd_atom, 1)));
     if (const auto fits = check_limits(settings, made, can, max_peers); !fits) return fits.error();
+    if (const auto fits = check_rate(settings.rate_limit, made); !fits) return fits.error();
 
     made.domain.reset(ibv_alloc_pd(context));
     if (made.domain == nullptr) return failed(made.name() + ": protection domain");

@@ -62,6 +62,7 @@ struct EndpointSettings {
     std::uint32_t inline_bytes = 0;
     std::uint32_t send_queue = 0;
     std::uint32_t receives = 0;
+    std::uint32_t rate_limit = 0;  // of each queue pair, in kbit/s as devices take it; 0: none
     std::uint64_t piece = 0;
     std::uint64_t staging = 0;
     Time heartbeat = 0;
@@ -107,6 +108,8 @@ struct Device {
     [[nodiscard]] ibv_context* context() const { return opened != nullptr ? opened.get() : listener->verbs; }
 };
 
+/// "2.5 GB/s"
+std::string rate_text(std::uint32_t kbit_per_s);
 /// "Cannot allocate memory", and what to do about it.
 std::string reason(int error);
 /// Makes reads of it answer EAGAIN in place of waiting.

@@ -119,6 +119,14 @@ void Endpoint::push_changes(PeerState& state, std::vector<Change>& changes, Head
 
 void Endpoint::push_welcome(Peer peer) {
     PeerState& state = peers_[index(peer)];
+    if (settings_.rate_limit != 0) {
+        ibv_qp_rate_limit_attr limit{};
+        limit.rate_limit = settings_.rate_limit;
+        if (const int error = ibv_modify_qp_rate_limit(state.pair, &limit); error != 0) {
+            return fail(peer, device_.name() + " does not limit its rate to " + rate_text(settings_.rate_limit) + ": " +
+                                  reason(error));
+        }
+    }
     const auto many = static_cast<std::uint16_t>(regions_made_);
     const Welcome welcome{.receives = settings_.receives};
     std::byte* const to =

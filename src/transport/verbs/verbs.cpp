@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <charconv>
+#include <cmath>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -106,6 +107,8 @@ Result<std::unique_ptr<Medium>> make(const Settings& given) {
     made.inline_bytes = word("inline");
     made.send_queue = word("send_queue");
     made.receives = word("receives");
+    // Never down to 0, which is no limit.
+    made.rate_limit = static_cast<std::uint32_t>(std::ceil(values->number("rate_limit") * 8 / 1000));
     made.piece = values->whole("piece");
     made.staging = values->whole("staging");
     for (const std::string_view name : {"send_queue", "staging"}) {

@@ -42,6 +42,9 @@ constexpr std::array list{
                  "bytes of a packet, the smaller one of both ends; auto: what the port has"),
     base::number(Kind::count, "traffic_class", "0", 0, 255,
                  "traffic class (RoCE: DSCP and ECN bits) of every connection; 0 leaves it to the system"),
+    base::number(
+        Kind::rate, "rate_limit", "0", 0, 5e11,
+        "the device sends to each peer no faster than this, if it can limit reliable connections; 0: no limit"),
     base::number(Kind::count, "ack_timeout", "16", 1, 31,
                  "wait for an acknowledgement before sending again: 4.096 us times 2 to the power of this"),
     base::number(Kind::count, "retry", "6", 1, 6, "how often it is sent again before the peer is lost"),
@@ -82,16 +85,17 @@ std::string missing_here() {
 }
 
 Descriptor describe() {
-    return {.name = transport_name,
-            .summary = "RDMA verbs: InfiniBand, RoCE, iWARP",
-            .traits = {.nature = nature},
-            .settings = list,
-            .former_names = {},
-            .package = "incast-verbs (with libibverbs1, librdmacm1 and ibverbs-providers)",
-            .untested =
-                "InfiniBand's own paths, traffic classes, service levels, path MTU, inline data, huge pages, "
-                "rails of several adapters; all was seen on soft-RoCE, soft-iWARP or a mock device alone",
-            .missing_here = missing_here};
+    return {
+        .name = transport_name,
+        .summary = "RDMA verbs: InfiniBand, RoCE, iWARP",
+        .traits = {.nature = nature},
+        .settings = list,
+        .former_names = {},
+        .package = "incast-verbs (with libibverbs1, librdmacm1 and ibverbs-providers)",
+        .untested =
+            "InfiniBand's own paths, traffic classes, rate limits, service levels, path MTU, inline data, huge pages, "
+            "rails of several adapters; all was seen on soft-RoCE, soft-iWARP or a mock device alone",
+        .missing_here = missing_here};
 }
 
 }  // namespace incast::transport::verbs

@@ -248,7 +248,7 @@ def softrio_udp_seeds() -> dict[str, bytes]:
 
 def verbs_seeds() -> dict[str, bytes]:
     """fuzz_verbs.cpp: calls and answers, as transport/verbs/wire.h has them."""
-    end = bytes(15) + b"\1" + struct.pack("<IIHBBBBBB", 77, 9, 0, 3, 2, 2, 16, 16, 0)
+    end = bytes(15) + b"\1" + struct.pack("<IIHBBBBBBII", 77, 9, 0, 3, 2, 2, 16, 16, 0, 7, 1)
 
     def call(token: int) -> bytes:
         return struct.pack("<IIQQIIII", 0x48425256, 1, 3, token, 0, 1, 1, 1) + end

@@ -121,6 +121,48 @@ TEST_F(Exchange, TheSmallerMtuOfBothEndsIsTaken) {
     EXPECT_EQ(mock::last_path().mtu, 1U);
 }
 
+TEST_F(Exchange, DevicesOfOneVendorAgreeOnWhatBothCan) {
+    struct Device {
+        std::uint32_t vendor;
+        std::uint32_t options;
+    };
+    const auto agreed = [&](Device dials, Device answers) {
+        nodes_.clear();
+        mock::reset();
+        mock::keep_violations(true);
+        node(0);
+        node(1);
+        mock::set_ece(0, dials.vendor, dials.options);
+        mock::set_ece(1, answers.vendor, answers.options);
+        join(0, 1);
+        EXPECT_THAT(nodes_[0].lines, IsEmpty());
+        EXPECT_THAT(nodes_[1].lines, IsEmpty());
+        return mock::eces();
+    };
+    EXPECT_THAT(agreed({7, 0b0110}, {7, 0b0011}), ElementsAre(0b0010, 0b0010));
+    EXPECT_THAT(agreed({7, 0b0110}, {7, 0b1000}), ElementsAre(0, 0));
+    EXPECT_THAT(agreed({7, 0b0110}, {8, 0b0110}), ElementsAre(0, 0)) << "of another vendor";
+    EXPECT_THAT(agreed({7, 0b0110}, {0, 0}), ElementsAre(0, 0)) << "who answers has none";
+    EXPECT_THAT(agreed({0, 0}, {7, 0b0110}), ElementsAre(0, 0)) << "who dials has none";
+}
+
+TEST_F(Exchange, WhatWasAcceptedForADeviceThatDoesNotTakeItIsOneLine) {
+    node(0);
+    node(1);
+    mock::set_ece(0, 7, 1);
+    mock::set_ece(1, 7, 1);
+    ASSERT_EQ(connect(0, 1), Post::pending);
+    ASSERT_TRUE(until([&] { return mock::eces().size() == 1; }));
+    mock::set_ece(0, 8, 1);  // after it has offered
+    ASSERT_EQ(connect(1, 0), Post::pending);
+    expect(0, Event::Kind::peer_down, 1);
+    expect(1, Event::Kind::peer_down, 0);
+    EXPECT_THAT(nodes_[0].lines, ElementsAre(HasSubstr("mock_0 does not take the ECE options 1 of vendor 7")));
+    mock::set_ece(0, 7, 1);
+    join(0, 1);
+    EXPECT_THAT(mock::eces(), ElementsAre(1, 1));
+}
+
 TEST_F(Exchange, WhatADeviceHasNotIsOneLineWithTheSetting) {
     EXPECT_EQ(refused_with({}), "");
     EXPECT_THAT(refused_with({{"device", "mlx5_9"}}),
@@ -272,7 +314,7 @@ TEST_F(Exchange, AnAnswerIsReadBeforeItIsBelieved) {
     EXPECT_THAT(changed([](Answer& said) { said.verdict = Verdict::wrong_token; }),
                 ElementsAre(HasSubstr("refused: wrong token")));
     EXPECT_THAT(changed([](Answer& said) { said.from.link = 1; }), ElementsAre(HasSubstr("its port is of InfiniBand")));
-    EXPECT_THAT(lines_after(bytes_of(good).first(39)), IsEmpty()) << "it gave up";
+    EXPECT_THAT(lines_after(bytes_of(good).first(sizeof good - 1)), IsEmpty()) << "it gave up";
     // An address that leads nowhere is a peer that does not answer, and ends as one.
     EXPECT_THAT(changed([](Answer&) {}), IsEmpty());
     nodes_.erase(1);

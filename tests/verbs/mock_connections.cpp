@@ -198,6 +198,20 @@ std::vector<std::size_t> pairs_of_domains() {
     std::ranges::sort(made);
     return made;
 }
+void set_ece(std::size_t number, std::uint32_t vendor, std::uint32_t options) {
+    const Entered entered;
+    const auto found = std::ranges::find(world().opened, number, &Opened::number);
+    if (found == world().opened.end()) return;
+    (*found)->ece_vendor = vendor;
+    (*found)->ece_options = options;
+}
+std::vector<std::uint32_t> eces() {
+    const Entered entered;
+    std::vector<std::uint32_t> made;
+    for (const auto& [number, pair] : world().pairs)
+        made.push_back(pair->ece);
+    return made;
+}
 std::vector<std::uint32_t> rates() {
     const Entered entered;
     std::vector<std::uint32_t> made;

@@ -87,6 +87,7 @@ struct Pair : ibv_qp {
     std::deque<std::uint64_t> said_to_end;  // of those that will be in a completion
     std::uint8_t rnr_retry = 0;
     std::uint32_t rate = 0;
+    std::uint32_t ece = 0;  // options that were accepted
     // Of a pair that was connected by hand.
     bool by_hand = false;
     std::uint32_t sq_psn = 0;
@@ -98,6 +99,8 @@ struct Pair : ibv_qp {
 struct Opened : verbs_context {
     Signal signal;
     std::size_t number = 0;
+    std::uint32_t ece_vendor = 0;
+    std::uint32_t ece_options = 0;
     bool is_ended = false;
     bool is_told = false;  // that the device is gone
 };

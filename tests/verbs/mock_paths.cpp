@@ -135,6 +135,26 @@ int ibv_destroy_qp(ibv_qp* qp) {
     return 0;
 }
 
+int ibv_query_ece(ibv_qp* qp, ibv_ece* to) {
+    const Entered entered;
+    const auto& opened = static_cast<const Opened&>(*verbs_get_ctx(qp->context));
+    if (opened.ece_vendor == 0) return EOPNOTSUPP;
+    const bool is_connected = qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS;
+    *to = {opened.ece_vendor, is_connected ? static_cast<Pair*>(qp)->ece : opened.ece_options, 0};
+    return 0;
+}
+
+int ibv_set_ece(ibv_qp* qp, ibv_ece* to) {
+    const Entered entered;
+    const auto& opened = static_cast<const Opened&>(*verbs_get_ctx(qp->context));
+    if (opened.ece_vendor == 0) return EOPNOTSUPP;
+    if (qp->state != IBV_QPS_RESET && qp->state != IBV_QPS_INIT)
+        world().broke(Rule::pair_state, "ECE in state " + std::to_string(qp->state));
+    if (to->vendor_id != opened.ece_vendor || to->comp_mask != 0) return EINVAL;
+    static_cast<Pair*>(qp)->ece = to->options & opened.ece_options;
+    return 0;
+}
+
 int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* to, int mask) {
     const Entered entered;
     World& here = world();

@@ -91,6 +91,12 @@ struct Counts {
 };
 Counts counts();
 
+/// What the device that was opened as the `number`-th offers for each connection (ECE); vendor 0: it knows nothing of
+/// that, as at the start.
+void set_ece(std::size_t number, std::uint32_t vendor, std::uint32_t options);
+/// The options that were accepted for each queue pair.
+std::vector<std::uint32_t> eces();
+
 /// How many queue pairs there are of each protection domain that has some, the fewest first.
 std::vector<std::size_t> pairs_of_domains();
 

@@ -104,6 +104,7 @@ void Endpoint::advance_dial(Peer peer) {
         if (state.pair == nullptr) {
             if (!make_pair(peer)) return;
             state.own = address_of(state);
+            state.own.ece = ece_of(state.pair);
         }
         const Call call{.hello = hello_for(peer), .from = state.own};
         // Not connected yet if this fails without an error of the socket: a later event decides.
@@ -125,6 +126,14 @@ void Endpoint::hear_answer(Peer peer) {
     if (!read_answer(state.answer, answer)) return fail(peer, "what answers there is no node of this transport");
     if (answer.verdict != Verdict::accepted) return fail(peer, std::string("refused: ") + to_string(answer.verdict));
     if (const std::string why = unfit(device_.port, answer.from); !why.empty()) return fail(peer, why);
+    if (const Ece ece = answer.from.ece; ece.vendor != 0) {
+        const int error = set_ece(state.pair, ece);
+        if (error != 0) {
+            return fail(peer, device_.name() + " does not take the ECE options " + std::to_string(ece.options) +
+                                  " of vendor " + std::to_string(ece.vendor) +
+                                  " that were accepted there: " + reason(error));
+        }
+    }
     const auto connected = connect_pair(state.pair, settings_.path, device_.port, state.own, answer.from);
     if (!connected) return fail(peer, connected.error().message);
     greet(peer);
@@ -162,8 +171,11 @@ void Endpoint::let_in_by_exchange(Peer peer) {
         return fail(peer, "its connection cannot be watched: " + reason(errno));
     if (!make_pair(peer)) return;
     state.own = address_of(state);
+    // Of another vendor's device nothing is accepted.
+    const bool has_ece = caller.from.ece.vendor != 0 && set_ece(state.pair, caller.from.ece) == 0;
     const auto connected = connect_pair(state.pair, settings_.path, device_.port, state.own, caller.from);
     if (!connected) return fail(peer, connected.error().message);
+    if (has_ece) state.own.ece = ece_of(state.pair);
     const Answer answer{.verdict = Verdict::accepted, .from = state.own};
     if (!say(state.socket, std::as_bytes(std::span(&answer, 1)))) return lose(peer, Status::peer_lost);
     greet(peer);

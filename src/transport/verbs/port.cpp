@@ -186,6 +186,17 @@ std::string unfit(const Port& own, const PairAddress& theirs) {
     return {};
 }
 
+Ece ece_of(ibv_qp* pair) {
+    ibv_ece said{};
+    if (ibv_query_ece(pair, &said) != 0) return {};
+    return {said.vendor_id, said.options};
+}
+
+int set_ece(ibv_qp* pair, const Ece& theirs) {
+    ibv_ece to{.vendor_id = theirs.vendor, .options = theirs.options, .comp_mask = 0};
+    return ibv_set_ece(pair, &to);
+}
+
 int begin_pair(ibv_qp* pair, const Port& port) {
     ibv_qp_attr to{};
     to.qp_state = IBV_QPS_INIT;

@@ -64,6 +64,11 @@ Result<FoundPort> find_port(const std::string& device, const PathSettings& setti
 /// What is wrong with a path from `own` to `theirs`; empty: nothing.
 std::string unfit(const Port& own, const PairAddress& theirs);
 
+/// What its device offers for it, and once it is connected, what of the other end's offer was accepted.
+Ece ece_of(ibv_qp* pair);
+/// Before it is connected. An errno.
+int set_ece(ibv_qp* pair, const Ece& theirs);
+
 /// From the state that a queue pair is made in to the next one, in which it can be told of. An errno.
 int begin_pair(ibv_qp* pair, const Port& port);
 /// On to where it receives and sends. Error: the step that failed, and why.

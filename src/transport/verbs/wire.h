@@ -96,6 +96,13 @@ Verdict judge(Bytes bytes, const Expected& expected, Hello& hello);
 
 // --- without rdma_cm: what goes through a TCP connection, a call one way and an answer the other
 
+/// Enhanced connection establishment: what devices of one vendor agree on for a connection. Zeros: nothing.
+struct Ece {
+    std::uint32_t vendor = 0;
+    std::uint32_t options = 0;
+    bool operator==(const Ece&) const = default;
+};
+
 /// One end of a reliable connection between two queue pairs.
 struct PairAddress {
     std::array<std::byte, 16> gid{};
@@ -108,8 +115,9 @@ struct PairAddress {
     std::uint8_t responder_reads = 0;
     std::uint8_t initiator_reads = 0;
     std::uint8_t zero = 0;
+    Ece ece{};  // of a call: what is offered; of an answer: what was accepted of it
 };
-static_assert(sizeof(PairAddress) == 32);
+static_assert(sizeof(PairAddress) == 40);
 /// Whether a queue pair can be at such an address at all.
 bool is_sane(const PairAddress& address);
 
@@ -117,7 +125,7 @@ struct Call {
     Hello hello;
     PairAddress from;
 };
-static_assert(sizeof(Call) == 72);
+static_assert(sizeof(Call) == 80);
 
 struct Answer {
     static constexpr std::uint32_t expected_magic = 0x4E425256;  // "VRBN"
@@ -125,7 +133,7 @@ struct Answer {
     Verdict verdict = Verdict::malformed;
     PairAddress from;  // if it was accepted
 };
-static_assert(sizeof(Answer) == 40);
+static_assert(sizeof(Answer) == 48);
 
 /// True as soon as the first bytes cannot be a call's. `bytes` may be any prefix.
 bool cannot_be_call(Bytes bytes);

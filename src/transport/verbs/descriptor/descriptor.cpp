@@ -85,17 +85,16 @@ std::string missing_here() {
 }
 
 Descriptor describe() {
-    return {
-        .name = transport_name,
-        .summary = "RDMA verbs: InfiniBand, RoCE, iWARP",
-        .traits = {.nature = nature},
-        .settings = list,
-        .former_names = {},
-        .package = "incast-verbs (with libibverbs1, librdmacm1 and ibverbs-providers)",
-        .untested =
-            "InfiniBand's own paths, traffic classes, rate limits, service levels, path MTU, inline data, huge pages, "
-            "rails of several adapters; all was seen on soft-RoCE, soft-iWARP or a mock device alone",
-        .missing_here = missing_here};
+    return {.name = transport_name,
+            .summary = "RDMA verbs: InfiniBand, RoCE, iWARP",
+            .traits = {.nature = nature},
+            .settings = list,
+            .former_names = {},
+            .package = "incast-verbs (with libibverbs1, librdmacm1 and ibverbs-providers)",
+            .untested =
+                "InfiniBand's own paths, traffic classes, rate limits, ECE, service levels, path MTU, inline data, "
+                "huge pages, rails of several adapters; all was seen on soft-RoCE, soft-iWARP or a mock device alone",
+            .missing_here = missing_here};
 }
 
 }  // namespace incast::transport::verbs

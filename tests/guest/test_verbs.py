@@ -175,12 +175,12 @@ def test_two_guests_build_events(request: pytest.FixtureRequest, guest: GuestRun
     check_all(first, folder.parent)
 
 
-def pytest_inside(guest: GuestRun, file: str, environment: str, timeout_s: float) -> None:
-    """Tests of tests/process, in a guest with four nodes."""
+def pytest_inside(guest: GuestRun, file: str, environment: str, timeout_s: float, devices: int = NODES) -> None:
+    """Tests of tests/process, in a guest with so many devices."""
     python = ROOT / ".venv" / "bin" / "python"
     words = f"-q -rP -p no:cacheprovider --tb=short --durations=16 tests/process/{file}"
     more = f"{environment} INCAST_BIN_DIR='{BIN}'"
-    script = f"cd '{ROOT}' && rdma-nodes.sh rxe {NODES} && exec env {more} '{python}' -m pytest {words}"
+    script = f"cd '{ROOT}' && rdma-nodes.sh rxe {devices} && exec env {more} '{python}' -m pytest {words}"
     results = guest([Step(file, script, timeout_s)])
     print(results[file])
     assert results[file].status == 0, results[file]
@@ -190,7 +190,7 @@ def pytest_inside(guest: GuestRun, file: str, environment: str, timeout_s: float
 def test_faults_are_survived(guest: GuestRun) -> None:
     """tests/process/verbs_faults.py, in a guest; INCAST_GUEST_TIMES: how often each."""
     times = int(os.environ.get("INCAST_GUEST_TIMES", "1"))
-    pytest_inside(guest, "verbs_faults.py", f"INCAST_GUEST_TIMES={times}", 120 + 600 * times)
+    pytest_inside(guest, "verbs_faults.py", f"INCAST_GUEST_TIMES={times}", 120 + 600 * times, 2 * NODES)
 
 
 @pytest.mark.usefixtures("everything")

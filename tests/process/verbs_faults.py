@@ -1,6 +1,6 @@
-"""What happens to links and nodes of the transport verbs. Run in a guest with four soft-RoCE nodes (rdma-nodes.sh) by
-tests/guest/test_verbs.py; by name only: nowhere else is there a cable to cut. What happens to nodes alone is shown on
-real devices as well, by verbs_device.py.
+"""What happens to links and nodes of the transport verbs. Run in a guest with eight soft-RoCE devices (rdma-nodes.sh)
+by tests/guest/test_verbs.py; by name only: nowhere else is there a cable to cut. What happens to nodes alone is shown
+on real devices as well, by verbs_device.py.
 
 INCAST_GUEST_TIMES: how often each happens, at different times.
 """
@@ -47,6 +47,11 @@ SPLIT: dict[str, Any] = {
     "protocol.credits": 8,
     f"transport.{VERBS}.ack_timeout": 18,
 }
+# Two rails: node I has devices 2 I + 1 and 2 I + 2.
+RAILS = {
+    f"transport.{VERBS}.bind": ",".join(f"10.0.0.{2 * node + 1}+10.0.0.{2 * node + 2}" for node in range(4)),
+}
+THERE = sorted(path.name.removeprefix("rxe") for path in DEVICES.glob("rxe*"))
 PATIENCE_S = 120.0  # for what takes a second elsewhere
 # What netem does to each packet that a node sends, and whether packets then have to be sent again.
 LINKS: dict[str, tuple[str, bool]] = {
@@ -74,7 +79,7 @@ def _as_new() -> Any:
     """Every device is there and every cable is whole, before and after."""
     yield
     link("all", "none")
-    for number in range(1, 5):
+    for number in THERE:
         if not (DEVICES / f"rxe{number}").exists():
             subprocess.run(
                 ["rdma", "link", "add", f"rxe{number}", "type", "rxe", "netdev", f"node{number}"], check=True
@@ -86,9 +91,9 @@ def sent_again() -> int:
     return sum(int(path.read_text()) for name in AGAIN for path in DEVICES.glob(f"rxe*/ports/1/hw_counters/{name}"))
 
 
-def running(start: Start, seed: str) -> Run:
+def running(start: Start, seed: str, more: dict[str, Any] | None = None) -> Run:
     """At a random time of its measured window; the seed names it."""
-    run = start(SPLIT)
+    run = start({**SPLIT, **(more or {})})
     run.wait_for(lambda report: report.get("phase") == "measuring" and report["type"] == "phase", "phase", PATIENCE_S)
     time.sleep(random.Random(seed).uniform(0.0, 1.0))  # house: allow sleep: the stimulus
     return run
@@ -210,3 +215,18 @@ def test_a_device_that_is_taken_away_costs_its_node(start: Start, node: int, att
     assert [line for line in run.notices if NAMES[node] in line and "was out until" not in line] == [
         line for line in run.notices if f"node {NAMES[node]} {why}; " in line
     ], run.notices
+
+
+@pytest.mark.parametrize("rail", [0, 1])
+def test_a_rail_that_is_taken_away_costs_its_node(start: Start, rail: int, attempt: int) -> None:
+    """Without the peers that are on it a node cannot go on; the others do. One line names the rail, one the node."""
+    run = running(start, f"rail {rail} {attempt}", RAILS)
+    device = f"rxe{2 * BU + 1 + rail}"
+    subprocess.run(["rdma", "link", "delete", device], check=True)
+    why = f"{VERBS}: the RDMA device {device} was removed"
+    wait_for_notice(run, f"node {NAMES[BU]} lost: {why}; ")
+    wait_for_progress(run)
+    assert end(run)["incomplete_events"] == 0
+    assert lines(run, f"{why}: rail {rail + 1} of 2 is lost with the peers on it") == 1, run.notices
+    assert lines(run, device) == 2, run.notices
+    assert lines(run, f"node {NAMES[BU]} was out until the end") == 1, run.notices

@@ -55,7 +55,7 @@ def test_every_module_imports_without_them_but_those_that_use_them_in_all(bare: 
     assert done.stdout.split() == [
         "incast.data.branch_codec:awkward",
         "incast.data.import_root:awkward",
-        "incast.data.root_tree:uproot",
+        "incast.data.root_tree:awkward",
         "incast.hosts.fanout:ClusterShell",
     ]
 

@@ -397,7 +397,7 @@ def test_unsupported_branches_are_named_or_left_out(
         return column
 
     monkeypatch.setattr("incast.data.root_tree.type_of", type_of_all_but_hit)
-    with pytest.raises(UnsupportedError, match="branch 'hit': type 3 \\* int16 has no encoding"):
+    with pytest.raises(FormatError, match=r"small\.root: tree Events: branch 'hit': type 3 \* int16 has no encoding"):
         import_root(root_file, tmp_path / "in")
     summary = import_root(root_file, tmp_path / "in", skip_unsupported=True)
     assert len(summary.skipped) == 1

@@ -219,13 +219,14 @@ def export(
 
 
 def import_root(
-    file: Annotated[Path, typer.Argument(help="ROOT file with a tree (TTree).")],
+    file: Annotated[Path, typer.Argument(help="A ROOT file with a TTree, TNtuple or RNTuple.")],
     *,
     output: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the MFP files go. (default: ./<name of the file>-mfp)")
     ] = None,
     tree: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which tree. (default: the only one, or Events)")
+        str | None,
+        typer.Option(metavar="NAME", help="The tree, by its path in the file. (default: the only one, or Events)"),
     ] = None,
     packing: Annotated[
         int | None, typer.Option(metavar="N", help="Events per MFP. (default: what makes --mfp-size)")
@@ -244,19 +245,20 @@ def import_root(
         list[str] | None,
         typer.Option(
             metavar="GROUP=ID[:TYPE[:VERSION]]",
-            help="Source id, type and version of a group; may be repeated, for all groups. 'odin' is a source more.",
+            help="Source id, fragment type and version of a group. May be repeated: then every group needs one. "
+            "'odin' adds a source with ODIN's banks.",
         ),
     ] = None,
     max_events: Annotated[int | None, typer.Option(metavar="N", help="Import the first events only.")] = None,
     skip_unsupported: Annotated[
-        bool, typer.Option("--skip-unsupported", help="Leave out branches whose type has no encoding.")
+        bool, typer.Option("--skip-unsupported", help="Leave out, and list, branches that cannot be imported.")
     ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Remove the files of an earlier import from that folder first.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn a ROOT tree into MFP files, one source per group of branches, for `incast run --source DIR`."""
+    """Turn the tree of a ROOT file into MFP files, one source per group of branches, for `incast run --source DIR`."""
     mfp_bytes = None if mfp_size is None else parse_size(mfp_size)
     groups = parse_groups(group) if group else None
     with _one_line_for_bad_files():

@@ -7,10 +7,13 @@ Needs `pip install incast[root]`.
 
 from __future__ import annotations
 
+import fcntl
 import fnmatch
 import json
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -155,25 +158,30 @@ def _branches(tree: Tree, events: int, skip_unsupported: bool) -> tuple[list[Bra
     Those that may be left out are read whole, as damage shows nowhere else; of others the first entry tells the type.
     """
     branches: list[Branch] = []
-    skipped: list[str] = []
+    skipped = [f"branch {key!r}: another one before it has that name" for key in tree.repeated]
     for key in tree.keys():  # noqa: SIM118
+        if skipped and not skip_unsupported:
+            break
         try:
             branches.append(Branch(key, tree.type_of(key, events if skip_unsupported else 1)))
         except UnsupportedError as error:
-            if not skip_unsupported:
-                raise UnsupportedError(
-                    f"{tree.file}: tree {tree.name}: {error} (--skip-unsupported leaves such branches out)"
-                ) from error
             skipped.append(str(error))
+    if skipped and not skip_unsupported:
+        raise UnsupportedError(f"{skipped[0]} (--skip-unsupported leaves such branches out)")
     return branches, skipped
 
 
 # ---- groups
 
 
+def _own_name(key: str) -> str:
+    """The part of the path behind the last slash that does not end it."""
+    return key.rstrip("/").rpartition("/")[2]
+
+
 def _prefix(key: str) -> str:
     """`Jet` of Jet_pt, Jet.fPt and jets/Jet_pt."""
-    name = key.rpartition("/")[2]
+    name = _own_name(key)
     for index, character in enumerate(name):
         if index and character in "_.":
             return name[:index]
@@ -185,21 +193,24 @@ def _is_list(column: ColumnType) -> bool:
 
 
 def default_groups(branches: Sequence[Branch]) -> dict[str, list[Branch]]:
-    """Groups by the part of the name before the first `_`, with the counter of a collection (nJet, NJet for Jet_*).
+    """Groups by the part of the name before the first `_`, with the counters of their lists: nJet or NJet of Jet_*, and
+    nJet_pt of Jet_pt, as uproot writes them.
 
     A prefix makes a group if several branches share it or if it has lists; all other branches are the group `event`,
     which comes first.
     """
+    lists = {_own_name(branch.key) for branch in branches if _is_list(branch.type)}
+    counted = lists | {_prefix(name) for name in lists}
+    home: dict[str, str] = {}
     families: dict[str, list[Branch]] = defaultdict(list)
     for branch in branches:
-        families[_prefix(branch.key)].append(branch)
-    with_lists = {prefix for prefix, family in families.items() if any(_is_list(branch.type) for branch in family)}
-    home: dict[str, str] = {}
+        name = _own_name(branch.key)
+        if name[:1] in {"n", "N"} and name[1:] in counted and isinstance(branch.type, Number):
+            home[branch.key] = _prefix(name[1:])
+        else:
+            families[_prefix(branch.key)].append(branch)
     for prefix, family in families.items():
-        counted = prefix[1:] if prefix[0] in "nN" else ""
-        if len(family) == 1 and counted in with_lists and isinstance(family[0].type, Number):
-            home[family[0].key] = counted
-        elif len(family) > 1 or prefix in with_lists:
+        if prefix and (len(family) > 1 or any(_is_list(branch.type) for branch in family)):
             home.update((branch.key, prefix) for branch in family)
     groups: dict[str, list[Branch]] = {EVENT_GROUP: []}
     for branch in branches:
@@ -270,9 +281,10 @@ class ImportSummary:
         """The summary for a person."""
         events = self.sources.events
         width = max(len(source.group.name) for source in self.written)
+        packing = _count(self.sources.packing, "event")
         lines = [
-            f"{self.sources.file}, tree {self.sources.tree}: {events} events, {len(self.written)} sources,"
-            f" {self.sources.packing} events in an MFP -> {self.folder}",
+            f"{self.sources.file}, tree {self.sources.tree}: {_count(events, 'event')},"
+            f" {_count(len(self.written), 'source')}, {packing} in an MFP -> {self.folder}",
             f"source  {'group':{width}}  branches  mean B  largest B  empty",
         ]
         lines += [
@@ -282,6 +294,10 @@ class ImportSummary:
             for source in self.written
         ]
         return lines + [f"skipped {reason}" for reason in self.skipped]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _fragments(tree: Tree, group: Group, start: int, stop: int) -> tuple[Int64s, Buffer]:
@@ -358,60 +374,77 @@ def import_root(
         raise FormatError(f"max events {max_events}, expected at least 1")
     source_tree = open_tree(path, tree)
     events = source_tree.events if max_events is None else min(max_events, source_tree.events)
-    if events == 0:
+    if events < 1:
         raise FormatError(f"{path}: tree {source_tree.name} has no events")
-    branches, skipped = _branches(source_tree, events, skip_unsupported)
-    if not branches:
-        reasons = f": {skipped[0]}" if skipped else ""
-        more = f" (and {len(skipped) - 1} others)" if len(skipped) > 1 else ""
-        raise FormatError(f"{path}: tree {source_tree.name} has no branch that can be encoded{reasons}{more}")
-    by_name = default_groups(branches) if groups is None else chosen_groups(branches, groups)
-    numbered = _numbered(by_name, detectors or {})
-    _make_room(out_dir, force)
-    if packing is None:
-        packing = _packing_for(source_tree, numbered, events, mfp_bytes or DEFAULT_MFP_BYTES)
-        if mfp_bytes is None:
-            packing = min(packing, -(-events // DEFAULT_MEPS))
-    written = []
-    (out_dir / UNFINISHED).touch()
     try:
-        for group in numbered:
-            file = out_dir / mfp_name(group.source)
-            with named(file), file.open("wb") as out:
-                written.append(_write_source(source_tree, group, events, packing, out))
+        branches, skipped = _branches(source_tree, events, skip_unsupported)
+        if not branches:
+            reasons = f": {skipped[0]}" if skipped else ""
+            more = f" (and {_count(len(skipped) - 1, 'other')})" if len(skipped) > 1 else ""
+            raise FormatError(f"has no branch that can be imported{reasons}{more}")
+        by_name = default_groups(branches) if groups is None else chosen_groups(branches, groups)
+        numbered = _numbered(by_name, detectors or {})
+        if packing is None:
+            packing = _packing_for(source_tree, numbered, events, mfp_bytes or DEFAULT_MFP_BYTES)
+            if mfp_bytes is None:
+                packing = min(packing, -(-events // DEFAULT_MEPS))
     except FormatError as error:
-        _remove_unfinished(out_dir)
         raise FormatError(f"{path}: tree {source_tree.name}: {error}") from error
-    except BaseException:
-        _remove_unfinished(out_dir)  # no half of an import
-        raise
     sources = Sources(path.name, source_tree.name, events, packing, numbered)
-    sources.save(out_dir)
-    remove_files(out_dir, [UNFINISHED])
+    with _sole_import(out_dir, force):
+        try:
+            written = _write(source_tree, sources, out_dir)
+        except FormatError as error:
+            raise FormatError(f"{path}: tree {source_tree.name}: {error}") from error
     return ImportSummary(out_dir, sources, tuple(written), tuple(skipped))
+
+
+def _write(tree: Tree, sources: Sources, out_dir: Path) -> list[SourceSummary]:
+    written = []
+    for group in sources.groups:
+        file = out_dir / mfp_name(group.source)
+        with named(file), file.open("wb") as out:
+            written.append(_write_source(tree, group, sources.events, sources.packing, out))
+    sources.save(out_dir)
+    return written
 
 
 def _mfp_files(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.glob("source-*.mfp"))
 
 
-def _remove_unfinished(folder: Path) -> None:
-    remove_files(folder, [*_mfp_files(folder), UNFINISHED])
+@contextmanager
+def _sole_import(folder: Path, force: bool) -> Iterator[None]:
+    """The folder is this import's alone, and no half of an import stays in it, or only one that is marked as such.
 
-
-def _make_room(folder: Path, force: bool) -> None:
-    """What an import left unfinished goes away; what somebody may still want only if they say so."""
+    What an import left unfinished goes away; what somebody may still want only if they say so with `force`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    if (folder / UNFINISHED).exists() and not (folder / SIDECAR).exists():
-        _remove_unfinished(folder)
-    stale = _mfp_files(folder)
-    if stale and not force:
-        raise FormatError(
-            f"{folder}: already holds {stale[0]}; allowed: another folder, or --force, which removes an earlier "
-            "import's files"
-        )
-    remove_files(folder, [*stale, SIDECAR])
-    folder.mkdir(parents=True, exist_ok=True)
+    mark = folder / UNFINISHED
+    unfinished = mark.exists() and not (folder / SIDECAR).exists()
+    with named(mark), mark.open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            taken = not mark.exists() or not os.path.samestat(os.fstat(lock.fileno()), mark.stat())
+        except BlockingIOError:
+            taken = True
+        if taken:
+            raise FormatError(f"{folder}: another import is writing into it; allowed: another folder")
+        stale = _mfp_files(folder)
+        if stale and not unfinished and not force:
+            remove_files(folder, [UNFINISHED])
+            raise FormatError(
+                f"{folder}: already holds {stale[0]}; allowed: another folder, or --force, which removes an earlier "
+                "import's files"
+            )
+        try:
+            remove_files(folder, [SIDECAR, *stale])
+            yield
+        except BaseException:
+            remove_files(folder, [SIDECAR, *_mfp_files(folder)])
+            remove_files(folder, [UNFINISHED])
+            raise
+        remove_files(folder, [UNFINISHED])
 
 
 # ---- the way back

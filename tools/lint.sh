@@ -38,7 +38,7 @@ check_shell() {
 
 scope="$(tidy_scope "${1:-}")"
 step packages incast_packages run test lint
-step python incast_python lint root lab hosts dask test
+step python incast_python lint root lab hosts dask tune test
 step format check_format
 step house "$INCAST_VENV/bin/python" tools/check_house.py
 step shellcheck check_shell

@@ -27,8 +27,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "scan": ("base", "engine", "evidence", "hosts", "run"),
     "figures": ("base", "engine", "evidence", "scan"),
     "reproduce": ("base", "engine", "scan"),
+    "tune": ("base", "engine", "run", "scan"),
     "doctor": ("base", "engine", "hosts"),
-    "cli": ("base", "data", "doctor", "engine", "hosts", "run", "scan", "figures", "reproduce"),
+    "cli": ("base", "data", "doctor", "engine", "hosts", "run", "scan", "figures", "reproduce", "tune"),
 }
 # What only some rooms may import of others' libraries: the words of the command line are said in one place.
 LIBRARIES = {"typer": ("cli",)}

@@ -37,7 +37,8 @@ def bare(incast: Incast) -> Incast:
 
 def test_the_table_of_extras_is_that_of_the_package() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    wanted = {line.partition(">")[0]: extra for extra in ("root", "lab", "hosts", "dask") for line in extras[extra]}
+    used = ("root", "lab", "hosts", "dask", "tune")
+    wanted = {line.partition(">")[0]: extra for extra in used for line in extras[extra]}
     assert wanted == EXTRA_OF
 
 
@@ -88,6 +89,7 @@ def test_files_of_built_events_need_none_of_them(bare: Incast) -> None:
             ("scan", "scan.toml", "--executor", "dask:head:1"),
             "incast: a scan over a cluster needs distributed: pip install 'incast[dask]'\n",
         ),
+        (("tune",), "incast: incast tune needs optuna: pip install 'incast[tune]'\n"),
         (("import-root", "a.root"), "incast: this needs awkward: pip install 'incast[root]'\n"),
         (
             ("mep", "compare", ".", "--root", "a.root", "--sources", "."),

@@ -16,12 +16,14 @@ EXTRA_OF = {
     "polars": "lab",
     "ClusterShell": "hosts",
     "distributed": "dask",
+    "optuna": "tune",
 }
 USED_FOR = {
     "root": "ROOT files",
     "lab": "reports, and tables as Parquet",
     "hosts": "runs over many hosts",
     "dask": "scans over a cluster",
+    "tune": "the search for the best settings",
 }
 
 

@@ -32,6 +32,7 @@ _COMMANDS = {
     "sim": ("sim", "sim"),
     "rio": ("rio", "rio"),
     "scan": ("scan", "scan"),
+    "tune": ("tune", "tune"),
     "report": ("report", "report"),
     "compare": ("compare", "compare"),
     "reproduce": ("reproduce", "reproduce"),

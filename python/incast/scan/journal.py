@@ -31,6 +31,8 @@ from incast.scan.table import Row
 
 HOSTS_NAME = "hosts.txt"  # those that measure, where they were given
 PLAN_NAME = "plan.json"
+TUNE_NAME = "tune.json"  # of a tuning (docs/tuning.md), whose readings lie as those of a scan do
+TUNE_RESULTS = ("best.toml", "tuning.json")
 JOURNAL_NAME = "journal.jsonl"
 READINGS_NAME = "readings"
 _SCHEMA = 1
@@ -50,7 +52,8 @@ def remove_scan(folder: Path) -> None:
                 for reading in place.glob("*-*"):
                     remove_files(reading, FILES_OF_A_RUN)
                 remove_files(place, [file.name for file in place.glob("*.toml")])
-            remove_files(folder, (PLAN_NAME, JOURNAL_NAME, "table.csv", "table.parquet", "base.toml", HOSTS_NAME))
+            own = (PLAN_NAME, JOURNAL_NAME, "table.csv", "table.parquet", "base.toml", HOSTS_NAME)
+            remove_files(folder, (*own, TUNE_NAME, *TUNE_RESULTS))
     except BlockingIOError as error:
         raise OneLineError(f"{folder}: another process is taking this scan", EXIT_BAD_SCAN) from error
     finally:
@@ -126,10 +129,14 @@ def _lines(path: Path) -> tuple[list[Row], int]:
 class Journal:
     """The folder of one scan, for the one process that fills it."""
 
-    def __init__(self, folder: Path, plan: Plan) -> None:
-        """Takes the folder for itself. OneLineError if another process has it, or a scan with other points."""
+    def __init__(self, folder: Path, plan: Plan, command: str = "incast scan") -> None:
+        """Takes the folder for itself. OneLineError if another process has it, or a scan with other points.
+
+        `command`: that goes on with it.
+        """
         self.folder = folder
         self.plan = plan
+        self.resume = f"{command} --resume {folder}"
         with writing_output(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -192,8 +199,7 @@ class Journal:
             with suppress(OSError):
                 os.ftruncate(self._file, whole)
             raise OneLineError(
-                f"{self.folder / JOURNAL_NAME}: {reason_of(error)}; this reading is to be taken again: incast scan "
-                f"--resume {self.folder}",
+                f"{self.folder / JOURNAL_NAME}: {reason_of(error)}; this reading is to be taken again: {self.resume}",
                 EXIT_LEFTOVER,
             ) from error
         self._rows[row["point"], row["repeat"]] = row

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ from incast.engine.program import find_engine
 from incast.evidence.diagnosis import diagnose_directory
 from incast.scan.cluster import Cluster
 from incast.scan.hosts import ScanHosts, check_hosts
-from incast.scan.journal import Journal, directory_name, load_plan, remove_scan, summary_of
+from incast.scan.journal import TUNE_NAME, Journal, directory_name, load_plan, remove_scan, summary_of
 from incast.scan.plan import EXIT_BAD_SCAN, Plan, Reading, read_plan
 from incast.scan.points import engine_command, to_directory, write_base
-from incast.scan.runner import COMPLETE, Order, Taken, Watch, take_readings
+from incast.scan.runner import COMPLETE, Command, Order, Taken, Watch, take_readings
 from incast.scan.table import CSV_NAME, PARQUET_NAME, Columns, Row, figures, write_tables
 from incast.scan.view import ScanView
 
@@ -64,6 +64,22 @@ def make_row(plan: Plan, columns: Columns, folder: Path, taken: Taken) -> Row:
     return columns.complete(row)
 
 
+def orders(journal: Journal, hosts: ScanHosts | None = None) -> Command:
+    """How each reading of that folder is taken, here or on the hosts; its directory is emptied first."""
+    engine, base = find_engine(), write_base(journal.folder, journal.plan.base)
+
+    def order(reading: Reading) -> Order:
+        directory = journal.clear(reading)
+        if hosts is not None and not reading.point.simulated:
+            over, spread = hosts.command(engine, base, reading, directory)
+            return Order(over, directory, spread)
+        network = fabric_setting(journal.folder, reading.point.fabric)
+        words = engine_command(engine, base, (*reading.settings(), *network))
+        return Order([*words, *to_directory(directory)], directory)
+
+    return order
+
+
 def run_scan(
     journal: Journal,
     jobs: int,
@@ -77,20 +93,8 @@ def run_scan(
 
     `jobs`: simulated readings at a time, 0: as many as there are cores, here or in the cluster that takes them.
     """
-    plan, folder = journal.plan, journal.folder
-    engine, columns = find_engine(), Columns(plan)
-    base = write_base(folder, plan.base)
-    left = journal.left(retry_failed=retry_failed)
-
-    def command(reading: Reading) -> Order:
-        directory = journal.clear(reading)
-        if hosts is not None and not reading.point.simulated:
-            over, spread = hosts.command(engine, base, reading, directory)
-            return Order(over, directory, spread)
-        network = fabric_setting(folder, reading.point.fabric)
-        words = engine_command(engine, base, (*reading.settings(), *network))
-        return Order([*words, *to_directory(directory)], directory)
-
+    plan, folder, columns = journal.plan, journal.folder, Columns(journal.plan)
+    left, command = journal.left(retry_failed=retry_failed), orders(journal, hosts)
     at_a_time = jobs or (usable_cores() if cluster is None else cluster.at_a_time)
     with stop_signals() as asked, ScanView(console, plan, left, at_a_time) as view:
 
@@ -100,7 +104,7 @@ def run_scan(
             view.on_row(taken, row)
 
         watch = Watch(view.on_start, done, view.on_tick)
-        try:
+        with writing_tables(journal, columns):
             if cluster is not None:
                 far = [reading for reading in left if reading.point.simulated]
                 left = [reading for reading in left if not reading.point.simulated]
@@ -109,16 +113,29 @@ def run_scan(
             return take_readings(
                 left, command, timeout_s=plan.timeout_seconds, jobs=at_a_time, asked=asked, watch=watch
             )
-        finally:
-            _write_tables(folder, columns, journal.rows)
 
 
-def _write_tables(folder: Path, columns: Columns, rows: Sequence[Row]) -> None:
+@contextmanager
+def writing_tables(journal: Journal, columns: Columns) -> Iterator[None]:
+    """Behind what is done within, however that ends, the tables are written; OneLineError: they are not.
+
+    What went wrong within is said before that.
+    """
     try:
-        write_tables(folder, columns, rows)
+        yield
+    except BaseException:
+        with suppress(OneLineError):
+            _write_tables(journal, columns)
+        raise
+    _write_tables(journal, columns)
+
+
+def _write_tables(journal: Journal, columns: Columns) -> None:
+    try:
+        write_tables(journal.folder, columns, journal.rows)
     except OSError as error:
         raise OneLineError(
-            f"{folder / CSV_NAME} is not written: {reason_of(error)}; incast scan --resume {folder} writes it",
+            f"{journal.folder / CSV_NAME} is not written: {reason_of(error)}; {journal.resume} writes it",
             _EXIT_FAILED_POINTS,
         ) from error
 
@@ -127,6 +144,8 @@ def folder_of(file: Path | None, resume: Path | None, output: Path | None, *, fo
     if resume is not None:
         if output is not None:
             raise OneLineError("--resume names the folder already; allowed: --output or --resume", EXIT_BAD_SCAN)
+        if (resume / TUNE_NAME).exists():
+            raise OneLineError(f"{resume} is of a tuning; allowed: incast tune --resume {resume}", EXIT_BAD_SCAN)
         plan = load_plan(resume)
         if file is not None and read_plan(file).digest() != plan.digest():
             raise OneLineError(f"--resume {resume}: {file} says other points or settings than were begun there", 2)
@@ -137,10 +156,10 @@ def folder_of(file: Path | None, resume: Path | None, output: Path | None, *, fo
     return plan, empty_folder(output, file.stem, force=force)
 
 
-def empty_folder(output: Path | None, name: str, *, force: bool = False) -> Path:
+def empty_folder(output: Path | None, name: str, *, force: bool = False, kind: str = "scan") -> Path:
     """Where a new scan of that name goes; OneLineError if something is there. `force`: an old scan is removed."""
     if output is None:
-        return new_folder(_RESULTS_FOLDER / f"scan-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{name}")
+        return new_folder(_RESULTS_FOLDER / f"{kind}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{name}")
     if force:
         remove_scan(output)
     with writing_output(output):

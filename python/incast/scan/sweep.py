@@ -18,15 +18,23 @@ def sweep_content(
     """What a scan file would hold."""
     grid: dict[str, list[Scalar]] = {}
     for sweep in sweeps:
-        key, values = _split("--sweep", sweep, "KEY=VALUE,VALUE,...")
-        grid[key] = [_value(each.strip()) for each in values.split(",")]
+        key, values = list_of("--sweep", sweep)
+        grid[key] = values
     fixed: dict[str, Scalar] = {"transport.name": simulated()}
     if fabric is not None:
         fixed[file_key()] = str(fabric)
-    for setting in settings:
-        key, value = _split("--set", setting, "KEY=VALUE")
-        fixed[key] = _value(value)
-    return {**numbers, "set": fixed, "grid": grid}
+    return {**numbers, "set": fixed | settings_of(settings), "grid": grid}
+
+
+def settings_of(settings: Sequence[str]) -> dict[str, Scalar]:
+    """Of `--set KEY=VALUE`; OneLineError: it is none."""
+    return {key: _value(value) for key, value in (_split("--set", each, "KEY=VALUE") for each in settings)}
+
+
+def list_of(option: str, text: str) -> tuple[str, list[Scalar]]:
+    """Of `KEY=VALUE,VALUE,...` behind that option: the key and its values."""
+    key, values = _split(option, text, "KEY=VALUE,VALUE,...")
+    return key, [_value(each.strip()) for each in values.split(",")]
 
 
 def _split(option: str, text: str, form: str) -> tuple[str, str]:

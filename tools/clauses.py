@@ -1,4 +1,5 @@
-"""The clauses of docs/protocol.md (EB-...) and docs/transport-contract.md (TC-...): defined, cited, tested.
+"""The clauses of docs/protocol.md (EB-...), docs/transport-contract.md (TC-...) and docs/channel.md (CH-...): defined,
+cited, tested.
 
 A clause is cited by its whole name. The name of a test bears it as EB_C1_ (C++) or eb_c1_ (Python). One that is not
 built is marked "(planned)" behind its name.
@@ -9,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-DEFINED_IN = {"EB": "docs/protocol.md", "TC": "docs/transport-contract.md"}
-DEFINITION = re.compile(r"- \*\*((EB|TC)-[A-Z]\d+)\*\*( \(planned\))?")
-CITED = re.compile(r"\b(?:EB|TC)-[A-Z]\d+\b")
-NAMED = re.compile(r"(?<![A-Za-z])(EB|TC)_([A-Z]\d+)_|(?<![A-Za-z])(eb|tc)_([a-z]\d+)_")
+DEFINED_IN = {"EB": "docs/protocol.md", "TC": "docs/transport-contract.md", "CH": "docs/channel.md"}
+DEFINITION = re.compile(r"- \*\*((EB|TC|CH)-[A-Z]\d+)\*\*( \(planned\))?")
+CITED = re.compile(r"\b(?:EB|TC|CH)-[A-Z]\d+\b")
+NAMED = re.compile(r"(?<![A-Za-z])(EB|TC|CH)_([A-Z]\d+)_|(?<![A-Za-z])(eb|tc|ch)_([a-z]\d+)_")
 TEST = re.compile(r"\s*(?:TEST(?:_[PF])?\(|def test_)")
 CODE = (".h", ".cpp", ".c", ".py")
 # What stands outside the tree. Written so that this file does not match.
@@ -53,7 +54,7 @@ def read_clauses(texts: dict[str, str]) -> tuple[dict[str, Clause], list[Finding
 
 
 def bare(clauses: Iterable[str]) -> re.Pattern[str]:
-    """What stands behind EB- or TC-, as a word of its own."""
+    """What stands behind EB-, TC- or CH-, as a word of its own."""
     words = "|".join(sorted({name.partition("-")[2] for name in clauses}))
     return re.compile(rf"(?<![\w\[.&$-])(?:{words})(?!\w|[\](]|\.\w)") if words else re.compile(r"(?!)")
 

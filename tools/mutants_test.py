@@ -21,7 +21,7 @@ def test_the_list_is_sound() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     for mutant in MUTANTS:
         assert re.fullmatch(r"[a-z0-9-]+", mutant.name)
-        assert re.fullmatch(r"(EB|TC)-[A-Z]\d+", mutant.clause)
+        assert re.fullmatch(r"(EB|TC|CH)-[A-Z]\d+", mutant.clause)
 
 
 def test_every_program_is_one_of_the_tree() -> None:

@@ -216,6 +216,22 @@ def reliable_seeds() -> dict[str, bytes]:
     }
 
 
+def channel_seeds() -> dict[str, bytes]:
+    """fuzz_channel.cpp: shape and ways, then steps of a byte, with numbers (below 128 a byte) behind them."""
+    forge, ring, tell, cell, credit_rung, credit_told, write, post, read, rest = (1, 2, 3, 4, 5, 6, 7, 8, 10, 11)
+    memory, doorbell, message = (3 | way << 2 | way << 4 for way in (0, 1, 2))
+    fill = bytes([write, 100, rest, post, post])
+    return {
+        "doorbell": bytes([doorbell, forge, 1, 40, ring, read, forge, 2, 9, ring, read, rest]) + fill,
+        "memory": bytes([memory, forge, 1, 40, read, forge, 2, 9, read, rest]) + fill + bytes([cell, 2, rest]),
+        "message": bytes([message, tell, 2, forge, 1, 40, read, forge, 2, 9, read, *fill, credit_told, 2]),
+        "credits": bytes([doorbell, *fill, cell, 2, credit_rung, *fill, cell, 9, credit_rung, *fill]),
+        "messages": bytes([doorbell, 0, 16, 5, 0, 20, 1, forge, 1, 10, ring, read | 0x80]),
+        "end": bytes([doorbell, 0x80 | 5, 1, 0, ring, read]),
+        "lies": bytes([doorbell, forge, 1, 255, 20, ring, read, tell, 255, 56, credit_told, 128, 3]),
+    }
+
+
 def softrio_udp_seeds() -> dict[str, bytes]:
     """fuzz_softrio_udp.cpp: steps of a script, which begin with what to do."""
     packet_step, exchange, ask, message_step, wait = 2, 8, 5, 7, 4
@@ -263,6 +279,7 @@ def verbs_seeds() -> dict[str, bytes]:
 def seeds() -> dict[str, dict[str, bytes]]:
     """Of each fuzzer, the inputs by their labels."""
     return {
+        "fuzz_channel": channel_seeds(),
         "fuzz_reliable": reliable_seeds(),
         "fuzz_softrio_udp": softrio_udp_seeds(),
         "fuzz_verbs": verbs_seeds(),

@@ -1,0 +1,104 @@
+#include "channel/receiver.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace incast::channel {
+
+Receiver::Receiver(const ReceiverSettings& settings, Bytes ring)
+    : shape_(settings.shape), announce_(settings.announce), ring_(ring) {}
+
+void Receiver::rung() {
+    if (announce_ == Way::doorbell)
+        announced(announced_ + 1);
+    else
+        is_broken_ = true;
+}
+
+void Receiver::told(std::uint64_t number) {
+    if (announce_ == Way::message)
+        announced(number);
+    else
+        is_broken_ = true;
+}
+
+void Receiver::announced(std::uint64_t number) {
+    // Never back, and not more than there were credits for.
+    if (number <= announced_ || number > credited_ + shape_.buffers)
+        is_broken_ = true;
+    else
+        announced_ = number;
+}
+
+std::optional<Receiver::Credit> Receiver::credit() const {
+    if (is_broken_ || has_ended_ || emptied_ < credited_ + shape_.batch) return std::nullopt;
+    return Credit{emptied_, std::uint64_t{cell_} * sizeof(CreditCell)};
+}
+
+void Receiver::credit_posted(const Credit& credit) {
+    credited_ = credit.number;
+    cell_ = cell_ + 1 == shape_.cells() ? 0 : cell_ + 1;
+}
+
+bool Receiver::must_look() const {
+    if (is_broken_ || has_ended_) return false;
+    return announce_ == Way::memory || (announce_ == Way::message && announced_ != emptied_ && !is_open_);
+}
+
+bool Receiver::is_true(const BufferHeader& header) const {
+    return header.bytes() <= capacity(shape_) && (header.bytes() > 0 || header.is_last());
+}
+
+void Receiver::look() {
+    if (is_open_ || is_broken_ || has_ended_) return;
+    if (announce_ != Way::memory && announced_ == emptied_) return;
+    const Bytes buffer = ring_.subspan(next_offset(), shape_.buffer_bytes);
+    const BufferHeader header = load_header(buffer);
+    if (announce_ == Way::doorbell) {
+        is_broken_ = header.number != emptied_ + 1 || !is_true(header);
+    } else {
+        if (header.number != emptied_ + 1 || header.bytes() > capacity(shape_)) return;
+        const std::uint32_t crc = base::crc32c(buffer.subspan(header_bytes, header.bytes()));
+        if (header.check != check_of(header, crc)) return;  // not all of it is there
+        is_broken_ = !is_true(header);
+    }
+    if (is_broken_) return;
+    begin_ = 0;
+    end_ = header.bytes();
+    is_last_ = header.is_last();
+    is_open_ = true;
+    if (end_ == 0) empty_buffer();
+}
+
+void Receiver::empty_buffer() {
+    is_open_ = false;
+    has_ended_ = is_last_;
+    ++emptied_;
+    slot_ = slot_ + 1 == shape_.buffers ? 0 : slot_ + 1;
+}
+
+Bytes Receiver::readable() {
+    look();
+    if (!is_open_ || is_broken_) return {};
+    return ring_.subspan(next_offset() + header_bytes + begin_, end_ - begin_);
+}
+
+void Receiver::consume(std::size_t bytes) {
+    begin_ += static_cast<std::uint32_t>(bytes);
+    if (is_open_ && begin_ == end_) empty_buffer();
+}
+
+std::size_t Receiver::read(std::span<std::byte> into) {
+    std::size_t done = 0;
+    while (done < into.size()) {
+        const Bytes from = readable();
+        if (from.empty()) break;
+        const std::size_t part = std::min(from.size(), into.size() - done);
+        std::memcpy(into.data() + done, from.data(), part);
+        consume(part);
+        done += part;
+    }
+    return done;
+}
+
+}  // namespace incast::channel

@@ -6,6 +6,7 @@
 
 namespace incast::softrio {
 
+inline constexpr std::uint64_t max_size = 0xFFFF'FFFF;  // of memory, a window or a transfer: the API's have 32 bits
 inline constexpr std::uint32_t max_windows = 8;
 inline constexpr std::uint32_t max_guarded = 1024;  // windows with a list of who reaches them: no hardware has these
 inline constexpr std::uint32_t max_sinks = 128;     // handles of one master port

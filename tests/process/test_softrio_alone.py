@@ -22,7 +22,8 @@ def test_softrio_needs_nothing_of_event_building(tmp_path: Path) -> None:
         subprocess.run(["cmake", "--install", build], check=True, capture_output=True)
         shutil.rmtree(build)
         installed = {path.name for path in prefix.rglob("*") if path.is_file() or path.is_symlink()}
-        assert {"softrio", "libmport.so", "librsvdmem.so", "rapidio_mport_mgmt.h", "softrio.pc"} <= installed
+        assert {"softrio", "libmport.so", "librsvdmem.so", "libmport.a", "librsvdmem.a"} <= installed
+        assert {"rapidio_mport_mgmt.h", "softrio.pc"} <= installed
         program = prefix / "bin" / "softrio"
         environment = {**os.environ, "RIO_FABRIC": f"shm:alone-{os.getpid()}", "RIO_DESTID": "5"}
         listed = subprocess.run(

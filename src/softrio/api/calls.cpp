@@ -57,12 +57,13 @@ bool receive_all(int socket, std::span<std::byte> bytes, os::Descriptor* file) {
         message.msg_iov = &part;
         message.msg_iovlen = 1;
         message.msg_control = control.data();
-        message.msg_controllen = control.size();
+        message.msg_controllen = CMSG_LEN(sizeof(int));  // with the padding there would be room for two
         const ssize_t got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) return false;
         const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-        if (header != nullptr && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int))) {
+        if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+            header->cmsg_len == CMSG_LEN(sizeof(int))) {
             int fd = -1;
             std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
             os::Descriptor taken(fd);

@@ -49,6 +49,9 @@ enum class Operation : std::uint32_t {
     receive,
 };
 
+/// That follow a call or an answer. A larger transfer comes with a file of the caller's that holds it.
+inline constexpr std::uint64_t most_call_bytes = std::uint64_t{1} << 20;
+
 struct Call {
     Operation operation = Operation::attach;
     std::uint32_t process = 0;  // as attach and fork number them
@@ -65,6 +68,7 @@ struct Answer {
 
 /// False: the other side is gone.
 bool send_all(int socket, std::span<const std::byte> bytes, int file = -1);
+/// `file`: one that came with it. Others that did are closed.
 bool receive_all(int socket, std::span<std::byte> bytes, os::Descriptor* file = nullptr);
 
 template <class T>

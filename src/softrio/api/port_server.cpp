@@ -19,13 +19,15 @@
 #include "softrio/api/calls.h"
 #include "softrio/api/endpoints.h"
 #include "softrio/api/transfers.h"
+#include "softrio/shm/system.h"
 
 namespace incast::softrio::api {
 
 namespace {
 
-constexpr std::uint64_t most_bytes = std::uint64_t{1} << 32;
+constexpr std::uint64_t most_registers = most_call_bytes / sizeof(std::uint32_t);
 constexpr volatile int once = 1;
+constexpr int pause_ms = 10;  // where there are no descriptors
 
 /// Nothing here is meant for the program's handlers.
 template <class Body>
@@ -80,6 +82,7 @@ struct PortServer::State {
         (void)!::write(wake.fd(), &one, sizeof one);
     }
     void serve(os::Descriptor socket, const std::shared_ptr<Endpoint>& of);
+    /// `file`: what came with the call, and then what goes with the answer.
     int answer(const std::shared_ptr<Endpoint>& of, const Call& call, std::vector<std::byte>& bytes, Answer& answer,
                os::Descriptor& file);
     int answer_socket(const Call& call, std::vector<std::byte>& bytes);
@@ -171,6 +174,7 @@ void PortServer::run(const std::shared_ptr<State>& state) {
                 const os::Descriptor& from = listener == 1 ? state->by_process : state->by_destid;
                 if (from.is_open()) socket = os::Descriptor(::accept4(from.fd(), nullptr, nullptr, SOCK_CLOEXEC));
             }
+            if (!socket.is_open() && (errno == EMFILE || errno == ENFILE)) ::poll(nullptr, 0, pause_ms);
             if (!socket.is_open() || endpoint == nullptr || !is_same_user(socket.fd())) continue;
             (void)start_thread([state, endpoint = std::move(endpoint), fd = socket.release()] {
                 state->serve(os::Descriptor(fd), endpoint);
@@ -209,12 +213,12 @@ void PortServer::State::serve(os::Descriptor socket, const std::shared_ptr<Endpo
     }
     const std::unique_ptr<const os::Descriptor, decltype(forget)> registered(&socket, forget);
     std::vector<std::byte> bytes;
-    for (Call call; receive_all(socket.fd(), bytes_of(call));) {
-        if (call.bytes > most_bytes) return;
+    os::Descriptor file;
+    for (Call call; receive_all(socket.fd(), bytes_of(call), &file); file.close()) {
+        if (call.bytes > most_call_bytes) return;
         bytes.resize(call.bytes);
         if (!receive_all(socket.fd(), bytes)) return;
         Answer told;
-        os::Descriptor file;
         told.status = answer(of, call, bytes, told, file);
         if (told.bytes == 0) bytes.clear();
         bytes.resize(told.bytes);
@@ -224,6 +228,7 @@ void PortServer::State::serve(os::Descriptor socket, const std::shared_ptr<Endpo
 
 int PortServer::State::answer(const std::shared_ptr<Endpoint>& of, const Call& call, std::vector<std::byte>& bytes,
                               Answer& told, os::Descriptor& file) {
+    const os::Descriptor given = std::move(file);
     Port& port = *of->port;
     const auto& value = call.values;
     const auto word = [&](std::size_t index) { return static_cast<std::uint32_t>(value[index]); };
@@ -259,7 +264,7 @@ int PortServer::State::answer(const std::shared_ptr<Endpoint>& of, const Call& c
             return 0;
         }
         case Operation::read_registers: {
-            if (value[2] > most_bytes / 256) return -EINVAL;
+            if (value[2] > most_registers) return -EINVAL;
             std::vector<std::uint32_t> registers(value[2]);
             const int error = port.read_registers(word(0), word(1), registers);
             const auto raw = std::as_bytes(std::span(registers));
@@ -270,16 +275,19 @@ int PortServer::State::answer(const std::shared_ptr<Endpoint>& of, const Call& c
         case Operation::write_register:
             return port.write_register(word(0), word(1), word(2));
         case Operation::allocate:
+            if (!of->has_sink(word(0))) return -EBADF;
             told.values[0] = value[2];
             return port.allocate(word(0), value[1], told.values[0]);
         case Operation::free_allocation:
             return port.free_allocation(value[0]);
         case Operation::map_window:
+            if (!of->has_sink(word(0))) return -EBADF;
             told.values = {value[1], value[3], 0};
             return port.map_window(word(0), told.values[0], value[2], told.values[1]);
         case Operation::free_window:
             return port.free_window(value[0]);
         case Operation::map_outbound:
+            if (!of->has_sink(word(0))) return -EBADF;
             return port.map_outbound(word(0), word(1), value[2], value[3], told.values[0]);
         case Operation::free_outbound:
             return port.free_outbound(value[0]);
@@ -289,22 +297,26 @@ int PortServer::State::answer(const std::shared_ptr<Endpoint>& of, const Call& c
             return std::min(fd, 0);
         }
         case Operation::arrival:
+            if (value[2] > max_size) return -EINVAL;
             told.values[0] = static_cast<std::uint64_t>(
                 port.arrival_ns(value[0] == 0 ? Direction::write : Direction::read, word(1), value[2]));
             return 0;
         case Operation::transfer: {
             const bool writes = (value[0] & 1) != 0;
-            if (writes ? bytes.size() != value[4] : value[4] > most_bytes) return -EINVAL;
-            bytes.resize(value[4]);
+            const bool is_large = value[4] > most_call_bytes;
+            const auto memory = is_large && value[4] <= max_size ? shm::map_sealed(given, shm::whole_pages(value[4]))
+                                                                 : std::shared_ptr<os::Mapping>();
+            if (is_large ? memory == nullptr : writes && bytes.size() != value[4]) return -EINVAL;
+            if (!is_large) bytes.resize(value[4]);
             const int error = deliver(port, {.direction = writes ? Direction::write : Direction::read,
                                              .has_response = (value[0] & 2) != 0,
                                              .channel = word(1) % dma_channels,
                                              .destid = word(2),
                                              .address = value[3],
-                                             .bytes = bytes,
+                                             .bytes = is_large ? memory->bytes().first(value[4]) : std::span(bytes),
                                              .is_streaming = (value[0] & 4) != 0,
                                              .answers_each = (value[0] & 8) != 0});
-            told.bytes = writes || error != 0 ? 0 : bytes.size();
+            told.bytes = writes || is_large || error != 0 ? 0 : bytes.size();
             return error;
         }
         case Operation::open_sink: {
@@ -343,7 +355,7 @@ int PortServer::State::answer(const std::shared_ptr<Endpoint>& of, const Call& c
         return error;
     }
     // The rest is about one handle's events.
-    if (word(0) >= max_sinks || !of->has_sink(word(0))) return -EBADF;
+    if (!of->has_sink(word(0))) return -EBADF;
     switch (call.operation) {
         case Operation::arm:
             return port.arm(word(0));

@@ -229,6 +229,31 @@ TEST(Programs, FirstProgramOfTheDocument) {
     EXPECT_NE(output.find("endpoint 6 says: again\n"), std::string::npos) << output;
 }
 
+/// From C, with the archives and what pkg-config --static says they need; and with nothing shared at all.
+TEST(Programs, EveryArchiveLinksIntoCWithoutASharedLibrary) {
+    const Folder folder;
+    std::ofstream(folder.path + "/hello.c") << blocks("c");
+    const std::string script =
+        R"sh(
+export PKG_CONFIG_PATH=')sh" SOFTRIO_LAYOUT R"sh(/lib/pkgconfig'
+flags="-std=c11 -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags softrio)"
+needs="$(pkg-config --static --libs softrio)"
+cc $flags hello.c -o archives -Wl,-Bstatic ${needs%%-lstdc++*} -Wl,-Bdynamic -lstdc++ ${needs#*-lstdc++}
+cc $flags hello.c -o static -static $needs
+if ldd archives | grep -E 'mport|rsvdmem|toml|fmt'; then exit 1; fi
+if nm --defined-only --extern-only ')sh" SOFTRIO_LAYOUT
+        R"sh(/lib/libmport.a' | grep -E ' [[:alpha:]] ' | grep -vE ' T (riomp|softrio)_'; then exit 1; fi
+export RIO_FABRIC=shm:archives-$$
+RIO_DESTID=5 ./archives > heard &
+RIO_DESTID=6 ./static 5 "from an archive"
+wait
+cat heard
+)sh";
+    EXPECT_EQ(run("cd '" + folder.path + "'\n" + script, folder), 0) << contents(folder.path + "/output");
+    EXPECT_NE(contents(folder.path + "/output").find("endpoint 6 says: from an archive\n"), std::string::npos)
+        << contents(folder.path + "/output");
+}
+
 TEST(Programs, PkgConfigFileNamesTheLayout) {
     const std::string text = contents(std::string(SOFTRIO_LAYOUT) + "/lib/pkgconfig/softrio.pc");
     EXPECT_NE(text.find(std::string("prefix=") + SOFTRIO_LAYOUT), std::string::npos) << text;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "os/mapping.h"
 #include "softrio/shm/system.h"
@@ -113,14 +114,14 @@ os::Descriptor SharedPort::connection() {
 
 int SharedPort::call(Operation operation, std::array<std::uint64_t, 6> values, Answer& answer,
                      std::span<const std::byte> bytes, std::span<std::byte> into, os::Descriptor* file,
-                     std::vector<std::byte>* more) {
+                     std::vector<std::byte>* more, int given) {
     os::Descriptor socket = connection();
     const Call call{operation, process_, values, bytes.size()};
-    if (!socket.is_open() || !send_all(socket.fd(), bytes_of(call)) || !send_all(socket.fd(), bytes) ||
+    if (!socket.is_open() || !send_all(socket.fd(), bytes_of(call), given) || !send_all(socket.fd(), bytes) ||
         !receive_all(socket.fd(), bytes_of(answer), file)) {
         return -ENODEV;
     }
-    if (more != nullptr) {
+    if (more != nullptr && answer.bytes <= most_call_bytes) {
         more->resize(answer.bytes);
         into = *more;
     }
@@ -146,8 +147,17 @@ std::vector<std::uint32_t> SharedPort::others() {
 }
 
 int SharedPort::read_registers(std::uint32_t destid, std::uint32_t offset, std::span<std::uint32_t> values) {
-    Answer answer;
-    return call(Operation::read_registers, {destid, offset, values.size()}, answer, {}, std::as_writable_bytes(values));
+    constexpr std::size_t most = most_call_bytes / sizeof(std::uint32_t);
+    int error = 0;
+    while (error == 0 && !values.empty()) {
+        const auto some = values.first(std::min(most, values.size()));
+        Answer answer;
+        error =
+            call(Operation::read_registers, {destid, offset, some.size()}, answer, {}, std::as_writable_bytes(some));
+        values = values.subspan(some.size());
+        offset += static_cast<std::uint32_t>(some.size_bytes());
+    }
+    return error;
 }
 
 int SharedPort::allocate(std::uint32_t owner, std::uint64_t bytes, std::uint64_t& local) {
@@ -221,11 +231,36 @@ int SharedPort::transfer(const Transfer& transfer) {
     const bool writes = transfer.direction == Direction::write;
     const std::uint64_t flags = (writes ? 1U : 0U) | (transfer.has_response ? 2U : 0U) |
                                 (transfer.is_streaming ? 4U : 0U) | (transfer.answers_each ? 8U : 0U);
+    const std::array<std::uint64_t, 6> values{flags, transfer.channel, transfer.destid, transfer.address,
+                                              transfer.bytes.size()};
+    if (transfer.bytes.size() > most_call_bytes) return transfer_in_file(transfer, values);
     Answer answer;
-    return call(Operation::transfer,
-                {flags, transfer.channel, transfer.destid, transfer.address, transfer.bytes.size()}, answer,
+    return call(Operation::transfer, values, answer,
                 writes ? std::span<const std::byte>(transfer.bytes) : std::span<const std::byte>(),
                 writes ? std::span<std::byte>() : transfer.bytes);
+}
+
+/// In pieces it would not be one transfer: the other process is given all of it at once, without a copy of its own.
+int SharedPort::transfer_in_file(const Transfer& transfer, const std::array<std::uint64_t, 6>& values) {
+    const auto memory = shm::make_memory(transfer.bytes.size());
+    if (!memory) return -ENOMEM;
+    const bool writes = transfer.direction == Direction::write;
+    const auto copy = [&] {
+        for (std::size_t done = 0; done < transfer.bytes.size();) {
+            const auto left = transfer.bytes.subspan(done);
+            const auto at = static_cast<off_t>(done);
+            const ssize_t moved = writes ? ::pwrite(memory->file.fd(), left.data(), left.size(), at)
+                                         : ::pread(memory->file.fd(), left.data(), left.size(), at);
+            if (moved < 0 && errno == EINTR) continue;
+            if (moved <= 0) return false;
+            done += static_cast<std::size_t>(moved);
+        }
+        return true;
+    };
+    if (writes && !copy()) return -ENOMEM;
+    Answer answer;
+    const int error = call(Operation::transfer, values, answer, {}, {}, nullptr, nullptr, memory->file.fd());
+    return error != 0 || writes || copy() ? error : -ENOMEM;
 }
 
 int SharedPort::open_sink(std::uint32_t& sink, bool on_demand) {

@@ -31,10 +31,10 @@ public:
     void forget_child() { child_life_.close(); }
     void become_child();
 
-    /// The answer's status; -ENODEV: whoever had the port open is gone.
+    /// The answer's status; -ENODEV: whoever had the port open is gone. `given`: a file that goes with the call.
     int call(Operation operation, std::array<std::uint64_t, 6> values, Answer& answer,
              std::span<const std::byte> bytes = {}, std::span<std::byte> into = {}, os::Descriptor* file = nullptr,
-             std::vector<std::byte>* more = nullptr);
+             std::vector<std::byte>* more = nullptr, int given = -1);
     int call(Operation operation, std::array<std::uint64_t, 6> values = {}) {
         Answer answer;
         return call(operation, values, answer);
@@ -92,6 +92,7 @@ public:
 
 private:
     os::Descriptor connection();
+    int transfer_in_file(const Transfer& transfer, const std::array<std::uint64_t, 6>& values);
 
     Options options_;
     std::string name_;

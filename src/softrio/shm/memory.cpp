@@ -55,7 +55,7 @@ Allocation* Port::find(std::uint64_t address, std::uint64_t bytes) {
 }
 
 int Port::allocate(std::uint32_t owner, std::uint64_t bytes, std::uint64_t& local) {
-    if (bytes == 0) return -EINVAL;
+    if (bytes == 0 || bytes > max_size) return -EINVAL;
     const std::lock_guard lock(memory_mutex_);
     if (local != any) return find(local, bytes) != nullptr ? 0 : -ENOMEM;
     const auto made = std::ranges::count_if(
@@ -285,7 +285,7 @@ int Port::open_memory(std::uint64_t local, std::uint64_t bytes, std::uint64_t& o
         if (!reached) return -EIO;
         const SharedFile& file = target->block().windows[reached->window].file;
         Descriptor memory = open_of(target->process(), file.number.load(), file.inode.load(), FileKind::memory);
-        if (!memory.is_open()) return -EIO;
+        if (!is_sealed(memory, reached->mapping->bytes().size())) return -EIO;
         offset = reached->file_offset(window.base + into);
         return memory.release();
     }

@@ -93,6 +93,21 @@ std::shared_ptr<Mapping> map(const Descriptor& file, std::uint64_t bytes) {
     return std::make_shared<Mapping>(std::span(static_cast<std::byte*>(at), bytes));
 }
 
+bool is_sealed(const Descriptor& file, std::uint64_t bytes) {
+    struct stat status{};
+    const int has = ::fcntl(file.fd(), F_GET_SEALS);
+    return has >= 0 && (has & seals) == seals && ::fstat(file.fd(), &status) == 0 && S_ISREG(status.st_mode) &&
+           static_cast<std::uint64_t>(status.st_size) == bytes;
+}
+
+std::shared_ptr<Mapping> map_sealed(const Descriptor& file, std::uint64_t bytes, bool for_writing) {
+    errno = ESTALE;
+    if (!is_sealed(file, bytes)) return nullptr;
+    void* at = ::mmap(nullptr, bytes, for_writing ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file.fd(), 0);
+    if (at == MAP_FAILED) return nullptr;
+    return std::make_shared<Mapping>(std::span(static_cast<std::byte*>(at), bytes));
+}
+
 std::uint64_t inode_of(const Descriptor& file) {
     struct stat status{};
     return ::fstat(file.fd(), &status) == 0 ? status.st_ino : 0;
@@ -119,17 +134,8 @@ Descriptor open_of(std::uint32_t process, std::uint32_t number, std::uint64_t in
 
 std::shared_ptr<Mapping> map_of(std::uint32_t process, std::uint32_t number, std::uint64_t inode,
                                 std::uint64_t wanted) {
-    const std::uint64_t bytes = whole_pages(wanted);
     const Descriptor file = open_of(process, number, inode, FileKind::memory);
-    if (!file.is_open()) return nullptr;
-    struct stat status{};
-    const int has = ::fcntl(file.fd(), F_GET_SEALS);
-    if (has < 0 || (has & seals) != seals || ::fstat(file.fd(), &status) != 0 ||
-        static_cast<std::uint64_t>(status.st_size) != bytes) {
-        errno = ESTALE;
-        return nullptr;
-    }
-    return map(file, bytes);
+    return file.is_open() ? map_sealed(file, whole_pages(wanted)) : nullptr;
 }
 
 std::string destid_name(const std::string& fabric, std::uint32_t destid) {
@@ -221,7 +227,7 @@ std::optional<HandedFile> take_file(const Descriptor& listener) {
         message.msg_iov = &bytes;
         message.msg_iovlen = 1;
         message.msg_control = control.data();
-        message.msg_controllen = control.size();
+        message.msg_controllen = CMSG_LEN(sizeof(int));  // with the padding there would be room for two
         const ssize_t got = ::recvmsg(socket.fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         const cmsghdr* const header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
         if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
@@ -241,17 +247,7 @@ std::optional<HandedFile> take_file(const Descriptor& listener) {
 }
 
 std::shared_ptr<Mapping> map_handed(const HandedFile& handed) {
-    struct stat status{};
-    const int has = ::fcntl(handed.file.fd(), F_GET_SEALS);
-    const std::uint64_t bytes = handed.what.file_bytes;
-    if (has < 0 || (has & seals) != seals || ::fstat(handed.file.fd(), &status) != 0 || !S_ISREG(status.st_mode) ||
-        static_cast<std::uint64_t>(status.st_size) != bytes) {
-        return nullptr;
-    }
-    const int protection = (handed.what.access & may_write) != 0 ? PROT_READ | PROT_WRITE : PROT_READ;
-    void* at = ::mmap(nullptr, bytes, protection, MAP_SHARED, handed.file.fd(), 0);
-    if (at == MAP_FAILED) return nullptr;
-    return std::make_shared<Mapping>(std::span(static_cast<std::byte*>(at), bytes));
+    return map_sealed(handed.file, handed.what.file_bytes, (handed.what.access & may_write) != 0);
 }
 
 Descriptor for_reading(const Descriptor& file) {

@@ -42,6 +42,11 @@ struct SharedMemory {
 /// Nothing: errno says why.
 std::optional<SharedMemory> make_memory(std::uint64_t bytes);
 std::shared_ptr<Mapping> map(const Descriptor& file, std::uint64_t bytes);
+/// Memory that another process made is used only if it is sealed and has exactly the size that was said: then it stays
+/// whole as long as it is used.
+bool is_sealed(const Descriptor& file, std::uint64_t bytes);
+/// nullptr, and errno ESTALE: it is not.
+std::shared_ptr<Mapping> map_sealed(const Descriptor& file, std::uint64_t bytes, bool for_writing = true);
 
 /// The file of another process; not open: it is gone, another file by now, or not ours to open (errno).
 enum class FileKind : std::uint8_t { memory, pipe };

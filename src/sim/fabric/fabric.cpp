@@ -100,6 +100,7 @@ void read_ecn(Section section, packet::EcnSettings& ecn) {
     ecn.kmin_bytes = section.bytes("kmin", ecn.kmin_bytes, 0, 64 * gib);
     ecn.kmax_bytes = section.bytes("kmax", ecn.kmax_bytes, 0, 64 * gib);
     ecn.pmax_per_million = section.per_million("pmax", ecn.pmax_per_million);
+    ecn.at_departure = section.choice("mark_at", 0, {"arrival", "departure"}) == 1;
     if (ecn.kmax_bytes < ecn.kmin_bytes) section.fail("kmax", "is less than kmin");
     section.finish();
 }
@@ -176,6 +177,7 @@ void read_dcqcn(Section section, packet::DcqcnSettings& dcqcn) {
     dcqcn.minimum = section.rate("minimum", dcqcn.minimum);
     dcqcn.notification_interval = section.time("notification_interval", dcqcn.notification_interval);
     dcqcn.clamp_target = section.flag("clamp_target", dcqcn.clamp_target);
+    dcqcn.cut_period = section.time("cut_period", dcqcn.cut_period);
     if (dcqcn.alpha_period == 0 || dcqcn.increase_period == 0) section.fail("", "periods must be more than 0");
     section.finish();
 }

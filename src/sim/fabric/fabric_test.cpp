@@ -80,6 +80,18 @@ TEST(Fabric, ReadsWhatAFileSays) {
     EXPECT_EQ(read->flow.retransmit_timeout, 4 * ps_per_ms);
 }
 
+TEST(Fabric, ReadsHowAdaptersCutAndSwitchesMark) {
+    const Result<Fabric> usual = parse(small, "small.toml");
+    ASSERT_TRUE(usual) << usual.error().message;
+    EXPECT_FALSE(usual->settings.switches.at(0).ecn.at_departure);
+    EXPECT_EQ(usual->settings.dcqcn.cut_period, 0);
+    const std::string marking = with(small, "pmax = 0.2", "pmax = 0.2\nmark_at = \"departure\"");
+    const Result<Fabric> read = parse(marking + "[dcqcn]\ncut_period = \"4us\"\n", "small.toml");
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_TRUE(read->settings.switches.at(0).ecn.at_departure);
+    EXPECT_EQ(read->settings.dcqcn.cut_period, 4 * ps_per_us);
+}
+
 TEST(Fabric, GroupsOfAnExplicitTopologyAreJoinedEachToEach) {
     const Result<Fabric> read = parse(R"(
 [fabric]
@@ -237,6 +249,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"alpha_ingress = \"1/8\"", "alpha_ingress = \"one/8\"", ":12: ", "alpha_ingress: must be in 1/256..256"},
         Bad{"classes = [0, 3]", "classes = [0, 8]", ":15: ", "switches.leaf.ecn.classes = (a list): not allowed"},
         Bad{"kmax = \"400KiB\"", "kmax = \"1KiB\"", ":17: ", "switches.leaf.ecn.kmax: is less than kmin"},
+        Bad{"pmax = 0.2", "mark_at = \"exit\"",
+            ":18: ", "mark_at = \"exit\": not allowed; allowed: arrival, departure"},
         Bad{"hosts = 4", "hosts = 0", ":27: ", "topology.hosts = 0: not allowed; allowed: a whole number in 1.."},
         Bad{"hosts = 4", "hosts = 4\nhost = \"nik\"",
             ":28: ", "topology.host: there is no 'nik'; the kinds of [hosts.NAME] are: nic"},

@@ -29,6 +29,8 @@ Result<Ok> check_switch(const SwitchSettings& settings, const std::string& name)
         return bad(name + ": pfc.quanta " + std::to_string(settings.pfc.quanta) + "; 0 to 65535");
     if (settings.receiver_controlled && settings.kind != SwitchKind::credit)
         return bad(name + ": receiver_controlled on a switch without link credits");
+    if (settings.ecn.classes != 0 && settings.ecn.at_departure && settings.kind == SwitchKind::deep_buffer)
+        return bad(name + ": a deep buffer marks packets when they arrive");
     if (settings.ecn.pmax_per_million > 1'000'000)
         return bad(name + ": pmax_per_million " + std::to_string(settings.ecn.pmax_per_million) + "; at most 1000000");
     if (settings.kind == SwitchKind::deep_buffer && settings.pfc.classes != 0 && settings.pfc.xoff_bytes == 0)

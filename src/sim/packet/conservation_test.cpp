@@ -52,7 +52,12 @@ protected:
         middle.buffer_bytes = kind_.drops ? 150'000 : 64 << 20;
         middle.spill_bytes = 10'000 + below(3) * 20'000;
         middle.memory_bandwidth = gbit_per_s(100 + below(200));
-        middle.ecn = {.classes = 0xff, .kmin_bytes = 10'000, .kmax_bytes = 50'000, .pmax_per_million = 500'000};
+        middle.ecn = {.classes = 0xff,
+                      .kmin_bytes = 10'000,
+                      .kmax_bytes = 50'000,
+                      .pmax_per_million = 500'000,
+                      .at_departure = kind_.kind == SwitchKind::shared_buffer && below(2) == 0};
+        found.dcqcn.cut_period = static_cast<Time>(below(2)) * 4 * ps_per_us;
         if (!kind_.drops) middle.pfc = {.classes = 0xff, .xoff_bytes = 40'000, .headroom_bytes = 200'000};
         if (kind_.drops || kind_.link_repeats) {
             found.faults.push_back({.at = 20 * ps_per_us,

@@ -332,7 +332,7 @@ public:
         count.control_packets += packet.kind == PacketKind::data ? 0 : 1;
     }
     void start_pause(PortIndex index, Port& port);
-    /// ECN, of a packet that finds `queued` bytes, more than kmin, in front of `out`.
+    /// ECN, of a packet that finds or leaves `queued` bytes, more than kmin, in front of the port.
     void mark(PortIndex index, const SharedBuffer& settings, std::uint64_t queued, Packet& packet) {
         PortDetail& out = details_[index];
         if (packet.kind != PacketKind::data || packet.marked) return;

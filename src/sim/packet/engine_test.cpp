@@ -198,6 +198,10 @@ TEST(Network, RefusesWhatMakesNoSenseInOneLine) {
     NetworkSettings inverted;
     inverted.switches[0].ecn = {.classes = 1, .kmin_bytes = 3, .kmax_bytes = 2};
     EXPECT_THAT(refusal(good, inverted), HasSubstr("kmin_bytes 3 exceeds kmax_bytes 2"));
+    NetworkSettings leaving;
+    leaving.switches[0].kind = SwitchKind::deep_buffer;
+    leaving.switches[0].ecn = {.classes = 1, .kmin_bytes = 1, .kmax_bytes = 2, .at_departure = true};
+    EXPECT_THAT(refusal(good, leaving), HasSubstr("a deep buffer marks packets when they arrive"));
 }
 
 TEST(Network, RefusesMemoriesThatCannotHoldOnePacket) {

@@ -257,8 +257,7 @@ void Core::notify(FlowIndex flow) {
         extra.control = static_cast<std::uint32_t>(controls_.size());
         controls_.emplace_back(line_rate(flow));
     }
-    controls_[extra.control].on_notification(now_, settings_.dcqcn);
-    set_pace(flow);
+    if (controls_[extra.control].on_notification(now_, settings_.dcqcn)) set_pace(flow);
     schedule_flow_timer(flow);
 }
 

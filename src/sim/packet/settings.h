@@ -70,10 +70,13 @@ enum class SwitchKind : std::uint8_t {
 
 struct EcnSettings {
     std::uint8_t classes = 0;  // bit c: class c is marked
-    /// On the length of the egress queue that a packet finds: never below kmin, always above kmax, linear up to pmax.
+    /// On the length of the egress queue: never below kmin, always above kmax, linear up to pmax.
     std::uint64_t kmin_bytes = 0;
     std::uint64_t kmax_bytes = 0;
     std::uint32_t pmax_per_million = 1'000'000;
+    /// shared_buffer: by the queue that a packet leaves behind, not by the one that it finds. An ASIC may know both
+    /// (deq_qdepth and enq_qdepth of Intel's Tofino); HPCC's artefact marks so.
+    bool at_departure = false;
 };
 
 struct PfcSettings {

@@ -25,7 +25,7 @@ SharedBuffer Core::make_thresholds(const SwitchSettings& settings) {
     buffer.xoff = settings.pfc.xoff_bytes;
     buffer.xon_gap = settings.pfc.xon_gap_bytes;
     buffer.lossless = settings.pfc.classes;
-    buffer.marking = settings.ecn.classes;
+    (settings.ecn.at_departure ? buffer.marking_leaving : buffer.marking) = settings.ecn.classes;
     buffer.kmin = settings.ecn.kmin_bytes;
     buffer.kmax = settings.ecn.kmax_bytes;
     if (buffer.kmax > buffer.kmin) {
@@ -133,9 +133,12 @@ void Core::serve_shared(PortIndex index) {
         charge_class(index, ready, traffic_class, wire_bytes);
         queue.change(now_, -static_cast<std::int64_t>(stored(wire_bytes)));
         if (queue.chain.empty()) port.waiting &= static_cast<std::uint8_t>(~bit_of(traffic_class));
+        SharedBuffer& buffer = shared_[port.state];
+        if ((buffer.marking_leaving & bit_of(traffic_class)) != 0 && queue.bytes > buffer.kmin)
+            mark(index, buffer, queue.bytes, packets_[packet_index]);
         const PortIndex own = packets_[packet_index].next_arrival_or_ingress;
         start(index, port, packet_index);
-        leave_shared(shared_[port.state], own, traffic_class, wire_bytes);
+        leave_shared(buffer, own, traffic_class, wire_bytes);
     }
     if ((port.waiting & ~port.paused) != 0 || port.pause_wanted != port.pause_told) arm(index, port);
 }

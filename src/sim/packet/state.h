@@ -166,7 +166,8 @@ struct alignas(64) SharedBuffer {
     std::uint64_t kmin = 0;
     std::uint64_t xon_gap = 0;
     std::uint8_t lossless = 0;
-    std::uint8_t marking = 0;
+    std::uint8_t marking = 0;          // classes that are marked when they arrive
+    std::uint8_t marking_leaving = 0;  // or when they leave
     // Only where something is lost, marked or beyond its threshold.
     std::uint64_t alpha_egress_q8 = 0;
     std::uint64_t egress_limit = 0;

@@ -158,15 +158,14 @@ void show_port(Port& port, std::uint32_t mport) {
     const char* named = named_root();
     if (named == nullptr) return;
     const fs::path classes = fs::path(named) / "class";
-    const fs::path shown = classes / ("rapidio_port/rapidio" + std::to_string(mport));
+    const std::string port_class = "rapidio_port/rapidio" + std::to_string(mport);
     const fs::path device = classes / ("rio_mport/rio_mport" + std::to_string(mport));
     std::error_code error;
-    fs::create_directories(shown, error);
+    fs::create_directories(classes / port_class, error);
     fs::create_directories(device, error);
-    (void)write_file(shown / "port_destid", "0x" + hex(port.destid(), 4));
-    (void)write_file(shown / "sys_size", "1");
-    (void)write_file(device / "port_destid", "0x" + hex(port.destid(), 4));
-    (void)write_file(device / "sys_size", "1");
+    (void)write_file(classes / port_class / "port_destid", "0x" + hex(port.destid(), 4));
+    (void)write_file(classes / port_class / "sys_size", "1");
+    fs::create_directory_symlink("../../" + port_class, device / "device", error);
 }
 
 }  // namespace incast::softrio::api

@@ -35,7 +35,8 @@ int main(int count, char** arguments) {
     }
     snprintf(line, sizeof line, "0x%04x\n", own);
     holds("sys/class/rapidio_port/rapidio0/port_destid", line);
-    holds("sys/class/rio_mport/rio_mport0/port_destid", line);
+    holds("sys/class/rio_mport/rio_mport0/device/port_destid", line);
+    CHECK(access("sys/class/rio_mport/rio_mport0/port_destid", F_OK) != 0);
     CHECK(riomp_mgmt_device_add(port, there, HC_MP, 0x10006, NULL) == 0);
     snprintf(line, sizeof line, "0x%04x\n", there);
     holds("sys/bus/rapidio/devices/00:e:0006/destid", line);

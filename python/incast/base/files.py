@@ -13,7 +13,7 @@ from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 FILES_OF_A_RUN = (
     "result.json", "result.json.part", "samples.jsonl", "audit.jsonl", "ledger.bin", "config.toml", "log.txt",
     "machine.jsonl", "dips.json", "diagnosis.json", "metrics.json", "network_ports.csv", "network_queues.csv",
-    "network_series.csv",
+    "network_series.csv", "flows.csv", "flows.parquet",
 )  # fmt: skip
 
 

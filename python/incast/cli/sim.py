@@ -1,6 +1,6 @@
-"""`incast sim --sweep`: a grid of simulated points from the command line, a scan without a scan file."""
+"""`incast sim`: a grid of simulated points from the command line (`--sweep`), or flows on a network (`--flows`)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,11 +10,13 @@ from rich.text import Text
 
 from incast.base import units
 from incast.base.console import open_console
-from incast.base.errors import OneLineError
+from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.base.units import VIRTUAL_TIME
 from incast.cli.options import ForceOption
 from incast.engine.quantity import parse, setting_text
 from incast.engine.shipped import fabric_file
+from incast.run.flow_patterns import PATTERNS
+from incast.run.flows import FlowsRequest, simulate_flows
 from incast.scan.plan import EXIT_BAD_SCAN, Plan, make_plan
 from incast.scan.points import check_points
 from incast.scan.runner import COMPLETE
@@ -23,6 +25,9 @@ from incast.scan.sweep import sweep_content
 from incast.scan.table import Row, headline
 
 _ORIGIN = Path("incast sim")  # stands where the name of a scan file would
+_DURATION = "5ms"
+_WARM_UP = "1ms"
+_FLOWS = "Flows on a network"
 
 
 def _seconds(option: str, text: str) -> float:
@@ -30,6 +35,20 @@ def _seconds(option: str, text: str) -> float:
     if found is None:
         raise OneLineError(f"{option} {text}: allowed: a time with its unit, such as 5ms", EXIT_BAD_SCAN)
     return found
+
+
+def _bytes(option: str, text: str) -> int:
+    found = parse("bytes", text)
+    if found is None or found < 1:
+        raise OneLineError(f"{option} {text}: allowed: a size of at least a byte, such as 64KiB", EXIT_BAD_CONFIG)
+    return round(found)
+
+
+def _refuse(mode: str, given: Mapping[str, object]) -> None:
+    """Options of the other mode."""
+    wrong = [option for option, value in given.items() if value is not None]
+    if wrong:
+        raise OneLineError(f"{wrong[0]} says nothing beside {mode}; allowed: either", EXIT_BAD_CONFIG)
 
 
 def sim(
@@ -54,33 +73,127 @@ def sim(
         typer.Option("--set", metavar="KEY=VALUE", help="A setting of all points; may be repeated."),
     ] = None,
     net: Annotated[bool, typer.Option("--net", help="Raw traffic, as incast net, instead of event building.")] = False,
-    duration: Annotated[str, typer.Option(metavar="TIME", help="Measured virtual time of a point.")] = "5ms",
-    warm_up: Annotated[str, typer.Option(metavar="TIME", help="Virtual time before it.")] = "1ms",
-    repeats: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="Of every point, with other seeds.")] = 1,
-    jobs: Annotated[int, typer.Option(metavar="N", min=0, help="Points at a time; 0: one per core.")] = 0,
+    duration: Annotated[
+        str | None, typer.Option(metavar="TIME", help=f"Measured virtual time of a point. (default: {_DURATION})")
+    ] = None,
+    warm_up: Annotated[
+        str | None, typer.Option(metavar="TIME", help=f"Virtual time before it. (default: {_WARM_UP})")
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=1000, help="Of every point, with other seeds. (default: 1)")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Points at a time; 0: one per core. (default: 0)")
+    ] = None,
+    flows: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FLOWS",
+            help=f"Flows without the event builder (docs/flows.md): a file (CSV, Parquet, htsim's .cm), or a pattern: "
+            f"{', '.join(PATTERNS)}.",
+            rich_help_panel=_FLOWS,
+        ),
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Bytes of each flow of a pattern without sizes. (default: 1MiB)",
+            rich_help_panel=_FLOWS,
+        ),
+    ] = None,
+    load: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            min=0.001,
+            max=1.0,
+            help="Of all hosts' links, by payload: web-search, data-mining. (default: 0.5)",
+            rich_help_panel=_FLOWS,
+        ),
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=20_000_000,
+            help="Flows of web-search and data-mining. (default: 10000)",
+            rich_help_panel=_FLOWS,
+        ),
+    ] = None,
+    senders: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Of incast. (default: all hosts but one)", rich_help_panel=_FLOWS),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=0, help="Of flows, routes and all that is random. (default: 1)", rich_help_panel=_FLOWS
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="End then. (default: when all flows have ended)", rich_help_panel=_FLOWS),
+    ] = None,
+    no_alone: Annotated[
+        bool,
+        typer.Option(
+            "--no-alone", help="No slowdowns, for which each flow is simulated alone, too.", rich_help_panel=_FLOWS
+        ),
+    ] = False,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where the results go. (default: incast-results/scan-<UTC time>-sweep)"),
+        typer.Option(metavar="DIR", help="Where the results go. (default: a folder in incast-results)"),
     ] = None,
     force: ForceOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Say on standard output, in JSON, what was done.")] = False,
 ) -> None:
-    """Simulate a grid of settings in virtual time, on all cores; one table (docs/scanning.md), printed and written.
+    """Simulate a grid of settings (--sweep), or flows of others (--flows), in virtual time.
 
-    `incast report DIR` draws it, `incast scan --resume DIR` goes on with it after Ctrl-C.
+    A grid runs on all cores and gives one table (docs/scanning.md), printed and written: `incast report DIR` draws it,
+    `incast scan --resume DIR` goes on with it after Ctrl-C. Flows give their completion times (docs/flows.md).
     """
+    of_grids = {
+        "--sweep": sweep, "--set": settings, "--net": net or None, "--duration": duration, "--warm-up": warm_up,
+        "--repeats": repeats, "--jobs": jobs,
+    }  # fmt: skip
+    of_flows = {
+        "--size": size, "--load": load, "--count": count, "--senders": senders, "--seed": seed, "--until": until,
+        "--no-alone": no_alone or None,
+    }  # fmt: skip
+    _refuse("--flows" if flows is not None else "--sweep", of_grids if flows is not None else of_flows)
+    if flows is not None:
+        if fabric is None:
+            raise OneLineError(f"--flows {flows}: no network; allowed: --fabric FILE", EXIT_BAD_CONFIG)
+        asked = FlowsRequest(
+            flows,
+            fabric,
+            1 if seed is None else seed,
+            _bytes("--size", size or "1MiB"),
+            count or 10_000,
+            0.5 if load is None else load,
+            senders or 0,
+            until,
+            not no_alone,
+            output,
+            force,
+        )
+        if status := simulate_flows(asked, as_json=as_json):
+            raise typer.Exit(status)
+        return
     numbers = {
         "kind": "net" if net else "run",
         "title": "sweep",
-        "seconds": _seconds("--duration", duration),
-        "warm_up_seconds": _seconds("--warm-up", warm_up),
-        "repeats": repeats,
+        "seconds": _seconds("--duration", duration or _DURATION),
+        "warm_up_seconds": _seconds("--warm-up", warm_up or _WARM_UP),
+        "repeats": repeats or 1,
     }
     plan = make_plan(_ORIGIN, sweep_content(sweep or [], settings or [], fabric, numbers))
     folder = empty_folder(output, "sweep", force=force)
     with given_up_if_empty(folder, ours=output is None):
         check_points(str(_ORIGIN), plan, open_console(stderr=True))
-        rows, status = carry_out(plan, folder, jobs, as_json=as_json)
+        rows, status = carry_out(plan, folder, jobs or 0, as_json=as_json)
     if not as_json:
         open_console().print(_table(plan, rows))
     if status:

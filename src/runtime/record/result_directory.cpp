@@ -19,9 +19,10 @@ constexpr const char* log_name = "log.txt";
 
 /// Everything that the engine and the command line write there on behalf of a run, the most telling first.
 constexpr std::string_view files_of_a_run[]{
-    "result.json",        "samples.jsonl",      "audit.jsonl",      "ledger.bin",        "config.toml",
-    "machine.jsonl",      "dips.json",          "diagnosis.json",   "network_ports.csv", "metrics.json",
-    "network_queues.csv", "network_series.csv", "config.toml.part", "result.json.part",  "metrics.json.part"};
+    "result.json",        "samples.jsonl",      "audit.jsonl",    "ledger.bin",        "config.toml",
+    "machine.jsonl",      "dips.json",          "diagnosis.json", "network_ports.csv", "metrics.json",
+    "network_queues.csv", "network_series.csv", "flows.csv",      "flows.parquet",     "config.toml.part",
+    "result.json.part",   "metrics.json.part"};
 
 Error unusable(const std::filesystem::path& directory, std::string_view why) {
     return {fmt::format("--output {}: {}; allowed: a folder that can be written", directory.string(), why)};

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <string>
-#include <string_view>
-#include <system_error>
 #include <tuple>
 #include <vector>
 
@@ -14,6 +11,7 @@
 
 #include "base/units.h"
 #include "runtime/config/json.h"
+#include "runtime/report/table_file.h"
 
 namespace incast::runtime {
 namespace {
@@ -28,49 +26,12 @@ using sim::packet::Topology;
 
 constexpr std::size_t worst_queues = 10;  // in result.json; all are in the table
 
-/// A table that is whole or not there. It may be long, so it is written in parts.
-class Table {
-public:
-    Table(Reporter& reporter, const char* name)
-        : reporter_(reporter), name_(name), file_(RecordFile::create(reporter.directory() / name)) {
-        why_ = file_ ? "" : file_.error().message;
-    }
-    ~Table() {
-        write();
-        if (why_.empty()) return;
-        std::error_code code;
-        std::filesystem::remove(reporter_.directory() / name_, code);
-        reporter_.notice(Level::warning, fmt::format("{} is not written: {}", name_, why_));
-        reporter_.is_incomplete(name_, {}, why_);
-    }
-    Table(const Table&) = delete;
-    Table& operator=(const Table&) = delete;
-
-    void add(std::string_view line) {
-        lines_ += line;
-        if (lines_.size() > part_bytes) write();
-    }
-
-private:
-    static constexpr std::size_t part_bytes = 1U << 16U;
-    void write() {
-        if (why_.empty() && !file_->append(lines_)) why_ = file_->reason();
-        lines_.clear();
-    }
-
-    Reporter& reporter_;
-    const char* name_;
-    Result<RecordFile> file_;
-    std::string lines_;
-    std::string why_;  // it cannot be written
-};
-
 class Report {
 public:
-    Report(sim::PacketModel& model, Reporter& reporter)
-        : model_(model),
-          topology_(model.fabric().topology),
-          recorder_(*model.recorder()),
+    Report(const RecordedNetwork& recorded, Reporter& reporter)
+        : recorded_(recorded),
+          topology_(recorded.fabric.topology),
+          recorder_(recorded.recorder),
           window_(recorder_.window_end() - recorder_.window_begin()),
           reporter_(reporter) {}
 
@@ -101,7 +62,7 @@ private:
     [[nodiscard]] OrderedJson links() const;
     [[nodiscard]] OrderedJson queues() const;
 
-    sim::PacketModel& model_;
+    const RecordedNetwork& recorded_;
     const Topology& topology_;
     const Recorder& recorder_;
     Time window_;
@@ -109,14 +70,14 @@ private:
 };
 
 void Report::write_ports() const {
-    Table out(reporter_, "network_ports.csv");
+    TableFile out(reporter_, "network_ports.csv");
     out.add(
         "port,from,to,bits_per_s,utilisation,packets,bytes,marked,dropped,lost,pauses_sent,pauses_heard,paused_s,"
         "repeated\n");
     std::uint32_t host = 0;
     std::vector<std::uint64_t> repeated(topology_.nodes.size());
     for (std::size_t node = 0; node < topology_.nodes.size(); ++node)
-        if (topology_.nodes[node].is_host) repeated[node] = model_.repeated()[host++];
+        if (topology_.nodes[node].is_host) repeated[node] = recorded_.repeated[host++];
     for (PortIndex port = 0; port < recorder_.ports().size(); ++port) {
         const PortCounters& counters = recorder_.ports()[port];
         const Topology::Node& node = from(port);
@@ -130,7 +91,7 @@ void Report::write_ports() const {
 }
 
 void Report::write_queues() const {
-    Table out(reporter_, "network_queues.csv");
+    TableFile out(reporter_, "network_queues.csv");
     out.add("port,from,to,class,mean_bytes,p50_bytes,p90_bytes,p99_bytes,max_bytes\n");
     for (const QueueRecord& queue : recorder_.queues())
         out.add(fmt::format("{},{},{},{},{:.1f},{},{},{},{}\n", queue.port, from(queue.port).name, to(queue.port),
@@ -139,7 +100,7 @@ void Report::write_queues() const {
 }
 
 void Report::write_series() const {
-    Table out(reporter_, "network_series.csv");
+    TableFile out(reporter_, "network_series.csv");
     out.add("t_s,port,from,to,utilisation,queue_mean_bytes,queue_max_bytes,marked,dropped,lost,pauses_heard,paused\n");
     for (std::size_t interval = 0; interval < recorder_.intervals(); ++interval) {
         for (PortIndex port = 0; port < recorder_.ports().size(); ++port) {
@@ -173,7 +134,7 @@ OrderedJson Report::links() const {
     }
     OrderedJson json{{"used", used}, {"utilisation_mean", used > 0 ? sum / static_cast<double>(used) : 0.0}};
     json["utilisation_max"] = most;
-    json["busiest"] = used > 0 ? OrderedJson(model_.network().name(busiest)) : OrderedJson(nullptr);
+    json["busiest"] = used > 0 ? OrderedJson(recorded_.network.name(busiest)) : OrderedJson(nullptr);
     return json;
 }
 
@@ -187,7 +148,7 @@ OrderedJson Report::queues() const {
     sorted.resize(std::min(sorted.size(), worst_queues));
     OrderedJson json = OrderedJson::array();
     for (const QueueRecord& queue : sorted)
-        json.push_back({{"port", model_.network().name(queue.port)},
+        json.push_back({{"port", recorded_.network.name(queue.port)},
                         {"class", queue.traffic_class},
                         {"mean_bytes", queue.mean_bytes},
                         {"p50_bytes", queue.p50_bytes},
@@ -210,16 +171,16 @@ OrderedJson Report::json() const {
         sum.paused_time += one.paused_time;
     }
     std::uint64_t repeated = 0;
-    for (const std::uint64_t packets : model_.repeated())
+    for (const std::uint64_t packets : recorded_.repeated)
         repeated += packets;
     OrderedJson deadlocks = OrderedJson::array();
-    for (const sim::packet::Deadlock& deadlock : model_.network().find_deadlocks()) {
+    for (const sim::packet::Deadlock& deadlock : recorded_.network.find_deadlocks()) {
         OrderedJson ports = OrderedJson::array();
         for (const PortIndex port : deadlock.ports)
-            ports.push_back(model_.network().name(port));
+            ports.push_back(recorded_.network.name(port));
         deadlocks.push_back({{"class", deadlock.traffic_class}, {"ports", std::move(ports)}});
     }
-    return {{"fabric", model_.fabric().name},
+    return {{"fabric", recorded_.fabric.name},
             {"hosts", topology_.host_count()},
             {"switches", topology_.nodes.size() - topology_.host_count()},
             {"cables", topology_.cables.size()},
@@ -243,10 +204,14 @@ OrderedJson Report::json() const {
 
 }  // namespace
 
-OrderedJson report_network(sim::PacketModel& model, Reporter& reporter) {
-    const Report report(model, reporter);
+OrderedJson report_network(const RecordedNetwork& recorded, Reporter& reporter) {
+    const Report report(recorded, reporter);
     report.write();
     return report.json();
+}
+
+OrderedJson report_network(sim::PacketModel& model, Reporter& reporter) {
+    return report_network({model.fabric(), model.network(), *model.recorder(), model.repeated()}, reporter);
 }
 
 }  // namespace incast::runtime

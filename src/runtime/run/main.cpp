@@ -13,8 +13,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "base/units.h"
 #include "base/utf8.h"
 #include "runtime/config/config.h"
+#include "runtime/flows/flows.h"
 #include "runtime/launch/member.h"
 #include "runtime/launch/member_group.h"
 #include "runtime/launch/rendezvous.h"
@@ -49,6 +51,12 @@ struct Options {
     std::string token_file;
     std::string info;
     std::string fabric;
+    std::string flows;
+    std::string flows_name;
+    std::string flows_fabric;
+    std::uint64_t seed = 1;
+    std::string until;
+    bool no_alone = false;
     bool check = false;
     bool reference = false;
     bool schema = false;
@@ -91,9 +99,24 @@ void declare(CLI::App& app, Options& options) {
         ->check(CLI::IsMember({"text", "json"}));
     app.add_option("--describe-fabric", options.fabric, "check a network (docs/fabrics.md), and print it as JSON")
         ->type_name("FILE");
+    app.add_option("--flows", options.flows, "simulate the flows of this file, on --fabric (docs/flows.md)")
+        ->type_name("FILE");
+    app.add_option("--flows-name", options.flows_name, "--flows: what errors and the result call that file")
+        ->type_name("NAME");
+    app.add_option("--fabric", options.flows_fabric, "--flows: the network (docs/fabrics.md)")->type_name("FILE");
+    app.add_option("--seed", options.seed, "--flows: of all that is random")->type_name("N");
+    app.add_option("--until", options.until, "--flows: end at this virtual time (default: when all flows have ended)")
+        ->type_name("TIME");
+    app.add_flag("--no-alone", options.no_alone, "--flows: no slowdowns, which simulate each flow alone, too");
     app.add_flag("--print-config-reference", options.reference, "print docs/config.md");
     app.add_flag("--print-config-schema", options.schema, "print schema/config.schema.json");
     app.add_flag("--version", options.version, "print the version");
+}
+
+rt::Progress progress_of(const Options& options) {
+    return options.progress == "json"   ? rt::Progress::json
+           : options.progress == "text" ? rt::Progress::text
+                                        : rt::Progress::none;
 }
 
 /// Not fmt::print, which throws where nobody reads.
@@ -171,13 +194,31 @@ int run(const Options& options, const std::string& token) {
     run_options.output = options.output.empty() && !options.check ? default_output() : options.output;
     run_options.replace = options.force;
     run_options.watched_by = options.watched_by;
-    run_options.progress = options.progress == "json"   ? rt::Progress::json
-                           : options.progress == "text" ? rt::Progress::text
-                                                        : rt::Progress::none;
+    run_options.progress = progress_of(options);
     run_options.spawn = options.spawn;
     run_options.listen = options.listen;
     run_options.token = token;
     return rt::run(config, run_options);
+}
+
+int run_flows(const Options& options) {
+    if (options.flows_fabric.empty()) return refuse("--flows without --fabric; allowed: --flows FILE --fabric FILE");
+    rt::FlowsOptions flows;
+    flows.flows = options.flows;
+    flows.name = options.flows_name.empty() ? options.flows : options.flows_name;
+    flows.fabric = options.flows_fabric;
+    flows.output = options.output.empty() ? default_output() : options.output;
+    flows.replace = options.force;
+    flows.progress = progress_of(options);
+    flows.seed = options.seed;
+    flows.alone = !options.no_alone;
+    flows.watched_by = options.watched_by;
+    if (!options.until.empty()) {
+        const Result<incast::Time> until = incast::base::parse_duration(options.until);
+        if (!until || *until == 0) return refuse("--until " + options.until + ": allowed: a time such as 50ms");
+        flows.until = *until;
+    }
+    return rt::run_flows(flows);
 }
 
 }  // namespace
@@ -216,6 +257,7 @@ int main(int argc, char** argv) {
         }
         return print(*described);
     }
+    if (!options.flows.empty()) return run_flows(options);
     Result<std::string> token = read_token(options);
     if (!token) {
         return refuse(token.error().message);

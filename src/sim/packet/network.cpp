@@ -71,6 +71,29 @@ Result<FlowIndex> Network::open(const FlowSettings& settings) {
     return flow;
 }
 
+bool Network::restart(FlowIndex flow, std::uint32_t entropy) {
+    Core& core = *core_;
+    Sender& sender = core.senders_[flow];
+    if (sender.head != nil || sender.state != Sender::State::idle) return false;
+    Receiver& receiver = core.receivers_[flow];
+    FlowExtra& extra = core.extras_[flow];
+    sender.entropy = entropy;
+    sender.next_time = 0;
+    receiver.since_ack = 0;
+    receiver.notify_from = 0;
+    if (extra.control != nil) core.controls_[extra.control] = RateControl(core.line_rate(flow));
+    if (extra.tcp != nil) {
+        TcpState& tcp = core.tcp_[extra.tcp];
+        const std::uint32_t limit = tcp.limit;
+        tcp = TcpState{};
+        tcp.limit = limit;
+        tcp.recover = tcp.lost_below = tcp.highest = tcp.sent_before = sender.next_psn;
+        sender.window = std::min<std::uint32_t>(limit, 10);
+    }
+    core.set_pace(flow);
+    return true;
+}
+
 void Network::reseed(std::uint64_t seed) {
     core_->reseed(seed);
 }

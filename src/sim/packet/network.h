@@ -99,6 +99,10 @@ public:
     void reseed(std::uint64_t seed);
     /// A one-way stream of messages; kept until the end. Allocates.
     Result<FlowIndex> open(const FlowSettings& settings);
+    /// A new stream between the same two hosts in place of one that has ended: as newly opened, with other routes, and
+    /// nothing learned about congestion. What still travels of the old one is known as such, as packets are numbered
+    /// on. `entropy` is what ECMP hashes. False, and nothing is done: not all that was posted has ended.
+    bool restart(FlowIndex flow, std::uint32_t entropy);
     /// A hint: something will be posted to that flow, which may be one of a million.
     void prefetch(FlowIndex flow) const;
     /// Sends `bytes` (0 is one empty packet) from the flow's source; `token` comes back in its outcomes.

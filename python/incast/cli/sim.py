@@ -1,5 +1,6 @@
 """`incast sim`: a grid of simulated points from the command line (`--sweep`), or flows on a network (`--flows`)."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +9,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from incast.base import units
 from incast.base.console import open_console
 from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.base.units import VIRTUAL_TIME
@@ -21,8 +21,10 @@ from incast.scan.plan import EXIT_BAD_SCAN, Plan, make_plan
 from incast.scan.points import check_points
 from incast.scan.runner import COMPLETE
 from incast.scan.scan import carry_out, empty_folder, given_up_if_empty
+from incast.scan.spread import spreads
 from incast.scan.sweep import sweep_content
-from incast.scan.table import Row, headline
+from incast.scan.table import Row
+from incast.scan.view import figure_text
 
 _ORIGIN = Path("incast sim")  # stands where the name of a scan file would
 _DURATION = "5ms"
@@ -204,12 +206,22 @@ def _table(plan: Plan, rows: Sequence[Row]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", title=VIRTUAL_TIME)
     for key in plan.axes:
         table.add_column(key, justify="right")
-    for heading in ("repeat", "in all", "limited by"):
+    repeated = plan.repeats > 1
+    for heading in ("median", "lowest", "highest", "repeats") if repeated else ("in all",):
         table.add_column(heading)
-    for row in rows:
-        column, value = headline(row)
-        shown = units.duration_ns(value) if column.endswith("_ns") else units.rate(value)
-        axes = [setting_text(row[key]) if row[key] is not None else "" for key in plan.axes]
-        result = Text(shown) if row["status"] == COMPLETE else Text(f"{row['status']}: {row['reason']}", style="red")
-        table.add_row(*axes, str(row["repeat"]), result, str(row["limited_by"] or ""))
+    table.add_column("limited by")
+    found = {spread.point: spread for spread in spreads(rows)}
+    for point, taken in itertools.groupby(sorted(rows, key=lambda row: row["point"]), key=lambda row: row["point"]):
+        listed = list(taken)
+        axes = [setting_text(listed[0][key]) if listed[0][key] is not None else "" for key in plan.axes]
+        causes = ", ".join(dict.fromkeys(str(row["limited_by"]) for row in listed if row["limited_by"]))
+        spread = found.get(point)
+        if spread is not None:
+            values = (spread.median, spread.lowest, spread.highest) if repeated else (spread.median,)
+            cells = [figure_text(spread.column, value) for value in values]
+            table.add_row(*axes, *cells, *([str(spread.repeats)] if repeated else []), causes)
+        for row in listed:
+            if row["status"] != COMPLETE:
+                which = f" (repeat {row['repeat']})" if repeated else ""
+                table.add_row(*axes, Text(f"{row['status']}: {row['reason']}{which}", style="red"))
     return table

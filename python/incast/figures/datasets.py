@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -216,6 +216,8 @@ def scan_conditions(scan: Scan, rows: Sequence[Row], given: Mapping[str, Any] | 
         f"{first.get('cpu_model')}, {first.get('cores')} cores; incast {first.get('incast_version')} "
         f"{first.get('incast_git')} {first.get('build_type')}",
     ]
+    if virtual:
+        lines.append(_chance({row["seed"] for row in rows if row.get("seed") is not None}))
     busy = sum(row.get("idle") is False for row in rows)
     unsaid = sum(row.get("idle") is None for row in rows)
     if not virtual:
@@ -224,6 +226,13 @@ def scan_conditions(scan: Scan, rows: Sequence[Row], given: Mapping[str, Any] | 
             + (f", too short to say for {unsaid}" if unsaid else "")
         )
     return lines
+
+
+def _chance(seeds: Set[int]) -> str:
+    """What the readings of a simulation say of chance: repeats differ by their seed alone."""
+    if len(seeds) == 1:
+        return f"one seed, {min(seeds)}: how far other draws of chance lie from it is not shown"
+    return f"{len(seeds)} seeds, from {min(seeds)} to {max(seeds)}" if seeds else "no seed is known"
 
 
 def _fixed_settings(plan: Plan) -> list[str]:

@@ -201,6 +201,7 @@ def _heat_maps(cells: _Cells) -> list[Drawing]:
 def _heat_map(cells: _Cells, across: _Axis, up: _Axis, panel: _Panel) -> Drawing:
     given, factor, unit = panel.given, panel.factor, panel.unit
     table: list[list[float]] = []
+    repeats: dict[tuple[int, int], list[float]] = {}
     notes: dict[tuple[int, int], str] = {}
     for row, high in enumerate(up.values):
         line = []
@@ -208,6 +209,7 @@ def _heat_map(cells: _Cells, across: _Axis, up: _Axis, panel: _Panel) -> Drawing
             point = cells.number({**given, up.key: high, across.key: wide})
             found = [] if point is None else cells.values(point)
             line.append(statistics.median(found) / factor if found else math.nan)
+            repeats[row, column] = [value / factor for value in found]
             if not found:
                 notes[row, column] = cells.note(point)
         table.append(line)
@@ -234,13 +236,15 @@ def _heat_map(cells: _Cells, across: _Axis, up: _Axis, panel: _Panel) -> Drawing
     text = [
         [
             setting_text(high),
-            *(notes.get((row, column), "") if math.isnan(value) else f"{value:.4g}"
-              for column, value in enumerate(table[row])),
+            *(_cell(repeats[row, column]) or notes.get((row, column), "") for column in range(len(across.values))),
         ]
         for row, high in enumerate(up.values)
     ]  # fmt: skip
     name = panel.name(cells.prefix, "heat-map")
     conditions = scan_conditions(cells.scan, panel.rows, given)
+    if cells.scan.plan.repeats > 1:
+        furthest = max((_share(found) for found in repeats.values() if found), default=0.0)
+        conditions = [f"medians of the repeats, which lie up to {100 * furthest:.2g} % of them apart", *conditions]
     return Drawing(name, f"{cells.scan.plan.title}: {title}, {unit}", cells.domain, conditions, draw, headings, text)
 
 
@@ -301,7 +305,8 @@ def _curve_figure(cells: _Cells, along: _Axis, curves_of: Sequence[_Axis], panel
         titled(axes, title, cells.domain, theme)
         return figure
 
-    headings = [along.key, *(f"{name or 'value'}: median (lowest..highest), {unit}" for name, _ in curves)]
+    what = f"median (lowest..highest), {unit}" if repeats > 1 else unit
+    headings = [along.key, *(f"{name or 'value'}: {what}" for name, _ in curves)]
     text = [
         [setting_text(value), *(_cell(dict(line).get(index)) for _, line in curves)]
         for index, value in enumerate(along.values)
@@ -316,7 +321,14 @@ def _curve_figure(cells: _Cells, along: _Axis, curves_of: Sequence[_Axis], panel
 def _cell(values: list[float] | None) -> str:
     if not values:
         return ""
-    return f"{statistics.median(values):.4g} ({min(values):.4g}..{max(values):.4g})"
+    median = f"{statistics.median(values):.4g}"
+    return median if len(values) == 1 else f"{median} ({min(values):.4g}..{max(values):.4g})"
+
+
+def _share(values: list[float]) -> float:
+    """From the lowest to the highest, as a share of the median."""
+    median = statistics.median(values)
+    return (max(values) - min(values)) / median if median else 0.0
 
 
 def limits_table(rows: Sequence[Row]) -> list[tuple[str, int]]:

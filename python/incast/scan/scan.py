@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,9 @@ from incast.scan.journal import TUNE_NAME, Journal, directory_name, load_plan, r
 from incast.scan.plan import EXIT_BAD_SCAN, Plan, Reading, read_plan
 from incast.scan.points import engine_command, to_directory, write_base
 from incast.scan.runner import COMPLETE, Command, Order, Taken, Watch, take_readings
+from incast.scan.spread import spreads, widest
 from incast.scan.table import CSV_NAME, PARQUET_NAME, Columns, Row, figures, write_tables
-from incast.scan.view import ScanView
+from incast.scan.view import ScanView, figure_text
 
 _RESULTS_FOLDER = Path("incast-results")
 _EXIT_FAILED_POINTS = 1
@@ -220,6 +222,11 @@ def _report(screen: Console, folder: Path, plan: Plan, rows: Sequence[Row], *, f
     wanted = len(plan.points) * plan.repeats
     tables = [CSV_NAME, PARQUET_NAME] if extras.is_here("polars") else [CSV_NAME]
     lines = [f"{counts['complete']} of {wanted} readings complete, {counts['failed']} failed; {folder / CSV_NAME}"]
+    far = widest(rows)
+    if far is not None:
+        ends = f"{figure_text(far.column, far.lowest)} to {figure_text(far.column, far.highest)}"
+        words = plan.points[far.point - 1].words()
+        lines.append(f"repeats of a point lie up to {100 * far.share:.2g} % of their median apart: {words}, {ends}")
     if counts["measured_not_idle"]:
         lines.append(f"NOT IDLE: others used the machine during {counts['measured_not_idle']} of them (column idle)")
     if len(tables) == 1:
@@ -230,4 +237,5 @@ def _report(screen: Console, folder: Path, plan: Plan, rows: Sequence[Row], *, f
         screen.print(line, markup=False, soft_wrap=True)
     if as_json:
         answer = {"directory": str(folder), "finished": finished, "wanted": wanted, **counts, "tables": tables}
+        answer["spreads"] = [asdict(spread) for spread in spreads(rows)]
         sys.stdout.write(json.dumps(answer, indent=2) + "\n")

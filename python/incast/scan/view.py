@@ -118,5 +118,9 @@ def time_left(seconds: float) -> str:
 
 
 def _figure(row: Row) -> str:
-    column, value = headline(row)
+    return figure_text(*headline(row))
+
+
+def figure_text(column: str, value: float | None) -> str:
+    """A headline figure with its unit."""
     return units.duration_ns(value) if column.endswith("_ns") else units.rate(value)

@@ -115,6 +115,8 @@ struct Folder {
     std::map<std::uint16_t, std::filesystem::path> mfps;  // by source
     std::vector<std::filesystem::path> meps;              // in the order of their names
     std::filesystem::path manifest;                       // one of them, if there are any
+    bool unfinished = false;                              // `incast import-root` is writing, or was cut short
+    bool described = false;                               // ... and here it had come to its end
 };
 
 Result<Folder> list(const std::string& path) {
@@ -127,6 +129,8 @@ Result<Folder> list(const std::string& path) {
         } else if (name.starts_with("manifest-") && name.ends_with(".jsonl")) {
             folder.manifest = entry.path();
         }
+        folder.unfinished |= name == "import-unfinished";
+        folder.described |= name == "sources.json";
         const auto id = source_in(name);
         if (!id) {
             continue;
@@ -143,6 +147,10 @@ Result<Folder> list(const std::string& path) {
     }
     if (error) {
         return Error{fmt::format("{}: cannot read the folder: {}", path, error.message())};
+    }
+    if (folder.unfinished && !folder.described) {
+        return Error{
+            fmt::format("{}: its import is not finished; expected what a whole 'incast import-root' wrote", path)};
     }
     std::ranges::sort(folder.meps);
     return folder;

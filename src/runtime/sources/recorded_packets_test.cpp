@@ -98,6 +98,18 @@ TEST(RecordedPackets, MfpFilesComeFirstAndManifestsAreForReadersOfManifests) {
     EXPECT_EQ(read.name(5, 0), "source-5.mfp");
 }
 
+// Its files may end where an MFP does, so that nothing else shows that events or sources are missing.
+TEST(RecordedPackets, AnImportThatWasNotFinishedIsRefused) {
+    const TemporaryFolder folder;
+    append(folder.path() / "source-3.mfp", recorded_mfp(3, 0, events_in_mep));
+    append(folder.path() / "import-unfinished", {});
+    EXPECT_EQ(
+        packets_error(folder.path()),
+        folder.path().string() + ": its import is not finished; expected what a whole 'incast import-root' wrote");
+    append(folder.path() / "sources.json", {});
+    EXPECT_EQ(packets_error(folder.path()), "");
+}
+
 TEST(RecordedPackets, ErrorsNameFileAndOffset) {
     const TemporaryFolder folder;
     const auto file = folder.path() / "all.mep";

@@ -13,6 +13,7 @@ from incast.base.files import (
     LineFile,
     leave_file,
     lengthen_file,
+    new_file,
     new_folder,
     remove_files,
     replace_file,
@@ -88,3 +89,16 @@ def test_only_what_is_named_is_removed(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     remove_files(tmp_path, ["mine"])
     assert not tmp_path.exists()
+
+
+def test_a_new_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "new"
+    with full_disk(100), pytest.raises(OSError) as caught, new_file(path) as out:
+        out.write(bytes(200))
+    assert caught.value.filename == str(path)
+    assert not path.exists()
+    with new_file(path) as out:
+        out.write(b"whole")
+    with pytest.raises(FileExistsError), new_file(path):
+        raise AssertionError("it is there")
+    assert path.read_bytes() == b"whole"

@@ -350,7 +350,7 @@ def test_compare_finds_missing_and_repeated_events(root_file: Path, tmp_path: Pa
 def test_packing_follows_the_mean_fragment(root_file: Path, tmp_path: Path) -> None:
     assert import_root(root_file, tmp_path / "default").sources.packing == 1
     large = import_root(root_file, tmp_path / "large", mfp_bytes=1 << 20).sources
-    assert large.packing > 1000
+    assert large.packing == 4  # as many as there are
     assert [mfp.n_fragments for mfp in read_sources(tmp_path / "large")[1][0]] == [4]
     assert import_root(root_file, tmp_path / "small", mfp_bytes=1).sources.packing == 1
 
@@ -370,9 +370,9 @@ def test_bad_input_is_one_clear_error(root_file: Path, tmp_path: Path) -> None:
         import_root(tmp_path / "absent.root", tmp_path / "in")
     with pytest.raises(FormatError, match="no tree 'T'; there are Events"):
         import_root(root_file, tmp_path / "in", tree="T")
-    with pytest.raises(FormatError, match="packing 0"):
+    with pytest.raises(FormatError, match="--packing 0"):
         import_root(root_file, tmp_path / "in", packing=0)
-    with pytest.raises(FormatError, match="max events 0"):
+    with pytest.raises(FormatError, match="--max-events 0"):
         import_root(root_file, tmp_path / "in", max_events=0)
     import_root(root_file, tmp_path / "in")
     with pytest.raises(FormatError, match=r"already holds source-0\.mfp; allowed: another folder, or --force"):
@@ -533,7 +533,7 @@ def test_an_import_that_was_not_finished_is_in_nobodys_way(
     [
         (b"\xff\xfe", "no UTF-8 text"),
         (b"[" * 100_000, "nested too deep"),
-        (b"[]", "TypeError"),
+        (b"[]", "expected what import-root wrote"),
         (b'{"format": "incast-sources", "version": 1, "sources": 7}', "sources.json: "),
         (b"1" * 10_000, "sources.json: "),
     ],

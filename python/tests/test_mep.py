@@ -1,6 +1,7 @@
 """Folders of built events: what `mep show` tells and what `mep check` finds."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -216,9 +217,41 @@ def test_manifest_lines_must_be_true(folder: MepFolder, changes: dict[str, objec
 
 def test_what_is_no_mep_folder_is_bad(tmp_path: Path) -> None:
     assert "no manifest" in check(tmp_path).problems[0]
-    assert "No such file" in check(tmp_path / "absent").problems[0]
+    with pytest.raises(FileNotFoundError):
+        check(tmp_path / "absent")
     (tmp_path / "manifest-0-0.jsonl").write_text("{nonsense\n")
     assert "line 1: no JSON" in check(tmp_path).problems[0]
+
+
+def test_a_manifest_of_no_text_or_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "manifest-0-0.jsonl"
+    for text, message in (
+        (b"\xff\xfe\n", "manifest-0-0.jsonl line 1: no UTF-8 text"),
+        (b"[" * 100_000 + b"\n", "manifest-0-0.jsonl line 1: nested too deep"),
+    ):
+        path.write_bytes(text)
+        assert message in check(tmp_path).problems[0]
+    monkeypatch.setattr("incast.data.mep.MAX_LINE_BYTES", 1000)
+    path.write_bytes(bytes(1001))
+    assert check(tmp_path).problems[0] == "manifest-0-0.jsonl line 1: longer than 1000 bytes"
+    os.truncate(path, 1 << 40)  # more than fits into memory
+    assert check(tmp_path).problems[0] == "manifest-0-0.jsonl line 1: longer than 1000 bytes"
+
+
+def test_a_folder_without_manifests_is_checked_file_by_file(tmp_path: Path) -> None:
+    (tmp_path / "a.mep").write_bytes(encode_mep(packets(3)))
+    (tmp_path / "b.mep").write_bytes(encode_mep(packets(0)) + encode_mep(packets(1)))
+    report = check(tmp_path)
+    assert (report.ok, report.meps, report.events) == (True, 3, 12)
+    assert "3 MEPs, 12 events (0 .. 15)" in report.lines()[0]
+    assert report.notes == [
+        "no manifest in this folder: its files are taken as they are",
+        "no MEP here has events 8 .. 11",
+    ]
+    assert [row.first_event for row in show(tmp_path).meps] == [12, 0, 4]
+    with (tmp_path / "b.mep").open("ab") as out:
+        out.write(b"tail")
+    assert "b.mep at byte" in check(tmp_path).problems[0]
 
 
 def test_a_file_alone_is_checked_too(folder: MepFolder) -> None:

@@ -118,7 +118,7 @@ def test_what_has_no_place_in_a_bank_is_one_line_and_no_file(incast: Incast) -> 
     done = incast("mep", "export", "in.mep", "--mdf", "out.mdf")
     assert (done.returncode, done.stderr) == (
         1,
-        "incast: event 0: source 4: fragment of 65528 bytes, expected at most 65527 for a raw bank\n",
+        "incast: in.mep: event 0: source 4: fragment of 65528 bytes, expected at most 65527 for a raw bank\n",
     )
     assert not (incast.folder / "out.mdf").exists()
     (incast.folder / "in.mep").write_bytes(encode_mep([encode_mfp(3, 0, [65527], bytes(65527))]))
@@ -151,7 +151,9 @@ def test_meps_hold_nothing_that_is_ours_alone(incast: Incast) -> None:
     (incast.folder / "wide.mep").write_bytes(encode_mep([encode_mfp(3, 8, [65536], bytes(65536))]))
     done = incast("mep", "export", "wide.mep", "--mep", "out.mep")
     assert done.returncode == 1
-    assert done.stderr.startswith("incast: events from 8 on: source 3: an MFP of the wide variant, which only Incast")
+    assert done.stderr.startswith(
+        "incast: wide.mep: events from 8 on: source 3: an MFP of the wide variant, which only"
+    )
     assert not (incast.folder / "out.mep").exists()
     done = incast("mep", "export", "wide.mep")
     assert (done.returncode, done.stderr) == (2, "incast: expected one of --mdf FILE and --mep FILE\n")

@@ -166,3 +166,10 @@ def test_a_second_import_keeps_out_of_a_folder_that_one_is_writing_into(
     assert (folder / "source-0.mfp").read_bytes() == b"half of it"
     import_root(file, folder)
     assert sorted(path.name for path in folder.iterdir()) == ["source-0.mfp", "sources.json"]
+
+
+def test_mfps_have_a_size_and_no_more_events_than_there_are(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.root", {"x": NUMBERS})
+    with pytest.raises(FormatError, match="--mfp-size 0, expected at least 1 byte"):
+        import_root(file, tmp_path / "in", mfp_bytes=0)
+    assert import_root(file, tmp_path / "in", mfp_bytes=1 << 20).sources.packing == len(NUMBERS)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from incast.base.console import open_console
 from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
@@ -30,6 +30,18 @@ def named(path: Path) -> Iterator[None]:
     except OSError as error:
         error.filename = str(path) if error.filename is None else error.filename
         raise
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Writes one that is not there yet: all of it, or no file. OSError of that name."""
+    with named(path), path.open("xb") as out:
+        try:
+            yield out
+            out.flush()
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def replace_file(path: Path, content: str | bytes) -> None:

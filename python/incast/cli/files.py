@@ -19,7 +19,9 @@ from incast.engine.quantity import parse
 
 EXIT_BAD_FILE = 1
 EXIT_USAGE = 2
-mep_app = typer.Typer(help="Look into files of built events (MEP).", no_args_is_help=True)
+mep_app = typer.Typer(
+    help="Look into files of built events (MEP), check, rearrange and export them.", no_args_is_help=True
+)
 
 
 class Report(Protocol):
@@ -110,7 +112,7 @@ def _raised_under(error: Exception, package: str) -> bool:
 
 @mep_app.command()
 def show(
-    path: Annotated[Path, typer.Argument(help="A file of MEPs, or a folder of them with its manifests.")],
+    path: Annotated[Path, typer.Argument(help="A file of MEPs, or a folder of them.")],
     limit: Annotated[int, typer.Option(metavar="N", min=0, help="MEPs to show.")] = 10,
     fragments: Annotated[int, typer.Option(metavar="N", min=0, help="Fragments of each MFP to show as bytes.")] = 0,
     as_json: JsonOption = False,
@@ -124,7 +126,7 @@ def show(
 
 @mep_app.command()
 def check(
-    path: Annotated[Path, typer.Argument(help="A file of MEPs, or a folder of them with its manifests.")],
+    path: Annotated[Path, typer.Argument(help="A file of MEPs, or a folder of them.")],
     as_json: JsonOption = False,
 ) -> None:
     """Read every byte and say whether all is there once, whole, and as the manifests say. Exit status 1 if not."""
@@ -152,7 +154,7 @@ def compare(
 
 @mep_app.command()
 def split(
-    path: Annotated[Path, typer.Argument(help="A file of MEPs, or a folder of them with its manifests.")],
+    path: Annotated[Path, typer.Argument(help="A file of MEPs, or a folder of them.")],
     output: Annotated[Path, typer.Option(metavar="DIR", help="A new or empty folder for the files.")],
     meps: Annotated[int, typer.Option(metavar="N", min=1, help="MEPs in each file.")] = 1,
     as_json: JsonOption = False,
@@ -166,7 +168,7 @@ def split(
 
 @mep_app.command()
 def merge(
-    paths: Annotated[list[Path], typer.Argument(help="Files of MEPs, or folders of them with their manifests.")],
+    paths: Annotated[list[Path], typer.Argument(help="Files of MEPs, or folders of them.")],
     output: Annotated[Path, typer.Option(metavar="FILE", help="The new file.")],
     as_json: JsonOption = False,
 ) -> None:
@@ -179,7 +181,7 @@ def merge(
 
 @mep_app.command()
 def sources(
-    paths: Annotated[list[Path], typer.Argument(help="Files of MEPs, or folders of them with their manifests.")],
+    paths: Annotated[list[Path], typer.Argument(help="Files of MEPs, or folders of them.")],
     output: Annotated[Path, typer.Option(metavar="DIR", help="A new or empty folder for the sources.")],
     as_json: JsonOption = False,
 ) -> None:
@@ -192,7 +194,7 @@ def sources(
 
 @mep_app.command()
 def export(
-    paths: Annotated[list[Path], typer.Argument(help="Files of MEPs, or folders of them with their manifests.")],
+    paths: Annotated[list[Path], typer.Argument(help="Files of MEPs, or folders of them.")],
     mdf: Annotated[
         Path | None, typer.Option("--mdf", metavar="FILE", help="A new file in LHCb's raw event format (MDF).")
     ] = None,

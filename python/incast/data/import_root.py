@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from incast.base.files import named, remove_files, replace_file
+from incast.base.words import counted
 from incast.data import mep as mep_files
 from incast.data.branch_codec import (
     ColumnType,
@@ -123,7 +124,7 @@ class Sources:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             if (document["format"], document["version"]) != (SIDECAR_FORMAT, SIDECAR_VERSION):
-                raise FormatError(f"{path}: not {SIDECAR_FORMAT} version {SIDECAR_VERSION}")
+                raise FormatError(f"not {SIDECAR_FORMAT} version {SIDECAR_VERSION}")
             groups = tuple(
                 Group(
                     int(source["id"]),
@@ -145,8 +146,12 @@ class Sources:
             raise FormatError(f"{path}: nested too deep") from None
         except UnicodeDecodeError as error:
             raise FormatError(f"{path}: no UTF-8 text: {error.reason} at byte {error.start}") from error
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise FormatError(f"{path}: {error!r}") from error
+        except KeyError as error:
+            raise FormatError(f"{path}: has no {error.args[0]!r}; expected what import-root wrote") from error
+        except FormatError as error:
+            raise FormatError(f"{path}: {error}") from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise FormatError(f"{path}: expected what import-root wrote: {error}") from error
 
 
 # ---- reading the tree
@@ -281,10 +286,10 @@ class ImportSummary:
         """The summary for a person."""
         events = self.sources.events
         width = max(len(source.group.name) for source in self.written)
-        packing = _count(self.sources.packing, "event")
+        packing = counted(self.sources.packing, "event")
         lines = [
-            f"{self.sources.file}, tree {self.sources.tree}: {_count(events, 'event')},"
-            f" {_count(len(self.written), 'source')}, {packing} in an MFP -> {self.folder}",
+            f"{self.sources.file}, tree {self.sources.tree}: {counted(events, 'event')},"
+            f" {counted(len(self.written), 'source')}, {packing} in an MFP -> {self.folder}",
             f"source  {'group':{width}}  branches  mean B  largest B  empty",
         ]
         lines += [
@@ -294,10 +299,6 @@ class ImportSummary:
             for source in self.written
         ]
         return lines + [f"skipped {reason}" for reason in self.skipped]
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _fragments(tree: Tree, group: Group, start: int, stop: int) -> tuple[Int64s, Buffer]:
@@ -369,9 +370,11 @@ def import_root(
     source more. Raises FormatError for a file, tree, branch or option that will not do.
     """
     if packing is not None and not 1 <= packing <= MAX_FRAGMENTS:
-        raise FormatError(f"packing {packing}, expected 1 .. {MAX_FRAGMENTS}")
+        raise FormatError(f"--packing {packing}, expected 1 .. {MAX_FRAGMENTS}")
+    if mfp_bytes is not None and mfp_bytes < 1:
+        raise FormatError(f"--mfp-size {mfp_bytes}, expected at least 1 byte")
     if max_events is not None and max_events < 1:
-        raise FormatError(f"max events {max_events}, expected at least 1")
+        raise FormatError(f"--max-events {max_events}, expected at least 1")
     source_tree = open_tree(path, tree)
     events = source_tree.events if max_events is None else min(max_events, source_tree.events)
     if events < 1:
@@ -380,7 +383,7 @@ def import_root(
         branches, skipped = _branches(source_tree, events, skip_unsupported)
         if not branches:
             reasons = f": {skipped[0]}" if skipped else ""
-            more = f" (and {_count(len(skipped) - 1, 'other')})" if len(skipped) > 1 else ""
+            more = f" (and {counted(len(skipped) - 1, 'other')})" if len(skipped) > 1 else ""
             raise FormatError(f"has no branch that can be imported{reasons}{more}")
         by_name = default_groups(branches) if groups is None else chosen_groups(branches, groups)
         numbered = _numbered(by_name, detectors or {})
@@ -388,6 +391,7 @@ def import_root(
             packing = _packing_for(source_tree, numbered, events, mfp_bytes or DEFAULT_MFP_BYTES)
             if mfp_bytes is None:
                 packing = min(packing, -(-events // DEFAULT_MEPS))
+            packing = min(packing, events)
     except FormatError as error:
         raise FormatError(f"{path}: tree {source_tree.name}: {error}") from error
     sources = Sources(path.name, source_tree.name, events, packing, numbered)

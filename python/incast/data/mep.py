@@ -8,6 +8,7 @@ counts once: the line with the highest attempt wins.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,11 +17,13 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from incast.base.words import counted
 from incast.data.detectors import daq_errors, in_words, says_missing
 from incast.formats import FLAG_NAMES, Buffer, FormatError, Mep, Mfp, crc32c, map_file, parse_mep, read_meps
 
 _DEFECTS: Final = FLAG_NAMES[2:]
 _MEP_NAME: Final = re.compile(r"[0-9]+-[0-9]+-[0-9]+\.mep")
+MAX_LINE_BYTES: Final = 16 << 20  # of a manifest; one that names all of 65536 sources is shorter
 _MISSING: Final = ("incast", "lhcb")  # values of `sink.missing`
 _CRC: Final = re.compile(r"[0-9a-f]{8}")
 
@@ -111,11 +114,20 @@ def _entry(manifest: Path, number: int, text: str) -> ManifestEntry:
 
 def read_manifest(path: Path) -> list[ManifestEntry]:
     """The committed MEPs of one builder unit. A last line without its end was torn by a crash and does not count."""
+    entries: list[ManifestEntry] = []
+    with path.open("rb") as file:
+        while (line := file.readline(MAX_LINE_BYTES + 1)).endswith(b"\n"):
+            entries.append(_entry(path, len(entries) + 1, _text(path, len(entries) + 1, line)))
+        if len(line) > MAX_LINE_BYTES:
+            raise FormatError(f"{path.name} line {len(entries) + 1}: longer than {MAX_LINE_BYTES} bytes")
+    return entries
+
+
+def _text(path: Path, number: int, line: bytes) -> str:
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FormatError(f"{path.name}: no UTF-8 text: {error.reason} at byte {error.start}") from error
-    return [_entry(path, number, text) for number, text in enumerate(lines[:-1], start=1)]
+        raise FormatError(f"{path.name} line {number}: no UTF-8 text: {error.reason} at byte {error.start}") from error
 
 
 def manifests(folder: Path) -> list[Path]:
@@ -125,10 +137,19 @@ def manifests(folder: Path) -> list[Path]:
 
 def committed(folder: Path) -> list[ManifestEntry]:
     """The MEPs of a folder, each once, in order of their ids."""
-    paths = manifests(folder)
-    if not paths:
-        raise FormatError(f"{folder}: no manifest-*.jsonl")
-    return _distinct(entry for path in paths for entry in read_manifest(path))
+    return _distinct(entry for path in manifests(folder) for entry in read_manifest(path))
+
+
+def _alone(path: Path) -> list[Path]:
+    """The files of MEPs that no manifest speaks of: the path itself, or those of a folder that has no manifest."""
+    if not path.is_dir():
+        return [path]
+    if manifests(path):
+        return []
+    files = sorted(path.glob("*.mep"))
+    if not files:
+        raise FormatError(f"{path}: no built events in it: no manifest-*.jsonl, and no *.mep")
+    return files
 
 
 def _distinct(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
@@ -200,24 +221,30 @@ def _check_mfps(entry: ManifestEntry, mep: Mep) -> None:
 
 
 def read(path: Path) -> Iterator[Mep]:
-    """The MEPs of a folder, each once, in order of their ids; or those of a single file that has no manifest."""
-    if path.is_dir():
+    """The MEPs of a folder by its manifests, each once, in order of their ids; or all of a file, or of the files of a
+    folder without manifests.
+    """
+    alone = _alone(path)
+    for file in alone:
+        for _, mep in read_meps(file):
+            yield mep
+    if not alone:
         files: dict[Path, Buffer] = {}
         for entry in committed(path):
             yield load(entry, files)
-    else:
-        for _, mep in read_meps(path):
-            yield mep
 
 
-def in_order(paths: Sequence[Path]) -> list[Mep]:
-    """The MEPs of files and folders, in the order of their events. Errors: none is there, an event is in two."""
-    meps = sorted((mep for path in paths for mep in read(path)), key=lambda mep: mep.first_event)
+def in_order(paths: Sequence[Path]) -> list[tuple[Path, Mep]]:
+    """The MEPs of files and folders, in the order of their events, and which path has them. Errors: none is there, an
+    event is in two.
+    """
+    meps = sorted(((path, mep) for path in paths for mep in read(path)), key=lambda each: each[1].first_event)
     if not meps:
         raise FormatError(f"{', '.join(map(str, paths))}: there is no MEP in it")
-    for before, mep in pairwise(meps):
+    for (other, before), (path, mep) in pairwise(meps):
         if mep.first_event < before.first_event + before.n_events:
-            raise FormatError(f"event {mep.first_event} is in two MEPs")
+            where = str(path) if path == other else f"{other} and {path}"
+            raise FormatError(f"{where}: event {mep.first_event} is in two MEPs")
     return meps
 
 
@@ -240,6 +267,7 @@ class CheckReport:
     incomplete_events: int = 0
     uncommitted_bytes: int = 0
     first_event: int | None = None
+    last_event: int | None = None
     flags: Counter[str] = field(default_factory=Counter)
     flag_events: Counter[str] = field(default_factory=Counter)
     daq_errors: Counter[int] = field(default_factory=Counter)
@@ -258,10 +286,10 @@ class CheckReport:
 
     def lines(self) -> list[str]:
         """The report for a person."""
-        last = "" if self.first_event is None else f" ({self.first_event} .. {self.first_event + self.events - 1})"
+        span = "" if self.first_event is None else f" ({self.first_event} .. {self.last_event})"
         lines = [
-            f"{self.path}: {self.meps} MEPs, {self.events} events{last}, {self.mfps} MFPs, {self.bytes} bytes,"
-            f" {self.payload_bytes} of them payload",
+            f"{self.path}: {counted(self.meps, 'MEP')}, {counted(self.events, 'event')}{span},"
+            f" {counted(self.mfps, 'MFP')}, {self.bytes} bytes, {self.payload_bytes} of them payload",
             f"complete events: {self.complete_events}, incomplete events: {self.incomplete_events}"
             + "".join(
                 f"; {flag}: {self.flag_events[flag]} events, {mfps} MFPs" for flag, mfps in sorted(self.flags.items())
@@ -271,7 +299,7 @@ class CheckReport:
         ]
         lines += [f"note: {note}" for note in self.notes]
         lines += [f"BAD: {problem}" for problem in self.problems]
-        return [*lines, "ok" if self.ok else f"bad: {len(self.problems)} problems"]
+        return [*lines, "ok" if self.ok else f"bad: {counted(len(self.problems), 'problem')}"]
 
     def _add(self, mep: Mep, flags: dict[int, str]) -> None:
         self.meps += 1
@@ -286,17 +314,22 @@ class CheckReport:
         self.flag_events.update(dict.fromkeys(flags.values(), mep.n_events))
         if flags:
             self.incomplete_events += mep.n_events
+        last = mep.first_event + mep.n_events - 1
         self.first_event = mep.first_event if self.first_event is None else min(self.first_event, mep.first_event)
+        self.last_event = last if self.last_event is None else max(self.last_event, last)
 
 
 def check(path: Path) -> CheckReport:
-    """Reads everything there is and compares it with what the manifests say. Never raises for bad content."""
+    """Reads everything there is and compares it with what the manifests say. Never raises for bad content, but OSError
+    where there is nothing of that name.
+    """
+    path.stat()
     report = CheckReport(path)
     try:
-        if path.is_dir():
-            _check_folder(path, report)
+        if alone := _alone(path):
+            _check_files(alone, report)
         else:
-            _check_file(path, report)
+            _check_folder(path, report)
         if report.daq_errors:
             report.notes.append(f"fragments that are LHCb's error banks: {in_words(report.daq_errors)}")
         if report.wide_mfps:
@@ -312,21 +345,46 @@ def check(path: Path) -> CheckReport:
     return report
 
 
-def _check_file(path: Path, report: CheckReport) -> None:
-    """A file alone, without its manifest, must hold MEPs and nothing else."""
-    report.notes.append("a file alone: manifests are checked when the folder is")
+def _check_files(paths: Sequence[Path], report: CheckReport) -> None:
+    """Files without manifests must hold MEPs and nothing else; the events between them may be in other files."""
+    report.notes.append(
+        "no manifest in this folder: its files are taken as they are"
+        if report.path.is_dir()
+        else "a file alone: manifests are checked when the folder is"
+    )
     spans: list[tuple[int, int]] = []
     disorders: list[str] = []
-    for offset, mep in read_meps(path):
-        report._add(mep, mep.flags)
-        spans.append((mep.first_event, mep.n_events))
-        if disorder := mep.disorder():
-            disorders.append(f"at byte {offset}: {disorder}")
+    for path in paths:
+        for offset, mep in read_meps(path):
+            report._add(mep, mep.flags)
+            spans.append((mep.first_event, mep.n_events))
+            if disorder := mep.disorder():
+                where = f"at byte {offset}" if len(paths) == 1 else f"in {path.name} at byte {offset}"
+                disorders.append(f"{where}: {disorder}")
     if disorders:
-        report.notes.append(f"not as Incast writes them: source ids of {len(disorders)} MEPs; the first {disorders[0]}")
-    for (first, n), (following, _) in zip(sorted(spans), sorted(spans)[1:], strict=False):
+        report.notes.append(
+            f"not as Incast writes them: source ids of {counted(len(disorders), 'MEP')}; the first {disorders[0]}"
+        )
+    twice: list[str] = []
+    absent: list[str] = []
+    for (first, n), (following, _) in pairwise(sorted(spans)):
         if following < first + n:
-            report.notes.append(f"event {following} is in the file more than once")
+            twice.append(f"event {following} is in the file more than once")
+        elif following > first + n:
+            absent.append(f"events {first + n} .. {following - 1}")
+    report.notes += twice
+    if absent:
+        report.notes.append(
+            f"no MEP here has {absent[0]}" + (f" and {len(absent) - 1} more such gaps" if absent[1:] else "")
+        )
+
+
+def _is_torn(path: Path) -> bool:
+    with path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"
 
 
 def _check_folder(folder: Path, report: CheckReport) -> None:
@@ -336,10 +394,8 @@ def _check_folder(folder: Path, report: CheckReport) -> None:
             entries += read_manifest(path)
         except FormatError as error:
             report.problems.append(str(error))
-        if not path.read_bytes().endswith(b"\n") and path.stat().st_size:
+        if _is_torn(path):
             report.notes.append(f"{path.name}: the last line is torn and does not count")
-    if not manifests(folder):
-        report.problems.append(f"{folder}: no manifest-*.jsonl")
     _check_layout(folder, entries, report)
     distinct = _distinct(entries)
     report.duplicates = len(entries) - len(distinct)
@@ -442,12 +498,12 @@ class MepSummary:
 
     def lines(self) -> list[str]:
         """The summary for a person."""
-        lines = [f"{self.path}: {self.total} MEPs"]
+        lines = [f"{self.path}: {counted(self.total, 'MEP')}"]
         for row in self.meps:
             name = "" if row.mep is None else f" MEP {row.mep} attempt {row.attempt}"
             lines.append(
                 f"{row.file} at {row.offset}:{name} events {row.first_event} .. {row.first_event + row.n_events - 1},"
-                f" {len(row.mfps)} MFPs, {row.bytes} bytes, {row.payload_bytes} payload"
+                f" {counted(len(row.mfps), 'MFP')}, {row.bytes} bytes, {row.payload_bytes} payload"
             )
             lines.append("  source  fragments  packet B  payload B  largest B  empty  flag")
             for mfp in row.mfps:
@@ -505,10 +561,11 @@ def show(path: Path, *, limit: int = 10, fragments: int = 0) -> MepSummary:
             mfps=tuple(_mfp_row(mfp, said.get(mfp.source, mfp.flag), fragments) for mfp in mep.mfps),
         )
 
-    if path.is_dir():
+    alone = _alone(path)
+    if not alone:
         entries = committed(path)
         rows = [row(entry.file, entry.offset, entry, load(entry)) for entry in entries[:limit]]
         return MepSummary(path, len(entries), tuple(rows))
-    meps = read_meps(path)
-    rows = [row(path.name, offset, None, mep) for offset, mep in islice(meps, limit)]
+    meps = ((file.name, offset, mep) for file in alone for offset, mep in read_meps(file))
+    rows = [row(name, offset, None, mep) for name, offset, mep in islice(meps, limit)]
     return MepSummary(path, len(rows) + sum(1 for _ in meps), tuple(rows))

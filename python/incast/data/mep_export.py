@@ -14,7 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from incast.base.files import named
+from incast.base.files import new_file
+from incast.base.words import counted
 from incast.data import mep as mep_files
 from incast.data.detectors import MISSING_AS, ODIN_BYTES, ODIN_TYPE, ODIN_VERSION, in_words
 from incast.formats import MFP_HEADER_BYTES, FormatError, Mep, Mfp, round_up
@@ -43,8 +44,8 @@ class Exported:
 
     def lines(self) -> list[str]:
         """The summary for a person."""
-        parts = f"{self.meps} MEPs" if self.meps else f"{self.banks} banks"
-        lines = [f"{self.output}: {self.events} events, {parts}, {self.bytes} bytes"]
+        parts = counted(self.meps, "MEP") if self.meps else counted(self.banks, "bank")
+        lines = [f"{self.output}: {counted(self.events, 'event')}, {parts}, {self.bytes} bytes"]
         if self.missing:
             lines.append(f"note: missing fragments, written as error banks: {in_words(self.missing)}")
         if self.without_odin:
@@ -93,16 +94,13 @@ def export_meps(paths: Sequence[Path], file: Path) -> Exported:
 
 def _export(paths: Sequence[Path], write: Callable[[Mep], Iterator[bytes | bytearray]], done: Exported) -> Exported:
     """What `write` makes of every MEP, in one new file: all of it, or no file."""
-    file = done.output
-    with named(file), file.open("xb") as out:
-        try:
-            for mep in mep_files.in_order(paths):
+    with new_file(done.output) as out:
+        for path, mep in mep_files.in_order(paths):
+            try:
                 for piece in write(mep):
                     done.bytes += out.write(piece)
-            out.flush()
-        except BaseException:
-            file.unlink(missing_ok=True)
-            raise
+            except FormatError as error:
+                raise FormatError(f"{path}: {error}") from error
     return done
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from incast.base.files import named, remove_files
+from incast.base.files import named, new_file, remove_files
+from incast.base.words import counted
 from incast.data import mep as mep_files
 from incast.formats import FormatError, mfp_name
 
@@ -24,7 +26,7 @@ class Rearranged:
 
     def lines(self) -> list[str]:
         """The summary for a person."""
-        return [f"{self.output}: {self.meps} MEPs, {self.bytes} bytes in {self.files} files"]
+        return [f"{self.output}: {counted(self.meps, 'MEP')}, {self.bytes} bytes in {counted(self.files, 'file')}"]
 
 
 def split(path: Path, folder: Path, meps_per_file: int = 1) -> Rearranged:
@@ -45,6 +47,8 @@ def split(path: Path, folder: Path, meps_per_file: int = 1) -> Rearranged:
                 files += 1
             meps += 1
             size += out.write(mep.packet.tobytes())
+        if not meps:
+            raise FormatError(f"{path}: there is no MEP in it")
     return Rearranged(folder, files, meps, size)
 
 
@@ -52,8 +56,8 @@ def merge(paths: Sequence[Path], file: Path) -> Rearranged:
     """Writes the MEPs of files and folders into one new file, in the order of their events, none of them twice."""
     meps = mep_files.in_order(paths)
     size = 0
-    with named(file), file.open("xb") as out:
-        for mep in meps:
+    with new_file(file) as out:
+        for _, mep in meps:
             size += out.write(mep.packet.tobytes())
     return Rearranged(file, 1, len(meps), size)
 
@@ -64,9 +68,11 @@ def sources(paths: Sequence[Path], folder: Path) -> Rearranged:
     size = 0
     with _new_folder(folder), ExitStack() as stack:
         outs: dict[int, BinaryIO] = {}
-        for mep in meps:
-            if disorder := mep.disorder():
-                raise FormatError(f"events from {mep.first_event} on: {disorder}")
+        for path, mep in meps:
+            ids = Counter(mfp.source for mfp in mep.mfps)
+            if len(ids) < len(mep.mfps):
+                twice = ids.most_common(1)[0][0]
+                raise FormatError(f"{path}: events from {mep.first_event} on: source {twice} is there more than once")
             for mfp in mep.mfps:
                 if mfp.source not in outs:
                     file = folder / mfp_name(mfp.source)
@@ -84,8 +90,6 @@ def _new_folder(folder: Path) -> Iterator[None]:
         raise FormatError(f"{folder}: is not empty; allowed: a new or an empty folder")
     try:
         yield
-        if not any(folder.iterdir()):
-            raise FormatError("there is no MEP in it")
     except BaseException:
         remove_files(folder, [file.name for file in folder.iterdir()])
         raise

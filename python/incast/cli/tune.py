@@ -81,7 +81,8 @@ def tune(
         typer.Option(metavar="TIME", help="Measured time of a whole reading. (default: budget / 100; simulated 5ms)"),
     ] = None,
     warm_up: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Before it. (default: a tenth of it; simulated 1ms)")
+        str | None,
+        typer.Option(metavar="TIME", help="Before it. (default: a tenth of it; simulated 1ms, with triggers 7ms)"),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the search.")] = 1,
     jobs: Annotated[int, typer.Option(metavar="N", min=0, help="Simulated points at a time; 0: one per core.")] = 0,
@@ -175,14 +176,14 @@ def _conclude(tuning: Tuning, plan: Plan, folder: Path, outcome: Outcome, *, fin
 
 
 def _fixed(transport: str | None, fabric: Path | None, nodes: str | None, settings: Sequence[str]) -> dict[str, Scalar]:
-    options: dict[str, Scalar] = {}
+    options = []
     if transport is not None or fabric is not None:
-        options["transport.name"] = transport or simulated()
+        options.append(f"transport.name={transport or simulated()}")
     if fabric is not None:
-        options[file_key()] = str(fabric.absolute())
+        options.append(f"{file_key()}={fabric.absolute()}")
     if nodes is not None:
-        options["run.nodes"] = nodes
-    return options | settings_of(settings)
+        options.append(f"run.nodes={nodes}")
+    return settings_of([*options, *settings])
 
 
 def _time(option_: str, text: str) -> float:

@@ -15,7 +15,7 @@ from incast.evidence.diagnosis import DIAGNOSIS_NAME, diagnose
 from incast.evidence.facts import read_samples
 from incast.evidence.findings import Diagnosis
 from incast.evidence.result import at, number, setting
-from incast.scan.journal import is_scan, load_plan, load_rows
+from incast.scan.journal import READINGS_NAME, TUNE_NAME, TUNE_RESULTS, is_scan, load_plan, load_rows
 from incast.scan.plan import Plan
 from incast.scan.table import Row
 
@@ -107,6 +107,12 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 def _load(directory: Path, name: str) -> Dataset:
+    if (directory / TUNE_NAME).is_file():
+        raise OneLineError(
+            f"{directory} is of a tuning: {TUNE_RESULTS[1]} holds its outcome; allowed: its readings, "
+            f"{directory / READINGS_NAME}/*",
+            EXIT_NO_RESULT,
+        )
     if is_scan(directory):
         rows = tuple(_present_values(row) for row in load_rows(directory))
         return Scan(name, directory, _present_plan(load_plan(directory)), rows)

@@ -22,7 +22,9 @@ from incast.tune.tuning import RATE_KEY, Tuning, without_refused
 _READINGS = 100  # whole ones that a budget would hold, were they all there is
 _REAL_SECONDS = (0.5, 10.0)
 _VIRTUAL_SECONDS, _VIRTUAL_WARM_UP = 0.005, 0.001
+_OPEN_WARM_UP = 0.007  # of which 5 ms pass before the first trigger
 _LEAST_WARM_UP = 0.2
+_POLICY, _THROTTLE = "source.policy", "throttle"  # what waited would be built behind the reading
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,14 @@ class Asked:
         axes = with_defaults({**usual, **named}, base, None if network is None else Path(str(network)))
         seconds = self.seconds or (_VIRTUAL_SECONDS if virtual else _between(self.budget_s / _READINGS, *_REAL_SECONDS))
         warm_up = self.warm_up_seconds
-        if warm_up is None:
-            warm_up = _VIRTUAL_WARM_UP if virtual else max(_LEAST_WARM_UP, seconds / 10)
-        tuning = Tuning(self.goal, axes, self.fixed, seconds, warm_up, self.seed)
+        if warm_up is None and virtual:
+            warm_up = _OPEN_WARM_UP if self.goal.name == TRIGGER_RATE or self._rate(base) else _VIRTUAL_WARM_UP
+        elif warm_up is None:
+            warm_up = max(_LEAST_WARM_UP, seconds / 10)
+        fixed, with_rate = dict(self.fixed), dict[str, Scalar]()
+        if self.goal.name == TRIGGER_RATE:  # without a rate the engine has no use for a policy
+            with_rate = {_POLICY: fixed.pop(_POLICY, _THROTTLE)}
+        tuning = Tuning(self.goal, axes, fixed, with_rate, seconds, warm_up, self.seed)
         with tempfile.TemporaryDirectory() as place:
             may_go = set(usual) - set(named)
             shortest = tuning.plan(self.config, LENGTHS[0])
@@ -74,9 +81,7 @@ class Asked:
         return text
 
     def _check_goal(self, base: str) -> None:
-        section, _, name = RATE_KEY.partition(".")
-        rate = self.fixed.get(RATE_KEY, tomllib.loads(base).get(section, {}).get(name))
-        open_loop = bool(number_of(rate))
+        open_loop = self._rate(base) > 0
         if self.goal.name == LATENCY and not open_loop and self.goal.goodput_above is None:
             raise OneLineError(
                 f"--goal {LATENCY}: without a load the least is that of an idle machine; allowed: with --set "
@@ -86,6 +91,10 @@ class Asked:
         if self.goal.name == TRIGGER_RATE and open_loop:
             raise OneLineError(f"--goal {TRIGGER_RATE}: it finds {RATE_KEY}; allowed: without it", EXIT_BAD_CONFIG)
 
+    def _rate(self, base: str) -> float:
+        """Of triggers, in Hz; 0: a closed loop."""
+        return number_of(self.fixed.get(RATE_KEY, _value(base, RATE_KEY))) or 0.0
+
     def _named(self, text: str) -> tuple[str, tuple[Scalar, ...]]:
         key, values = list_of("--vary", text)
         if len(set(map(str, values))) < len(values) or len(values) < 2:
@@ -93,6 +102,12 @@ class Asked:
         if key in self.fixed:
             raise OneLineError(f"--vary {key}: --set says it, too; allowed: one of the two", EXIT_BAD_CONFIG)
         return key, tuple(values)
+
+
+def _value(base: str, key: str) -> Scalar | None:
+    section, _, name = key.partition(".")
+    found = tomllib.loads(base).get(section, {}).get(name)
+    return found if isinstance(found, bool | int | float | str) else None
 
 
 def _between(value: float, least: float, most: float) -> float:

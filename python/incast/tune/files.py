@@ -12,7 +12,7 @@ from incast.scan.journal import TUNE_RESULTS
 from incast.scan.plan import Plan
 from incast.tune.goal import TRIGGER_RATE
 from incast.tune.outcome import Outcome
-from incast.tune.tuning import Tuning
+from incast.tune.tuning import RATE_KEY, Tuning
 
 
 def write_results(folder: Path, tuning: Tuning, plan: Plan, outcome: Outcome, found: Mapping[str, Any]) -> Path | None:
@@ -32,12 +32,9 @@ def _settings(folder: Path, tuning: Tuning, plan: Plan, outcome: Outcome) -> str
     assert best is not None
     chosen: dict[str, Scalar] = {**tuning.fixed, **best.axes}
     if outcome.goal.name == TRIGGER_RATE and (rate := outcome.figure(best)) is not None:
-        chosen["source.trigger_rate"] = f"{rate:.6g}Hz"
+        chosen |= {**tuning.with_rate, RATE_KEY: f"{rate:.6g}Hz"}
     if plan.points[0].simulated:
-        chosen |= {
-            "run.duration": f"{round(tuning.seconds * 1e9)}ns",
-            "run.warm_up": f"{round(tuning.warm_up_seconds * 1e9)}ns",
-        }
+        chosen |= {"run.duration": _seconds(tuning.seconds), "run.warm_up": _seconds(tuning.warm_up_seconds)}
     network = {key: value for key, value in chosen.items() if key.startswith(fabric_text.PREFIX)}
     if network:
         text = fabric_text.read_fabric_text(Path(str(chosen[fabric_text.file_key()])))
@@ -50,3 +47,7 @@ def _settings(folder: Path, tuning: Tuning, plan: Plan, outcome: Outcome) -> str
     return f"{head}\n" + fabric_text.changed(
         plan.base, {key: value for key, value in chosen.items() if key not in network}
     )
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"

@@ -12,7 +12,9 @@ GOODPUT_COLUMN, EVENTS_COLUMN, LATENCY_COLUMN = "goodput_without_self_bytes_per_
 _WORDS = {GOODPUT: "most goodput", TRIGGER_RATE: "highest trigger rate", LATENCY: "least latency (p99)"}
 # Of the time: what counts as none, since a reading ends somewhere within a packet.
 NO_DEAD_TIME = 0.001
+_OFFERED = 0.8  # of the rate that was asked for
 _TAKEN = 0.99  # of the triggers
+_BUILT = 0.97  # of them, within the measured time
 _FIRST_RATE = 0.9  # of what can be built
 _RATE_STEP = 1.02  # rates closer than this are not told apart
 _NEAREST = 3  # references that say how fast the machine is at a time
@@ -73,12 +75,12 @@ class Goal:
         column = {GOODPUT: GOODPUT_COLUMN, TRIGGER_RATE: EVENTS_COLUMN, LATENCY: LATENCY_COLUMN}[self.name]
         if self.name == TRIGGER_RATE and seen.wanted.rate_hz is not None:
             return seen.wanted.rate_hz
-        return seen.number_of(column)
+        return seen.number_of(column) or None  # nothing was built
 
     def violation(self, seen: Seen) -> float:
         """How far a reading is beyond its bounds, as a share of these; 0: within."""
         beyond = 0.0
-        latency, goodput = seen.number_of(LATENCY_COLUMN), seen.number_of(GOODPUT_COLUMN)
+        latency, goodput = seen.number_of(LATENCY_COLUMN) or None, seen.number_of(GOODPUT_COLUMN)
         # As fast as they are built is no rate at which a latency counts.
         probing = self.name == TRIGGER_RATE and seen.wanted.rate_hz is None
         if self.latency_below_s is not None and not probing:
@@ -124,18 +126,27 @@ class Goal:
 
 
 def dead(seen: Seen) -> float:
-    """Share of the time in which triggers found no room, or of the triggers that were not taken; 0 if that is none."""
+    """Share of the time in which triggers found no room, or of those not taken or not built; 0 if that is none."""
     offered, accepted = seen.number_of("offered_hz"), seen.number_of("accepted_hz")
+    asked = seen.wanted.rate_hz
+    if asked is not None and (offered or 0.0) < _OFFERED * asked:
+        return 1 - (offered or 0.0) / asked  # it ended before triggers came
     if not offered or accepted is None:
         return 0.0
     share = seen.number_of("dead_time_fraction") or 0.0
     # Events are taken by the packet: that of the end is always on the way.
-    packets = 2 * (seen.number_of("packing_events") or 1.0) / (seen.number_of("window_s") or 1.0)
-    missed = offered - accepted
-    return max(
-        share if share > NO_DEAD_TIME else 0.0,
-        missed / offered if missed > max((1 - _TAKEN) * offered, packets) else 0.0,
-    )
+    packet = (seen.number_of("packing_events") or 1.0) / (seen.number_of("window_s") or 1.0)
+    not_taken = _beyond(offered, accepted, _TAKEN, 2 * packet)
+    # A short reading ends before the memory of readout units is full: what is not built shows first.
+    built = seen.number_of(EVENTS_COLUMN)
+    not_built = 0.0 if built is None else _beyond(offered, built, _BUILT, 4 * packet)
+    return max(share if share > NO_DEAD_TIME else 0.0, not_taken, not_built)
+
+
+def _beyond(offered: float, done: float, wanted: float, tolerance: float) -> float:
+    """The share of what was offered that was not done, if that is more than may be."""
+    missed = offered - done
+    return missed / offered if missed > max((1 - wanted) * offered, tolerance) else 0.0
 
 
 class Drift:

@@ -35,6 +35,7 @@ _ROUNDS = 3  # of confirming
 _MOST_ROUNDS = 5
 _CONFIRM_SHARE = 0.4  # of the budget at most
 _HOPELESS = 12  # points that fail, and no other
+_FINALISTS = 3  # the best, the next best, the defaults
 _STEPS = 2  # either way, around the best
 
 
@@ -50,6 +51,8 @@ class Clock:
     def cost(self, length: float, seen: Sequence[Seen]) -> float:
         """Seconds that a reading of that length will take, by those that were taken."""
         good = [each for each in seen if not each.failed] or list(seen)
+        if length > LENGTHS[0]:  # triggers at a rate take a time of their own
+            good = [each for each in good if each.wanted.rate_hz is not None] or good
         if not good:
             return self.warm_up_seconds + length * self.seconds
         return statistics.median(self._cost(length, each) for each in good)
@@ -89,7 +92,7 @@ class Search:
             return [Wanted(default.axes, LENGTHS[0], REFERENCE)]
         batch = self._longer(judge, points)
         if len(batch) < self.clock.parallel:
-            batch += self._new(judge, points, seen, batch)
+            batch += self._new(judge, points, seen, batch, left)
         # With everything measured there is nothing left but to be surer.
         return batch or self._round(seen, left)
 
@@ -114,10 +117,14 @@ class Search:
             finalists = len(self.finalists(seen))
             if not finalists:
                 return None if left > self.clock.cost(LENGTHS[0], seen) else []
-            rounds = _MOST_ROUNDS if self.goal.name == TRIGGER_RATE else _ROUNDS
-            if left > min(rounds * self._round_cost(finalists, seen), _CONFIRM_SHARE * self.clock.budget_s):
+            if left > self._reserve(finalists, seen):
                 return None
         return self._round(seen, left)
+
+    def _reserve(self, finalists: int, seen: Sequence[Seen]) -> float:
+        """Seconds that are kept for the rounds."""
+        rounds = _MOST_ROUNDS if self.goal.name == TRIGGER_RATE else _ROUNDS
+        return min(rounds * self._round_cost(finalists, seen), _CONFIRM_SHARE * self.clock.budget_s)
 
     def _round_cost(self, finalists: int, seen: Sequence[Seen]) -> float:
         return math.ceil(finalists / self.clock.parallel) * self.clock.cost(WHOLE, seen)
@@ -168,21 +175,25 @@ class Search:
         return wanted
 
     def _new(
-        self, judge: Judge, points: Sequence[Tried], seen: Sequence[Seen], batch: Sequence[Wanted]
+        self, judge: Judge, points: Sequence[Tried], seen: Sequence[Seen], batch: Sequence[Wanted], left: float
     ) -> list[Wanted]:
         known = [(point.axes, judge.at_length(point, LENGTHS[0]) or FAILED) for point in points]
         taken = {identity(point.axes) for point in points}
         wanted: list[Wanted] = []
         first = [point for point in spread(self.axes, self._first, self._seed) if identity(point) not in taken]
         turn, proposer = len(points), None
+        # What each setting does around the best one is part of the answer.
+        best = judge.best_first(points)[0]
+        steps = sum(identity(each) not in taken for each in around(self.axes, best.axes, 1))
+        cost = math.ceil(steps / self.clock.parallel) * self.clock.cost(LENGTHS[0], seen)
+        near_the_end = left < self._reserve(_FINALISTS, seen) + cost
         while len(wanted) + len(batch) < self.clock.parallel:
             point: Axes | None = None
             purpose = EXPLORE
             if first:
                 point = first.pop(0)
             else:
-                best = judge.best_first(points)[0]
-                if turn % 2 == 0 and judge.standing(best)[1].good:
+                if (turn % 2 == 0 or near_the_end) and judge.standing(best)[1].good:
                     near = around(self.axes, best.axes, _STEPS)
                     point = next((each for each in near if identity(each) not in taken), None)
                     purpose = AROUND if point is not None else EXPLORE

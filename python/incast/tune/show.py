@@ -49,7 +49,7 @@ class TuneView:
 
 def _beyond(goal: Goal, seen: Seen) -> str:
     if share := dead(seen):
-        return f"dead time or triggers not taken: {units.fraction(share)}"
+        return f"dead time, or triggers not taken or built: {units.fraction(share)}"
     return f"beyond a bound: latency (p99) {units.duration_ns(seen.number_of(LATENCY_COLUMN))}"
 
 
@@ -63,7 +63,7 @@ def show(console: Console, outcome: Outcome, settings_file: str | None, lines: S
         console.print()
         console.print(_settings(outcome, outcome.best))
         console.print()
-        console.print(_around(outcome))
+        console.print(_around(outcome, outcome.best))
     console.print()
     console.print(_table(outcome))
     console.print()
@@ -72,7 +72,7 @@ def show(console: Console, outcome: Outcome, settings_file: str | None, lines: S
     for line in lines:
         console.print(line, soft_wrap=True)
     if settings_file is not None:
-        console.print(f"settings in {settings_file}; incast run {settings_file}", soft_wrap=True)
+        console.print(f"settings in {settings_file}: incast run {settings_file}", soft_wrap=True)
 
 
 def _headline(outcome: Outcome) -> list[Text]:
@@ -131,10 +131,11 @@ def _settings(outcome: Outcome, best: Tried) -> Table:
     return table
 
 
-def _around(outcome: Outcome) -> Table:
-    table = _grid("around it, one setting changed", "value: figure over the best one's")
+def _around(outcome: Outcome, best: Tried) -> Table:
+    table = _grid("around it, one setting changed", "(best) and others: figure over the best one's")
     for key, steps in outcome.steps().items():
-        table.add_row(key, "   ".join(map(_step_words, steps)) or "not measured")
+        shown = "   ".join(map(_step_words, steps)) or "others were not measured"
+        table.add_row(key, f"({setting_text(best.axes[key])})   {shown}")
     return table
 
 

@@ -33,11 +33,14 @@ _SCHEMA = 1
 
 @dataclass(frozen=True)
 class Tuning:
-    """What was asked for. `fixed`: settings of all points; `seconds`: measured time of a whole reading."""
+    """What was asked for. `fixed`: settings of all points; `with_rate`: of those that are offered triggers at a rate;
+    `seconds`: measured time of a whole reading.
+    """
 
     goal: Goal
     axes: tuple[Axis, ...]
     fixed: Mapping[str, Scalar]
+    with_rate: Mapping[str, Scalar]
     seconds: float
     warm_up_seconds: float
     seed: int
@@ -176,8 +179,9 @@ class Taker:
 
     def _point(self, wanted: Wanted, number: int) -> Point:
         seconds = wanted.length * self._tuning.seconds
-        rate = {} if wanted.rate_hz is None else {RATE_KEY: f"{wanted.rate_hz:.6g}Hz"}
-        tuning = replace(self._tuning, fixed={**self._tuning.fixed, **rate})
+        tuning = self._tuning
+        if wanted.rate_hz is not None:
+            tuning = replace(tuning, fixed={**tuning.fixed, **tuning.with_rate, RATE_KEY: f"{wanted.rate_hz:.6g}Hz"})
         content = tuning.content([wanted.axes], seconds, self._config)
         (point,) = make_plan(self._journal.folder / ORIGIN.name, content).points
         return replace(point, number=number)

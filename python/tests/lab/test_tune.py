@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 from incast.engine.transports import one_thread, simulated
-from incast.tune.goal import GOODPUT, LATENCY, TRIGGER_RATE, Drift, Goal
+from incast.tune.goal import GOODPUT, LATENCY, TRIGGER_RATE, Drift, Goal, dead
 from incast.tune.outcome import Outcome, outcome_of
-from incast.tune.readings import CONFIRM, DEFAULT_NUMBER, LENGTHS, REFERENCE, Seen, Wanted, by_point
+from incast.tune.readings import CONFIRM, DEFAULT_NUMBER, LENGTHS, REFERENCE, WHOLE, Seen, Wanted, by_point
 from incast.tune.search import Clock, Search
 from incast.tune.space import Axes, Axis, defaults, identity
 from incast.tune.tuning import search_on
@@ -327,7 +327,30 @@ def test_the_command_ends_with_settings_that_run_takes(fake: InProcess) -> None:
         assert len(list(csv.DictReader(file))) == len(rows)
     assert any(row["status"] != "complete" for row in rows), "16 credits are too many"
     assert fake("run", "out/best.toml", "--output", "again", mood="well").returncode == 0
+    assert fake("report", "out").stderr.startswith("incast: out is of a tuning: tuning.json holds its outcome")
     assert fake("scan", "--resume", "out").stderr == ("incast: out is of a tuning; allowed: incast tune --resume out\n")
+
+
+@pytest.mark.parametrize(
+    ("figures", "beyond"),
+    [
+        ({}, 0.0),
+        ({"dead_time_fraction": 0.0005}, 0.0),
+        ({"dead_time_fraction": 0.02}, 0.02),
+        ({"accepted_hz": 980.0}, 0.02),
+        ({"accepted_hz": 995.0}, 0.0),
+        ({"events_per_s": 900.0}, 0.1),  # it went into memory
+        ({"events_per_s": 980.0}, 0.0),
+        ({"offered_hz": 0.0, "accepted_hz": 0.0, "events_per_s": 0.0}, 1.0),  # it ended before triggers came
+        ({"offered_hz": 500.0, "accepted_hz": 500.0, "events_per_s": 500.0}, 0.5),
+    ],
+)
+def test_what_dead_time_is(figures: dict[str, float], beyond: float) -> None:
+    usual = {"offered_hz": 1000.0, "accepted_hz": 1000.0, "events_per_s": 1000.0, "dead_time_fraction": 0.0}
+    wanted = Wanted(defaults(AXES), WHOLE, CONFIRM, 1000.0)
+    seen = Seen(wanted, 1, {**usual, "status": "complete", "window_s": 10.0, "packing_events": 1, **figures}, 1.0, 1.0)
+    assert dead(seen) == pytest.approx(beyond)
+    assert Goal(TRIGGER_RATE).score(seen).good == (beyond == 0)
 
 
 def test_stopped_and_killed_it_goes_on(incast: Incast) -> None:

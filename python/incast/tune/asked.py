@@ -3,7 +3,7 @@
 import tempfile
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
@@ -63,7 +63,8 @@ class Asked:
         fixed, with_rate = dict(self.fixed), dict[str, Scalar]()
         if self.goal.name == TRIGGER_RATE:  # without a rate the engine has no use for a policy
             with_rate = {_POLICY: fixed.pop(_POLICY, _THROTTLE)}
-        tuning = Tuning(self.goal, axes, fixed, with_rate, seconds, warm_up, self.seed)
+        goal = replace(self.goal, open_loop=self._rate(base) > 0)
+        tuning = Tuning(goal, axes, fixed, with_rate, seconds, warm_up, self.seed)
         with tempfile.TemporaryDirectory() as place:
             may_go = set(usual) - set(named)
             shortest = tuning.plan(self.config, LENGTHS[0])

@@ -38,11 +38,15 @@ FAILED = Score(0, 0.0)
 
 @dataclass(frozen=True)
 class Goal:
-    """What to look for. `latency_below_s`, `goodput_above`: bounds, in seconds (99th percentile) and bytes/s."""
+    """What to look for. `latency_below_s`, `goodput_above`: bounds, in seconds (99th percentile) and bytes/s.
+
+    `open_loop`: triggers come at a rate that somebody set.
+    """
 
     name: str
     latency_below_s: float | None = None
     goodput_above: float | None = None
+    open_loop: bool = False
 
     @property
     def least(self) -> bool:
@@ -88,7 +92,12 @@ class Goal:
             beyond = max(beyond, 1.0 if latency is None else latency / (1e9 * self.latency_below_s) - 1)
         if self.goodput_above is not None:
             beyond = max(beyond, 1.0 if goodput is None else 1 - goodput / self.goodput_above)
-        return max(beyond, dead(seen))
+        return max(beyond, self.dead(seen))
+
+    def dead(self, seen: Seen) -> float:
+        """The same of triggers that must be taken: without a rate there are none, and for goodput they need not be."""
+        must = seen.wanted.rate_hz is not None or (self.open_loop and self.name == LATENCY)
+        return dead(seen) if must else 0.0
 
     def score(self, seen: Seen, factor: float = 1.0) -> Score:
         """`factor`: how much more than usual the machine gave then."""
@@ -126,7 +135,7 @@ class Goal:
 
 
 def dead(seen: Seen) -> float:
-    """Share of the time in which triggers found no room, or of those not taken or not built; 0 if that is none."""
+    """In open loop: share of the time without room for triggers, or of those not taken or not built; 0: none."""
     offered, accepted = seen.number_of("offered_hz"), seen.number_of("accepted_hz")
     asked = seen.wanted.rate_hz
     if asked is not None and (offered or 0.0) < _OFFERED * asked:

@@ -10,7 +10,7 @@ from rich.text import Text
 from incast.base import units
 from incast.base.units import VIRTUAL_TIME
 from incast.engine.quantity import Scalar, setting_text
-from incast.tune.goal import LATENCY_COLUMN, Goal, dead
+from incast.tune.goal import LATENCY_COLUMN, Goal
 from incast.tune.outcome import Outcome, Step
 from incast.tune.readings import CONFIRM, DEFAULT_NUMBER, WHOLE, Seen, Tried
 from incast.tune.space import Axis, differing, words
@@ -48,7 +48,7 @@ class TuneView:
 
 
 def _beyond(goal: Goal, seen: Seen) -> str:
-    if share := dead(seen):
+    if share := goal.dead(seen):
         return f"dead time, or triggers not taken or built: {units.fraction(share)}"
     return f"beyond a bound: latency (p99) {units.duration_ns(seen.number_of(LATENCY_COLUMN))}"
 

@@ -13,12 +13,23 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from incast.engine.transports import one_thread, simulated
-from incast.tune.goal import GOODPUT, LATENCY, TRIGGER_RATE, Drift, Goal, dead
+from incast.tune.goal import (
+    EVENTS_COLUMN,
+    GOODPUT,
+    GOODPUT_COLUMN,
+    LATENCY,
+    LATENCY_COLUMN,
+    TRIGGER_RATE,
+    Drift,
+    Goal,
+    dead,
+)
 from incast.tune.outcome import Outcome, outcome_of
 from incast.tune.readings import CONFIRM, DEFAULT_NUMBER, LENGTHS, REFERENCE, WHOLE, Seen, Wanted, by_point
 from incast.tune.search import Clock, Search
@@ -351,6 +362,12 @@ def test_what_dead_time_is(figures: dict[str, float], beyond: float) -> None:
     seen = Seen(wanted, 1, {**usual, "status": "complete", "window_s": 10.0, "packing_events": 1, **figures}, 1.0, 1.0)
     assert dead(seen) == pytest.approx(beyond)
     assert Goal(TRIGGER_RATE).score(seen).good == (beyond == 0)
+    closed = replace(seen, wanted=replace(wanted, rate_hz=None))
+    figures_of_closed = {GOODPUT_COLUMN: 1e9, LATENCY_COLUMN: 1000, EVENTS_COLUMN: 900.0}
+    closed = replace(closed, figures={**seen.figures, **figures_of_closed})
+    assert Goal(GOODPUT).score(closed).good, "what is admitted in a closed loop is no trigger"
+    assert Goal(TRIGGER_RATE).score(closed).good
+    assert Goal(LATENCY, open_loop=True).score(closed).good == (dead(closed) == 0)
 
 
 def test_stopped_and_killed_it_goes_on(incast: Incast) -> None:

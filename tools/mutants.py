@@ -81,6 +81,10 @@ SUITES: dict[str, tuple[Suite, ...]] = {
     "src/transport/": (unit("framed_test"), unit("tcp_test"), conformance("inproc", "shm", "tcp")),
     "src/transport/framed/": (unit("framed_test"), unit("tcp_test"), conformance("tcp", "udp")),
     "src/channel/": (unit("channel_test"),),
+    "src/channel/hub/": (
+        unit("channel_simulation"),
+        unit("channel_conformance", "--gtest_filter=Hub.*:*/inproc_*:*/tcp_*"),
+    ),
     "src/reliable/": (unit("reliable_test"), unit("softrio_engine_test")),
     "src/transport/inproc/": (unit("inproc_test"), conformance("inproc")),
     "src/transport/shm/": (unit("shm_test"), conformance("shm")),

@@ -110,13 +110,16 @@ void Sender::release() {
     }
 }
 
-void Sender::look() {
+bool Sender::look() {
+    bool has_found = false;
     while (acknowledge_ == Way::memory && !is_broken_) {
         const auto number = load_credit(cells_.subspan(next_cell(), sizeof(CreditCell)));
-        if (!number || *number <= credited_) return;  // of the lap before
+        if (!number || *number <= credited_) break;  // of the lap before
         credited(*number);
         cell_ = cell_ + 1 == shape_.cells() ? 0 : cell_ + 1;
+        has_found = true;
     }
+    return has_found;
 }
 
 void Sender::rung() {

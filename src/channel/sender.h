@@ -60,8 +60,8 @@ public:
     /// It was taken. `is_pending`: completed() follows.
     void posted(bool is_pending);
     void completed(std::uint32_t slot);
-    /// Way::memory: takes the credits that have appeared. Called as often as one likes.
-    void look();
+    /// Way::memory: takes the credits that have appeared; true if there were any. Called as often as one likes.
+    bool look();
     /// Way::doorbell: the notice of one more credit was polled, which is placed.
     void rung();
     /// Way::message: the peer has emptied every buffer up to this number.

@@ -311,7 +311,7 @@ private:
 
     void hear_credit() {
         credits_.place();
-        sender_.look();
+        (void)sender_.look();
         credits_.announce([&](Way way, std::uint64_t number) {
             if (way == Way::doorbell)
                 sender_.rung();

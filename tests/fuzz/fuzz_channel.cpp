@@ -127,7 +127,7 @@ void step(End& end, Script& script, std::uint64_t& taken) {
         }
         default:
             end.sender.flush();
-            end.sender.look();
+            (void)end.sender.look();
             if (const auto credit = end.receiver.credit()) {
                 require(credit->offset + sizeof(CreditCell) <= end.cells.size());
                 end.receiver.credit_posted(*credit);

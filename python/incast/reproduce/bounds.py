@@ -140,8 +140,8 @@ CHASSIS = (
 SHALLOW_MARKS = (
     Unknown("Kmin", ("5KiB", "20KiB", "100KiB", "200KiB"), "hypothesis: DCQCN paper to HPCC artefact",
             fabric="switches.qfx5200.ecn.kmin"),
-    Unknown("Kmax", ("100KiB", "200KiB", "400KiB"), "the same", fabric="switches.qfx5200.ecn.kmax"),
-    Unknown("Pmax", (0.01, 0.2, 1.0), "the same", fabric="switches.qfx5200.ecn.pmax"),
+    Unknown("Kmax", ("100KiB", "200KiB", "400KiB"), "hypothesis: as Kmin", fabric="switches.qfx5200.ecn.kmax"),
+    Unknown("Pmax", (0.01, 0.2, 1.0), "hypothesis: as Kmin", fabric="switches.qfx5200.ecn.pmax"),
 )  # fmt: skip
 SHALLOW_CARVING = (
     Unknown("buffer", ("8MiB", "12MiB", "16MiB"), "QFX5200: 16 MB, recalled, of which carving takes up to a half "
@@ -165,6 +165,15 @@ PCIE_COMPLETIONS = (
             fabric="hosts.tsi721.transmit_limit"),
 )  # fmt: skip
 
+# Row 31: lhcb-run3.
+RUN_3 = (
+    Unknown("size", ("64KiB", "128KiB", "4MiB"), "hypothesis: 31 to 2000 events of 2 KiB",
+            setting="protocol.mfp_size"),
+    Unknown("order", ("random", "barrel-time-slot"), "hypothesis: none, by chance, or by the clock",
+            setting="protocol.schedule"),
+    Unknown("leaves", (10,), "hypothesis: 17 or 20 servers to a leaf", fabric="topology.leaves"),
+)  # fmt: skip
+
 # Row 24: what a load of a processor from a window of the adapter takes beside the network, at each end.
 PCIE_ROUND_TRIP_US = (0.3, 1.0)  # R. Neugebauer et al., SIGCOMM 2018, recalled: 0.5 to 1 us with a DMA engine
 
@@ -184,8 +193,6 @@ SCHEDULED = (
 
 # Row 28: lhcb-gbe.
 GIGABIT = (
-    Unknown("buffer at the edge", ("2MiB", "16MiB", "64MiB"), "hypothesis: access switches to routers of 2010",
-            fabric="switches.edge.buffer"),
-    Unknown("uplinks", ("10Gb/s", "25Gb/s"), "hypothesis: one port of 10 Gb/s, or no blocking",
-            fabric="links.uplink.rate"),
+    Unknown("buffer", ("64MiB", "256MiB"), "hypothesis: of all ports together, switches to routers of 2010",
+            fabric="switches.core.buffer"),
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """InfiniBand: J. Phys. Conf. Ser. 331 022008 [S5], and the EDR reference of EPJ Web Conf. 245 01011 [S3]."""
 
 from incast.base.published import PRINTED
+from incast.reproduce.bounds import EDR, QDR_READS
 from incast.reproduce.model import (
     OFF,
     OK,
@@ -14,7 +15,6 @@ from incast.reproduce.model import (
     compare,
     error_of,
     event_building,
-    needs,
     null_model,
     predict,
     raw_traffic,
@@ -208,10 +208,11 @@ def _reference(figures: Figures, fabrics: Fabrics) -> Finding:
 
 ROWS = [
     Row("10", "S3 figure 2", "MSB7700, EDR, all 36 ports, event building, tuned, 3 h: mean of producers; Gb/s", 95.1,
-        "predicted", _reference, [*_TUNED, *_MEMORIES],
+        "predicted", _reference, [*_TUNED, *_MEMORIES], unknowns=EDR,
         note="Milliseconds of virtual time, without what a node keeps for itself. The minimum over hours (94.7) is "
         "outside the model: its cause is not published."),
-    Row("18", "S5 table 2", "QDR, verbs, RDMA read: mean; MB/s", 2081.0, "bound", _read, _READS),
+    Row("18", "S5 table 2", "QDR, verbs, RDMA read: mean; MB/s", 2081.0, "bound", _read, _READS,
+        unknowns=QDR_READS),
     Row("18b", "S5 table 2", "the same: latency, least and typical, 2 B; us", list(PRINTED["read"][2:4]), "bound",
         _latency("read"), list(_TRIPS.values())),
     Row("19", "S5 table 2", "QDR, verbs, RDMA write: mean; MB/s", 2581.0, "input", _write, [_WRITE],
@@ -224,6 +225,4 @@ ROWS = [
         "GB/s", [1.0, 8.0], "bound", _verbs, [_LARGE]),
     Row("22", "S5 table 1", "InfiniBand data rates, 4X: SDR, DDR, QDR, FDR, EDR; Gb/s", _TABLE_1, "arithmetic",
         _data_rates),
-    Row("27", "CBM data-flow scheduler, Cray XC40", "variance of arrival times down by a factor; bandwidth up by; %",
-        [30.0, 50.0], "requirement", needs("ofi")),
 ]  # fmt: skip

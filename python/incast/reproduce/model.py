@@ -6,7 +6,8 @@ A row is judged by its class, which is laid down with it and never improved by t
     input        a parameter of the model
     fitted       a parameter was chosen to match it
     predicted    the model must give it without having been fitted to it: within 5 %, and with less than half of the
-                 error of the null model (link rate without headers), which an idle network's formula gives
+                 error of the null model (link rate without headers), which an idle network's formula gives, for
+                 every plausible value of what is not known
     shape        an inequality or order that must hold over the whole plausible range of what is not known
     bound        the model says what the network allows at most, or takes at least; what was published must be below
                  the one, or above the other
@@ -24,6 +25,7 @@ from typing import Any, Literal
 from incast.engine.fabric_text import changed, read_fabric_text
 from incast.engine.quantity import Scalar, number_of, setting_text
 from incast.engine.transports import simulated
+from incast.reproduce.bounds import AS_IN_THE_FILE, Unknown
 from incast.scan.plan import Point
 
 Kind = Literal["arithmetic", "input", "fitted", "predicted", "shape", "bound", "requirement"]
@@ -182,7 +184,9 @@ class Row:
     kind: Kind
     judge: Judge
     experiments: Sequence[Experiment] = ()
-    note: str = ""  # what is unknown, and what the runs assume
+    unknowns: Sequence[Unknown] = ()  # what the runs vary, within its bounds
+    nothing_unknown: str = ""  # of predictions and shapes without these: why nothing has to be varied
+    note: str = ""  # what the runs assume
 
     @property
     def number(self) -> str:
@@ -237,17 +241,26 @@ def compare(ours: float, published: float, *remarks: str) -> Finding:
 
 
 def predict(ours: float, published: float, null: float, plausible: Sequence[float] = (), *remarks: str) -> Finding:
-    """Predicted rows. `plausible`: outcomes over the range of what is unknown; they decide between off and range."""
-    error, null_error = error_of(ours, published), error_of(null, published)
-    if error <= _ERROR_MAX and error < _NULL_SHARE_MAX * null_error:
-        status = OK
-    elif plausible and min(plausible) <= published <= max(plausible):
-        status = RANGE
-    else:
-        status = OFF
+    """Predicted rows. `plausible`: outcomes over what is unknown, `ours` being one more.
+
+    Ok if each of them is a good prediction; a range if they are not, and what was published lies among them, to the
+    digits in which it was published.
+    """
+    null_error = error_of(null, published)
+
+    def good(outcome: float) -> bool:
+        return (error := error_of(outcome, published)) <= _ERROR_MAX and error < _NULL_SHARE_MAX * null_error
+
+    outcomes = (ours, *plausible)
+    digits = len(str(published).partition(".")[2])
+    low, high = (round(pick(outcomes), digits) for pick in (min, max))
+    status = OK if all(map(good, outcomes)) else RANGE if low <= published <= high and plausible else OFF
     if plausible:
-        remarks = (*remarks, f"Over the range of what is unknown: {min(plausible):.1f} ... {max(plausible):.1f}.")
-    return Finding(ours, status, error, null_error, remarks)
+        remarks = (
+            *remarks,
+            f"Over what is unknown: {low:.1f} ... {high:.1f}; {sum(map(good, outcomes))} of {len(outcomes)} are good.",
+        )
+    return Finding(ours, status, error_of(ours, published), null_error, remarks)
 
 
 def shape(ours: Value, holds: Sequence[bool], *remarks: str) -> Finding:
@@ -256,10 +269,23 @@ def shape(ours: Value, holds: Sequence[bool], *remarks: str) -> Finding:
     return Finding(ours, OK if share == 1 else RANGE if share > 0 else OFF, None, None, remarks)
 
 
+def statements(ours: Value, networks: Mapping[str, Mapping[str, bool]], *remarks: str) -> Finding:
+    """Shape rows that say several things, of a network and of others that are as plausible.
+
+    A network has the shape if all holds there; the row is ok if each has it, off if none, else a range.
+    """
+    first = next(iter(networks.values()))
+    said = [f"{'Holds' if holds else 'Does not hold'}: {what}." for what, holds in first.items()]
+    shaped = [name for name, parts in networks.items() if all(parts.values())]
+    if len(networks) > 1:
+        said.append(f"Over what is unknown all holds in {len(shaped)} of {len(networks)} networks.")
+    status = OK if len(shaped) == len(networks) else RANGE if shaped else OFF
+    return Finding(ours, status, None, None, (*said, *remarks))
+
+
 def statement(ours: Value, parts: Mapping[str, bool], *remarks: str) -> Finding:
-    """Shape rows that say several things of one network: ok where all hold, else off."""
-    said = (f"{'Holds' if holds else 'Does not hold'}: {what}." for what, holds in parts.items())
-    return Finding(ours, OK if all(parts.values()) else OFF, None, None, (*said, *remarks))
+    """The same of one network."""
+    return statements(ours, {AS_IN_THE_FILE.name: parts}, *remarks)
 
 
 def needs(part: str) -> Judge:

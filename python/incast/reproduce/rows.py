@@ -1,6 +1,6 @@
 """All rows, in the order of the published table."""
 
-from incast.reproduce import ethernet, infiniband, rapidio, requirements
+from incast.reproduce import deep_buffers, ethernet, infiniband, rapidio, requirements
 from incast.reproduce.model import Row
 
 
@@ -9,4 +9,5 @@ def _order(row: Row) -> tuple[int, str]:
     return (16, row.id) if not row.number.isdigit() else (int(row.number), row.id)
 
 
-ROWS: tuple[Row, ...] = tuple(sorted([*rapidio.ROWS, *infiniband.ROWS, *ethernet.ROWS, *requirements.ROWS], key=_order))
+_PARTS = (rapidio, infiniband, deep_buffers, ethernet, requirements)
+ROWS: tuple[Row, ...] = tuple(sorted((row for part in _PARTS for row in part.ROWS), key=_order))

@@ -25,11 +25,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "hosts": ("base", "engine"),
     "run": ("base", "engine", "evidence", "hosts"),
     "scan": ("base", "engine", "evidence", "hosts", "run"),
+    "fit": ("base", "engine"),
     "figures": ("base", "engine", "evidence", "scan"),
     "reproduce": ("base", "engine", "scan"),
     "tune": ("base", "engine", "run", "scan"),
     "doctor": ("base", "engine", "hosts"),
-    "cli": ("base", "data", "doctor", "engine", "hosts", "run", "scan", "figures", "reproduce", "tune"),
+    "cli": ("base", "data", "doctor", "engine", "hosts", "run", "scan", "fit", "figures", "reproduce", "tune"),
 }
 # What only some rooms may import of others' libraries: the words of the command line are said in one place.
 LIBRARIES = {"typer": ("cli",)}

@@ -1,4 +1,4 @@
-"""`incast fabric check|show|draw|sources`: networks described by a file (docs/fabrics.md).
+"""`incast fabric check|show|draw|sources|fit`: networks described by a file (docs/fabrics.md).
 
 The engine reads and checks the file; here its answer is put into words, or into a picture.
 """
@@ -11,6 +11,7 @@ import typer
 
 from incast.base.files import replace_file
 from incast.cli.files import EXIT_BAD_FILE
+from incast.cli.fit import fit_command
 from incast.cli.options import JsonOption
 from incast.engine import fabric_sources
 from incast.engine.fabric import Fabric
@@ -19,6 +20,7 @@ from incast.engine.shipped import fabric_file
 from incast.figures.topology import draw
 
 fabric_app = typer.Typer(help="Networks for the simulation, described by a file.", no_args_is_help=True)
+fabric_app.command("fit")(fit_command)
 FileArgument = Annotated[
     Path,
     typer.Argument(metavar="FABRIC", parser=fabric_file, help="A file, or a shipped one's name (docs/fabrics.md)."),

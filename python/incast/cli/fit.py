@@ -1,0 +1,54 @@
+"""`incast fabric fit`: free values of a network's file from measured `incast net` results (docs/fabric-fit.md)."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from incast.base.console import open_console
+from incast.base.files import writing_output
+from incast.cli.options import JsonOption
+from incast.engine.shipped import fabric_file
+from incast.fit.fit import FitRequest, as_json, fit, lines, write_network
+
+
+def fit_command(
+    network: Annotated[
+        Path,
+        typer.Argument(metavar="FABRIC", parser=fabric_file, help="A file, or a shipped one's name (docs/fabrics.md)."),
+    ],
+    results: Annotated[list[Path], typer.Argument(metavar="RESULT...", help="Of incast net: folders, or result.json.")],
+    *,
+    free: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=LOW..HIGH",
+            help="A value to find, such as hosts.nic.message_cost=0ns..5us; may be repeated. (default: those with "
+            "'# free LOW..HIGH' behind them in the file)",
+        ),
+    ] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the network with what was found.")] = None,
+    duration: Annotated[str, typer.Option(metavar="TIME", help="Virtual time of each simulated point.")] = "2ms",
+    warm_up: Annotated[str, typer.Option(metavar="TIME", help="Virtual time before it.")] = "500us",
+    noise: Annotated[
+        float, typer.Option(metavar="SHARE", help="Of a figure: what is closer than this counts as equal.")
+    ] = 0.002,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the places where the search begins.")] = 1,
+    jobs: Annotated[int, typer.Option(metavar="N", min=0, help="Simulations at a time; 0: one per core.")] = 0,
+    json_: JsonOption = False,
+) -> None:
+    """Find values of a network from measured incast net results, and say what these cannot tell."""
+    asked = FitRequest(network, tuple(results), tuple(free or ()), duration, warm_up, noise, seed, jobs, output)
+    found = fit(asked, open_console(stderr=True))
+    if output is not None:
+        with writing_output(output):
+            write_network(found, asked)
+    if json_:
+        typer.echo(json.dumps(as_json(found), indent=2))
+        return
+    console = open_console()
+    for line in lines(found):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if output is not None:
+        console.print(f"{output}", markup=False, highlight=False, soft_wrap=True)

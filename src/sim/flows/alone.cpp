@@ -73,7 +73,7 @@ std::vector<Time> times_alone(const fabric::Fabric& fabric, std::span<const Flow
     constexpr std::size_t block = 1024;  // a network each, so that nothing depends on the number of threads
     std::atomic<std::size_t> taken{0};
     const auto work = [&] {
-        for (std::size_t first; (first = taken.fetch_add(block)) < order.size() && !stop();) {
+        for (std::size_t first = 0; (first = taken.fetch_add(block)) < order.size() && !stop();) {
             Runner runner(whole, seed);
             const std::size_t last = std::min(first + block, order.size());
             for (std::size_t index = first; index < last && !stop(); ++index) {

@@ -18,6 +18,11 @@ std::uint64_t buffers_per_slot(const Plan& plan) {
     return plan.config.layout == protocol::Layout::segmented ? plan.protocol.sources.size() : 1;
 }
 
+/// What an endpoint has room for (`max_regions` of its capabilities), beside the ring of its readout unit's sources.
+std::uint64_t room_for_buffers(const Plan& plan) {
+    return (plan.config.traits().simulated ? 65535 : 1024) - 1;
+}
+
 /// Other processes have work while one waits.
 bool nodes_share_cores(const Plan& plan, const Machine& machine) {
     return plan.config.traits().shares_memory() && plan.protocol.nodes.size() > machine.cores;
@@ -113,6 +118,14 @@ Result<Ok> check_buffers(const Plan& plan) {
                                        further_slots(plan), buffers.size()),
                            "fewer credits, quarantine_slots or sources");
     }
+    if (const std::uint64_t room = room_for_buffers(plan); buffers.size() > room) {
+        return not_allowed("protocol.layout",
+                           std::string(protocol::layout_words[static_cast<std::size_t>(config.layout)]),
+                           fmt::format("{} credits and {} slots for quarantine and consumers need {} buffers, and an "
+                                       "endpoint has room for {}",
+                                       config.credits, further_slots(plan), buffers.size(), room),
+                           "contiguous, or fewer credits, quarantine_slots or sources");
+    }
     return Ok{};
 }
 
@@ -137,11 +150,13 @@ void count_credits(Plan& plan, const Machine& machine) {
                                                 plan.n_bus, bytes_text(cache))
                                   : fmt::format("whose slots, of {} builder units, fit into half of {} of cache",
                                                 plan.n_bus, bytes_text(cache));
-        const std::uint64_t slots = config.max_buffers / buffers_per_slot(plan);
+        const std::uint64_t room = room_for_buffers(plan);
+        const std::uint64_t allowed = config.max_buffers > 0 ? std::min(config.max_buffers, room) : room;
+        const std::uint64_t slots = allowed / buffers_per_slot(plan);
         const std::uint64_t buffered = slots - std::min(slots, further_slots(plan));
-        if (config.max_buffers > 0 && buffered < config.credits) {
+        if (buffered < config.credits) {
             config.credits = std::max<std::uint64_t>(buffered, 1);
-            why = fmt::format("as {} buffers allow", config.max_buffers);
+            why = fmt::format("as {} buffers allow", allowed);
         }
         plan.chosen.push_back(fmt::format("{} credit{}, {}", config.credits, config.credits == 1 ? "" : "s", why));
     }

@@ -327,6 +327,15 @@ TEST(Resolve, CreditsKeepWithinTheBuffersOfTheFabric) {
     const Result<Plan> many = resolve_with({"protocol.layout=segmented", "protocol.max_buffers=8"});
     ASSERT_FALSE(many.ok());
     EXPECT_THAT(many.error().message, HasSubstr("protocol.max_buffers = 8"));
+    // Without limits of the fabric those of an endpoint are left, in which its readout unit's ring is, too.
+    const std::initializer_list<const char*> wide{"run.nodes=2", "protocol.mfp_size=4KiB", "protocol.layout=segmented",
+                                                  "source.sources_per_ru=100"};
+    const Plan most = plan_of(wide, 300 * mib);
+    EXPECT_EQ(most.config.credits + most.protocol.quarantine_slots, 1023U / 200U);
+    const Result<Plan> too_wide = resolve_with(
+        {"run.nodes=2", "protocol.mfp_size=4KiB", "protocol.layout=segmented", "source.sources_per_ru=600"});
+    ASSERT_FALSE(too_wide.ok());
+    EXPECT_THAT(too_wide.error().message, HasSubstr("protocol.layout = segmented"));
     const Result<Plan> shared = resolve_with({"protocol.layout=segmented", "sink.kind=consumer", "sink.name=x"});
     ASSERT_FALSE(shared.ok());
     EXPECT_THAT(shared.error().message, HasSubstr("protocol.layout = segmented"));

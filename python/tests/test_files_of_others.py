@@ -48,13 +48,13 @@ def outcomes(file: Path, folder: Path) -> Iterator[str]:
             for key, array in decode_group(sources, group.name, packets[group.source]).items():
                 assert first_difference(tree.column(key, 0, sources.events), array) is None, (file, name, key)
                 imported += 1
-        assert imported + len(summary.skipped) == len(tree.keys())
+        assert imported + len(summary.skipped) == len(tree.keys()) + len(tree.repeated)
         yield f"{file.name} {name} imported {imported} left-out {len(summary.skipped)}"
 
 
 def reason_of(error: FormatError) -> str:
     """In a few words: the messages of others' libraries change."""
-    for words in ("no events", "has no tree", "no branch that can be encoded", "cannot be read"):
+    for words in ("no events", "has no tree", "no branch that can be imported", "cannot be read"):
         if words in str(error):
             return words.replace(" ", "-")
     return re.sub(r"\W+", "-", str(error).partition(": ")[2])

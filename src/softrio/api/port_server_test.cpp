@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t all_ones = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t four_gib = std::uint64_t{1} << 32;
-constexpr std::uint32_t large = 20U << 20;
+constexpr std::uint32_t large = 3U << 20;
 
 /// A port that other processes may use, and a connection to whoever has it open.
 class SharedPorts : public testing::Test {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -228,7 +229,7 @@ void PortServer::State::serve(os::Descriptor socket, const std::shared_ptr<Endpo
 
 int PortServer::State::answer(const std::shared_ptr<Endpoint>& of, const Call& call, std::vector<std::byte>& bytes,
                               Answer& told, os::Descriptor& file) {
-    const os::Descriptor given = std::move(file);
+    const os::Descriptor given = std::exchange(file, os::Descriptor());
     Port& port = *of->port;
     const auto& value = call.values;
     const auto word = [&](std::size_t index) { return static_cast<std::uint32_t>(value[index]); };

@@ -21,6 +21,9 @@ constexpr std::uint32_t large = 3U << 20;
 
 /// A port that other processes may use, and a connection to whoever has it open.
 class SharedPorts : public testing::Test {
+public:
+    ~SharedPorts() override { clear_variable("RIO_DESTID"); }
+
 protected:
     SharedPorts() {
         set_variable("RIO_DESTID", "5");
@@ -31,8 +34,6 @@ protected:
         socket_ = connect_to(name_);
         EXPECT_TRUE(socket_.is_open());
     }
-    ~SharedPorts() override { clear_variable("RIO_DESTID"); }
-
     /// The answer's status; std::nullopt: there is none, the connection was closed.
     std::optional<int> ask(const Call& call, int file = -1) {
         Answer answer;
@@ -46,7 +47,7 @@ protected:
         return ask({Operation::transfer, 0, {writes ? 3U : 2U, 0, 5, address, bytes}}, file);
     }
     [[nodiscard]] bool is_closed() const {
-        std::byte one;
+        std::byte one{};
         pollfd polled{socket_.fd(), POLLIN, 0};
         return ::poll(&polled, 1, deadline_ms) == 1 && ::recv(socket_.fd(), &one, 1, MSG_DONTWAIT) == 0;
     }

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include <incast/transport.h>
@@ -47,8 +48,8 @@ struct Channel {
     std::span<std::byte> memory;  // all of it, in the region or in `own`
     bool is_mirrored = false;     // bodies are phantom: `own` mirrors the heads that landed
 
-    std::optional<Sender> sender;
-    std::optional<Receiver> receiver;
+    std::unique_ptr<Sender> sender;  // made with the memory, as is the next one
+    std::unique_ptr<Receiver> receiver;
     Level data;
     Level room;
 

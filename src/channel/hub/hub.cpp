@@ -86,12 +86,13 @@ Result<Channel*> Hub::make(Peer peer, const Options& options) {
     channel->acknowledge = is_within ? Way::doorbell : options.acknowledge;
     if (auto given = give_memory(*channel); !given) return given.error();
     const std::span<std::byte> memory = channel->memory;
-    channel->sender.emplace(
+    channel->sender = std::make_unique<Sender>(
         SenderSettings{.shape = options.shape, .announce = channel->announce, .acknowledge = channel->acknowledge},
         memory.subspan(channel->staging_at(), options.shape.bytes()),
         memory.first(options.shape.cells() * sizeof(CreditCell)));
-    channel->receiver.emplace(ReceiverSettings{.shape = options.shape, .announce = channel->announce},
-                              memory.subspan(channel->cells_bytes(), options.shape.bytes()));
+    channel->receiver =
+        std::make_unique<Receiver>(ReceiverSettings{.shape = options.shape, .announce = channel->announce},
+                                   memory.subspan(channel->cells_bytes(), options.shape.bytes()));
     used_.set(channel->number);
     looked_.assign(channel->number, channel->announce != Way::doorbell || channel->acknowledge == Way::memory);
     channels_[channel->number] = std::move(channel);

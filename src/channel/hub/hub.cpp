@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <system_error>
 
 namespace incast::channel {
 
@@ -362,7 +363,8 @@ void Hub::update(Channel& channel) {
 Result<int> Hub::data_fd(Id id) {
     Channel* channel = find(id);
     if (channel == nullptr) return Error{to_string(fault(id))};
-    if (!channel->data.open()) return Error{std::string("no descriptor for a channel: ") + std::strerror(errno)};
+    if (!channel->data.open())
+        return Error{std::string("no descriptor for a channel: ") + std::generic_category().message(errno)};
     update(*channel);
     return channel->data.fd();
 }
@@ -370,7 +372,8 @@ Result<int> Hub::data_fd(Id id) {
 Result<int> Hub::room_fd(Id id) {
     Channel* channel = find(id);
     if (channel == nullptr) return Error{to_string(fault(id))};
-    if (!channel->room.open()) return Error{std::string("no descriptor for a channel: ") + std::strerror(errno)};
+    if (!channel->room.open())
+        return Error{std::string("no descriptor for a channel: ") + std::generic_category().message(errno)};
     update(*channel);
     return channel->room.fd();
 }

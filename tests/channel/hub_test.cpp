@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,6 +66,24 @@ TEST(Hub, CH_O3_LimitsAreAnswered) {
     EXPECT_FALSE(pair.hub(0).connect(Peer{1}, port, pair.options())) << "four are in use";
     pair.hub(1).unlisten(port);
     EXPECT_TRUE(pair.until([&] { return pair.hub(0).fault(ids[0]) == Fault::reset; }));
+}
+
+TEST(Hub, CH_D1_WhatComesBetweenAReadAndTheNextLookIsShown) {
+    Pair pair(plain);
+    Options options = pair.options(Way::memory);
+    options.shape.batch = options.shape.buffers;  // no credit falls due that would have the hub look again
+    const auto ids = pair.join(options);
+    const auto data = pair.hub(1).data_fd(ids[1]);
+    ASSERT_TRUE(data);
+    for (int each = 0; each < 3; ++each) {
+        ASSERT_EQ(pair.hub(0).write(ids[0], std::as_bytes(std::span("more"))), 5U);
+        pair.hub(0).flush(ids[0]);  // it lands at once
+        (void)pair.sides[1].poll();
+        pollfd entry{.fd = *data, .events = POLLIN, .revents = 0};
+        EXPECT_EQ(::poll(&entry, 1, 0), 1) << each;
+        std::array<std::byte, 100> into{};
+        EXPECT_EQ(pair.hub(1).read(ids[1], into), 5U);
+    }
 }
 
 TEST(Hub, CH_O2_AnIdOfAClosedChannelNamesNone) {

@@ -337,6 +337,7 @@ std::size_t Hub::read(Id id, std::span<std::byte> into) {
 }
 
 void Hub::after_reading(Channel& channel) {
+    channel.was_readable = false;  // what comes next is news, even if it comes before the next look
     if (channel.receiver->is_broken() || channel.receiver->credit()) touch(channel);
     update(channel);
 }

@@ -50,6 +50,7 @@ void Hub::work(Channel& channel) {
 void Hub::drain(Channel& channel) {
     for (Bytes rest = readable(channel); !rest.empty(); rest = readable(channel))
         channel.receiver->consume(rest.size());
+    channel.was_readable = false;
 }
 
 void Hub::refuse() {

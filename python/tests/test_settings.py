@@ -51,8 +51,29 @@ def test_options_have_the_words_of_the_engine() -> None:
 @pytest.mark.parametrize("command", [run, net])
 def test_no_option_of_a_setting_is_written_by_hand(command: Callable[..., Any]) -> None:
     always = {"fabric", "trace", "settings", "output", "force", "as_json"}
-    by_hand = always | {"detach", "web", "web_listen", "like", "basic_", "perftest", "perftest_options"}
-    by_hand |= {"hosts", "hostfile", "launcher", "listen", "wait_for", "token_file", "deploy", "ssh"}
+    by_hand = always | {
+        "detach",
+        "web",
+        "web_listen",
+        "like",
+        "basic_",
+        "perftest",
+        "perftest_options",
+        "compare",
+        "rounds",
+    }
+    by_hand |= {
+        "compare",
+        "rounds",
+        "hosts",
+        "hostfile",
+        "launcher",
+        "listen",
+        "wait_for",
+        "token_file",
+        "deploy",
+        "ssh",
+    }
     helps = {option(key).help.partition("(default: ")[2] for key in settings()}
     for name, hint in typing.get_type_hints(command, include_extras=True).items():
         for info in getattr(hint, "__metadata__", ()):

@@ -32,11 +32,16 @@ from incast.engine.transports import simulated, simulated_key
 from incast.run.net import like_options, measure
 from incast.run.net_basic import basic
 from incast.run.net_cases import cases_of
+from incast.run.net_compare import DEFAULT_ROUNDS, compare_transports, parse_compared
 from incast.run.request import make_request
 
 _BASIC_ALONE = (
     "--basic measures two nodes, writes and reads of its own sizes; allowed beside it: --transport, --duration, "
     "--warm-up, --queues, --outstanding, --set and where results go"
+)
+_COMPARE_ALONE = (
+    "--compare measures writes, their latency and their cost, of every transport it names; not allowed beside it: "
+    "--transport, --fabric, --trace, --measure, --operation, --like and lists of --queues"
 )
 
 
@@ -94,6 +99,16 @@ def net(
         str,
         typer.Option(metavar="WORDS", help="With --basic: further options of perftest's programs, such as '-x 1'."),
     ] = "",
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME,...",
+            help="The same traffic over each of these transports in turn; one table. Settings of one: tcp:streams=4.",
+        ),
+    ] = None,
+    rounds: Annotated[
+        int, typer.Option(metavar="N", help="With --compare: how often each transport is measured.")
+    ] = DEFAULT_ROUNDS,
     hosts: HostsOption = None,
     hostfile: HostfileOption = None,
     launcher: LauncherOption = None,
@@ -174,6 +189,10 @@ def net(
         deploy=deploy,
         ssh=ssh,
     )
+    if compare is not None:
+        if transport or fabric or trace or measure_ or operation or like or numbers[1:]:
+            raise OneLineError(_COMPARE_ALONE, EXIT_BAD_CONFIG)
+        raise typer.Exit(compare_transports(request, parse_compared(compare), sizes, rounds, as_json=as_json))
     compared = (built, like) if like is not None else None
     cases = cases_of(sizes, numbers, against_idle=measure_ == "loaded")
     raise typer.Exit(measure(request, cases, compared, as_json=as_json))

@@ -13,7 +13,7 @@ from typing import Any
 
 from incast.base.errors import OneLineError
 from incast.engine.quantity import setting_text
-from incast.figures.datasets import SIMULATED, Dataset, Run, Scan, load
+from incast.figures.datasets import SIMULATED, Run, Scan, load
 from incast.figures.run_figures import domain_label
 from incast.scan.table import Row, figures
 
@@ -155,7 +155,7 @@ def other_settings(a: Mapping[str, Any], b: Mapping[str, Any], prefix: str = "")
     return found
 
 
-def _conditions(dataset: Dataset) -> dict[str, Any]:
+def _conditions(dataset: Run | Scan) -> dict[str, Any]:
     if isinstance(dataset, Run):
         result = dataset.result
         return {**result.get("config", {}), **{key: result.get(key, {}) for key in ("machine", "versions")}}
@@ -166,7 +166,7 @@ def _conditions(dataset: Dataset) -> dict[str, Any]:
     return {**dict(setting.split("=", 1) for setting in fixed), "repeats": plan.repeats, **of_rows}
 
 
-def _domains(dataset: Dataset) -> set[str]:
+def _domains(dataset: Run | Scan) -> set[str]:
     if isinstance(dataset, Run):
         return {dataset.domain}
     return {"measured" if row.get("time_domain") == "real" else SIMULATED for row in dataset.rows}

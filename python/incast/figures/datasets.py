@@ -3,6 +3,7 @@
 import json
 import tomllib
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,17 @@ class Scan:
         return [row for row in self.rows if _DOMAINS.get(str(row.get("time_domain"))) == domain]
 
 
-Dataset = Run | Scan
+@dataclass(frozen=True)
+class Comparison:
+    """The folder of `incast net --compare`."""
+
+    name: str
+    directory: Path
+    result: Mapping[str, Any]
+
+
+Dataset = Run | Scan | Comparison
+_COMPARISON_KEYS = {"transports", "rounds", "ping_bytes", "pattern", "nodes", "runs", "runs_not_idle"}
 
 
 def load(directories: Sequence[Path]) -> list[Dataset]:
@@ -119,6 +130,8 @@ def _load(directory: Path, name: str) -> Dataset:
     path = directory / "result.json" if directory.is_dir() else directory
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(result, dict) and result.get("kind") == "net-compare" and result.keys() >= _COMPARISON_KEYS:
+            return Comparison(name or str(directory), path.parent, result)
         if not isinstance(result, dict) or "time_domain" not in result:
             raise ValueError("no result of one run or measurement")
     except (OSError, ValueError) as error:
@@ -178,6 +191,20 @@ def run_conditions(run: Run) -> list[str]:
     ]
     if (others := _others(run)) is not None:
         lines.append(others)
+    return lines
+
+
+def comparison_conditions(comparison: Comparison) -> list[str]:
+    """The same for transports that were measured in turn."""
+    result = comparison.result
+    lines = [
+        f"{result['pattern']}, {result['nodes']} nodes; {result['rounds']} rounds, in which the transports took turns",
+        f"machine not idle during {result['runs_not_idle']} of {result['runs']} measurements",
+    ]
+    for path in sorted(comparison.directory.glob("*/result.json"))[:1]:
+        with suppress(OSError, ValueError):
+            first = json.loads(path.read_text(encoding="utf-8"))
+            lines.append(f"{_machine(first)}; {_version(first)}")
     return lines
 
 

@@ -13,7 +13,8 @@ from incast.base.files import replace_file
 from incast.evidence.dips import find_dips, read_log, read_machine
 from incast.evidence.network import network_lines
 from incast.evidence.result import is_open_loop, number
-from incast.figures.datasets import MEASURED, SIMULATED, Dataset, Run, Scan, scan_conditions
+from incast.figures.datasets import MEASURED, SIMULATED, Comparison, Dataset, Run, Scan, scan_conditions
+from incast.figures.net_compare_figures import comparison_drawings, memory_rows
 from incast.figures.network_figures import network_drawings
 from incast.figures.run_figures import Drawing, domain_label, run_drawings, side_by_side
 from incast.figures.scan_figures import Choice, limits_table, scan_drawings
@@ -58,7 +59,7 @@ def slug(text: str) -> str:
 
 
 def make_parts(datasets: Sequence[Dataset], choice: Choice) -> list[Part]:
-    """Measured data first; runs side by side, then each run, then each scan."""
+    """Measured data first; runs side by side, then each run, each scan, and each comparison of transports."""
     parts: list[Part] = []
     for domain in (MEASURED, SIMULATED):
         runs = [each for each in datasets if isinstance(each, Run) and each.domain == domain]
@@ -79,7 +80,15 @@ def make_parts(datasets: Sequence[Dataset], choice: Choice) -> list[Part]:
             if rows:
                 drawings = scan_drawings(scan, domain, slug(f"{domain}-scan-{index}-{scan.name}"), choice)
                 parts.append(Part(f"Scan {scan.plan.title} ({scan.name})", domain, _scan_tables(scan, rows), drawings))
+        if domain == MEASURED:
+            parts += [_comparison_part(each, n) for n, each in enumerate(datasets, 1) if isinstance(each, Comparison)]
     return parts
+
+
+def _comparison_part(comparison: Comparison, number: int) -> Part:
+    memory = PageTable("Memory of a further peer", ["transport", "memory per peer"], memory_rows(comparison), (0,))
+    drawings = comparison_drawings(comparison, slug(f"transports-{number}-{comparison.name}"))
+    return Part(f"Transports in turn ({comparison.name})", MEASURED, [memory], drawings)
 
 
 def _runs_table(runs: Sequence[Run]) -> PageTable:

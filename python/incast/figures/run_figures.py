@@ -429,7 +429,7 @@ def _latencies(runs: Sequence[Run], domain: str, name: str) -> Drawing | None:
             for which, (value, (_, words)) in enumerate(zip(scaled, _QUANTILES, strict=True)):
                 style = series_style(theme, which) | {"linestyle": ""}
                 axes.plot([value], [index], **style, label=words if index == 0 else None)
-        _plain_log(axes)
+        plain_log(axes)
         axes.set_yticks(range(len(entries)), [f"{label} ({kind})" for label, kind, _ in entries])
         axes.set_ylim(len(entries) - 0.5, -0.5)
         axes.set_xlabel(f"latency, {unit}, logarithmic; quantiles are at most 3.2 % off")
@@ -443,7 +443,7 @@ def _latencies(runs: Sequence[Run], domain: str, name: str) -> Drawing | None:
     return Drawing(name, "Latency distribution", domain, _conditions_of(shown), draw, headings, rows)
 
 
-def _plain_log(axes: "Axes") -> None:
+def plain_log(axes: "Axes") -> None:
     """A logarithmic axis with numbers as people write them, also within a decade."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 

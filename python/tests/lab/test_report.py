@@ -349,3 +349,33 @@ def test_libraries_of_the_extra_are_imported_where_they_are_used() -> None:
     look = f"import sys, incast.cli.commands as c; c.application(); print(*sorted({names} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_transports_in_turn(fake: InProcess, tmp_path: Path) -> None:
+    """Curves of goodput and CPU, latencies, memory; and no comparison of two such folders."""
+
+    def one(name: str, factor: float, per_peer: float | None) -> dict[str, Any]:
+        goodput = [
+            {"message_bytes": size, "bytes_per_s": [1e9 * factor, 3e9 * factor, 2e9 * factor], "verify_errors": 0}
+            | {"cpu_s_per_gb": [0.5, None, 0.7]}
+            for size in (4096, 65536)
+        ]
+        ways = {"p50": [2000.0 / factor] * 3, "p99": [9000.0 / factor] * 3}
+        return {"name": name, "settings": [], "goodput": goodput, "one_way_ns": ways, "bytes_per_peer": per_peer}
+
+    whole = {
+        **{"schema": 1, "kind": "net-compare", "rounds": 3, "ping_bytes": 64, "pattern": "pairs", "nodes": 4},
+        **{"runs": 9, "runs_not_idle": 2, "unfinished": [], "transports": [one("tcp", 1, 2048.0), one("shm", 2, None)]},
+    }
+    folder = tmp_path / "compared"
+    folder.mkdir()
+    (folder / "result.json").write_text(json.dumps(whole))
+    done = fake("report", str(folder), "--output", "page")
+    assert done.returncode == 0, done.stderr
+    page = (fake.folder / "page" / "index.html").read_text()
+    for words in ("Transports in turn", "Raw throughput", "CPU time", "Latency", "2.05 kB", "during 2 of 9"):
+        assert words in page
+    assert "16 (8..24)" in page and "32 (16..48)" in page, "Gbit/s of both at a size"
+    refused = fake("compare", str(folder), str(folder))
+    assert refused.returncode == 2
+    assert "of different sorts" in refused.stderr

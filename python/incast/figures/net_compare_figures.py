@@ -1,0 +1,103 @@
+"""Transports beside each other, as `incast net --compare` measured them: goodput and CPU by size, latency."""
+
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from incast.base import units
+from incast.figures.datasets import MEASURED, Comparison, comparison_conditions
+from incast.figures.run_figures import Drawing, plain_log, scale_of, titled
+from incast.figures.style import Theme, finish, new_figure, series_style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_FIGURES = (("bytes_per_s", "Raw throughput"), ("cpu_s_per_gb", "CPU time"))
+_UNITS = {"bytes_per_s": "bytes_per_s", "cpu_s_per_gb": "CPU s per GB"}
+
+
+def comparison_drawings(comparison: Comparison, prefix: str) -> list[Drawing]:
+    """Those for which there are figures."""
+    curves = [_curves(comparison, key, title, prefix) for key, title in _FIGURES]
+    return [drawing for drawing in (*curves, _latency(comparison, prefix)) if drawing is not None]
+
+
+def _curves(comparison: Comparison, key: str, title: str, prefix: str) -> Drawing | None:
+    found: dict[str, dict[int, list[float]]] = {}
+    for each in comparison.result["transports"]:
+        lines = {row["message_bytes"]: [value for value in row[key] if value is not None] for row in each["goodput"]}
+        found[each["name"]] = {size: values for size, values in lines.items() if values}
+    everything = [value for line in found.values() for values in line.values() for value in values]
+    if not everything:
+        return None
+    sizes = sorted({size for line in found.values() for size in line})
+    factor, unit = scale_of(everything, _UNITS[key])
+
+    def draw(theme: Theme) -> "Figure":
+        figure = new_figure()
+        axes = figure.subplots()
+        for index, (name, line) in enumerate(found.items()):
+            middle = [statistics.median(values) / factor for values in line.values()]
+            ends = [
+                [m - min(values) / factor for m, values in zip(middle, line.values(), strict=True)],
+                [max(values) / factor - m for m, values in zip(middle, line.values(), strict=True)],
+            ]
+            axes.errorbar(list(line), middle, yerr=ends, capsize=3, label=name, **series_style(theme, index))
+        axes.set_xscale("log", base=2)
+        axes.minorticks_off()
+        axes.set_xticks(sizes, [units.size(size) for size in sizes])
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("message")
+        axes.set_ylabel(f"{unit}, median")
+        finish(axes)
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8.5)
+        titled(axes, title, MEASURED, theme)
+        return figure
+
+    headings = ["message", *(f"{name}: median (lowest..highest), {unit}" for name in found)]
+    rows = [[units.size(size), *(_cell(line.get(size, []), factor) for line in found.values())] for size in sizes]
+    conditions = ["points: median of the rounds; bars: lowest to highest", *comparison_conditions(comparison)]
+    return Drawing(f"{prefix}-{key.replace('_', '-')}", title, MEASURED, conditions, draw, headings, rows)
+
+
+def _latency(comparison: Comparison, prefix: str) -> Drawing | None:
+    entries = [
+        (each["name"], each["one_way_ns"]) for each in comparison.result["transports"] if each["one_way_ns"]["p50"]
+    ]
+    if not entries:
+        return None
+    factor, unit = scale_of([min(ways["p50"]) for _, ways in entries], "ns")
+
+    def draw(theme: Theme) -> "Figure":
+        figure = new_figure(8.0, 1.6 + 0.42 * len(entries))
+        axes = figure.subplots()
+        for which, (key, label) in enumerate((("p50", "50 %"), ("p99", "99 %"))):
+            middle = [statistics.median(ways[key]) / factor for _, ways in entries]
+            style = series_style(theme, which) | {"linestyle": ""}
+            axes.plot(middle, range(len(entries)), label=label, **style)
+        axes.set_yticks(range(len(entries)), [name for name, _ in entries])
+        axes.set_ylim(len(entries) - 0.5, -0.5)
+        plain_log(axes)
+        axes.set_xlabel(f"one way, {units.size(comparison.result['ping_bytes'])}, {unit}, logarithmic")
+        finish(axes, grid="x")
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8.5)
+        titled(axes, "Latency", MEASURED, theme)
+        return figure
+
+    headings = ["transport", f"50 %, {unit}", f"99 %, {unit}"]
+    rows = [[name, *(_cell(ways[key], factor) for key in ("p50", "p99"))] for name, ways in entries]
+    conditions = ["medians of the rounds", *comparison_conditions(comparison)]
+    return Drawing(f"{prefix}-latency", "Latency", MEASURED, conditions, draw, headings, rows)
+
+
+def memory_rows(comparison: Comparison) -> list[list[str]]:
+    """Of each transport what a further peer adds to the largest process."""
+    rows: list[tuple[str, Any]] = [(each["name"], each["bytes_per_peer"]) for each in comparison.result["transports"]]
+    return [[name, units.ABSENT if value is None else units.size(max(value, 0))] for name, value in rows]
+
+
+def _cell(values: Sequence[float], factor: float) -> str:
+    if not values:
+        return units.ABSENT
+    scaled = [value / factor for value in values]
+    return f"{statistics.median(scaled):.4g} ({min(scaled):.4g}..{max(scaled):.4g})"

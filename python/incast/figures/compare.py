@@ -172,32 +172,39 @@ def _domains(dataset: Run | Scan) -> set[str]:
     return {"measured" if row.get("time_domain") == "real" else SIMULATED for row in dataset.rows}
 
 
+def _alike(one: Run, other: Run) -> bool:
+    return one.is_net == other.is_net and not one.is_flows and not other.is_flows
+
+
 def compare(a: Path, b: Path) -> tuple[list[Difference], dict[str, Any]]:
     """Two directories: what differs, and what has to be known beside it. OneLineError: they are of different sorts."""
     one, other = load([a, b])
     notes = [RULE]
+    both: list[Run | Scan]
     if isinstance(one, Scan) and isinstance(other, Scan):
+        both = [one, other]
         differences, alone = of_scans(one, other)
         if alone:
             notes.append(f"{alone} points are in one of the two only.")
-    elif isinstance(one, Run) and isinstance(other, Run) and one.is_net == other.is_net:
+    elif isinstance(one, Run) and isinstance(other, Run) and _alike(one, other):
+        both = [one, other]
         differences = of_runs(one, other)
         notes.append(
             "The noise is that within each run; what changes from run to run is not in it. `incast scan` with repeats "
             "in alternating order has it."
         )
     else:
-        raise OneLineError(f"{a} and {b} are of different sorts; allowed: two runs, two of incast net, or two scans", 2)
+        raise OneLineError(f"{a} and {b} do not compare; allowed: two runs, two of incast net, or two scans", 2)
     known = sum(each.noise is not None for each in differences)
     notes.append(f"By chance about {known * (1 - _CONFIDENCE):.2g} of {known} would exceed it without being different.")
-    domains = [_domains(one), _domains(other)]
+    domains = [_domains(each) for each in both]
     answer: dict[str, Any] = {
         side: {"directory": str(dataset.directory), "data": sorted(domain_label(each) for each in found)}
-        for side, dataset, found in zip("ab", (one, other), domains, strict=True)
+        for side, dataset, found in zip("ab", both, domains, strict=True)
     }
     answer |= {
         "mixed": len(domains[0] | domains[1]) > 1,
-        "other_conditions": other_settings(_conditions(one), _conditions(other)),
+        "other_conditions": other_settings(_conditions(both[0]), _conditions(both[1])),
         "notes": notes,
     }
     return differences, answer

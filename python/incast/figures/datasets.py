@@ -12,11 +12,12 @@ from incast.base import units
 from incast.base.errors import OneLineError
 from incast.engine.quantity import setting_text
 from incast.engine.settings import is_former, present, present_config
+from incast.engine.transports import simulated
 from incast.evidence.diagnosis import DIAGNOSIS_NAME, diagnose
 from incast.evidence.facts import read_samples
 from incast.evidence.findings import Diagnosis
 from incast.evidence.result import at, number, setting
-from incast.scan.journal import READINGS_NAME, TUNE_NAME, TUNE_RESULTS, is_scan, load_plan, load_rows
+from incast.scan.journal import TUNE_NAME, TUNE_RESULTS, is_scan, load_plan, load_rows
 from incast.scan.plan import Plan
 from incast.scan.table import Row
 
@@ -28,7 +29,7 @@ _DOMAINS = {"real": MEASURED, "virtual": SIMULATED}
 
 @dataclass(frozen=True)
 class Run:
-    """The result directory of one run, or of one measurement of raw traffic."""
+    """The result directory of one run, of one measurement of raw traffic, or of flows on a simulated network."""
 
     name: str
     directory: Path
@@ -43,6 +44,17 @@ class Run:
     def is_net(self) -> bool:
         """Whether it is raw traffic."""
         return self.result.get("kind") == "net"
+
+    @property
+    def is_flows(self) -> bool:
+        """Whether it is flows without nodes, on a simulated network."""
+        return self.result.get("kind") == "flows"
+
+    @property
+    def fabric_file(self) -> Path | None:
+        """Of a simulated network."""
+        path = self.result.get("fabric_file") or setting(self.result, "transport", simulated(), "fabric")
+        return Path(path) if isinstance(path, str) and path else None
 
     def samples(self) -> list[dict[str, Any]]:
         """By node and interval, in order."""
@@ -95,7 +107,22 @@ class Comparison:
     result: Mapping[str, Any]
 
 
-Dataset = Run | Scan | Comparison
+@dataclass(frozen=True)
+class Tuned:
+    """The folder of a tuning that has an outcome: `outcome` is tuning.json (docs/tuning.md), `scan` its readings."""
+
+    name: str
+    directory: Path
+    outcome: Mapping[str, Any]
+    scan: Scan
+
+    @property
+    def domain(self) -> str:
+        """`measured`, or `simulated` in virtual time."""
+        return _DOMAINS.get(str(self.outcome.get("time_domain")), MEASURED)
+
+
+Dataset = Run | Scan | Tuned | Comparison
 _COMPARISON_KEYS = {"transports", "rounds", "ping_bytes", "pattern", "nodes", "runs", "runs_not_idle"}
 
 
@@ -118,15 +145,10 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 def _load(directory: Path, name: str) -> Dataset:
-    if (directory / TUNE_NAME).is_file():
-        raise OneLineError(
-            f"{directory} is of a tuning: {TUNE_RESULTS[1]} holds its outcome; allowed: its readings, "
-            f"{directory / READINGS_NAME}/*",
-            EXIT_NO_RESULT,
-        )
     if is_scan(directory):
         rows = tuple(_present_values(row) for row in load_rows(directory))
-        return Scan(name, directory, _present_plan(load_plan(directory)), rows)
+        scan = Scan(name, directory, _present_plan(load_plan(directory)), rows)
+        return Tuned(name, directory, _outcome(directory), scan) if (directory / TUNE_NAME).is_file() else scan
     path = directory / "result.json" if directory.is_dir() else directory
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
@@ -136,11 +158,26 @@ def _load(directory: Path, name: str) -> Dataset:
             raise ValueError("no result of one run or measurement")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        allowed = "a directory of `incast run`, `incast net` or `incast scan`"
+        allowed = "a directory of `incast run`, `net`, `scan`, `tune` or `sim --flows`"
         raise OneLineError(f"{directory}: {path.name}: {why}; allowed: {allowed}", EXIT_NO_RESULT) from error
     if isinstance(result.get("config"), dict):
         result["config"] = present_config(result["config"])
     return Run(name or str(directory), path.parent, result)
+
+
+def _outcome(directory: Path) -> Mapping[str, Any]:
+    path = directory / TUNE_RESULTS[1]
+    try:
+        outcome: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        for key in ("goal", "unit", "defaults", "points", "around"):
+            outcome[key]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = "not there" if isinstance(error, FileNotFoundError) else f"no outcome: {error}"
+        allowed = f"incast tune --resume {directory} writes it"
+        raise OneLineError(
+            f"{directory} is of a tuning: {path.name}: {why}; allowed: {allowed}", EXIT_NO_RESULT
+        ) from error
+    return outcome
 
 
 def _present_values(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,6 +218,8 @@ def run_conditions(run: Run) -> list[str]:
     result = run.result
     seconds, warm_up = (number(result, "window", key) for key in ("seconds", "warm_up_seconds"))
     time = "virtual" if run.domain == SIMULATED else "measured"
+    if run.is_flows:
+        return [*_flows_words(result), f"{_machine(result)}; {_version(result)}"]
     lines = [
         f"{setting(result, 'transport', 'name')}, {units.count(number(result, 'config', 'run', 'nodes'))} nodes, "
         + (_net_words(result) if run.is_net else _build_words(result)),
@@ -215,6 +254,15 @@ def _build_words(result: Mapping[str, Any]) -> str:
         f"{units.count(packing)} events ({units.size(mfp)}), {units.count(slots)} credits, self traffic: "
         f"{result.get('self_traffic')}, sink {setting(result, 'sink', 'kind')}"
     )
+
+
+def _flows_words(result: Mapping[str, Any]) -> list[str]:
+    flows, network = result["flows"], result["network"]
+    return [
+        f"{units.count(flows['offered'])} flows of {units.size(flows['bytes'])} in all ({result.get('flows_file')}) on "
+        f"{network['fabric']}, {units.count(network['hosts'])} hosts",
+        f"{units.duration_ns(1e9 * result['seconds'])} virtual; status {result['status']}; seed {result['seed']}",
+    ]
 
 
 def _net_words(result: Mapping[str, Any]) -> str:

@@ -77,7 +77,7 @@ def _latency(comparison: Comparison, prefix: str) -> Drawing | None:
             axes.plot(middle, range(len(entries)), label=label, **style)
         axes.set_yticks(range(len(entries)), [name for name, _ in entries])
         axes.set_ylim(len(entries) - 0.5, -0.5)
-        plain_log(axes)
+        plain_log(axes, "x")
         axes.set_xlabel(f"one way, {units.size(comparison.result['ping_bytes'])}, {unit}, logarithmic")
         finish(axes, grid="x")
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8.5)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from incast.base import units
 from incast.base.errors import OneLineError
 from incast.engine.fabric import Fabric
-from incast.engine.transports import simulated
-from incast.evidence.result import at, number, setting
+from incast.evidence.result import at, number
 from incast.figures.datasets import Run, run_conditions
 from incast.figures.run_figures import Drawing, scale_of, titled
 from incast.figures.style import SCALE, Theme, finish, new_figure, series_style
@@ -51,11 +50,10 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 def topology(run: Run, prefix: str) -> Drawing | None:
     """Hosts, switches and cables; coloured by how much they were used, where that is known."""
-    path = setting(run.result, "transport", simulated(), "fabric")
-    if not isinstance(path, str) or not path:
+    if run.fabric_file is None:
         return None
     try:
-        fabric = Fabric.read(Path(path))
+        fabric = Fabric.read(run.fabric_file)
     except OneLineError:
         return None  # the file is no longer where it was, or is another one now
     layout = lay_out(fabric)

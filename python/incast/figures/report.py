@@ -10,15 +10,18 @@ from typing import Any
 import incast
 from incast.base import extras, units
 from incast.base.files import replace_file
+from incast.engine.quantity import setting_text
 from incast.evidence.dips import find_dips, read_log, read_machine
 from incast.evidence.network import network_lines
 from incast.evidence.result import is_open_loop, number
-from incast.figures.datasets import MEASURED, SIMULATED, Comparison, Dataset, Run, Scan, scan_conditions
+from incast.figures.datasets import MEASURED, SIMULATED, Comparison, Dataset, Run, Scan, Tuned, scan_conditions
+from incast.figures.flows_figures import flows_drawings
 from incast.figures.net_compare_figures import comparison_drawings, memory_rows
 from incast.figures.network_figures import network_drawings
 from incast.figures.run_figures import Drawing, domain_label, run_drawings, side_by_side
 from incast.figures.scan_figures import Choice, limits_table, scan_drawings
 from incast.figures.style import DARK, LIGHT, page_svg, save
+from incast.figures.tune_figures import changed_settings, figure_words, tune_conditions, tune_drawings
 from incast.scan.table import Row
 
 PAGE_NAME = "index.html"
@@ -59,10 +62,11 @@ def slug(text: str) -> str:
 
 
 def make_parts(datasets: Sequence[Dataset], choice: Choice) -> list[Part]:
-    """Measured data first; runs side by side, then each run, each scan, and each comparison of transports."""
+    """Measured data first; runs side by side, then each run, flows, tunings, scans and comparisons of transports."""
     parts: list[Part] = []
     for domain in (MEASURED, SIMULATED):
-        runs = [each for each in datasets if isinstance(each, Run) and each.domain == domain]
+        all_runs = [each for each in datasets if isinstance(each, Run) and each.domain == domain]
+        runs = [run for run in all_runs if not run.is_flows]
         if runs:
             heading = "Runs side by side" if len(runs) > 1 else f"Run {runs[0].name}"
             part = Part(heading, domain, [_runs_table(runs)], side_by_side(runs, domain, slug(f"{domain}-runs")))
@@ -75,6 +79,13 @@ def make_parts(datasets: Sequence[Dataset], choice: Choice) -> list[Part]:
                     part.drawings += drawings
                 elif drawings:
                     parts.append(Part(f"Run {run.name}", domain, [], drawings))
+        for index, run in enumerate((run for run in all_runs if run.is_flows), 1):
+            drawings = flows_drawings(run, slug(f"{domain}-flows-{index}-{run.name}"))
+            parts.append(Part(f"Flows {run.name}", domain, [_flows_table(run)], drawings))
+        for index, tuned in enumerate((each for each in datasets if isinstance(each, Tuned)), 1):
+            if tuned.domain == domain:
+                drawings = tune_drawings(tuned, slug(f"{domain}-tune-{index}-{tuned.name}"))
+                parts.append(Part(f"Tuning {tuned.name}", domain, _tune_tables(tuned), drawings))
         for index, scan in enumerate((each for each in datasets if isinstance(each, Scan)), 1):
             rows = scan.of_domain(domain)
             if rows:
@@ -112,6 +123,58 @@ def _runs_table(runs: Sequence[Run]) -> PageTable:
         )
     headings = ["run", "figure", "what", "status", "lost events", "verified", "limited by", "evidence", "to try"]
     return PageTable("Runs", headings, rows, (0, 2, 3, 5, 6, 7, 8))
+
+
+def _flows_table(run: Run) -> PageTable:
+    flows, network = run.result["flows"], run.result["network"]
+    totals, links = network["totals"], network["links"]
+    rows = [
+        ["status", str(run.result["status"])],
+        ["flows", f"{units.count(flows['ended'])} of {units.count(flows['offered'])} have ended"],
+        ["delivered", f"{units.size(flows['delivered_bytes'])}, {units.line_rate(run.result['bytes_per_s'])}"],
+        ["busiest cable", f"{links['busiest']}: {units.fraction(links['utilisation_max'])}"],
+        *(
+            [words, units.count(totals[key])]
+            for key, words in (
+                ("packets", "packets"), ("dropped", "dropped"), ("lost", "lost on cables"), ("repeated", "sent again"),
+                ("marked", "marked"), ("pauses", "pauses"),
+            )
+        ),
+        *(["network", line] for line in network_lines(run.result)),
+    ]  # fmt: skip
+    return PageTable(f"Flows: {run.name}", ["what", "figure"], rows, (1,))
+
+
+def _tune_tables(tuned: Tuned) -> list[PageTable]:
+    outcome = tuned.outcome
+    best, default, ratio = outcome["best"], outcome["default"], outcome["ratio"]
+    limits = outcome.get("limited_by") or {}
+    gain = (
+        None if ratio is None else f"{ratio['median']:.2f} x ({ratio['min']:.2f} .. {ratio['max']:.2f} in the rounds)"
+    )
+    rows = [
+        ["goal", str(outcome["goal"])],
+        ["best", figure_words(tuned, best) if best else "no point kept the bounds"],
+        ["defaults", figure_words(tuned, default)],
+        ["best over defaults", gain or units.ABSENT],
+        ["confirmed", "yes, by fresh readings in turn" if outcome["confirmed"] else "no: no fresh readings were taken"],
+        ["limited by", str(limits.get("limited_by") or units.ABSENT)],
+        ["evidence", str(limits.get("limited_by_evidence") or units.ABSENT)],
+        ["to try", str(limits.get("suggestion") or units.ABSENT)],
+    ]
+    tables = [PageTable(f"Tuning: {tuned.name}", ["what", "outcome"], rows, (1,))]
+    if best:
+        settings = [
+            [key, setting_text(best["settings"][key]), setting_text(value)]
+            for key, value in outcome["defaults"].items()
+        ]
+        tables.append(PageTable("Settings", ["setting", "best", "default"], settings))
+    failed = [point for point in outcome["points"] if point["figure"] is None]
+    if failed:
+        listed = [[str(point["point"]), changed_settings(tuned, point)] for point in failed[:_FAILED_MAX]]
+        tables.append(PageTable(f"Points that failed: {len(failed)}", ["point", "settings"], listed, (1,)))
+    lines = [[str(index), line] for index, line in enumerate(tune_conditions(tuned), 1)]
+    return [*tables, PageTable("Conditions", ["", ""], lines, (1,))]
 
 
 def _dips_table(run: Run) -> PageTable | None:

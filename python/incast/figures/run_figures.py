@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from incast.base import units
 from incast.evidence.result import at, number
@@ -429,7 +429,7 @@ def _latencies(runs: Sequence[Run], domain: str, name: str) -> Drawing | None:
             for which, (value, (_, words)) in enumerate(zip(scaled, _QUANTILES, strict=True)):
                 style = series_style(theme, which) | {"linestyle": ""}
                 axes.plot([value], [index], **style, label=words if index == 0 else None)
-        plain_log(axes)
+        plain_log(axes, "x")
         axes.set_yticks(range(len(entries)), [f"{label} ({kind})" for label, kind, _ in entries])
         axes.set_ylim(len(entries) - 0.5, -0.5)
         axes.set_xlabel(f"latency, {unit}, logarithmic; quantiles are at most 3.2 % off")
@@ -443,14 +443,15 @@ def _latencies(runs: Sequence[Run], domain: str, name: str) -> Drawing | None:
     return Drawing(name, "Latency distribution", domain, _conditions_of(shown), draw, headings, rows)
 
 
-def plain_log(axes: "Axes") -> None:
+def plain_log(axes: "Axes", which: Literal["x", "y"]) -> None:
     """A logarithmic axis with numbers as people write them, also within a decade."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _conditions_of(runs: Sequence[Run]) -> list[str]:

@@ -60,11 +60,14 @@ class Goal:
         return units.rate(figure) if self.name == GOODPUT else f"{units.frequency(figure)[:-2].strip()}Hz"
 
     @property
+    def unit(self) -> str:
+        """Of the figure, as columns of a table end."""
+        return {GOODPUT: "bytes_per_s", TRIGGER_RATE: "hz", LATENCY: "ns"}[self.name]
+
+    @property
     def words(self) -> str:
         """For a person."""
-        what = {GOODPUT: "most goodput", TRIGGER_RATE: "highest trigger rate", LATENCY: "least latency (p99)"}[
-            self.name
-        ]
+        what = _WORDS[self.name]
         bounds = []
         if self.latency_below_s is not None:
             bounds.append(f"latency (p99) below {units.duration_ns(1e9 * self.latency_below_s)}")

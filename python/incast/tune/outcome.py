@@ -171,10 +171,12 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     return {
         "schema": 1,
         "goal": outcome.goal.words,
+        "unit": outcome.goal.unit,
         "time_domain": next(
             (each.figures.get("time_domain") for point in outcome.points for each in point.readings), None
         ),
         "confirmed": outcome.confirmed,
+        "defaults": {axis.key: axis.default for axis in outcome.axes},
         "best": point_of(best),
         "default": point_of(default),
         "ratio": {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)} if ratios else None,

@@ -338,7 +338,21 @@ def test_the_command_ends_with_settings_that_run_takes(fake: InProcess) -> None:
         assert len(list(csv.DictReader(file))) == len(rows)
     assert any(row["status"] != "complete" for row in rows), "16 credits are too many"
     assert fake("run", "out/best.toml", "--output", "again", mood="well").returncode == 0
-    assert fake("report", "out").stderr.startswith("incast: out is of a tuning: tuning.json holds its outcome")
+    said = fake("report", "out", "--json")
+    assert said.returncode == 0, said.stderr
+    figures = [name for name in json.loads(said.stdout)["files"] if name.endswith(".png")]
+    around = any(step["ratio"] is not None for steps in answer["around"].values() for step in steps)
+    assert [name.rpartition("-")[2] for name in sorted(figures)] == ["around.png"] * around + ["points.png"]
+    page = (fake.folder / "report" / "index.html").read_text()
+    assert "Tuning out" in page
+    for key, value in answer["best"]["settings"].items():
+        assert f"<td>{key}</td><td>{value}</td><td>{answer['defaults'][key]}</td>" in page, "the settings found"
+    assert f"{answer['ratio']['median']:.2f} x" in page
+    assert fake("compare", "out", "out").stderr.count("\n") == 1
+    (fake.folder / "out/tuning.json").unlink()
+    assert fake("report", "out").stderr == (
+        "incast: out is of a tuning: tuning.json: not there; allowed: incast tune --resume out writes it\n"
+    )
     assert fake("scan", "--resume", "out").stderr == ("incast: out is of a tuning; allowed: incast tune --resume out\n")
 
 

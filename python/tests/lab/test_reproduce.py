@@ -40,7 +40,8 @@ CLASSES = {
     "6": "shape", "7a": "fitted", "7b": "shape", "9": "shape", "10": "predicted", "11": "predicted",
     "12": "predicted", "13": "shape", "13b": "shape",
     "14": "predicted", "15": "shape", "16a": "shape", "16b": "shape", "PFC": "shape",
-    "17": "requirement", "18": "bound", "18b": "bound", "19": "input", "19b": "bound", "20": "bound",
+    "17": "requirement", "17b": "requirement",
+    "18": "bound", "18b": "bound", "19": "input", "19b": "bound", "20": "bound",
     "21": "bound", "22": "arithmetic",
     "23": "predicted", "24": "bound", "27": "shape", "29": "requirement", "31": "requirement", "8": "shape",
 }  # fmt: skip

@@ -42,14 +42,37 @@ def test_a_hidden_value_is_found_and_what_nothing_reaches_is_undetermined(tmp_pa
     )
     assert measured.returncode == 0, measured.stderr
     free = ("--free", "hosts.nic.message_cost=100ns..1500ns", "--free", "switches.sw.pfc.xoff=100KiB..1MiB")
-    said = incast("fabric", "fit", guess, tmp_path / "m", *free, *window, "--output", fitted, "--json")
+    fit = (
+        "fabric",
+        "fit",
+        guess,
+        tmp_path / "m",
+        *free,
+        *window,
+        "--keep",
+        tmp_path / "kept.jsonl",
+        "--output",
+        fitted,
+    )
+    early = incast(*fit, "--budget", "15", "--json")
+    assert early.returncode == 0, early.stderr
+    cut = json.loads(early.stdout)
+    assert cut["ended_by_budget"] == "search"
+    assert cut["networks"] <= 15
+    assert {each["verdict"] for each in cut["values"]} <= {"open", "undetermined"}
+    said = incast(*fit, "--json")
     assert said.returncode == 0, said.stderr
-    cost, xoff = json.loads(said.stdout)["values"]
+    content = json.loads(said.stdout)
+    assert content["ended_by_budget"] is None
+    assert content["networks_simulated_now"] == content["networks"] - cut["networks"], "it goes on from there"
+    cost, xoff = content["values"]
     assert cost["verdict"] == "found"
     assert cost["value"] == pytest.approx(650e-9, rel=0.05)
     assert xoff["verdict"] == "undetermined"
     one, other = (each["switches.sw.pfc.xoff"] for each in xoff["equal_results"])
     assert abs(one - other) > 0.05 * max(one, other)
+    plain = incast(*fit)
+    assert f"{content['networks']} networks simulated, {content['networks']} of them before" in plain.stdout
     assert incast("fabric", "check", fitted).returncode == 0
     assert "# hosts.nic.message_cost" in fitted.read_text()
 

@@ -36,10 +36,29 @@ def fit_command(
     ] = 0.002,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the places where the search begins.")] = 1,
     jobs: Annotated[int, typer.Option(metavar="N", min=0, help="Simulations at a time; 0: one per core.")] = 0,
+    budget: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Networks to simulate at most; then the best so far is shown.")
+    ] = 500,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep what was simulated there; a later call does not simulate it again."),
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
     """Find values of a network from measured incast net results, and say what these cannot tell."""
-    asked = FitRequest(network, tuple(results), tuple(free or ()), duration, warm_up, noise, seed, jobs, output)
+    asked = FitRequest(
+        network=network,
+        results=tuple(results),
+        free=tuple(free or ()),
+        duration=duration,
+        warm_up=warm_up,
+        noise=noise,
+        seed=seed,
+        jobs=jobs,
+        budget=budget,
+        keep=keep,
+        output=output,
+    )
     found = fit(asked, open_console(stderr=True))
     if output is not None:
         with writing_output(output):

@@ -18,11 +18,22 @@ from incast.engine.idle import usable_cores
 from incast.fit.free import Free, free_values
 from incast.fit.measured import Point, read_points
 from incast.fit.simulator import Simulator
-from incast.fit.solve import Places, Solution, Twins, deviations, least_squares, twins_of
+from incast.fit.solve import (
+    BudgetSpentError,
+    Places,
+    Search,
+    Solution,
+    deviations,
+    least_squares,
+    sum_of_squares,
+)
+from incast.fit.twins import Far, Twins, known_twin, look_along, made_up_for
 
-_TOLD = 0.05  # a value with a smaller deviation is found
+_TOLD = 0.05  # a value is found if two standard deviations are less
+_ENOUGH = 0.25  # of --noise: where no figure is further off, nothing better is looked for
 _SAID_EVERY_S = 5.0
-FOUND, LOOSE, UNDETERMINED = "found", "loose", "undetermined"
+FOUND, LOOSE, UNDETERMINED, OPEN = "found", "loose", "undetermined", "open"
+SEARCH, VERDICTS = "search", "verdicts"
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,8 @@ class FitRequest:
     noise: float  # relative, of a measured figure
     seed: int
     jobs: int  # 0: as many as there are cores
+    budget: int  # networks to simulate at most
+    keep: Path | None  # a file of the networks that were simulated
     output: Path | None
 
 
@@ -63,7 +76,9 @@ class Fit:
     values: list[Fitted]
     points: list[Point]
     simulated: list[tuple[str, str, float, float]]  # point, figure, measured, simulated
-    networks: int
+    networks: int  # that the search looked at
+    new: int  # of them simulated now; the others were kept
+    ended: str | None  # what the budget ended: SEARCH, or VERDICTS on values that are open now
     text: str  # of the network with these values
 
 
@@ -81,18 +96,29 @@ def fit(asked: FitRequest, screen: Console) -> Fit:
         nonlocal said_at
         if time.monotonic() - said_at > _SAID_EVERY_S:
             said_at = time.monotonic()
-            screen.print(f"{networks} networks simulated, {len(points)} points each", highlight=False)
+            screen.print(f"{networks} networks of {asked.budget} at most, {len(points)} points each", highlight=False)
 
     with tempfile.TemporaryDirectory(prefix="incast-fit-") as folder:
-        window, jobs = (asked.duration, asked.warm_up), asked.jobs or usable_cores()
-        simulate = Simulator(text, free, points, window, jobs=jobs, folder=Path(folder), told=told)
-        start = tuple(each.place_of(each.present) for each in free)
-        solution = least_squares(simulate, start, seed=asked.seed, search=True)
-        spread = deviations(solution, asked.noise)
-        values = [
-            _judged(simulate, solution, index, deviation=deviation, noise=asked.noise)
-            for index, deviation in enumerate(spread)
-        ]
+        simulate = Simulator(
+            text,
+            free,
+            points,
+            (asked.duration, asked.warm_up),
+            jobs=asked.jobs or usable_cores(),
+            folder=Path(folder),
+            budget=asked.budget,
+            keep=asked.keep,
+            told=told,
+        )
+        search = Search(simulate, lambda index, place: free[index].grain(place), _ENOUGH * asked.noise)
+        ended = None
+        try:
+            solution = least_squares(search, tuple(each.place_of(each.present) for each in free), asked.seed)
+        except BudgetSpentError:
+            solution, ended = _best_known(simulate), SEARCH
+        values = _judged(simulate, search, solution, asked.noise)
+        if ended is None and any(each.verdict == OPEN for each in values):
+            ended = VERDICTS
         seen = simulate.observed(solution.places)
         compared = [
             (point.name, each.name, each.value, simulated_value)
@@ -101,35 +127,63 @@ def fit(asked: FitRequest, screen: Console) -> Fit:
             for simulated_value in [next((one.value for one in observed if one.name == each.name), math.nan)]
         ]
         assert len(compared) == figures
-        return Fit(values, points, compared, simulate.networks, simulate.network(solution.places))
+        text = simulate.network(solution.places)
+        return Fit(values, points, compared, simulate.networks, simulate.simulated, ended, text)
 
 
-def _judged(simulate: Simulator, solution: Solution, index: int, *, deviation: float, noise: float) -> Fitted:
-    one, place = simulate.free[index], solution.places[index]
-    value, relative = one.at(place), math.inf
-    if value > 0 and deviation < 1:
-        relative = abs(one.at(place + deviation) - one.at(place - deviation)) / 2 / value
-    if relative <= _TOLD:
-        return Fitted(one, value, relative, FOUND)
+def _best_known(simulate: Simulator) -> Solution:
+    known = list(simulate.known())
+    if not known:
+        raise OneLineError("--budget: too small for the places where the search begins", EXIT_BAD_CONFIG)
+    places, residuals = min(known, key=lambda one: sum_of_squares(one[1]))
+    return Solution(places, residuals, [])
 
-    def far(here: float, there: float) -> bool:
-        return abs(one.at(here) - one.at(there)) > _TOLD * max(one.at(here), one.at(there))
 
-    twins = twins_of(simulate, solution, index, far, noise)
-    return Fitted(one, value, relative, LOOSE if twins is None else UNDETERMINED, twins)
+def _judged(simulate: Simulator, search: Search, solution: Solution, noise: float) -> list[Fitted]:
+    """Values without slopes, and those that the budget does not reach, stay open unless a twin is known anyway."""
+    spread = deviations(solution, noise) if solution.slopes else [math.inf] * len(solution.places)
+    judged = []
+    for index, (free, place, deviation) in enumerate(zip(simulate.free, solution.places, spread, strict=True)):
+        value, relative = free.at(place), free.relative(place, deviation)
+
+        def far(here: float, there: float, free: Free = free) -> bool:
+            return abs(free.at(here) - free.at(there)) > _TOLD * max(free.at(here), free.at(there))
+
+        def known(unknown: int = index, far: Far = far) -> Twins | None:
+            return known_twin(simulate.known(), solution, unknown, far, noise)
+
+        verdict, twins = FOUND, known()
+        if 2 * relative > _TOLD:
+            verdict = LOOSE
+            try:
+                if not solution.slopes:
+                    raise BudgetSpentError
+                look_along(search, solution, index, far)
+                twins = known() or made_up_for(search, solution, index, far, noise)
+            except BudgetSpentError:
+                verdict = OPEN
+        judged.append(Fitted(free, value, relative, verdict if twins is None else UNDETERMINED, twins))
+    return judged
 
 
 def lines(found: Fit) -> Iterator[str]:
     """For a person, within 80 columns where the names allow it."""
     virtual = sum(point.virtual for point in found.points)
     domain = f", {virtual} of them in {VIRTUAL_TIME}" if virtual else ""
-    yield f"{len(found.points)} measured points{domain}; {found.networks} networks simulated"
+    kept = f", {found.networks - found.new} of them before" if found.new < found.networks else ""
+    yield f"{len(found.points)} measured points{domain}; {found.networks} networks simulated{kept}"
+    if found.ended == SEARCH:
+        yield "the budget ended the search: these values are the best so far"
+    elif found.ended == VERDICTS:
+        yield "the budget ended before it was known what the figures tell of the open values"
+    if found.ended is not None:
+        yield "with a larger --budget it goes on, and with the same --keep FILE from there"
     yield ""
     for each in found.values:
         free = each.free
         if each.twins is None:
             sure = f" +- {100 * each.deviation:.2g} %" if math.isfinite(each.deviation) else ", how well is not known"
-            words = f"{free.shown(each.value)}{sure}" + (f" ({each.verdict})" if each.verdict == LOOSE else "")
+            words = f"{free.shown(each.value)}{sure}" + (f" ({each.verdict})" if each.verdict != FOUND else "")
             yield f"{free.key} = {words}"
             if each.at_bound:
                 yield f"  at the end of its range, {free.shown(free.low)} to {free.shown(free.high)}: widen it"
@@ -192,4 +246,6 @@ def as_json(found: Fit) -> dict[str, Any]:
             for point, figure, measured, simulated in found.simulated
         ],
         "networks": found.networks,
+        "networks_simulated_now": found.new,
+        "ended_by_budget": found.ended,
     }

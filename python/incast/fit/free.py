@@ -35,8 +35,25 @@ class Free:
     def at(self, place: float) -> float:
         """The value at 0 (low) to 1 (high)."""
         if self.by_factors:
-            return self.low * math.exp(place * math.log(self.high / self.low))
-        return self.low + place * (self.high - self.low)
+            value = self.low * math.exp(place * math.log(self.high / self.low))
+        else:
+            value = self.low + place * (self.high - self.low)
+        return float(round(value)) if self.whole else value
+
+    def relative(self, place: float, step: float) -> float:
+        """How much a small step from there changes the value, as a share of it."""
+        if self.by_factors:
+            return step * math.log(self.high / self.low)
+        value = self.low + place * (self.high - self.low)
+        return step * (self.high - self.low) / value if value > 0 else math.inf
+
+    def grain(self, place: float) -> float:
+        """The least step from there that changes the value: of a whole number, to the next."""
+        if not self.whole:
+            return 0.0
+        if self.by_factors:
+            return math.log1p(1 / self.at(place)) / math.log(self.high / self.low)
+        return 1 / (self.high - self.low)
 
     def place_of(self, value: float) -> float:
         """Where it lies, kept within the bounds."""

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 #include <system_error>
+#include <utility>
 
 namespace incast::channel {
 
@@ -38,9 +39,10 @@ Channel* Hub::find(Id id) const {
 
 // --- coming and going
 
-Result<Ok> Hub::listen(std::uint32_t port, Kind kind) {
+Result<Ok> Hub::listen(std::uint32_t port, Kind kind, std::uint32_t backlog) {
     if (fork_guard_.is_child()) return Error{to_string(Fault::forked)};
-    if (!ports_.try_emplace(port, Port{kind, {}}).second) return Error{"port " + std::to_string(port) + " is taken"};
+    if (!ports_.try_emplace(port, Port{kind, backlog > 0 ? backlog : settings_.backlog, {}}).second)
+        return Error{"port " + std::to_string(port) + " is taken"};
     return Ok{};
 }
 
@@ -143,10 +145,10 @@ Result<Id> Hub::connect(Peer peer, std::uint32_t port, const Options& options) {
 
 Result<Id> Hub::connect_within(std::uint32_t port, const Options& options) {
     const auto found = ports_.find(port);
-    const Fault fault = found == ports_.end()                               ? Fault::nobody
-                        : found->second.kind != options.kind                ? Fault::refused
-                        : found->second.waiting.size() >= settings_.backlog ? Fault::full
-                                                                            : Fault::none;
+    const Fault fault = found == ports_.end()                                   ? Fault::nobody
+                        : found->second.kind != options.kind                    ? Fault::refused
+                        : found->second.waiting.size() >= found->second.backlog ? Fault::full
+                                                                                : Fault::none;
     if (fault != Fault::none) return Error{"port " + std::to_string(port) + ": " + to_string(fault)};
     auto here = make(self_, options);
     if (!here) return here.error();
@@ -157,15 +159,21 @@ Result<Id> Hub::connect_within(std::uint32_t port, const Options& options) {
     }
     (*here)->twin = *there;
     (*there)->twin = *here;
-    (*here)->is_opened = (*there)->is_opened = true;
+    (*here)->is_opened = (*there)->is_opened = has_taken_ = true;
     found->second.waiting.push_back((*there)->number);
     return id_of((*here)->number);
+}
+
+void Hub::give_back(Channel& channel) {
+    channel.is_given_back = true;
+    channel.data = Level();
+    channel.room = Level();
 }
 
 void Hub::close(Id id) {
     Channel* channel = find(id);
     if (channel == nullptr) return;
-    channel->is_given_back = true;
+    give_back(*channel);
     channel->sender->finish();
     touch(*channel);
 }
@@ -173,7 +181,7 @@ void Hub::close(Id id) {
 void Hub::abort(Id id) {
     Channel* channel = find(id);
     if (channel == nullptr) return;
-    channel->is_given_back = true;
+    give_back(*channel);
     channel->is_aborted = true;
     touch(*channel);
 }
@@ -206,6 +214,7 @@ bool Hub::poll(Time now) {
         take(events[at]);
     for (std::size_t at = looked_.next(0); at != base::Bitmap::none; at = looked_.next(at + 1))
         look(*channels_[at]);
+    has_taken_ = has_taken_ || has_happened_ || count > 0;
     refuse();
     for (std::size_t at = busy_.next(0); at != base::Bitmap::none; at = busy_.next(at + 1))
         if (!is_blocked(channels_[at]->peer)) work(*channels_[at]);
@@ -352,6 +361,15 @@ std::optional<Peer> Hub::peer_of(Id id) const {
     return channel == nullptr ? std::nullopt : std::optional(channel->peer);
 }
 
+std::optional<Options> Hub::options_of(Id id) const {
+    const Channel* channel = find(id);
+    if (channel == nullptr) return std::nullopt;
+    return Options{.shape = channel->shape,
+                   .kind = channel->kind,
+                   .announce = channel->announce,
+                   .acknowledge = channel->acknowledge};
+}
+
 // --- descriptors
 
 void Hub::update(Channel& channel) {
@@ -377,6 +395,20 @@ Result<int> Hub::room_fd(Id id) {
         return Error{std::string("no descriptor for a channel: ") + std::generic_category().message(errno)};
     update(*channel);
     return channel->room.fd();
+}
+
+void Hub::set_descriptors(Id id, Level data, Level room) {
+    Channel* channel = find(id);
+    if (channel == nullptr) return;
+    if (data.is_open()) channel->data = std::move(data);
+    if (room.is_open()) channel->room = std::move(room);
+    update(*channel);
+}
+
+std::pair<Level, Level> Hub::take_descriptors(Id id) {
+    Channel* channel = find(id);
+    if (channel == nullptr) return {};
+    return {std::exchange(channel->data, Level()), std::exchange(channel->room, Level())};
 }
 
 }  // namespace incast::channel

@@ -48,8 +48,9 @@ public:
 
     // --- control path
 
-    /// Channels of that kind may be opened to this port from now on. Error: the port is taken.
-    Result<Ok> listen(std::uint32_t port, Kind kind);
+    /// Channels of that kind may be opened to this port from now on. Error: the port is taken. `backlog`: another than
+    /// that of the settings, if not 0.
+    Result<Ok> listen(std::uint32_t port, Kind kind, std::uint32_t backlog = 0);
     /// Nobody is let in any more; those that wait for accept() are given up.
     void unlisten(std::uint32_t port);
     /// The next channel that was opened to the port: it is open.
@@ -81,12 +82,16 @@ public:
     /// The peer has finished, and all was read.
     [[nodiscard]] bool has_ended(Id id) const;
     [[nodiscard]] std::optional<Peer> peer_of(Id id) const;
+    /// As the side chose that connected.
+    [[nodiscard]] std::optional<Options> options_of(Id id) const;
 
     // --- driving
 
     /// Polls the endpoint, takes what came, posts what can leave: also what was written and not flushed. True if
     /// something happened.
     bool poll(Time now);
+    /// Since it was asked for the last time, something came: from the endpoint, by looking, or within the hub.
+    [[nodiscard]] bool took_something() { return std::exchange(has_taken_, false); }
     /// Sleeping on wait_fd() is safe, and where must_look() for a short time. False: there is something to do.
     bool prepare_wait();
     [[nodiscard]] int wait_fd() const { return endpoint_.wait_fd(); }
@@ -102,6 +107,10 @@ public:
     Result<int> data_fd(Id id);
     /// There is room to write, or never will be again.
     Result<int> room_fd(Id id);
+    /// The same from now on with descriptors that are there already; one that is not open is left aside.
+    void set_descriptors(Id id, Level data, Level room);
+    /// The channel has none from now on.
+    std::pair<Level, Level> take_descriptors(Id id);
 
     /// Of the endpoint, in order: peer_up and peer_down; and knock, with `greeting`.
     struct PeerEvent {
@@ -113,6 +122,7 @@ public:
 private:
     struct Port {
         Kind kind{};
+        std::uint32_t backlog = 0;
         std::deque<std::uint16_t> waiting;
     };
     struct Refusal {
@@ -126,6 +136,7 @@ private:
     Result<Channel*> make(Peer peer, const Options& options);
     Result<Ok> give_memory(Channel& channel);
     Result<Id> connect_within(std::uint32_t port, const Options& options);
+    void give_back(Channel& channel);
     void fail(Channel& channel, Fault fault);
     void free(Channel& channel);
     Bytes readable(Channel& channel);
@@ -178,6 +189,7 @@ private:
     std::uint16_t next_number_ = 0;
     ForkGuard fork_guard_;
     bool has_happened_ = false;
+    bool has_taken_ = false;
 };
 
 }  // namespace incast::channel

@@ -81,6 +81,7 @@ void Hub::end(Channel& channel) {
 bool Hub::say_closed(Channel& channel) {
     const bool is_finished = channel.sender->is_finished();
     if (channel.peer == self_) {
+        has_taken_ = true;
         if (channel.twin != nullptr)
             take_closed(*channel.twin, is_finished);
         else
@@ -180,7 +181,7 @@ void Hub::hand_over(Channel& channel, const Sender::Outgoing& out) {
     channel.sender->posted(false);
     twin.receiver->rung();
     touch(twin);
-    has_happened_ = true;
+    has_happened_ = has_taken_ = true;
 }
 
 bool Hub::post_credit(Channel& channel) {
@@ -193,7 +194,7 @@ bool Hub::post_credit(Channel& channel) {
         std::ranges::copy(head, channel.twin->memory.begin() + static_cast<std::ptrdiff_t>(credit->offset));
         channel.twin->sender->rung();
         touch(*channel.twin);
-        has_happened_ = true;
+        has_happened_ = has_taken_ = true;
     } else if (channel.acknowledge == Way::message) {
         const Control control{.what = Control::What::emptied, .to = channel.there, .number = credit->number};
         if (!settle(channel, send(channel.peer, control))) return false;

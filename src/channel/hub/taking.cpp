@@ -121,7 +121,7 @@ void Hub::take_open(Peer peer, const Received& received) {
     if (port->second.kind != options.kind || !is_valid(options.shape) ||
         options.shape.bytes() > settings_.longest_ring_bytes)
         return refuse(Fault::refused);
-    if (port->second.waiting.size() >= settings_.backlog) return refuse(Fault::full);
+    if (port->second.waiting.size() >= port->second.backlog) return refuse(Fault::full);
     auto made = make(peer, options);
     if (!made) return refuse(Fault::full);
     Channel& channel = **made;

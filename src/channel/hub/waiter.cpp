@@ -27,21 +27,13 @@ bool Waiter::wait(Time longest, int wake_fd) {
     const Time until = base::later(begin, longest);
     for (Time now = begin;; now = clock_now()) {
         if (hub_.poll(now)) {
-            learn(now - begin);
+            spin_.learn(now - begin);
             return true;
         }
         if (now >= until) return false;
-        if (now - begin < spin_ || !hub_.prepare_wait()) continue;
+        if (now - begin < spin_.now() || !hub_.prepare_wait()) continue;
         if (sleep(now, until, wake_fd)) return hub_.poll(clock_now());
     }
-}
-
-/// Looking a little longer than it took would have found it; if that is too long, looking is in vain.
-void Waiter::learn(Time waited) {
-    if (waited <= settings_.longest_spin)
-        spin_ = std::min(std::max(spin_, 2 * waited), settings_.longest_spin);
-    else
-        spin_ /= 2;
 }
 
 /// True if `wake_fd` is readable.

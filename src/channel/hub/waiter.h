@@ -4,6 +4,7 @@
 #include <incast/transport.h>
 
 #include "channel/hub/hub.h"
+#include "channel/hub/spin.h"
 
 namespace incast::channel {
 
@@ -14,21 +15,21 @@ struct WaiterSettings {
 
 class Waiter {
 public:
-    explicit Waiter(Hub& hub, const WaiterSettings& settings = {}) : hub_(hub), settings_(settings) {}
+    explicit Waiter(Hub& hub, const WaiterSettings& settings = {})
+        : hub_(hub), settings_(settings), spin_(settings.longest_spin) {}
 
     /// Drives the hub until something happened, `wake_fd` (if there is one) is readable, or `longest` is over. True if
     /// something happened in the hub.
     bool wait(Time longest, int wake_fd = -1);
     /// How long it looks before it sleeps, as it has learned.
-    [[nodiscard]] Time spin() const { return spin_; }
+    [[nodiscard]] Time spin() const { return spin_.now(); }
 
 private:
-    void learn(Time waited);
     bool sleep(Time now, Time until, int wake_fd);
 
     Hub& hub_;
     WaiterSettings settings_;
-    Time spin_ = 0;
+    Spin spin_;
 };
 
 }  // namespace incast::channel

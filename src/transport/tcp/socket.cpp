@@ -9,6 +9,7 @@
 #include <netinet/tcp.h>
 
 #include "transport/blob.h"
+#include "transport/tcp/tcp.h"
 
 namespace incast::transport::tcp {
 
@@ -111,6 +112,13 @@ std::optional<EndpointAddress> SocketAddress::from_blob(const Blob& blob) {
     }
     address.set_port(wire.port);
     return EndpointAddress{address, wire.node, wire.incarnation};
+}
+
+Blob with_host(const Blob& blob, std::string_view ip) {
+    const auto address = SocketAddress::from_blob(blob);
+    if (!address) return blob;
+    const auto host = SocketAddress::parse(ip, address->socket.port());
+    return host ? host->to_blob(address->node, address->incarnation) : blob;
 }
 
 std::uint16_t SocketAddress::port() const {

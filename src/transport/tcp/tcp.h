@@ -14,5 +14,8 @@ inline constexpr Nature nature{.bounds = Bounds::strided, .copies = Copies::kern
 std::span<const base::Setting> settings();
 std::span<const base::FormerName> former_names();
 Result<std::unique_ptr<Medium>> make(const Settings& given);
+/// An endpoint's address with another host, a number: where an endpoint that listens at every interface was reached. As
+/// it is, if either is none.
+Blob with_host(const Blob& blob, std::string_view ip);
 
 }  // namespace incast::transport::tcp

@@ -66,6 +66,15 @@ std::uint64_t fresh_token(Peer peer) {
 
 }  // namespace
 
+Blob with_host(const Blob& blob, std::string_view ip) {
+    WireAddress wire;
+    const auto host = datagram::parse_ip(ip);
+    if (!host || !from_blob(blob, wire)) return blob;
+    wire.family = host->is_v6 ? 6 : 4;
+    wire.ip = host->ip;
+    return to_blob(wire);
+}
+
 Blob Endpoint::address() const {
     return to_blob(WireAddress{.node = self(),
                                .family = static_cast<std::uint16_t>(address_.is_v6 ? 6 : 4),

@@ -15,6 +15,7 @@
 #include "planted.h"
 #include "sim/sim_medium.h"
 #include "transport/builtin/builtin.h"
+#include "transport/ofi/descriptor/descriptor.h"
 #include "transport/rio/descriptor/descriptor.h"
 #include "transport/tcp/tcp.h"
 #include "transport/udp/udp.h"
@@ -135,19 +136,22 @@ std::string missing_for(const transport::Descriptor& transport) {
     return outside() || transport.missing_here == nullptr ? "" : transport.missing_here();
 }
 
-std::string expected_file(const std::string& transport) {
+std::string expected_file(const std::string& transport, const std::string& variant) {
     if (outside()) return outside()->expected;
     const std::string folder = "src/transport/" + transport;
+    const std::string own = folder + "/conformance-" + variant.substr(0, variant.find('_')) + ".txt";
+    if (std::filesystem::exists(own)) return own;
     return (std::filesystem::is_directory(folder) ? folder : "src/" + transport) + "/conformance.txt";
 }
 
-const Outcomes& expected_outcomes(const std::string& transport) {
+const Outcomes& expected_outcomes(const std::string& transport, const std::string& variant) {
     static std::map<std::string, Outcomes> known;
-    const auto [found, is_new] = known.try_emplace(transport);
+    const std::string name = expected_file(transport, variant);
+    const auto [found, is_new] = known.try_emplace(name);
     if (!is_new) return found->second;
-    std::ifstream file(expected_file(transport));
+    std::ifstream file(name);
     if (!file) {
-        give_up(expected_file(transport) + " is not there: " +
+        give_up(name + " is not there: " +
                 (outside() ? "it is to hold a row for each test, or nothing at first"
                            : "run this in the top folder of the sources, or name a transport from outside and its "
                              "expected outcomes in INCAST_CONFORMANCE=NAME=FILE"));
@@ -155,9 +159,9 @@ const Outcomes& expected_outcomes(const std::string& transport) {
     for (std::string line; std::getline(file, line);) {
         if (line.empty() || line[0] == '#') continue;
         const std::vector<std::string> cells = cells_of(line);
-        if (cells.size() != 4) give_up(expected_file(transport) + ": not a row of four cells: " + line);
+        if (cells.size() != 4) give_up(name + ": not a row of four cells: " + line);
         if (!found->second.emplace(cells[0], std::vector(cells.begin() + 1, cells.end())).second)
-            give_up(expected_file(transport) + ": twice: " + line);
+            give_up(name + ": twice: " + line);
     }
     return found->second;
 }
@@ -189,6 +193,7 @@ std::vector<Case> all_cases() {
     const std::string tcp(transport::tcp::transport_name);
     const std::string udp(transport::udp::transport_name);
     const std::string rio(transport::rio::transport_name);
+    const std::string ofi(transport::ofi::transport_name);
     const std::string simulated(sim::transport_name);
     const std::vector<Variant> variants{
         {tcp, "streams", {{"streams", "3"}}},
@@ -210,6 +215,9 @@ std::vector<Case> all_cases() {
         {udp, "once", {{"repair", "none"}, {"mtu", "1500"}}, processes},
         // Between hosts: each node behind its own address and socket, in a network that no other process has.
         {rio, "udp", {{"fabric", private_network()}}, {Mode::one_thread, Mode::two_processes}},
+        // The other kind of endpoints, with notices that their writes carry, and with such as wait at a gate.
+        {ofi, "shm", {{"provider", "shm"}}, processes},
+        {ofi, "shm_gate", {{"provider", "shm"}, {"order", "gate"}}, processes},
         {simulated, "packets", {{"fabric", "fabrics/ib-edr-36.toml"}}},
     };
     std::vector<Case> cases;
@@ -424,14 +432,15 @@ void Conformance::TearDown() {
         auto& seen = seen_outcomes()[here.transport].try_emplace(test, 3).first->second;
         seen[mode] = outcome;
     }
-    const Outcomes& table = expected_outcomes(here.transport);
+    const Outcomes& table = expected_outcomes(here.transport, here.variant);
     const auto row = table.find(test);
     const std::string expected = row == table.end() ? "no row" : row->second[mode];
     if (outcome == expected) return;
     static const bool prints_at_the_end = std::atexit(print_seen_outcomes) == 0;
     (void)prints_at_the_end;
-    ADD_FAILURE() << expected_file(here.transport) << " says otherwise for " << test << " of " << here.transport << ", "
-                  << to_string(here.mode) << ": it is '" << outcome << "', expected: '" << expected << "'";
+    ADD_FAILURE() << expected_file(here.transport, here.variant) << " says otherwise for " << test << " of "
+                  << here.transport << ", " << to_string(here.mode) << ": it is '" << outcome << "', expected: '"
+                  << expected << "'";
 }
 
 void Conformance::skip(const std::string& reason) {

@@ -47,8 +47,9 @@ std::vector<Case> all_cases();
 
 /// Of each test of a transport, what is expected in each mode: "run", or "skip: REASON".
 using Outcomes = std::map<std::string, std::vector<std::string>>;
-std::string expected_file(const std::string& transport);
-const Outcomes& expected_outcomes(const std::string& transport);
+/// A variant whose name begins with WORD or WORD_ has the file conformance-WORD.txt, if there is one.
+std::string expected_file(const std::string& transport, const std::string& variant = "");
+const Outcomes& expected_outcomes(const std::string& transport, const std::string& variant = "");
 
 inline constexpr auto no_notice = std::nullopt;
 

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "transport/calls/calls.h"
 #include "transport/verbs/wire.h"
 
 using namespace incast;
+using namespace incast::transport;
 using namespace incast::transport::verbs;
 
 namespace {
@@ -35,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     // As it comes in, byte by byte.
     for (std::size_t many = 0; many <= std::min(size, sizeof(Call)); ++many)
-        require(!is_in || !cannot_be_call(input.first(many)));
+        require(!is_in || !cannot_be_call(input.first(many), Hello::expected_magic));
     Answer answer;
     if (read_answer(input, answer) && answer.verdict == Verdict::accepted) require_sane(answer.from);
     return to_string(answer.verdict)[0] == '\0' ? 1 : 0;

@@ -6,6 +6,7 @@
 #include "sim/sim_medium.h"
 #include "transport/builtin/modules.h"
 #include "transport/inproc/inproc.h"
+#include "transport/ofi/descriptor/descriptor.h"
 #include "transport/rio/descriptor/descriptor.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
@@ -42,6 +43,7 @@ std::span<const Descriptor> builtin_transports() {
                    {},
                    udp::make},
         verbs::describe(),  // a module
+        ofi::describe(),    // a module
         Descriptor{sim::transport_name,
                    "a simulated network in virtual time: the ideal model",
                    {.nature = sim::nature, .in_process = true, .simulated = true},

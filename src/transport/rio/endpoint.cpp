@@ -280,10 +280,8 @@ std::optional<Post> Endpoint::transfer(Peer peer, const Place& place, std::uint6
             break;  // the pieces under way end first
         }
         if (!ended) {
-            state.dmas.must_push({.cookie = cookie,
-                                  .port = number,
-                                  .lane_end = state.lane.written(),
-                                  .is_guarded = place.is_guarded != 0});
+            state.dmas.must_push({.cookie = cookie, .port = number, .is_guarded = place.is_guarded != 0});
+            state.gate.enter(state.lane.written());
             ++waiting;
         }
         at += part;

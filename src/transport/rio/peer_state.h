@@ -8,6 +8,7 @@
 
 #include "base/fifo.h"
 #include "transport/connect_rule.h"
+#include "transport/order_gate.h"
 #include "transport/rio/lane.h"
 #include "transport/rio/post_office.h"
 #include "transport/rio/slot.h"
@@ -24,12 +25,11 @@ struct Cell {
 /// A transfer of a body that has not ended.
 struct Dma {
     api::Cookie cookie = 0;
-    std::uint32_t port = 0;      // by which it was started
-    Token token = 0;             // completes with it
-    std::uint64_t lane_end = 0;  // records from here on were posted after it
-    bool is_guarded = false;     // to or from memory that the peer may not grant
-    bool is_last = false;        // of its post
-    bool refused = false;        // so was what its post had behind it
+    std::uint32_t port = 0;   // by which it was started
+    Token token = 0;          // completes with it
+    bool is_guarded = false;  // to or from memory that the peer may not grant
+    bool is_last = false;     // of its post
+    bool refused = false;     // so was what its post had behind it
 };
 
 struct PeerState {
@@ -86,6 +86,7 @@ struct PeerState {
     LaneReader reader;
     std::uint64_t reported = 0;  // of what was read
     base::Fifo<Dma> dmas;
+    OrderGate gate{dmas.capacity()};     // with an entry for each of these
     std::unique_ptr<std::byte[]> heads;  // of writes under way, as many as there can be
     std::size_t next_head = 0;
 

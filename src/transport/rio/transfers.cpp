@@ -84,6 +84,7 @@ void Endpoint::settle_dmas(Peer peer) {
         const auto ended = port(dma.port).ended(dma.cookie);
         if (!ended) return;
         state.dmas.pop();
+        state.gate.leave();
         const bool refused = dma.is_guarded && *ended == std::errc::io_error;
         if (*ended && !refused) lost(peer);
         state.refused = state.refused || refused || dma.refused;
@@ -99,7 +100,7 @@ void Endpoint::settle_dmas(Peer peer) {
 /// response (TC-O3).
 void Endpoint::send_records(Peer peer) {
     PeerState& state = peers_[index(peer)];
-    const std::uint64_t end = state.dmas.empty() ? state.lane.written() : state.dmas.front().lane_end;
+    const std::uint64_t end = state.gate.open_until(state.lane.written());
     if (settings_.notice == NoticeKind::cm) {
         if (!send_letters(peer, end)) return lost(peer);
     } else {

@@ -88,7 +88,7 @@ void Endpoint::dial_by_exchange(Peer peer) {
     PeerState& state = peers_[index(peer)];
     state.has_called = false;
     state.answered = 0;
-    auto socket = verbs::dial(state.address);
+    auto socket = transport::dial(state.address);
     if (!socket) return fail(peer, socket.error().message);
     state.socket = std::move(*socket);
     // By edges: nothing of it is left to be read when an event has been heard.

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 
 #include "base/units.h"
-#include "transport/verbs/calls.h"
+#include "transport/calls/calls.h"
 #include "transport/verbs/descriptor/descriptor.h"
 
 namespace incast::transport::verbs {

@@ -13,10 +13,10 @@
 #include "base/bitmap.h"
 #include "base/fifo.h"
 #include "os/poller.h"
+#include "transport/calls/calls.h"
 #include "transport/imports.h"
 #include "transport/medium.h"
 #include "transport/regions.h"
-#include "transport/verbs/calls.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/peer_state.h"
 

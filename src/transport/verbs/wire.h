@@ -6,23 +6,11 @@
 #include <optional>
 #include <string>
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include "transport/blob.h"
+#include "transport/calls/hello.h"
+#include "transport/calls/socket_address.h"
 
 namespace incast::transport::verbs {
-
-/// As rdma_cm takes it, with the port.
-struct SocketAddress {
-    sockaddr_storage storage{};
-    /// Nothing: no IPv4 or IPv6 address.
-    static std::optional<SocketAddress> parse(const std::string& text, std::uint16_t port);
-    [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-    [[nodiscard]] std::string to_string() const;
-    [[nodiscard]] std::uint16_t port() const;
-    void set_port(std::uint16_t port);
-};
 
 inline constexpr std::uint32_t max_rails = 4;
 
@@ -50,31 +38,8 @@ struct Key : RegionKey<0x4B425256> {  // "VRBK"
     std::array<std::uint32_t, max_rails> rkeys{};  // each for whoever comes by that rail
 };
 
-enum class Verdict : std::uint32_t {
-    accepted = 0,
-    malformed,
-    wrong_version,
-    wrong_run,
-    wrong_token,
-    wrong_node,
-    stale_incarnation,
-    unfit,
-};
-const char* to_string(Verdict verdict);
-
 /// The private data of who connects: rdma_cm leaves 56 bytes for it.
-struct Hello {
-    static constexpr std::uint32_t expected_magic = 0x48425256;  // "VRBH"
-    static constexpr std::uint32_t present_version = 1;
-    std::uint32_t magic = expected_magic;
-    std::uint32_t version = present_version;
-    std::uint64_t run = 0;
-    std::uint64_t token = 0;
-    std::uint32_t from = 0;
-    std::uint32_t from_incarnation = 0;
-    std::uint32_t to = 0;
-    std::uint32_t to_incarnation = 0;
-};
+using Hello = BasicHello<0x48425256>;  // "VRBH"
 static_assert(sizeof(Hello) <= 56);
 
 /// The private data of who turns it away.
@@ -83,16 +48,6 @@ struct Refusal {
     std::uint32_t magic = expected_magic;
     Verdict verdict = Verdict::malformed;
 };
-
-/// What a hello has to say. It comes from the endpoint with the lower number.
-struct Expected {
-    std::uint64_t run = 0;
-    std::uint64_t token = 0;
-    std::uint32_t self = 0;
-    std::uint32_t self_incarnation = 0;
-};
-/// `bytes` may be followed by any padding. The token is compared in constant time.
-Verdict judge(Bytes bytes, const Expected& expected, Hello& hello);
 
 // --- without rdma_cm: what goes through a TCP connection, a call one way and an answer the other
 
@@ -135,8 +90,6 @@ struct Answer {
 };
 static_assert(sizeof(Answer) == 48);
 
-/// True as soon as the first bytes cannot be a call's. `bytes` may be any prefix.
-bool cannot_be_call(Bytes bytes);
 /// Of a whole call, with anything behind it.
 Verdict judge_call(Bytes bytes, const Expected& expected, Call& call);
 /// False: what answers is no node.

@@ -1,7 +1,8 @@
-#include "transport/verbs/calls.h"
+#include "transport/calls/calls.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -9,9 +10,7 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 
-#include "transport/verbs/descriptor/descriptor.h"
-
-namespace incast::transport::verbs {
+namespace incast::transport {
 
 namespace {
 
@@ -67,8 +66,12 @@ bool say(const os::Descriptor& socket, Bytes bytes) {
            static_cast<ssize_t>(bytes.size());
 }
 
-Calls::Calls(os::Descriptor listener, Time timeout, LogSink log)
-    : listener_(std::move(listener)), timeout_(timeout), log_(std::move(log)) {
+bool cannot_be_call(Bytes bytes, std::uint32_t magic) {
+    return std::memcmp(bytes.data(), &magic, std::min(bytes.size(), sizeof magic)) != 0;
+}
+
+Calls::Calls(const CallFormat& format, os::Descriptor listener, Time timeout, LogSink log)
+    : format_(format), listener_(std::move(listener)), timeout_(timeout), log_(std::move(log)) {
     if (!listener_.is_open()) return;
     spare_ = os::Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     begun_.resize(most_begun);
@@ -91,7 +94,7 @@ void Calls::accept_all(os::Poller& poller, Time now) {
             spare_.close();
             os::Descriptor(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)).close();
             spare_ = os::Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-            if (log_) log_(std::string(transport_name) + ": a connection was refused: out of file descriptors");
+            if (log_) log_(std::string(format_.transport) + ": a connection was refused: out of file descriptors");
             return;
         }
         send_at_once(socket);
@@ -99,6 +102,7 @@ void Calls::accept_all(os::Poller& poller, Time now) {
         begun.socket = std::move(socket);
         begun.deadline = now + timeout_;
         begun.received = 0;
+        begun.bytes.resize(format_.bytes);
         begun.from = from.to_string();
         next_deadline_ = std::min(next_deadline_, begun.deadline);
         const auto place = static_cast<std::uint64_t>(&begun - begun_.data());
@@ -116,7 +120,7 @@ std::optional<Calls::Whole> Calls::advance(os::Poller& poller, std::uint64_t pla
         return {};
     }
     begun.received += static_cast<std::size_t>(count);
-    if (cannot_be_call(Bytes(begun.bytes).first(begun.received))) {
+    if (cannot_be_call(Bytes(begun.bytes).first(begun.received), format_.magic)) {
         drop(begun, to_string(Verdict::malformed));
         return {};
     }
@@ -139,7 +143,7 @@ void Calls::expire(Time now) {
 }
 
 void Calls::drop(Begun& begun, const char* why) {
-    if (log_) log_(std::string(transport_name) + ": a connection from " + begun.from + " was refused: " + why);
+    if (log_) log_(std::string(format_.transport) + ": a connection from " + begun.from + " was refused: " + why);
     begun.socket.close();
 }
 
@@ -154,4 +158,4 @@ Calls::Begun& Calls::free_place() {
     return *oldest;
 }
 
-}  // namespace incast::transport::verbs
+}  // namespace incast::transport

@@ -1,23 +1,24 @@
-// TCP connections over which addresses of queue pairs are exchanged: listening, dialling, and those that come in until
-// each has said its whole call. Whatever else comes in is dropped with one line: it costs one place of a fixed table
-// for a while, and nothing of the run.
+// TCP connections beside a fabric, over which endpoints say who they are: listening, dialling, and those that come in
+// until each has said its whole call. Whatever else comes in is dropped with one line: it costs one place of a fixed
+// table for a while, and nothing of the run.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <incast/result.h>
 
 #include "os/descriptor.h"
 #include "os/poller.h"
+#include "transport/calls/hello.h"
+#include "transport/calls/socket_address.h"
 #include "transport/medium.h"
 #include "transport/settings.h"
-#include "transport/verbs/wire.h"
 
-namespace incast::transport::verbs {
+namespace incast::transport {
 
 /// At the first port of the range that is free, which `address` has then.
 Result<os::Descriptor> listen_at(SocketAddress& address, PortRange ports);
@@ -28,14 +29,23 @@ int connect_error(const os::Descriptor& socket);
 /// On a fresh connection, whose buffer has room for it. False: it is gone, or not connected yet.
 bool say(const os::Descriptor& socket, Bytes bytes);
 
+/// What calls of a transport look like.
+struct CallFormat {
+    std::string_view transport;  // its name
+    std::uint32_t magic = 0;     // the first word of each
+    std::size_t bytes = 0;       // of each
+};
+/// True as soon as the first bytes cannot be those of a call with that first word. `bytes` may be any prefix.
+bool cannot_be_call(Bytes bytes, std::uint32_t magic);
+
 class Calls {
 public:
     struct Whole {
         os::Descriptor socket;
-        std::array<std::byte, sizeof(Call)> bytes{};
+        std::vector<std::byte> bytes;
         std::string from;
     };
-    Calls(os::Descriptor listener, Time timeout, LogSink log);
+    Calls(const CallFormat& format, os::Descriptor listener, Time timeout, LogSink log);
     /// Events of the listener carry `listener_id`, those of calls `call_id` + their place.
     bool watch(os::Poller& poller, std::uint64_t listener_id, std::uint64_t call_id);
 
@@ -52,12 +62,13 @@ private:
         os::Descriptor socket;
         Time deadline = 0;
         std::size_t received = 0;
-        std::array<std::byte, sizeof(Call)> bytes{};
+        std::vector<std::byte> bytes;
         std::string from;
     };
     void drop(Begun& begun, const char* why);
     Begun& free_place();
 
+    CallFormat format_;
     os::Descriptor listener_;
     Time timeout_;
     LogSink log_;
@@ -67,4 +78,4 @@ private:
     Time next_deadline_ = time_never;
 };
 
-}  // namespace incast::transport::verbs
+}  // namespace incast::transport

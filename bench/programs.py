@@ -308,6 +308,18 @@ def _says_measuring(line: str) -> bool:
     return line.strip() == "measuring"
 
 
+def _words(**options: int | float | str) -> list[str]:
+    """`--name value` of each, as the programs of this folder take them."""
+    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def _read(command: list[str], seconds: float, quantity: str = "bytes_per_s") -> Reading:
+    """Runs a program of this folder once; its rate is what it says of that name."""
+    window, lines, _ = _run_marked(command, seconds, _says_measuring)
+    said = _last_json(lines)
+    return Reading(said[quantity], window, said)
+
+
 @dataclass(frozen=True)
 class StreamingCopy:
     """bench/streaming_copy."""
@@ -324,21 +336,17 @@ class StreamingCopy:
 
     def __call__(self) -> Reading:
         """Runs it once."""
-        command = [str(self.program)]
-        for name, value in (
-            ("threads", self.threads),
-            ("piece", self.piece),
-            ("source", self.source_bytes),
-            ("destination", self.destination_bytes),
-            ("seconds", self.seconds),
-            ("warm-up", self.warm_up),
-            ("stores", self.stores),
-            ("turn", self.turn),
-        ):
-            command += [f"--{name}", str(value)]
-        window, lines, _ = _run_marked(command, self.seconds, _says_measuring)
-        said = _last_json(lines)
-        return Reading(said["bytes_per_s"], window, said)
+        words = _words(
+            threads=self.threads,
+            piece=self.piece,
+            source=self.source_bytes,
+            destination=self.destination_bytes,
+            seconds=self.seconds,
+            warm_up=self.warm_up,
+            stores=self.stores,
+            turn=self.turn,
+        )
+        return _read([str(self.program), *words], self.seconds)
 
 
 @dataclass(frozen=True)
@@ -356,19 +364,16 @@ class TcpWays:
 
     def __call__(self) -> Reading:
         """Runs it once."""
-        command = [str(self.program), "--way", self.way]
-        for name, value in (
-            ("nodes", self.nodes),
-            ("piece", self.piece),
-            ("source", self.source_bytes),
-            ("seconds", self.seconds),
-            ("warm-up", self.warm_up),
-            *self.options,
-        ):
-            command += [f"--{name}", str(value)]
-        window, lines, _ = _run_marked(command, self.seconds, _says_measuring)
-        said = _last_json(lines)
-        return Reading(said["bytes_per_s"], window, said)
+        words = _words(
+            way=self.way,
+            nodes=self.nodes,
+            piece=self.piece,
+            source=self.source_bytes,
+            seconds=self.seconds,
+            warm_up=self.warm_up,
+            **dict(self.options),
+        )
+        return _read([str(self.program), *words], self.seconds)
 
 
 @dataclass(frozen=True)
@@ -385,18 +390,10 @@ class UdpPair:
 
     def __call__(self) -> Reading:
         """Runs it once."""
-        command = [str(self.program), *(["--one-way"] if self.one_way else [])]
-        for name, value in (
-            ("nodes", self.nodes),
-            ("mtu", self.mtu),
-            ("source", self.source_bytes),
-            ("seconds", self.seconds),
-            ("warm-up", self.warm_up),
-        ):
-            command += [f"--{name}", str(value)]
-        window, lines, _ = _run_marked(command, self.seconds, _says_measuring)
-        said = _last_json(lines)
-        return Reading(said["bytes_per_s"], window, said)
+        words = _words(
+            nodes=self.nodes, mtu=self.mtu, source=self.source_bytes, seconds=self.seconds, warm_up=self.warm_up
+        )
+        return _read([str(self.program), *(["--one-way"] if self.one_way else []), *words], self.seconds)
 
 
 @dataclass(frozen=True)
@@ -428,24 +425,22 @@ class MpiAlltoall:
             options["btl_tcp_if_include"] = "lo"
         for name, value in options.items():
             command += ["--mca", name, value]
-        command.append(str(self.program))
-        for name, number in (
-            ("message", self.message),
-            ("send-set", self.send_set),
-            ("receive-set", self.receive_set),
-            ("seconds", self.seconds),
-            ("warm-up", self.warm_up),
-        ):
-            command += [f"--{name}", str(number)]
-        return command
+        words = _words(
+            message=self.message,
+            send_set=self.send_set,
+            receive_set=self.receive_set,
+            seconds=self.seconds,
+            warm_up=self.warm_up,
+        )
+        return [*command, str(self.program), *words]
 
     def __call__(self) -> Reading:
         """Runs it once in each way; the best."""
         readings = []
         for yields in self.yields:
-            window, lines, _ = _run_marked(self.command(yields), self.seconds, _says_measuring)
-            said = _last_json(lines)
-            readings.append(Reading(said[self.quantity], window, {**said, "mpi_yield_when_idle": yields}))
+            reading = _read(self.command(yields), self.seconds, self.quantity)
+            reading.details["mpi_yield_when_idle"] = yields
+            readings.append(reading)
         best = max(readings, key=lambda reading: reading.rate)
         best.details["tried"] = {str(each.details["mpi_yield_when_idle"]): each.rate for each in readings}
         return replace(best, tried=tuple(each.window for each in readings if each is not best))

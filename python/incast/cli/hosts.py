@@ -3,9 +3,9 @@
 import getpass
 import os
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,8 +14,20 @@ from incast.base.errors import EXIT_BAD_CONFIG, EXIT_NO_ENGINE, OneLineError
 from incast.engine.program import find_engine
 from incast.hosts.launch import read_token
 from incast.hosts.places import Slots, parse_hosts, read_hostfile
-from incast.hosts.spread import LAUNCHERS, LOCAL, SSH, allocated_hosts, by_hand, must_reach_others, prepare
+from incast.hosts.spread import (
+    LAUNCHERS,
+    LOCAL,
+    SSH,
+    Spread,
+    allocated_hosts,
+    by_hand,
+    must_reach_others,
+    prepare,
+)
 from incast.run.request import RunRequest, default_nodes, extra_nodes_of, nodes_of
+
+if TYPE_CHECKING:
+    from incast.scan.hosts import ScanHosts
 
 _PANEL = "Many hosts"
 _MOST_TOKEN = 256
@@ -34,7 +46,10 @@ HostfileOption = Annotated[
         metavar="FILE", help="The same from a file: a host per line, slots=N behind it.", rich_help_panel=_PANEL
     ),
 ]
-LauncherOption = Annotated[
+SshOption = Annotated[
+    str, typer.Option(metavar="COMMAND", help="How ssh is called, as 'ssh -F FILE'.", rich_help_panel=_PANEL)
+]
+_LauncherOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
@@ -42,7 +57,7 @@ LauncherOption = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
-ListenOption = Annotated[
+_ListenOption = Annotated[
     str | None,
     typer.Option(
         metavar="HOST[:PORT]",
@@ -50,92 +65,131 @@ ListenOption = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
-WaitForOption = Annotated[
+_WaitForOption = Annotated[
     int | None,
     typer.Option(metavar="N", help="Start N nodes fewer, and say how others start them.", rich_help_panel=_PANEL),
 ]
-TokenFileOption = Annotated[
+_TokenFileOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE", help="The word that nodes must know. (default: one is made up)", rich_help_panel=_PANEL
     ),
 ]
-DeployOption = Annotated[
+_DeployOption = Annotated[
     bool, typer.Option("--deploy", help="Copy the engine to hosts that do not have it.", rich_help_panel=_PANEL)
 ]
-PortsOption = Annotated[
+_PortsOption = Annotated[
     str | None,
     typer.Option(metavar="FIRST-LAST", help="Ports at which nodes listen for each other.", rich_help_panel=_PANEL),
 ]
-InterfaceOption = Annotated[
+_InterfaceOption = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Interface that carries the data on each host, as ib0.", rich_help_panel=_PANEL),
 ]
-SubnetOption = Annotated[
+_SubnetOption = Annotated[
     str | None,
     typer.Option(metavar="SUBNET", help="Or the subnet that does, as 10.1.0.0/16.", rich_help_panel=_PANEL),
 ]
-SshOption = Annotated[
-    str, typer.Option(metavar="COMMAND", help="How ssh is called, as 'ssh -F FILE'.", rich_help_panel=_PANEL)
-]
 
 
-def network_settings(ports: str | None, interface: str | None, subnet: str | None) -> dict[str, str | None]:
-    """Which network carries the data, and at which ports."""
-    if interface is not None and subnet is not None:
-        raise OneLineError("--interface: not with --subnet; allowed: one of the two", EXIT_BAD_CONFIG)
-    if subnet is not None and "/" not in subnet:
-        raise OneLineError(f"--subnet {subnet}: no subnet; allowed: one such as 10.1.0.0/16", EXIT_BAD_CONFIG)
-    return {"run.ports": ports, "run.network": interface or subnet}
+@dataclass(frozen=True)
+class HostOptions:
+    """On which hosts readings are taken, and how the engine gets there."""
+
+    hosts: HostsOption = None
+    hostfile: HostfileOption = None
+    launcher: _LauncherOption = None
+    listen: _ListenOption = None
+    deploy: _DeployOption = False
+    ssh: SshOption = "ssh"
+
+    def slots(self) -> list[Slots]:
+        """The hosts that were given; none: all is to be on this one."""
+        return slots_of(self.hosts, self.hostfile, self.launcher)
+
+    def places(self) -> "ScanHosts | None":
+        """Of a scan or a tuning, reached and ready; None: this host."""
+        if slots := self.slots():
+            from incast.scan.hosts import ScanHosts
+
+            return ScanHosts(tuple(slots), self.spread(slots, None, 0))
+        self.refuse_without_hosts()
+        return None
+
+    def spread(self, slots: list[Slots], nodes: int | None, extra: int) -> Spread:
+        """Nodes on these hosts, which have the engine then."""
+        launcher = self.launcher or SSH
+        return prepare(
+            slots,
+            nodes,
+            extra=extra,
+            launcher=launcher,
+            listen=self.listen,
+            ssh=self.ssh,
+            deploy=self.deploy,
+            say=say,
+        )
+
+    def refuse_without_hosts(self, token_file: str = "") -> None:
+        """OneLineError: an option is given that only means something with hosts."""
+        far = self.launcher not in (None, LOCAL)
+        options = (
+            ("--launcher", far), ("--listen", self.listen), ("--deploy", self.deploy), ("--token-file", token_file),
+        )  # fmt: skip
+        if named := [name for name, given in options if given]:
+            raise OneLineError(f"{named[0]}: no hosts are given; allowed: with --hosts or --hostfile", EXIT_BAD_CONFIG)
 
 
-def over_hosts(
-    request: RunRequest,
-    *,
-    hosts: str | None,
-    hostfile: Path | None,
-    launcher: str | None,
-    listen: str | None,
-    wait_for: int | None,
-    token_file: Path | None,
-    deploy: bool,
-    ssh: str,
-) -> RunRequest:
-    """The run, spread as the options say; as it is, if they say nothing."""
-    token = "" if token_file is None else str(token_file.absolute())
-    if token_file is not None:
-        read_token(token_file)
-    if wait_for is not None:
-        if hosts or hostfile or launcher:
-            raise OneLineError(
-                "--wait-for: not with --hosts, --hostfile or --launcher; allowed: alone", EXIT_BAD_CONFIG
-            )
-        must_reach_others(request.transport)
-        nodes = nodes_of(request) or default_nodes()
-        return replace(request, spread=by_hand(wait_for, nodes, extra_nodes_of(request), listen or "", token))
-    slots = slots_of(hosts, hostfile, launcher)
-    if not slots:
-        refuse_without_hosts(launcher=launcher, listen=listen, deploy=deploy, token_file=token)
-        return request
-    if (launcher or SSH) != LOCAL:
-        must_reach_others(request.transport)
-    given, extra = nodes_of(request), extra_nodes_of(request)
-    how = launcher or SSH
-    spread = prepare(slots, given, extra=extra, launcher=how, listen=listen, ssh=ssh, deploy=deploy, say=say)
-    return replace(request, spread=replace(spread, token_file=token))
+@dataclass(frozen=True)
+class RunHostOptions(HostOptions):
+    """The same of one run, which can also wait for nodes that somebody starts, and has a network for its data."""
+
+    wait_for: _WaitForOption = None
+    token_file: _TokenFileOption = None
+    ports: _PortsOption = None
+    interface: _InterfaceOption = None
+    subnet: _SubnetOption = None
+
+    @property
+    def across(self) -> bool:
+        """Whether the run is over several hosts, as far as the options say."""
+        return any(each is not None for each in (self.hosts, self.hostfile, self.launcher, self.wait_for))
+
+    def network_settings(self) -> dict[str, str | None]:
+        """Which network carries the data, and at which ports."""
+        if self.interface is not None and self.subnet is not None:
+            raise OneLineError("--interface: not with --subnet; allowed: one of the two", EXIT_BAD_CONFIG)
+        if self.subnet is not None and "/" not in self.subnet:
+            raise OneLineError(f"--subnet {self.subnet}: no subnet; allowed: one such as 10.1.0.0/16", EXIT_BAD_CONFIG)
+        return {"run.ports": self.ports, "run.network": self.interface or self.subnet}
+
+    def over_hosts(self, request: RunRequest) -> RunRequest:
+        """The run, spread as the options say; as it is, if they say nothing."""
+        token = "" if self.token_file is None else str(self.token_file.absolute())
+        if self.token_file is not None:
+            read_token(self.token_file)
+        if self.wait_for is not None:
+            if self.hosts or self.hostfile or self.launcher:
+                raise OneLineError(
+                    "--wait-for: not with --hosts, --hostfile or --launcher; allowed: alone", EXIT_BAD_CONFIG
+                )
+            must_reach_others(request.transport)
+            nodes = nodes_of(request) or default_nodes()
+            by_others = by_hand(self.wait_for, nodes, extra_nodes_of(request), self.listen or "", token)
+            return replace(request, spread=by_others)
+        slots = self.slots()
+        if not slots:
+            self.refuse_without_hosts(token)
+            return request
+        if self.launcher != LOCAL:
+            must_reach_others(request.transport)
+        spread = self.spread(slots, nodes_of(request), extra_nodes_of(request))
+        return replace(request, spread=replace(spread, token_file=token))
 
 
 def say(line: str) -> None:
     """A line on the screen."""
     open_console(stderr=True).print(line, markup=False, soft_wrap=True, highlight=False)
-
-
-def refuse_without_hosts(*, launcher: str | None, listen: str | None, deploy: bool, token_file: str = "") -> None:
-    """OneLineError: an option is given that only means something with hosts."""
-    far = launcher not in (None, LOCAL)
-    options = (("--launcher", far), ("--listen", listen), ("--deploy", deploy), ("--token-file", token_file))
-    if named := [name for name, given in options if given]:
-        raise OneLineError(f"{named[0]}: no hosts are given; allowed: with --hosts or --hostfile", EXIT_BAD_CONFIG)
 
 
 def slots_of(hosts: str | None, hostfile: Path | None, launcher: str | None) -> list[Slots]:

@@ -12,22 +12,8 @@ from typing import Annotated
 import typer
 
 from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
-from incast.cli.hosts import (
-    DeployOption,
-    HostfileOption,
-    HostsOption,
-    InterfaceOption,
-    LauncherOption,
-    ListenOption,
-    PortsOption,
-    SshOption,
-    SubnetOption,
-    TokenFileOption,
-    WaitForOption,
-    network_settings,
-    over_hosts,
-)
-from incast.cli.options import FabricOption, ForceOption, TraceOption, option
+from incast.cli.hosts import RunHostOptions
+from incast.cli.options import FabricOption, ForceOption, TraceOption, option, spelled_out
 from incast.engine.transports import simulated, simulated_key
 from incast.run.net import like_options, measure
 from incast.run.net_basic import basic
@@ -45,6 +31,7 @@ _COMPARE_ALONE = (
 )
 
 
+@spelled_out
 def net(
     config: Annotated[
         Path | None, typer.Argument(help="Configuration file (docs/config.md); options override what it says.")
@@ -109,17 +96,7 @@ def net(
     rounds: Annotated[
         int, typer.Option(metavar="N", help="With --compare: how often each transport is measured.")
     ] = DEFAULT_ROUNDS,
-    hosts: HostsOption = None,
-    hostfile: HostfileOption = None,
-    launcher: LauncherOption = None,
-    listen: ListenOption = None,
-    wait_for: WaitForOption = None,
-    token_file: TokenFileOption = None,
-    ports: PortsOption = None,
-    interface: InterfaceOption = None,
-    subnet: SubnetOption = None,
-    deploy: DeployOption = False,
-    ssh: SshOption = "ssh",
+    hosts: RunHostOptions,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting of docs/config.md; may be repeated."),
@@ -148,7 +125,7 @@ def net(
                 "run.nodes": nodes,
                 "net.producers": producers,
                 "net.consumers": consumers,
-                **network_settings(ports, interface, subnet),
+                **hosts.network_settings(),
                 "transport.name": transport or (simulated() if fabric is not None else None),
                 simulated_key("fabric"): None if fabric is None else str(fabric),
                 simulated_key("trace"): trace,
@@ -170,25 +147,14 @@ def net(
         ),
     }
     chosen = [*(settings or []), "run.task=net"]
-    across = hosts is not None or hostfile is not None or launcher is not None or wait_for is not None
     now = datetime.now(UTC)
-    request = replace(make_request(config, options, chosen, output, now, across=across), force=force)
+    request = replace(make_request(config, options, chosen, output, now, across=hosts.across), force=force)
     if basic_:
         taken = (pattern, nodes, producers, consumers, fabric, measure_, operation, message_size, like)
-        if duplex or across or any(each is not None for each in taken):
+        if duplex or hosts.across or any(each is not None for each in taken):
             raise OneLineError(_BASIC_ALONE, EXIT_BAD_CONFIG)
         raise typer.Exit(basic(request, perftest, perftest_options.split(), as_json=as_json))
-    request = over_hosts(
-        request,
-        hosts=hosts,
-        hostfile=hostfile,
-        launcher=launcher,
-        listen=listen,
-        wait_for=wait_for,
-        token_file=token_file,
-        deploy=deploy,
-        ssh=ssh,
-    )
+    request = hosts.over_hosts(request)
     if compare is not None:
         if transport or fabric or trace or measure_ or operation or like or numbers[1:]:
             raise OneLineError(_COMPARE_ALONE, EXIT_BAD_CONFIG)

@@ -1,7 +1,10 @@
 """Options that several commands have; those of settings take their words from the engine."""
 
+import dataclasses
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -40,3 +43,29 @@ TraceOption = Annotated[
     typer.Option(metavar="FILE", help="Simulations: every message as a line of a CSV file (docs/simulation.md)."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
+
+
+def spelled_out(command: Callable[..., None]) -> Callable[..., None]:
+    """That command for typer: a parameter that is a dataclass stands for an option of each of its fields."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint) and isinstance(hint, type)}
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        if (group := groups.get(parameter.name)) is None:
+            parameters.append(parameter.replace(annotation=hints[parameter.name]))
+            continue
+        of_fields = get_type_hints(group, include_extras=True)
+        parameters += [
+            inspect.Parameter(each.name, parameter.kind, default=each.default, annotation=of_fields[each.name])
+            for each in dataclasses.fields(group)
+        ]
+
+    def called(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in dataclasses.fields(group)})
+        command(**given)
+
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {each.name: each.annotation for each in parameters}
+    called.__doc__, called.__name__ = command.__doc__, command.__name__
+    return called

@@ -3,26 +3,12 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from incast.cli.hosts import (
-    DeployOption,
-    HostfileOption,
-    HostsOption,
-    InterfaceOption,
-    LauncherOption,
-    ListenOption,
-    PortsOption,
-    SshOption,
-    SubnetOption,
-    TokenFileOption,
-    WaitForOption,
-    network_settings,
-    over_hosts,
-)
-from incast.cli.options import FabricOption, ForceOption, TraceOption, option
+from incast.cli.hosts import RunHostOptions
+from incast.cli.options import FabricOption, ForceOption, TraceOption, option, spelled_out
 from incast.engine.transports import simulated, simulated_key
 from incast.run.execution import execute
 from incast.run.request import (
@@ -36,12 +22,11 @@ from incast.run.request import (
     source_settings,
 )
 
-if TYPE_CHECKING:
-    pass
 # Headings of the help.
 _PROTOCOL, _ENDS = "Protocol", "Source and sink"
 
 
+@spelled_out
 def run(
     config: Annotated[
         Path | None, typer.Argument(help="Configuration file (docs/config.md); options override what it says.")
@@ -116,17 +101,7 @@ def run(
         ),
     ] = None,
     verify: Annotated[str | None, option("sink.verify", panel=_ENDS)] = None,
-    hosts: HostsOption = None,
-    hostfile: HostfileOption = None,
-    launcher: LauncherOption = None,
-    listen: ListenOption = None,
-    wait_for: WaitForOption = None,
-    token_file: TokenFileOption = None,
-    ports: PortsOption = None,
-    interface: InterfaceOption = None,
-    subnet: SubnetOption = None,
-    deploy: DeployOption = False,
-    ssh: SshOption = "ssh",
+    hosts: RunHostOptions,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting of docs/config.md; may be repeated."),
@@ -152,7 +127,7 @@ def run(
     Ctrl-C ends the run early and still reports; a second one aborts.
     """
     options = {
-        **network_settings(ports, interface, subnet),
+        **hosts.network_settings(),
         "run.nodes": nodes,
         "transport.name": transport or (simulated() if fabric is not None else None),
         simulated_key("fabric"): None if fabric is None else str(fabric),
@@ -187,20 +162,9 @@ def run(
         **(sink_settings(sink) if sink is not None else {}),
         "sink.verify": verify,
     }
-    across = hosts is not None or hostfile is not None or launcher is not None or wait_for is not None
     now = datetime.now(UTC)
-    request = replace(make_request(config, options, settings or [], output, now, across=across), force=force)
-    request = over_hosts(
-        request,
-        hosts=hosts,
-        hostfile=hostfile,
-        launcher=launcher,
-        listen=listen,
-        wait_for=wait_for,
-        token_file=token_file,
-        deploy=deploy,
-        ssh=ssh,
-    )
+    request = replace(make_request(config, options, settings or [], output, now, across=hosts.across), force=force)
+    request = hosts.over_hosts(request)
     if web or web_listen is not None:
         from incast.run.live_page import DEFAULT_ADDRESS, parse_address
 

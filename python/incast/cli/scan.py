@@ -6,25 +6,14 @@ from typing import Annotated
 import typer
 
 from incast.base.console import open_console
-from incast.cli.hosts import (
-    DeployOption,
-    HostfileOption,
-    HostsOption,
-    LauncherOption,
-    ListenOption,
-    SshOption,
-    refuse_without_hosts,
-    say,
-    slots_of,
-)
-from incast.cli.options import ForceOption
-from incast.hosts.spread import SSH, prepare
+from incast.cli.hosts import HostOptions
+from incast.cli.options import ForceOption, spelled_out
 from incast.scan.cluster import Cluster
-from incast.scan.hosts import ScanHosts
 from incast.scan.points import check_points
 from incast.scan.scan import announce, carry_out, folder_of, given_up_if_empty
 
 
+@spelled_out
 def scan(
     file: Annotated[Path | None, typer.Argument(metavar="SCAN.toml", help="What to scan (docs/scanning.md).")] = None,
     *,
@@ -39,12 +28,7 @@ def scan(
         str | None,
         typer.Option(metavar="dask:HOST:PORT", help="Simulated points go to the workers of that scheduler of Dask."),
     ] = None,
-    hosts: HostsOption = None,
-    hostfile: HostfileOption = None,
-    launcher: LauncherOption = None,
-    listen: ListenOption = None,
-    deploy: DeployOption = False,
-    ssh: SshOption = "ssh",
+    hosts: HostOptions,
     check: Annotated[bool, typer.Option("--check", help="Only check the file, and say what would be done.")] = False,
     output: Annotated[
         Path | None,
@@ -61,12 +45,7 @@ def scan(
     cluster = None if executor is None else Cluster(executor)
     plan, folder = folder_of(file, resume, output, force=force)
     with given_up_if_empty(folder, ours=output is None and resume is None):
-        places = None
-        if slots := slots_of(hosts, hostfile, launcher):
-            spread = prepare(slots, None, launcher=launcher or SSH, listen=listen, ssh=ssh, deploy=deploy, say=say)
-            places = ScanHosts(tuple(slots), spread)
-        else:
-            refuse_without_hosts(launcher=launcher, listen=listen, deploy=deploy)
+        places = hosts.places()
         if resume is None or check:
             check_points(str(file or resume), plan, screen, places)
         if check:

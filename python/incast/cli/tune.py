@@ -12,24 +12,12 @@ from incast.base.console import open_console
 from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.base.extras import need
 from incast.base.files import writing_output
-from incast.cli.hosts import (
-    DeployOption,
-    HostfileOption,
-    HostsOption,
-    LauncherOption,
-    ListenOption,
-    SshOption,
-    refuse_without_hosts,
-    say,
-    slots_of,
-)
-from incast.cli.options import FabricOption, ForceOption, option
+from incast.cli.hosts import HostOptions
+from incast.cli.options import FabricOption, ForceOption, option, spelled_out
 from incast.engine.fabric_text import file_key
 from incast.engine.idle import usable_cores
 from incast.engine.quantity import Scalar, parse
 from incast.engine.transports import simulated
-from incast.hosts.spread import SSH, prepare
-from incast.scan.hosts import ScanHosts
 from incast.scan.plan import Plan
 from incast.scan.scan import empty_folder, given_up_if_empty
 from incast.scan.sweep import settings_of
@@ -47,6 +35,7 @@ _EXIT_INTERRUPTED = 130
 _BUDGET_S = 300.0
 
 
+@spelled_out
 def tune(
     config: Annotated[
         Path | None, typer.Argument(metavar="CONFIG.toml", help="Configuration file below all settings.")
@@ -89,12 +78,7 @@ def tune(
     resume: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Continue in that folder; a larger --budget goes on with it.")
     ] = None,
-    hosts: HostsOption = None,
-    hostfile: HostfileOption = None,
-    launcher: LauncherOption = None,
-    listen: ListenOption = None,
-    deploy: DeployOption = False,
-    ssh: SshOption = "ssh",
+    hosts: HostOptions,
     check: Annotated[bool, typer.Option("--check", help="Only say what would be varied.")] = False,
     output: Annotated[
         Path | None,
@@ -109,12 +93,7 @@ def tune(
     """
     need(LIBRARY, PURPOSE)
     screen = open_console(stderr=True)
-    places = None
-    if slots := slots_of(hosts, hostfile, launcher):
-        spread = prepare(slots, None, launcher=launcher or SSH, listen=listen, ssh=ssh, deploy=deploy, say=say)
-        places = ScanHosts(tuple(slots), spread)
-    else:
-        refuse_without_hosts(launcher=launcher, listen=listen, deploy=deploy)
+    places = hosts.places()
     budget_s = None if budget is None else _time("--budget", budget)
     if resume is not None:
         new = (config, transport, fabric, nodes, settings, vary, latency_below, goodput_above, seconds, warm_up, output)

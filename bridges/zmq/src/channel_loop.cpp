@@ -1,0 +1,197 @@
+#include "channel_loop.h"
+
+#include <algorithm>
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "err.hpp"
+#include "precompiled.hpp"
+
+namespace zmq {
+
+namespace {
+
+const int drain_ms = 10000;
+/// How often the loop moves data before it lets the poller look at everything else.
+const int rounds = 8;
+
+unsigned long setting(const char* name) {
+    const char* text = getenv(name);
+    return text == NULL ? 0 : strtoul(text, NULL, 10);
+}
+
+/// A whole number, written without sign, in that range.
+bool is_number(const std::string& text, unsigned long least, unsigned long most) {
+    if (text.empty() || text.size() > 10 || text.find_first_not_of("0123456789") != std::string::npos) return false;
+    const unsigned long number = strtoul(text.c_str(), NULL, 10);
+    return number >= least && number <= most;
+}
+
+}  // namespace
+
+bool is_channel_protocol(const std::string& protocol) {
+    return protocol == "rio" || protocol == "shm" || protocol == "verbs";
+}
+
+bool has_channel_protocol(const std::string& protocol) {
+    if (!is_channel_protocol(protocol)) return false;
+    incast_channel_hub_options options = INCAST_CHANNEL_HUB_OPTIONS;
+    options.flags = INCAST_CHANNEL_OWN_LOOP;
+    incast_channel_hub* hub = NULL;
+    if (incast_channel_hub_make(protocol.c_str(), &options, &hub) < 0) return false;
+    incast_channel_hub_free(hub);
+    return true;
+}
+
+bool check_channel_name(const std::string& protocol, const std::string& address) {
+    if (protocol != "shm" || address.size() <= 90) return true;
+    errno = ENAMETOOLONG;
+    return false;
+}
+
+bool check_channel_address(const std::string& protocol, const std::string& address) {
+    if (!check_channel_name(protocol, address)) return false;
+    bool is_good = false;
+    const std::string::size_type colon = address.rfind(':');
+    if (protocol == "shm") {
+        is_good = address != "*";
+    } else if (colon != std::string::npos && is_number(address.substr(colon + 1), 1, 65535)) {
+        const std::string host = address.substr(0, colon);
+        is_good = protocol == "rio" ? is_number(host, 0, 65534) : !host.empty() && host != "*";
+    }
+    if (!is_good) errno = EINVAL;
+    return is_good;
+}
+
+incast_channel_options channel_options() {
+    incast_channel_options options = INCAST_CHANNEL_OPTIONS;
+    options.buffers = static_cast<uint32_t>(setting("INCAST_ZMQ_BUFFERS"));
+    options.buffer_bytes = static_cast<uint32_t>(setting("INCAST_ZMQ_BUFFER_BYTES"));
+    options.batch = static_cast<uint32_t>(setting("INCAST_ZMQ_BATCH"));
+    return options;
+}
+
+int channel_error(int64_t error) {
+    errno = static_cast<int>(-error);
+    return -1;
+}
+
+ChannelLoop::~ChannelLoop() {
+    for (std::map<std::string, Hub>::iterator it = hubs_.begin(); it != hubs_.end(); ++it) {
+        zmq_assert(!it->second.is_plugged);
+        incast_channel_hub_drain(it->second.hub, drain_ms);
+        incast_channel_hub_free(it->second.hub);
+    }
+}
+
+incast_channel_hub* ChannelLoop::hub(const std::string& protocol) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::map<std::string, Hub>::iterator found = hubs_.find(protocol);
+    if (found != hubs_.end()) return found->second.hub;
+    incast_channel_hub_options options = INCAST_CHANNEL_HUB_OPTIONS;
+    options.flags = INCAST_CHANNEL_OWN_LOOP;
+    options.max_channels = 4096;
+    options.max_peers = protocol == "rio" ? 255 : 4095;
+    Hub hub = Hub();
+    const int error = incast_channel_hub_make(protocol.c_str(), &options, &hub.hub);
+    if (error < 0) {
+        channel_error(error);
+        return NULL;
+    }
+    hubs_[protocol] = hub;
+    return hub.hub;
+}
+
+void ChannelLoop::plug() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (std::map<std::string, Hub>::iterator it = hubs_.begin(); it != hubs_.end(); ++it) {
+        Hub& hub = it->second;
+        if (hub.is_plugged) continue;
+        hub.handle = poller_.add_fd(incast_channel_hub_fd(hub.hub), this);
+        poller_.set_pollin(hub.handle);
+        hub.is_plugged = true;
+        plugged_.push_back(hub.hub);
+        poller_.set_channels(this);
+    }
+}
+
+void ChannelLoop::stop() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (std::map<std::string, Hub>::iterator it = hubs_.begin(); it != hubs_.end(); ++it) {
+        if (it->second.is_plugged) poller_.rm_fd(it->second.handle);
+        it->second.is_plugged = false;
+    }
+    plugged_.clear();
+    poller_.set_channels(NULL);
+}
+
+void ChannelLoop::add(ChannelUser& user, incast_channel* channel) {
+    incast_channel_set_user(channel, &user);
+    queue(user);
+}
+
+void ChannelLoop::remove(ChannelUser& user) {
+    std::replace(running_.begin(), running_.end(), &user, static_cast<ChannelUser*>(NULL));
+    if (!user.is_queued) return;
+    std::replace(queued_.begin(), queued_.end(), &user, static_cast<ChannelUser*>(NULL));
+    user.is_queued = false;
+}
+
+void ChannelLoop::queue(ChannelUser& user) {
+    if (user.is_queued) return;
+    user.is_queued = true;
+    queued_.push_back(&user);
+}
+
+bool ChannelLoop::take() {
+    bool has_happened = false;
+    for (size_t i = 0; i < plugged_.size(); ++i) {
+        if (incast_channel_hub_poll(plugged_[i]) == 1) has_happened = true;
+        incast_channel* channel = NULL;
+        uint32_t what = 0;
+        while (incast_channel_hub_next_ready(plugged_[i], &channel, &what) == 1) {
+            ChannelUser* const user = static_cast<ChannelUser*>(incast_channel_user(channel));
+            if (user == NULL) continue;  // it is not plugged yet, and will look for itself
+            user->ready(what);
+            queue(*user);
+        }
+    }
+    return has_happened;
+}
+
+void ChannelLoop::run() {
+    running_.swap(queued_);
+    for (size_t i = 0; i < running_.size(); ++i) {
+        if (running_[i] != NULL) running_[i]->is_queued = false;
+    }
+    for (size_t i = 0; i < running_.size(); ++i) {
+        if (running_[i] != NULL) running_[i]->run();
+    }
+    running_.clear();
+}
+
+bool ChannelLoop::may_sleep() {
+    if (!queued_.empty()) return false;
+    for (size_t i = 0; i < plugged_.size(); ++i) {
+        if (incast_channel_hub_prepare_wait(plugged_[i]) == 0) return false;
+    }
+    return true;
+}
+
+bool ChannelLoop::before_wait() {
+    static const std::chrono::microseconds spin(setting("INCAST_ZMQ_SPIN_US"));
+    bool has_happened = false;
+    bool is_asleep = false;
+    for (int round = 0; round < rounds && !is_asleep; ++round) {
+        if (take()) has_happened = true;
+        run();
+        is_asleep = may_sleep();
+    }
+    if (!is_asleep || spin.count() == 0) return !is_asleep;
+    const std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now();
+    if (has_happened) happened_ = now;
+    return now - happened_ < spin;
+}
+
+}  // namespace zmq

@@ -1,0 +1,91 @@
+// The channels of one I/O thread of libzmq: a hub for each transport, driven by the thread's own loop.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <incast/channel.h>
+
+#include "i_poll_events.hpp"
+#include "poller.hpp"
+
+namespace zmq {
+
+/// Is that one of the transports that go by channels: rio, shm, verbs?
+bool is_channel_protocol(const std::string& protocol);
+/// Is it one, and has this host what it needs? For zmq_has().
+bool has_channel_protocol(const std::string& protocol);
+/// Can that be the address of a socket? If not, errno is EINVAL, or ENAMETOOLONG for a name.
+bool check_channel_name(const std::string& protocol, const std::string& address);
+/// Can a socket connect to it, too?
+bool check_channel_address(const std::string& protocol, const std::string& address);
+/// What new channels are made with: the environment variables INCAST_ZMQ_... (README.md).
+incast_channel_options channel_options();
+/// Turns what a function of incast/channel.h returned into what libzmq's return: -1 and errno.
+int channel_error(int64_t error);
+
+/// Who uses a channel: an engine or a connecter. All of it in the I/O thread.
+class ChannelUser {
+public:
+    virtual ~ChannelUser() {}
+    /// The channel has data or room (INCAST_CHANNEL_HAS_...) again.
+    virtual void ready(uint32_t what) = 0;
+    /// Does what there is to do; may delete itself.
+    virtual void run() = 0;
+
+    bool is_queued = false;  // the loop's own
+};
+
+class ChannelLoop : public i_poll_events {
+public:
+    explicit ChannelLoop(poller_t& poller) : poller_(poller) {}
+    ChannelLoop(const ChannelLoop&) = delete;
+    ChannelLoop& operator=(const ChannelLoop&) = delete;
+    /// The I/O thread has ended. What was written to channels that were closed still goes, for ten seconds at most.
+    ~ChannelLoop();
+
+    /// Any thread: the hub of a transport, made when it is first asked for. Null: errno says why.
+    incast_channel_hub* hub(const std::string& protocol);
+
+    // --- in the I/O thread
+
+    /// The poller watches all hubs from now on.
+    void plug();
+    /// It watches none any more.
+    void stop();
+    /// Before each wait of the poller: moves what there is to move. True: the poller must not sleep.
+    bool before_wait();
+    /// Says ready() and run() to that user when its channel is ready; and run() soon, in any case.
+    void add(ChannelUser& user, incast_channel* channel);
+    void remove(ChannelUser& user);
+    /// run() before the next wait.
+    void queue(ChannelUser& user);
+
+    void in_event() {}  // the descriptor of a hub: before_wait() does the work
+    void out_event() {}
+    void timer_event(int) {}
+
+private:
+    struct Hub {
+        incast_channel_hub* hub;
+        poller_t::handle_t handle;
+        bool is_plugged;
+    };
+
+    bool take();
+    void run();
+    bool may_sleep();
+
+    poller_t& poller_;
+    std::mutex mutex_;  // of hubs_: zmq_bind() and zmq_connect() ask in the application's thread
+    std::map<std::string, Hub> hubs_;
+    std::vector<incast_channel_hub*> plugged_;
+    std::vector<ChannelUser*> queued_;
+    std::vector<ChannelUser*> running_;
+    std::chrono::steady_clock::time_point happened_;
+};
+
+}  // namespace zmq

@@ -1,0 +1,78 @@
+"""ZeroMQ over channels (docs/zeromq.md): a program that knows nothing of Incast, in two processes.
+
+Runs where `bridges/zmq/build.sh build/zmq` has made a libzmq, or what INCAST_ZMQ names.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support import ROOT
+
+BRIDGE = Path(os.environ.get("INCAST_ZMQ", ROOT / "build" / "zmq"))
+
+pytestmark = pytest.mark.skipif(
+    not (BRIDGE / "lib" / "libzmq.so.5").exists(), reason="bridges/zmq/build.sh build/zmq was not run"
+)
+
+
+@pytest.fixture(scope="module")
+def hello(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("zmq") / "hello"
+    source = ROOT / "bridges" / "zmq" / "hello.c"
+    folders = [f"-I{BRIDGE / 'include'}", f"-L{BRIDGE / 'lib'}", f"-Wl,-rpath,{BRIDGE / 'lib'}"]
+    subprocess.run(["cc", str(source), "-o", str(program), *folders, "-lzmq"], check=True, timeout=60)
+    return program
+
+
+@contextmanager
+def server(hello: Path, address: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    process = subprocess.Popen([str(hello), "serve", address], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def run(hello: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(hello), *arguments], check=False, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("address", ["shm://*", f"shm://hello-{os.getpid()}", "tcp://127.0.0.1:*"])
+def test_questions_are_answered(hello: Path, address: str) -> None:
+    with server(hello, address) as (process, bound):
+        assert bound.startswith(address.rstrip("*"))
+        asked = run(hello, "ask", bound, "200")
+        assert (asked.stdout, asked.stderr) == ("200 answers, all equal\n", "")
+        assert process.wait(timeout=20) == 0
+
+
+def test_bad_addresses_are_refused_as_over_tcp(hello: Path) -> None:
+    for command, address, why in [
+        ("serve", "shm://", "Invalid argument"),
+        ("ask", "shm://*", "Invalid argument"),
+        ("ask", "rio://1", "Invalid argument"),
+        ("ask", "rio://1:70000", "Invalid argument"),
+        ("ask", "verbs://*:5", "Invalid argument"),
+        ("serve", "shm://" + "x" * 91, "File name too long"),
+        ("serve", "nothing://x", "Protocol not supported"),
+    ]:
+        refused = run(hello, command, address)
+        assert refused.returncode == 1
+        assert refused.stderr == f"hello: {address}: {why}\n"
+
+
+def test_a_name_belongs_to_one_until_it_ends(hello: Path) -> None:
+    name = f"shm://one-{os.getpid()}"
+    with server(hello, name) as (process, _):
+        assert run(hello, "serve", name).stderr == f"hello: {name}: Address already in use\n"
+        process.kill()
+        process.wait(timeout=20)
+        with server(hello, name) as (_, bound):
+            assert bound == name
+            assert run(hello, "ask", bound, "1").returncode == 0

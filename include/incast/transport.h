@@ -221,6 +221,10 @@ public:
     [[nodiscard]] virtual const Capabilities& capabilities() const = 0;
     /// Where peers connect to; valid while the endpoint lives.
     [[nodiscard]] virtual Blob address() const = 0;
+    /// For one that is no node of this run, where dial() cannot be had: the address that it connects to, by any number
+    /// of its own, while this endpoint connects to the one that it gave in the same way. `peer`: the number here, below
+    /// max_peers, not this node's own and not in use; it is that one's until its peer_down. Empty: it cannot.
+    [[nodiscard]] virtual Blob address_for(Peer /*peer*/) { return {}; }
     /// Both sides call it, with the peer's address and incarnation. `pending`: peer_up or peer_down follows; repeating
     /// it meanwhile changes nothing. `again`: an earlier incarnation or connection of that peer is not yet fenced (if
     /// it was of an older incarnation, this call drops it): try later, no room event. `refused`: the address is not

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -93,73 +94,6 @@ int connect_error(const std::string& address) {
     return error;
 }
 
-template <class Call>
-int error_of(Call&& call) {
-    try {
-        call();
-        return 0;
-    } catch (const Failure& failure) {
-        EXPECT_FALSE(failure.line.empty());
-        return failure.error;
-    }
-}
-
-TEST(ChannelAddress, EveryFormIsReadAndWritten) {
-    for (const std::string text :
-         {"shm://daq", "shm:///x/y z", "shm://*", "tcp://*:0", "tcp://10.0.0.1:5555", "udp://[::1]:9",
-          "tcp://a-host.example:65535", "verbs://10.0.0.1:0", "rio://5:100", "rio://*:0"})
-        EXPECT_EQ(parse_address(text, Use::listen, parse_scheme(text)).text(), text);
-    EXPECT_EQ(parse_address("tcp://*:*", Use::listen, Scheme::tcp).text(), "tcp://*:0");
-    EXPECT_EQ(parse_address("rio://65535:1", Use::connect, Scheme::rio).destid, 65535);
-    EXPECT_TRUE(parse_address("shm:///a", Use::connect, Scheme::shm).is_path());
-}
-
-TEST(ChannelAddress, EveryOtherFormIsRefused) {
-    const std::vector<std::string> wrong = {"shm://",
-                                            "shm://" + std::string(91, 'x'),
-                                            std::string("shm://a\0b", 9),
-                                            "tcp://",
-                                            "tcp://:1",
-                                            "tcp://h",
-                                            "tcp://h:",
-                                            "tcp://h:65536",
-                                            "tcp://h:-1",
-                                            "tcp://h:1x",
-                                            "tcp://::1:5",
-                                            "tcp://[::1:5",
-                                            "tcp://[]:5",
-                                            "rio://:1",
-                                            "rio://65536:1",
-                                            "rio://5",
-                                            "rio://a:1",
-                                            "rio://5:70000",
-                                            "verbs://*:1"};
-    for (const std::string& text : wrong)
-        EXPECT_EQ(error_of([&] { (void)parse_address(text, Use::listen, parse_scheme(text)); }), EINVAL) << text;
-    for (const std::string text : {"shm://*", "tcp://*:5", "tcp://h:0", "tcp://h:*", "rio://*:5", "rio://5:0"})
-        EXPECT_EQ(error_of([&] { (void)parse_address(text, Use::connect, parse_scheme(text)); }), EINVAL) << text;
-    EXPECT_EQ(error_of([] { (void)parse_scheme("ipc://x"); }), EPROTONOSUPPORT);
-    EXPECT_EQ(error_of([] { (void)parse_scheme("shm:"); }), EPROTONOSUPPORT);
-    EXPECT_EQ(error_of([] { (void)parse_address("tcp://h:1", Use::connect, Scheme::udp); }), EPROTONOSUPPORT);
-}
-
-TEST(ChannelCards, AreReadOnceTheyAreWhole) {
-    const Card card{.what = Card::What::offer, .port = 7};
-    const std::vector<std::byte> bytes = to_bytes(card, Blob{std::vector<std::byte>(100)});
-    for (std::size_t size = 0; size < bytes.size(); ++size) {
-        const Read read = read_card(Bytes(bytes).first(size));
-        EXPECT_FALSE(read.whole || read.is_wrong) << size;
-    }
-    const Read read = read_card(bytes);
-    ASSERT_TRUE(read.whole);
-    EXPECT_EQ(read.whole->card.port, 7U);
-    EXPECT_EQ(read.whole->address.bytes.size(), 100U);
-    std::vector<std::byte> wrong = bytes;
-    wrong[0] = std::byte{9};
-    EXPECT_TRUE(read_card(wrong).is_wrong);
-    EXPECT_TRUE(read_card(to_bytes(card, Blob{})).is_wrong) << "an offer without an address";
-}
-
 TEST(ChannelApi, ErrorsAreThoseOfSockets) {
     Handle handle;
     const std::string name = some_name("taken");
@@ -193,6 +127,31 @@ TEST(ChannelApi, ErrorsAreThoseOfSockets) {
     incast_channel_hub_free(hub);
 }
 
+TEST(ChannelApi, ErrorsOfRapidIo) {
+    const std::string fabric = "shm:api-errors-" + std::to_string(::getpid());
+    incast_channel_hub_options options = INCAST_CHANNEL_HUB_OPTIONS;
+    options.fabric = fabric.c_str();
+    incast_channel_hub* hub = nullptr;
+    incast_channel_listener* listener = nullptr;
+    incast_channel_listener* none = nullptr;
+    ASSERT_EQ(incast_channel_hub_make("rio", &options, &hub), 0) << incast_channel_message();
+    incast_channel_hub_info info;
+    ASSERT_EQ(incast_channel_hub_get_info(hub, &info), 0);
+    const std::string here = "rio://" + std::to_string(info.destid) + ":";
+    ASSERT_EQ(incast_channel_listen(hub, (here + "77").c_str(), nullptr, &listener), 0) << incast_channel_message();
+    EXPECT_EQ(incast_channel_listener_address(listener), here + "77");
+    EXPECT_EQ(incast_channel_listen(hub, (here + "77").c_str(), nullptr, &none), -EADDRINUSE);
+    EXPECT_EQ(incast_channel_listen(hub, "rio://40000:78", nullptr, &none), -EADDRNOTAVAIL);
+    incast_channel* channel = nullptr;
+    ASSERT_EQ(incast_channel_connect(hub, "rio://40000:77", nullptr, &channel), 0);
+    EXPECT_EQ(incast_channel_wait_open(channel, patience_ms), -EHOSTUNREACH) << incast_channel_message();
+    incast_channel_listener_close(listener);
+    ASSERT_EQ(incast_channel_listen(hub, (here + "77").c_str(), nullptr, &listener), 0) << "it is free again";
+    incast_channel_hub_free(hub);
+    options.fabric = "no-such-fabric";
+    EXPECT_EQ(incast_channel_hub_make("rio", &options, &hub), -ENODEV);
+}
+
 TEST(ChannelApi, ShapesAreChosenAndChecked) {
     Handle one;
     Handle other;
@@ -219,8 +178,14 @@ TEST(ChannelApi, ShapesAreChosenAndChecked) {
 
 class Transports : public testing::TestWithParam<const char*> {
 protected:
+    void SetUp() override {
+        const std::string fabric = "shm:api-" + std::to_string(::getpid());
+        ::setenv("RIO_FABRIC", fabric.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no hub is there
+    }
     static std::string address(const std::string& name) {
-        if (parse_scheme(GetParam()) == Scheme::shm) return some_name(name);
+        const Scheme scheme = parse_scheme(GetParam());
+        if (scheme == Scheme::shm) return some_name(name);
+        if (scheme == Scheme::rio) return "rio://*:*";
         return std::string(GetParam()) + "://127.0.0.1:*";
     }
 };
@@ -341,7 +306,7 @@ TEST_P(Transports, AnOwnLoopIsWokenForEverythingAndOtherwiseSleeps) {
     EXPECT_LE(wakes, 20);
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, Transports, testing::Values("shm", "tcp", "udp"),
+INSTANTIATE_TEST_SUITE_P(Every, Transports, testing::Values("shm", "tcp", "udp", "rio"),
                          [](const auto& each) { return std::string(each.param); });
 
 /// Of all threads of this process: how often they went to sleep.

@@ -232,6 +232,30 @@ def channel_seeds() -> dict[str, bytes]:
     }
 
 
+def hub_seeds() -> dict[str, bytes]:
+    """fuzz_hub.cpp: 0 and a message of a hub, 1 and a card or a greeting, 2 and an address."""
+
+    def message(what: int, key: bytes = b"", *, fault: int = 0, number: int = 0) -> bytes:
+        ways = (0, 1, 1)  # bytes, doorbells
+        shape = (16, 16384, 4)
+        head = struct.pack("<IBBBBBBHHHIIIIQ", 0x314E4843, what, fault, *ways, 0, 1, 2, len(key), 7, *shape, number)
+        return b"\0" + head + key
+
+    def card(what: int, address: bytes) -> bytes:
+        return b"\1" + struct.pack("<IBBHII16s", 0x31434843, what, 0, len(address), 1, 7, b"0123456789abcdef") + address
+
+    addresses = ["shm://daq", "tcp://[::1]:1", "udp://*:*", "verbs://10.0.0.1:0", "rio://5:100", "rio://:1"]
+    return {
+        "open": message(0, b"key"),
+        "opened": message(1, b"key"),
+        "refused": message(2, fault=3),
+        "wrote": message(4, number=9),
+        "offer": card(1, b"address"),
+        "again": card(4, b""),
+        "greeting": b"\1" + struct.pack("<Q16s", 0x31474843, b"0123456789abcdef"),
+    } | {f"address-{number}": b"\2" + text.encode() for number, text in enumerate(addresses)}
+
+
 def softrio_udp_seeds() -> dict[str, bytes]:
     """fuzz_softrio_udp.cpp: steps of a script, which begin with what to do."""
     packet_step, exchange, ask, message_step, wait = 2, 8, 5, 7, 4
@@ -280,6 +304,7 @@ def seeds() -> dict[str, dict[str, bytes]]:
     """Of each fuzzer, the inputs by their labels."""
     return {
         "fuzz_channel": channel_seeds(),
+        "fuzz_hub": hub_seeds(),
         "fuzz_reliable": reliable_seeds(),
         "fuzz_softrio_udp": softrio_udp_seeds(),
         "fuzz_verbs": verbs_seeds(),

@@ -138,7 +138,7 @@ int incast_channel_hub_get_info(incast_channel_hub* hub, incast_channel_hub_info
                  .max_channels = choices.max_channels,
                  .max_peers = choices.max_peers,
                  .sends_in_place = hub->core.sends_in_place() ? 1U : 0U,
-                 .destid = 0};
+                 .destid = hub->core.destid()};
         return 0;
     });
 }
@@ -302,8 +302,8 @@ void incast_channel_abort(incast_channel* channel) {
 static int descriptor(incast_channel* channel, Level incast_channel::* level, Result<int> (Hub::*of_hub)(Id)) {
     if (channel == nullptr) return refuse_null();
     return with(channel->core, [&](auto&) {
-        if (channel->id) {
-            const Result<int> made = (channel->core.hub().*of_hub)(*channel->id);
+        if (channel->has_id) {
+            const Result<int> made = (channel->core.hub().*of_hub)(channel->id);
             if (!made) throw Failure{errno == ENFILE ? ENFILE : EMFILE, made.error().message};
             return *made;
         }

@@ -31,8 +31,8 @@ Read read_card(Bytes bytes) {
     if (std::memcmp(bytes.data(), &magic, std::min(bytes.size(), sizeof magic)) != 0) return {{}, true};
     if (bytes.size() < sizeof card) return {};
     std::memcpy(&card, bytes.data(), sizeof card);
-    const bool has_address = card.what != Card::What::again;
-    if (card.what < Card::What::offer || card.what > Card::What::again ||
+    const bool has_address = card.what < Card::What::again;
+    if (card.what < Card::What::offer || card.what > Card::What::failed ||
         card.scheme > static_cast<std::uint8_t>(Scheme::rio) || card.address_bytes > max_address_bytes ||
         has_address != (card.address_bytes > 0))
         return {{}, true};

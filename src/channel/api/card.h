@@ -22,7 +22,13 @@ HubId random_id();
 
 struct Card {
     static constexpr std::uint32_t expected_magic = 0x31434843;  // "CHC1"
-    enum class What : std::uint8_t { offer = 1, answer, reply, again };
+    enum class What : std::uint8_t {
+        offer = 1,
+        answer,
+        reply,
+        again,   // come again, in a moment
+        failed,  // within this process, by who calls for the hub: `port` is an errno value
+    };
     std::uint32_t magic = expected_magic;
     What what{};
     std::uint8_t scheme = 0;

@@ -59,8 +59,10 @@ Core::Core(HubChoices choices)
     if (!wake_.is_open() || !timer_.is_open() || !poller_.add(wake_, EPOLLIN, wake_id) ||
         !poller_.add(timer_, EPOLLIN, timer_id))
         throw system_failure(errno, "a hub of " + std::string(to_string(choices_.scheme)));
-    directory_.emplace(poller_, directory_id, false,
-                       [this](const os::Descriptor& socket, std::uint32_t port) { return offer(socket, port); });
+    if (choices_.scheme == Scheme::rio) cm_ = cm_port(fabric_of(choices_));
+    directory_ = std::make_unique<Directory>(
+        poller_, directory_id, has_answers(choices_.scheme),
+        [this](const os::Descriptor& socket, std::uint32_t port) { return offer(socket, port); });
     if (choices_.is_own_loop) return;
     sigset_t all;
     sigset_t before;
@@ -116,7 +118,7 @@ WholeCard Core::offer(const os::Descriptor& socket, std::uint32_t port) const {
 
 incast_channel_listener* Core::listen(const Address& address, Kind kind, std::uint32_t longest_message,
                                       std::uint32_t backlog) {
-    Door door = open_door(address);
+    Door door = cm_ != nullptr ? open_door_of_cm(cm_, address) : open_door(address);
     make_hub(door.address, Use::listen);
     const bool is_of_network = choices_.scheme == Scheme::tcp || choices_.scheme == Scheme::udp;
     if (is_of_network && !endpoint_.is_everywhere && choices_.bind.empty() &&
@@ -151,11 +153,12 @@ void Core::accept_all() {
     for (const auto& listener : listeners_) {
         while (const auto id = hub_->accept(listener->port)) {
             incast_channel* const channel = add_channel();
-            channel->id = id;
-            channel->options = *hub_->options_of(*id);
+            channel->id = *id;
+            channel->has_id = true;
+            channel->options = hub_->options_of(*id).value_or(Options{});
             channel->longest_message = listener->longest_message;
             channel->state = incast_channel::State::open;
-            const Peer peer = *hub_->peer_of(*id);
+            const Peer peer = hub_->peer_of(*id).value_or(self);
             const auto found = std::ranges::find(remotes_, peer, &Remote::peer);
             channel->peer_name = short_name(choices_.scheme, found == remotes_.end() ? id_ : found->hub);
             begin_messages(*channel);
@@ -181,7 +184,7 @@ void Core::remove(incast_channel* channel) {
 incast_channel* Core::connect(const Address& address, const Options& options, std::uint32_t longest_message,
                               Time patience) {
     make_hub(address, Use::connect);
-    const std::uint32_t call = directory_->call(address, now());
+    const std::uint32_t call = call_for(address);
     incast_channel* const channel = add_channel();
     channel->address = address;
     channel->peer_name = address.text();
@@ -195,21 +198,25 @@ incast_channel* Core::connect(const Address& address, const Options& options, st
     return channel;
 }
 
+std::uint32_t Core::call_for(const Address& address) {
+    return cm_ != nullptr ? directory_->call_by(call_by_cm(cm_, address), address) : directory_->call(address, now());
+}
+
 void Core::begin_messages(incast_channel& channel) {
     if (channel.options.kind != Kind::messages) return;
-    channel.stream = {hub_.get(), *channel.id};
-    channel.writer.emplace(channel.stream);
-    channel.reader.emplace(channel.stream, channel.longest_message);
+    channel.stream = {hub_.get(), channel.id};
+    channel.writer = std::make_unique<BasicMessageWriter<HubStream>>(channel.stream);
+    channel.reader = std::make_unique<BasicMessageReader<HubStream>>(channel.stream, channel.longest_message);
 }
 
 void Core::close(incast_channel* channel, bool is_aborted) {
     if (channel->state == incast_channel::State::calling) directory_->give_up(channel->call);
-    if (channel->id && !is_aborted && !push_rest(*channel)) {
+    if (channel->has_id && !is_aborted && !push_rest(*channel)) {
         channel->is_given_back = true;
-        (void)hub_->take_descriptors(*channel->id);
+        (void)hub_->take_descriptors(channel->id);
         return settle();
     }
-    if (channel->id) is_aborted ? hub_->abort(*channel->id) : hub_->close(*channel->id);
+    if (channel->has_id) is_aborted ? hub_->abort(channel->id) : hub_->close(channel->id);
     remove(channel);
     settle();
 }
@@ -226,6 +233,7 @@ void Core::open_to(incast_channel& channel, Peer peer) {
         return fail(channel, hub_->channels() >= choices_.max_channels || peer == self ? ENOBUFS : ENOMEM,
                     id.error().message);
     channel.id = *id;
+    channel.has_id = true;
     channel.state = incast_channel::State::opening;
     hub_->set_descriptors(*id, std::move(channel.data), std::move(channel.room));
     begin_messages(channel);
@@ -235,7 +243,7 @@ void Core::fail(incast_channel& channel, int error, std::string line) {
     channel.state = incast_channel::State::ended;
     channel.error = error;
     channel.line = std::move(line);
-    if (channel.id) return;
+    if (channel.has_id) return;
     channel.data.set(true);
     channel.room.set(true);
 }
@@ -243,14 +251,14 @@ void Core::fail(incast_channel& channel, int error, std::string line) {
 int Core::state(const incast_channel& channel) const {
     if (channel.state == incast_channel::State::ended) return -channel.error;
     if (channel.state != incast_channel::State::open) return 0;
-    const Fault fault = hub_->fault(*channel.id);
+    const Fault fault = hub_->fault(channel.id);
     return fault == Fault::none ? 1 : -error_of(fault);
 }
 
 std::string Core::message(const incast_channel& channel) const {
     if (channel.state == incast_channel::State::ended) return channel.line;
     if (channel.state != incast_channel::State::open) return "opening";
-    const Fault fault = hub_->fault(*channel.id);
+    const Fault fault = hub_->fault(channel.id);
     return fault == Fault::none ? "open" : channel.peer_name + ": " + to_string(fault);
 }
 
@@ -260,9 +268,9 @@ bool Core::push_rest(incast_channel& channel) {
         channel.rest_at += done;
         if (done == 0) break;
     }
-    const bool is_over = channel.rest_at == channel.rest.size() && channel.writer.has_value() &&
+    const bool is_over = channel.rest_at == channel.rest.size() && channel.writer != nullptr &&
                          (channel.writer->is_whole() || channel.writer->write({}) == 0) && channel.writer->is_whole();
-    const bool is_done = !channel.writer || is_over || hub_->fault(*channel.id) != Fault::none;
+    const bool is_done = !channel.writer || is_over || hub_->fault(channel.id) != Fault::none;
     if (!is_done) {
         if (std::ranges::find(pushing_, &channel) == pushing_.end()) pushing_.push_back(&channel);
         return false;
@@ -270,19 +278,18 @@ bool Core::push_rest(incast_channel& channel) {
     channel.rest.clear();
     channel.rest_at = 0;
     std::erase(pushing_, &channel);
-    if (channel.has_finished && channel.id) hub_->finish(*channel.id);
+    if (channel.has_finished && channel.has_id) hub_->finish(channel.id);
     return true;
 }
 
 bool Core::has_data(incast_channel& channel) {
-    if (!channel.id) return channel.state == incast_channel::State::ended;
-    return !hub_->readable(*channel.id).empty() || hub_->has_ended(*channel.id) ||
-           hub_->fault(*channel.id) != Fault::none;
+    if (!channel.has_id) return channel.state == incast_channel::State::ended;
+    return !hub_->readable(channel.id).empty() || hub_->has_ended(channel.id) || hub_->fault(channel.id) != Fault::none;
 }
 
 bool Core::has_room(const incast_channel& channel) const {
-    if (!channel.id) return channel.state == incast_channel::State::ended;
-    return hub_->has_room(*channel.id) || hub_->fault(*channel.id) != Fault::none;
+    if (!channel.has_id) return channel.state == incast_channel::State::ended;
+    return hub_->has_room(channel.id) || hub_->fault(channel.id) != Fault::none;
 }
 
 std::pair<incast_channel*, std::uint32_t> Core::next_ready() {
@@ -305,7 +312,7 @@ std::pair<incast_channel*, std::uint32_t> Core::next_ready() {
 bool Core::is_drained() const {
     if (hub_ == nullptr) return true;
     const auto in_use =
-        std::ranges::count_if(channels_, [](const auto& each) { return each->id.has_value() && !each->is_given_back; });
+        std::ranges::count_if(channels_, [](const auto& each) { return each->has_id && !each->is_given_back; });
     const bool has_rest = std::ranges::any_of(channels_, [](const auto& each) { return each->is_given_back; });
     return !has_rest && hub_->channels() <= static_cast<std::size_t>(in_use) && endpoint_.transport->drained();
 }
@@ -340,10 +347,7 @@ void Core::take_peer_events() {
                 break;
             case Event::Kind::peer_down:
                 if (known != remotes_.end()) remotes_.erase(known);
-                for (incast_channel* const channel : opening_)
-                    if (channel->state == incast_channel::State::dialling && channel->peer == peer)
-                        fail(*channel, ECONNREFUSED,
-                             with_log(channel->address.text() + ": turned away, or gone by now"));
+                lose(peer, ECONNREFUSED, with_log("turned away, or gone by now"));
                 break;
             default:
                 break;
@@ -360,8 +364,15 @@ incast_channel* Core::find_call(std::uint32_t call) {
 
 void Core::take_directory_events() {
     while (auto event = directory_->next()) {
+        if (event->what == Directory::Event::What::answered) {
+            take_answer(event->number, event->said);
+            continue;
+        }
         incast_channel* const channel = find_call(event->number);
-        if (channel == nullptr) continue;
+        if (channel == nullptr) {
+            end_exchange(*event);
+            continue;
+        }
         if (event->what == Directory::Event::What::failed)
             fail(*channel, event->failure.error, std::move(event->failure.line));
         else if (event->what == Directory::Event::What::offered)
@@ -375,6 +386,8 @@ void Core::take_offer(incast_channel& channel, const WholeCard& said) {
     channel.port = said.card.port;
     if (said.card.hub == id_) return open_to(channel, self);
     auto known = std::ranges::find(remotes_, said.card.hub, &Remote::hub);
+    if (known == remotes_.end() && has_answers(choices_.scheme)) return begin_exchange(channel, said);
+    if (has_answers(choices_.scheme)) directory_->give_up(channel.call);
     if (known == remotes_.end()) {
         const Greeting greeting{.hub = id_};
         last_log_.clear();
@@ -392,18 +405,23 @@ void Core::take_offer(incast_channel& channel, const WholeCard& said) {
 bool Core::advance(Time now) {
     for (incast_channel* const channel : opening_) {
         if (channel->state == incast_channel::State::opening) {
-            const Fault fault = hub_->fault(*channel->id);
+            const Fault fault = hub_->fault(channel->id);
             if (fault != Fault::none)
                 fail(*channel, error_of(fault), channel->address.text() + ": " + to_string(fault));
-            else if (hub_->is_open(*channel->id))
+            else if (hub_->is_open(channel->id))
                 channel->state = incast_channel::State::open;
+        }
+        if (channel->state == incast_channel::State::calling && now >= channel->call_at) {
+            channel->call_at = time_never;
+            channel->call = call_for(channel->address);
         }
         if (channel->state >= incast_channel::State::open || now < channel->deadline) continue;
         if (channel->state == incast_channel::State::calling) directory_->give_up(channel->call);
         fail(*channel, ETIMEDOUT, channel->address.text() + ": no answer in time");
-        if (!channel->id) continue;
-        std::tie(channel->data, channel->room) = hub_->take_descriptors(*channel->id);
-        hub_->abort(*std::exchange(channel->id, std::nullopt));
+        if (!channel->has_id) continue;
+        std::tie(channel->data, channel->room) = hub_->take_descriptors(channel->id);
+        hub_->abort(channel->id);
+        channel->has_id = false;
         channel->data.set(true);
         channel->room.set(true);
     }

@@ -21,6 +21,7 @@
 #include <incast/channel.h>
 
 #include "channel/api/card.h"
+#include "channel/api/cm.h"
 #include "channel/api/directory.h"
 #include "channel/api/endpoint.h"
 #include "channel/hub/fork_guard.h"
@@ -63,10 +64,12 @@ struct incast_channel {
     std::uint32_t longest_message = incast::channel::max_message;
     incast::Time deadline = incast::time_never;  // of opening
     std::uint32_t call = 0;
+    incast::Time call_at = incast::time_never;  // it is to come again
     incast::Peer peer{};
     std::uint32_t port = 0;
 
-    std::optional<incast::channel::Id> id;
+    incast::channel::Id id{};
+    bool has_id = false;
     incast::channel::Level data;  // before there is an id
     incast::channel::Level room;
     bool has_finished = false;
@@ -75,8 +78,8 @@ struct incast_channel {
 
     // Messages.
     incast::channel::api::HubStream stream;
-    std::optional<incast::channel::BasicMessageWriter<incast::channel::api::HubStream>> writer;
-    std::optional<incast::channel::BasicMessageReader<incast::channel::api::HubStream>> reader;
+    std::unique_ptr<incast::channel::BasicMessageWriter<incast::channel::api::HubStream>> writer;
+    std::unique_ptr<incast::channel::BasicMessageReader<incast::channel::api::HubStream>> reader;
     std::vector<std::byte> rest;  // of a message that was taken
     std::size_t rest_at = 0;
     std::vector<std::byte> begun;  // of a message that comes
@@ -144,6 +147,7 @@ public:
     /// Nothing that was given back has still to leave.
     [[nodiscard]] bool is_drained() const;
     [[nodiscard]] bool sends_in_place() const;
+    [[nodiscard]] std::uint32_t destid() const { return cm_ == nullptr ? 0 : destid_of(*cm_); }
 
     bool poll();
     /// By the loop of the owner.
@@ -181,6 +185,11 @@ private:
         HubId hub{};
         Peer peer{};
         bool is_up = false;
+        // Where both sides connect.
+        Blob own = {};           // this hub's address for it
+        Blob theirs = {};        // empty: not known yet
+        std::uint32_t call = 0;  // by which it will be
+        bool is_asked = false;   // connect() was taken
     };
 
     void make_hub(const Address& first, Use use);
@@ -192,6 +201,13 @@ private:
     void take_peer_events();
     void take_directory_events();
     void take_offer(incast_channel& channel, const WholeCard& said);
+    void take_answer(std::uint32_t caller, const WholeCard& said);
+    void begin_exchange(incast_channel& channel, const WholeCard& said);
+    void end_exchange(const Directory::Event& event);
+    bool add_remote(const HubId& hub);
+    void connect_remotes();
+    void lose(Peer peer, int error, const std::string& why);
+    std::uint32_t call_for(const Address& address);
     bool advance(Time now);
     void open_to(incast_channel& channel, Peer peer);
     void begin_messages(incast_channel& channel);
@@ -222,9 +238,10 @@ private:
     os::Descriptor wake_;
     os::Descriptor timer_;
     Time timer_at_ = time_never;
+    std::shared_ptr<CmPort> cm_;  // rio
     Endpoint endpoint_;
     std::unique_ptr<Hub> hub_;
-    std::optional<Directory> directory_;
+    std::unique_ptr<Directory> directory_;
     std::vector<Remote> remotes_;
     std::vector<std::unique_ptr<incast_channel>> channels_;
     std::vector<incast_channel*> opening_;

@@ -210,6 +210,14 @@ std::uint32_t Directory::call(const Address& address, Time now) {
     return number;
 }
 
+std::uint32_t Directory::call_by(os::Descriptor socket, const Address& address) {
+    const std::uint32_t number = ++next_number_;
+    if (!poller_.add(socket, EPOLLIN | EPOLLRDHUP, first_id_ + (calls_id << kind_shift) + number))
+        throw system_failure(errno, address.text());
+    calls_.emplace(number, Call{.socket = std::move(socket), .names = {}, .text = address.text(), .received = {}});
+    return number;
+}
+
 void Directory::start(std::uint32_t number, Call& call, Time now) {
     call.again_at = time_never;
     const SocketName& name = call.names.front();
@@ -247,10 +255,14 @@ void Directory::hear(std::uint32_t number, Call& call, Time now) {
     Read read = read_card(call.received);
     if (!read.whole) {
         if (is_open && !read.is_wrong) return;
-        if (error != 0 && call.received.empty()) return failed(number, call, error, now);
+        if (error != 0 && call.received.empty() && !call.names.empty()) return failed(number, call, error, now);
         return end(number, EPROTO, "what answers there is no listener of ring channels");
     }
     const Card::What expected = call.is_answered ? Card::What::reply : Card::What::offer;
+    if (read.whole->card.what == Card::What::failed) {
+        const auto why = static_cast<int>(std::min(read.whole->card.port, 4095U));
+        return end(number, why == 0 ? EPROTO : why, why == ECONNREFUSED ? "nobody listens there" : "");
+    }
     if (read.whole->card.what == Card::What::again && call.is_answered) {
         events_.push_back({Event::What::again, number, {}, {}});
         calls_.erase(number);

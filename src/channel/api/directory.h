@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,6 +38,7 @@ std::string own_host(int socket);
 struct Door {
     os::Descriptor socket;
     Address address;
+    std::shared_ptr<void> keep = {};  // what brings callers to the socket
 };
 Door open_door(const Address& address);
 
@@ -56,6 +58,8 @@ public:
     void close(std::uint32_t port);
     /// Looks for a listener; an event says what came of it. Throws Failure.
     std::uint32_t call(const Address& address, Time now);
+    /// By a socket that somebody connects.
+    std::uint32_t call_by(os::Descriptor socket, const Address& address);
     void give_up(std::uint32_t call);
     /// To an offer.
     void answer(std::uint32_t call, const Card& card, const Blob& address);

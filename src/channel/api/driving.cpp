@@ -43,6 +43,7 @@ bool Core::poll() {
     if (std::exchange(look_, false) || at >= next_look_) look_around(at);
     if (hub_ == nullptr) return any;
     take_peer_events();
+    if (has_answers(choices_.scheme)) connect_remotes();
     if (!opening_.empty()) any |= advance(at);
     if (hub_->took_something()) {
         took_ = true;
@@ -82,7 +83,9 @@ bool Core::prepare_wait() {
     const Time at = now();
     Time next = directory_->next_deadline();
     for (const incast_channel* const channel : opening_)
-        next = std::min(next, channel->deadline);
+        next = std::min({next, channel->deadline, channel->call_at});
+    for (const Remote& remote : remotes_)
+        if (!remote.theirs.bytes.empty() && !remote.is_asked) next = std::min(next, at + ps_per_ms);  // `again`
     if (hub_ != nullptr) {
         next = std::min(next, hub_->next_deadline());
         if (hub_->must_look()) next = std::min(next, at + look_at_memory);

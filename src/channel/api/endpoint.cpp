@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 
 #include <netinet/in.h>
 
 #include "channel/api/directory.h"
+#include "transport/rio/rio.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
 #include "transport/udp/udp.h"
@@ -29,6 +31,8 @@ Make maker_of(Scheme scheme) {
             return &transport::tcp::make;
         case Scheme::udp:
             return &transport::udp::make;
+        case Scheme::rio:
+            return &transport::rio::make;
         default:
             throw Failure{EPROTONOSUPPORT, "this library has no transport " + std::string(to_string(scheme))};
     }
@@ -53,6 +57,16 @@ std::string host_for(const HubChoices& choices, const Address& first, Use use) {
 
 }  // namespace
 
+std::string fabric_of(const HubChoices& choices) {
+    const char* const given = std::getenv("RIO_FABRIC");  // NOLINT(concurrency-mt-unsafe): nothing sets it here
+    std::string fabric = !choices.fabric.empty() ? choices.fabric : given != nullptr && *given != 0 ? given : "shm";
+    if (choices.peer_timeout_ms > 0 && fabric.starts_with("udp")) {
+        fabric += fabric.find('?') == std::string::npos ? '?' : '&';
+        fabric += "deadline_ms=" + std::to_string(choices.peer_timeout_ms);
+    }
+    return fabric;
+}
+
 transport::Settings parse_settings(std::string_view text) {
     transport::Settings made;
     while (!text.empty()) {
@@ -76,6 +90,7 @@ Endpoint make_endpoint(const HubChoices& choices, const Address& first, Use use,
         // Callers are told the address that they came by.
         if (made.is_everywhere) settings["advertise"] = made.host == "::" ? "::1" : "127.0.0.1";
     }
+    if (choices.scheme == Scheme::rio) settings["fabric"] = fabric_of(choices);
     if (choices.scheme == Scheme::udp && choices.peer_timeout_ms > 0)
         settings["deadline"] = std::to_string(choices.peer_timeout_ms) + "ms";
     auto medium = maker_of(choices.scheme)(settings);
@@ -83,8 +98,8 @@ Endpoint make_endpoint(const HubChoices& choices, const Address& first, Use use,
     made.medium = std::move(*medium);
     auto endpoint = made.medium->endpoint({.run = run_of_channels,
                                            .token = choices.secret,
-                                           .max_peers = 1,
-                                           .max_dialled = choices.max_peers,
+                                           .max_peers = has_answers(choices.scheme) ? choices.max_peers + 1 : 1,
+                                           .max_dialled = has_answers(choices.scheme) ? 0 : choices.max_peers,
                                            .log = log});
     if (!endpoint) throw Failure{errno == EMFILE || errno == ENFILE ? errno : ENODEV, endpoint.error().message};
     made.transport = std::move(*endpoint);

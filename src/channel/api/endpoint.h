@@ -28,6 +28,13 @@ struct HubChoices {
     transport::Settings settings = {};
 };
 
+/// rio: as RIO_FABRIC has it.
+std::string fabric_of(const HubChoices& choices);
+/// Both sides have to connect, where a transport has no dial().
+constexpr bool has_answers(Scheme scheme) {
+    return scheme == Scheme::rio;
+}
+
 /// What incast_channel_hub_options has as a text. Throws EINVAL.
 transport::Settings parse_settings(std::string_view text);
 

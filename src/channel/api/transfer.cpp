@@ -21,21 +21,21 @@ int cannot_write(incast_channel& channel, Kind kind) {
     if (channel.options.kind != kind) return refuse(EINVAL, "a channel of the other kind");
     if (channel.has_finished) return refuse(EPIPE, "this side has finished");
     const int state = channel.core.state(channel);
-    if (state == -ECONNRESET && channel.id && channel.core.hub().has_ended(*channel.id))
+    if (state == -ECONNRESET && channel.has_id && channel.core.hub().has_ended(channel.id))
         return refuse(EPIPE, channel.peer_name + ": the other side has closed the channel");
     return state < 0 ? ended(channel, state) : 0;
 }
 
 std::size_t write_now(incast_channel& channel, Bytes bytes) {
     if (channel.state != incast_channel::State::open) return 0;
-    const std::size_t done = channel.core.hub().write(*channel.id, bytes);
+    const std::size_t done = channel.core.hub().write(channel.id, bytes);
     if (done < bytes.size()) channel.waits_for_room = true;
     return done;
 }
 
 /// More than a buffer leaves at once.
 void leave(incast_channel& channel, std::size_t written) {
-    if (written >= capacity(channel.options.shape)) channel.core.hub().flush(*channel.id);
+    if (written >= capacity(channel.options.shape)) channel.core.hub().flush(channel.id);
     channel.core.settle();
 }
 
@@ -87,7 +87,7 @@ int64_t incast_channel_write_in_place(incast_channel* channel, const void* data,
     return with(channel->core, [&](auto&) -> std::int64_t {
         if (const int error = cannot_write(*channel, Kind::bytes); error != 0) return error;
         const bool is_open = channel->state == incast_channel::State::open;
-        const std::size_t done = is_open ? channel->core.hub().write_in_place(*channel->id, bytes_of(data, bytes)) : 0;
+        const std::size_t done = is_open ? channel->core.hub().write_in_place(channel->id, bytes_of(data, bytes)) : 0;
         if (done < bytes) channel->waits_for_room = true;
         if (done > 0) leave(*channel, done);
         return done > 0 || (bytes == 0 && is_open) ? static_cast<std::int64_t>(done) : not_now();
@@ -97,7 +97,7 @@ int64_t incast_channel_write_in_place(incast_channel* channel, const void* data,
 static uint64_t position(incast_channel* channel, std::uint64_t (Hub::*of_hub)(Id) const) {
     if (channel == nullptr || channel->core.is_child()) return 0;
     const Core::Entry entry(channel->core);
-    return channel->id ? (channel->core.hub().*of_hub)(*channel->id) : 0;
+    return channel->has_id ? (channel->core.hub().*of_hub)(channel->id) : 0;
 }
 
 uint64_t incast_channel_written(incast_channel* channel) {
@@ -111,9 +111,9 @@ uint64_t incast_channel_released(incast_channel* channel) {
 int incast_channel_flush(incast_channel* channel) {
     if (channel == nullptr) return refuse_null();
     return with(channel->core, [&](auto&) {
-        if (channel->id) {
+        if (channel->has_id) {
             (void)channel->core.push_rest(*channel);
-            channel->core.hub().flush(*channel->id);
+            channel->core.hub().flush(channel->id);
             (void)channel->core.poll();  // the endpoint sends what was posted
         }
         channel->core.settle();
@@ -141,10 +141,11 @@ int64_t incast_channel_read(incast_channel* channel, void* into, size_t bytes, i
         if (bytes == 0) return 0;
         std::size_t done = 0;
         const int error = wait_for_data(lock, *channel, timeout_ms, [&] {
-            if (!channel->id) return false;
+            if (!channel->has_id) return false;
             Hub& hub = channel->core.hub();
-            done = hub.read(*channel->id, {static_cast<std::byte*>(into), bytes});
-            return done > 0 || hub.has_ended(*channel->id);
+            done = hub.read(channel->id, {static_cast<std::byte*>(into), bytes});
+            if (done < bytes) channel->waits_for_data = true;  // nothing more is there
+            return done > 0 || hub.has_ended(channel->id);
         });
         if (done > 0) channel->core.settle();  // a credit may be due
         return error < 0 ? error : static_cast<std::int64_t>(done);
@@ -158,9 +159,9 @@ int64_t incast_channel_peek(incast_channel* channel, const void** data, int time
         if (channel->options.kind != Kind::bytes) return refuse(EINVAL, "a channel of the other kind");
         Bytes there;
         const int error = wait_for_data(lock, *channel, timeout_ms, [&] {
-            if (!channel->id) return false;
-            there = channel->core.hub().readable(*channel->id);
-            return !there.empty() || channel->core.hub().has_ended(*channel->id);
+            if (!channel->has_id) return false;
+            there = channel->core.hub().readable(channel->id);
+            return !there.empty() || channel->core.hub().has_ended(channel->id);
         });
         if (error < 0) return error;
         *data = there.data();
@@ -172,9 +173,9 @@ int incast_channel_consume(incast_channel* channel, size_t bytes) {
     if (channel == nullptr) return refuse_null();
     return with(channel->core, [&](auto&) {
         if (channel->options.kind != Kind::bytes) return refuse(EINVAL, "a channel of the other kind");
-        if (!channel->id || channel->core.hub().readable(*channel->id).size() < bytes)
+        if (!channel->has_id || channel->core.hub().readable(channel->id).size() < bytes)
             return refuse(EINVAL, "so many bytes are not there");
-        channel->core.hub().consume(*channel->id, bytes);
+        channel->core.hub().consume(channel->id, bytes);
         channel->core.settle();
         return 0;
     });

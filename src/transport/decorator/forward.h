@@ -14,6 +14,7 @@ public:
 
     [[nodiscard]] const Capabilities& capabilities() const override { return inner_->capabilities(); }
     [[nodiscard]] Blob address() const override { return inner_->address(); }
+    [[nodiscard]] Blob address_for(Peer peer) override { return inner_->address_for(peer); }
     Post connect(Peer peer, const Blob& address, std::uint32_t incarnation) override {
         return inner_->connect(peer, address, incarnation);
     }

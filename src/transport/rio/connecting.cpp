@@ -38,7 +38,7 @@ const char* to_string(Verdict verdict) {
 Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
     Address address;
     if (index(peer) >= peers_.size() || peer == options_.self || !from_blob(blob, address) ||
-        address.node != index(peer) || index(options_.self) >= address.peers ||
+        (address.is_for_one == 0 && address.node != index(peer)) || there_by(address) >= address.peers ||
         address.ring_bytes != settings_.ring_bytes || address.notice != settings_.notice) {
         return Post::refused;
     }
@@ -58,7 +58,8 @@ Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
     state.theirs = state.heard = 0;
     state.deadline = time_unset;
     state.destid = address.destid;
-    state.slot_address = address.slots + index(options_.self) * slot_bytes(settings_.ring_bytes);
+    state.there = there_by(address);
+    state.slot_address = address.slots + state.there * slot_bytes(settings_.ring_bytes);
     state.lane.drop_unsent();
     state.peer_read = state.announced = state.lane.sent();
     unset_deadlines_ = true;
@@ -67,6 +68,27 @@ Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
     active_.set(index(peer));  // it may have called before
     say_hello(peer);
     return Post::pending;
+}
+
+Blob Endpoint::address_for(Peer peer) {
+    if (index(peer) >= peers_.size() || peer == options_.self || peers_[index(peer)].state != PeerState::State::idle)
+        return {};
+    // What somebody before has left there is none of its.
+    std::memset(static_cast<void*>(&slot(index(peer)).hello), 0, sizeof(Hello));
+    Address made = own_address();
+    made.node = index(peer);
+    made.is_for_one = 1;
+    return to_blob(made);
+}
+
+std::uint32_t Endpoint::there_by(const Address& address) const {
+    return address.is_for_one != 0 ? address.node : index(options_.self);
+}
+
+/// By CM: one of the two does.
+bool Endpoint::dials(Peer peer) const {
+    const PeerState& state = peers_[index(peer)];
+    return state.there != index(peer) ? state.there < index(peer) : port_.destid() < state.destid;
 }
 
 void Endpoint::disconnect(Peer peer) {
@@ -89,7 +111,7 @@ Hello Endpoint::hello(Hello::Kind kind, Peer to) const {
     made.kind = kind;
     made.run = options_.run;
     made.token = options_.token;
-    made.from = index(options_.self);
+    made.from = state.there;
     made.from_incarnation = options_.incarnation;
     made.to = index(to);
     made.to_incarnation = state.incarnation;
@@ -118,7 +140,7 @@ Verdict Endpoint::judge(const Hello& hello, std::uint32_t from) const {
     if (hello.magic != Hello::expected_magic || hello.from != from) return Verdict::malformed;
     if (hello.run != options_.run) return Verdict::wrong_run;
     if (difference != 0) return Verdict::wrong_token;
-    if (hello.to != index(options_.self) || hello.to_incarnation != options_.incarnation) return Verdict::wrong_node;
+    if (hello.to != peers_[from].there || hello.to_incarnation != options_.incarnation) return Verdict::wrong_node;
     return Verdict::accepted;
 }
 
@@ -198,8 +220,8 @@ void Endpoint::matched(Peer peer) {
     PeerState& state = peers_[index(peer)];
     state.state = PeerState::State::dialling;
     dialling_.set(index(peer));
-    if (options_.self < peer) {
-        post_office_->dial(index(peer), state.destid, index(options_.self), state.attempt);
+    if (dials(peer)) {
+        post_office_->dial(index(peer), state.destid, state.there, state.attempt);
         return;
     }
     const auto found = std::ranges::find_if(
@@ -214,8 +236,10 @@ void Endpoint::look_for_letters() {
     while (auto arrival = post_office_->dialled())
         arrived(std::move(*arrival));
     // Accepting waits for a moment: only where somebody is to come.
-    const std::size_t first = dialling_.next(0);
-    if (first == base::Bitmap::none || first > index(options_.self)) return;
+    std::size_t first = dialling_.next(0);
+    while (first != base::Bitmap::none && dials(Peer{static_cast<std::uint32_t>(first)}))
+        first = dialling_.next(first + 1);
+    if (first == base::Bitmap::none) return;
     if (auto arrival = post_office_->accept()) arrived(std::move(*arrival));
 }
 
@@ -223,7 +247,7 @@ void Endpoint::arrived(Arrived arrival) {
     if (arrival.node >= peers_.size()) return;
     const Peer peer{arrival.node};
     PeerState& state = peers_[arrival.node];
-    const bool dialled = options_.self < peer;
+    const bool dialled = dials(peer);
     const bool waits = state.state == PeerState::State::dialling;
     if (waits && arrival.attempt == (dialled ? state.attempt : state.theirs)) {
         if (!arrival.socket.is_open()) return fail(peer, arrival.why);

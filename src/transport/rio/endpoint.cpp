@@ -57,7 +57,7 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
                      .has_wait_fd = true};
     peers_.reserve(options.max_peers);
     for (std::uint32_t number = 0; number < options.max_peers; ++number)
-        peers_.emplace_back(settings.ring_bytes, std::max(16U, capabilities_.max_posted));
+        peers_.emplace_back(settings.ring_bytes, std::max(16U, capabilities_.max_posted)).there = index(options.self);
     touched_.reserve(options.max_peers);
 }
 
@@ -124,13 +124,17 @@ Endpoint::~Endpoint() {
     }
 }
 
+Address Endpoint::own_address() const {
+    return {.node = index(options_.self),
+            .destid = port_.destid(),
+            .peers = options_.max_peers,
+            .ring_bytes = settings_.ring_bytes,
+            .notice = settings_.notice,
+            .slots = slots_window_.address()};
+}
+
 Blob Endpoint::address() const {
-    return to_blob(Address{.node = index(options_.self),
-                           .destid = port_.destid(),
-                           .peers = options_.max_peers,
-                           .ring_bytes = settings_.ring_bytes,
-                           .notice = settings_.notice,
-                           .slots = slots_window_.address()});
+    return to_blob(own_address());
 }
 
 Result<Blob> Endpoint::expose(Local region, const Grant& grant) {
@@ -154,7 +158,7 @@ Result<Blob> Endpoint::expose(Local region, const Grant& grant) {
             return Error{"expose: node " + std::to_string(peer) + " cannot be told of it: " + error.message()};
     }
     Key key;
-    key.owner = index(options_.self);
+    key.owner = grant.peer == any_peer ? index(options_.self) : peers_[index(grant.peer)].there;
     key.generation = options_.incarnation;
     key.region = static_cast<std::uint32_t>(region);
     key.use = regions_.use(region);
@@ -172,7 +176,8 @@ Result<int> Endpoint::share(Local region) {
 }
 
 Result<Remote> Endpoint::import_key(Peer peer, const Blob& blob) {
-    const Result<Key> key = read_key<Key>(blob, peer, options_.self, options_.run, max_regions, transport_name);
+    const Peer there = index(peer) < peers_.size() ? Peer{peers_[index(peer)].there} : options_.self;
+    const Result<Key> key = read_key<Key>(blob, peer, there, options_.run, max_regions, transport_name);
     if (!key) return key.error();
     if (key->place.segment_bytes < api::page_bytes) return Error{"import_key: not a key of the rio transport"};
     return imports_.add({peer, *key});

@@ -62,7 +62,9 @@ struct Address {
     std::uint32_t peers = 0;  // slots
     std::uint32_t ring_bytes = 0;
     NoticeKind notice{};
-    std::uint64_t slots = 0;  // RapidIO address of the first
+    std::uint64_t slots = 0;       // RapidIO address of the first
+    std::uint32_t is_for_one = 0;  // then `node` is the number of whoever connects, here
+    std::uint32_t zero = 0;
 };
 
 struct Key : RegionKey<0x4B4F4952> {  // "RIOK"
@@ -82,6 +84,7 @@ public:
 
     [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
     [[nodiscard]] Blob address() const override;
+    [[nodiscard]] Blob address_for(Peer peer) override;
 
     Post connect(Peer peer, const Blob& blob, std::uint32_t incarnation) override;
     void disconnect(Peer peer) override;
@@ -193,6 +196,10 @@ private:
     void log(const std::string& line) const {
         if (options_.log) options_.log(line);
     }
+    [[nodiscard]] Address own_address() const;
+    /// This endpoint's number at whoever gave that address.
+    [[nodiscard]] std::uint32_t there_by(const Address& address) const;
+    [[nodiscard]] bool dials(Peer peer) const;
     [[nodiscard]] Hello hello(Hello::Kind kind, Peer to) const;
     [[nodiscard]] Verdict judge(const Hello& hello, std::uint32_t from) const;
     void hear(Peer peer);

@@ -59,6 +59,7 @@ struct PeerState {
     bool called_again = false;   // in this attempt
     bool refused = false;        // a part of the transfer that ends next
     std::uint32_t faults = 0;    // completions among the endpoint's own events
+    std::uint32_t there = 0;     // this endpoint's number at the peer
     std::uint32_t incarnation = 0;
     std::uint32_t complained_of = 0;  // incarnation for which a failure to connect was logged
     std::uint64_t attempt = 0;

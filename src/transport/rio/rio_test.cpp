@@ -497,6 +497,44 @@ TEST(Rio, WhatAnIncarnationSaidIsHeardAfterTheNextOneHasCalled) {
     }
 }
 
+TEST(Rio, StrangersConnectByNumbersOfTheirOwn) {
+    for (const char* notice : {"doorbell", "cm"}) {
+        const std::string fabric = fresh_fabric();
+        const Settings settings{{"notice", notice}};
+        Node a(0, settings, fabric);
+        Node b(0, settings, fabric);
+        for (int time = 0; time < 2; ++time) {
+            // Each is node 0 to itself, and 1 to the other: whatever tells them apart is none of these.
+            const Blob for_b = a.endpoint->address_for(Peer{1});
+            const Blob for_a = b.endpoint->address_for(Peer{1});
+            ASSERT_EQ(a.endpoint->connect(Peer{1}, for_a, 1), Post::pending);
+            ASSERT_EQ(b.endpoint->connect(Peer{1}, for_b, 1), Post::pending);
+            EXPECT_TRUE(a.endpoint->address_for(Peer{1}).bytes.empty()) << "in use";
+            ASSERT_TRUE(comes({&a, &b}, Event::Kind::peer_up)) << notice;
+            const auto region = b.endpoint->allocate(4096);
+            const auto key = b.endpoint->expose(*region, {.peer = Peer{1}});
+            const auto there = a.endpoint->import_key(Peer{1}, *key);
+            ASSERT_TRUE(there) << there.error().message;
+            const std::byte byte{7};
+            ASSERT_EQ(a.endpoint->write(Peer{1}, {&byte, 1}, {}, {*there, 9}, 5, 0), Post::done);
+            bool has_come = false;
+            for (const Time until = now() + 20 * ps_per_s; !has_come && now() < until;) {
+                for (const Event& event : b.poll())
+                    has_come = has_come || (event.kind == Event::Kind::notice && event.size_or_value == 5);
+                (void)a.poll();
+            }
+            EXPECT_TRUE(has_come) << notice;
+            EXPECT_EQ(b.endpoint->local({*region, 1, 9})[0], byte);
+            a.endpoint->disconnect(Peer{1});
+            for (const Time until = now() + 20 * ps_per_s; a.downs + b.downs < 2 * time + 2 && now() < until;) {
+                (void)a.poll();
+                (void)b.poll();
+            }
+            ASSERT_EQ(a.downs + b.downs, 2 * time + 2) << notice;
+        }
+    }
+}
+
 TEST(RioFaults, AnUnknownDestinationIdIsDown) {
     const std::string fabric = fresh_fabric();
     Node a(0, {}, fabric);

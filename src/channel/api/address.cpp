@@ -22,7 +22,7 @@ std::optional<std::uint16_t> number(std::string_view text) {
     return value;
 }
 
-[[noreturn]] void refuse(std::string_view text, const std::string& allowed) {
+[[noreturn]] void refuse_form(std::string_view text, const std::string& allowed) {
     throw Failure{EINVAL, "'" + std::string(text) + "' is no address; allowed: " + allowed};
 }
 
@@ -30,7 +30,7 @@ std::optional<std::uint16_t> number(std::string_view text) {
 std::uint16_t port_of(std::string_view text, std::string_view whole, Use use, const std::string& allowed) {
     if (text == "*" && use == Use::listen) return 0;
     const auto value = number(text);
-    if (!value || (*value == 0 && use == Use::connect)) refuse(whole, allowed);
+    if (!value || (*value == 0 && use == Use::connect)) refuse_form(whole, allowed);
     return *value;
 }
 
@@ -50,7 +50,7 @@ Scheme parse_scheme(std::string_view text) {
 
 Address parse_address(std::string_view text, Use use, Scheme expected) {
     const std::size_t split = text.find(behind_scheme);
-    if (split == std::string_view::npos) refuse(text, "shm://NAME, tcp://HOST:PORT, rio://DESTID:CHANNEL");
+    if (split == std::string_view::npos) refuse_form(text, "shm://NAME, tcp://HOST:PORT, rio://DESTID:CHANNEL");
     Address address{.scheme = parse_scheme(text), .host = {}};
     if (address.scheme != expected)
         throw Failure{EPROTONOSUPPORT,
@@ -58,10 +58,10 @@ Address parse_address(std::string_view text, Use use, Scheme expected) {
     const std::string_view rest = text.substr(split + behind_scheme.size());
     if (address.scheme == Scheme::shm) {
         if (rest.empty() || rest.size() > longest_name || rest.find('\0') != std::string_view::npos)
-            refuse(text, "shm://NAME, of 1 to 90 bytes");
+            refuse_form(text, "shm://NAME, of 1 to 90 bytes");
         address.host = rest;
         address.is_any_host = rest == "*";
-        if (address.is_any_host && use == Use::connect) refuse(text, "shm://NAME; `*` is for listening");
+        if (address.is_any_host && use == Use::connect) refuse_form(text, "shm://NAME; `*` is for listening");
         return address;
     }
     const bool is_rio = address.scheme == Scheme::rio;
@@ -69,14 +69,14 @@ Address parse_address(std::string_view text, Use use, Scheme expected) {
                                 (is_rio ? "://DESTID:CHANNEL" : "://HOST:PORT") +
                                 (use == Use::listen ? ", `*` for any" : "");
     const std::size_t colon = rest.rfind(':');
-    if (colon == std::string_view::npos) refuse(text, allowed);
+    if (colon == std::string_view::npos) refuse_form(text, allowed);
     std::string_view host = rest.substr(0, colon);
     address.port = port_of(rest.substr(colon + 1), text, use, allowed);
     if (host == "*" && use == Use::listen && address.scheme != Scheme::verbs) {
         address.is_any_host = true;
     } else if (is_rio) {
         const auto destid = number(host);
-        if (!destid) refuse(text, allowed);
+        if (!destid) refuse_form(text, allowed);
         address.destid = *destid;
     } else {
         const bool is_bracketed = host.starts_with('[') && host.ends_with(']');
@@ -84,7 +84,7 @@ Address parse_address(std::string_view text, Use use, Scheme expected) {
         const bool has_colon = host.find(':') != std::string_view::npos;
         if (host.empty() || host.size() > longest_host || has_colon != is_bracketed || host == "*" ||
             host.find('\0') != std::string_view::npos)
-            refuse(text, allowed);
+            refuse_form(text, allowed);
         address.host = host;
     }
     return address;

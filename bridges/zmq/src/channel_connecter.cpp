@@ -3,7 +3,6 @@
 #include "address.hpp"
 #include "channel_engine.h"
 #include "io_thread.hpp"
-#include "precompiled.hpp"
 #include "session_base.hpp"
 
 namespace zmq {

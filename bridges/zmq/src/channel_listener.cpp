@@ -2,7 +2,6 @@
 
 #include "channel_engine.h"
 #include "io_thread.hpp"
-#include "precompiled.hpp"
 #include "session_base.hpp"
 #include "socket_base.hpp"
 

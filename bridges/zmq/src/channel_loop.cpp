@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "err.hpp"
-#include "precompiled.hpp"
 
 namespace zmq {
 
@@ -92,7 +91,7 @@ incast_channel_hub* ChannelLoop::hub(const std::string& protocol) {
     incast_channel_hub_options options = INCAST_CHANNEL_HUB_OPTIONS;
     options.flags = INCAST_CHANNEL_OWN_LOOP;
     options.max_channels = 4096;
-    options.max_peers = protocol == "rio" ? 255 : 4095;
+    options.max_peers = 255;
     Hub hub = Hub();
     const int error = incast_channel_hub_make(protocol.c_str(), &options, &hub.hub);
     if (error < 0) {

@@ -1,6 +1,10 @@
 // The channels of one I/O thread of libzmq: a hub for each transport, driven by the thread's own loop.
 #pragma once
 
+// clang-format off: first comes what the host has
+#include "precompiled.hpp"
+// clang-format on
+
 #include <chrono>
 #include <map>
 #include <mutex>

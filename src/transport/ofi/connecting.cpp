@@ -80,8 +80,10 @@ Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
     ++known_;
     start_timing(state);
     state.state = index(options_.self) < index(peer) ? PeerState::State::dialling : PeerState::State::waiting;
-    if (std::string_view(address->provider.data()) != fabric_.provider() ||
-        (address->is_connected != 0) != fabric_.is_connected()) {
+    if (is_wedged_) {
+        lose(peer, Status::peer_lost);
+    } else if (std::string_view(address->provider.data()) != fabric_.provider() ||
+               (address->is_connected != 0) != fabric_.is_connected()) {
         const auto kind = [](bool is_connected) { return is_connected ? "msg" : "rdm"; };
         fail(peer, std::string("it uses the provider ") + address->provider.data() + " (" +
                        kind(address->is_connected != 0) + "), and this node " + fabric_.provider() + " (" +
@@ -226,7 +228,7 @@ void Endpoint::hear_call(Calls::Whole whole) {
     const bool is_known =
         state.has_connection() || state.state == PeerState::State::joining || state.state == PeerState::State::waiting;
     if ((is_known && caller.incarnation < state.incarnation) ||
-        (state.parked.socket.is_open() && caller.incarnation < state.parked.incarnation)) {
+        (state.parked.socket.is_open() && caller.incarnation < state.parked.incarnation) || is_wedged_) {
         return refuse(std::move(caller), Verdict::stale_incarnation);
     }
     if (!poller_.add(caller.socket, EPOLLIN | EPOLLRDHUP, parked_id + index(peer))) return;
@@ -431,10 +433,27 @@ bool Endpoint::is_over(const PeerState& state) const {
 }
 
 void Endpoint::finish_ended() {
+    bool is_wedged = false;
     for (std::size_t number = ending_.next(0); number != base::Bitmap::none; number = ending_.next(number + 1)) {
         PeerState& state = peers_[number];
         say_bye(state);
-        if (is_over(state)) finish(Peer{static_cast<std::uint32_t>(number)});
+        if (!is_over(state)) continue;
+        is_wedged = is_wedged || (fabric_.is_shm() && state.sending.out != nullptr && !state.sending.out->is_quiet());
+        finish(Peer{static_cast<std::uint32_t>(number)});
+    }
+    if (is_wedged) wedge();
+}
+
+void Endpoint::wedge() {
+    if (std::exchange(is_wedged_, true)) return;
+    log(std::string(transport_name) + ": a peer ended with writes under way, behind which the provider " +
+        fabric_.provider() + " completes nothing any more: all peers of this endpoint are lost");
+    for (std::uint32_t number = 0; number < peers_.size(); ++number) {
+        PeerState& state = peers_[number];
+        state.parked = {};
+        if (state.state == PeerState::State::idle || state.state == PeerState::State::ending) continue;
+        state.has_hung_up = true;
+        lose(Peer{number}, Status::peer_lost);
     }
 }
 

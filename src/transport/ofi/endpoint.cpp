@@ -38,6 +38,7 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
                      .max_regions = max_regions,
                      .max_posted = std::min({options.max_posted, settings.receives, settings.send_queue / 2}),
                      .read = true,
+                     .survives_peer_loss = !fabric_.is_shm(),
                      .fences_live_peer = fabric_.is_connected(),
                      .has_wait_fd = fabric_.wait_fd >= 0,
                      .many_per_process = !fabric_.is_shm()};

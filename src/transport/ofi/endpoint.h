@@ -177,6 +177,7 @@ private:
     void say_bye(PeerState& state);
     [[nodiscard]] bool is_over(const PeerState& state) const;
     void finish(Peer peer);
+    void wedge();
     [[nodiscard]] Peer find(const fid* endpoint) const;
     void start_timing(PeerState& state) {
         if (std::exchange(state.deadline, time_unset) != time_unset) ++untimed_;
@@ -213,6 +214,7 @@ private:
     std::uint64_t reads_ = 0;       // of the completion queue
     std::uint64_t seen_empty_ = 0;  // the last of them that found nothing
     bool look_ = true;
+    bool is_wedged_ = false;     // what is under way will never end: the owner makes another endpoint
     std::uint32_t known_ = 0;    // peers that are not idle
     std::uint32_t untimed_ = 0;  // peers whose deadline is unset
     std::uint64_t copied_bytes_ = 0;

@@ -113,8 +113,8 @@ Result<Ok> open_queues(Fabric& made, std::size_t entries) {
     }
     if (error != 0) return refused(std::string("no completion queue of ") + made.provider(), meaning(error));
     made.completions.reset(completions);
-    if (wanted.wait_obj == FI_WAIT_FD && (error = fi_control(&completions->fid, FI_GETWAIT, &made.wait_fd)) != 0)
-        return refused("what to wait for", meaning(error));
+    if (wanted.wait_obj == FI_WAIT_FD) error = fi_control(&completions->fid, FI_GETWAIT, &made.wait_fd);
+    if (error != 0) return refused("what to wait for", meaning(error));
     if (!made.is_connected()) return Ok{};
     fi_eq_attr events_wanted{};
     events_wanted.wait_obj = FI_WAIT_FD;
@@ -122,8 +122,8 @@ Result<Ok> open_queues(Fabric& made, std::size_t entries) {
     error = fi_eq_open(made.fabric.get(), &events_wanted, &events, nullptr);
     if (error != 0) return refused(std::string("no event queue of ") + made.provider(), meaning(error));
     made.events.reset(events);
-    if ((error = fi_control(&events->fid, FI_GETWAIT, &made.events_fd)) != 0)
-        return refused("what to wait for", meaning(error));
+    error = fi_control(&events->fid, FI_GETWAIT, &made.events_fd);
+    if (error != 0) return refused("what to wait for", meaning(error));
     return Ok{};
 }
 

@@ -60,7 +60,8 @@ struct Fabric {
     [[nodiscard]] bool has_memory_mode(int bit) const { return (info->domain_attr->mr_mode & bit) != 0; }
     /// Such as "tcp".
     [[nodiscard]] const char* provider() const { return info->fabric_attr->prov_name; }
-    /// What its endpoints in one process see of each other goes with them, in use or not (1.17).
+    /// Of 1.17: what its endpoints in one process see of each other goes with them, in use or not; and it completes
+    /// what is under way in order of posting, so nothing behind what a peer left behind that was killed.
     [[nodiscard]] bool is_shm() const { return std::string_view(provider()).starts_with("shm"); }
     /// Copies that processors make of each byte on its way.
     [[nodiscard]] std::uint64_t copies(std::uint64_t bytes) const;

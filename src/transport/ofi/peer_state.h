@@ -100,8 +100,8 @@ struct PeerState {
     std::uint16_t returned = 0;
     std::uint16_t announced = 0;
 
-    std::uint64_t attempt = 0;  // the connection's number
-    Opened<fid_ep> endpoint;    // connected to it
+    std::uint64_t attempt = 0;        // the connection's number
+    Opened<fid_ep> endpoint;          // connected to it
     fi_addr_t at = FI_ADDR_NOTAVAIL;  // of the name that the provider was told
     std::array<std::byte, max_name_bytes> name_there{};
     os::Descriptor socket;  // its end is the connection's end

@@ -192,7 +192,10 @@ std::size_t Endpoint::receive(std::span<Event> events) {
     bool is_short = false;
     while (count < events.size()) {
         if (held_at_ == held_end_) {
-            if (is_short) break;
+            if (is_short) {
+                seen_empty_ = reads_;
+                break;
+            }
             read_queue();
             is_short = held_end_ < batch;
             if (held_end_ == 0) count += take_own(events.subspan(count));

@@ -24,7 +24,7 @@ class ProgramError(Exception):
     """A program failed, or what it did is no measurement; one line."""
 
 
-class _Running:
+class Running:
     """A started program, whose output is read as it comes: a full pipe would stop it."""
 
     def __init__(self, command: Sequence[str], mark: Callable[[str], bool], folder: Path) -> None:
@@ -94,15 +94,15 @@ class _Running:
 
 
 @contextmanager
-def _started(command: Sequence[str], mark: Callable[[str], bool], folder: Path) -> Iterator[_Running]:
-    running = _Running(command, mark, folder)
+def _started(command: Sequence[str], mark: Callable[[str], bool], folder: Path) -> Iterator[Running]:
+    running = Running(command, mark, folder)
     try:
         yield running
     finally:
         running.end()
 
 
-def _watch(roots: Sequence[int], seconds: float) -> Window:
+def watch(roots: Sequence[int], seconds: float) -> Window:
     """From now on the programs are in their steady phase for `seconds`."""
     time.sleep(_MARGIN * seconds)
     first = Snapshot.take(roots)
@@ -110,7 +110,7 @@ def _watch(roots: Sequence[int], seconds: float) -> Window:
     return Window.between(first, Snapshot.take(roots))
 
 
-def _end_with_failed(others: Sequence[_Running]) -> None:
+def _end_with_failed(others: Sequence[Running]) -> None:
     """What the engine says after one of them has failed is only what came of it."""
     for other in others:
         if other.failed:
@@ -130,7 +130,7 @@ def _run_marked(
         except ProgramError:
             _end_with_failed(others)
             raise
-        window = _watch([each.pid for each in (running, *others)], seconds)
+        window = watch([each.pid for each in (running, *others)], seconds)
         _end_with_failed(others)
         lines = running.finish(60)
         return window, lines, [_last_json(other.finish(60)) for other in others]
@@ -463,19 +463,19 @@ class Iperf3:
         """Runs them once, all at a time."""
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            servers: list[_Running] = []
-            clients: list[_Running] = []
+            servers: list[Running] = []
+            clients: list[Running] = []
             try:
                 ports = [_free_port() for _ in range(self.processes)]
                 for port in ports:
                     serve = ["iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", str(port), "--forceflush"]
-                    servers.append(_Running(serve, lambda line: "listening" in line, folder))
+                    servers.append(Running(serve, lambda line: "listening" in line, folder))
                 for server in servers:
                     server.wait_for_mark()
                 for port, streams in zip(ports, _shares(self.streams, self.processes), strict=True):
-                    clients.append(_Running(self._client(port, streams), lambda _line: False, folder))
+                    clients.append(Running(self._client(port, streams), lambda _line: False, folder))
                 time.sleep(self._omitted)  # iperf3 says nothing when it begins to measure
-                window = _watch([each.pid for each in (*servers, *clients)], self._measured)
+                window = watch([each.pid for each in (*servers, *clients)], self._measured)
                 ends = [json.loads("".join(client.finish(60)))["end"] for client in clients]
                 for server in servers:
                     server.finish(20)
@@ -497,79 +497,6 @@ class Iperf3:
         arguments = {"-p": port, "-P": streams, "-l": self.length, "-t": self._measured, "-O": self._omitted}
         words = [str(word) for pair in arguments.items() for word in pair]
         return ["iperf3", "-c", "127.0.0.1", *words, "-J"]
-
-
-@dataclass(frozen=True)
-class VerbsLoop:
-    """`verbs_loop`: RDMA writes with immediate from one address to another, and nothing else."""
-
-    program: Path
-    seconds: float
-    warm_up: float
-    addresses: tuple[str, str]  # from, to
-    length: int  # of a write
-    depth: int  # writes under way
-
-    def __call__(self) -> Reading:
-        """Runs both ends once."""
-        here, there = self.addresses
-        with tempfile.TemporaryDirectory() as name:
-            server = _Running([str(self.program), "--listen", there], lambda line: line.startswith("port "), Path(name))
-            client: _Running | None = None
-            try:
-                server.wait_for_mark()
-                options = {
-                    "connect": there,
-                    "port": server.first_line.split()[1],
-                    "from": here,
-                    "bytes": self.length,
-                    "depth": self.depth,
-                    "warm-up": self.warm_up,
-                    "seconds": self.seconds,
-                }
-                words = [str(word) for key, value in options.items() for word in (f"--{key}", value)]
-                client = _Running([str(self.program), *words], lambda _line: False, Path(name))
-                time.sleep(self.warm_up)  # it says nothing when it begins to measure
-                window = _watch([server.pid, client.pid], self.seconds)
-                rate = float(client.finish(60)[0])
-                server.finish(20)
-            finally:
-                for each in (server, client):
-                    if each is not None:
-                        each.end()
-        return Reading(rate, window, {"length": self.length, "depth": self.depth})
-
-
-@dataclass(frozen=True)
-class IbWriteBw:
-    """perftest's `ib_write_bw`, from one device to another of this host."""
-
-    seconds: float
-    devices: tuple[str, str]  # from, to
-    gid_index: int
-    address: str  # of the other end
-    length: int
-
-    def __call__(self) -> Reading:
-        """Runs both ends once; its duration has whole seconds."""
-        here, there = self.devices
-        measured = max(1, round(self.seconds))
-        program = ["stdbuf", "-oL", "ib_write_bw"]  # it says that it waits, and keeps that to itself in a pipe
-        common = ["-F", "-D", str(measured), "-s", str(self.length), "-x", str(self.gid_index)]
-        with tempfile.TemporaryDirectory() as name:
-            server = _Running([*program, "-d", there, *common], lambda line: "Waiting" in line, Path(name))
-            client: _Running | None = None
-            try:
-                server.wait_for_mark()
-                client = _Running([*program, "-d", here, *common, self.address], lambda _line: False, Path(name))
-                window = _watch([server.pid, client.pid], self.seconds)
-                lines = client.finish(60)
-                server.finish(20)
-            finally:
-                for each in (server, client):
-                    if each is not None:
-                        each.end()
-        return Reading(perftest_rate(lines), window, {"length": self.length})
 
 
 def perftest_rate(lines: Sequence[str]) -> float:

@@ -12,7 +12,8 @@ import argparse
 import shutil
 
 from harness import Entrant, Session, add_options, conditions, version_of
-from programs import IbWriteBw, Incast, ProgramError, VerbsLoop, bench_program, event_building, source_bytes
+from loops import IbWriteBw, VerbsLoop
+from programs import Incast, ProgramError, bench_program, event_building, source_bytes
 from sizes import cache_option, chosen_cache, parse_sizes
 
 

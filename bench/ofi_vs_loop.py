@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""The ofi transport against a plain loop of libfabric writes with completion data.
+
+Two nodes of this host: a readout unit writes MFPs to a builder unit with a null sink, one way. `ofi_loop` writes as
+many bytes at a time with the same provider, without any protocol.
+"""
+
+import argparse
+
+from harness import Entrant, Session, add_options, conditions, version_of
+from loops import OfiLoop
+from programs import Incast, ProgramError, bench_program, event_building, source_bytes
+from sizes import cache_option, chosen_cache, parse_sizes
+
+
+def main() -> int:
+    """The comparisons of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser)
+    cache_option(parser)
+    parser.add_argument("--mfp-sizes", type=parse_sizes, default=parse_sizes("4KiB,64KiB,1MiB"), metavar="SIZE,...")
+    parser.add_argument("--providers", default="tcp,shm", metavar="NAME,...")
+    parser.add_argument("--depth", type=int, default=32, help="writes under way (default: 32)")
+    arguments = parser.parse_args()
+    found = conditions(incast=version_of([str(arguments.engine), "--version"]))
+    cache = chosen_cache(arguments, found)
+    session = Session(arguments, found)
+    for provider in arguments.providers.split(","):
+        for mfp in arguments.mfp_sizes:
+            building = event_building(
+                transport="ofi", scheme="push", mfp_bytes=mfp.bytes, nodes=2, cache=cache, self_traffic="pointer"
+            )
+            subject = Incast(
+                engine=arguments.engine,
+                seconds=arguments.seconds,
+                warm_up=arguments.warm_up,
+                settings=building
+                | {
+                    "run.roles": "split",
+                    "run.readout_units": "1",
+                    "run.builder_units": "1",
+                    "run.em": "shared",
+                    "transport.ofi.provider": provider,
+                    "source.prefill_size": f"{min(source_bytes(cache, 2), 16 << 20)}B",
+                },
+                overrides=tuple(arguments.overrides),
+                copies=False,
+            )
+            loop = OfiLoop(
+                program=bench_program("ofi_loop", arguments.engine),
+                seconds=arguments.seconds,
+                warm_up=arguments.warm_up,
+                provider=provider,
+                length=mfp.bytes,
+                depth=min(arguments.depth, (16 << 20) // mfp.bytes),
+            )
+            entrants = [Entrant("incast", subject), Entrant("plain loop", loop)]
+            session.compare(f"ofi({provider}) push, {mfp} MFPs, one way", entrants)
+    return session.exit_status()
+
+
+if __name__ == "__main__":
+    try:
+        raise SystemExit(main())
+    except ProgramError as error:
+        raise SystemExit(f"{error}") from None

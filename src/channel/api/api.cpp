@@ -36,6 +36,7 @@ Given whole(const Given* options, std::uint32_t least) {
 HubChoices choices_of(const char* transport, const incast_channel_hub_options* given) {
     const incast_channel_hub_options options = whole(given, least_hub_options);
     HubChoices made{.scheme = parse_scheme(transport)};
+    check_has(made.scheme);
     const auto text = [](const char* from) { return std::string(from == nullptr ? "" : from); };
     if ((options.flags & ~std::uint32_t{INCAST_CHANNEL_OWN_LOOP}) != 0)
         throw Failure{EINVAL, "flags " + std::to_string(options.flags) + ": allowed: INCAST_CHANNEL_OWN_LOOP"};

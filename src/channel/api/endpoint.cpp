@@ -57,6 +57,10 @@ std::string host_for(const HubChoices& choices, const Address& first, Use use) {
 
 }  // namespace
 
+void check_has(Scheme scheme) {
+    (void)maker_of(scheme);
+}
+
 std::string fabric_of(const HubChoices& choices) {
     const char* const given = std::getenv("RIO_FABRIC");  // NOLINT(concurrency-mt-unsafe): nothing sets it here
     std::string fabric = !choices.fabric.empty() ? choices.fabric : given != nullptr && *given != 0 ? given : "shm";

@@ -28,6 +28,8 @@ struct HubChoices {
     transport::Settings settings = {};
 };
 
+/// Throws EPROTONOSUPPORT where this library has no such transport.
+void check_has(Scheme scheme);
 /// rio: as RIO_FABRIC has it.
 std::string fabric_of(const HubChoices& choices);
 /// Both sides have to connect, where a transport has no dial().

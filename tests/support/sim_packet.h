@@ -74,19 +74,20 @@ struct RingOfSwitches {
     std::unique_ptr<Network> network;
     std::vector<FlowIndex> flows;
 
-    RingOfSwitches(const NetworkSettings& settings, std::uint32_t hops) {
+    RingOfSwitches(const NetworkSettings& settings, std::uint32_t hops, std::uint32_t length = switches) {
+        const std::uint32_t ends = length * hosts_per_switch;
         Topology topology;
-        for (std::uint32_t host = 0; host < hosts; ++host)
+        for (std::uint32_t host = 0; host < ends; ++host)
             topology.add_host("host" + std::to_string(host));
-        for (std::uint32_t node = 0; node < switches; ++node)
+        for (std::uint32_t node = 0; node < length; ++node)
             topology.add_switch("switch" + std::to_string(node));
-        for (std::uint32_t host = 0; host < hosts; ++host)
-            topology.add_cable(host, hosts + host / hosts_per_switch, gbit100, 100 * ps_per_ns);
-        for (std::uint32_t node = 0; node < switches; ++node)
-            topology.add_cable(hosts + node, hosts + (node + 1) % switches, gbit100, 100 * ps_per_ns);
+        for (std::uint32_t host = 0; host < ends; ++host)
+            topology.add_cable(host, ends + host / hosts_per_switch, gbit100, 100 * ps_per_ns);
+        for (std::uint32_t node = 0; node < length; ++node)
+            topology.add_cable(ends + node, ends + (node + 1) % length, gbit100, 100 * ps_per_ns);
         network = make(topology, settings);
-        for (HostIndex host = 0; host < hosts; ++host)
-            flows.push_back(datagrams(*network, host, (host + hops * hosts_per_switch) % hosts));
+        for (HostIndex host = 0; host < ends; ++host)
+            flows.push_back(datagrams(*network, host, (host + hops * hosts_per_switch) % ends));
     }
 };
 

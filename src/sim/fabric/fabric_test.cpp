@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/prng.h"
 #include "sim/packet/network.h"
 
 namespace incast::sim::fabric {
@@ -313,6 +314,43 @@ TEST(BadNetwork, EveryHostAndSwitchHasANameOfItsOwn) {
                 HasSubstr("topology.hosts[1].name: 'a' makes a second 'a1'"));
     EXPECT_THAT(message("[[topology.hosts]]\nname = \"x0\"\n[[topology.switches]]\nname = \"x\"\ncount = 2\n"),
                 HasSubstr("topology.switches[0].name: 'x' makes a second 'x0'"));
+}
+
+/// Groups of any names and sizes, all joined to one switch: refused exactly if a group or a node is there twice.
+TEST(BadNetwork, OfRandomGroupsThoseThatMeetAreRefused) {
+    constexpr std::array names{"a", "a1", "a-1", "a10", "a[1]", "b"};
+    base::Prng prng(1);
+    unsigned refused = 0;
+    constexpr unsigned draws = 200;
+    for (unsigned draw = 0; draw < draws; ++draw) {
+        std::string groups;
+        std::string cables;
+        std::set<std::string> drawn;
+        std::set<std::string> taken;
+        bool twice = false;
+        for (unsigned group = 0; group < 3; ++group) {
+            const std::string name = names.at(prng.below(names.size()));
+            const std::uint64_t count = 1 + prng.below(12);
+            twice |= !drawn.insert(name).second;
+            for (std::uint64_t index = 0; index < count; ++index) {
+                std::string own = name;
+                if (count > 1) own += std::to_string(index);
+                twice |= !taken.insert(own).second;
+            }
+            groups.append("[[topology.hosts]]\nname = \"").append(name).append("\"\ncount = ");
+            groups.append(std::to_string(count)).append("\n");
+            cables.append("[[topology.cables]]\nfrom = \"").append(name).append("\"\nto = \"s\"\n");
+        }
+        const std::string text =
+            "[fabric]\nname = \"names\"\n[hosts.nic]\n[switches.s]\nkind = \"credit\"\n[links.l]\n"
+            "rate = \"10Gb/s\"\n[topology]\nkind = \"explicit\"\n" +
+            groups + "[[topology.switches]]\nname = \"s\"\n" + cables;
+        const auto found = parse(text, "names.toml");
+        EXPECT_EQ(found.ok(), !twice) << (found.ok() ? groups : found.error().message);
+        refused += found.ok() ? 0 : 1;
+    }
+    EXPECT_GT(refused, draws / 10);
+    EXPECT_LT(refused, draws - draws / 10);
 }
 
 TEST(Fabric, AFileThatIsNotThereIsNamed) {

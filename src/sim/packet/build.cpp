@@ -149,35 +149,36 @@ Result<Ok> check_cables(const Topology& topology, const NetworkSettings& setting
 /// What has less memory than one packet needs would pass nothing on, ever, or drop all that has to wait.
 Result<Ok> check_room(const Topology& topology, const NetworkSettings& settings, std::uint64_t largest_wire_bytes) {
     const std::uint64_t packet = largest_wire_bytes - settings.unstored_bytes;
+    const std::uint64_t blocks = (packet + credit_block - 1) / credit_block * credit_block;  // what credits are for
     const bool credits = std::ranges::any_of(topology.nodes, [&](const Topology::Node& node) {
         return !node.is_host && takes_credit(settings.switches[node.settings].kind);
     });
     for (const Topology::Node& node : topology.nodes) {
-        const auto too_small = [&](const std::string& what, std::uint64_t bytes) {
+        const auto too_small = [&](const std::string& what, std::uint64_t bytes, std::uint64_t least) {
             return bad(node.name + ": " + what + " of " + std::to_string(bytes) +
-                       " B cannot hold the longest packet; at least " + std::to_string(packet) + " B");
+                       " B cannot hold the longest packet; at least " + std::to_string(least) + " B");
         };
         if (node.is_host) {
             const std::uint64_t room = settings.hosts[node.settings].receive_buffer_bytes;
-            if (credits && room / credit_block * credit_block < packet) return too_small("receive_buffer", room);
+            if (credits && room < blocks) return too_small("receive_buffer", room, blocks);
             continue;
         }
         const SwitchSettings& middle = settings.switches[node.settings];
         if (takes_credit(middle.kind)) {
-            if (middle.input_buffer_bytes / credit_block * credit_block < packet)
-                return too_small("input_buffer", middle.input_buffer_bytes);
+            if (middle.input_buffer_bytes < blocks) return too_small("input_buffer", middle.input_buffer_bytes, blocks);
         } else if (middle.kind == SwitchKind::deep_buffer) {
-            if (middle.on_chip_bytes < packet) return too_small("on_chip", middle.on_chip_bytes);
+            if (middle.on_chip_bytes < packet) return too_small("on_chip", middle.on_chip_bytes, packet);
             if (middle.spill_bytes < packet && middle.buffer_bytes < packet)
-                return too_small("buffer", middle.buffer_bytes);
+                return too_small("buffer", middle.buffer_bytes, packet);
         } else {
             const std::uint64_t room = std::max(middle.buffer_bytes, middle.pfc.headroom_bytes);
-            if (room < packet) return too_small("buffer", room);
+            if (room < packet) return too_small("buffer", room, packet);
             const std::uint64_t queue = middle.egress_limit_bytes != 0
                                             ? middle.egress_limit_bytes
                                             : middle.buffer_bytes * middle.alpha_egress_q8 / 256;
             if (middle.pfc.classes == 0 && queue < packet)
-                return too_small(middle.egress_limit_bytes != 0 ? "egress_limit" : "alpha_egress x buffer", queue);
+                return too_small(middle.egress_limit_bytes != 0 ? "egress_limit" : "alpha_egress x buffer", queue,
+                                 packet);
         }
     }
     return Ok{};

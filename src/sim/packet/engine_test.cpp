@@ -216,7 +216,7 @@ TEST(Network, RefusesMemoriesThatCannotHoldOnePacket) {
     for (const SwitchKind kind : {SwitchKind::credit, SwitchKind::input_fifo}) {
         EXPECT_EQ(refusal(kind, [](NetworkSettings& all) { all.switches[0].input_buffer_bytes = 4160; }), "accepted");
         EXPECT_EQ(refusal(kind, [](NetworkSettings& all) { all.switches[0].input_buffer_bytes = 4159; }),
-                  "fabric: switch: input_buffer of 4159 B cannot hold the longest packet; at least 4158 B");
+                  "fabric: switch: input_buffer of 4159 B cannot hold the longest packet; at least 4160 B");
         EXPECT_THAT(refusal(kind, [](NetworkSettings& all) { all.hosts[0].receive_buffer_bytes = 1024; }),
                     HasSubstr("host0: receive_buffer of 1024 B"));
     }

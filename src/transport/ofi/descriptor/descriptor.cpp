@@ -42,6 +42,14 @@ constexpr std::array list{
                  "connecting takes longer than this: peer_down"),
 };
 
+std::string look_for_library() {
+    if (INCAST_OFI_BUILT == 0) return "this program was built without libfabric (libfabric-dev)";
+    void* const there = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
+    if (there == nullptr) return std::string("this host has no ") + library + ": the package libfabric1 brings it";
+    (void)dlclose(there);
+    return {};
+}
+
 }  // namespace
 
 std::span<const base::Setting> settings() {
@@ -49,11 +57,9 @@ std::span<const base::Setting> settings() {
 }
 
 std::string missing_here() {
-    if (INCAST_OFI_BUILT == 0) return "this program was built without libfabric (libfabric-dev)";
-    void* const there = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
-    if (there == nullptr) return std::string("this host has no ") + library + ": the package libfabric1 brings it";
-    (void)dlclose(there);
-    return {};
+    // Once: what libfabric links with (PSM) sleeps a fifth of a second whenever it is loaded.
+    static const std::string answer = look_for_library();
+    return answer;
 }
 
 Descriptor describe() {

@@ -42,10 +42,12 @@ bool is_readable(int fd, int timeout_ms = 0) {
 /// A hub, of a thread of its own unless it says OWN_LOOP.
 class Handle {
 public:
-    explicit Handle(const char* transport = "shm", std::uint32_t flags = 0, std::uint32_t max_channels = 0) {
+    explicit Handle(const char* transport = "shm", std::uint32_t flags = 0, std::uint32_t max_channels = 0,
+                    const char* fabric = nullptr) {
         incast_channel_hub_options options = INCAST_CHANNEL_HUB_OPTIONS;
         options.flags = flags;
         options.max_channels = max_channels;
+        options.fabric = fabric;
         EXPECT_EQ(incast_channel_hub_make(transport, &options, &hub), 0) << incast_channel_message();
     }
     Handle(const Handle&) = delete;
@@ -305,6 +307,19 @@ TEST_P(Transports, AnOwnLoopIsWokenForEverythingAndOtherwiseSleeps) {
             server.turn();
         }
     EXPECT_LE(wakes, 20);
+}
+
+TEST(ChannelApi, WhoClosesAListenerOfRioWaitsForNoCaller) {
+    const std::string fabric = "shm:closing-" + std::to_string(::getpid());
+    Handle deaf("rio", INCAST_CHANNEL_OWN_LOOP, 0, fabric.c_str());
+    Handle caller("rio", 0, 0, fabric.c_str());
+    incast_channel_listener* listener = deaf.listen("rio://*:*");
+    incast_channel* channel = caller.connect(incast_channel_listener_address(listener));
+    ASSERT_TRUE(is_readable(incast_channel_hub_fd(deaf.hub), patience_ms)) << "nobody has called";
+    const auto begin = std::chrono::steady_clock::now();
+    incast_channel_listener_close(listener);  // a caller that gets no answer goes on for five seconds
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+    incast_channel_abort(channel);
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, Transports, testing::Values("shm", "tcp", "udp", "rio"),

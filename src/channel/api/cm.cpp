@@ -28,7 +28,7 @@ namespace {
 namespace rio = incast::rio;
 
 constexpr std::uint32_t moment_ms = 5;
-constexpr std::uint32_t look_at_stop_ms = 200;
+constexpr std::uint32_t look_at_stop_ms = 50;  // whoever closes a listener waits for so long at most
 constexpr int longest_exchange_ms = 5000;
 constexpr std::uint16_t first_free_channel = 4096;
 constexpr std::size_t most_bytes = rio::max_payload_bytes - 2;
@@ -45,11 +45,11 @@ std::thread quiet_thread(Run&& run) {
     return made;
 }
 
-/// Passes bytes both ways until either side ends.
-void pass(rio::Socket& connection, const os::Descriptor& local) {
+/// Passes bytes both ways until either side ends, or nobody wants them any more.
+void pass(rio::Socket& connection, const os::Descriptor& local, const std::atomic<bool>& stop) {
     rio::Letter letter;
     std::array<std::byte, 2> length{};
-    for (int waited = 0; waited < longest_exchange_ms; waited += static_cast<int>(moment_ms)) {
+    for (int waited = 0; waited < longest_exchange_ms && !stop; waited += static_cast<int>(moment_ms)) {
         const std::span<std::byte> payload = letter.payload();
         const ssize_t count = ::recv(local.fd(), payload.data() + length.size(), most_bytes, MSG_DONTWAIT);
         if (count == 0) return;
@@ -115,8 +115,8 @@ private:
             if (::connect(local.fd(), name_.get(), name_.size) != 0) continue;
             auto is_done = std::make_shared<std::atomic<bool>>(false);
             threads.emplace_back(
-                quiet_thread([connection = std::move(made), local = std::move(local), is_done]() mutable {
-                    pass(connection, local);
+                quiet_thread([this, connection = std::move(made), local = std::move(local), is_done]() mutable {
+                    pass(connection, local, stop_);
                     *is_done = true;
                 }),
                 is_done);
@@ -192,7 +192,8 @@ os::Descriptor call_by_cm(const std::shared_ptr<CmPort>& port, const Address& ad
         rio::Socket connection = port->socket();
         std::error_code error = std::make_error_code(std::errc::not_enough_memory);
         if (connection.is_open()) error = connection.connect(address.destid, address.port);
-        if (!error) return pass(connection, far);
+        const std::atomic<bool> never = false;
+        if (!error) return pass(connection, far, never);
         // While nobody listens a connect goes on asking, to the end of its time.
         const int why = error == std::errc::timed_out        ? ECONNREFUSED
                         : error == std::errc::no_such_device ? EHOSTUNREACH

@@ -43,8 +43,9 @@ def run(hello: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(hello), *arguments], check=False, capture_output=True, text=True, timeout=60)
 
 
-@pytest.mark.parametrize("address", ["shm://*", f"shm://hello-{os.getpid()}", "tcp://127.0.0.1:*"])
+@pytest.mark.parametrize("address", ["shm://*", "shm://hello-PID", "tcp://127.0.0.1:*"])
 def test_questions_are_answered(hello: Path, address: str) -> None:
+    address = address.replace("PID", str(os.getpid()))
     with server(hello, address) as (process, bound):
         assert bound.startswith(address.rstrip("*"))
         asked = run(hello, "ask", bound, "200")

@@ -146,15 +146,15 @@ void Core::lead(std::unique_lock<std::mutex>& lock, Time until) {
     while (!poll()) {
         const Time at = now();
         if (at >= until || stops_ || (thread_leads_ && followers_ > 0)) return end_lead();
-        if (at - began < spin_.now()) {
-            lock.unlock();
-            if (callers_.load(std::memory_order_relaxed) > 0) std::this_thread::yield();
-            lock.lock();
-        } else if (prepare_wait()) {
+        if (at - began >= spin_.now() && prepare_wait()) {
             sleep(lock, until);
             (void)poll();
             break;
         }
+        // Also where it cannot sleep: what there is to do may be another caller's, who waits for the lock.
+        lock.unlock();
+        if (callers_.load(std::memory_order_relaxed) > 0) std::this_thread::yield();
+        lock.lock();
     }
     spin_.learn(now() - began);
     if (callers_.load(std::memory_order_relaxed) > 0) {

@@ -492,8 +492,9 @@ TEST(ChannelApi, AfterAForkEverythingSaysSo) {
     ASSERT_GE(child, 0);
     if (child == 0) {
         incast_channel* none = nullptr;
+        char byte = 0;
         const bool is_right = incast_channel_write(ends.here, "x", 1, 0) == -ECHILD &&
-                              incast_channel_read(ends.there, &none, 1, -1) == -ECHILD &&
+                              incast_channel_read(ends.there, &byte, 1, -1) == -ECHILD &&
                               incast_channel_state(ends.here) == -ECHILD &&
                               incast_channel_connect(one.hub, "shm://x", nullptr, &none) == -ECHILD &&
                               incast_channel_hub_poll(one.hub) == -ECHILD;

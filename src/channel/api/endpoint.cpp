@@ -111,7 +111,7 @@ Endpoint make_endpoint(const HubChoices& choices, const Address& first, Use use,
 }
 
 Blob address_by(const Endpoint& endpoint, Scheme scheme, const os::Descriptor& socket) {
-    const Blob address = endpoint.transport->address();
+    Blob address = endpoint.transport->address();
     if (!endpoint.is_everywhere) return address;
     const std::string here = own_host(socket.fd());
     return scheme == Scheme::tcp ? transport::tcp::with_host(address, here) : transport::udp::with_host(address, here);

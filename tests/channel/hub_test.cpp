@@ -68,6 +68,22 @@ TEST(Hub, CH_O3_LimitsAreAnswered) {
     EXPECT_TRUE(pair.until([&] { return pair.hub(0).fault(ids[0]) == Fault::reset; }));
 }
 
+TEST(Hub, CH_C1_AWriteThatTakesNothingGivesNothingToDo) {
+    Pair pair(plain);
+    const auto ids = pair.join(pair.options());
+    Hub& hub = pair.hub(0);
+    const std::vector<std::byte> bytes(1000);
+    // The other side does not read: the ring fills up, and then nothing happens any more.
+    ASSERT_TRUE(
+        pair.until([&] { return hub.write(ids[0], bytes) == 0 && !pair.sides[0].poll() && !pair.sides[1].poll(); }));
+    (void)pair.until([&] { return !pair.sides[0].poll() && hub.prepare_wait(); });
+    ASSERT_TRUE(hub.prepare_wait());
+    EXPECT_EQ(hub.write(ids[0], bytes), 0U);
+    EXPECT_TRUE(hub.prepare_wait()) << "who tries again before each sleep would never sleep";
+    EXPECT_EQ(hub.write_in_place(ids[0], bytes), 0U);
+    EXPECT_TRUE(hub.prepare_wait());
+}
+
 TEST(Hub, CH_D1_WhatComesBetweenAReadAndTheNextLookIsShown) {
     Pair pair(plain);
     Options options = pair.options(Way::memory);

@@ -264,7 +264,7 @@ std::size_t Hub::write(Id id, Bytes bytes) {
     Channel* channel = find(id);
     if (channel == nullptr || !channel->can_write()) return 0;
     const std::size_t done = channel->sender->write(bytes);
-    touch(*channel);
+    if (done > 0) touch(*channel);
     update(*channel);
     return done;
 }
@@ -274,7 +274,7 @@ std::size_t Hub::write_in_place(Id id, Bytes bytes) {
     if (channel == nullptr || !channel->can_write()) return 0;
     if (channel->peer != self_ && !endpoint_.capabilities().nature.any_memory) return write(id, bytes);
     const std::size_t done = channel->sender->write_in_place(bytes);
-    touch(*channel);
+    if (done > 0) touch(*channel);
     update(*channel);
     return done;
 }

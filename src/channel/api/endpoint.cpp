@@ -49,6 +49,7 @@ std::string host_for(const HubChoices& choices, const Address& first, Use use) {
     const bool is_v6 = name.get()->sa_family == AF_INET6;
     if (first.is_any_host || use == Use::connect) return is_v6 ? "::" : "0.0.0.0";
     const os::Descriptor socket(::socket(name.get()->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (socket.fd() < 0) throw system_failure(errno, first.text());
     SocketName any = name;
     reinterpret_cast<sockaddr_in&>(any.storage).sin_port = 0;
     if (::bind(socket.fd(), any.get(), any.size) != 0) throw system_failure(errno, first.text());

@@ -152,8 +152,7 @@ public:
     bool poll();
     /// By the loop of the owner.
     bool poll_awake() {
-        is_armed_ = false;
-        look_ = true;
+        has_slept_ = std::exchange(is_armed_, false) || has_slept_;
         return poll();
     }
     bool prepare_wait();
@@ -252,10 +251,11 @@ private:
     std::size_t next_ready_ = 0;
     bool reports_ready_ = false;  // somebody asks next_ready()
 
-    bool is_armed_ = false;  // somebody sleeps on the descriptor, or is about to
-    bool is_woken_ = false;  // wake_ is readable
-    bool took_ = false;      // something that others may wait for
-    bool look_ = true;       // at the poller, in the next poll
+    bool is_armed_ = false;   // somebody sleeps on the descriptor, or is about to
+    bool is_woken_ = false;   // wake_ is readable
+    bool took_ = false;       // something that others may wait for
+    bool has_slept_ = false;  // from a sleep, and no poll since
+    bool look_ = true;        // at the poller, in the next poll
     Time next_look_ = 0;
     Spin spin_;
 

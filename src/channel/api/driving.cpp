@@ -41,6 +41,8 @@ Time Core::now() {
 bool Core::poll() {
     const Time at = now();
     bool any = hub_ != nullptr && hub_->poll(at);
+    // Where the hub has news, they woke who slept. What else there is wakes again.
+    if (std::exchange(has_slept_, false) && !any) look_ = true;
     if (std::exchange(look_, false) || at >= next_look_) look_around(at);
     if (hub_ == nullptr) return any;
     take_peer_events();
@@ -183,7 +185,7 @@ void Core::sleep(std::unique_lock<std::mutex>& lock, Time until) {
     (void)::ppoll(&entry, 1, until == time_never ? nullptr : &limit, nullptr);
     lock.lock();
     is_armed_ = false;
-    look_ = true;
+    has_slept_ = true;
 }
 
 /// The own thread.

@@ -31,6 +31,7 @@ Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
     state.name = address.name;
     state.deadline = time_unset;
     look_at_control_ = true;
+    next_deadline_ = time_unset;
     if (index(options_.self) < index(peer)) {
         state.state = PeerState::State::dialling;
         start_dialling(peer);
@@ -86,6 +87,7 @@ Result<Peer> Endpoint::dial(const Blob& blob, Bytes greeting) {
     state.greeting.assign(greeting.begin(), greeting.end());
     state.deadline = time_unset;
     look_at_control_ = true;
+    next_deadline_ = time_unset;
     state.state = PeerState::State::dialling;
     start_dialling(peer);
     return peer;
@@ -139,6 +141,7 @@ void Endpoint::start_dialling(Peer peer) {
     Dialled dialled = shm::dial(state.name);
     if (dialled.again) {
         state.dial_at = time_unset;
+        next_deadline_ = time_unset;
         return;
     }
     if (!dialled.socket.is_open()) return fail(peer, "nobody is there");
@@ -267,16 +270,23 @@ void Endpoint::go_up(Peer peer) {
             state.to_tell.push_back(static_cast<std::uint16_t>(number));
     }
     hand_over(peer);
-    look_at_control_ = true;  // sets the deadline for what could not be handed over
+    note_left_over(peer);
+}
+
+/// The next poll sets the deadline for what could not be handed over.
+void Endpoint::note_left_over(Peer peer) {
+    if (peers_[index(peer)].to_tell.empty()) return;
+    look_at_control_ = true;
+    next_deadline_ = time_unset;
 }
 
 /// Something became of that region which that peer is to know.
 void Endpoint::tell(std::uint16_t region, Peer whom) {
-    look_at_control_ = true;  // sets the deadline for what could not be handed over
     for (std::uint32_t peer = 0; peer < peers_.size(); ++peer) {
         if (peers_[peer].state != PeerState::State::up || (whom != any_peer && whom != Peer{peer})) continue;
         peers_[peer].to_tell.push_back(region);
         hand_over(Peer{peer});
+        note_left_over(Peer{peer});
     }
 }
 
@@ -417,8 +427,7 @@ void Endpoint::look_around(Time now) {
         const std::uint64_t kind = event.data.u64 >> kind_shift << kind_shift;
         const auto number = static_cast<std::uint32_t>(event.data.u64);
         if (kind == bell_kind) {
-            std::uint64_t rung = 0;
-            (void)!::read(bell_.fd(), &rung, sizeof rung);
+            hear_bell();
         } else if (kind == listener_kind) {
             accept_all(now);
         } else if (kind == half_open_kind) {
@@ -438,6 +447,7 @@ void Endpoint::accept_all(Time now) {
         if (!socket.is_open()) return;
         if (half_open_.size() == half_open_max) half_open_.erase(half_open_.begin());
         half_open_.push_back({std::move(socket), ++serials_, now + settings_.hello_timeout});
+        next_deadline_ = std::min(next_deadline_, half_open_.back().deadline);
         (void)poller_.add(half_open_.back().socket, EPOLLIN | EPOLLRDHUP, half_open_kind | half_open_.back().serial);
     }
 }
@@ -462,10 +472,11 @@ void Endpoint::hear_hello(std::uint32_t serial) {
 }
 
 void Endpoint::handle_deadlines(Time now) {
-    next_deadline_ = time_never;
+    if (now < next_deadline_) return;  // an endpoint of thousands of possible peers looks around after every sleep
+    Time next = time_never;
     std::erase_if(half_open_, [&](const HalfOpen& each) {
         if (now < each.deadline) {
-            next_deadline_ = std::min(next_deadline_, each.deadline);
+            next = std::min(next, each.deadline);
             return false;
         }
         log("refused a connection: no hello in time");
@@ -482,12 +493,13 @@ void Endpoint::handle_deadlines(Time now) {
             start_dialling(Peer{number});
             if (state.dial_at == time_unset) state.dial_at = now + dial_retry;
         }
-        next_deadline_ = std::min({next_deadline_, state.deadline, state.dial_at});
+        next = std::min({next, state.deadline, state.dial_at});
         if (state.state == PeerState::State::up && !state.to_tell.empty()) {
             hand_over(Peer{number});
-            next_deadline_ = std::min(next_deadline_, now + dial_retry);
+            next = std::min(next, now + dial_retry);
         }
     }
+    next_deadline_ = next;
 }
 
 }  // namespace incast::transport::shm

@@ -255,13 +255,22 @@ Bytes Endpoint::view(Target where, std::uint32_t length) {
     return source->memory.subspan(where.offset, length);
 }
 
+void Endpoint::hear_bell() {
+    std::uint64_t rung = 0;
+    (void)!::read(bell_.fd(), &rung, sizeof rung);
+}
+
 std::size_t Endpoint::poll(Time now, std::span<Event> events) {
     release_read();
     unmapped_next_.clear();
     publish_all();
     if (std::exchange(armed_, false)) {
-        inbox_.header().asleep.store(0, std::memory_order_relaxed);
-        look_at_control_ = true;
+        // Who rings resets the mark first. Where nobody rang, a connection may have woken this side; where both did, it
+        // sleeps no more until it has looked at that, too.
+        if (inbox_.header().asleep.exchange(0, std::memory_order_relaxed) == 0)
+            hear_bell();
+        else
+            look_at_control_ = true;
     }
     if (look_at_control_ || now >= next_control_ || ++idle_polls_ >= idle_polls_before_control) look_around(now);
     take_bits();

@@ -206,6 +206,8 @@ private:
     void look_around(Time now);
     void accept_all(Time now);
     void hear_hello(std::uint32_t serial);
+    void hear_bell();
+    void note_left_over(Peer peer);
     void handle_deadlines(Time now);
 
     EndpointSettings settings_;

@@ -26,11 +26,25 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "run": ("base", "engine", "evidence", "hosts"),
     "scan": ("base", "engine", "evidence", "hosts", "run"),
     "fit": ("base", "engine"),
-    "figures": ("base", "engine", "evidence", "scan"),
-    "reproduce": ("base", "engine", "scan"),
+    "bridges": ("base", "engine"),
+    "figures": ("base", "engine", "evidence", "scan", "bridges"),
+    "reproduce": ("base", "engine", "scan", "bridges"),
     "tune": ("base", "engine", "run", "scan"),
     "doctor": ("base", "engine", "hosts"),
-    "cli": ("base", "data", "doctor", "engine", "hosts", "run", "scan", "fit", "figures", "reproduce", "tune"),
+    "cli": (
+        "base",
+        "data",
+        "doctor",
+        "engine",
+        "hosts",
+        "run",
+        "scan",
+        "fit",
+        "bridges",
+        "figures",
+        "reproduce",
+        "tune",
+    ),
 }
 # What only some rooms may import of others' libraries: the words of the command line are said in one place.
 LIBRARIES = {"typer": ("cli",)}

@@ -76,11 +76,11 @@ get_4_3_5() {
     cp -r "$out/crate/vendor/zeromq-src/vendor" "$out/source"
 }
 
-if [ ! -f "$out/source/.patched" ]; then
+if ! cmp -s "$here/libzmq-$version.patch" "$out/source/.patched"; then
     rm -rf "$out/source"
     "get_${version//./_}"
     patch -s -d "$out/source" -p1 <"$here/libzmq-$version.patch"
-    touch "$out/source/.patched"
+    cp "$here/libzmq-$version.patch" "$out/source/.patched"
 fi
 for file in "$here"/src/*; do
     cmp -s "$file" "$out/source/src/$(basename "$file")" || cp "$file" "$out/source/src/"
@@ -108,4 +108,5 @@ for tool in local_lat remote_lat local_thr remote_thr inproc_lat inproc_thr prox
     [ -f "$out/build/bin/$tool" ] && cp "$out/build/bin/$tool" "$out/bin/"
 done
 cc -shared -fPIC -O2 -o "$out/lib/turn.so" "$here/turn.c" -ldl
+cc -O2 -o "$out/bin/zmq_measure" "$here/measure.c" -I"$out/include" -L"$out/lib" -Wl,-rpath,"$out/lib" -lzmq
 echo "$out/lib/libzmq.so.5: libzmq $version with rio, shm and verbs"

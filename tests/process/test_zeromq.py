@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from incast.bridges.zmq_program import LATENCY, STREAM, WAYS, Case, Measuring, Ring
 from support import ROOT
 
 BRIDGE = Path(os.environ.get("INCAST_ZMQ", ROOT / "build" / "zmq"))
@@ -77,3 +78,17 @@ def test_a_name_belongs_to_one_until_it_ends(hello: Path) -> None:
         with server(hello, name) as (_, bound):
             assert bound == name
             assert run(hello, "ask", bound, "1").returncode == 0
+
+
+def test_every_way_is_measured_by_the_same_program() -> None:
+    """What `incast bridge zmq` reads: two processes over each address, and the stages of their I/O threads."""
+    measuring = Measuring(BRIDGE, seconds=0.1, warm_up=0.0)
+    for way in WAYS.values():
+        for kind in (LATENCY, STREAM):
+            case = Case(way.name, kind, 1000, Ring(4, 4096) if way.has_rings else Ring(), has_stages=way.has_rings)
+            reading = measuring.take(case)
+            assert reading.messages_per_s > 0 and reading.cpu_s_per_message > 0
+            assert (reading.round_trip_ns["p50"] > 0) if kind == LATENCY else not reading.round_trip_ns
+            if way.has_rings:
+                assert all(reading.send[stage] > 0 for stage in ("encode", "copy_in", "post", "wait_cpu"))
+                assert all(reading.receive[stage] > 0 for stage in ("decode", "copy_out", "post", "wait_cpu"))

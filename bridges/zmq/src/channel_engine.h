@@ -49,12 +49,17 @@ public:
             if (can_write) this->out_event();
             if (is_gone) return;
             const bool can_read = has_data_ && !this->_input_stopped;
-            if (can_read) this->in_event();
+            if (can_read) take_in();
             if (is_gone) return;
             if (!can_write && !can_read) break;
         }
         is_gone_ = NULL;
         if ((has_room_ && wants_out_) || (has_data_ && !this->_input_stopped)) loop_.queue(*this);
+    }
+
+    void out_event() {
+        const InStage in_stage(loop_.stages(), stage_encode);
+        Base::out_event();
     }
 
 protected:
@@ -64,6 +69,7 @@ protected:
     }
 
     int read(void* data, size_t size) {
+        const InStage in_stage(loop_.stages(), stage_copy_out);
         const int64_t count = incast_channel_read(channel_, data, limited(size), 0);
         if (count <= 0) has_data_ = false;
         if (count > 0) return static_cast<int>(count);
@@ -71,6 +77,7 @@ protected:
     }
 
     int write(const void* data, size_t size) {
+        const InStage in_stage(loop_.stages(), stage_copy_in);
         const int64_t count = incast_channel_write(channel_, data, limited(size), 0);
         if (count < static_cast<int64_t>(size)) has_room_ = false;
         if (count >= 0) return static_cast<int>(count);
@@ -87,6 +94,11 @@ protected:
 private:
     /// How often one engine reads and writes before it is another one's turn.
     static const int turns = 16;
+
+    void take_in() {
+        const InStage in_stage(loop_.stages(), stage_decode);
+        this->in_event();
+    }
 
     static size_t limited(size_t size) { return std::min(size, static_cast<size_t>(std::numeric_limits<int>::max())); }
 

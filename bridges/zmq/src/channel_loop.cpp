@@ -144,6 +144,7 @@ void ChannelLoop::queue(ChannelUser& user) {
 }
 
 bool ChannelLoop::take() {
+    const InStage in_stage(stages(), stage_post);
     bool has_happened = false;
     for (size_t i = 0; i < plugged_.size(); ++i) {
         if (incast_channel_hub_poll(plugged_[i]) == 1) has_happened = true;
@@ -171,6 +172,7 @@ void ChannelLoop::run() {
 }
 
 bool ChannelLoop::may_sleep() {
+    const InStage in_stage(stages(), stage_arm);
     if (!queued_.empty()) return false;
     for (size_t i = 0; i < plugged_.size(); ++i) {
         if (incast_channel_hub_prepare_wait(plugged_[i]) == 0) return false;
@@ -179,6 +181,13 @@ bool ChannelLoop::may_sleep() {
 }
 
 bool ChannelLoop::before_wait() {
+    if (stages_ != NULL) stages_->enter(stage_loop);
+    const bool is_busy = move();
+    if (stages_ != NULL) stages_->begin_wait();
+    return is_busy;
+}
+
+bool ChannelLoop::move() {
     static const std::chrono::microseconds spin(setting("INCAST_ZMQ_SPIN_US"));
     bool has_happened = false;
     bool is_asleep = false;

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 
 #include "i_poll_events.hpp"
 #include "poller.hpp"
+#include "stages.h"
 
 namespace zmq {
 
@@ -45,7 +47,7 @@ public:
 
 class ChannelLoop : public i_poll_events {
 public:
-    explicit ChannelLoop(poller_t& poller) : poller_(poller) {}
+    explicit ChannelLoop(poller_t& poller) : poller_(poller), stages_(Stages::make()) {}
     ChannelLoop(const ChannelLoop&) = delete;
     ChannelLoop& operator=(const ChannelLoop&) = delete;
     /// The I/O thread has ended. What was written to channels that were closed still goes, for ten seconds at most.
@@ -62,6 +64,12 @@ public:
     void stop();
     /// Before each wait of the poller: moves what there is to move. True: the poller must not sleep.
     bool before_wait();
+    /// After it.
+    void after_wait() {
+        if (stages_ != NULL) stages_->end_wait();
+    }
+    /// Where the time goes; null unless that is asked for.
+    Stages* stages() { return stages_.get(); }
     /// Says ready() and run() to that user when its channel is ready; and run() soon, in any case.
     void add(ChannelUser& user, incast_channel* channel);
     void remove(ChannelUser& user);
@@ -82,8 +90,10 @@ private:
     bool take();
     void run();
     bool may_sleep();
+    bool move();
 
     poller_t& poller_;
+    const std::unique_ptr<Stages> stages_;
     std::mutex mutex_;  // of hubs_: zmq_bind() and zmq_connect() ask in the application's thread
     std::map<std::string, Hub> hubs_;
     std::vector<incast_channel_hub*> plugged_;

@@ -42,6 +42,7 @@ _COMMANDS = {
     "settings": ("settings", "settings"),
     "mep": ("files", "mep_app"),
     "fabric": ("fabric", "fabric_app"),
+    "bridge": ("bridge", "bridge_app"),
 }
 _OPTIONS: dict[str, dict[str, Any]] = {
     "run": {"epilog": _UNITS},

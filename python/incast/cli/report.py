@@ -19,7 +19,8 @@ from incast.figures.scan_figures import Choice
 
 def report(
     directories: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Directories of incast run, net, scan, tune and sim --flows.")
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Directories of incast run, net, scan, tune, bridge and sim --flows."),
     ],
     *,
     output: Annotated[Path, typer.Option(metavar="DIR", help="Where the page and its figures go.")] = Path("report"),

@@ -108,6 +108,15 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class Bridge:
+    """The folder of `incast bridge zmq`."""
+
+    name: str
+    directory: Path
+    result: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Tuned:
     """The folder of a tuning that has an outcome: `outcome` is tuning.json (docs/tuning.md), `scan` its readings."""
 
@@ -122,7 +131,8 @@ class Tuned:
         return _DOMAINS.get(str(self.outcome.get("time_domain")), MEASURED)
 
 
-Dataset = Run | Scan | Tuned | Comparison
+Dataset = Run | Scan | Tuned | Comparison | Bridge
+_BRIDGE_KEYS = {"machine", "settings", "ways", "cases", "readings", "readings_not_idle"}
 _COMPARISON_KEYS = {"transports", "rounds", "ping_bytes", "pattern", "nodes", "runs", "runs_not_idle"}
 
 
@@ -154,11 +164,13 @@ def _load(directory: Path, name: str) -> Dataset:
         result = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(result, dict) and result.get("kind") == "net-compare" and result.keys() >= _COMPARISON_KEYS:
             return Comparison(name or str(directory), path.parent, result)
+        if isinstance(result, dict) and result.get("kind") == "zmq" and result.keys() >= _BRIDGE_KEYS:
+            return Bridge(name or str(directory), path.parent, result)
         if not isinstance(result, dict) or "time_domain" not in result:
             raise ValueError("no result of one run or measurement")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        allowed = "a directory of `incast run`, `net`, `scan`, `tune` or `sim --flows`"
+        allowed = "a directory of `incast run`, `net`, `scan`, `tune`, `bridge` or `sim --flows`"
         raise OneLineError(f"{directory}: {path.name}: {why}; allowed: {allowed}", EXIT_NO_RESULT) from error
     if isinstance(result.get("config"), dict):
         result["config"] = present_config(result["config"])

@@ -14,7 +14,7 @@ from incast.engine.quantity import setting_text
 from incast.evidence.dips import find_dips, read_log, read_machine
 from incast.evidence.network import network_lines
 from incast.evidence.result import is_open_loop, number
-from incast.figures.datasets import MEASURED, SIMULATED, Comparison, Dataset, Run, Scan, Tuned, scan_conditions
+from incast.figures.datasets import MEASURED, SIMULATED, Bridge, Comparison, Dataset, Run, Scan, Tuned, scan_conditions
 from incast.figures.flows_figures import flows_drawings
 from incast.figures.net_compare_figures import comparison_drawings, memory_rows
 from incast.figures.network_figures import network_drawings
@@ -22,6 +22,7 @@ from incast.figures.run_figures import Drawing, domain_label, run_drawings, side
 from incast.figures.scan_figures import Choice, limits_table, scan_drawings
 from incast.figures.style import DARK, LIGHT, page_svg, save
 from incast.figures.tune_figures import changed_settings, figure_words, tune_conditions, tune_drawings
+from incast.figures.zmq_figures import zmq_drawings
 from incast.scan.table import Row
 
 PAGE_NAME = "index.html"
@@ -93,6 +94,11 @@ def make_parts(datasets: Sequence[Dataset], choice: Choice) -> list[Part]:
                 parts.append(Part(f"Scan {scan.plan.title} ({scan.name})", domain, _scan_tables(scan, rows), drawings))
         if domain == MEASURED:
             parts += [_comparison_part(each, n) for n, each in enumerate(datasets, 1) if isinstance(each, Comparison)]
+            parts += [
+                Part(f"ZeroMQ ({each.name})", MEASURED, [], zmq_drawings(each, slug(f"zmq-{n}-{each.name}")))
+                for n, each in enumerate(datasets, 1)
+                if isinstance(each, Bridge)
+            ]
     return parts
 
 

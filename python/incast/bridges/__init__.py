@@ -1,0 +1,1 @@
+"""What the bridges to other programs reach: their own measuring programs, started and read."""

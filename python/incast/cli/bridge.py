@@ -1,0 +1,134 @@
+"""`incast bridge`: what other programs reach over these transports (docs/zeromq.md)."""
+
+import json
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from incast.base.console import open_console
+from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
+from incast.base.files import FILES_OF_A_RUN, leave_file, remove_files, writing_output
+from incast.bridges.zmq import DEFAULT_BYTES, LARGE_BYTES, SMALL_BYTES, Wanted, measure
+from incast.bridges.zmq_program import Measuring, find_bridge, parse_ways
+from incast.bridges.zmq_tables import conditions, tables
+from incast.cli.options import ForceOption
+from incast.engine.quantity import parse
+
+bridge_app = typer.Typer(help="What programs of others reach over these transports.", no_args_is_help=True)
+_RESULT = "result.json"
+_EXIT_UNFINISHED = 1
+
+
+@bridge_app.callback()
+def _bridges() -> None:
+    """A command for each bridge."""
+
+
+@bridge_app.command("zmq")
+def zmq(
+    *,
+    over: Annotated[
+        str, typer.Option(metavar="WAY,...", help="tcp | ipc | shm | rio | rio-tsi721 | rio-udp.")
+    ] = "tcp,ipc,shm,rio",
+    message_size: Annotated[
+        str | None, typer.Option(metavar="SIZE,...", help="Messages. (default: 8, 1KiB, 64KiB, 1MiB)")
+    ] = None,
+    scan: Annotated[bool, typer.Option("--scan", help="Sizes of buffers and lengths of rings instead.")] = False,
+    breakdown: Annotated[
+        bool, typer.Option("--breakdown", help="Sending and receiving by stage instead: where the time goes.")
+    ] = False,
+    evaluation: Annotated[
+        bool, typer.Option("--evaluation", help="All of it: more sizes, both scans, the breakdowns.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(metavar="S", min=0.05, help="Of one reading.")] = 0.5,
+    warm_up: Annotated[float, typer.Option(metavar="S", min=0.0, help="Before it.")] = 0.1,
+    rounds: Annotated[int, typer.Option(metavar="N", min=1, help="How often everything is measured.")] = 3,
+    spin: Annotated[
+        int, typer.Option(metavar="US", min=0, help="How long I/O threads look before they sleep, in us.")
+    ] = 0,
+    bridge: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="What bridges/zmq/build.sh made. (default: build/zmq)")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Result directory. (default: incast-results/<UTC time>-zmq)")
+    ] = None,
+    force: ForceOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result, and nothing else.")] = False,
+) -> None:
+    """Measure ZeroMQ: round trips, throughput and message rate, over tcp, ipc and the transports of Incast in turn.
+
+    Both processes run on this host. Only the address differs, and each way is measured by the same program.
+    """
+    usual = (*SMALL_BYTES, *LARGE_BYTES) if evaluation else DEFAULT_BYTES
+    wanted = Wanted(
+        parse_ways(over),
+        usual if message_size is None else _sizes(message_size),
+        speed=evaluation or not (scan or breakdown),
+        scan=scan or evaluation,
+        breakdown=breakdown or evaluation,
+    )
+    if not wanted.cases():
+        raise OneLineError(f"--over {over}: only channels have rings and stages; allowed: shm, rio", EXIT_BAD_CONFIG)
+    measuring = Measuring(find_bridge(bridge), seconds, warm_up, spin)
+    folder = output or Path("incast-results", f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-zmq")
+    if (folder / _RESULT).exists() and not force:
+        raise OneLineError(
+            f"--output {folder}: holds {_RESULT} of an earlier run; allowed: another folder, or --force",
+            EXIT_BAD_CONFIG,
+        )
+    with writing_output(folder):
+        if force and folder.is_dir():
+            remove_files(folder, FILES_OF_A_RUN)
+        folder.mkdir(parents=True, exist_ok=True)
+    screen = open_console(stderr=True)
+
+    def say(line: str) -> None:
+        if screen.is_terminal:
+            screen.print(line, style="dim", end="\r", overflow="crop", no_wrap=True)
+
+    settings = {"seconds": seconds, "warm_up_seconds": warm_up, "spin_us": spin}
+    result = measure(measuring, wanted, rounds, settings=settings, say=say)
+    text = json.dumps(result, indent=2) + "\n"
+    leave_file(folder / _RESULT, text)
+    if as_json:
+        sys.stdout.write(text)
+    else:
+        print_zmq(open_console(), result, folder)
+    raise typer.Exit(_EXIT_UNFINISHED if result["unfinished"] else 0)
+
+
+def _sizes(text: str) -> list[int]:
+    found = []
+    for word in text.split(","):
+        value = parse("bytes", word.strip())
+        if value is None or value != int(value) or not 1 <= value <= 1 << 30:
+            raise OneLineError(f"--message-size {text}: allowed: sizes from 1 B to 1 GiB, as 64KiB", EXIT_BAD_CONFIG)
+        found.append(int(value))
+    return sorted(set(found))
+
+
+def print_zmq(console: Console, result: Mapping[str, Any], folder: Path) -> None:
+    """Tables of medians, then the conditions."""
+    for each in tables(result):
+        console.print(Text(each.title, style="bold"))
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        for number, heading in enumerate(each.headings):
+            table.add_column(heading, justify="right" if number else "left")
+        for row in each.rows:
+            table.add_row(*(Text(cell) for cell in row))
+        console.print(table)
+        console.print()
+    for line in conditions(result):
+        console.print(Text(line, style="dim"), soft_wrap=True)
+    if result["readings_not_idle"]:
+        console.print(Text("NOT IDLE: others used the machine; a trial, no measurement", style="yellow"))
+    for line in result["unfinished"]:
+        console.print(Text(line, style="bold yellow"), soft_wrap=True)
+    console.print(f"results in {folder}", soft_wrap=True, markup=False, highlight=False)

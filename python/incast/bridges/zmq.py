@@ -154,13 +154,13 @@ def _cpu_model() -> str:
 
 # --- row 9 of docs/reproduction.md
 
-_ROW_ROUNDS = 5
+ROW_ROUNDS = 5
 _ROW_RING = Ring(1, 4 << 10)  # as [S4] has it for small messages
 ROW_BYTES = 8
 ROW_WAYS = ("tcp", "rio", "rio-tsi721")
 
 
-def small_round_trips(measuring: Measuring, rounds: int = _ROW_ROUNDS) -> dict[str, float]:
+def small_round_trips(measuring: Measuring, rounds: int = ROW_ROUNDS) -> dict[str, float]:
     """Median round trip of 8 B in ns, by way, in turn; the ring of [S4]."""
     found: dict[str, list[float]] = {name: [] for name in ROW_WAYS}
     for number in range(rounds):

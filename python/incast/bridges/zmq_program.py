@@ -84,7 +84,14 @@ class Reading:
     round_trip_ns: Mapping[str, float] = field(default_factory=dict)
     send: Mapping[str, float] = field(default_factory=dict)
     receive: Mapping[str, float] = field(default_factory=dict)
-    busy: str | None = None  # why the machine was not idle; None: it was, or that is not known
+    window: Window | None = None  # of the machine, within the measured time
+
+    @property
+    def busy(self) -> str | None:
+        """Why the machine was not idle; None: it was, or that is not known."""
+        if self.window is None or not self.window.is_known:
+            return None
+        return IdleRule().broken_by(self.window, usable_cores())
 
 
 def find_bridge(given: Path | None) -> Path:
@@ -247,7 +254,5 @@ def reading_of(
     if counted["messages"] < 1 or counted["seconds"] <= 0:
         raise ReadingError("too short: no message came while it was measured; allowed: more --seconds")
     cpu = sum(side["cpu_s"] / max(1, side["messages"]) for side in (said, heard))
-    busy = None if window is None or not window.is_known else IdleRule().broken_by(window, usable_cores())
-    return Reading(
-        counted["messages"] / counted["seconds"], cpu, said.get("round_trip_ns", {}), stages[0], stages[1], busy
-    )
+    round_trips = said.get("round_trip_ns", {})
+    return Reading(counted["messages"] / counted["seconds"], cpu, round_trips, stages[0], stages[1], window)

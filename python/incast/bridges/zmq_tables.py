@@ -195,6 +195,24 @@ def _share(value: float, medians: Mapping[str, float]) -> str:
     return units.ABSENT if whole <= 0 else f"{100 * value / whole:.0f} %"
 
 
+def ring_words(result: Mapping[str, Any], name: str) -> str:
+    """What a scan or a breakdown keeps as it is; an empty text for other tables."""
+    section = next((each for each in (BUFFER_SCAN, RING_SCAN) if name.startswith(each.replace("_", "-"))), None)
+    if section is None:
+        section = BREAKDOWN if name.partition("-")[0] in SIDES else None
+    cases = [] if section is None else of_section(result, section)
+    if not cases:
+        return ""
+    buffers, n_bytes = cases[0]["ring"]["buffers"], cases[0]["ring"]["buffer_bytes"]
+    if section == BUFFER_SCAN:
+        return f"Rings of {buffers} buffers."
+    if section == RING_SCAN:
+        return f"Buffers of {size_text(n_bytes)}."
+    pauses = ", ".join(str(case["pause_us"]) for case in cases if case["way"] == cases[0]["way"])
+    ring = f"A ring of {buffers} buffers of {size_text(n_bytes)}"
+    return f"{ring}; messages one by one, {pauses} us apart; sleep is no work."
+
+
 def conditions(result: Mapping[str, Any]) -> list[str]:
     """What has to stand beside every figure, a line each."""
     machine, settings = result["machine"], result["settings"]

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from incast.base import extras
 from incast.base.console import open_console
 from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.base.files import FILES_OF_A_RUN, leave_file, remove_files, writing_output
@@ -20,6 +21,7 @@ from incast.bridges.zmq_program import Measuring, find_bridge, parse_ways
 from incast.bridges.zmq_tables import conditions, tables
 from incast.cli.options import ForceOption
 from incast.engine.quantity import parse
+from incast.figures.zmq_document import around_measured, write_document
 
 bridge_app = typer.Typer(help="What programs of others reach over these transports.", no_args_is_help=True)
 _RESULT = "result.json"
@@ -60,6 +62,10 @@ def zmq(
         Path | None, typer.Option(metavar="DIR", help="Result directory. (default: incast-results/<UTC time>-zmq)")
     ] = None,
     force: ForceOption = False,
+    document: Annotated[
+        Path | None,
+        typer.Option("--write-docs", metavar="FILE", help="Write tables and figures into docs/zeromq.md, too."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result, and nothing else.")] = False,
 ) -> None:
     """Measure ZeroMQ: round trips, throughput and message rate, over tcp, ipc and the transports of Incast in turn.
@@ -87,6 +93,9 @@ def zmq(
         if force and folder.is_dir():
             remove_files(folder, FILES_OF_A_RUN)
         folder.mkdir(parents=True, exist_ok=True)
+    if document is not None:
+        extras.need("matplotlib", "--write-docs")
+        around_measured(document)  # before what takes long
     screen = open_console(stderr=True)
 
     def say(line: str) -> None:
@@ -97,6 +106,8 @@ def zmq(
     result = measure(measuring, wanted, rounds, settings=settings, say=say)
     text = json.dumps(result, indent=2) + "\n"
     leave_file(folder / _RESULT, text)
+    if document is not None:
+        write_document(document, result)
     if as_json:
         sys.stdout.write(text)
     else:

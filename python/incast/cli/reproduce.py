@@ -67,7 +67,8 @@ def reproduce(
 ) -> None:
     """Put published results beside ours: conditions, error, class and status of every row.
 
-    Everything is simulated, in virtual time, by the engine. Figures are kept, and one kept row is run again each time.
+    All is simulated, in virtual time, by the engine, but for row 9, which measures the ZeroMQ bridge on this host.
+    Simulated figures are kept, and one kept row is run again each time.
     """
     if bool(names) == all_rows:
         raise OneLineError("which rows? allowed: --all, or numbers of rows", EXIT_BAD_CONFIG)
@@ -105,7 +106,12 @@ def _print(console: Console, outcomes: list[Outcome]) -> None:
             error_text(finding.null_model_error),
             Text(f"{row.source}: {row.conditions}"),
         )
-    console.print("SIMULATED, virtual time; docs/reproduction.md explains every row", style="magenta")
+    simulated = [each for each in outcomes if not each.row.is_measured]
+    if simulated:
+        console.print("SIMULATED, virtual time; docs/reproduction.md explains every row", style="magenta")
     console.print(table)
+    for each in outcomes:
+        if each.row.is_measured:
+            console.print(Text(f"row {each.row.id}: {' '.join(each.finding.remarks)}"), soft_wrap=True)
     counts = Counter(each.finding.status.partition(" ")[0] for each in outcomes)
     console.print(", ".join(f"{count} {status}" for status, count in counts.items()))

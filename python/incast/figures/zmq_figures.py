@@ -14,6 +14,7 @@ from incast.bridges.zmq_tables import (
     conditions,
     is_small,
     of_section,
+    ring_words,
     round_trips,
     size_text,
     sizes_of,
@@ -33,27 +34,26 @@ Values = Callable[[Mapping[str, Any]], Sequence[float]]
 
 @dataclass(frozen=True)
 class _Sheet:
-    """What all drawings of a result have: its tables, its conditions, and how their files begin."""
+    """What all drawings of a result have: the result, its tables, and how their files begin."""
 
+    result: Mapping[str, Any]
     by_name: Mapping[str, BridgeTable]
-    said: list[str]
     prefix: str
 
-    def drawing(
-        self, name: str, draw: Callable[[BridgeTable], Callable[[Theme], "Figure"]], *more: str
-    ) -> Drawing | None:
-        """Of the table of that name, if there is one; `more`: conditions of its own."""
+    def drawing(self, name: str, draw: Callable[[BridgeTable], Callable[[Theme], "Figure"]]) -> Drawing | None:
+        """Of the table of that name, if there is one."""
         table = self.by_name.get(name)
         if table is None:
             return None
-        title, said = table.title, [*more, *self.said]
-        return Drawing(f"{self.prefix}-{name}", title, MEASURED, said, draw(table), table.headings, table.rows)
+        rings = ring_words(self.result, name)
+        said = [*([rings] if rings else []), *conditions(self.result)]
+        return Drawing(f"{self.prefix}-{name}", table.title, MEASURED, said, draw(table), table.headings, table.rows)
 
 
 def zmq_drawings(bridge: Bridge, prefix: str) -> list[Drawing]:
     """Those for which there are figures."""
     result = bridge.result
-    sheet = _Sheet({table.name: table for table in tables(result, ranges=True)}, conditions(result), prefix)
+    sheet = _Sheet(result, {table.name: table for table in tables(result, ranges=True)}, prefix)
     latency, stream = (of_section(result, SPEED, kind) for kind in (LATENCY, STREAM))
     small = [each for each in latency if is_small(each["message_bytes"])]
     large = [each for each in latency if not is_small(each["message_bytes"])]
@@ -168,9 +168,4 @@ def _stages(sheet: _Sheet, cases: Cases, side: str) -> Drawing | None:
 
         return draw
 
-    ring, pauses = cases[0]["ring"], ", ".join(str(case["pause_us"]) for case in cases)
-    where = (
-        f"messages one by one, {pauses} us apart; ring of {ring['buffers']} buffers of "
-        f"{size_text(ring['buffer_bytes'])}; sleep is no work"
-    )
-    return sheet.drawing(f"{side}-{cases[0]['way']}", drawn, where)
+    return sheet.drawing(f"{side}-{cases[0]['way']}", drawn)

@@ -187,6 +187,7 @@ class Row:
     unknowns: Sequence[Unknown] = ()  # what the runs vary, within its bounds
     nothing_unknown: str = ""  # of predictions and shapes without these: why nothing has to be varied
     note: str = ""  # what the runs assume
+    is_measured: bool = False  # on this host, each time, by its judge; not simulated
 
     @property
     def number(self) -> str:

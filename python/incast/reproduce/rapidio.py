@@ -1,4 +1,4 @@
-"""The RapidIO cluster: J. Phys. Conf. Ser. 898 082007 [S1], before it RT2016 [S2], RIOZMQ [S4], IDT's samples."""
+"""The RapidIO cluster: J. Phys. Conf. Ser. 898 082007 [S1], before it RT2016 [S2], IDT's samples."""
 
 import statistics
 from collections.abc import Mapping
@@ -482,8 +482,6 @@ ROWS = [
         note="Rises with the size to 12 Gb/s and stays below 13.4."),
     Row("8", "S2 figure 6", "DAQPIPE, 3 and 4 nodes, 8 buffers of 2 MB: at the largest fragment, segmented", "rising",
         "shape", _segments, list(_SEGMENTS.values()), unknowns=WRITE_COST, note="Values stand only in the image."),
-    Row("9", "S4", "ZeroMQ round trip, 2 nodes, slot 4 K: RIOZMQ faster than TCP for small messages; %", 65.0, "shape",
-        needs("ZeroMQ bridge")),
     Row("23", "IDT goodput, sample output", "multi-thread DMA write, 16 KB and 4 MB; Gb/s", [12.38, 12.77],
         "predicted", _dma_write, _GOODPUT_RUNS, unknowns=PCIE_COMPLETIONS),
     Row("24", "IDT goodput, sample output", "read through an outbound window, mean; us", 1.86, "bound", _window_read,

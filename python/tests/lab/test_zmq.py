@@ -27,7 +27,7 @@ from incast.figures.scan_figures import Choice
 from incast.figures.style import LIGHT, themed
 from rich.console import Console
 
-from tests.conftest import Incast
+from tests.lab.conftest import InProcess
 
 # A round trip takes 2 us over tcp, 1 us else; over ipc nobody answers.
 FAKE = """#!/bin/sh
@@ -85,26 +85,26 @@ def result() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_each_way_is_measured_and_kept(real_incast: Incast, bridge: Path) -> None:
+def test_each_way_is_measured_and_kept(real: InProcess, bridge: Path) -> None:
     words = ("--over", "tcp,shm", "--message-size", "8", "--rounds", "2", "--seconds", "0.05", "--warm-up", "0")
-    done = real_incast("bridge", "zmq", "--bridge", str(bridge), *words, "--output", "out", "--json")
+    done = real("bridge", "zmq", "--bridge", str(bridge), *words, "--output", "out", "--json")
     assert done.returncode == 0, done.stderr
     whole = json.loads(done.stdout)
-    assert whole == json.loads((real_incast.folder / "out" / "result.json").read_text())
+    assert whole == json.loads((real.folder / "out" / "result.json").read_text())
     assert [(each["way"], each["kind"]) for each in whole["cases"]] == [
         ("tcp", LATENCY), ("shm", LATENCY), ("tcp", STREAM), ("shm", STREAM),
     ]  # fmt: skip
     assert [each["round_trip_ns"]["p50"] for each in whole["cases"][:2]] == [[2000, 2000], [1000, 1000]]
     assert [each["messages_per_s"][0] for each in whole["cases"]] == [20, 20, 18, 18], "of a stream what arrives counts"
     assert whole["cases"][0]["cpu_s_per_message"][0] == pytest.approx(2e-6)
-    again = real_incast("bridge", "zmq", "--bridge", str(bridge), *words, "--output", "out")
+    again = real("bridge", "zmq", "--bridge", str(bridge), *words, "--output", "out")
     assert again.returncode == 2
     assert "holds result.json of an earlier run; allowed: another folder, or --force" in again.stderr
 
 
-def test_what_fails_is_named_and_the_rest_is_measured(real_incast: Incast, bridge: Path) -> None:
+def test_what_fails_is_named_and_the_rest_is_measured(real: InProcess, bridge: Path) -> None:
     words = ("--over", "ipc,rio", "--message-size", "8", "--rounds", "1", "--seconds", "0.05", "--warm-up", "0")
-    done = real_incast("bridge", "zmq", "--bridge", str(bridge), *words, "--evaluation", "--output", "out", "--json")
+    done = real("bridge", "zmq", "--bridge", str(bridge), *words, "--evaluation", "--output", "out", "--json")
     assert done.returncode == 1
     whole = json.loads(done.stdout)
     why = "zmq_measure: ipc://*: no luck"
@@ -187,7 +187,7 @@ def test_a_bridge_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (("--message-size", "8,0"), "--message-size 8,0: allowed: sizes from 1 B to 1 GiB"),
     ],
 )
-def test_what_is_refused(real_incast: Incast, bridge: Path, words: tuple[str, ...], why: str) -> None:
-    done = real_incast("bridge", "zmq", "--bridge", str(bridge), *words)
+def test_what_is_refused(real: InProcess, bridge: Path, words: tuple[str, ...], why: str) -> None:
+    done = real("bridge", "zmq", "--bridge", str(bridge), *words)
     assert done.returncode == 2
     assert why in done.stderr

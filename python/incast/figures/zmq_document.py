@@ -1,0 +1,76 @@
+"""The measured part of docs/zeromq.md, written from a result of `incast bridge zmq --evaluation`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
+from incast.base.files import replace_file
+from incast.bridges.zmq import BREAKDOWN, SCANNED
+from incast.bridges.zmq_tables import BridgeTable, conditions, of_section, ring_words, tables, ways_of
+from incast.figures.datasets import Bridge
+from incast.figures.style import LIGHT, save
+from incast.figures.zmq_figures import zmq_drawings
+
+BEGIN = "<!-- measured: made by incast bridge zmq --evaluation --write-docs, not to be edited -->"
+END = "<!-- end of measured -->"
+_FIGURES = "zeromq"
+
+
+def around_measured(path: Path) -> tuple[str, str]:
+    """What stands before and behind the measured part. OneLineError if the file has no such part."""
+    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise OneLineError(f"--write-docs {path}: has no lines '{BEGIN}' and '{END}'", EXIT_BAD_CONFIG)
+    return before, after
+
+
+def write_document(path: Path, result: Mapping[str, Any]) -> None:
+    """Replaces that part, and the figures beside the file."""
+    before, after = around_measured(path)
+    drawn = {
+        drawing.name.removeprefix(f"{_FIGURES}-"): drawing
+        for drawing in zmq_drawings(Bridge("", path, result), _FIGURES)
+    }
+    shown = [name for name in drawn if name in _pictured(result)]
+    for name in shown:
+        drawing = drawn[name]
+        picture = path.parent / f"{drawing.name}.png"
+        save(drawing.draw, LIGHT, str(picture), "png", [f"{drawing.label}:", *drawing.conditions[:4]])
+    replace_file(path, f"{before}{BEGIN}\n\n{measured_text(result, shown)}\n{END}{after}")
+
+
+def _pictured(result: Mapping[str, Any]) -> set[str]:
+    """Of the breakdowns those of the first way, which stand for all; of scans the first and the last measure."""
+    first = ways_of(of_section(result, BREAKDOWN))[:1]
+    scans = {
+        f"{scan}-{kind}-{size}" for scan in ("buffer-scan", "ring-scan") for kind, size in (SCANNED[0], SCANNED[-1])
+    }
+    sides = {f"{side}-{way}" for side in ("send", "receive") for way in first}
+    return {"latency-small", "latency-large", "throughput"} | scans | sides
+
+
+def measured_text(result: Mapping[str, Any], shown: list[str]) -> str:
+    """Conditions, then the tables, with the figures named."""
+    lines = [f"- {line}" for line in conditions(result)]
+    if result["readings_not_idle"]:
+        lines.append(
+            "- **Not idle: a trial, no measurement.** Others used the machine; what is compared was measured in turn"
+        )
+    lines += [f"- not measured: {line}" for line in result["unfinished"]]
+    for table in tables(result):
+        lines += ["", f"### {table.title}", ""]
+        if words := ring_words(result, table.name):
+            lines += [words, ""]
+        if table.name in shown:
+            lines += [f"![{table.title}]({_FIGURES}-{table.name}.png)", ""]
+        lines += _markdown(table)
+    return "\n".join(lines) + "\n"
+
+
+def _markdown(table: BridgeTable) -> list[str]:
+    def line(cells: list[str]) -> str:
+        return f"| {' | '.join(cells)} |"
+
+    return [line(table.headings), "|---|" + "---:|" * (len(table.headings) - 1), *map(line, table.rows)]

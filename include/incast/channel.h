@@ -17,15 +17,18 @@
  *                            listen, also `*`: a name is chosen.
  *     tcp://HOST:PORT, udp://HOST:PORT, verbs://HOST:PORT
  *                            HOST: an IPv4 address, or an IPv6 one in brackets, or a name, which is looked up and may
- * so take a while; to listen, also `*` (every interface; not verbs). PORT: 1 to 65535; to listen, also 0 or `*`: the
- * kernel chooses. All of them use a TCP port to meet. rio://DESTID:CHANNEL   a CM channel, 1 to 65535, of the RapidIO
- * endpoint with that destination id, in the fabric of the hub's options; to listen, DESTID is that of the hub, or `*`;
- * CHANNEL may be 0 or `*`.
+ *                            so take a while; to listen, also `*` (every interface; not verbs, where it is an address
+ *                            of an RDMA device). PORT: 1 to 65535; to listen, also 0 or `*`: the kernel chooses. All
+ *                            of them use a TCP port to meet.
+ *     rio://DESTID:CHANNEL   a CM channel, 1 to 65535, of the RapidIO endpoint with that destination id, in the fabric
+ *                            of the hub's options; to listen, DESTID is that of the hub, or `*`; CHANNEL may be 0 or
+ *                            `*`.
  *
  * Errors: functions return 0 or more, or the negative of a value of <errno.h>. incast_channel_message() has one line on
  * the last error of the calling thread. The ones with a meaning of their own:
  *     EINVAL            a null pointer, a bad option, an address of a wrong form
- *     EPROTONOSUPPORT   no such transport, or an address of another one than the hub's
+ *     EPROTONOSUPPORT   no such transport, or its module is missing, or an address of another one than the hub's
+ *     ENODEV            no RDMA device, or no RapidIO fabric, as asked for
  *     EADDRINUSE        somebody listens there
  *     EADDRNOTAVAIL     not an address of this host, or not of this hub's destination id
  *     ECONNREFUSED      nobody listens there
@@ -39,8 +42,9 @@
  *     EPIPE             this side has finished writing, or the other side has closed the channel
  *     EMFILE, ENFILE, ENOMEM   of this process, or this host
  *     ECHILD            this process was forked from the one that made the hub: only free works, and leaves the
- * parent's hub alone Nothing is printed and no signal handler is installed. Functions wait only where they have a
- * `timeout_ms`: 0 does not wait, a negative one waits for ever. A signal does not end a wait.
+ *                       parent's hub alone
+ * Nothing is printed and no signal handler is installed. Functions wait only where they have a `timeout_ms`: 0 does not
+ * wait, a negative one waits for ever. A signal does not end a wait.
  *
  * Who drives a hub. Nothing moves, comes or is found lost but while the hub is driven:
  *   (a) INCAST_CHANNEL_OWN_LOOP: an event loop does, which has few microseconds to lose and no thread to wait for. It

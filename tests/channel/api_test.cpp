@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -24,6 +25,7 @@
 #include "channel/api/address.h"
 #include "channel/api/card.h"
 #include "os/descriptor.h"
+#include "transport/verbs/descriptor/descriptor.h"
 
 namespace incast::channel::api {
 namespace {
@@ -119,7 +121,6 @@ TEST(ChannelApi, ErrorsAreThoseOfSockets) {
     EXPECT_EQ(incast_channel_listen(tcp.hub, "tcp://192.0.2.1:0", nullptr, &none), -EADDRNOTAVAIL);
     incast_channel_hub* hub = nullptr;
     EXPECT_EQ(incast_channel_hub_make("ipc", nullptr, &hub), -EPROTONOSUPPORT);
-    EXPECT_EQ(incast_channel_hub_make("verbs", nullptr, &hub), -EPROTONOSUPPORT) << "not yet";
     incast_channel_hub_options wrong = INCAST_CHANNEL_HUB_OPTIONS;
     wrong.max_channels = 40'000;
     EXPECT_EQ(incast_channel_hub_make("shm", &wrong, &hub), -EINVAL);
@@ -127,6 +128,23 @@ TEST(ChannelApi, ErrorsAreThoseOfSockets) {
     wrong.settings = "no-such=1";
     EXPECT_EQ(incast_channel_hub_make("shm", &wrong, &hub), 0);
     EXPECT_EQ(incast_channel_listen(hub, some_name("x").c_str(), nullptr, &none), -EINVAL) << "no such setting";
+    incast_channel_hub_free(hub);
+}
+
+TEST(ChannelApi, AHostWithoutAnRdmaDeviceIsOneError) {
+    incast_channel_hub* hub = nullptr;
+    if (incast_channel_hub_make("verbs", nullptr, &hub) == -EPROTONOSUPPORT) {
+        EXPECT_THAT(incast_channel_message(), testing::HasSubstr("transport verbs: ")) << "its module is missing";
+        return;
+    }
+    if (transport::verbs::missing_here().empty()) GTEST_SKIP() << "this host has one";
+    incast_channel_listener* none = nullptr;
+    EXPECT_EQ(incast_channel_listen(hub, "verbs://127.0.0.1:*", nullptr, &none), -ENODEV);
+    EXPECT_THAT(incast_channel_message(), testing::HasSubstr("this host has no RDMA device"));
+    incast_channel* channel = nullptr;
+    EXPECT_EQ(incast_channel_connect(hub, "verbs://127.0.0.1:1", nullptr, &channel), -ENODEV);
+    EXPECT_EQ(incast_channel_listen(hub, "verbs://*:*", nullptr, &none), -EINVAL) << "an address of a device";
+    EXPECT_EQ(incast_channel_listen(hub, "verbs://192.0.2.1:0", nullptr, &none), -EADDRNOTAVAIL);
     incast_channel_hub_free(hub);
 }
 
@@ -179,6 +197,17 @@ TEST(ChannelApi, ShapesAreChosenAndChecked) {
     EXPECT_EQ(incast_channel_read(ends.there, into, sizeof into, patience_ms), 48);
 }
 
+/// An address of an RDMA device that tests may use; null: none.
+const char* rdma_host() {
+    return std::getenv("INCAST_CHANNEL_RDMA_HOST");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+}
+
+std::vector<const char*> transports() {
+    std::vector<const char*> all{"shm", "tcp", "udp", "rio"};
+    if (rdma_host() != nullptr) all.push_back("verbs");
+    return all;
+}
+
 class Transports : public testing::TestWithParam<const char*> {
 protected:
     void SetUp() override {
@@ -189,7 +218,7 @@ protected:
         const Scheme scheme = parse_scheme(GetParam());
         if (scheme == Scheme::shm) return some_name(name);
         if (scheme == Scheme::rio) return "rio://*:*";
-        return std::string(GetParam()) + "://127.0.0.1:*";
+        return std::string(GetParam()) + "://" + (scheme == Scheme::verbs ? rdma_host() : "127.0.0.1") + ":*";
     }
 };
 
@@ -321,7 +350,7 @@ TEST(ChannelApi, WhoClosesAListenerOfRioWaitsForNoCaller) {
     incast_channel_abort(channel);
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, Transports, testing::Values("shm", "tcp", "udp", "rio"),
+INSTANTIATE_TEST_SUITE_P(Every, Transports, testing::ValuesIn(transports()),
                          [](const auto& each) { return std::string(each.param); });
 
 /// Of all threads of this process: how often they went to sleep.

@@ -1,6 +1,6 @@
 /* Two programs exchange checksummed bytes over the C interface of ring channels.
  *     stream serve ADDRESS BYTES      says where it listens, and takes one channel
- *     stream join ADDRESS BYTES
+ *     stream join ADDRESS BYTES [BIND]
  * Each writes BYTES of a stream that depends on its part, and reads those of the other. */
 #include <errno.h>
 #include <inttypes.h>
@@ -64,7 +64,8 @@ int main(int count, char** words) {
     incast_channel_hub* hub = NULL;
     incast_channel* channel = NULL;
     int status = 1;
-    if (count != 4) return 2;
+    if (count != 4 && count != 5) return 2;
+    if (count == 5) options.bind = words[4];
     const int serves = strcmp(words[1], "serve") == 0;
     if (incast_channel_hub_make(words[2], &options, &hub) != 0) return failed("hub");
     if (serves) {

@@ -120,11 +120,11 @@ incast_channel_listener* Core::listen(const Address& address, Kind kind, std::ui
                                       std::uint32_t backlog) {
     Door door = cm_ != nullptr ? open_door_of_cm(cm_, address) : open_door(address);
     make_hub(door.address, Use::listen);
-    const bool is_of_network = choices_.scheme == Scheme::tcp || choices_.scheme == Scheme::udp;
-    if (is_of_network && !endpoint_.is_everywhere && choices_.bind.empty() &&
+    if (!endpoint_.host.empty() && !endpoint_.is_everywhere && choices_.bind.empty() &&
         (door.address.is_any_host || door.address.host != endpoint_.host)) {
+        const std::string right = choices_.scheme == Scheme::verbs ? door.address.host : "0.0.0.0";
         throw Failure{EADDRNOTAVAIL, address.text() + ": the data of this hub goes by " + endpoint_.host +
-                                         " alone; make it with bind = 0.0.0.0"};
+                                         " alone; make it with bind = " + right};
     }
     auto made = std::make_unique<incast_channel_listener>(*this);
     made->port = next_port_++;

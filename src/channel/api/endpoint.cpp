@@ -10,16 +10,21 @@
 #include <netinet/in.h>
 
 #include "channel/api/directory.h"
+#include "transport/modules/modules.h"
 #include "transport/rio/rio.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
 #include "transport/udp/udp.h"
+#include "transport/verbs/descriptor/descriptor.h"
 
 namespace incast::channel::api {
 
 namespace {
 
 constexpr std::uint64_t run_of_channels = 0x6C656E6E616863;  // "channel"
+// The least that verbs takes.
+constexpr std::uint32_t least_heartbeat_ms = 10;
+constexpr std::uint32_t least_ack_deadline_ms = 100;
 
 using Make = Result<std::unique_ptr<transport::Medium>> (*)(const transport::Settings&);
 
@@ -33,23 +38,30 @@ Make maker_of(Scheme scheme) {
             return &transport::udp::make;
         case Scheme::rio:
             return &transport::rio::make;
-        default:
-            throw Failure{EPROTONOSUPPORT, "this library has no transport " + std::string(to_string(scheme))};
+        case Scheme::verbs:
+            break;
     }
+    const transport::Descriptor verbs = transport::verbs::describe();
+    const auto module = transport::load_module(verbs.name, verbs.package);
+    if (!module) throw Failure{EPROTONOSUPPORT, module.error().message};
+    return (*module)->make;
 }
 
-bool is_everywhere(std::string_view host) {
-    return host == "0.0.0.0" || host == "::";
+bool is_everywhere(const HubChoices& choices, std::string_view host) {
+    return choices.scheme != Scheme::verbs && (host == "0.0.0.0" || host == "::");
 }
 
-/// Where the data of a hub goes by.
+/// Where the data of a hub goes by; empty: the transport chooses.
 std::string host_for(const HubChoices& choices, const Address& first, Use use) {
     if (!choices.bind.empty()) return choices.bind;
     const SocketName name = look_up(first, use == Use::listen).front();
     const bool is_v6 = name.get()->sa_family == AF_INET6;
-    if (first.is_any_host || use == Use::connect) return is_v6 ? "::" : "0.0.0.0";
+    const bool takes_all = choices.scheme != Scheme::verbs;  // an RDMA device is one of these
+    if (takes_all && (first.is_any_host || use == Use::connect)) return is_v6 ? "::" : "0.0.0.0";
     const os::Descriptor socket(::socket(name.get()->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (socket.fd() < 0) throw system_failure(errno, first.text());
+    if (use == Use::connect)  // by the way that the kernel would take there
+        return ::connect(socket.fd(), name.get(), name.size) == 0 ? own_host(socket.fd()) : std::string();
     SocketName any = name;
     reinterpret_cast<sockaddr_in&>(any.storage).sin_port = 0;
     if (::bind(socket.fd(), any.get(), any.size) != 0) throw system_failure(errno, first.text());
@@ -88,9 +100,9 @@ transport::Settings parse_settings(std::string_view text) {
 Endpoint make_endpoint(const HubChoices& choices, const Address& first, Use use, const transport::LogSink& log) {
     Endpoint made;
     transport::Settings settings = choices.settings;
-    if (choices.scheme == Scheme::tcp || choices.scheme == Scheme::udp) {
+    if (has_hosts(choices.scheme)) {
         made.host = host_for(choices, first, use);
-        made.is_everywhere = is_everywhere(made.host);
+        made.is_everywhere = is_everywhere(choices, made.host);
         settings["bind"] = made.host;
         // Callers are told the address that they came by.
         if (made.is_everywhere) settings["advertise"] = made.host == "::" ? "::1" : "127.0.0.1";
@@ -98,6 +110,10 @@ Endpoint make_endpoint(const HubChoices& choices, const Address& first, Use use,
     if (choices.scheme == Scheme::rio) settings["fabric"] = fabric_of(choices);
     if (choices.scheme == Scheme::udp && choices.peer_timeout_ms > 0)
         settings["deadline"] = std::to_string(choices.peer_timeout_ms) + "ms";
+    if (choices.scheme == Scheme::verbs && choices.peer_timeout_ms > 0) {
+        settings["heartbeat"] = std::to_string(std::max(choices.peer_timeout_ms / 4, least_heartbeat_ms)) + "ms";
+        settings["ack_deadline"] = std::to_string(std::max(choices.peer_timeout_ms, least_ack_deadline_ms)) + "ms";
+    }
     auto medium = maker_of(choices.scheme)(settings);
     if (!medium) throw Failure{EINVAL, medium.error().message};
     made.medium = std::move(*medium);

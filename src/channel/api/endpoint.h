@@ -28,13 +28,17 @@ struct HubChoices {
     transport::Settings settings = {};
 };
 
-/// Throws EPROTONOSUPPORT where this library has no such transport.
+/// Loads its module if it is one. Throws EPROTONOSUPPORT where that cannot be.
 void check_has(Scheme scheme);
 /// rio: as RIO_FABRIC has it.
 std::string fabric_of(const HubChoices& choices);
 /// Both sides have to connect, where a transport has no dial().
 constexpr bool has_answers(Scheme scheme) {
-    return scheme == Scheme::rio;
+    return scheme == Scheme::rio || scheme == Scheme::verbs;
+}
+/// Its endpoints are bound to an address of a network interface.
+constexpr bool has_hosts(Scheme scheme) {
+    return scheme == Scheme::tcp || scheme == Scheme::udp || scheme == Scheme::verbs;
 }
 
 /// What incast_channel_hub_options has as a text. Throws EINVAL.

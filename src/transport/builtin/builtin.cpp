@@ -4,8 +4,8 @@
 #include <array>
 
 #include "sim/sim_medium.h"
-#include "transport/builtin/modules.h"
 #include "transport/inproc/inproc.h"
+#include "transport/modules/modules.h"
 #include "transport/ofi/descriptor/descriptor.h"
 #include "transport/rio/descriptor/descriptor.h"
 #include "transport/shm/shm.h"

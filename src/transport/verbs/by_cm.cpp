@@ -84,7 +84,7 @@ void Endpoint::hear_request(rdma_cm_id* id, const rdma_conn_param& said) {
     caller.responder = std::min(said.responder_resources, device_.responder_reads);
     caller.initiator = std::min(said.initiator_depth, device_.initiator_reads);
     Hello hello;
-    const Verdict verdict = judge(bytes, expected(), hello);
+    const Verdict verdict = judge(bytes, expected(bytes), hello);
     if (verdict != Verdict::accepted) {
         log(std::string(transport_name) + ": a connection was refused: " + to_string(verdict));
         return refuse(std::move(caller), verdict);

@@ -147,7 +147,7 @@ void Endpoint::hear_answer(Peer peer) {
 void Endpoint::hear_call(Calls::Whole whole) {
     Call call;
     Caller caller;
-    const Verdict verdict = judge_call(whole.bytes, expected(), call);
+    const Verdict verdict = judge_call(whole.bytes, expected(whole.bytes), call);
     caller.socket = std::move(whole.socket);
     caller.from = call.from;
     if (verdict != Verdict::accepted) {

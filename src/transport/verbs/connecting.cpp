@@ -1,14 +1,16 @@
-// Connecting and losing peers. The node with the lower number dials, by rdma_cm or by a TCP connection, and says its
-// hello with that; who is dialled lets it in once its owner has called connect(). Then each side sends a welcome, and a
-// peer is up for whoever has received it. What ends a connection moves its queue pair to the error state first: from
-// then on nothing of the peer lands.
+// Connecting and losing peers. The node with the lower number at the other one dials, by rdma_cm or by a TCP
+// connection, and says its hello with that; who is dialled lets it in once its owner has called connect(). Then each
+// side sends a welcome, and a peer is up for whoever has received it. What ends a connection moves its queue pair to
+// the error state first: from then on nothing of the peer lands.
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <random>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "transport/verbs/descriptor/descriptor.h"
@@ -19,23 +21,28 @@ namespace incast::transport::verbs {
 namespace {
 
 constexpr Time ending_timeout = ps_per_s;  // the device says what became of requests by then, or it is not asked
+constexpr std::uint32_t least_invitation = std::uint32_t{1} << 31U;  // above the number of any node
 
 }  // namespace
 
 Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
     const std::optional<Address> address = address_in(blob, rail_);
-    if (index(peer) >= peers_.size() || peer == options_.self || !address || address->node != index(peer))
-        return Post::refused;
+    if (index(peer) >= peers_.size() || peer == options_.self || !address) return Post::refused;
     PeerState& state = peers_[index(peer)];
+    const bool is_for_one = address->invitation != 0;
+    if (is_for_one ? state.invitation == 0 : address->node != index(peer)) return Post::refused;
     if (const auto answer =
             answer_to_connect(state.connection(), state.incarnation, incarnation, [&] { disconnect(peer); })) {
         return *answer;
     }
-    if (state.incarnation != incarnation) state.uses.clear();
+    if (is_for_one || state.incarnation != incarnation) state.uses.clear();
+    if (!is_for_one) state.invitation = 0;
+    state.invited_to = address->invitation;
+    state.there = is_for_one ? address->node : index(options_.self);
     state.incarnation = incarnation;
     state.address = address->socket();
     start_timing(state);
-    state.state = index(options_.self) < index(peer) ? PeerState::State::dialling : PeerState::State::waiting;
+    state.state = dials(peer) ? PeerState::State::dialling : PeerState::State::waiting;
     if (device_is_gone_) {
         lose(peer, Status::peer_lost);
     } else if ((address->by_exchange != 0) != exchanges()) {
@@ -71,11 +78,36 @@ void Endpoint::ended(Peer peer, std::uint32_t incarnation) {
 // --- dialling, and being dialled
 // -----------------------------------------------------------------------------------------------------------
 
-Blob Endpoint::address() const {
+Address Endpoint::own_address() const {
     Address made(index(options_.self), device_.address);
     made.by_exchange = exchanges() ? 1 : 0;
     made.rails = settings_.rails;
+    return made;
+}
+
+Blob Endpoint::address() const {
+    return to_blob(own_address());
+}
+
+Blob Endpoint::address_for(Peer peer) {
+    if (peer == options_.self || !is_idle(peer)) return {};
+    PeerState& state = peers_[index(peer)];
+    drop(state.parked);  // who had the number before
+    state.complained_of = 0;
+    std::random_device random;
+    state.invitation = least_invitation | random();
+    Address made = own_address();
+    made.node = index(peer);
+    made.invitation = state.invitation;
     return to_blob(made);
+}
+
+bool Endpoint::dials(Peer peer) const {
+    const PeerState& state = peers_[index(peer)];
+    if (state.there != index(peer)) return state.there < index(peer);
+    const Address here(0, device_.address);
+    const Address there(0, state.address);
+    return std::tie(here.ip, here.port) < std::tie(there.ip, there.port);
 }
 
 void Endpoint::start_dialling(Peer peer) {
@@ -83,16 +115,22 @@ void Endpoint::start_dialling(Peer peer) {
 }
 
 Hello Endpoint::hello_for(Peer peer) const {
+    const PeerState& state = peers_[index(peer)];
     return {.run = options_.run,
             .token = options_.token,
-            .from = index(options_.self),
+            .from = state.there,
             .from_incarnation = options_.incarnation,
-            .to = index(peer),
-            .to_incarnation = peers_[index(peer)].incarnation};
+            .to = state.invited_to != 0 ? state.invited_to : index(peer),
+            .to_incarnation = state.incarnation};
 }
 
-Expected Endpoint::expected() const {
-    return {options_.run, options_.token, index(options_.self), options_.incarnation};
+Expected Endpoint::expected(Bytes bytes) const {
+    Expected made{options_.run, options_.token, index(options_.self), options_.incarnation};
+    Hello said;
+    if (bytes.size() < sizeof said) return made;
+    std::memcpy(&said, bytes.data(), sizeof said);
+    if (said.from < peers_.size() && peers_[said.from].invitation != 0) made.self = peers_[said.from].invitation;
+    return made;
 }
 
 /// An errno.

@@ -73,6 +73,8 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
                      .max_posted = std::min({options.max_posted, settings.receives, settings.send_queue / 2}),
                      .read = true,
                      .has_wait_fd = true};
+    for (PeerState& state : peers_)
+        state.there = index(options_.self);
     spent_.reserve(receives_.size());
     pool_->rails.push_back(this);
 }

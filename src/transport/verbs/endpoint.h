@@ -83,6 +83,7 @@ public:
 
     [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
     [[nodiscard]] Blob address() const override;
+    [[nodiscard]] Blob address_for(Peer peer) override;
 
     Post connect(Peer peer, const Blob& blob, std::uint32_t incarnation) override;
     void disconnect(Peer peer) override;
@@ -99,6 +100,11 @@ public:
     Result<Ok> register_region(Local region);
     [[nodiscard]] std::uint32_t rkey(Local region) const {
         return registrations_[static_cast<std::size_t>(region)]->rkey;
+    }
+    /// The number of this node at a peer that it can have.
+    [[nodiscard]] std::uint32_t there(Peer peer) const { return peers_[index(peer)].there; }
+    [[nodiscard]] bool is_idle(Peer peer) const {
+        return index(peer) < peers_.size() && peers_[index(peer)].state == PeerState::State::idle;
     }
     /// The region is about to be released: the peers of this rail are told, and its registration goes when they heard.
     void retire(Local region);
@@ -203,7 +209,10 @@ private:
     bool make_pair(Peer peer);
     int create_pair(PeerState& state, ibv_qp_init_attr& wanted);
     [[nodiscard]] Hello hello_for(Peer peer) const;
-    [[nodiscard]] Expected expected() const;
+    /// Of who calls with these bytes.
+    [[nodiscard]] Expected expected(Bytes bytes) const;
+    [[nodiscard]] Address own_address() const;
+    [[nodiscard]] bool dials(Peer peer) const;
     /// Called properly.
     void admit(Caller caller, const Hello& hello);
     static void refuse(Caller caller, Verdict verdict);

@@ -56,7 +56,7 @@ Result<Blob> Endpoint::expose(Local region, const Grant& grant) {
     regions_.expose(region, {});
     const std::span<std::byte> memory = regions_.memory(region);
     Key key;
-    key.owner = index(options_.self);
+    key.owner = grant.peer == any_peer ? index(options_.self) : there(grant.peer);
     key.generation = options_.incarnation;
     key.region = static_cast<std::uint32_t>(region);
     key.use = regions_.use(region);
@@ -71,9 +71,9 @@ Result<Blob> Endpoint::expose(Local region, const Grant& grant) {
 
 Result<Remote> Endpoint::import_key(Peer peer, const Blob& blob) {
     if (index(peer) >= peers_.size()) return Error{"import_key: there is no peer " + std::to_string(index(peer))};
-    const Result<Key> key = read_key<Key>(blob, peer, options_.self, options_.run, max_regions, transport_name);
-    if (!key) return key.error();
     const PeerState& state = peers_[index(peer)];
+    const Result<Key> key = read_key<Key>(blob, peer, Peer{state.there}, options_.run, max_regions, transport_name);
+    if (!key) return key.error();
     const bool is_known = key->generation == state.incarnation && key->region < state.uses.size();
     return imports_.add({.peer = peer,
                          .address = key->address,

@@ -86,6 +86,9 @@ struct PeerState {
     Share share;
 
     std::uint32_t incarnation = 0;
+    std::uint32_t there = 0;          // the number of this node at the peer
+    std::uint32_t invitation = 0;     // that whoever calls with this number has to say; 0: it is a node of this run
+    std::uint32_t invited_to = 0;     // the same, of the peer's
     std::uint32_t complained_of = 0;  // incarnation for which a failure to connect was logged
     std::uint64_t ended_at = 0;       // polls of the completion queue until it was fenced
     std::uint64_t ended_then = 0;     // requests that had ended at the last beat

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "transport/verbs/descriptor/descriptor.h"
@@ -35,6 +36,23 @@ Blob Rails::address() const {
     return all;
 }
 
+Blob Rails::address_for(Peer peer) {
+    if (std::ranges::any_of(rails_, [&](const auto& rail) { return !rail->is_idle(peer); })) return {};
+    Blob all;
+    for (const auto& rail : rails_) {
+        const Blob one = rail->address_for(peer);
+        all.bytes.insert(all.bytes.end(), one.bytes.begin(), one.bytes.end());
+    }
+    return all;
+}
+
+Post Rails::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
+    const std::optional<Address> address = address_in(blob, 0);
+    if (address && of(peer).is_idle(peer))
+        there_[static_cast<std::size_t>(peer)] = address->invitation != 0 ? address->node : self_;
+    return of(peer).connect(peer, blob, incarnation);
+}
+
 bool Rails::drained() const {
     return std::ranges::all_of(rails_, [](const auto& rail) { return rail->drained(); });
 }
@@ -57,6 +75,7 @@ Result<Blob> Rails::expose(Local region, const Grant& grant) {
     if (!made || !from_blob(*made, key)) return made;
     for (std::size_t rail = 0; rail < rails_.size(); ++rail)
         key.rkeys[rail] = rails_[rail]->rkey(region);
+    if (grant.peer != any_peer) key.owner = of(grant.peer).there(grant.peer);
     return to_blob(key);
 }
 

@@ -18,9 +18,9 @@ public:
     [[nodiscard]] const Capabilities& capabilities() const override { return rails_.front()->capabilities(); }
     [[nodiscard]] Blob address() const override;
 
-    Post connect(Peer peer, const Blob& blob, std::uint32_t incarnation) override {
-        return of(peer).connect(peer, blob, incarnation);
-    }
+    [[nodiscard]] Blob address_for(Peer peer) override;
+
+    Post connect(Peer peer, const Blob& blob, std::uint32_t incarnation) override;
     void disconnect(Peer peer) override { of(peer).disconnect(peer); }
     void ended(Peer peer, std::uint32_t incarnation) override { of(peer).ended(peer, incarnation); }
     [[nodiscard]] bool drained() const override;
@@ -52,11 +52,14 @@ public:
     [[nodiscard]] int wait_fd() const override { return poller_.fd(); }
 
 private:
-    Rails(std::uint32_t self, std::vector<std::unique_ptr<Endpoint>> rails) : self_(self), rails_(std::move(rails)) {}
+    Rails(std::uint32_t self, std::vector<std::unique_ptr<Endpoint>> rails)
+        : self_(self), there_(rails.front()->capabilities().max_peers, self), rails_(std::move(rails)) {}
 
     /// The same at both ends. Neighbours take turns, so that a node with N peers uses all of its rails.
     [[nodiscard]] std::uint32_t rail_of(Peer peer) const {
-        return static_cast<std::uint32_t>((std::uint64_t{self_} + static_cast<std::uint32_t>(peer)) % rails_.size());
+        const auto number = static_cast<std::uint32_t>(peer);
+        const std::uint64_t there = number < there_.size() ? there_[number] : self_;
+        return static_cast<std::uint32_t>((there + number) % rails_.size());
     }
     Endpoint& of(Peer peer) { return *rails_[rail_of(peer)]; }
     // A rail counts its own imports: outside, their numbers say whose they are.
@@ -68,6 +71,7 @@ private:
     }
 
     std::uint32_t self_;
+    std::vector<std::uint32_t> there_;  // this node's number at each peer
     std::vector<std::unique_ptr<Endpoint>> rails_;
     std::size_t first_ = 0;  // that the next poll asks
     os::Poller poller_;

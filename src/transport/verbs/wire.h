@@ -24,6 +24,9 @@ struct Address {
     std::uint16_t port = 0;
     std::array<std::byte, 16> ip{};
     std::uint32_t rails = 1;
+    /// Not 0: for one that is no node of this run. `node` is the number it has there, and it says this one when it
+    /// calls, in place of a node's number, of which none is as large.
+    std::uint32_t invitation = 0;
 
     Address() = default;
     Address(std::uint32_t node, const SocketAddress& address);

@@ -1,4 +1,4 @@
-#include "transport/builtin/modules.h"
+#include "transport/modules/modules.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include <dlfcn.h>
+#include <link.h>
 
 extern "C" {
 const char INCAST_ABI_SYMBOL = 0;
@@ -20,6 +21,16 @@ constexpr std::string_view suffix = ".so";
 #define INCAST_TEXT_2(word) #word
 #define INCAST_TEXT(word) INCAST_TEXT_2(word)
 constexpr std::string_view own_abi = INCAST_TEXT(INCAST_ABI_SYMBOL);
+
+/// The shared library that this is part of; empty: it is part of the program.
+std::filesystem::path own_library() {
+    static const char of_here = 0;
+    Dl_info place{};
+    link_map* object = nullptr;
+    if (::dladdr1(&of_here, &place, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) == 0 || object == nullptr)
+        return {};
+    return object->l_name;  // the program's own is empty
+}
 
 /// The word that begins with `start` in `text`; empty: there is none.
 std::string word_in(std::string_view text, std::string_view start) {
@@ -49,6 +60,10 @@ std::string refusal(std::string_view name, const std::filesystem::path& file, st
 
 Result<const Descriptor*> load(std::string_view name, std::string_view package) {
     const std::filesystem::path file = module_folder() / std::string(prefix).append(name).append(suffix);
+    // Modules look for the symbol of this build among what everybody sees. A library that somebody else loaded for
+    // itself alone, as Python does, is not seen there yet.
+    if (const std::filesystem::path own = own_library(); !own.empty())
+        (void)dlopen(own.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
     // With RTLD_NOW the symbols that are missing are told here, before a constructor of the module runs.
     void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
@@ -73,6 +88,12 @@ std::filesystem::path module_folder() {
     const char* const given = std::getenv("INCAST_TRANSPORT_MODULES");
     if (given != nullptr && *given != '\0') return given;
     std::error_code failed;
+    if (const std::filesystem::path own = own_library(); !own.empty()) {
+        const std::filesystem::path folder = std::filesystem::weakly_canonical(own, failed).parent_path();
+        std::filesystem::path beside = folder / "incast";
+        // Where each architecture has a folder of its own for libraries, modules lie in the one above.
+        return std::filesystem::exists(beside, failed) ? beside : folder.parent_path() / "incast";
+    }
     const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
     return (program.parent_path() / INCAST_MODULE_FOLDER).lexically_normal();
 }

@@ -12,7 +12,8 @@
 
 namespace incast::transport {
 
-/// INCAST_TRANSPORT_MODULES if that is set, else the folder beside this program that its build laid down.
+/// INCAST_TRANSPORT_MODULES if that is set. Else the folder beside this program that its build laid down; of a library,
+/// which any program may load, the folder `incast` beside it, or beside the folder that it is in.
 std::filesystem::path module_folder();
 
 /// Loads incast-transport-NAME.so, once; it stays. Error: one line that says what is missing, and which package brings

@@ -107,6 +107,7 @@ cp "$out"/source/include/zmq*.h "$out/include/"
 for tool in local_lat remote_lat local_thr remote_thr inproc_lat inproc_thr proxy_thr; do
     [ -f "$out/build/bin/$tool" ] && cp "$out/build/bin/$tool" "$out/bin/"
 done
-cc -shared -fPIC -O2 -o "$out/lib/turn.so" "$here/turn.c" -ldl
+cc -shared -fPIC -O2 -Wall -Wextra -I"$header" -o "$out/lib/turn.so" "$here/turn.c" "$library" \
+    -Wl,-rpath,"$(dirname "$library")" -ldl -lpthread
 cc -O2 -o "$out/bin/zmq_measure" "$here/measure.c" -I"$out/include" -L"$out/lib" -Wl,-rpath,"$out/lib" -lzmq
 echo "$out/lib/libzmq.so.5: libzmq $version with rio, shm and verbs"

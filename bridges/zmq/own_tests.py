@@ -3,12 +3,15 @@
     python3 bridges/zmq/own_tests.py OUT --turn shm [--known FILE] [--only NAME...]
 
 OUT is what `build.sh OUT --tests` made. `turn.so` turns the tcp and ipc endpoints of a program to the transport; only
-programs of which an endpoint was really turned count. Without --turn they run as they are: the base line. `--fabric` is
-that of rio, as RIO_FABRIC; `{n}` in it becomes a number of its own for each program. Exit status 1 if a program
+programs of which an endpoint was really turned count. A line for each says how many calls were turned, how many
+with an address of tcp or ipc were left as they are, how many texts were turned back for the program, and how many
+TCP sockets of its own went through a channel (turn.c). Without --turn they run as they are: the base line. `--fabric`
+is that of rio, as RIO_FABRIC; `{n}` in it becomes a number of its own for each program. Exit status 1 if a program
 fails that --known does not name, or if none was turned.
 """
 
 import argparse
+import collections
 import concurrent.futures
 import os
 import re
@@ -27,8 +30,11 @@ BROKEN_BY_NAME = re.compile(r"fuzzer|_tipc$|_vmci$|_wss?_transport$|_gssapi$|_so
 class Outcome(NamedTuple):
     name: str
     what: str  # pass, fail, time or skip
-    turned: int
+    log: collections.Counter[str]  # lines of turn.so by their first word: turned, left, back, client
     line: str
+
+    def turning(self) -> str:
+        return ", ".join(f"{self.log[word]} {word}" for word in ("turned", "left", "back", "client") if self.log[word])
 
 
 def run_program(program: Path, number: int, arguments: argparse.Namespace) -> Outcome:
@@ -64,11 +70,11 @@ def run_program(program: Path, number: int, arguments: argparse.Namespace) -> Ou
             os.killpg(process.pid, signal.SIGKILL)
             output = process.communicate()[0]
             status, what = -signal.SIGKILL, "time"
-        turned = len(log.read_text().splitlines()) if log.exists() else 0
+        words = [line.split()[0] for line in log.read_text().splitlines()] if log.exists() else []
     lines = [line for line in output.splitlines() if line.strip()]
     wrong = [line for line in lines if ":FAIL" in line or "Assertion" in line]
     line = "" if what == "pass" else f"[{status}] " + (wrong or lines or [""])[0 if wrong else -1][:300]
-    return Outcome(program.name, what, turned, line)
+    return Outcome(program.name, what, collections.Counter(words), line)
 
 
 def read_known(path: Path | None) -> dict[str, str]:
@@ -105,7 +111,7 @@ def main() -> int:
         jobs = [pool.submit(run_program, p, n, arguments) for n, p in enumerate(programs)]
         for job in concurrent.futures.as_completed(jobs):
             outcome = job.result()
-            counts_here = not arguments.turn or outcome.turned > 0
+            counts_here = not arguments.turn or outcome.log["turned"] > 0
             reason = known.get(outcome.name, "")
             with lock:
                 if counts_here:
@@ -114,7 +120,7 @@ def main() -> int:
                         unexpected += 1
                 note = "" if counts_here else " (nothing was turned)"
                 why = f" known: {reason}" if reason and outcome.what != "pass" else ""
-                print(f"{outcome.what} {outcome.name} {outcome.turned}{note} {outcome.line}{why}", flush=True)
+                print(f"{outcome.what} {outcome.name} ({outcome.turning()}){note} {outcome.line}{why}", flush=True)
     total = sum(counts.values())
     over = f"over {arguments.turn}" if arguments.turn else "as they are"
     print(f"{total} programs {over}: {', '.join(f'{n} {what}' for what, n in counts.items())}; {unexpected} unexpected")

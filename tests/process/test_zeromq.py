@@ -54,10 +54,28 @@ def test_questions_are_answered(hello: Path, address: str) -> None:
         assert process.wait(timeout=20) == 0
 
 
+def test_names_of_shm_in_the_form_of_addresses_of_tcp(hello: Path) -> None:
+    host = f"numbered-{os.getpid()}"
+    with server(hello, f"shm://{host}:*") as (first, one), server(hello, f"shm://{host}:0") as (second, other):
+        numbers = [int(address.removeprefix(f"shm://{host}:")) for address in (one, other)]
+        assert len({*numbers}) == 2
+        assert all(49152 <= number <= 65535 for number in numbers)
+        for process, address in [(second, other), (first, one)]:
+            assert run(hello, "ask", address, "3").stdout == "3 answers, all equal\n"
+            assert process.wait(timeout=20) == 0
+    with server(hello, "shm://*:*") as (process, bound):
+        assert bound.startswith("shm://localhost:")
+        assert run(hello, "serve", bound.replace("localhost", "*")).stderr.endswith("Address already in use\n")
+        assert run(hello, "ask", bound, "3").returncode == 0
+
+
 def test_bad_addresses_are_refused_as_over_tcp(hello: Path) -> None:
     for command, address, why in [
         ("serve", "shm://", "Invalid argument"),
         ("ask", "shm://*", "Invalid argument"),
+        ("ask", "shm://name:*", "Invalid argument"),
+        ("ask", "shm://name:0", "Invalid argument"),
+        ("ask", "shm://*:5555", "Invalid argument"),
         ("ask", "rio://1", "Invalid argument"),
         ("ask", "rio://1:70000", "Invalid argument"),
         ("ask", "verbs://*:5", "Invalid argument"),

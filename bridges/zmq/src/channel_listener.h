@@ -22,6 +22,8 @@ public:
     const std::string& endpoint() const { return endpoint_; }
 
 private:
+    int listen(incast_channel_hub* hub, const std::string& address);
+    int listen_at_number(incast_channel_hub* hub, const std::string& host, const std::string& number);
     void process_plug();
     void process_term(int linger);
     void in_event();
@@ -30,6 +32,7 @@ private:
     io_thread_t* const io_thread_;
     socket_base_t* const socket_;
     incast_channel_listener* listener_ = NULL;
+    fd_t fd_ = retired_fd;  // the listener's own
     handle_t handle_ = NULL;
     std::string endpoint_;
 };

@@ -12,6 +12,10 @@ namespace zmq {
 namespace {
 
 const int drain_ms = 10000;
+/// Of a name of shm, in bytes.
+const size_t longest_name = 90;
+/// That a hub lets a peer ask for, in bytes.
+const unsigned long longest_ring = 64UL << 20;
 /// How often the loop moves data before it lets the poller look at everything else.
 const int rounds = 8;
 
@@ -25,6 +29,23 @@ bool is_number(const std::string& text, unsigned long least, unsigned long most)
     if (text.empty() || text.size() > 10 || text.find_first_not_of("0123456789") != std::string::npos) return false;
     const unsigned long number = strtoul(text.c_str(), NULL, 10);
     return number >= least && number <= most;
+}
+
+/// Of an environment variable: it is not there, or such a number, or 0.
+bool is_good_setting(const char* name, unsigned long least, unsigned long most) {
+    const char* text = getenv(name);
+    return text == NULL || text[0] == '\0' || is_number(text, 0, 0) || is_number(text, least, most);
+}
+
+/// A ring that no peer would allow is refused when it is asked for, not in every attempt to connect.
+bool are_good_settings() {
+    if (!is_good_setting("INCAST_ZMQ_BUFFERS", 1, 65536) ||
+        !is_good_setting("INCAST_ZMQ_BUFFER_BYTES", 64, longest_ring) ||
+        !is_good_setting("INCAST_ZMQ_BATCH", 1, 65536) || !is_good_setting("INCAST_ZMQ_SPIN_US", 0, 1000000))
+        return false;
+    const unsigned long buffers = setting("INCAST_ZMQ_BUFFERS");
+    const unsigned long bytes = setting("INCAST_ZMQ_BUFFER_BYTES");
+    return buffers == 0 || (setting("INCAST_ZMQ_BATCH") <= buffers && bytes <= longest_ring / buffers);
 }
 
 }  // namespace
@@ -43,22 +64,32 @@ bool has_channel_protocol(const std::string& protocol) {
     return true;
 }
 
+bool is_name_with_number(const std::string& address, std::string* host, std::string* number) {
+    const std::string::size_type colon = address.rfind(':');
+    if (colon == std::string::npos) return false;
+    *host = address.substr(0, colon);
+    *number = address.substr(colon + 1);
+    return !host->empty() && (*number == "*" || is_number(*number, 0, 65535));
+}
+
 bool check_channel_name(const std::string& protocol, const std::string& address) {
-    if (protocol != "shm" || address.size() <= 90) return true;
+    if (protocol != "shm" || address.size() <= longest_name) return true;
     errno = ENAMETOOLONG;
     return false;
 }
 
 bool check_channel_address(const std::string& protocol, const std::string& address) {
     if (!check_channel_name(protocol, address)) return false;
-    bool is_good = false;
-    const std::string::size_type colon = address.rfind(':');
-    if (protocol == "shm") {
-        is_good = address != "*";
-    } else if (colon != std::string::npos && is_number(address.substr(colon + 1), 1, 65535)) {
-        const std::string host = address.substr(0, colon);
-        is_good = protocol == "rio" ? is_number(host, 0, 65534) : !host.empty() && host != "*";
-    }
+    std::string host;
+    std::string number;
+    const bool has_number = is_name_with_number(address, &host, &number);
+    bool is_good = has_number && is_number(number, 1, 65535);
+    if (protocol == "shm")
+        is_good = address != "*" && (!has_number || (is_good && host != "*"));
+    else if (protocol == "rio")
+        is_good = is_good && is_number(host, 0, 65534);
+    else
+        is_good = is_good && host != "*";
     if (!is_good) errno = EINVAL;
     return is_good;
 }
@@ -88,9 +119,14 @@ incast_channel_hub* ChannelLoop::hub(const std::string& protocol) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const std::map<std::string, Hub>::iterator found = hubs_.find(protocol);
     if (found != hubs_.end()) return found->second.hub;
+    if (!are_good_settings()) {
+        errno = EINVAL;
+        return NULL;
+    }
     incast_channel_hub_options options = INCAST_CHANNEL_HUB_OPTIONS;
     options.flags = INCAST_CHANNEL_OWN_LOOP;
     options.max_channels = 4096;
+    options.longest_ring_bytes = longest_ring;
     options.max_peers = 255;
     Hub hub = Hub();
     const int error = incast_channel_hub_make(protocol.c_str(), &options, &hub.hub);

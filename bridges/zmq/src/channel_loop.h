@@ -24,6 +24,8 @@ namespace zmq {
 bool is_channel_protocol(const std::string& protocol);
 /// Is it one, and has this host what it needs? For zmq_has().
 bool has_channel_protocol(const std::string& protocol);
+/// Is it HOST:NUMBER, as addresses of tcp are? NUMBER is 0 to 65535, or `*`.
+bool is_name_with_number(const std::string& address, std::string* host, std::string* number);
 /// Can that be the address of a socket? If not, errno is EINVAL, or ENAMETOOLONG for a name.
 bool check_channel_name(const std::string& protocol, const std::string& address);
 /// Can a socket connect to it, too?

@@ -210,7 +210,10 @@ void Core::begin_messages(incast_channel& channel) {
 }
 
 void Core::close(incast_channel* channel, bool is_aborted) {
-    if (channel->state == incast_channel::State::calling) directory_->give_up(channel->call);
+    if (channel->state == incast_channel::State::calling) {
+        directory_->give_up(channel->call);
+        look_ = true;  // it may be the turn of another one
+    }
     if (channel->has_id && !is_aborted && !push_rest(*channel)) {
         channel->is_given_back = true;
         (void)hub_->take_descriptors(channel->id);
@@ -376,7 +379,22 @@ void Core::take_directory_events() {
         if (event->what == Directory::Event::What::failed)
             fail(*channel, event->failure.error, std::move(event->failure.line));
         else if (event->what == Directory::Event::What::offered)
-            take_offer(*channel, event->said);
+            channel->offer = std::move(event->said);
+    }
+    take_offers();
+}
+
+/// Channels to one address open in the order in which they were asked for, though calls may be answered in another one.
+void Core::take_offers() {
+    for (std::size_t at = 0; at < opening_.size(); ++at) {
+        incast_channel& channel = *opening_[at];
+        if (channel.state != incast_channel::State::calling || !channel.offer.has_value()) continue;
+        const bool is_its_turn = std::none_of(
+            opening_.begin(), opening_.begin() + static_cast<std::ptrdiff_t>(at), [&](const incast_channel* before) {
+                return before->state == incast_channel::State::calling && before->address == channel.address;
+            });
+        if (!is_its_turn) continue;
+        if (const auto said = std::exchange(channel.offer, std::nullopt)) take_offer(channel, *said);
     }
 }
 
@@ -384,7 +402,10 @@ void Core::take_offer(incast_channel& channel, const WholeCard& said) {
     if (said.card.scheme != static_cast<std::uint8_t>(choices_.scheme))
         return fail(channel, EPROTO, channel.address.text() + ": a listener of another transport");
     channel.port = said.card.port;
-    if (said.card.hub == id_) return open_to(channel, self);
+    if (said.card.hub == id_) {
+        if (has_answers(choices_.scheme)) directory_->give_up(channel.call);
+        return open_to(channel, self);
+    }
     auto known = std::ranges::find(remotes_, said.card.hub, &Remote::hub);
     if (known == remotes_.end() && has_answers(choices_.scheme)) return begin_exchange(channel, said);
     if (has_answers(choices_.scheme)) directory_->give_up(channel.call);
@@ -428,6 +449,7 @@ bool Core::advance(Time now) {
     const std::size_t ended =
         std::erase_if(opening_, [](const incast_channel* each) { return each->state >= incast_channel::State::open; });
     took_ = took_ || ended > 0;
+    if (ended > 0) take_offers();
     return ended > 0;
 }
 

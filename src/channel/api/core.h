@@ -64,7 +64,8 @@ struct incast_channel {
     std::uint32_t longest_message = incast::channel::max_message;
     incast::Time deadline = incast::time_never;  // of opening
     std::uint32_t call = 0;
-    incast::Time call_at = incast::time_never;  // it is to come again
+    std::optional<incast::channel::api::WholeCard> offer = {};  // until it is this channel's turn
+    incast::Time call_at = incast::time_never;                  // it is to come again
     incast::Peer peer{};
     std::uint32_t port = 0;
 
@@ -199,6 +200,7 @@ private:
     void look_around(Time now);
     void take_peer_events();
     void take_directory_events();
+    void take_offers();
     void take_offer(incast_channel& channel, const WholeCard& said);
     void take_answer(std::uint32_t caller, const WholeCard& said);
     void begin_exchange(incast_channel& channel, const WholeCard& said);

@@ -69,7 +69,7 @@ get_4_3_4() {
 get_4_3_5() {
     command -v cargo >/dev/null || fail "cargo is needed to get zeromq-src"
     mkdir -p "$out/crate/src"
-    printf '[package]\nname = "get"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\nzeromq-src = "=0.2.6"\n' \
+    printf '[package]\nname = "get"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\nzeromq-src = "=0.3.6"\n' \
         >"$out/crate/Cargo.toml"
     : >"$out/crate/src/lib.rs"
     (cd "$out/crate" && cargo vendor -q vendor) >"$out/cargo.log" 2>&1 || fail "cargo vendor failed: $out/cargo.log"

@@ -1,9 +1,11 @@
 """Ring channels from C: the installed library, found by pkg-config, between two processes."""
 
+import errno
 import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,33 +23,27 @@ PLACES = {
 
 @pytest.fixture(scope="module")
 def installed(engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `cmake --install` puts there for those who build against it: the parts of it that concern channels."""
-    prefix = tmp_path_factory.mktemp("installed")
-    build = engine.parent.parent
-    for file in (build / "lib").glob("libincast-channel.so*"):
-        (prefix / "lib").mkdir(exist_ok=True)
-        shutil.copy(file, prefix / "lib", follow_symlinks=False)
-    shutil.copytree(ROOT / "include", prefix / "include")
-    text = (ROOT / "src/channel/api/incast-channel.pc.in").read_text()
-    for name, value in {
-        "CMAKE_INSTALL_PREFIX": str(prefix),
-        "CMAKE_INSTALL_LIBDIR": "lib",
-        "CMAKE_INSTALL_INCLUDEDIR": "include",
-        "PROJECT_VERSION": "0",
-    }.items():
-        text = text.replace(f"@{name}@", value)
-    (prefix / "lib/pkgconfig").mkdir()
-    (prefix / "lib/pkgconfig/incast-channel.pc").write_text(text)
-    return prefix
+    """What `cmake --install` puts there for those who build against it, moved elsewhere."""
+    folder = tmp_path_factory.mktemp("installed")
+    words = ["cmake", "--install", str(engine.parent.parent), "--component", "channel", "--prefix"]
+    subprocess.run([*words, str(folder / "first")], check=True, capture_output=True, timeout=60)
+    return (folder / "first").rename(folder / "moved")
+
+
+def library_folder(installed: Path) -> Path:
+    """lib, or lib/x86_64-linux-gnu."""
+    (found,) = installed.rglob("libincast-channel.so")
+    return found.parent
 
 
 def build(installed: Path, source: Path, program: Path) -> None:
-    environment = {**os.environ, "PKG_CONFIG_PATH": str(installed / "lib/pkgconfig")}
+    folder = library_folder(installed)
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(folder / "pkgconfig")}
     words = ["pkg-config", "--cflags", "--libs", "incast-channel"]
     asked = subprocess.run(words, env=environment, capture_output=True, text=True, check=True, timeout=60)
     flags = asked.stdout.split()
-    path = f"-Wl,-rpath,{installed / 'lib'}"
-    subprocess.run([*STRICT, "-o", str(program), str(source), *flags, path], check=True, timeout=120)
+    assert folder in [Path(flag[2:]).resolve() for flag in flags if flag.startswith("-L")], flags
+    subprocess.run([*STRICT, "-o", str(program), str(source), *flags, f"-Wl,-rpath,{folder}"], check=True, timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +84,27 @@ def test_the_example_of_the_document_runs(installed: Path, tmp_path: Path) -> No
         said = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
         assert (said.returncode, said.stdout) == (0, "hello\n"), said.stderr
         assert server.wait(60) == 0
+
+
+def test_a_module_is_looked_for_beside_the_library(installed: Path, engine: Path) -> None:
+    """By a program of somebody else, which loaded the library for itself alone."""
+    folder = library_folder(installed)
+    script = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.incast_channel_message.restype = ctypes.c_char_p
+hub = ctypes.c_void_p()
+print(library.incast_channel_hub_make(b"verbs", None, ctypes.byref(hub)), library.incast_channel_message().decode())
+"""
+    words = [sys.executable, "-c", script, str(folder / "libincast-channel.so")]
+    environment = {name: value for name, value in os.environ.items() if name != "INCAST_TRANSPORT_MODULES"}
+    missing = subprocess.run(words, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    refusal = f"-{errno.EPROTONOSUPPORT} transport verbs: its module {folder}/incast/incast-transport-verbs.so is not"
+    assert missing.stdout.startswith(refusal), missing.stdout
+    module = engine.parent.parent / "lib/incast/incast-transport-verbs.so"
+    if not module.is_file():
+        pytest.skip("no module of verbs: its libraries are not there")
+    (folder / "incast").mkdir()
+    shutil.copy(module, folder / "incast")
+    found = subprocess.run(words, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.startswith("0 "), found.stdout

@@ -90,9 +90,10 @@ std::filesystem::path module_folder() {
     std::error_code failed;
     if (const std::filesystem::path own = own_library(); !own.empty()) {
         const std::filesystem::path folder = std::filesystem::weakly_canonical(own, failed).parent_path();
-        std::filesystem::path beside = folder / "incast";
+        const std::filesystem::path beside = folder / "incast";
         // Where each architecture has a folder of its own for libraries, modules lie in the one above.
-        return std::filesystem::exists(beside, failed) ? beside : folder.parent_path() / "incast";
+        const std::filesystem::path above = folder.parent_path() / "incast";
+        return std::filesystem::exists(above, failed) && !std::filesystem::exists(beside, failed) ? above : beside;
     }
     const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
     return (program.parent_path() / INCAST_MODULE_FOLDER).lexically_normal();

@@ -44,9 +44,9 @@ constexpr std::array list{
 
 std::string look_for_library() {
     if (INCAST_OFI_BUILT == 0) return "this program was built without libfabric (libfabric-dev)";
-    void* const there = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
-    if (there == nullptr) return std::string("this host has no ") + library + ": the package libfabric1 brings it";
-    (void)dlclose(there);
+    // It stays: what its libraries keep would be lost with each closing.
+    if (dlopen(library, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE) == nullptr)
+        return std::string("this host has no ") + library + ": the package libfabric1 brings it";
     return {};
 }
 

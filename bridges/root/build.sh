@@ -81,8 +81,10 @@ command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
         cmake --build "$out/build" -j "$jobs"
 } >"$out/build.log" 2>&1 || fail "the build failed: $out/build.log"
 
-mkdir -p "$out/lib" "$out/bin"
-find "$out/build" -maxdepth 2 \( -name 'libIncastRoot*' \) -type f -exec cp {} "$out/lib/" \;
+mkdir -p "$out/lib" "$out/bin" "$out/include"
+install -m 644 "$here"/src/TRio*.h "$out/include/"
+# Not into files that somebody has mapped.
+find "$out/build" -maxdepth 2 -name 'libIncastRoot*' -type f -exec install -m 755 {} "$out/lib/" \;
 for tool in root.exe rootcling hadd; do
     ln -sfn "$bin/$tool" "$out/bin/$tool"
 done

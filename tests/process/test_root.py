@@ -5,17 +5,25 @@ Runs where `bridges/root/build.sh build/root` has made the library, or what INCA
 
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support import ROOT, said_by
+from support import ROOT, process_state, said_by, wait_until
 
 BRIDGE = Path(os.environ.get("INCAST_ROOT_BRIDGE", ROOT / "build" / "root"))
 NETWORK = ["unshare", "--map-root-user", "--net"]
-# `filterwarnings` is for this process alone; ROOT warns that its package is young.
-PYTHON = [str(BRIDGE / "venv" / "bin" / "python"), "-W", "ignore"]
+MACROS = ROOT / "bridges/root/tests"
+TIMES = int(os.environ.get("INCAST_ROOT_TIMES", "1"))
+PATIENCE = 60
+SHM = {"INCAST_ROOT": "shm"}
+RIO = {"INCAST_ROOT": "rio", "RIO_FABRIC": f"shm:root-test-{os.getpid()}"}
 
 pytestmark = [
     pytest.mark.skipif(
@@ -52,3 +60,140 @@ def test_the_first_program_of_the_document_runs(tmp_path: Path) -> None:
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert "hpx has 10000 entries" in done.stdout
     assert "a socket is tried" not in done.stderr + (tmp_path / "served.txt").read_text()
+
+
+def test_the_lines_of_python_in_the_document_run(tmp_path: Path) -> None:
+    python = BRIDGE / "venv" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("build.sh built against another ROOT than the package of Python")
+    example = re.search(r"```python\n(.*?)```", (ROOT / "docs/root.md").read_text(), re.S)
+    assert example is not None
+    (tmp_path / "example.py").write_text(example[1].replace("build/root/", f"{BRIDGE}/"))
+    words = [str(python), "-W", "ignore", str(tmp_path / "example.py")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert done.stdout == "hello\n", done.stderr
+
+
+@contextmanager
+def program(macro: str, *arguments: object, turned: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A macro of bridges/root/tests in a process of ROOT.
+
+    Its standard input is a pipe that says nothing: ROOT watches it, and one that has ended is readable for ever.
+    """
+    said = ", ".join(f'"{each}"' if isinstance(each, str) else str(each) for each in arguments)
+    words = [str(BRIDGE / "bin/root.exe"), "-l", "-b", "-q", f"{MACROS / macro}({said})"]
+    environment = os.environ | turned
+    environment["LD_PRELOAD"] = str(BRIDGE / "lib/libIncastRootPreload.so")
+    environment["ROOT_INCLUDE_PATH"] = str(BRIDGE / "include")
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True) as made:
+        alarm = threading.Timer(PATIENCE * TIMES, made.kill)
+        alarm.start()
+        try:
+            yield made
+        finally:
+            alarm.cancel()
+            made.kill()
+
+
+def line_of(process: subprocess.Popen[str], beginning: str) -> str:
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if line.startswith(beginning):
+            return line.strip()
+    raise AssertionError(f"nothing begins with '{beginning}' in:\n{''.join(seen)}")
+
+
+def test_a_monitor_has_sockets_of_mixed_kinds() -> None:
+    with program("monitor.C", "serve", 64, turned=RIO | SHM) as server:
+        _, port, rio = line_of(server, "at ").split()
+        with program("monitor.C", "fill", 64, int(port), rio, turned=RIO | SHM) as client:
+            assert [line_of(server, str(count)) for count in (21, 22, 21)] == ["21 by rio", "22 by shm", "21 by tcp"]
+            idle = line_of(server, "idle: ")
+            assert idle.startswith("idle: slept")
+            assert line_of(server, "came: ") == "came: 3200 of 3200, 0 wrong, 0 empty wake-ups", idle
+            assert line_of(client, "sent ") == "sent 3200"
+
+
+WAYS = {"shm": (SHM, "shm://*"), "rio": (RIO, "rio://*:*")}
+# What the other side sees: the code of Recv(), and whether the socket is marked as broken.
+ENDS = {"good": "code 0, broken 1", "torn": "code -5, broken 1", "killed": "code -5, broken 1"}
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_a_peer_that_ends_is_seen_by_the_codes_of_root(way: str) -> None:
+    turned, place = WAYS[way]
+    with program("peer.C", "watch", place, 3 * TIMES + 1, turned=turned) as server:
+        address = line_of(server, "at ").split()[1]
+        for _ in range(TIMES):
+            for what in ("good", "torn"):
+                with program("peer.C", what, address, 20, turned=turned):
+                    assert line_of(server, "three came").endswith(f"by {way}")
+                    assert line_of(server, "ended: ").startswith(f"ended: {ENDS[what]}, valid 0, after -1, messages 20")
+            with program("peer.C", "endless", address, 0, turned=turned) as killed:
+                line_of(server, "three came")
+                killed.kill()
+                assert line_of(server, "ended: ").startswith(f"ended: {ENDS['killed']}, valid 0, after -1")
+        with program("peer.C", "good", address, 5, turned=turned):
+            assert line_of(server, "ended: ").endswith("messages 5")
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_a_stopped_peer_is_waited_for(way: str) -> None:
+    turned, place = WAYS[way]
+    with program("peer.C", "watch", place, 2 * TIMES, turned=turned) as server:
+        address = line_of(server, "at ").split()[1]
+        for _ in range(TIMES):
+            with program("peer.C", "good", address, 200, turned=turned) as peer:
+                line_of(server, "three came")
+                os.kill(peer.pid, signal.SIGSTOP)
+                wait_until(lambda pid=peer.pid: process_state(pid) == "T", "stopped")
+                os.kill(peer.pid, signal.SIGCONT)
+                assert line_of(server, "ended: ") == "ended: code 0, broken 1, valid 0, after -1, messages 200"
+            with program("peer.C", "endless", address, 0, turned=turned) as peer:
+                line_of(server, "three came")
+                os.kill(peer.pid, signal.SIGSTOP)
+                wait_until(lambda pid=peer.pid: process_state(pid) == "T", "stopped")
+                peer.kill()
+                assert line_of(server, "ended: ").startswith("ended: code -5, broken 1, valid 0, after -1")
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_a_server_that_is_killed_ends_its_client(way: str) -> None:
+    turned, place = WAYS[way]
+    for _ in range(TIMES):
+        with program("peer.C", "watch", place, 1, turned=turned) as server:
+            address = line_of(server, "at ").split()[1]
+            with program("peer.C", "endless", address, 0, turned=turned) as client:
+                line_of(server, "three came")
+                server.kill()
+                assert line_of(client, "sent: ") == "sent: code 0, broken 1, valid 0"
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_a_client_without_channels_arrives_by_tcp(way: str) -> None:
+    turned, _ = WAYS[way]
+    with program("peer.C", "watch", "0", 2, turned=turned) as server:
+        port = line_of(server, "at ").split()[1]
+        with program("peer.C", "good", port, 7, turned={"INCAST_ROOT": "tcp"}):
+            assert line_of(server, "three came") == "three came by tcp"
+            assert line_of(server, "ended: ").endswith("messages 7")
+        with program("peer.C", "good", port, 7, turned=turned):
+            assert line_of(server, "three came") == f"three came by {way}"
+            assert line_of(server, "ended: ").endswith("messages 7")
+
+
+def test_a_listener_that_speaks_something_else_gives_no_socket(tmp_path: Path) -> None:
+    """So does one of another version: its card is not understood."""
+    path = str(tmp_path / "other")
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(path)
+        other.listen()
+        other.settimeout(PATIENCE)
+        with program("peer.C", "good", f"shm://{path}", 1, turned=SHM) as client:
+            connection, _ = other.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n" * 20)
+            assert line_of(client, "valid ") == "valid 0"

@@ -268,6 +268,11 @@ int receive(Connection& connection, void* into, int bytes, int options) {
     while (got < wanted) {
         const std::int64_t count = incast_channel_read(channel, to + got, wanted - got, timeout_ms);
         if (count < 0) return errno = static_cast<int>(-count), outcome_of(count);
+        // The end within a message would pass for the rest of it, as TSocket::Recv() asks for more than nothing only.
+        if (count == 0 && got > 0) {
+            errno = ECONNRESET;
+            return broken;
+        }
         if (count == 0) break;
         got += static_cast<std::size_t>(count);
         if (options == kDontBlock) break;

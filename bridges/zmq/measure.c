@@ -161,14 +161,15 @@ static int send_one(void* socket, size_t size, char phase, Window* window) {
     return 0;
 }
 
-/* Sends messages of that phase for so long. */
+/* Sends messages of that phase for so long, and two at least: the time between arrivals is what counts. */
 static int send_for(void* socket, size_t size, double length_s, long pause_us, char phase, Window* window) {
     const struct timespec pause = {pause_us / 1000000, pause_us % 1000000 * 1000};
     const double start_s = now_s();
+    const uint64_t before = window->all;
     do {
         if (send_one(socket, size, phase, window) != 0) return 1;
         if (pause_us > 0) nanosleep(&pause, NULL);
-    } while (now_s() - start_s < length_s);
+    } while (window->all < before + 2 || now_s() - start_s < length_s);
     return 0;
 }
 

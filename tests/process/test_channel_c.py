@@ -69,6 +69,19 @@ def test_two_processes_exchange_bytes(stream: Path, place: str) -> None:
         assert server.wait(120) == 0
 
 
+def test_a_process_has_the_destination_id_it_asks_for(stream: Path) -> None:
+    environment = {**os.environ, "RIO_FABRIC": f"shm:c-id-{os.getpid()}"}
+    asking = environment | {"RIO_DESTID": "77"}
+    with subprocess.Popen(
+        [stream, "serve", "rio://77:9", "1000"], env=asking, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline().strip() == "rio://77:9"
+        joined = subprocess.run([stream, "join", "rio://77:9", "1000"], env=environment, check=False, timeout=120)
+        assert joined.returncode == 0
+        assert server.wait(120) == 0
+
+
 def test_the_example_of_the_document_runs(installed: Path, tmp_path: Path) -> None:
     """docs/channel.md: its program is compiled as it stands there, and talks to itself."""
     document = (ROOT / "docs/channel.md").read_text()

@@ -4,6 +4,7 @@ Runs where `bridges/zmq/build.sh build/zmq` has made a libzmq, or what INCAST_ZM
 """
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,6 +97,25 @@ def test_a_name_belongs_to_one_until_it_ends(hello: Path) -> None:
         with server(hello, name) as (_, bound):
             assert bound == name
             assert run(hello, "ask", bound, "1").returncode == 0
+
+
+def test_the_program_of_the_document_runs(tmp_path: Path) -> None:
+    """docs/zeromq.md, from nothing to a program of one's own: its commands as they stand there, in an empty folder.
+
+    Those that build the bridge were run before: `.ci/run --all` begins with an empty folder, too.
+    """
+    text = (ROOT / "docs/zeromq.md").read_text()
+    section = text.partition("## From nothing to a program of your own")[2].partition("\n## ")[0]
+    builds, source, commands = re.findall(r"```c?\n(.*?)```", section, re.DOTALL)
+    assert builds.splitlines()[-1] == "bridges/zmq/build.sh build/zmq"
+    (tmp_path / "post.c").write_text(source)
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build/zmq").symlink_to(BRIDGE.resolve())
+    done = subprocess.run(
+        ["bash", "-eu", "-c", commands], cwd=tmp_path, check=False, capture_output=True, text=True, timeout=120
+    )
+    assert (done.stdout, done.stderr) == ("by shared memory\nby RapidIO\nby RapidIO over UDP\n", "")
+    assert done.returncode == 0
 
 
 def test_every_way_is_measured_by_the_same_program() -> None:

@@ -6,7 +6,6 @@ median of the rounds. The scans and breakdowns are those of [S4] (RIOZMQ, 2017).
 
 import os
 import platform
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -160,13 +159,12 @@ ROW_BYTES = 8
 ROW_WAYS = ("tcp", "rio", "rio-tsi721")
 
 
-def small_round_trips(measuring: Measuring, rounds: int = ROW_ROUNDS) -> dict[str, float]:
-    """Median round trip of 8 B in ns, by way, in turn; the ring of [S4]."""
-    found: dict[str, list[float]] = {name: [] for name in ROW_WAYS}
+def small_round_trips(measuring: Measuring, rounds: int = ROW_ROUNDS) -> dict[str, list[Reading]]:
+    """Round trips of 8 B by way, one reading in each round, in turn; the ring of [S4]."""
+    found: dict[str, list[Reading]] = {name: [] for name in ROW_WAYS}
     for number in range(rounds):
         turn = number % len(ROW_WAYS)
         for name in (*ROW_WAYS[turn:], *ROW_WAYS[:turn]):
             ring = _ROW_RING if WAYS[name].has_rings else Ring()
-            reading = measuring.take(Case(name, LATENCY, ROW_BYTES, ring))
-            found[name].append(reading.round_trip_ns["p50"])
-    return {name: statistics.median(values) for name, values in found.items()}
+            found[name].append(measuring.take(Case(name, LATENCY, ROW_BYTES, ring)))
+    return found

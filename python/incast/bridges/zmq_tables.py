@@ -226,4 +226,9 @@ def conditions(result: Mapping[str, Any]) -> list[str]:
         f"load of the machine {min(load):.1f} .. {max(load):.1f}; "
         f"not idle during {result['readings_not_idle']} of {result['readings']} readings",
     ]
-    return [*lines, *(f"{way['name']}: {way['what']}" for way in result["ways"])]
+    return [*lines, *way_lines(result)]
+
+
+def way_lines(result: Mapping[str, Any]) -> list[str]:
+    """What each way is."""
+    return [f"{way['name']}: {way['what']}" for way in result["ways"]]

@@ -7,7 +7,8 @@ from typing import Any
 from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.base.files import replace_file
 from incast.bridges.zmq import BREAKDOWN, SCANNED
-from incast.bridges.zmq_tables import BridgeTable, conditions, of_section, ring_words, tables, ways_of
+from incast.bridges.zmq_program import WAYS
+from incast.bridges.zmq_tables import BridgeTable, conditions, of_section, ring_words, tables, way_lines, ways_of
 from incast.figures.datasets import Bridge
 from incast.figures.style import LIGHT, save
 from incast.figures.zmq_figures import zmq_drawings
@@ -37,16 +38,17 @@ def write_document(path: Path, result: Mapping[str, Any]) -> None:
     for name in shown:
         drawing = drawn[name]
         picture = path.parent / f"{drawing.name}.png"
-        save(drawing.draw, LIGHT, str(picture), "png", [f"{drawing.label}:", *drawing.conditions[:4]])
+        said = [line for line in drawing.conditions if line not in way_lines(result)]
+        save(drawing.draw, LIGHT, str(picture), "png", [f"{drawing.label}:", *said])
     replace_file(path, f"{before}{BEGIN}\n\n{measured_text(result, shown)}\n{END}{after}")
 
 
 def _pictured(result: Mapping[str, Any]) -> set[str]:
-    """Of the breakdowns those of the first way, which stand for all; of scans the first and the last measure."""
-    first = ways_of(of_section(result, BREAKDOWN))[:1]
-    scans = {
-        f"{scan}-{kind}-{size}" for scan in ("buffer-scan", "ring-scan") for kind, size in (SCANNED[0], SCANNED[-1])
-    }
+    """Of scans the throughput; of breakdowns those of the first way over a fabric, as [S4] has them."""
+    ways = ways_of(of_section(result, BREAKDOWN))
+    first = sorted(ways, key=lambda way: not WAYS[way].fabric)[:1]
+    kind, size = SCANNED[-1]
+    scans = {f"{scan}-{kind}-{size}" for scan in ("buffer-scan", "ring-scan")}
     sides = {f"{side}-{way}" for side in ("send", "receive") for way in first}
     return {"latency-small", "latency-large", "throughput"} | scans | sides
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from incast.base.errors import OneLineError
+from incast.bridges.zmq_program import Reading as ZmqReading
 from incast.engine.fabric_sources import parameters
 from incast.reproduce.bounds import AS_IN_THE_FILE, Unknown
 from incast.reproduce.document import rows_of_document, value_text
@@ -17,6 +18,7 @@ from incast.reproduce.model import (
     RANGE,
     Experiment,
     Fabrics,
+    Finding,
     Row,
     compare,
     predict,
@@ -222,12 +224,19 @@ def test_json_has_exactly_the_promised_fields(real: InProcess) -> None:
 
 
 def test_zeromq_is_measured_where_its_bridge_is_built(real: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    faster = {"tcp": 165e3, "rio": 100e3, "rio-tsi721": 150e3}
-    found = zeromq_finding(faster, 0.5)
+    def judged(**microseconds: list[float]) -> Finding:
+        by_way = {
+            way.replace("_", "-"): [ZmqReading(1.0, 0.0, {"p50": 1e3 * each}) for each in times]
+            for way, times in microseconds.items()
+        }
+        return zeromq_finding(by_way, 0.5)
+
+    found = judged(tcp=[165.0, 330.0, 165.0], rio=[100.0, 200.0, 90.0], rio_tsi721=[150.0, 300.0, 140.0])
     assert (found.ours, found.status) == ("rio +65, rio-tsi721 +10", OK)
     assert found.remarks[0].startswith("MEASURED, not simulated")
-    assert zeromq_finding(faster | {"rio-tsi721": 200e3}, 0.5).status == RANGE
-    assert zeromq_finding(faster | {"rio-tsi721": 200e3, "rio": 166e3}, 0.5).status == OFF
+    assert "rio +65 to +83 %" in found.remarks[0]
+    assert judged(tcp=[10.0, 10.0], rio=[9.0, 11.0], rio_tsi721=[8.0, 8.0]).status == RANGE
+    assert judged(tcp=[10.0, 10.0], rio=[12.0, 11.0], rio_tsi721=[18.0, 18.0]).status == OFF
     monkeypatch.setenv("INCAST_ZMQ", str(real.folder))
     said = real("reproduce", "9", "--output", "out")
     assert said.returncode == 0, said.stderr

@@ -25,6 +25,7 @@ from incast.figures.datasets import load
 from incast.figures.report import make_parts
 from incast.figures.scan_figures import Choice
 from incast.figures.style import LIGHT, themed
+from incast.figures.zmq_document import BEGIN, END, write_document
 from rich.console import Console
 
 from tests.lab.conftest import InProcess
@@ -191,3 +192,22 @@ def test_what_is_refused(real: InProcess, bridge: Path, words: tuple[str, ...], 
     done = real("bridge", "zmq", "--bridge", str(bridge), *words)
     assert done.returncode == 2
     assert why in done.stderr
+
+
+def test_the_measured_part_of_the_document_is_written(tmp_path: Path) -> None:
+    page = tmp_path / "zeromq.md"
+    page.write_text(f"Before.\n{BEGIN}\nold\n{END}\nBehind.\n")
+    small = result() | {"cases": [each for each in result()["cases"] if each["section"] == BREAKDOWN]}
+    write_document(page, small)
+    text = page.read_text()
+    assert text.startswith(f"Before.\n{BEGIN}\n") and text.endswith(f"{END}\nBehind.\n") and "old" not in text
+    assert "load of the machine 0.5 .. 3.0; not idle during 4 of 90 readings" in text
+    assert "**Not idle: a trial, no measurement.**" in text
+    assert "A ring of 16 buffers of 4 MiB; messages one by one, 200, 200 us apart" in text
+    assert "| encode | 2.00 µs | 25 % | 2.00 µs | 25 % |" in text
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["zeromq-receive-rio.png", "zeromq-send-rio.png"]
+    write_document(page, small)
+    assert page.read_text() == text
+    page.write_text("No marks.\n")
+    with pytest.raises(OneLineError, match="has no lines"):
+        write_document(page, small)

@@ -5,9 +5,12 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -134,12 +137,25 @@ private:
 
 }  // namespace
 
+namespace {
+
+/// With the id that RIO_DESTID asks for, which counts for those alone that join by RIO_FABRIC. The endpoint for data,
+/// which joins later, has any free one.
+std::string with_destid(const std::string& fabric) {
+    const char* const text = std::getenv("RIO_DESTID");  // NOLINT(concurrency-mt-unsafe)
+    const std::string_view destid = text == nullptr ? "" : text;
+    if (destid.empty() || destid == "new" || fabric.find("destid=") != std::string::npos) return fabric;
+    return fabric + (fabric.find('?') == std::string::npos ? '?' : '&') + "destid=" + std::string(destid);
+}
+
+}  // namespace
+
 std::shared_ptr<CmPort> cm_port(const std::string& fabric) {
     static std::mutex mutex;
     static std::map<std::string, std::weak_ptr<CmPort>> known;
     const std::lock_guard guard(mutex);
     if (auto port = known[fabric].lock()) return port;
-    auto port = rio::MasterPort::join(fabric, O_NONBLOCK);
+    auto port = rio::MasterPort::join(with_destid(fabric), O_NONBLOCK);
     if (!port) throw Failure{ENODEV, port.error().message};
     auto mailbox = rio::Mailbox::open(*port);
     if (!mailbox) throw Failure{ENODEV, mailbox.error().message};

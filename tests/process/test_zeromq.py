@@ -99,6 +99,19 @@ def test_a_name_belongs_to_one_until_it_ends(hello: Path) -> None:
             assert run(hello, "ask", bound, "1").returncode == 0
 
 
+@pytest.mark.parametrize("address", ["shm://*", "rio://*:*"])
+def test_what_has_no_room_when_a_socket_is_closed_arrives(address: str, tmp_path: Path) -> None:
+    program = tmp_path / "zmq_last_batch"
+    source = ROOT / "tests/process/zmq_last_batch.c"
+    folders = [f"-I{BRIDGE / 'include'}", f"-L{BRIDGE / 'lib'}", f"-Wl,-rpath,{BRIDGE / 'lib'}"]
+    subprocess.run(["cc", str(source), "-o", str(program), *folders, "-lzmq"], check=True, timeout=60)
+    small = {"INCAST_ZMQ_BUFFERS": "4", "INCAST_ZMQ_BUFFER_BYTES": "4096", "RIO_FABRIC": f"shm:last-{os.getpid()}"}
+    done = subprocess.run(
+        [str(program), address], env=os.environ | small, check=False, capture_output=True, text=True, timeout=300
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_the_program_of_the_document_runs(tmp_path: Path) -> None:
     """docs/zeromq.md, from nothing to a program of one's own: its commands as they stand there, in an empty folder.
 

@@ -32,7 +32,9 @@ public:
     }
     ~ChannelEngine() {
         loop_.remove(*this);
-        incast_channel_close(channel_);
+        // More than a batch is one large message, after which the session would have waited: it was given up.
+        const bool is_last = this->_outsize <= static_cast<size_t>(this->_options.out_batch_size);
+        loop_.close(channel_, this->_outpos, is_last ? this->_outsize : 0);
         if (is_gone_ != NULL) *is_gone_ = true;
     }
 

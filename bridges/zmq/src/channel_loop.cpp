@@ -1,6 +1,7 @@
 #include "channel_loop.h"
 
 #include <algorithm>
+#include <new>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -107,7 +108,56 @@ int channel_error(int64_t error) {
     return -1;
 }
 
+/// What a channel that was given back still has to send.
+class ChannelLoop::Rest : public ChannelUser {
+public:
+    Rest(ChannelLoop& loop, incast_channel* channel, const char* bytes, size_t size)
+        : loop_(loop), channel_(channel), bytes_(bytes, bytes + size) {
+        loop_.rests_.insert(this);
+        loop_.add(*this, channel_);
+    }
+    Rest(const Rest&) = delete;
+    Rest& operator=(const Rest&) = delete;
+    ~Rest() {
+        loop_.remove(*this);
+        loop_.rests_.erase(this);
+        incast_channel_close(channel_);
+    }
+
+    void ready(uint32_t) {}
+    /// Sends what there is room for; ends itself with the last byte, or with the channel.
+    void run() {
+        if (send(0)) delete this;
+    }
+    /// Whether there is nothing left to do.
+    bool send(int timeout_ms) {
+        const int64_t count = incast_channel_write(channel_, &bytes_[0], bytes_.size(), timeout_ms);
+        if (count > 0) bytes_.erase(bytes_.begin(), bytes_.begin() + count);
+        return bytes_.empty() || (count < 0 && count != -EAGAIN);
+    }
+
+private:
+    ChannelLoop& loop_;
+    incast_channel* const channel_;
+    std::vector<char> bytes_;
+};
+
+void ChannelLoop::close(incast_channel* channel, const void* bytes, size_t size) {
+    if (size == 0) return incast_channel_close(channel);
+    Rest* const rest = new (std::nothrow) Rest(*this, channel, static_cast<const char*>(bytes), size);
+    alloc_assert(rest);
+}
+
 ChannelLoop::~ChannelLoop() {
+    const std::chrono::steady_clock::time_point end =
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(drain_ms);
+    while (!rests_.empty()) {
+        const std::chrono::milliseconds left =
+            std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+        Rest* const rest = *rests_.begin();
+        (void)rest->send(static_cast<int>(std::max<int64_t>(0, left.count())));
+        delete rest;
+    }
     for (std::map<std::string, Hub>::iterator it = hubs_.begin(); it != hubs_.end(); ++it) {
         zmq_assert(!it->second.is_plugged);
         incast_channel_hub_drain(it->second.hub, drain_ms);

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -77,12 +78,16 @@ public:
     void remove(ChannelUser& user);
     /// run() before the next wait.
     void queue(ChannelUser& user);
+    /// Gives a channel back. The bytes were encoded and found no room yet: they are copied, and leave first. libzmq
+    /// ends a session when its last message is encoded, and trusts that there is room.
+    void close(incast_channel* channel, const void* bytes, size_t size);
 
     void in_event() {}  // the descriptor of a hub: before_wait() does the work
     void out_event() {}
     void timer_event(int) {}
 
 private:
+    class Rest;
     struct Hub {
         incast_channel_hub* hub;
         poller_t::handle_t handle;
@@ -101,6 +106,7 @@ private:
     std::vector<incast_channel_hub*> plugged_;
     std::vector<ChannelUser*> queued_;
     std::vector<ChannelUser*> running_;
+    std::set<Rest*> rests_;
     std::chrono::steady_clock::time_point happened_;
 };
 

@@ -26,6 +26,7 @@ std::vector<std::byte> to_bytes(const Card& card, const Blob& address) {
 }
 
 Read read_card(Bytes bytes) {
+    if (bytes.empty()) return {};
     Card card;
     const std::uint32_t magic = Card::expected_magic;
     if (std::memcmp(bytes.data(), &magic, std::min(bytes.size(), sizeof magic)) != 0) return {{}, true};

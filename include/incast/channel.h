@@ -13,8 +13,8 @@
  *
  * Addresses, all of the hub's own transport:
  *     shm://NAME             a name of this host, in the network namespace of the process: 1 to 90 bytes, any but NUL.
- *                            One that begins with `/` is the path of a socket, whose rights say who may connect. To
- *                            listen, also `*`: a name is chosen.
+ *                            One that begins with `/` is the path of a socket, whose rights say who may connect, from
+ *                            other network namespaces too. To listen, also `*`: a name is chosen.
  *     tcp://HOST:PORT, udp://HOST:PORT, verbs://HOST:PORT
  *                            HOST: an IPv4 address, or an IPv6 one in brackets, or a name, which is looked up and may
  *                            so take a while; to listen, also `*` (every interface; not verbs, where it is an address

@@ -14,6 +14,8 @@
 
 #include <incast/transport.h>
 
+#include "os/descriptor.h"
+
 namespace incast::channel::api {
 
 /// Random: no two hubs have the same.
@@ -42,6 +44,7 @@ static_assert(sizeof(Card) == 32);
 struct WholeCard {
     Card card;
     Blob address;
+    os::Descriptor way = {};  // an offer of shm: by which the endpoint is reached, if that is open
 };
 std::vector<std::byte> to_bytes(const Card& card, const Blob& address);
 /// The card at the beginning of `bytes`. `is_wrong`: no card begins so.

@@ -11,6 +11,8 @@
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
+#include "transport/shm/shm.h"
+
 namespace incast::channel::api {
 
 namespace {
@@ -62,7 +64,7 @@ Core::Core(HubChoices choices)
     if (choices_.scheme == Scheme::rio) cm_ = cm_port(fabric_of(choices_));
     directory_ = std::make_unique<Directory>(
         poller_, directory_id, has_answers(choices_.scheme),
-        [this](const os::Descriptor& socket, std::uint32_t port) { return offer(socket, port); });
+        [this](const auto& socket, const auto& door, std::uint32_t port) { return offer(socket, door, port); });
     if (choices_.is_own_loop) return;
     sigset_t all;
     sigset_t before;
@@ -108,9 +110,11 @@ Card Core::card(Card::What what) const {
     return {.what = what, .scheme = static_cast<std::uint8_t>(choices_.scheme), .incarnation = 1, .hub = id_};
 }
 
-WholeCard Core::offer(const os::Descriptor& socket, std::uint32_t port) const {
+WholeCard Core::offer(const os::Descriptor& socket, const Address& door, std::uint32_t port) const {
     WholeCard made{card(Card::What::offer), address_by(endpoint_, choices_.scheme, socket)};
     made.card.port = port;
+    // A path may be shared by network namespaces, in each of which the endpoint's name is another one.
+    if (door.is_path()) made.way = transport::shm::way_for_caller(*endpoint_.transport, now());
     return made;
 }
 
@@ -394,11 +398,11 @@ void Core::take_offers() {
                 return before->state == incast_channel::State::calling && before->address == channel.address;
             });
         if (!is_its_turn) continue;
-        if (const auto said = std::exchange(channel.offer, std::nullopt)) take_offer(channel, *said);
+        if (auto said = std::exchange(channel.offer, std::nullopt)) take_offer(channel, std::move(*said));
     }
 }
 
-void Core::take_offer(incast_channel& channel, const WholeCard& said) {
+void Core::take_offer(incast_channel& channel, WholeCard said) {
     if (said.card.scheme != static_cast<std::uint8_t>(choices_.scheme))
         return fail(channel, EPROTO, channel.address.text() + ": a listener of another transport");
     channel.port = said.card.port;
@@ -412,7 +416,11 @@ void Core::take_offer(incast_channel& channel, const WholeCard& said) {
     if (known == remotes_.end()) {
         const Greeting greeting{.hub = id_};
         last_log_.clear();
-        const auto peer = endpoint_.transport->dial(said.address, std::as_bytes(std::span(&greeting, 1)));
+        const Bytes bytes = std::as_bytes(std::span(&greeting, 1));
+        Transport& transport = *endpoint_.transport;
+        const auto peer = choices_.scheme == Scheme::shm
+                              ? transport::shm::dial_by(transport, std::move(said.way), said.address, bytes)
+                              : transport.dial(said.address, bytes);
         if (!peer) return fail(channel, ENOBUFS, channel.address.text() + ": " + peer.error().message);
         remotes_.push_back({said.card.hub, *peer, false});
         known = remotes_.end() - 1;

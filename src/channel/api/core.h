@@ -193,7 +193,7 @@ private:
     };
 
     void make_hub(const Address& first, Use use);
-    WholeCard offer(const os::Descriptor& socket, std::uint32_t port) const;
+    WholeCard offer(const os::Descriptor& socket, const Address& door, std::uint32_t port) const;
     Card card(Card::What what) const;
     incast_channel* add_channel();
     void remove(incast_channel* channel);
@@ -201,7 +201,7 @@ private:
     void take_peer_events();
     void take_directory_events();
     void take_offers();
-    void take_offer(incast_channel& channel, const WholeCard& said);
+    void take_offer(incast_channel& channel, WholeCard said);
     void take_answer(std::uint32_t caller, const WholeCard& said);
     void begin_exchange(incast_channel& channel, const WholeCard& said);
     void end_exchange(const Directory::Event& event);

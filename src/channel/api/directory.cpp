@@ -60,16 +60,53 @@ std::string hex(const HubId& id) {
     return text;
 }
 
-bool say(const os::Descriptor& socket, Bytes bytes) {
-    return ::send(socket.fd(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
-           static_cast<ssize_t>(bytes.size());
+/// With `way`, if that is open.
+bool say(const os::Descriptor& socket, std::vector<std::byte> bytes, const os::Descriptor& way = {}) {
+    iovec part{bytes.data(), bytes.size()};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+    if (way.is_open()) {
+        message.msg_control = control.data();
+        message.msg_controllen = control.size();
+        cmsghdr* const header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof(int));
+        const int fd = way.fd();
+        std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    }
+    return ::sendmsg(socket.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+}
+
+/// All descriptors that came are owned; the first one is `way`.
+void take_descriptors(msghdr& message, os::Descriptor& way) {
+    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+        const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (std::size_t at = 0; at < count; ++at) {
+            int fd = -1;
+            std::memcpy(&fd, CMSG_DATA(header) + at * sizeof fd, sizeof fd);
+            os::Descriptor one(fd);
+            if (!way.is_open()) way = std::move(one);
+        }
+    }
 }
 
 /// False: there is nothing more, and nothing will come; an errno, or 0 at the end.
-bool take(const os::Descriptor& socket, std::vector<std::byte>& into, int& error) {
+bool take(const os::Descriptor& socket, std::vector<std::byte>& into, os::Descriptor& way, int& error) {
     std::array<std::byte, 4096> bytes;
     for (;;) {
-        const ssize_t count = ::recv(socket.fd(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+        iovec part{bytes.data(), bytes.size()};
+        msghdr message{};
+        message.msg_iov = &part;
+        message.msg_iovlen = 1;
+        alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+        message.msg_control = control.data();
+        message.msg_controllen = control.size();
+        const ssize_t count = ::recvmsg(socket.fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        if (count >= 0) take_descriptors(message, way);
         if (count < 0 && errno == EINTR) continue;
         error = count < 0 ? errno : 0;
         if (count <= 0) return error == EAGAIN;
@@ -171,8 +208,8 @@ void Directory::accept_all(Open& open, Time now) {
     for (std::size_t count = 0; count < most_accepted; ++count) {
         os::Descriptor socket(::accept4(open.door.socket.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!socket.is_open()) return;
-        const WholeCard card = offer_(socket, open.port);
-        if (!say(socket, to_bytes(card.card, card.address)) || !has_answers_) continue;
+        const WholeCard card = offer_(socket, open.door.address, open.port);
+        if (!say(socket, to_bytes(card.card, card.address), card.way) || !has_answers_) continue;
         if (callers_.size() == most_callers) drop_caller(callers_.begin()->first);
         const std::uint32_t number = ++next_number_;
         if (poller_.add(socket, EPOLLIN | EPOLLRDHUP, first_id_ + (callers_id << kind_shift) + number))
@@ -182,7 +219,8 @@ void Directory::accept_all(Open& open, Time now) {
 
 void Directory::hear(std::uint32_t number, Caller& caller) {
     int error = 0;
-    const bool is_open = take(caller.socket, caller.received, error);
+    os::Descriptor none;
+    const bool is_open = take(caller.socket, caller.received, none, error);
     Read read = read_card(caller.received);
     if (read.whole && read.whole->card.what == Card::What::answer)
         events_.push_back({Event::What::answered, number, std::move(*read.whole), {}});
@@ -251,7 +289,7 @@ void Directory::end(std::uint32_t number, int error, const std::string& why) {
 
 void Directory::hear(std::uint32_t number, Call& call, Time now) {
     int error = 0;
-    const bool is_open = take(call.socket, call.received, error);
+    const bool is_open = take(call.socket, call.received, call.way, error);
     Read read = read_card(call.received);
     if (!read.whole) {
         if (is_open && !read.is_wrong) return;
@@ -274,6 +312,7 @@ void Directory::hear(std::uint32_t number, Call& call, Time now) {
         call.received.begin(),
         call.received.begin() + static_cast<std::ptrdiff_t>(sizeof(Card) + read.whole->card.address_bytes));
     const Event::What what = call.is_answered ? Event::What::replied : Event::What::offered;
+    read.whole->way = std::move(call.way);
     events_.push_back({what, number, std::move(*read.whole), {}});
     if (call.is_answered || !has_answers_) calls_.erase(number);
 }

@@ -45,7 +45,7 @@ Door open_door(const Address& address);
 class Directory {
 public:
     /// What is said to a caller that came by that socket: the card of an offer, and the address.
-    using Offer = std::function<WholeCard(const os::Descriptor& socket, std::uint32_t port)>;
+    using Offer = std::function<WholeCard(const os::Descriptor& socket, const Address& door, std::uint32_t port)>;
     /// `has_answers`: both sides have to connect. Its events in `poller` have numbers from `first_id` on.
     Directory(os::Poller& poller, std::uint64_t first_id, bool has_answers, Offer offer)
         : poller_(poller), first_id_(first_id), has_answers_(has_answers), offer_(std::move(offer)) {}
@@ -90,6 +90,7 @@ private:
         std::vector<SocketName> names;  // to be tried; the first is
         std::string text;
         std::vector<std::byte> received;
+        os::Descriptor way = {};  // that came with it
         bool is_answered = false;
         Time again_at = time_never;
     };

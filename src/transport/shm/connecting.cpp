@@ -1,6 +1,9 @@
 // The kernel's part of a shm endpoint: sockets, handshakes, deadlines. Seldom looked at while data flows.
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstddef>
+#include <utility>
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,7 +14,8 @@ namespace incast::transport::shm {
 
 namespace {
 
-constexpr std::uint32_t half_open_max = 64;
+constexpr std::ptrdiff_t half_open_max = 64;
+constexpr std::ptrdiff_t handed_max = 256;
 constexpr Time control_every = ps_per_ms;
 constexpr Time dial_retry = 2 * ps_per_ms;
 
@@ -72,7 +76,7 @@ void Endpoint::ended(Peer peer, std::uint32_t incarnation) {
     if (known && state.incarnation == incarnation) stopped(peer);
 }
 
-Result<Peer> Endpoint::dial(const Blob& blob, Bytes greeting) {
+Result<Peer> Endpoint::dial_by(os::Descriptor way, const Blob& blob, Bytes greeting) {
     Address address;
     if (!from_blob(blob, address)) return Error{"dial: not an address of the shm transport"};
     if (greeting.size() > max_greeting_bytes) return no_greeting(greeting.size());
@@ -85,6 +89,7 @@ Result<Peer> Endpoint::dial(const Blob& blob, Bytes greeting) {
     state.complained_of = 1;  // of another one
     state.name = address.name;
     state.greeting.assign(greeting.begin(), greeting.end());
+    state.socket = std::move(way);
     state.deadline = time_unset;
     look_at_control_ = true;
     next_deadline_ = time_unset;
@@ -138,14 +143,16 @@ void Endpoint::watch(Peer peer) {
 void Endpoint::start_dialling(Peer peer) {
     PeerState& state = peers_[index(peer)];
     state.dial_at = time_never;
-    Dialled dialled = shm::dial(state.name);
-    if (dialled.again) {
-        state.dial_at = time_unset;
-        next_deadline_ = time_unset;
-        return;
+    if (!state.socket.is_open()) {
+        Dialled dialled = shm::dial(state.name);
+        if (dialled.again) {
+            state.dial_at = time_unset;
+            next_deadline_ = time_unset;
+            return;
+        }
+        if (!dialled.socket.is_open()) return fail(peer, "nobody is there");
+        state.socket = std::move(dialled.socket);
     }
-    if (!dialled.socket.is_open()) return fail(peer, "nobody is there");
-    state.socket = std::move(dialled.socket);
     Packet hello = packet(is_node(peer) ? Packet::Kind::hello : Packet::Kind::knock, peer);
     hello.token = options_.token;
     if (!send_packet(state.socket, hello, {inbox_memory_.fd.fd(), bell_.fd()}, state.greeting))
@@ -442,14 +449,28 @@ void Endpoint::look_around(Time now) {
 
 void Endpoint::accept_all(Time now) {
     // Bounded per call: a flood of connections must not keep the endpoint from its peers.
-    for (std::uint32_t n = 0; n < half_open_max; ++n) {
+    for (std::ptrdiff_t n = 0; n < half_open_max; ++n) {
         os::Descriptor socket = accept_one(listener_);
         if (!socket.is_open()) return;
-        if (half_open_.size() == half_open_max) half_open_.erase(half_open_.begin());
-        half_open_.push_back({std::move(socket), ++serials_, now + settings_.hello_timeout});
-        next_deadline_ = std::min(next_deadline_, half_open_.back().deadline);
-        (void)poller_.add(half_open_.back().socket, EPOLLIN | EPOLLRDHUP, half_open_kind | half_open_.back().serial);
+        if (std::ranges::count(half_open_, false, &HalfOpen::is_handed) == half_open_max)
+            half_open_.erase(std::ranges::find(half_open_, false, &HalfOpen::is_handed));
+        await_hello(std::move(socket), now, false);
     }
+}
+
+void Endpoint::await_hello(os::Descriptor socket, Time now, bool is_handed) {
+    half_open_.push_back({std::move(socket), ++serials_, now + settings_.hello_timeout, is_handed});
+    next_deadline_ = std::min(next_deadline_, half_open_.back().deadline);
+    (void)poller_.add(half_open_.back().socket, EPOLLIN | EPOLLRDHUP, half_open_kind | half_open_.back().serial);
+}
+
+os::Descriptor Endpoint::way_for_caller(Time now) {
+    std::array<int, 2> ends{};
+    if (std::ranges::count(half_open_, true, &HalfOpen::is_handed) == handed_max ||
+        ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0)
+        return {};
+    await_hello(os::Descriptor(ends[0]), now, true);
+    return os::Descriptor(ends[1]);
 }
 
 void Endpoint::hear_hello(std::uint32_t serial) {

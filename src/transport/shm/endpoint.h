@@ -70,6 +70,7 @@ struct HalfOpen {
     os::Descriptor socket;
     std::uint32_t serial = 0;
     Time deadline = 0;
+    bool is_handed = false;  // its other end was, to a caller
 };
 
 class Endpoint final : public Transport {
@@ -86,7 +87,10 @@ public:
 
     Post connect(Peer peer, const Blob& blob, std::uint32_t incarnation) override;
     void disconnect(Peer peer) override;
-    Result<Peer> dial(const Blob& address, Bytes greeting) override;
+    Result<Peer> dial(const Blob& address, Bytes greeting) override { return dial_by({}, address, greeting); }
+    /// `way`: a socket whose other end that endpoint has, if it is open.
+    Result<Peer> dial_by(os::Descriptor way, const Blob& address, Bytes greeting);
+    os::Descriptor way_for_caller(Time now);
     Post accept(Peer peer) override;
     void ended(Peer peer, std::uint32_t incarnation) override;
     [[nodiscard]] bool drained() const override { return unpublished_.empty(); }
@@ -205,6 +209,7 @@ private:
 
     void look_around(Time now);
     void accept_all(Time now);
+    void await_hello(os::Descriptor socket, Time now, bool is_handed);
     void hear_hello(std::uint32_t serial);
     void hear_bell();
     void note_left_over(Peer peer);

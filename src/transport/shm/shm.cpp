@@ -2,6 +2,7 @@
 
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "transport/cache_of_host.h"
 #include "transport/settings.h"
@@ -72,6 +73,14 @@ Result<std::unique_ptr<Medium>> make(const Settings& given) {
     made.connect_timeout = values->time("connect_timeout");
     made.hello_timeout = values->time("hello_timeout");
     return std::unique_ptr<Medium>(std::make_unique<Shm>(made));
+}
+
+os::Descriptor way_for_caller(Transport& endpoint, Time now) {
+    return static_cast<Endpoint&>(endpoint).way_for_caller(now);
+}
+
+Result<Peer> dial_by(Transport& endpoint, os::Descriptor way, const Blob& address, Bytes greeting) {
+    return static_cast<Endpoint&>(endpoint).dial_by(std::move(way), address, greeting);
 }
 
 }  // namespace incast::transport::shm

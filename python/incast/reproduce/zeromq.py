@@ -11,7 +11,7 @@ from incast.base.errors import OneLineError
 from incast.bridges.zmq import ROW_BYTES, ROW_WAYS, small_round_trips
 from incast.bridges.zmq_program import WAYS, Measuring, Reading, ReadingError, find_bridge
 from incast.engine.idle import usable_cores
-from incast.reproduce.model import Fabrics, Figures, Finding, Row, shape
+from incast.reproduce.model import Fabrics, Figures, Finding, Row, statement
 
 _SECONDS, _WARM_UP_S = 0.5, 0.1
 _NEEDS = "needs ZeroMQ bridge"
@@ -29,9 +29,9 @@ def finding_of(readings: Mapping[str, Sequence[Reading]], load: float) -> Findin
     ranges = ", ".join(f"{way} {min(gain):+.0f} to {max(gain):+.0f} %" for way, gain in gains.items())
     every = [reading for way in ROW_WAYS for reading in readings[way]]
     busy = sum(reading.busy is not None for reading in every)
-    return shape(
+    return statement(
         ", ".join(f"{way} {statistics.median(gain):+.0f}" for way, gain in gains.items()),
-        [each > 0 for gain in gains.values() for each in gain],
+        {f"{way} faster than {reference} in every round": min(gain) > 0 for way, gain in gains.items()},
         f"MEASURED, not simulated: median round trips of {ROW_BYTES} B, {len(medians[reference])} rounds in turn, both "
         f"processes on one host of {usable_cores()} cores, load {load:.1f}, not idle in {busy} of {len(every)} "
         f"readings; a ring of one buffer of 4 KiB, as there. {times}. Over the rounds: {ranges}.",

@@ -173,8 +173,29 @@ static int send_for(void* socket, size_t size, double length_s, long pause_us, c
     return 0;
 }
 
-static int stream(void* socket, size_t size, double measured_s, double warm_up_s, long pause_us) {
+/* Says when the connection has ended. */
+static void* monitor_of(void* context, void* socket) {
+    void* monitor = zmq_socket(context, ZMQ_PAIR);
+    const int timeout_ms = 20000;
+    zmq_setsockopt(monitor, ZMQ_RCVTIMEO, &timeout_ms, sizeof timeout_ms);
+    if (zmq_socket_monitor(socket, "inproc://ends", ZMQ_EVENT_DISCONNECTED) == 0 &&
+        zmq_connect(monitor, "inproc://ends") == 0)
+        return monitor;
+    zmq_close(monitor);
+    return NULL;
+}
+
+/* Until the receiver, which has all of it, has gone. Over ipc libzmq 4.3.4 may lose what is under way when a socket is
+ * closed, whatever its linger is. */
+static int wait_for_end(void* monitor) {
+    char event[6];
+    return zmq_recv(monitor, event, sizeof event, 0) < 0 ? fail("the receiver's end") : 0;
+}
+
+static int stream(void* context, void* socket, size_t size, double measured_s, double warm_up_s, long pause_us) {
     Window window = {0};
+    void* monitor = monitor_of(context, socket);
+    if (monitor == NULL) return fail("monitor");
     if (send_for(socket, size, warm_up_s, pause_us, warm_up_phase, &window) != 0) return 1;
     printf("measuring\n");
     fflush(stdout);
@@ -185,7 +206,10 @@ static int stream(void* socket, size_t size, double measured_s, double warm_up_s
     end(&window);
     if (send_one(socket, size, end_phase, &window) != 0) return 1;
     say(&window, "");
-    return 0;
+    fflush(stdout);
+    const int status = wait_for_end(monitor);
+    zmq_close(monitor);
+    return status;
 }
 
 int main(int argc, char** argv) {
@@ -216,7 +240,7 @@ int main(int argc, char** argv) {
     } else {
         const double measured_s = atof(argv[5]), warm_up_s = argc > 6 ? atof(argv[6]) : 0;
         status = is_latency ? ask(socket, size, measured_s, warm_up_s)
-                            : stream(socket, size, measured_s, warm_up_s, argc > 7 ? atol(argv[7]) : 0);
+                            : stream(context, socket, size, measured_s, warm_up_s, argc > 7 ? atol(argv[7]) : 0);
     }
     zmq_close(socket);
     zmq_ctx_term(context);

@@ -3,6 +3,7 @@
 Runs where `bridges/zmq/build.sh build/zmq` has made a libzmq, or what INCAST_ZMQ names.
 """
 
+import itertools
 import os
 import re
 import subprocess
@@ -16,23 +17,43 @@ from support import ROOT
 
 BRIDGE = Path(os.environ.get("INCAST_ZMQ", ROOT / "build" / "zmq"))
 
+# What bridges/zmq/tests/users.c does so often, and says then.
+USERS = {
+    "sizes": (20000, "20000 messages, 20055315 bytes, all equal"),
+    "fan": (50, "100 subscribers, 50 messages each, all in order"),
+    "route": (10, "64 peers in 32 processes, 10 answers each"),
+    "proxy": (100, "4 that ask, a proxy, 4 that answer, 100 answers each"),
+    "curve": (20, "the right key is answered, the wrong one is not"),
+    "garbage": (40, "who speaks no ZMTP harms nobody"),
+}
+numbers = itertools.count()
+
 pytestmark = pytest.mark.skipif(
     not (BRIDGE / "lib" / "libzmq.so.5").exists(), reason="bridges/zmq/build.sh build/zmq was not run"
 )
 
 
-@pytest.fixture(scope="module")
-def hello(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("zmq") / "hello"
-    source = ROOT / "bridges" / "zmq" / "hello.c"
+def build(source: str, program: Path) -> Path:
     folders = [f"-I{BRIDGE / 'include'}", f"-L{BRIDGE / 'lib'}", f"-Wl,-rpath,{BRIDGE / 'lib'}"]
-    subprocess.run(["cc", str(source), "-o", str(program), *folders, "-lzmq"], check=True, timeout=60)
+    command = ["cc", "-O2", str(ROOT / "bridges" / "zmq" / source), "-o", str(program), *folders, "-lzmq", "-lpthread"]
+    subprocess.run(command, check=True, timeout=60)
     return program
 
 
+@pytest.fixture(scope="module")
+def hello(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("hello.c", tmp_path_factory.mktemp("zmq") / "hello")
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("tests/users.c", tmp_path_factory.mktemp("zmq") / "users")
+
+
 @contextmanager
-def server(hello: Path, address: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    process = subprocess.Popen([str(hello), "serve", address], stdout=subprocess.PIPE, text=True)
+def server(hello: Path, address: str, **settings: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    environment = {**os.environ, **settings}
+    process = subprocess.Popen([str(hello), "serve", address], stdout=subprocess.PIPE, text=True, env=environment)
     try:
         assert process.stdout is not None
         yield process, process.stdout.readline().strip()
@@ -41,8 +62,15 @@ def server(hello: Path, address: str) -> Iterator[tuple[subprocess.Popen[str], s
         process.communicate()
 
 
-def run(hello: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(hello), *arguments], check=False, capture_output=True, text=True, timeout=60)
+def run(hello: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **settings}
+    command = [str(hello), *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=environment)
+
+
+@pytest.fixture
+def fabric() -> str:
+    return f"shm:zeromq-{os.getpid()}-{next(numbers)}"
 
 
 @pytest.mark.parametrize("address", ["shm://*", "shm://hello-PID", "tcp://127.0.0.1:*"])
@@ -86,6 +114,62 @@ def test_bad_addresses_are_refused_as_over_tcp(hello: Path) -> None:
         refused = run(hello, command, address)
         assert refused.returncode == 1
         assert refused.stderr == f"hello: {address}: {why}\n"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("INCAST_ZMQ_BUFFERS", "-1"),
+        ("INCAST_ZMQ_BUFFERS", "70000"),
+        ("INCAST_ZMQ_BUFFERS", "many"),
+        ("INCAST_ZMQ_BUFFER_BYTES", "10"),
+        ("INCAST_ZMQ_BUFFER_BYTES", "100000000"),
+        ("INCAST_ZMQ_BATCH", "70000"),
+    ],
+)
+def test_rings_that_cannot_be_are_refused(hello: Path, setting: str, value: str) -> None:
+    for command in ("serve", "ask"):
+        refused = run(hello, command, "shm://ring", **{setting: value})
+        assert (refused.returncode, refused.stderr) == (1, "hello: shm://ring: Invalid argument\n")
+
+
+def test_rings_of_none_and_one(hello: Path) -> None:
+    """0 buffers: automatic."""
+    for buffers in ("0", "1"):
+        with server(hello, "shm://*") as (_, bound):
+            assert run(hello, "ask", bound, "20", INCAST_ZMQ_BUFFERS=buffers).stdout == "20 answers, all equal\n"
+
+
+def test_errors_of_rio(hello: Path, fabric: str) -> None:
+    one = {"RIO_FABRIC": fabric, "RIO_DESTID": "1"}
+    with server(hello, "rio://1:77", **one) as (process, bound):
+        assert bound == "rio://1:77"
+        # The destination id is taken by then, so that of the second process is another one.
+        for address, why in [
+            ("rio://1:77", "Cannot assign requested address"),
+            ("rio://9:77", "Cannot assign requested address"),
+            ("rio://:77", "Invalid argument"),
+        ]:
+            assert run(hello, "serve", address, RIO_FABRIC=fabric).stderr == f"hello: {address}: {why}\n"
+        wrong = run(hello, "serve", "rio://1:5", RIO_FABRIC="nonsense:")
+        assert wrong.stderr.endswith("hello: rio://1:5: No such device\n")
+        assert run(hello, "ask", bound, "3", RIO_FABRIC=fabric).stdout == "3 answers, all equal\n"
+        assert process.wait(timeout=20) == 0
+
+
+def test_who_connects_to_nobody_waits_until_somebody_listens(hello: Path) -> None:
+    address = f"shm://later-{os.getpid()}"
+    command = [str(hello), "ask", address, "3"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as asker, server(hello, address):
+        assert asker.communicate(timeout=60)[0] == "3 answers, all equal\n"
+
+
+@pytest.mark.parametrize("address", ["shm://*", "rio://1:*"])
+@pytest.mark.parametrize("what", USERS)
+def test_what_users_do(users: Path, fabric: str, address: str, what: str) -> None:
+    count, said = USERS[what]
+    done = run(users, what, address, str(count), RIO_FABRIC=fabric)
+    assert (done.stdout, done.stderr, done.returncode) == (said + "\n", "", 0)
 
 
 def test_a_name_belongs_to_one_until_it_ends(hello: Path) -> None:

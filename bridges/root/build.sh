@@ -85,6 +85,7 @@ mkdir -p "$out/lib" "$out/bin" "$out/include"
 install -m 644 "$here"/src/TRio*.h "$out/include/"
 # Not into files that somebody has mapped.
 find "$out/build" -maxdepth 2 -name 'libIncastRoot*' -type f -exec install -m 755 {} "$out/lib/" \;
+install -m 755 "$out/build/bin/root_measure" "$out/bin/"
 for tool in root.exe rootcling hadd; do
     ln -sfn "$bin/$tool" "$out/bin/$tool"
 done

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -197,3 +197,46 @@ def test_a_listener_that_speaks_something_else_gives_no_socket(tmp_path: Path) -
             with connection:
                 connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n" * 20)
             assert line_of(client, "valid ") == "valid 0"
+
+
+def equal(first: Path, second: Path) -> str:
+    """What bridges/root/tutorials/equal.C says of two files that have to be equal."""
+    macro = f'{ROOT / "bridges/root/tutorials/equal.C"}("{first}", "{second}")'
+    words = [str(BRIDGE / "bin/root.exe"), "-l", "-b", "-q", macro]
+    done = subprocess.run(
+        words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_histograms_of_eight_processes_are_those_of_one(way: str, tmp_path: Path) -> None:
+    turned, _ = WAYS[way]
+    merged, alone = tmp_path / "merged.root", tmp_path / "alone.root"
+    with program("workload.C", "merge", 8, str(merged), turned=turned) as server, ExitStack() as stack:
+        port = int(line_of(server, "at ").split()[1])
+        for number in range(8):
+            stack.enter_context(program("workload.C", "fill", port, number, turned=turned))
+        assert line_of(server, "merged ") == f"merged 8 by {way}"
+        assert server.wait(PATIENCE) == 0
+    with program("workload.C", "alone", 8, str(alone), turned=turned) as one:
+        assert one.wait(PATIENCE) == 0
+    assert "mass: 202 bins are equal" in equal(merged, alone)
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_a_skim_in_two_processes_is_that_of_one(way: str, tmp_path: Path) -> None:
+    data = ROOT.parent / "shared/data/nanoAOD_2015_CMS_Open_Data_ttbar.root"
+    if not data.exists():
+        pytest.skip(f"{data.name} is not beside the checkout")
+    turned, _ = WAYS[way]
+    gathered, alone = tmp_path / "gathered.root", tmp_path / "alone.root"
+    with program("workload.C", "gather", str(gathered), turned=turned) as server:
+        port = int(line_of(server, "at ").split()[1])
+        with program("workload.C", "skim", port, str(data), turned=turned):
+            assert re.fullmatch(f"gathered [0-9]+ of 4 parts by {way}", line_of(server, "gathered "))
+            assert server.wait(PATIENCE) == 0
+    with program("workload.C", "skim-alone", str(alone), str(data), turned=turned) as one:
+        assert one.wait(PATIENCE) == 0
+    assert "entries are equal" in equal(gathered, alone)

@@ -11,7 +11,7 @@ TRioSocket::TRioSocket(const char* address) : TSocket(TRioSystem::Install()->Ope
     SetTitle(fService);
 }
 
-const char* TRioSocket::GetTransport(const TSocket& socket) {
+std::string TRioSocket::GetTransport(const TSocket& socket) {
     return TRioSystem::Install()->GetTransport(socket.GetDescriptor());
 }
 

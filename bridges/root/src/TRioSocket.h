@@ -14,7 +14,7 @@ public:
     explicit TRioSocket(const char* address);
 
     /// `shm`, `rio`, `verbs`; of a socket that has no channel, `tcp`.
-    static const char* GetTransport(const TSocket& socket);
+    static std::string GetTransport(const TSocket& socket);
     /// The next message, or null: ended or broken. It is the caller's. For Python, which cannot call Recv(TMessage *&).
     static TMessage* Receive(TSocket& socket);
 

@@ -113,9 +113,9 @@ void TRioSystem::EndChannels() {
     fConnections->end();
 }
 
-const char* TRioSystem::GetTransport(int sock) const {
+std::string TRioSystem::GetTransport(int sock) const {
     const auto connection = fConnections->connection(sock);
-    return connection == nullptr ? "tcp" : connection->transport().c_str();
+    return connection == nullptr ? "tcp" : connection->transport();
 }
 
 std::string TRioSystem::GetAddress(int sock) const {

@@ -20,7 +20,7 @@ public:
     ~TRioSystem() override;
 
     /// `shm`, `rio`, `verbs`: the transport behind a descriptor; `tcp` for any other one.
-    const char* GetTransport(int sock) const;
+    std::string GetTransport(int sock) const;
     /// Where channels arrive at the listener behind a descriptor; empty: nowhere.
     std::string GetAddress(int sock) const;
     /// How many channels were opened or accepted so far.

@@ -9,6 +9,10 @@ namespace incast_root {
 
 namespace {
 
+// As much as the buffers of TCP have on a host, about: programs of ROOT send a message whole before they receive one.
+constexpr std::uint32_t preset_buffers = 32;
+constexpr std::uint32_t preset_buffer_bytes = 64U << 10U;
+
 std::string variable(const char* name) {
     const char* const text = std::getenv(name);
     return text == nullptr ? "" : text;
@@ -63,6 +67,8 @@ bool is_channel_transport(const std::string& name) {
 
 Settings read_settings() {
     Settings made;
+    made.ring.buffers = preset_buffers;
+    made.ring.buffer_bytes = preset_buffer_bytes;
     if (const std::string transport = variable("INCAST_ROOT"); !transport.empty()) {
         if (transport == "tcp" || is_channel_transport(transport))
             made.transport = transport;
@@ -73,12 +79,13 @@ Settings read_settings() {
         ::Error("INCAST_ROOT_HOSTS", "'%s' is not of the form HOST=PLACE,HOST=PLACE; no host is known", hosts.c_str());
         made.hosts.clear();
     }
+    const incast_channel_options preset = made.ring;
     if (const std::string ring = variable("INCAST_ROOT_RING"); !read_ring(ring, made.ring)) {
         ::Error("INCAST_ROOT_RING",
                 "'%s': allowed are buffers=N, buffer_bytes=N, batch=N, and announce or acknowledge = doorbell, memory "
                 "or message, with commas between them; the default is used",
                 ring.c_str());
-        made.ring = INCAST_CHANNEL_OPTIONS;
+        made.ring = preset;
     }
     return made;
 }

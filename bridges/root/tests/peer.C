@@ -53,7 +53,7 @@ void take_all(TSocket &socket)
       if (is != contents) break;
       ++got;
       if (got == 3) {
-         printf("three came by %s\n", TRioSocket::GetTransport(socket));
+         printf("three came by %s\n", TRioSocket::GetTransport(socket).c_str());
          fflush(stdout);
       }
    }

@@ -37,14 +37,17 @@ ULong64_t hash_of(TTree &tree)
    for (Long64_t entry = 0; entry < tree.GetEntries(); ++entry) {
       tree.GetEntry(entry);
       ULong64_t row = 0;
-      for (TObject *leaf : *tree.GetListOfLeaves()) {
-         const double value = static_cast<TLeaf *>(leaf)->GetValue();
-         ULong64_t bits = 0;
-         memcpy(&bits, &value, sizeof bits);
-         row = (row ^ bits) + 0x9E3779B97F4A7C15;
-         row = (row ^ (row >> 30)) * 0xBF58476D1CE4E5B9;
-         row = (row ^ (row >> 27)) * 0x94D049BB133111EB;
-         row ^= row >> 31;
+      for (TObject *each : *tree.GetListOfLeaves()) {
+         auto *leaf = static_cast<TLeaf *>(each);
+         for (int at = 0; at < leaf->GetLen(); ++at) {
+            const double value = leaf->GetValue(at);
+            ULong64_t bits = 0;
+            memcpy(&bits, &value, sizeof bits);
+            row = (row ^ bits) + 0x9E3779B97F4A7C15;
+            row = (row ^ (row >> 30)) * 0xBF58476D1CE4E5B9;
+            row = (row ^ (row >> 27)) * 0x94D049BB133111EB;
+            row ^= row >> 31;
+         }
       }
       sum += row;
    }

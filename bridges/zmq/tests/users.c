@@ -75,8 +75,9 @@ static void connect_to(void* socket, const char* address) {
 
 typedef void child_function(void* context, const char* address, long count, int number);
 
-/* Starts processes before this one has a context; each gets the address that is told. RapidIO: each its own id. */
-static int start(int first_id, int children, child_function* run, long count) {
+/* Starts processes before this one has a context; each gets the address that is told. On RapidIO each has
+ * any free id. */
+static int start(int children, child_function* run, long count) {
     int ends[2];
     check(pipe(ends) == 0, "pipe");
     for (int number = 0; number < children; ++number) {
@@ -84,10 +85,7 @@ static int start(int first_id, int children, child_function* run, long count) {
         check(child >= 0, "fork");
         if (child > 0) continue;
         char address[256];
-        char id[16];
         close(ends[1]);
-        snprintf(id, sizeof id, "%d", first_id + number);
-        setenv("RIO_DESTID", id, 1);
         if (read(ends[0], address, sizeof address) != (ssize_t)sizeof address) _exit(1);
         void* context = zmq_ctx_new();
         run(context, address, count, number);
@@ -385,8 +383,8 @@ int main(int argc, char** argv) {
     for (size_t each = 0; count > 0 && each < sizeof all / sizeof *all; ++each) {
         if (strcmp(argv[1], all[each].name) != 0) continue;
         if (all[each].child == ask_in_secret) check(zmq_curve_keypair(server_key, server_secret) == 0, "CURVE");
-        int told[2] = {start(2, all[each].children, all[each].child, count), -1};
-        if (all[each].run == NULL) told[1] = start(3, 1, serve, count);
+        int told[2] = {start(all[each].children, all[each].child, count), -1};
+        if (all[each].run == NULL) told[1] = start(1, serve, count);
         setenv("RIO_DESTID", "1", 1);
         void* context = zmq_ctx_new();
         const int status = all[each].run == NULL ? proxy(context, argv[2], count, told)

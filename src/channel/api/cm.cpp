@@ -115,7 +115,7 @@ private:
             if (error && error != std::errc::timed_out) break;
             if (error) continue;
             os::Descriptor local(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-            if (::connect(local.fd(), name_.get(), name_.size) != 0) continue;
+            if (!local.is_open() || ::connect(local.fd(), name_.get(), name_.size) != 0) continue;
             auto is_done = std::make_shared<std::atomic<bool>>(false);
             threads.emplace_back(
                 quiet_thread([this, connection = std::move(made), local = std::move(local), is_done]() mutable {

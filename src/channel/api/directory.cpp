@@ -47,7 +47,7 @@ int new_socket(const SocketName& name) {
 /// Who listened at a path and ended leaves it behind.
 bool is_left_behind(const SocketName& name) {
     const os::Descriptor probe(new_socket(name));
-    return ::connect(probe.fd(), name.get(), name.size) != 0 && errno == ECONNREFUSED;
+    return probe.is_open() && ::connect(probe.fd(), name.get(), name.size) != 0 && errno == ECONNREFUSED;
 }
 
 std::string hex(const HubId& id) {

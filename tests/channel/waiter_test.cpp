@@ -95,13 +95,13 @@ TEST(Waiter, IsWokenByAWriteAndByAnEnd) {
     settle(pair);
     const pid_t waiting = ::gettid();
     for (const bool ends : {false, true}) {
-        std::thread other([&, b = b] {
+        std::thread other([&, sender = b] {
             until_asleep(waiting);
             if (ends)
-                pair.hub(1).finish(b);
+                pair.hub(1).finish(sender);
             else
-                (void)pair.hub(1).write(b, Bytes(reinterpret_cast<const std::byte*>("abc"), 3));
-            pair.hub(1).flush(b);
+                (void)pair.hub(1).write(sender, Bytes(reinterpret_cast<const std::byte*>("abc"), 3));
+            pair.hub(1).flush(sender);
             drive(pair.hub(1));
         });
         Waiter waiter(pair.hub(0));
@@ -126,10 +126,10 @@ TEST(Waiter, LooksAtMemoryThatNobodyAnnounces) {
     settle(pair);
     Waiter waiter(pair.hub(0), {.longest_spin = 0, .look_every = ps_per_ms});
     const pid_t waiting = ::gettid();
-    std::thread other([&, b = b] {
+    std::thread other([&, sender = b] {
         until_asleep(waiting);
-        (void)pair.hub(1).write(b, Bytes(reinterpret_cast<const std::byte*>("abc"), 3));
-        pair.hub(1).flush(b);
+        (void)pair.hub(1).write(sender, Bytes(reinterpret_cast<const std::byte*>("abc"), 3));
+        pair.hub(1).flush(sender);
         drive(pair.hub(1));
     });
     const Time begin = now();

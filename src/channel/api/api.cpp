@@ -135,7 +135,8 @@ int incast_channel_hub_get_info(incast_channel_hub* hub, incast_channel_hub_info
     if (hub == nullptr || info == nullptr) return refuse_null();
     return with(hub->core, [&](auto&) {
         const HubChoices& choices = hub->core.choices();
-        *info = {.transport = to_string(choices.scheme).data(),
+        const char* const name = to_string(choices.scheme).data();  // NOLINT(bugprone-suspicious-stringview-data-usage)
+        *info = {.transport = name,
                  .max_channels = choices.max_channels,
                  .max_peers = choices.max_peers,
                  .sends_in_place = hub->core.sends_in_place() ? 1U : 0U,

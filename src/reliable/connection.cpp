@@ -25,6 +25,20 @@ Settings with_whole_window(Settings settings) {
 
 }  // namespace
 
+const char* to_string(Loss loss) {
+    switch (loss) {
+        case Loss::unreachable:
+            return "nobody is there, or nobody answered";
+        case Loss::silent:
+            return "no sign of life in time";
+        case Loss::restarted:
+            return "it has begun anew";
+        case Loss::closed:
+            return "the session was closed";
+    }
+    return "?";
+}
+
 Connection::Connection(const Settings& settings, std::uint16_t index, std::span<const std::byte> greeting)
     : settings_(with_whole_window(settings)),
       index_(index),

@@ -32,6 +32,7 @@ enum class Loss : std::uint8_t {
     restarted,    // it lives again, and knows nothing of this session
     closed,       // it said good-bye
 };
+const char* to_string(Loss loss);
 
 struct Datagram {
     std::span<const std::byte> bytes;  // empty: there is none

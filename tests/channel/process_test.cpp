@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/pause_watch.h"
 #include "channel/hub/waiter.h"
 #include "os/descriptor.h"
 #include "pair.h"
@@ -28,14 +29,28 @@ namespace incast::channel {
 namespace {
 
 constexpr std::uint64_t stream_bytes = 3'000'000;
-constexpr Time patience = 30 * ps_per_s;
+constexpr Time turn = 10 * ps_per_ms;
+
+/// For what a test waits for, a turn at a time. A turn in which this process waits for a processor counts once, however
+/// long it is: on a busy host the other process waits for one, too.
+class Patience {
+public:
+    [[nodiscard]] bool is_over() {
+        end_ += pauses_.look(now(), turn);
+        return now() > end_;
+    }
+
+private:
+    Time end_ = now() + 30 * ps_per_s;
+    base::PauseWatch pauses_{now(), turn};
+};
 
 std::byte byte_at(std::uint64_t position) {
     return static_cast<std::byte>(base::mix64(position / 64) >> (position % 8));
 }
 
 /// Addresses of this host, a network for each process that is not one of another test. Its deadline is longer than a
-/// process waits for a processor on a busy host, and shorter than the patience here.
+/// process waits for a processor on a busy host.
 std::string private_fabric() {
     const auto pid = static_cast<unsigned>(::getpid());
     return "udp:127." + std::to_string(1 + (pid >> 8U) % 127) + "." + std::to_string(pid & 0xFFU) +
@@ -57,7 +72,8 @@ bool tell(const os::Descriptor& to, Bytes bytes) {
 std::vector<std::byte> hear(const os::Descriptor& from) {
     std::vector<std::byte> bytes(max_address_bytes);
     pollfd entry{.fd = from.fd(), .events = POLLIN, .revents = 0};
-    (void)::poll(&entry, 1, 30'000);
+    for (Patience patience; ::poll(&entry, 1, static_cast<int>(turn / ps_per_ms)) == 0 && !patience.is_over();) {
+    }
     const ssize_t count = ::recv(from.fd(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     bytes.resize(static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
     return bytes;
@@ -82,9 +98,9 @@ public:
 
     template <class Is>
     bool until(Is&& is) {
-        for (const Time end = now() + patience; !is();) {
-            if (now() > end) return false;
-            (void)waiter_.wait(10 * ps_per_ms);
+        for (Patience patience; !is();) {
+            if (patience.is_over()) return false;
+            (void)waiter_.wait(turn);
             while (const auto event = side.hub->next_peer_event())
                 side.peers.push_back(event->event);
         }
@@ -104,6 +120,14 @@ public:
             if (bytes[at] != byte_at(has_read + at)) return false;
         has_read += count;
         return true;
+    }
+    /// How far it came, for a test that fails.
+    [[nodiscard]] std::string state() const {
+        std::string text = side.saw(Event::Kind::peer_up) ? "" : "the peers never met; ";
+        if (side.saw(Event::Kind::peer_down)) text += "the peer is down; ";
+        if (!id) return text + "no channel";
+        return text + to_string(side.hub->fault(*id)) + (side.hub->is_open(*id) ? "" : ", not open") + "; wrote " +
+               std::to_string(written) + ", read " + std::to_string(has_read) + " of " + std::to_string(stream_bytes);
     }
     [[nodiscard]] bool is_done() const { return side.hub->has_ended(*id) && side.hub->is_finished(*id); }
 
@@ -126,6 +150,7 @@ protected:
     void begin() {
         std::array<int, 2> ends{};
         ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
+        ::setenv("RIO_DEBUG", "1", 1);  // SoftRIO says why it loses a peer. NOLINT(concurrency-mt-unsafe): one thread
         other_ = os::Descriptor(ends[0]);
         child_ = ::fork();
         ASSERT_GE(child_, 0);
@@ -140,7 +165,7 @@ protected:
         }
         ::close(ends[1]);
         actor_.emplace(GetParam(), 0, other_);
-        ASSERT_TRUE(actor_->id && actor_->side.hub->is_open(*actor_->id));
+        ASSERT_TRUE(actor_->id && actor_->side.hub->is_open(*actor_->id)) << actor_->state();
     }
     int end() {
         int status = -1;
@@ -169,18 +194,20 @@ TEST_P(Processes, CH_E2_WhoIsKilledIsLost) {
         begin();
         const std::uint64_t until = 100'000 * static_cast<std::uint64_t>(1 + time % 20);
         bool is_right = true;
-        ASSERT_TRUE(actor_->until([&] { return !(is_right = actor_->step()) || actor_->has_read > until; }));
+        ASSERT_TRUE(actor_->until([&] { return !(is_right = actor_->step()) || actor_->has_read > until; }))
+            << actor_->state();
         ASSERT_EQ(::kill(child_, SIGKILL), 0);
         (void)end();
         Hub& hub = *actor_->side.hub;
-        ASSERT_TRUE(
-            actor_->until([&] { return !(is_right = actor_->step()) || hub.fault(*actor_->id) == Fault::lost; }));
+        ASSERT_TRUE(actor_->until([&] {
+            return !(is_right = actor_->step()) || hub.fault(*actor_->id) == Fault::lost;
+        })) << actor_->state();
         while (is_right && !hub.readable(*actor_->id).empty())
             is_right = actor_->step();
         EXPECT_TRUE(is_right) << "what it had announced is not what it wrote";
         EXPECT_FALSE(hub.has_ended(*actor_->id));
         hub.close(*actor_->id);
-        EXPECT_TRUE(actor_->until([&] { return hub.channels() == 0; }));
+        EXPECT_TRUE(actor_->until([&] { return hub.channels() == 0; })) << actor_->state();
         actor_.reset();
     }
 }
@@ -189,7 +216,8 @@ TEST_P(Processes, CH_C1_WhoIsStoppedGoesOn) {
     for (int time = 0; time < times(); ++time) {
         begin();
         bool is_right = true;
-        ASSERT_TRUE(actor_->until([&] { return !(is_right = actor_->step()) || actor_->has_read > 100'000; }));
+        ASSERT_TRUE(actor_->until([&] { return !(is_right = actor_->step()) || actor_->has_read > 100'000; }))
+            << actor_->state();
         ASSERT_EQ(::kill(child_, SIGSTOP), 0);
         // By another thread: rio on the udp fabric waits in a write for a peer that is silent, up to its deadline.
         std::thread later([child = child_] {
@@ -200,8 +228,8 @@ TEST_P(Processes, CH_C1_WhoIsStoppedGoesOn) {
         const bool is_done =
             actor_->until([&] { return !(is_right = is_right && actor_->step()) || actor_->is_done(); });
         later.join();
-        ASSERT_TRUE(is_done) << to_string(actor_->side.hub->fault(*actor_->id));
-        EXPECT_TRUE(is_right && actor_->has_read == stream_bytes);
+        ASSERT_TRUE(is_done) << actor_->state();
+        EXPECT_TRUE(is_right && actor_->has_read == stream_bytes) << actor_->state();
         actor_->side.hub->close(*actor_->id);
         EXPECT_TRUE(
             actor_->until([&] { return actor_->side.hub->channels() == 0 && actor_->side.endpoint->drained(); }));

@@ -141,7 +141,7 @@ bool Engine::is_settled(std::uint32_t destid) const {
 void Engine::close_all() {
     for (auto& [destid, peer] : peers_) {
         peer->connection.close();
-        drop_session(*peer);
+        drop_session(*peer, reliable::Loss::closed);
     }
 }
 
@@ -543,7 +543,7 @@ void Engine::complete(Peer& peer, const Packet& packet) {
     --one.request->outstanding;
 }
 
-void Engine::drop_session(Peer& peer) {
+void Engine::drop_session(Peer& peer, reliable::Loss why) {
     peer.used = 0;
     peer.is_paused = false;
     peer.failed.reset();
@@ -556,11 +556,11 @@ void Engine::drop_session(Peer& peer) {
         --each.request->outstanding;
         each = {};
     }
-    target_->lose_peer(peer.destid);
+    target_->lose_peer(peer.destid, why);
 }
 
 void Engine::look_for_loss(Peer& peer) {
-    if (peer.connection.take_loss()) drop_session(peer);
+    if (const auto why = peer.connection.take_loss()) drop_session(peer, *why);
 }
 
 void Engine::refuse(const Address& at, std::span<const std::byte> datagram) {

@@ -34,7 +34,7 @@ public:
     virtual wire::Status write_register(std::uint32_t offset, std::uint32_t value) = 0;
     /// A whole message; it may answer by Engine::send_message.
     virtual void take_message(std::uint32_t source, std::span<const std::byte> message) = 0;
-    virtual void lose_peer(std::uint32_t destid) = 0;
+    virtual void lose_peer(std::uint32_t destid, reliable::Loss why) = 0;
 };
 
 /// A request with responses, which its issuer waits for. It outlives them: it is done when nothing is outstanding.
@@ -187,7 +187,7 @@ private:
     void maintain(Peer& peer, std::uint8_t lane, const wire::Packet& packet);
     void take_segment(Peer& peer, const wire::Packet& packet);
     void complete(Peer& peer, const wire::Packet& packet);
-    void drop_session(Peer& peer);
+    void drop_session(Peer& peer, reliable::Loss why);
     void look_for_loss(Peer& peer);
 
     Settings settings_;

@@ -80,7 +80,7 @@ public:
     void take_message(std::uint32_t, std::span<const std::byte> message) override {
         messages.emplace_back(reinterpret_cast<const char*>(message.data()), message.size());
     }
-    void lose_peer(std::uint32_t) override { ++lost; }
+    void lose_peer(std::uint32_t, reliable::Loss) override { ++lost; }
 
     std::vector<std::byte> memory = std::vector<std::byte>(0x3000);
     std::set<std::pair<std::uint32_t, Direction>> forbidden;

@@ -474,7 +474,9 @@ void Port::take_message(std::uint32_t source, std::span<const std::byte> message
     channels_.take_message(source, message);
 }
 
-void Port::lose_peer(std::uint32_t destid) {
+void Port::lose_peer(std::uint32_t destid, reliable::Loss why) {
+    debug("endpoint " + std::to_string(this->destid()) + ": endpoint " + std::to_string(destid) +
+          " is gone: " + to_string(why));
     channels_.lose_peer(destid);
 }
 

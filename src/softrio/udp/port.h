@@ -158,7 +158,7 @@ private:
     std::uint32_t read_register(std::uint32_t offset) override;
     wire::Status write_register(std::uint32_t offset, std::uint32_t value) override;
     void take_message(std::uint32_t source, std::span<const std::byte> message) override;
-    void lose_peer(std::uint32_t destid) override;
+    void lose_peer(std::uint32_t destid, reliable::Loss why) override;
 
     Options options_;
     bool abandoned_ = false;

@@ -242,6 +242,9 @@ def main() -> int:
     if arguments == ["--info", "json"]:
         print("none" if mood == "garbage" else json.dumps(INFO))
         return 1 if mood == "silent" else 0
+    if arguments == ["--version"]:
+        print(f"incast-node {INFO['versions']['incast']} (fake)")
+        return 0
     if record := os.environ.get("FAKE_ENGINE_ARGUMENTS"):
         Path(record).write_text(json.dumps(arguments))
     if "--check" in arguments:

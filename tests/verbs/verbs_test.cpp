@@ -486,14 +486,14 @@ TEST_F(Verbs, NonsenseEndsAConnectionWithOneLineAndHarmsNobodyElse) {
         std::size_t bytes;
     };
     for (const Said& said :
-         {Said{{.kind = Header::Kind::welcome, .count = 0}, sizeof(Welcome)},
-          Said{{.kind = Header::Kind::released, .count = 7}, 8}, Said{{.kind = Header::Kind::heard, .count = 900}, 0},
+         {Said{{.kind = Header::Kind::welcome, .value = 0}, sizeof(rma::Welcome)},
+          Said{{.kind = Header::Kind::released, .value = 7}, 8}, Said{{.kind = Header::Kind::heard, .value = 900}, 0},
           Said{{.kind = Header::Kind{99}}, 8}, Said{{.kind = Header::Kind::message}, 0}}) {
-        EXPECT_TRUE(is_nonsense(said.header, said.bytes));
+        EXPECT_TRUE(rma::is_nonsense(said.header, said.bytes));
     }
-    EXPECT_FALSE(is_nonsense({.kind = Header::Kind::message}, 1));
-    EXPECT_FALSE(is_nonsense({.kind = Header::Kind::heard, .count = 2}, 8));
-    EXPECT_FALSE(is_nonsense({.kind = Header::Kind::credits}, 0));
+    EXPECT_FALSE(rma::is_nonsense({.kind = Header::Kind::message}, 1));
+    EXPECT_FALSE(rma::is_nonsense({.kind = Header::Kind::heard, .value = 2}, 8));
+    EXPECT_FALSE(rma::is_nonsense({.kind = Header::Kind::credits}, 0));
 }
 
 TEST_F(Verbs, AHelloIsJudgedBeforeAnythingElseIsBelieved) {

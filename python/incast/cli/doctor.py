@@ -20,7 +20,7 @@ from incast.doctor.cluster import TOGETHER, look_at
 from incast.doctor.host import FAULT, Finding, Host
 from incast.doctor.ports import Port
 from incast.doctor.ports import ports as ports_of
-from incast.engine.program import ENGINE_NAME, engine_info, find_engine
+from incast.engine.program import ENGINE_NAME, engine_version, find_engine
 
 _EXIT_FAULTS = 1
 _WIDTH = 80
@@ -56,7 +56,7 @@ def doctor(
         there: list[Port] = []
         names += TOGETHER
         places = [str(find_engine().resolve()), ENGINE_NAME]
-        version = str(engine_info()["versions"]["incast"])
+        version, _ = engine_version()
         found = look_at([each.host for each in slots], ssh, ports=_range(ports), places=places, version=version)
     else:
         if ports is not None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ from incast.engine.progress import line_text
 
 ENGINE_NAME = "incast-node"
 ENGINE_VARIABLE = "INCAST_NODE"
+VERSION_LINE = re.compile(rf"{ENGINE_NAME} (\S+) \((.*)\)")  # its answer to --version
 
 
 def find_engine() -> Path:
@@ -48,8 +50,28 @@ def engine_info() -> dict[str, Any]:
     return engine_answer("--info", "json")
 
 
+def engine_version() -> tuple[str, str]:
+    """The engine's version, and the state of its sources. Unlike engine_info() it looks for no transport."""
+    words = line_text(_said("--version").strip())
+    found = VERSION_LINE.fullmatch(words)
+    if found is None:
+        raise OneLineError(f"{find_engine()} --version printed {words!r}; is it {ENGINE_NAME}?", EXIT_PROTOCOL)
+    return found[1], found[2]
+
+
 def engine_answer(*question: str) -> dict[str, Any]:
     """The JSON object that the engine prints when asked so. What it refuses is its own one line."""
+    said = _said(*question)
+    try:
+        found = json.loads(said)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise OneLineError(f"{find_engine()} {question[0]} printed no JSON object; is it {ENGINE_NAME}?", EXIT_PROTOCOL)
+    return found
+
+
+def _said(*question: str) -> bytes:
     engine = find_engine()
     asked = f"{engine} {question[0]}"
     try:
@@ -64,10 +86,4 @@ def engine_answer(*question: str) -> dict[str, Any]:
         if answer.returncode == EXIT_BAD_CONFIG and words.startswith(refused):
             raise OneLineError(words.removeprefix(refused), EXIT_BAD_CONFIG)
         raise OneLineError(f"{asked} failed with status {answer.returncode}: {words}", EXIT_PROTOCOL)
-    try:
-        found = json.loads(answer.stdout)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise OneLineError(f"{asked} printed no JSON object; is it {ENGINE_NAME}?", EXIT_PROTOCOL)
-    return found
+    return answer.stdout

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import re
 import shlex
 import socket
 import tarfile
@@ -11,14 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from incast.base.errors import EXIT_NO_ENGINE, OneLineError
-from incast.engine.program import ENGINE_NAME, engine_info, find_engine
+from incast.engine.program import ENGINE_NAME, VERSION_LINE, engine_version, find_engine
 from incast.hosts.commands import Commands, Ended, Job, Said
 
 _ASK_S = 40.0
 _DEPLOY_S = 300.0
 _NAMED = 3  # of the hosts where something is wrong
 _EXIT_FAILED = 1
-_VERSION = re.compile(rf"{ENGINE_NAME} (\S+) \((.*)\)")
 
 # $1...: where an engine may be. Says from where it was asked, which engine it found, and what that is.
 _ASK = """
@@ -79,8 +77,7 @@ def answers_of(jobs: Sequence[Job], ssh: str, timeout_s: float) -> dict[str, Ans
 
 def ask(hosts: Sequence[str], ssh: str, *, deploy: bool, say: Callable[[str], None]) -> dict[str, Answer]:
     """Where their engines are, all of this one's version. OneLineError: not so; nothing was started."""
-    here = engine_info()
-    own, own_git = str(here["versions"]["incast"]), str(here["versions"].get("git", ""))
+    own, own_git = engine_version()
     engine = find_engine()
     places = [str(engine.resolve()), ENGINE_NAME]
     if deploy:
@@ -117,7 +114,7 @@ def _ask(hosts: Sequence[str], ssh: str, places: Sequence[str]) -> dict[str, Ans
                 answer.asked_from = rest.partition(" ")[0]
             elif word == "engine":
                 answer.engine = rest
-            elif version := _VERSION.fullmatch(line):
+            elif version := VERSION_LINE.fullmatch(line):
                 answer.version, answer.git = version[1], version[2]
     failed = {host: _how(each) for host, each in answers.items() if each.status is None or each.status == 255}
     _refuse_if(failed, "--hosts")
@@ -194,7 +191,7 @@ echo "here $(uname -n)||"
 
 def ask_through(launcher: Sequence[str], hosts: Sequence[str], *, say: Callable[[str], None]) -> str:
     """Where the engine of all hosts is, asked by a parallel launcher."""
-    here = engine_info()["versions"]
+    own, _ = engine_version()
     place = str(find_engine().resolve())
     label = Path(launcher[0]).name
     words = [*launcher, "sh", "-c", _ASK_EACH, "sh", place, ENGINE_NAME]
@@ -205,13 +202,13 @@ def ask_through(launcher: Sequence[str], hosts: Sequence[str], *, say: Callable[
         raise OneLineError(f"{label}: {_how(answer)}; nothing was started", _EXIT_FAILED)
     wrong = {}
     for host, engine, version in found:
-        matched = _VERSION.fullmatch(version)
+        matched = VERSION_LINE.fullmatch(version)
         if not engine:
             wrong[host] = f"no {place} and no {ENGINE_NAME} there"
         elif matched is None:
             wrong[host] = f"{engine} cannot be started: {version}"
-        elif matched[1] != here["incast"]:
-            wrong[host] = f"{engine} is version {matched[1]}, this one {here['incast']}"
+        elif matched[1] != own:
+            wrong[host] = f"{engine} is version {matched[1]}, this one {own}"
     engines = {engine for _, engine, _ in found}
     if len(engines) > 1:
         wrong[found[0][0]] = f"its engine is {found[0][1]}, elsewhere there are {', '.join(sorted(engines))}"

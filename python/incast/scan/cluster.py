@@ -23,7 +23,7 @@ from incast.base.extras import need
 from incast.base.files import reason_of, writing_output
 from incast.engine.fabric_text import file_key, read_fabric_text, stored
 from incast.engine.transports import simulated
-from incast.scan.errand import LIBRARY, PURPOSE, Brought, Errand, engine_version, host_state, take, wrong_engine
+from incast.scan.errand import LIBRARY, PURPOSE, Brought, Errand, engine_here, host_state, take, wrong_engine
 from incast.scan.journal import Journal
 from incast.scan.plan import Plan, Reading
 from incast.scan.runner import Taken, Watch
@@ -100,7 +100,7 @@ class Cluster:
 
     @staticmethod
     def _wrong_engine(state: tuple[str, str]) -> str:
-        return wrong_engine(*state, engine_version())
+        return wrong_engine(*state, engine_here())
 
     def _wrong(self, lines: Sequence[str]) -> OneLineError:
         more = f"; and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
@@ -177,7 +177,7 @@ def _lost(journal: Journal, reading: Reading, reason: str) -> Taken:
 
 def _errands(journal: Journal) -> Callable[[Reading], Errand]:
     plan, texts = journal.plan, dict[str, str]()
-    engine, begun_in, folder = engine_version(), str(Path.cwd()), journal.folder.resolve()
+    engine, begun_in, folder = engine_here(), str(Path.cwd()), journal.folder.resolve()
 
     def errand_of(reading: Reading) -> Errand:
         network = reading.point.fabric

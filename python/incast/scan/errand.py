@@ -16,7 +16,7 @@ from pathlib import Path
 from incast.base.errors import OneLineError
 from incast.base.extras import need
 from incast.engine.fabric_text import fabric_setting
-from incast.engine.program import engine_info, find_engine
+from incast.engine.program import engine_version, find_engine
 from incast.scan.plan import Reading
 from incast.scan.points import engine_command, to_directory, write_base
 from incast.scan.runner import Order, Taken, Watch, take_readings
@@ -37,7 +37,7 @@ class Errand:
     folder: str  # of the scan, absolute, and where the engine writes, below it
     directory: str
     begun_in: str  # relative names of files count from there, where it is there
-    engine: str  # as engine_version() says it
+    engine: str  # as engine_here() says it
     timeout_s: float
 
 
@@ -52,16 +52,16 @@ class Brought:
 
 
 @functools.cache
-def engine_version() -> str:
-    """Of the engine of this host, with the state of its sources."""
-    versions = engine_info()["versions"]
-    return f"{versions['incast']} ({versions.get('git', 'unknown')})"
+def engine_here() -> str:
+    """The version of this host's engine, with the state of its sources."""
+    version, sources = engine_version()
+    return f"{version} ({sources})"
 
 
 def host_state() -> tuple[str, str]:
     """The engine's version here, or nothing and why there is none."""
     try:
-        return engine_version(), ""
+        return engine_here(), ""
     except OneLineError as error:
         return "", str(error)
 

@@ -66,6 +66,36 @@ bool say(const os::Descriptor& socket, Bytes bytes) {
            static_cast<ssize_t>(bytes.size());
 }
 
+bool has_ended(const os::Descriptor& socket) {
+    std::byte any{};
+    const ssize_t count = ::recv(socket.fd(), &any, 1, MSG_DONTWAIT);
+    return count >= 0 || (errno != EAGAIN && errno != EINTR);
+}
+
+void keep_alive(const os::Descriptor& socket, Time deadline) {
+    const auto set = [&](int level, int option, int value) {
+        (void)::setsockopt(socket.fd(), level, option, &value, sizeof value);
+    };
+    constexpr int probes = 3;
+    const int seconds = static_cast<int>(std::max<Time>(deadline / (probes + 1) / ps_per_s, 1));
+    set(SOL_SOCKET, SO_KEEPALIVE, 1);
+    set(IPPROTO_TCP, TCP_KEEPIDLE, seconds);
+    set(IPPROTO_TCP, TCP_KEEPINTVL, seconds);
+    set(IPPROTO_TCP, TCP_KEEPCNT, probes);
+    set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(deadline / ps_per_ms));
+}
+
+Answered hear_answer(const os::Descriptor& socket, std::span<std::byte> answer, std::size_t& bytes) {
+    while (bytes < answer.size()) {
+        const std::span<std::byte> room = answer.subspan(bytes);
+        const ssize_t count = ::recv(socket.fd(), room.data(), room.size(), MSG_DONTWAIT);
+        if (count < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOTCONN)) return Answered::not_yet;
+        if (count <= 0) return Answered::ended;
+        bytes += static_cast<std::size_t>(count);
+    }
+    return Answered::whole;
+}
+
 bool cannot_be_call(Bytes bytes, std::uint32_t magic) {
     return std::memcmp(bytes.data(), &magic, std::min(bytes.size(), sizeof magic)) != 0;
 }

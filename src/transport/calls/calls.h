@@ -3,8 +3,10 @@
 // table for a while, and nothing of the run.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +30,14 @@ Result<os::Descriptor> dial(SocketAddress address);
 int connect_error(const os::Descriptor& socket);
 /// On a fresh connection, whose buffer has room for it. False: it is gone, or not connected yet.
 bool say(const os::Descriptor& socket, Bytes bytes);
+
+/// On a connection that is kept without a word: it has ended, or said what nobody says there.
+bool has_ended(const os::Descriptor& socket);
+/// A host that is gone ends the connection after `deadline`, too.
+void keep_alive(const os::Descriptor& socket, Time deadline);
+enum class Answered : std::uint8_t { not_yet, whole, ended };
+/// Of `answer` so many bytes are there.
+Answered hear_answer(const os::Descriptor& socket, std::span<std::byte> answer, std::size_t& bytes);
 
 /// What calls of a transport look like.
 struct CallFormat {

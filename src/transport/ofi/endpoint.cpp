@@ -19,23 +19,18 @@ constexpr auto longest_farewell = std::chrono::milliseconds(100);
 }  // namespace
 
 Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& options, Fabric fabric, os::Poller poller)
-    : settings_(settings),
-      options_(options),
+    : Calling({.transport = transport_name,
+               .receives = settings.receives,
+               .transfers = settings.send_queue,
+               .connect_timeout = settings.connect_timeout},
+              options, settings.ack_deadline, std::move(poller), std::move(fabric.calls),
+              std::make_shared<Pool>(options.shareable)),
+      settings_(settings),
       fabric_(std::move(fabric)),
-      poller_(std::move(poller)),
-      calls_({.transport = transport_name, .magic = Hello::expected_magic, .bytes = sizeof(Call)},
-             std::move(fabric_.calls), settings.connect_timeout, options.log),
-      regions_(max_regions, options.shareable),
-      registrations_(max_regions),
-      peers_(options.max_peers),
-      untold_limit_(static_cast<std::uint16_t>(settings.receives / 2)),
-      own_events_(std::size_t{options.max_peers} * (settings.send_queue + options.max_posted + 8)),
-      busy_(options.max_peers),
-      stalled_(options.max_peers),
-      ending_(options.max_peers) {
+      stalled_(options.max_peers) {
     capabilities_ = {.nature = nature,
                      .max_peers = options.max_peers,
-                     .max_regions = max_regions,
+                     .max_regions = rma::max_regions,
                      .max_posted = std::min({options.max_posted, settings.receives, settings.send_queue / 2}),
                      .read = true,
                      .survives_peer_loss = !fabric_.is_shm(),
@@ -45,11 +40,7 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
 }
 
 Result<std::unique_ptr<Transport>> Endpoint::make(const EndpointSettings& settings, const EndpointOptions& options) {
-    if (options.max_peers == 0 || options.max_posted == 0 || index(options.self) >= options.max_peers) {
-        return Error{std::string(transport_name) + ": " + node_name(options.self) + " with max_peers " +
-                     std::to_string(options.max_peers) + ", max_posted " + std::to_string(options.max_posted) +
-                     ": max_posted must be 1 or more, and the node's index below max_peers"};
-    }
+    if (const auto checked = check(transport_name, options); !checked) return checked.error();
     auto fabric = Fabric::open(settings, index(options.self), options.max_peers);
     if (!fabric) return fabric.error();
     std::unique_ptr<Endpoint> made(new Endpoint(settings, options, std::move(*fabric), os::Poller()));
@@ -86,6 +77,7 @@ Endpoint::~Endpoint() {
         state.endpoint.reset();
     }
     fabric_.datagrams.reset();  // nothing uses memory from here on
+    forget_all();
 }
 
 bool Endpoint::drained() const {
@@ -93,57 +85,29 @@ bool Endpoint::drained() const {
         peers_, [](const PeerState& state) { return state.has_connection() && state.sending.out->has_work(); });
 }
 
-Post Endpoint::back_pressure(Peer peer, std::uint32_t transfers) {
-    PeerState& state = peers_[index(peer)];
-    state.wanted_transfers = state.wants_room ? std::max(state.wanted_transfers, transfers) : transfers;
-    state.wants_room = true;
-    return Post::again;
-}
-
-Post Endpoint::fault(Peer peer, Token token) {
-    if (token == 0) return Post::done;
-    if (peers_[index(peer)].unpolled >= capabilities_.max_posted) return back_pressure(peer, 1);
-    completed(peer, token, Status::remote_fault);
-    return Post::pending;
-}
-
-void Endpoint::completed(Peer peer, Token token, Status status) {
-    Event event = control_event(Event::Kind::completed, peer);
-    event.status = status;
-    event.token = token;
-    ++peers_[index(peer)].unpolled;
-    own_events_.must_push(event);
-}
-
-void Endpoint::give_room(Peer peer) {
-    PeerState& state = peers_[index(peer)];
-    if (!state.wants_room || state.state != PeerState::State::up || state.credits() == 0) return;
+bool Endpoint::has_room_again(const PeerState& state) const {
     const Outgoing& out = *state.sending.out;
     const bool half_is_free = 2 * (out.transfers() + state.unpolled) <= settings_.send_queue;
-    if (!half_is_free || !out.has_record(records / 2) || !has_room(state, state.wanted_transfers) ||
-        state.unpolled >= capabilities_.max_posted) {
-        return;
-    }
-    state.wants_room = false;
-    own_events_.must_push(control_event(Event::Kind::room, peer));
+    return half_is_free && out.has_record(records / 2) && has_room(state, state.wanted);
 }
 
-std::byte* Endpoint::push(PeerState& state, Header header, std::size_t bytes, bool is_fenced) {
+std::byte* Endpoint::push(PeerState& state, rma::Header header, std::size_t bytes, bool is_fenced) {
     header.from = static_cast<std::uint16_t>(index(options_.self));
     header.credits = state.announced = state.returned;
-    header.attempt = state.attempt;
-    Outgoing::Operation& made = state.sending.out->make_record(sizeof header + bytes);
+    const Frame frame{.header = header, .attempt = state.attempt};
+    Outgoing::Operation& made = state.sending.out->make_record(sizeof frame + bytes);
     made.is_fenced = is_fenced;
     auto* const to = static_cast<std::byte*>(made.parts[0].iov_base);
-    std::memcpy(to, &header, sizeof header);
-    return to + sizeof header;
+    std::memcpy(to, &frame, sizeof frame);
+    return to + sizeof frame;
 }
 
 Post Endpoint::send(Peer peer, Bytes message) {
     if (!is_up(peer) || message.empty() || message.size() > max_message_bytes) return Post::refused;
     PeerState& state = peers_[index(peer)];
     if (state.credits() == 0 || !state.sending.out->has_record(1 + spare_receives)) return back_pressure(peer, 0);
-    std::memcpy(push(state, {.kind = Header::Kind::message}, message.size()), message.data(), message.size());
+    std::memcpy(push(state, {.kind = rma::Header::Kind::message}, message.size(), false), message.data(),
+                message.size());
     ++state.used;
     busy_.set(index(peer));
     return Post::done;
@@ -180,18 +144,12 @@ Outgoing::Operation& Endpoint::place(PeerState& state, Bytes head, const Slice& 
 }
 
 Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) {
-    const Import* const to = is_up(peer) ? imports_.find(target.region, peer) : nullptr;
-    if (to == nullptr || head.size() > max_head_bytes || body.length > max_write_bytes ||
-        (body.length > 0 && !Regions::inside(regions_.memory(body.region).size(), body.offset, body.length)))
-        [[unlikely]] {
-        return Post::refused;
-    }
+    Post answer{};
+    const Import* const to = to_write(peer, head, body, target, token, answer);
+    if (to == nullptr) [[unlikely]]
+        return answer;
     PeerState& state = peers_[index(peer)];
     const std::uint64_t bytes = head.size() + body.length;
-    if (to->generation != state.incarnation || !to->may_write || to->is_gone ||
-        !Regions::inside(to->bytes, target.offset, bytes)) [[unlikely]] {
-        return fault(peer, token);
-    }
     const bool notifies = notice.has_value();
     if (bytes == 0 && !notifies) return Post::done;
     const auto transfers = static_cast<std::uint32_t>(1 + bytes / fabric_.piece);
@@ -205,7 +163,7 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
     Outgoing::Operation* last = nullptr;
     if (bytes > 0) last = &place(state, head, body, to->address + target.offset, to->key, false);
     if (by_send) {
-        (void)push(state, {.kind = Header::Kind::notice, .value = *notice}, 0);
+        (void)push(state, {.kind = rma::Header::Kind::notice, .value = *notice}, 0, false);
     } else if (notifies) {
         last->notifies = true;
         last->notice = *notice;
@@ -217,42 +175,16 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
 }
 
 Post Endpoint::read(Peer peer, Target from, Slice into, Token token) {
-    const Import* const source = is_up(peer) ? imports_.find(from.region, peer) : nullptr;
-    if (source == nullptr || into.length > max_write_bytes ||
-        !Regions::inside(regions_.memory(into.region).size(), into.offset, into.length)) {
-        return Post::refused;
-    }
+    Post answer{};
+    const Import* const source = to_read(peer, from, into, token, answer);
+    if (source == nullptr) return answer;
     PeerState& state = peers_[index(peer)];
-    if (source->generation != state.incarnation || source->is_gone ||
-        !Regions::inside(source->bytes, from.offset, into.length)) {
-        return fault(peer, token);
-    }
-    if (into.length == 0) return Post::done;
     const auto transfers = static_cast<std::uint32_t>(1 + into.length / fabric_.piece);
     if (!has_room(state, transfers)) return back_pressure(peer, transfers);
     place(state, {}, into, source->address + from.offset, source->key, true).token = token;
     copied_bytes_ += fabric_.copies(into.length);
     busy_.set(index(peer));
     return Post::pending;
-}
-
-Bytes Endpoint::local(Slice where) const {
-    const std::span<std::byte> region = regions_.memory(where.region);
-    if (!Regions::inside(region.size(), where.offset, where.length)) return {};
-    return region.subspan(where.offset, where.length);
-}
-
-std::string Endpoint::place_of(Peer peer) const {
-    return node_name(peer) + " at " + peers_[index(peer)].address.calls.to_string();
-}
-
-Event Endpoint::control_event(Event::Kind kind, Peer peer) const {
-    return {.kind = kind,
-            .status = Status::ok,
-            .size_or_value = 0,
-            .peer = peer,
-            .incarnation = peers_[index(peer)].incarnation,
-            .token = 0};
 }
 
 }  // namespace incast::transport::ofi

@@ -113,13 +113,13 @@ TEST(OfiWire, DataOfAWriteNamesItsWriterAndItsConnection) {
 }
 
 TEST(OfiWire, WhatIsNoMessageIsNonsense) {
-    EXPECT_FALSE(is_nonsense({.kind = Header::Kind::message}, 1));
-    EXPECT_TRUE(is_nonsense({.kind = Header::Kind::message}, 0));
-    EXPECT_TRUE(is_nonsense({.kind = Header::Kind::message}, max_message_bytes + 1));
-    EXPECT_TRUE(is_nonsense({.kind = Header::Kind::notice}, 1));
-    EXPECT_FALSE(is_nonsense({.kind = Header::Kind::released, .value = 2}, 2 * sizeof(Change)));
-    EXPECT_TRUE(is_nonsense({.kind = Header::Kind::released, .value = 2}, sizeof(Change)));
-    EXPECT_TRUE(is_nonsense({.kind = Header::Kind{9}}, 0));
+    EXPECT_FALSE(rma::is_nonsense({.kind = rma::Header::Kind::message}, 1));
+    EXPECT_TRUE(rma::is_nonsense({.kind = rma::Header::Kind::message}, 0));
+    EXPECT_TRUE(rma::is_nonsense({.kind = rma::Header::Kind::message}, max_message_bytes + 1));
+    EXPECT_TRUE(rma::is_nonsense({.kind = rma::Header::Kind::notice}, 1));
+    EXPECT_FALSE(rma::is_nonsense({.kind = rma::Header::Kind::released, .value = 2}, 2 * sizeof(rma::Change)));
+    EXPECT_TRUE(rma::is_nonsense({.kind = rma::Header::Kind::released, .value = 2}, sizeof(rma::Change)));
+    EXPECT_TRUE(rma::is_nonsense({.kind = rma::Header::Kind{9}}, 0));
 }
 
 TEST(OfiWire, AnAddressOfAnotherTransportIsNone) {

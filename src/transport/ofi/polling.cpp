@@ -16,8 +16,6 @@ namespace incast::transport::ofi {
 
 namespace {
 
-// A system call: whoever sleeps looks whenever it wakes, and who does not, this often.
-constexpr Time look_every = ps_per_ms;
 constexpr std::uint64_t remote = FI_REMOTE_WRITE | FI_REMOTE_READ;
 
 }  // namespace
@@ -32,6 +30,7 @@ std::size_t Endpoint::poll(Time now, std::span<Event> events) {
     if (own_events_.empty()) count += receive(events.subspan(count));
     if (ending_.any()) {
         finish_ended();
+        wedge();
         count += take_own(events.subspan(count));
     }
     return count;
@@ -74,33 +73,6 @@ void Endpoint::look(Time now) {
 // --- sending
 // ------------------------------------------------------------------------------------------------------------
 
-void Endpoint::push_changes(PeerState& state, std::vector<Change>& changes, Header::Kind kind) {
-    while (!changes.empty() && state.credits() > 0 && state.sending.out->has_record(2)) {
-        const std::size_t many = std::min(changes.size(), max_changes);
-        // What was posted with the old keys ends before an answer leaves.
-        std::byte* const to = push(state, {.kind = kind, .value = static_cast<std::uint16_t>(many)},
-                                   many * sizeof(Change), kind == Header::Kind::heard);
-        std::memcpy(to, changes.data(), many * sizeof(Change));
-        changes.erase(changes.begin(), changes.begin() + static_cast<std::ptrdiff_t>(many));
-        ++state.used;
-    }
-}
-
-void Endpoint::push_welcome(Peer peer) {
-    PeerState& state = peers_[index(peer)];
-    const auto many = static_cast<std::uint16_t>(regions_made_);
-    const Welcome welcome{.receives = settings_.receives};
-    std::byte* const to =
-        push(state, {.kind = Header::Kind::welcome, .value = many}, sizeof welcome + 2 * regions_made_);
-    std::memcpy(to, &welcome, sizeof welcome);
-    for (std::uint16_t region = 0; region < many; ++region) {
-        const std::uint16_t use = regions_.use(Local{region});
-        std::memcpy(to + sizeof welcome + 2 * std::size_t{region}, &use, sizeof use);
-    }
-    state.was_welcomed = true;
-    busy_.set(index(peer));
-}
-
 ssize_t Endpoint::hand_over(const PeerState& state, Outgoing::Operation& operation, std::uint64_t flags) const {
     fid_ep* const endpoint = fabric_.is_connected() ? state.endpoint.get() : fabric_.datagrams.get();
     void* const context = static_cast<Context*>(&operation);
@@ -132,15 +104,7 @@ void Endpoint::flush(Peer peer) {
     PeerState& state = peers_[index(peer)];
     if (!state.has_connection()) return;
     Outgoing& out = *state.sending.out;
-    if (state.state == PeerState::State::up) {
-        if (state.has_changes) [[unlikely]] {
-            push_changes(state, state.to_tell, Header::Kind::released);
-            push_changes(state, state.to_answer, Header::Kind::heard);
-            state.has_changes = !state.to_tell.empty() || !state.to_answer.empty();
-        }
-        const auto untold = static_cast<std::uint16_t>(state.returned - state.announced);
-        if (untold >= untold_limit_ && out.has_record()) (void)push(state, {.kind = Header::Kind::credits}, 0);
-    }
+    push_untold(state);
     while (Outgoing::Operation* const next = out.next()) {
         // Where writes may overtake, each has to be known to be there; elsewhere the last one shows that all are.
         const bool is_last = fabric_.is_connected() && out.unposted() == 1;
@@ -169,21 +133,6 @@ void Endpoint::back(Outgoing::Operation& operation) {
 
 // --- receiving
 // ----------------------------------------------------------------------------------------------------------
-
-std::size_t Endpoint::take_own(std::span<Event> events) {
-    std::size_t count = 0;
-    while (count < events.size() && !own_events_.empty()) {
-        const Event event = own_events_.front();
-        own_events_.pop();
-        if (event.kind == Event::Kind::completed) {
-            PeerState& state = peers_[index(event.peer)];
-            --state.unpolled;
-            if (state.wants_room) give_room(event.peer);
-        }
-        events[count++] = event;
-    }
-    return count;
-}
 
 std::size_t Endpoint::receive(std::span<Event> events) {
     if (known_ == 0) return 0;
@@ -259,22 +208,6 @@ bool Endpoint::hear_failure() {
     return true;
 }
 
-void Endpoint::count_back(Peer peer) {
-    PeerState& state = peers_[index(peer)];
-    ++state.returned;
-    if (static_cast<std::uint16_t>(state.returned - state.announced) >= untold_limit_) busy_.set(index(peer));
-}
-
-void Endpoint::hear_credits(Peer peer, std::uint16_t returned) {
-    PeerState& state = peers_[index(peer)];
-    const auto allowed = static_cast<std::uint16_t>(state.granted + returned);
-    if (allowed == state.allowed) return;
-    state.allowed = allowed;
-    if (state.wants_room) give_room(peer);
-    if (state.has_changes) [[unlikely]]
-        busy_.set(index(peer));
-}
-
 std::size_t Endpoint::hear(const fi_cq_data_entry& completion, Event& event) {
     // Of a write by a peer, the context means something only where it used up a receive.
     const bool is_remote = (completion.flags & remote) != 0;
@@ -286,7 +219,7 @@ std::size_t Endpoint::hear(const fi_cq_data_entry& completion, Event& event) {
         auto& receive = *static_cast<Receive*>(static_cast<Context*>(completion.op_context));
         receive.is_posted = false;
         spent_.push_back(&receive);
-        if (!is_remote) return hear_send(receive, completion.len, event);
+        if (!is_remote) return hear_receive(receive, completion.len, event);
     }
     return (completion.flags & FI_REMOTE_CQ_DATA) != 0 ? hear_notice(completion.data, event) : 0;
 }
@@ -307,78 +240,21 @@ std::size_t Endpoint::hear_notice(std::uint64_t data, Event& event) {
     return 1;
 }
 
-std::size_t Endpoint::hear_send(Receive& receive, std::size_t bytes, Event& event) {
+std::size_t Endpoint::hear_receive(Receive& receive, std::size_t bytes, Event& event) {
     const Bytes whole = Bytes(receive.buffer, std::min(bytes, buffer_bytes));
-    Header header;
-    if (whole.size() >= sizeof header) std::memcpy(&header, whole.data(), sizeof header);
-    const bool is_whole = whole.size() >= sizeof header && header.from < peers_.size() &&
-                          (!fabric_.is_connected() || header.from == receive.of);
-    if (!is_whole || header.attempt != peers_[header.from].attempt) {
+    Frame frame;
+    if (whole.size() >= sizeof frame) std::memcpy(&frame, whole.data(), sizeof frame);
+    const std::uint32_t from = frame.header.from;
+    const bool is_whole =
+        whole.size() >= sizeof frame && from < peers_.size() && (!fabric_.is_connected() || from == receive.of);
+    if (!is_whole || frame.attempt != peers_[from].attempt) {
         // Elsewhere it may be a late one of an earlier connection.
         if (fabric_.is_connected()) break_off(Peer{receive.of}, "it sent what is no message of this transport");
         return 0;
     }
-    const Peer peer{header.from};
-    PeerState& state = peers_[header.from];
+    const PeerState& state = peers_[from];
     if (state.is_silent || (!state.has_connection() && state.state != PeerState::State::ending)) return 0;
-    const Bytes rest = whole.subspan(sizeof header);
-    const bool is_welcome = header.kind == Header::Kind::welcome;
-    if (is_welcome != (state.state == PeerState::State::greeting)) {
-        break_off(peer, is_welcome ? "a second welcome" : "it sent something before its welcome");
-        return 0;
-    }
-    if (is_welcome) {
-        hear_welcome(peer, header, rest);
-        return 0;
-    }
-    if (is_nonsense(header, rest.size())) {
-        break_off(peer, "it sent what is no message of this transport");
-        return 0;
-    }
-    if (header.kind != Header::Kind::credits) receive.counts_for = header.from;
-    hear_credits(peer, header.credits);
-    switch (header.kind) {
-        case Header::Kind::message:
-            event = control_event(Event::Kind::message, peer);
-            event.size_or_value = static_cast<std::uint16_t>(rest.size());
-            event.data = rest.data();
-            return 1;
-        case Header::Kind::notice:
-            event = control_event(Event::Kind::notice, peer);
-            event.size_or_value = header.value;
-            return 1;
-        case Header::Kind::released:
-        case Header::Kind::heard: {
-            std::vector<Change> changes(header.value);
-            std::memcpy(changes.data(), rest.data(), rest.size());
-            header.kind == Header::Kind::released ? hear_released(peer, changes) : hear_answered(peer, changes);
-            return 0;
-        }
-        default:
-            return 0;
-    }
-}
-
-void Endpoint::hear_welcome(Peer peer, const Header& header, Bytes rest) {
-    PeerState& state = peers_[index(peer)];
-    Welcome welcome;
-    if (rest.size() != sizeof welcome + 2 * std::size_t{header.value} || header.value > max_regions)
-        return break_off(peer, "its welcome is malformed");
-    std::memcpy(&welcome, rest.data(), sizeof welcome);
-    if (welcome.receives == 0 || welcome.receives > max_receives) return break_off(peer, "its welcome is malformed");
-    state.granted = state.allowed = static_cast<std::uint16_t>(welcome.receives);
-    state.uses.assign(header.value, 0);
-    if (header.value > 0) std::memcpy(state.uses.data(), rest.data() + sizeof welcome, 2 * std::size_t{header.value});
-    for (Import& each : imports_) {
-        if (each.peer == peer && each.generation == state.incarnation && each.region < state.uses.size() &&
-            each.use < state.uses[each.region]) {
-            each.is_gone = true;
-        }
-    }
-    if (!state.was_welcomed) push_welcome(peer);
-    if (!state.has_hung_up) stop_timing(state);
-    state.state = PeerState::State::up;
-    own_events_.must_push(control_event(Event::Kind::peer_up, peer));
+    return hear_send(Peer{from}, frame.header, whole.subspan(sizeof frame), receive.counts_for, event);
 }
 
 }  // namespace incast::transport::ofi

@@ -1,4 +1,5 @@
-// What ofi endpoints say to each other, as bytes: addresses, keys, the call of a connection, what sends carry.
+// What ofi endpoints say to each other, as bytes: addresses, keys, the call of a connection, what sends
+// carry.
 #pragma once
 
 #include <array>
@@ -7,10 +8,13 @@
 #include <string_view>
 
 #include "transport/blob.h"
-#include "transport/calls/hello.h"
 #include "transport/calls/socket_address.h"
+#include "transport/rma/calling.h"
+#include "transport/rma/wire.h"
 
 namespace incast::transport::ofi {
+
+using rma::buffer_bytes;
 
 inline constexpr std::size_t max_name_bytes = 256;  // shm names its endpoints with up to this
 inline constexpr std::size_t max_provider_bytes = 64;
@@ -36,22 +40,8 @@ struct Key : RegionKey<0x4B49464F> {  // "OFIK"
     std::uint64_t key = 0;
 };
 
-/// The first bytes of a call. `attempt`: of this connection alone.
-using Hello = BasicHello<0x4849464F>;  // "OFIH"
-struct Call {
-    Hello hello;
-    std::uint64_t attempt = 0;
-};
-static_assert(sizeof(Call) == 48);
-
-struct Answer {
-    static constexpr std::uint32_t expected_magic = 0x4E49464F;  // "OFIN"
-    std::uint32_t magic = expected_magic;
-    Verdict verdict = Verdict::malformed;
-};
-static_assert(sizeof(Answer) == 8);
-/// False: what answers is no node.
-bool read_answer(Bytes bytes, Answer& answer);
+using Call = rma::BasicCall<0x4849464F>;      // "OFIH"
+using Answer = rma::BasicAnswer<0x4E49464F>;  // "OFIN"
 
 /// What a connected endpoint says with its request.
 struct Request {
@@ -62,46 +52,11 @@ struct Request {
 };
 
 /// The first bytes of every send.
-struct Header {
-    enum class Kind : std::uint8_t {
-        message = 1,
-        notice,    // all writes before it are there
-        credits,   // nothing but what every header says
-        welcome,   // the first of a connection: Welcome and `value` uses
-        released,  // `value` changes
-        heard,     // the same: nothing that was posted from here on goes there
-    };
-    Kind kind{};
-    std::uint8_t zero = 0;
-    std::uint16_t from = 0;
-    std::uint16_t value = 0;    // the notice, or how many follow
-    std::uint16_t credits = 0;  // receives given back on this connection, as a number that goes round
+struct Frame {
+    rma::Header header;
     std::uint64_t attempt = 0;  // of this connection
 };
-static_assert(sizeof(Header) == 16);
-
-/// Whether what follows a header of that kind, on a connection that was welcomed, cannot be `bytes` long.
-bool is_nonsense(const Header& header, std::size_t bytes);
-
-/// Regions of that number were released so often: what older keys name is gone.
-struct Welcome {
-    std::uint32_t receives = 0;  // that the peer may use up
-    std::uint32_t zero = 0;
-};
-/// A region that was released.
-struct Change {
-    std::uint16_t region = 0;
-    std::uint16_t use = 0;
-    bool operator==(const Change&) const = default;
-};
-
-inline constexpr std::size_t buffer_bytes = 4096;
-inline constexpr std::uint16_t max_regions = 1024;
-inline constexpr std::uint32_t max_receives = 16384;  // numbers that go round tell them apart
-inline constexpr std::size_t max_changes = 900;       // of one send
-static_assert(sizeof(Header) + max_message_bytes <= buffer_bytes);
-static_assert(sizeof(Header) + sizeof(Welcome) + std::size_t{2} * max_regions <= buffer_bytes);
-static_assert(sizeof(Header) + sizeof(Change) * max_changes <= buffer_bytes);
+static_assert(sizeof(Frame) <= rma::largest_header);
 
 /// Completion data of a write: its notice, who wrote it, and where the provider has 64 bits, half of the attempt.
 constexpr std::uint64_t to_data(std::uint16_t notice, std::uint16_t from, std::uint64_t attempt) {

@@ -13,48 +13,10 @@
 
 namespace incast::transport::verbs {
 
-namespace {
-
-/// Whether it has ended, or said what nobody says there.
-bool is_over(const os::Descriptor& socket) {
-    std::byte any{};
-    const ssize_t count = ::recv(socket.fd(), &any, 1, MSG_DONTWAIT);
-    return count >= 0 || (errno != EAGAIN && errno != EINTR);
-}
-
-}  // namespace
-
 bool Endpoint::watch_exchange() {
     epoll_event event{.events = EPOLLIN, .data = {.u64 = device_id}};
     return ::epoll_ctl(poller_.fd(), EPOLL_CTL_ADD, device_.opened->async_fd, &event) == 0 &&
            calls_.watch(poller_, listener_id, calls_id);
-}
-
-void Endpoint::hear_socket(std::uint64_t id, Time now) {
-    if (id == device_id) return hear_device();
-    if (id == listener_id) {
-        calls_.accept_all(poller_, now);
-        next_deadline_ = std::min(next_deadline_, calls_.next_deadline());
-        return;
-    }
-    const auto number = static_cast<std::uint32_t>(id);
-    const std::uint64_t kind = id - number;
-    if (kind == calls_id) {
-        if (auto whole = calls_.advance(poller_, number)) hear_call(std::move(*whole));
-        return;
-    }
-    if (kind == 0) return;
-    const Peer peer{number};
-    PeerState& state = peers_[number];
-    if (kind == parked_id) {
-        if (state.parked.is_there() && is_over(state.parked.socket)) drop(state.parked);
-    } else if (!state.socket.is_open()) {
-        return;
-    } else if (state.state == PeerState::State::dialling) {
-        advance_dial(peer);
-    } else if (is_over(state.socket)) {
-        lose(peer, Status::peer_lost);
-    }
 }
 
 void Endpoint::hear_device() {
@@ -110,14 +72,14 @@ void Endpoint::advance_dial(Peer peer) {
         // Not connected yet if this fails without an error of the socket: a later event decides.
         state.has_called = say(state.socket, std::as_bytes(std::span(&call, 1)));
     }
-    while (state.answered < state.answer.size()) {
-        const std::span<std::byte> room = std::span(state.answer).subspan(state.answered);
-        const ssize_t count = ::recv(state.socket.fd(), room.data(), room.size(), MSG_DONTWAIT);
-        if (count < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOTCONN)) return;
-        if (count <= 0) return lose(peer, Status::peer_lost);  // it gave up, as quiet as any end
-        state.answered += static_cast<std::size_t>(count);
+    switch (transport::hear_answer(state.socket, state.answer, state.answered)) {
+        case Answered::not_yet:
+            return;
+        case Answered::ended:
+            return lose(peer, Status::peer_lost);  // it gave up, as quiet as any end
+        case Answered::whole:
+            return hear_answer(peer);
     }
-    hear_answer(peer);
 }
 
 void Endpoint::hear_answer(Peer peer) {
@@ -138,7 +100,7 @@ void Endpoint::hear_answer(Peer peer) {
     if (!connected) return fail(peer, connected.error().message);
     greet(peer);
     push_welcome(peer);
-    if (state.socket.is_open() && is_over(state.socket)) lose(peer, Status::peer_lost);
+    if (state.socket.is_open() && has_ended(state.socket)) lose(peer, Status::peer_lost);
 }
 
 // --- being dialled

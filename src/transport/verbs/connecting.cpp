@@ -20,7 +20,6 @@ namespace incast::transport::verbs {
 
 namespace {
 
-constexpr Time ending_timeout = ps_per_s;  // the device says what became of requests by then, or it is not asked
 constexpr std::uint32_t least_invitation = std::uint32_t{1} << 31U;  // above the number of any node
 
 }  // namespace
@@ -35,14 +34,12 @@ Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
             answer_to_connect(state.connection(), state.incarnation, incarnation, [&] { disconnect(peer); })) {
         return *answer;
     }
-    if (is_for_one || state.incarnation != incarnation) state.uses.clear();
+    if (is_for_one) state.uses.clear();
     if (!is_for_one) state.invitation = 0;
     state.invited_to = address->invitation;
     state.there = is_for_one ? address->node : index(options_.self);
-    state.incarnation = incarnation;
     state.address = address->socket();
-    start_timing(state);
-    state.state = dials(peer) ? PeerState::State::dialling : PeerState::State::waiting;
+    begin_connecting(state, incarnation, dials(peer));
     if (device_is_gone_) {
         lose(peer, Status::peer_lost);
     } else if ((address->by_exchange != 0) != exchanges()) {
@@ -58,14 +55,6 @@ Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
         match(peer);
     }
     return Post::pending;
-}
-
-void Endpoint::disconnect(Peer peer) {
-    if (index(peer) >= peers_.size()) return;
-    PeerState& state = peers_[index(peer)];
-    if (state.state == PeerState::State::idle || state.state == PeerState::State::ending) return;
-    state.is_silent = true;
-    lose(peer, Status::cancelled);
 }
 
 void Endpoint::ended(Peer peer, std::uint32_t incarnation) {
@@ -192,7 +181,7 @@ bool Endpoint::make_pair(Peer peer) {
     state.pair_number = state.pair->qp_num;
     pairs_.add(state.pair_number, index(peer));
     state.share.out->start();
-    state.granted = state.allowed = state.used = state.returned = state.announced = 0;
+    state.clear_credits();
     state.was_welcomed = state.is_wedged = false;
     ++pairs_made_;
     return true;
@@ -227,66 +216,22 @@ void Endpoint::drop(Caller& caller) {
 void Endpoint::admit(Caller caller, const Hello& hello) {
     const Peer peer{hello.from};
     PeerState& state = peers_[hello.from];
-    const bool is_known = state.has_connection() || state.state == PeerState::State::waiting;
-    if ((is_known && hello.from_incarnation < state.incarnation) ||
-        (state.parked.is_there() && hello.from_incarnation < state.parked.incarnation) || device_is_gone_) {
+    if (is_stale(state, hello.from_incarnation) || device_is_gone_)
         return refuse(std::move(caller), Verdict::stale_incarnation);
-    }
-    // A node dials only when it has no connection left, so a connection that still looks alive here is dead.
-    if (state.has_connection()) lose(peer, Status::peer_lost);
-    if (state.state == PeerState::State::waiting && hello.from_incarnation > state.incarnation)
-        lose(peer, Status::peer_lost);
+    make_way(peer, hello.from_incarnation);
     drop(state.parked);
     state.parked = std::move(caller);
     state.parked.incarnation = hello.from_incarnation;
     match(peer);
 }
 
-void Endpoint::match(Peer peer) {
-    PeerState& state = peers_[index(peer)];
-    if (state.state != PeerState::State::waiting || !state.parked.is_there()) return;
-    if (state.parked.incarnation > state.incarnation) return lose(peer, Status::peer_lost);
-    if (state.parked.incarnation < state.incarnation)
-        return refuse(std::exchange(state.parked, {}), Verdict::stale_incarnation);
-    exchanges() ? let_in_by_exchange(peer) : let_in_by_cm(peer);
-}
-
 // --- losing
 // -------------------------------------------------------------------------------------------------------------
 
-void Endpoint::fail(Peer peer, const std::string& why) {
-    PeerState& state = peers_[index(peer)];
-    // One line per incarnation, however often its connecting is tried again.
-    if (std::exchange(state.complained_of, state.incarnation) != state.incarnation) {
-        log(std::string(transport_name) + ": cannot connect to " + node_name(peer) + " at " +
-            state.address.to_string() + ": " + why);
-    }
-    lose(peer, Status::peer_lost);
-}
-
-void Endpoint::break_off(Peer peer, const std::string& why) {
-    PeerState& state = peers_[index(peer)];
-    if (!state.has_connection()) return;
-    log(std::string(transport_name) + ": connection to " + node_name(peer) + " at " + state.address.to_string() +
-        " lost: " + why);
-    state.is_silent = true;
-    lose(peer, Status::peer_lost);
-}
-
 void Endpoint::lose(Peer peer, Status status) {
     PeerState& state = peers_[index(peer)];
-    state.state = PeerState::State::ending;
-    state.lost_as = status;
-    state.wants_room = false;
-    state.is_overdue = false;
-    state.to_tell.clear();
-    state.to_answer.clear();
-    state.has_changes = false;
-    state.ended_at = receive_polls_;
+    give_up(peer, status, receive_polls_);
     connected_.reset(index(peer));
-    busy_.reset(index(peer));
-    ending_.set(index(peer));
-    start_timing(state);
     if (state.pair != nullptr) {
         // The fence. rdma_cm would do so too, but only for what it takes for connected.
         ibv_qp_attr error{};
@@ -314,34 +259,7 @@ void Endpoint::finish(Peer peer) {
     if (state.pair != nullptr) pairs_.remove(state.pair_number);
     destroy_pair(state);
     if (state.id != nullptr) (void)rdma_destroy_id(std::exchange(state.id, nullptr));
-    stop_timing(state);
-    forget_waiting(peer);
-    ending_.reset(index(peer));
-    state.is_silent = false;
-    state.was_welcomed = false;
-    state.state = PeerState::State::idle;
-    own_events_.must_push(control_event(Event::Kind::peer_down, peer));
-}
-
-void Endpoint::handle_deadlines(Time now) {
-    calls_.expire(now);
-    next_deadline_ = calls_.next_deadline();
-    for (std::uint32_t number = 0; number < peers_.size(); ++number) {
-        PeerState& state = peers_[number];
-        const bool is_ending = state.state == PeerState::State::ending;
-        if (state.deadline == time_unset) {
-            state.deadline = now + (is_ending ? ending_timeout : settings_.connect_timeout);
-            --untimed_;
-        } else if (now >= state.deadline && is_ending) {
-            state.is_overdue = true;
-            state.deadline = time_never;
-        } else if (now >= state.deadline) {
-            fail(Peer{number},
-                 state.state == PeerState::State::waiting ? "it did not call in time" : "no answer in time");
-        }
-        next_deadline_ = std::min(next_deadline_, state.deadline);
-    }
-    if (untimed_ > 0) next_deadline_ = now;
+    be_down(peer);
 }
 
 void Endpoint::remove_device() {

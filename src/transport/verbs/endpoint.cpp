@@ -48,25 +48,21 @@ void PairTable::remove(std::uint32_t number) {
 
 Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& options, Device device, os::Poller poller,
                    std::uint32_t rail, std::shared_ptr<Pool> pool)
-    : settings_(settings),
-      options_(options),
+    : Base({.transport = transport_name,
+            .receives = settings.receives,
+            .transfers = settings.send_queue,
+            .connect_timeout = settings.connect_timeout},
+           options, std::move(poller),
+           Calls({.transport = transport_name, .magic = Hello::expected_magic, .bytes = sizeof(Call)},
+                 std::move(device.calls), settings.connect_timeout, options.log),
+           std::move(pool)),
+      settings_(settings),
       device_(std::move(device)),
-      poller_(std::move(poller)),
-      calls_({.transport = transport_name, .magic = Hello::expected_magic, .bytes = sizeof(Call)},
-             std::move(device_.calls), settings.connect_timeout, options.log),
       rail_(rail),
-      pool_(std::move(pool)),
-      regions_(pool_->regions),
-      registrations_(max_regions),
       lkeys_(max_regions),
-      peers_(options.max_peers),
       pairs_(options.max_peers),
       receives_(std::size_t{options.max_peers} * (settings.receives + spare_receives)),
-      untold_limit_(static_cast<std::uint16_t>(settings.receives / 2)),
-      own_events_(std::size_t{options.max_peers} * (settings.send_queue + options.max_posted + 8)),
-      busy_(options.max_peers),
-      connected_(options.max_peers),
-      ending_(options.max_peers) {
+      connected_(options.max_peers) {
     capabilities_ = {.nature = nature,
                      .max_peers = options.max_peers,
                      .max_regions = max_regions,
@@ -76,7 +72,6 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
     for (PeerState& state : peers_)
         state.there = index(options_.self);
     spent_.reserve(receives_.size());
-    pool_->rails.push_back(this);
 }
 
 Result<std::unique_ptr<Transport>> Endpoint::make(const EndpointSettings& settings, const EndpointOptions& options) {
@@ -87,11 +82,7 @@ Result<std::unique_ptr<Transport>> Endpoint::make(const EndpointSettings& settin
 
 Result<std::unique_ptr<Endpoint>> Endpoint::make_rail(const EndpointSettings& settings, const EndpointOptions& options,
                                                       std::uint32_t rail, const std::shared_ptr<Pool>& pool) {
-    if (options.max_peers == 0 || options.max_posted == 0 || index(options.self) >= options.max_peers) {
-        return Error{std::string(transport_name) + ": " + node_name(options.self) + " with max_peers " +
-                     std::to_string(options.max_peers) + ", max_posted " + std::to_string(options.max_posted) +
-                     ": max_posted must be 1 or more, and the node's index below max_peers"};
-    }
+    if (const auto checked = check(transport_name, options); !checked) return checked.error();
     auto device = Device::open(settings, rail, index(options.self), options.max_peers);
     if (!device) return device.error();
     os::Poller poller;
@@ -106,7 +97,6 @@ Result<std::unique_ptr<Endpoint>> Endpoint::make_rail(const EndpointSettings& se
 }
 
 Endpoint::~Endpoint() {
-    std::erase(pool_->rails, this);
     // What was posted arrives: a queue pair that goes takes with it what has not left. A peer that does not answer
     // costs a second.
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
@@ -128,6 +118,7 @@ Endpoint::~Endpoint() {
         state.share.registration.reset();
         if (state.share.memory != nullptr) ::munmap(state.share.memory, state.share.bytes);
     }
+    forget_all();
 }
 
 bool Endpoint::drained() const {
@@ -138,42 +129,13 @@ bool Endpoint::drained() const {
     return true;
 }
 
-Post Endpoint::back_pressure(Peer peer, std::uint32_t requests) {
-    PeerState& state = peers_[index(peer)];
-    state.wanted_requests = state.wants_room ? std::max(state.wanted_requests, requests) : requests;
-    state.wants_room = true;
-    return Post::again;
-}
-
-Post Endpoint::fault(Peer peer, Token token) {
-    if (token == 0) return Post::done;
-    if (peers_[index(peer)].unpolled >= capabilities_.max_posted) return back_pressure(peer, 1);
-    completed(peer, token, Status::remote_fault);
-    return Post::pending;
-}
-
-void Endpoint::completed(Peer peer, Token token, Status status) {
-    Event event = control_event(Event::Kind::completed, peer);
-    event.status = status;
-    event.token = token;
-    ++peers_[index(peer)].unpolled;
-    own_events_.must_push(event);
-}
-
-void Endpoint::give_room(Peer peer) {
-    PeerState& state = peers_[index(peer)];
-    if (!state.wants_room || state.state != PeerState::State::up || state.credits() == 0) return;
+bool Endpoint::has_room_again(const PeerState& state) const {
     const SendQueue& out = *state.share.out;
     const bool half_is_free = 2 * (out.under_way() + state.unpolled) <= settings_.send_queue;
-    if (!half_is_free || !out.has_stage(buffer_bytes) || !has_room(state, state.wanted_requests) ||
-        state.unpolled >= capabilities_.max_posted) {
-        return;
-    }
-    state.wants_room = false;
-    own_events_.must_push(control_event(Event::Kind::room, peer));
+    return half_is_free && out.has_stage(buffer_bytes) && has_room(state, state.wanted);
 }
 
-std::byte* Endpoint::push(PeerState& state, Header header, std::size_t bytes, unsigned flags) {
+std::byte* Endpoint::push(PeerState& state, Header header, std::size_t bytes, bool is_fenced) {
     SendQueue& out = *state.share.out;
     std::byte* const place = out.stage(sizeof header + bytes);
     if (place == nullptr) return nullptr;
@@ -181,7 +143,8 @@ std::byte* Endpoint::push(PeerState& state, Header header, std::size_t bytes, un
     std::memcpy(place, &header, sizeof header);
     const auto whole = static_cast<std::uint32_t>(sizeof header + bytes);
     SendQueue::Request& request =
-        out.make(IBV_WR_SEND, flags | (whole <= state.inline_bytes ? unsigned{IBV_SEND_INLINE} : 0U));
+        out.make(IBV_WR_SEND, (is_fenced ? unsigned{IBV_SEND_FENCE} : 0U) |
+                                  (whole <= state.inline_bytes ? unsigned{IBV_SEND_INLINE} : 0U));
     request.parts[0] = {reinterpret_cast<std::uintptr_t>(place), whole, out.lkey()};
     request.wr.num_sge = 1;
     return place + sizeof header;
@@ -191,7 +154,7 @@ Post Endpoint::send(Peer peer, Bytes message) {
     if (!is_up(peer) || message.empty() || message.size() > max_message_bytes) return Post::refused;
     PeerState& state = peers_[index(peer)];
     if (state.credits() == 0 || !has_room(state, 1)) return back_pressure(peer, 1);
-    std::byte* const to = push(state, {.kind = Header::Kind::message}, message.size(), 0);
+    std::byte* const to = push(state, {.kind = Header::Kind::message}, message.size(), false);
     if (to == nullptr) return back_pressure(peer, 1);
     std::memcpy(to, message.data(), message.size());
     ++state.used;
@@ -221,18 +184,13 @@ SendQueue::Request& Endpoint::place(PeerState& state, ibv_wr_opcode all, ibv_wr_
 }
 
 Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) {
-    const Import* const to = is_up(peer) ? imports_.find(target.region, peer) : nullptr;
-    if (to == nullptr || head.size() > max_head_bytes || body.length > max_write_bytes ||
-        (body.length > 0 && !Regions::inside(regions_.memory(body.region).size(), body.offset, body.length)))
-        [[unlikely]] {
-        return Post::refused;
-    }
+    Post answer{};
+    const Import* const to = to_write(peer, head, body, target, token, answer);
+    if (to == nullptr) [[unlikely]]
+        return answer;
     PeerState& state = peers_[index(peer)];
     const std::uint64_t bytes = head.size() + body.length;
-    if (to->generation != state.incarnation || !to->may_write || to->is_gone ||
-        !Regions::inside(to->bytes, target.offset, bytes)) [[unlikely]] {
-        return fault(peer, token);
-    }
+    const auto rkey = static_cast<std::uint32_t>(to->key);
     const bool notifies = notice.has_value();
     if (bytes == 0 && !notifies) [[unlikely]]
         return Post::done;
@@ -260,14 +218,14 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
             request->parts[parts++] = {reinterpret_cast<std::uintptr_t>(staged), head_bytes, out.lkey()};
         if (body.length > 0) request->parts[parts++] = part_of(body, 0, body.length);
         request->wr.num_sge = static_cast<int>(parts);
-        request->wr.wr.rdma = {address, to->rkey};
+        request->wr.wr.rdma = {address, rkey};
     } else if (bytes > 0) {
-        request = &place(state, IBV_WR_RDMA_WRITE, last, staged, head_bytes, body, address, to->rkey);
+        request = &place(state, IBV_WR_RDMA_WRITE, last, staged, head_bytes, body, address, rkey);
     }
     if (notifies) {
         ++state.used;
         if (by_send) {
-            (void)push(state, {.kind = Header::Kind::notice, .notice = *notice}, 0, 0);
+            (void)push(state, {.kind = Header::Kind::notice, .value = *notice}, 0, false);
         } else {
             request->wr.imm_data = ::htonl(to_immediate(*notice, state.announced = state.returned));
         }
@@ -278,38 +236,17 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
 }
 
 Post Endpoint::read(Peer peer, Target from, Slice into, Token token) {
-    const Import* const source = is_up(peer) ? imports_.find(from.region, peer) : nullptr;
-    if (source == nullptr || into.length > max_write_bytes ||
-        !Regions::inside(regions_.memory(into.region).size(), into.offset, into.length)) {
-        return Post::refused;
-    }
+    Post answer{};
+    const Import* const source = to_read(peer, from, into, token, answer);
+    if (source == nullptr) return answer;
     PeerState& state = peers_[index(peer)];
-    if (source->generation != state.incarnation || source->is_gone ||
-        !Regions::inside(source->bytes, from.offset, into.length)) {
-        return fault(peer, token);
-    }
-    if (into.length == 0) return Post::done;
     const auto pieces = static_cast<std::uint32_t>((into.length + device_.piece - 1) / device_.piece);
     if (!has_room(state, pieces)) return back_pressure(peer, pieces);
-    place(state, IBV_WR_RDMA_READ, IBV_WR_RDMA_READ, nullptr, 0, into, source->address + from.offset, source->rkey)
+    place(state, IBV_WR_RDMA_READ, IBV_WR_RDMA_READ, nullptr, 0, into, source->address + from.offset,
+          static_cast<std::uint32_t>(source->key))
         .token = token;
     busy_.set(index(peer));
     return Post::pending;
-}
-
-Bytes Endpoint::local(Slice where) const {
-    const std::span<std::byte> region = regions_.memory(where.region);
-    if (!Regions::inside(region.size(), where.offset, where.length)) return {};
-    return region.subspan(where.offset, where.length);
-}
-
-Event Endpoint::control_event(Event::Kind kind, Peer peer) const {
-    return {.kind = kind,
-            .status = Status::ok,
-            .size_or_value = 0,
-            .peer = peer,
-            .incarnation = peers_[index(peer)].incarnation,
-            .token = 0};
 }
 
 }  // namespace incast::transport::verbs

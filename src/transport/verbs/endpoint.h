@@ -11,36 +11,14 @@
 #include <vector>
 
 #include "base/bitmap.h"
-#include "base/fifo.h"
 #include "os/poller.h"
 #include "transport/calls/calls.h"
-#include "transport/imports.h"
 #include "transport/medium.h"
-#include "transport/regions.h"
+#include "transport/rma/endpoint.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/peer_state.h"
 
 namespace incast::transport::verbs {
-
-struct Import {
-    Peer peer{};
-    std::uint64_t address = 0;
-    std::uint64_t bytes = 0;
-    std::uint32_t rkey = 0;
-    std::uint32_t generation = 0;
-    std::uint16_t region = 0;
-    std::uint16_t use = 0;
-    bool may_write = false;
-    bool is_gone = false;  // its owner released it
-};
-
-/// A region that was released: its memory stays until the last peer has heard of it.
-struct Retired {
-    Change name;
-    MemoryRegion registration;
-    std::span<std::byte> memory;
-    base::Bitmap waits_for;
-};
 
 /// Which peer a queue pair is of. Numbers of pairs follow each other, so that hardly two meet.
 class PairTable {
@@ -64,16 +42,17 @@ private:
     std::vector<Place> places_;
 };
 
-class Endpoint;
-
-/// Regions, which all rails of a node share.
-struct Pool {
-    explicit Pool(bool shareable) : regions(max_regions, shareable) {}
-    Regions regions;
-    std::vector<const Endpoint*> rails;
+struct Types {
+    using State = PeerState;
+    using Key = verbs::Key;
+    using Import = rma::Import;
+    using Registration = MemoryRegion;
 };
 
-class Endpoint final : public Transport {
+class Endpoint final : public rma::Endpoint<Endpoint, Types> {
+    using Base = rma::Endpoint<Endpoint, Types>;
+    friend Base;
+
 public:
     static Result<std::unique_ptr<Transport>> make(const EndpointSettings& settings, const EndpointOptions& options);
     /// One of several rails; `pool` is the same for all of them.
@@ -81,21 +60,12 @@ public:
                                                        std::uint32_t rail, const std::shared_ptr<Pool>& pool);
     ~Endpoint() override;
 
-    [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
     [[nodiscard]] Blob address() const override;
     [[nodiscard]] Blob address_for(Peer peer) override;
 
     Post connect(Peer peer, const Blob& blob, std::uint32_t incarnation) override;
-    void disconnect(Peer peer) override;
     void ended(Peer peer, std::uint32_t incarnation) override;
     [[nodiscard]] bool drained() const override;
-    Result<Local> allocate(std::size_t bytes) override;
-    std::span<std::byte> memory(Local region) override { return regions_.memory(region); }
-    Result<Blob> expose(Local region, const Grant& grant) override;
-    Result<int> share(Local region) override { return regions_.share(region); }
-    Result<Remote> import_key(Peer peer, const Blob& blob) override;
-    Result<Ok> release(Local region) override;
-    Result<Ok> release(Remote import) override { return imports_.release(import); }
     /// A region that another rail allocated, for the peers of this one.
     Result<Ok> register_region(Local region);
     [[nodiscard]] std::uint32_t rkey(Local region) const {
@@ -106,13 +76,9 @@ public:
     [[nodiscard]] bool is_idle(Peer peer) const {
         return index(peer) < peers_.size() && peers_[index(peer)].state == PeerState::State::idle;
     }
-    /// The region is about to be released: the peers of this rail are told, and its registration goes when they heard.
-    void retire(Local region);
     Post send(Peer peer, Bytes message) override;
     Post write(Peer peer, Bytes head, Slice body, Target target, Notice notice, Token token) override;
     Post read(Peer peer, Target from, Slice into, Token token) override;
-    [[nodiscard]] Bytes local(Slice where) const override;
-    Bytes view(Target, std::uint32_t) override { return {}; }
     std::size_t poll(Time now, std::span<Event> events) override;
     void flush() override;
     [[nodiscard]] Time next_deadline() const override;
@@ -120,36 +86,25 @@ public:
     [[nodiscard]] int wait_fd() const override { return poller_.fd(); }
 
 private:
-    static constexpr Time time_unset = -1;  // a deadline that the next poll, which knows the time, sets
     static constexpr int batch = 32;
-    // What the poller's events are of. With `calls_id` and beyond, the number of a call or a peer is in the lower half.
+    // What the poller's events are of.
     static constexpr std::uint64_t completions_id = 1;
     static constexpr std::uint64_t events_id = 2;
     static constexpr std::uint64_t device_id = 3;
-    static constexpr std::uint64_t listener_id = 4;
-    static constexpr std::uint64_t calls_id = std::uint64_t{1} << 32;
-    static constexpr std::uint64_t parked_id = std::uint64_t{2} << 32;
-    static constexpr std::uint64_t peers_id = std::uint64_t{3} << 32;
 
     /// A receive: its work request, and the buffer that is its own.
     struct Receive {
         ibv_recv_wr wr{};
         ibv_sge part{};
-        std::uint32_t counts_for = PairTable::none;  // whose count it is given back to
+        std::uint32_t counts_for = rma::nobody;  // whose count it is given back to
     };
 
     Endpoint(const EndpointSettings& settings, const EndpointOptions& options, Device device, os::Poller poller,
              std::uint32_t rail, std::shared_ptr<Pool> pool);
 
-    static std::uint32_t index(Peer peer) { return static_cast<std::uint32_t>(peer); }
-    [[nodiscard]] bool is_up(Peer peer) const {
-        return index(peer) < peers_.size() && peers_[index(peer)].state == PeerState::State::up;
-    }
-    void log(const std::string& line) const {
-        if (options_.log) options_.log(line);
-    }
-    [[nodiscard]] static std::string node_name(Peer peer) { return "node " + std::to_string(index(peer)); }
-    [[nodiscard]] Event control_event(Event::Kind kind, Peer peer) const;
+    [[nodiscard]] static bool is_fenced() { return true; }
+    [[nodiscard]] static const SocketAddress& calls_of(const PeerState& state) { return state.address; }
+    [[nodiscard]] std::uint32_t self_at(Peer peer) const { return there(peer); }
 
     // --- posting
 
@@ -157,8 +112,10 @@ private:
     [[nodiscard]] bool has_room(const PeerState& state, std::uint32_t requests) const {
         return state.share.out->has_room(requests + state.unpolled + reserved_requests);
     }
-    Post back_pressure(Peer peer, std::uint32_t requests);
-    Post fault(Peer peer, Token token);
+    [[nodiscard]] bool has_room_again(const PeerState& state) const;
+    [[nodiscard]] static bool has_send(const PeerState& state, std::uint32_t many) {
+        return state.share.out->has_room(many);
+    }
     [[nodiscard]] ibv_sge part_of(const Slice& body, std::uint32_t at, std::uint32_t bytes) const {
         const std::byte* const memory = regions_.memory(body.region).data();
         return {reinterpret_cast<std::uintptr_t>(memory) + body.offset + at, bytes,
@@ -168,37 +125,30 @@ private:
     SendQueue::Request& place(PeerState& state, ibv_wr_opcode all, ibv_wr_opcode last, const std::byte* head,
                               std::uint32_t head_bytes, const Slice& body, std::uint64_t address, std::uint32_t rkey);
     /// A send of this header and `bytes` behind it: where they are to be put. nullptr: no room in the staging memory.
-    std::byte* push(PeerState& state, Header header, std::size_t bytes, unsigned flags);
-    void completed(Peer peer, Token token, Status status);
-    void give_room(Peer peer);
+    std::byte* push(PeerState& state, Header header, std::size_t bytes, bool is_fenced);
 
     // --- memory
 
     Result<Ok> take_share(Peer peer);
     [[nodiscard]] std::span<std::byte> buffer(std::uint64_t number) const;
     void post_receives();
-    void hear_released(Peer peer, std::span<const Change> changes);
-    void hear_answered(Peer peer, std::span<const Change> changes);
-    void forget_waiting(Peer peer);
-    void sweep();
-    /// Imports of what the peer has released.
-    void mark_gone(Peer peer, const Change& change);
+    Result<Blob> complete(Key& key, Local region) {
+        key.rkeys[rail_] = rkey(region);
+        return to_blob(key);
+    }
+    void take_key(Import& import, const Key& key) const { import.key = key.rkeys[rail_]; }
 
     // --- polling
 
     void flush(Peer peer);
-    void push_changes(PeerState& state, std::vector<Change>& changes, Header::Kind kind);
     void push_welcome(Peer peer);
     void look(Time now);
     void poll_sent();
     void sent(const ibv_wc& completion);
-    std::size_t take_own(std::span<Event> events);
     std::size_t receive(std::span<Event> events);
     /// One completion of a receive: how many events it gave, 0 or 1.
     std::size_t hear(const ibv_wc& completion, Event& event);
-    std::size_t hear_send(Peer peer, std::uint64_t number, std::size_t bytes, Event& event);
-    void hear_credits(Peer peer, std::uint16_t returned);
-    void hear_welcome(Peer peer, const Header& header, Bytes rest);
+    std::size_t hear_receive(Peer peer, std::uint32_t number, std::size_t bytes, Event& event);
     void finish_ended();
     void beat(Time now);
 
@@ -218,20 +168,12 @@ private:
     static void refuse(Caller caller, Verdict verdict);
     static void drop(Caller& caller);
     static void destroy_pair(PeerState& state);
-    void match(Peer peer);
     /// Where the peer's connection can be used, its welcome aside.
     void greet(Peer peer);
-    void fail(Peer peer, const std::string& why);
+    void let_in(Peer peer) { exchanges() ? let_in_by_exchange(peer) : let_in_by_cm(peer); }
     void lose(Peer peer, Status status);
-    void break_off(Peer peer, const std::string& why);
+    void hang_up(Peer peer) { lose(peer, Status::peer_lost); }
     void finish(Peer peer);
-    void start_timing(PeerState& state) {
-        if (std::exchange(state.deadline, time_unset) != time_unset) ++untimed_;
-    }
-    void stop_timing(PeerState& state) {
-        if (std::exchange(state.deadline, time_never) == time_unset) --untimed_;
-    }
-    void handle_deadlines(Time now);
     void remove_device();
 
     // --- by rdma_cm
@@ -247,7 +189,6 @@ private:
     // --- by exchanged addresses
 
     bool watch_exchange();
-    void hear_socket(std::uint64_t id, Time now);
     void hear_device();
     void dial_by_exchange(Peer peer);
     void advance_dial(Peer peer);
@@ -258,42 +199,22 @@ private:
     [[nodiscard]] PairAddress address_of(const PeerState& state);
 
     EndpointSettings settings_;
-    EndpointOptions options_;
-    Capabilities capabilities_;
     Device device_;
-    os::Poller poller_;
-    Calls calls_;
     std::uint32_t pairs_made_ = 0;
     std::uint32_t rail_;
-    std::shared_ptr<Pool> pool_;
-    Regions& regions_;
-    std::vector<MemoryRegion> registrations_;  // by the number of the region
-    std::vector<std::uint32_t> lkeys_;         // the same
-    std::size_t regions_made_ = 0;             // numbers below were used
-    std::vector<Retired> retired_;
-    std::vector<PeerState> peers_;
+    std::vector<std::uint32_t> lkeys_;  // by the number of the region
     PairTable pairs_;
-    Imports<Import> imports_;
     std::vector<Receive> receives_;     // all there can be, by number; those of peers that were connected are in use
     std::vector<std::uint32_t> spent_;  // receives to be posted again by the next poll
-    std::uint16_t untold_limit_;        // so many receives are given back to a peer by a send of their own
-    base::Fifo<Event> own_events_;      // connections, completions, room
-    base::Bitmap busy_;                 // something is to be handed to the device
     base::Bitmap connected_;            // greeting or up
-    base::Bitmap ending_;
     std::array<ibv_wc, batch> held_{};  // completions of receives that are still to be looked at
     std::size_t held_at_ = 0;
     std::size_t held_end_ = 0;
     std::uint64_t receive_polls_ = 0;
     std::uint64_t seen_empty_ = 0;  // the last of them that found no more
     bool device_is_gone_ = false;
-    bool look_ = true;
     bool is_armed_ = false;
     bool said_no_ack_timeout_ = false;
-    std::uint32_t untimed_ = 0;  // peers whose deadline is unset
-    Time last_now_ = 0;
-    Time next_look_ = 0;
-    Time next_deadline_ = time_never;
     Time next_beat_ = 0;
 };
 

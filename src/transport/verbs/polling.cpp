@@ -12,13 +12,6 @@
 
 namespace incast::transport::verbs {
 
-namespace {
-
-// A system call: whoever sleeps looks whenever it wakes, and who does not, this often.
-constexpr Time look_every = ps_per_ms;
-
-}  // namespace
-
 std::size_t Endpoint::poll(Time now, std::span<Event> events) {
     last_now_ = now;
     post_receives();
@@ -79,7 +72,7 @@ void Endpoint::look(Time now) {
     }
     if (exchanges()) {
         for (const epoll_event& each : std::span(ready).first(count))
-            hear_socket(each.data.u64, now);
+            each.data.u64 == device_id ? hear_device() : hear_socket(each.data.u64, now);
         return;
     }
     rdma_cm_event* event = nullptr;
@@ -104,19 +97,6 @@ void Endpoint::look(Time now) {
 // --- sending
 // ------------------------------------------------------------------------------------------------------------
 
-void Endpoint::push_changes(PeerState& state, std::vector<Change>& changes, Header::Kind kind) {
-    while (!changes.empty() && state.credits() > 0 && state.share.out->has_room(2)) {
-        const std::size_t many = std::min(changes.size(), max_changes);
-        // What was posted with the old keys, reads among it, ends before.
-        std::byte* const to = push(state, {.kind = kind, .count = static_cast<std::uint16_t>(many)},
-                                   many * sizeof(Change), IBV_SEND_FENCE);
-        if (to == nullptr) return;
-        std::memcpy(to, changes.data(), many * sizeof(Change));
-        changes.erase(changes.begin(), changes.begin() + static_cast<std::ptrdiff_t>(many));
-        ++state.used;
-    }
-}
-
 void Endpoint::push_welcome(Peer peer) {
     PeerState& state = peers_[index(peer)];
     if (settings_.rate_limit != 0) {
@@ -127,18 +107,7 @@ void Endpoint::push_welcome(Peer peer) {
                                   reason(error));
         }
     }
-    const auto many = static_cast<std::uint16_t>(regions_made_);
-    const Welcome welcome{.receives = settings_.receives};
-    std::byte* const to =
-        push(state, {.kind = Header::Kind::welcome, .count = many}, sizeof welcome + 2 * regions_made_, 0);
-    if (to == nullptr) return break_off(peer, "no room for its welcome");
-    std::memcpy(to, &welcome, sizeof welcome);
-    for (std::uint16_t region = 0; region < many; ++region) {
-        const std::uint16_t use = regions_.use(Local{region});
-        std::memcpy(to + sizeof welcome + 2 * std::size_t{region}, &use, sizeof use);
-    }
-    state.was_welcomed = true;
-    busy_.set(index(peer));
+    Base::push_welcome(peer);
 }
 
 void Endpoint::flush(Peer peer) {
@@ -146,15 +115,7 @@ void Endpoint::flush(Peer peer) {
     PeerState& state = peers_[index(peer)];
     if (!state.has_connection()) return;
     SendQueue& out = *state.share.out;
-    if (state.state == PeerState::State::up) {
-        if (state.has_changes) [[unlikely]] {
-            push_changes(state, state.to_tell, Header::Kind::released);
-            push_changes(state, state.to_answer, Header::Kind::heard);
-            state.has_changes = !state.to_tell.empty() || !state.to_answer.empty();
-        }
-        const auto untold = static_cast<std::uint16_t>(state.returned - state.announced);
-        if (untold >= untold_limit_ && out.has_room(1)) (void)push(state, {.kind = Header::Kind::credits}, 0, 0);
-    }
+    push_untold(state);
     if (!out.has_unposted()) return;
     if (const int error = out.post(state.pair); error != 0)
         break_off(peer, device_.name() + " does not take what is to be sent: " + reason(error));
@@ -198,21 +159,6 @@ void Endpoint::sent(const ibv_wc& completion) {
 // --- receiving
 // ----------------------------------------------------------------------------------------------------------
 
-std::size_t Endpoint::take_own(std::span<Event> events) {
-    std::size_t count = 0;
-    while (count < events.size() && !own_events_.empty()) {
-        const Event event = own_events_.front();
-        own_events_.pop();
-        if (event.kind == Event::Kind::completed) {
-            PeerState& state = peers_[index(event.peer)];
-            --state.unpolled;
-            if (state.wants_room) give_room(event.peer);
-        }
-        events[count++] = event;
-    }
-    return count;
-}
-
 std::size_t Endpoint::receive(std::span<Event> events) {
     std::size_t count = 0;
     bool is_short = false;
@@ -237,16 +183,6 @@ std::size_t Endpoint::receive(std::span<Event> events) {
     return count;
 }
 
-void Endpoint::hear_credits(Peer peer, std::uint16_t returned) {
-    PeerState& state = peers_[index(peer)];
-    const auto allowed = static_cast<std::uint16_t>(state.granted + returned);
-    if (allowed == state.allowed) return;
-    state.allowed = allowed;
-    if (state.wants_room) give_room(peer);
-    if (state.has_changes) [[unlikely]]
-        busy_.set(index(peer));
-}
-
 std::size_t Endpoint::hear(const ibv_wc& completion, Event& event) {
     const auto number = static_cast<std::uint32_t>(completion.wr_id);
     spent_.push_back(number);
@@ -255,7 +191,7 @@ std::size_t Endpoint::hear(const ibv_wc& completion, Event& event) {
     const Peer peer{of};
     PeerState& state = peers_[of];
     if (state.is_silent) return 0;
-    if (completion.opcode != IBV_WC_RECV_RDMA_WITH_IMM) return hear_send(peer, number, completion.byte_len, event);
+    if (completion.opcode != IBV_WC_RECV_RDMA_WITH_IMM) return hear_receive(peer, number, completion.byte_len, event);
     if (state.state == PeerState::State::greeting) [[unlikely]] {
         break_off(peer, "it wrote before its welcome");
         return 0;
@@ -272,8 +208,7 @@ std::size_t Endpoint::hear(const ibv_wc& completion, Event& event) {
     return 1;
 }
 
-std::size_t Endpoint::hear_send(Peer peer, std::uint64_t number, std::size_t bytes, Event& event) {
-    PeerState& state = peers_[index(peer)];
+std::size_t Endpoint::hear_receive(Peer peer, std::uint32_t number, std::size_t bytes, Event& event) {
     const Bytes whole = Bytes(buffer(number)).first(std::min(bytes, buffer_bytes));
     Header header;
     if (whole.size() < sizeof header) {
@@ -281,65 +216,7 @@ std::size_t Endpoint::hear_send(Peer peer, std::uint64_t number, std::size_t byt
         return 0;
     }
     std::memcpy(&header, whole.data(), sizeof header);
-    const Bytes rest = whole.subspan(sizeof header);
-    const bool is_welcome = header.kind == Header::Kind::welcome;
-    if (is_welcome != (state.state == PeerState::State::greeting)) {
-        break_off(peer, is_welcome ? "a second welcome" : "it sent something before its welcome");
-        return 0;
-    }
-    if (is_welcome) {
-        hear_welcome(peer, header, rest);
-        return 0;
-    }
-    if (is_nonsense(header, rest.size())) {
-        break_off(peer, "it sent what is no message of this transport");
-        return 0;
-    }
-    if (header.kind != Header::Kind::credits) receives_[number].counts_for = index(peer);
-    hear_credits(peer, header.credits);
-    switch (header.kind) {
-        case Header::Kind::message:
-            event = control_event(Event::Kind::message, peer);
-            event.size_or_value = static_cast<std::uint16_t>(rest.size());
-            event.data = rest.data();
-            return 1;
-        case Header::Kind::notice:
-            event = control_event(Event::Kind::notice, peer);
-            event.size_or_value = header.notice;
-            return 1;
-        case Header::Kind::released:
-        case Header::Kind::heard: {
-            std::vector<Change> changes(header.count);
-            std::memcpy(changes.data(), rest.data(), rest.size());
-            header.kind == Header::Kind::released ? hear_released(peer, changes) : hear_answered(peer, changes);
-            return 0;
-        }
-        default:
-            return 0;
-    }
-}
-
-void Endpoint::hear_welcome(Peer peer, const Header& header, Bytes rest) {
-    PeerState& state = peers_[index(peer)];
-    Welcome welcome;
-    if (rest.size() != sizeof welcome + 2 * std::size_t{header.count} || header.count > max_regions)
-        return break_off(peer, "its welcome is malformed");
-    std::memcpy(&welcome, rest.data(), sizeof welcome);
-    if (welcome.receives == 0 || welcome.receives > max_receives) return break_off(peer, "its welcome is malformed");
-    state.granted = state.allowed = static_cast<std::uint16_t>(welcome.receives);
-    state.uses.assign(header.count, 0);
-    if (header.count > 0) std::memcpy(state.uses.data(), rest.data() + sizeof welcome, 2 * std::size_t{header.count});
-    for (Import& each : imports_) {
-        if (each.peer == peer && each.generation == state.incarnation && each.region < state.uses.size() &&
-            each.use < state.uses[each.region]) {
-            each.is_gone = true;
-        }
-    }
-    if (!state.was_welcomed) push_welcome(peer);
-    if (state.state != PeerState::State::greeting) return;
-    stop_timing(state);
-    state.state = PeerState::State::up;
-    own_events_.must_push(control_event(Event::Kind::peer_up, peer));
+    return hear_send(peer, header, whole.subspan(sizeof header), receives_[number].counts_for, event);
 }
 
 void Endpoint::beat(Time now) {

@@ -12,7 +12,7 @@ namespace incast::transport::verbs {
 
 Result<std::unique_ptr<Transport>> Rails::make(const EndpointSettings& settings, const EndpointOptions& options) {
     std::vector<std::unique_ptr<Endpoint>> rails;
-    const auto pool = std::make_shared<Pool>(options.shareable);
+    const auto pool = std::make_shared<Endpoint::Pool>(options.shareable);
     for (std::uint32_t rail = 0; rail < settings.rails; ++rail) {
         auto made = Endpoint::make_rail(settings, options, rail, pool);
         if (!made) return made.error();

@@ -63,20 +63,4 @@ bool read_answer(Bytes bytes, Answer& answer) {
     return answer.verdict != Verdict::accepted || is_sane(answer.from);
 }
 
-bool is_nonsense(const Header& header, std::size_t bytes) {
-    switch (header.kind) {
-        case Header::Kind::message:
-            return bytes == 0 || bytes > max_message_bytes;
-        case Header::Kind::notice:
-        case Header::Kind::credits:
-            return bytes != 0;
-        case Header::Kind::released:
-        case Header::Kind::heard:
-            return header.count == 0 || header.count > max_changes || bytes != header.count * sizeof(Change);
-        case Header::Kind::welcome:
-            break;
-    }
-    return true;
-}
-
 }  // namespace incast::transport::verbs

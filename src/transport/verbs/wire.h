@@ -9,8 +9,14 @@
 #include "transport/blob.h"
 #include "transport/calls/hello.h"
 #include "transport/calls/socket_address.h"
+#include "transport/rma/wire.h"
 
 namespace incast::transport::verbs {
+
+using rma::buffer_bytes;
+using rma::Header;  // the first bytes of every send
+using rma::max_receives;
+using rma::max_regions;
 
 inline constexpr std::uint32_t max_rails = 4;
 
@@ -97,47 +103,6 @@ static_assert(sizeof(Answer) == 48);
 Verdict judge_call(Bytes bytes, const Expected& expected, Call& call);
 /// False: what answers is no node.
 bool read_answer(Bytes bytes, Answer& answer);
-
-/// The first bytes of every send.
-struct Header {
-    enum class Kind : std::uint8_t {
-        message = 1,
-        notice,    // of the write before
-        credits,   // nothing but what every header says
-        welcome,   // the first of a connection: Welcome and `count` uses
-        released,  // `count` changes
-        heard,     // the same: nothing that was posted from here on goes there
-    };
-    Kind kind{};
-    std::uint8_t zero = 0;
-    std::uint16_t notice = 0;
-    std::uint16_t credits = 0;  // receives given back on this connection, as a number that goes round
-    std::uint16_t count = 0;
-};
-static_assert(sizeof(Header) == 8);
-
-/// Whether what follows a header of that kind, on a connection that was welcomed, cannot be `bytes` long.
-bool is_nonsense(const Header& header, std::size_t bytes);
-
-/// Regions of that number were released so often: what older keys name is gone.
-struct Welcome {
-    std::uint32_t receives = 0;  // that the peer may use up
-    std::uint32_t zero = 0;
-};
-/// A region that was released.
-struct Change {
-    std::uint16_t region = 0;
-    std::uint16_t use = 0;
-    bool operator==(const Change&) const = default;
-};
-
-inline constexpr std::size_t buffer_bytes = 4096;
-inline constexpr std::uint16_t max_regions = 1024;
-inline constexpr std::uint32_t max_receives = 16384;  // numbers that go round tell them apart
-inline constexpr std::size_t max_changes = 900;       // of one send
-static_assert(sizeof(Header) + max_message_bytes <= buffer_bytes);
-static_assert(sizeof(Header) + sizeof(Welcome) + std::size_t{2} * max_regions <= buffer_bytes);
-static_assert(sizeof(Header) + sizeof(Change) * max_changes <= buffer_bytes);
 
 /// An immediate: the notice, and the receives given back.
 constexpr std::uint32_t to_immediate(std::uint16_t notice, std::uint16_t credits) {

@@ -361,7 +361,8 @@ def test_another_version_is_refused_before_anything_starts(
     other = tmp_path / "bin" / "incast-node"
     other.parent.mkdir()
     other.write_text(
-        f'#!/bin/sh\nif [ "$1" = --version ]; then {engine} "$@" | sed "s/ [^ ]* / 9.9.9 /"\n'
+        '#!/bin/sh\nif [ "$1" = --version ] && [ -z "$SSH_CONNECTION" ]; then\n'
+        f'{engine} "$@" | sed "s/ [^ ]* / 9.9.9 /"\n'
         f'else exec {engine} "$@"\nfi\n'
     )
     other.chmod(0o755)

@@ -80,7 +80,7 @@ public:
         insist(source == peer_id && message.size() <= max_message);
         channels->take_message(source, message);
     }
-    void lose_peer(std::uint32_t destid) override { channels->lose_peer(destid); }
+    void lose_peer(std::uint32_t destid, reliable::Loss) override { channels->lose_peer(destid); }
 
     void check() const {
         const auto is_zero = [](std::byte each) { return each == std::byte{0}; };

@@ -220,7 +220,7 @@ INCAST_CHANNEL_API void incast_channel_abort(incast_channel* channel);
 
 /* Two descriptors for poll, epoll or an event loop, the channel's own. They are made when first asked for, and are
  * readable exactly while it is so, after whatever the hub did:
- *   data: there is something to read, the end of it, or an error;
+ *   data: there is something to read, the end of it, or an error; while a call waits to read, as before the call;
  *   room: the channel is open and has room for a byte, or never will have again. */
 INCAST_CHANNEL_API int incast_channel_data_fd(incast_channel* channel);
 INCAST_CHANNEL_API int incast_channel_room_fd(incast_channel* channel);

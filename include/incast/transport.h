@@ -185,7 +185,7 @@ struct Nature {
     Progress progress = Progress::manual;
     bool one_host = false;    // its nodes are on one host
     bool launch = false;      // its nodes are started by a launcher of its own
-    bool any_memory = false;  // write_from() works: bodies may lie in memory that is no region
+    bool any_memory = false;  // write_from() takes bodies of no region; where processors copy: before it returns
     bool operator==(const Nature&) const = default;
 };
 

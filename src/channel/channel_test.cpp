@@ -234,6 +234,26 @@ TEST(Channel, CH_M1_WhatIsSentInPlaceIsReleasedInOrder) {
     EXPECT_EQ(way.read(), "before" + text);
 }
 
+TEST(Channel, CH_M1_WhatCouldNotBePostedIsKeptAsACopy) {
+    Direction way({.buffers = 4, .buffer_bytes = 128, .batch = 1});
+    std::string text(250, 'z');
+    EXPECT_EQ(way.sender.to_fill(), 112U);
+    EXPECT_EQ(way.sender.write_in_place(bytes_of(text)), 250U);
+    const auto out = way.sender.next();
+    ASSERT_TRUE(out && out->in_place);
+    way.place(*out);
+    way.sender.posted(false);
+    way.receiver.rung();
+    way.sender.keep();
+    text.assign(250, '!');  // the caller's again
+    EXPECT_EQ(way.sender.released(), 112U);
+    EXPECT_EQ(way.write("behind"), 6U);
+    EXPECT_EQ(way.sender.to_fill(), 106U);
+    way.sender.flush();
+    EXPECT_EQ(way.carry(), 3);
+    EXPECT_EQ(way.read(), std::string(250, 'z') + "behind");
+}
+
 TEST(Channel, CH_H1_TheEndIsSaidBehindTheLastByte) {
     Direction way(small);
     (void)way.write("all");

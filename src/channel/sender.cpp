@@ -39,6 +39,16 @@ std::size_t Sender::write_in_place(Bytes bytes) {
     return taken;
 }
 
+void Sender::keep() {
+    std::uint32_t at = post_slot_;
+    for (std::uint64_t number = posted_ + 1; number != open_; ++number, at = after(at)) {
+        Slot& slot = slots_[at];
+        if (slot.in_place == nullptr) continue;
+        std::memcpy(staged(at).data() + header_bytes, slot.in_place, slot.length & ~BufferHeader::last_flag);
+        slot.in_place = nullptr;
+    }
+}
+
 void Sender::close(std::uint32_t length, const std::byte* in_place) {
     Slot& slot = slots_[open_slot_];
     slot.in_place = in_place;

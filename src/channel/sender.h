@@ -33,6 +33,10 @@ public:
     std::size_t write(Bytes bytes);
     /// The same without a copy: the bytes stay as they are until released() has come to the position behind them.
     std::size_t write_in_place(Bytes bytes);
+    /// What was written in place and has not been posted yet is copied after all: the caller has its memory back.
+    void keep();
+    /// Bytes that close the buffer which is filled.
+    [[nodiscard]] std::size_t to_fill() const { return capacity(shape_) - fill_; }
     /// What was written leaves, though its buffer is not full. Until it can, more may join it.
     void flush() { leaves_ = fill_ > 0; }
     /// Nothing more is written: the last buffer says so.

@@ -216,6 +216,23 @@ TEST_P(Channels, CH_M1_WhatIsSentInPlaceIsReleased) {
     EXPECT_EQ(got, text);
 }
 
+TEST_P(Channels, CH_M1_WhatIsWrittenIsTheCallersAgain) {
+    const auto [a, b] = pair_.join(options());
+    std::string sent;
+    std::string got;
+    for (const std::size_t length : {options().shape.buffer_bytes * 2 - 100, 20U, options().shape.buffer_bytes}) {
+        std::string text(length, static_cast<char>('a' + length % 26));
+        text.resize(write(0, a, text));
+        sent += text;
+        std::ranges::fill(text, '!');
+    }
+    EXPECT_TRUE(pair_.until([&] {
+        got += read(1, b);
+        return got.size() == sent.size();
+    }));
+    EXPECT_EQ(got, sent);
+}
+
 TEST_P(Channels, CH_O3_NobodyAndAnotherKindAreRefused) {
     ASSERT_TRUE(pair_.hub(1).listen(port, Kind::messages));
     const auto nobody = pair_.hub(0).connect(Peer{1}, port + 1, options());

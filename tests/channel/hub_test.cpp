@@ -1,4 +1,6 @@
 // What a hub does by itself: channels within it, limits, peers that speak nonsense, forks.
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 
 #include "pair.h"
 #include "transport/inproc/inproc.h"
+#include "transport/shm/shm.h"
 
 namespace incast::channel {
 namespace {
@@ -82,6 +85,46 @@ TEST(Hub, CH_C1_AWriteThatTakesNothingGivesNothingToDo) {
     EXPECT_TRUE(hub.prepare_wait()) << "who tries again before each sleep would never sleep";
     EXPECT_EQ(hub.write_in_place(ids[0], bytes), 0U);
     EXPECT_TRUE(hub.prepare_wait());
+}
+
+TEST(Hub, CH_M1_WhatAFullConnectionTurnsAwayIsCopied) {
+    // The connection has room for 2048 notices, the ring for twice as many buffers.
+    Pair pair({"shm", std::string(transport::shm::transport_name), {{"ring", "16384"}}});
+    const auto ids = pair.join({.shape = {.buffers = 4096, .buffer_bytes = 64, .batch = 1024}});
+    std::vector<std::byte> bytes(4096 * 48, std::byte{7});
+    ASSERT_EQ(pair.hub(0).write(ids[0], bytes), bytes.size());
+    EXPECT_LT(pair.hub(0).released(ids[0]), bytes.size()) << "all of it was posted";
+    std::ranges::fill(bytes, std::byte{8});
+    std::vector<std::byte> into(bytes.size());
+    std::size_t got = 0;
+    ASSERT_TRUE(pair.until([&] {
+        got += pair.hub(1).read(ids[1], std::span(into).subspan(got));
+        return got == into.size();
+    }));
+    EXPECT_TRUE(std::ranges::all_of(into, [](std::byte each) { return each == std::byte{7}; }));
+}
+
+TEST(Hub, CH_D1_ADescriptorThatIsHeldIsTrueAfterwards) {
+    Pair pair(plain);
+    const auto ids = pair.join(pair.options());
+    const auto data = pair.hub(1).data_fd(ids[1]);
+    ASSERT_TRUE(data);
+    const auto is_readable = [&] {
+        pollfd entry{.fd = *data, .events = POLLIN, .revents = 0};
+        return ::poll(&entry, 1, 0) == 1;
+    };
+    std::array<std::byte, 100> into{};
+    for (const std::size_t taken : {std::size_t{2}, std::size_t{3}}) {
+        pair.hub(1).hold_data(ids[1], true);
+        if (taken == 2) {
+            ASSERT_EQ(pair.hub(0).write(ids[0], std::as_bytes(std::span("more"))), 5U);
+            ASSERT_TRUE(pair.until([&] { return !pair.hub(1).readable(ids[1]).empty(); }));
+            EXPECT_FALSE(is_readable());
+        }
+        EXPECT_EQ(pair.hub(1).read(ids[1], std::span(into).first(taken)), taken);
+        pair.hub(1).hold_data(ids[1], false);
+        EXPECT_EQ(is_readable(), taken == 2) << "three bytes were left";
+    }
 }
 
 TEST(Hub, CH_D1_WhatComesBetweenAReadAndTheNextLookIsShown) {

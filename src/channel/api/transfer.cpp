@@ -39,10 +39,27 @@ void leave(incast_channel& channel, std::size_t written) {
     channel.core.settle();
 }
 
+/// What comes while a caller waits for it is the caller's: no descriptor tells of it in between.
+class DataHold {
+public:
+    explicit DataHold(incast_channel& channel) : channel_(channel) {
+        if (channel_.has_id) channel_.core.hub().hold_data(channel_.id, true);
+    }
+    DataHold(const DataHold&) = delete;
+    DataHold& operator=(const DataHold&) = delete;
+    ~DataHold() {
+        if (channel_.has_id) channel_.core.hub().hold_data(channel_.id, false);
+    }
+
+private:
+    incast_channel& channel_;
+};
+
 /// Until there is something to read: the state of the channel, 1 for that.
 template <class Is>
 int wait_for_data(std::unique_lock<std::mutex>& lock, incast_channel& channel, int timeout_ms, Is&& is_there) {
     Core& core = channel.core;
+    const DataHold hold(channel);
     int state = 0;
     const bool is_now = core.wait(lock, timeout_ms, [&] {
         if (is_there()) {

@@ -51,6 +51,7 @@ struct Channel {
     std::unique_ptr<Sender> sender;  // made with the memory, as is the next one
     std::unique_ptr<Receiver> receiver;
     Level data;
+    bool is_data_held = false;  // see Hub::hold_data()
     Level room;
 
     [[nodiscard]] std::uint64_t cells_bytes() const {

@@ -15,7 +15,11 @@ constexpr std::uint32_t most_channels = 1U << 15U;  // a notice names one, with 
 }
 
 Hub::Hub(Transport& endpoint, Peer self, const HubSettings& settings)
-    : endpoint_(endpoint), self_(self), settings_(settings) {
+    : endpoint_(endpoint),
+      self_(self),
+      settings_(settings),
+      posts_copy_(endpoint.capabilities().nature.any_memory &&
+                  endpoint.capabilities().nature.copies == Copies::processor) {
     settings_.max_channels = std::clamp(settings_.max_channels, 1U, most_channels);
     channels_.resize(settings_.max_channels);
     generations_.resize(settings_.max_channels);
@@ -263,7 +267,8 @@ Fault Hub::fault(Id id) const {
 std::size_t Hub::write(Id id, Bytes bytes) {
     Channel* channel = find(id);
     if (channel == nullptr || !channel->can_write()) return 0;
-    const std::size_t done = channel->sender->write(bytes);
+    std::size_t done = write_through(*channel, bytes);
+    done += channel->sender->write(bytes.subspan(done));
     if (done > 0) touch(*channel);
     update(*channel);
     return done;
@@ -375,7 +380,7 @@ std::optional<Options> Hub::options_of(Id id) const {
 void Hub::update(Channel& channel) {
     if (!channel.data.is_open() && !channel.room.is_open()) return;
     const bool is_over = channel.fault != Fault::none;
-    channel.data.set(!readable(channel).empty() || channel.receiver->has_ended() || is_over);
+    if (!channel.is_data_held) channel.data.set(!readable(channel).empty() || channel.receiver->has_ended() || is_over);
     channel.room.set(is_over || channel.is_closed_there || (channel.is_opened && channel.sender->has_room()));
 }
 
@@ -395,6 +400,13 @@ Result<int> Hub::room_fd(Id id) {
         return Error{std::string("no descriptor for a channel: ") + std::generic_category().message(errno)};
     update(*channel);
     return channel->room.fd();
+}
+
+void Hub::hold_data(Id id, bool is_held) {
+    Channel* channel = find(id);
+    if (channel == nullptr) return;
+    channel->is_data_held = is_held;
+    if (!is_held) update(*channel);
 }
 
 void Hub::set_descriptors(Id id, Level data, Level room) {

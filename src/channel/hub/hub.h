@@ -67,6 +67,7 @@ public:
     [[nodiscard]] bool is_open(Id id) const;
     /// What ended the channel. What came before that can still be read, unless the peer broke the rules.
     [[nodiscard]] Fault fault(Id id) const;
+    /// What fills buffers leaves at once where a post is a copy, so that it is copied once.
     std::size_t write(Id id, Bytes bytes);
     /// Where the endpoint has no `any_memory` the bytes are copied, and released() is late, but true.
     std::size_t write_in_place(Id id, Bytes bytes);
@@ -107,6 +108,9 @@ public:
     Result<int> data_fd(Id id);
     /// There is room to write, or never will be again.
     Result<int> room_fd(Id id);
+    /// While a caller waits to read, the descriptor of data stays as it is: what comes is the caller's. Afterwards it
+    /// is as it should be.
+    void hold_data(Id id, bool is_held);
     /// The same from now on with descriptors that are there already; one that is not open is left aside.
     void set_descriptors(Id id, Level data, Level room);
     /// The channel has none from now on.
@@ -162,6 +166,7 @@ private:
     // What leaves: posting.cpp.
     void work(Channel& channel);
     void refuse();
+    std::size_t write_through(Channel& channel, Bytes bytes);
     bool post_control(Channel& channel);
     bool post_buffers(Channel& channel);
     bool post_wrote(Channel& channel);
@@ -177,6 +182,7 @@ private:
     Transport& endpoint_;
     Peer self_;
     HubSettings settings_;
+    bool posts_copy_;  // the caller's memory, at once
     std::vector<std::unique_ptr<Channel>> channels_;
     std::vector<std::uint16_t> generations_;
     base::Bitmap used_;

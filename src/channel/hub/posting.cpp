@@ -135,6 +135,22 @@ bool Hub::settle(Channel& channel, Post post) {
     return false;
 }
 
+/// A buffer at a time: the peer takes the first one while the next is copied.
+std::size_t Hub::write_through(Channel& channel, Bytes bytes) {
+    Sender& sender = *channel.sender;
+    if (bytes.size() < sender.to_fill() || is_blocked(channel.peer)) return 0;
+    if (channel.peer != self_ && !posts_copy_) return 0;
+    std::size_t done = 0;
+    bool is_posted = post_control(channel);
+    while (is_posted && bytes.size() - done >= sender.to_fill() && sender.has_room()) {
+        const Bytes part = bytes.subspan(done, sender.to_fill());
+        done += part.size() == capacity(channel.shape) ? sender.write_in_place(part) : sender.write(part);
+        is_posted = post_buffers(channel);
+    }
+    sender.keep();
+    return done;
+}
+
 bool Hub::post_buffers(Channel& channel) {
     Sender& sender = *channel.sender;
     sender.flush();

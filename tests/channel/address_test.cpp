@@ -76,6 +76,13 @@ TEST(ChannelCards, AreReadOnceTheyAreWhole) {
     std::vector<std::byte> wrong = bytes;
     wrong[0] = std::byte{9};
     EXPECT_TRUE(read_card(wrong).is_wrong);
+    EXPECT_FALSE(read_card(wrong).other_version);
+    wrong = bytes;
+    wrong[3] = std::byte{'7'};
+    EXPECT_TRUE(read_card(wrong).is_wrong);
+    EXPECT_EQ(read_card(wrong).other_version, '7');
+    wrong[3] = std::byte{7};
+    EXPECT_FALSE(read_card(wrong).other_version) << "it would be printed";
     EXPECT_TRUE(read_card(to_bytes(card, Blob{})).is_wrong) << "an offer without an address";
 }
 

@@ -25,11 +25,20 @@ std::vector<std::byte> to_bytes(const Card& card, const Blob& address) {
     return bytes;
 }
 
+char card_version() {
+    return static_cast<char>(Card::expected_magic >> 24U);
+}
+
 Read read_card(Bytes bytes) {
     if (bytes.empty()) return {};
     Card card;
     const std::uint32_t magic = Card::expected_magic;
-    if (std::memcmp(bytes.data(), &magic, std::min(bytes.size(), sizeof magic)) != 0) return {{}, true};
+    if (std::memcmp(bytes.data(), &magic, std::min(bytes.size(), sizeof magic)) != 0) {
+        const bool is_card = bytes.size() >= sizeof magic && std::memcmp(bytes.data(), &magic, sizeof magic - 1) == 0;
+        const char version = is_card ? static_cast<char>(bytes[sizeof magic - 1]) : '\0';
+        const bool is_version = version > ' ' && version <= '~';  // it is printed
+        return {{}, true, is_version ? std::optional(version) : std::nullopt};
+    }
     if (bytes.size() < sizeof card) return {};
     std::memcpy(&card, bytes.data(), sizeof card);
     const bool has_address = card.what < Card::What::again;

@@ -23,7 +23,7 @@ using HubId = std::array<std::byte, 16>;
 HubId random_id();
 
 struct Card {
-    static constexpr std::uint32_t expected_magic = 0x31434843;  // "CHC1"
+    static constexpr std::uint32_t expected_magic = 0x31434843;  // "CHC1": the last one is the version of all of it
     enum class What : std::uint8_t {
         offer = 1,
         answer,
@@ -47,12 +47,15 @@ struct WholeCard {
     os::Descriptor way = {};  // an offer of shm: by which the endpoint is reached, if that is open
 };
 std::vector<std::byte> to_bytes(const Card& card, const Blob& address);
-/// The card at the beginning of `bytes`. `is_wrong`: no card begins so.
+/// The card at the beginning of `bytes`. `is_wrong`: no card begins so; of another version, if it has one.
 struct Read {
     std::optional<WholeCard> whole;
     bool is_wrong = false;
+    std::optional<char> other_version = {};
 };
 Read read_card(Bytes bytes);
+/// The version of this library.
+char card_version();
 
 /// The greeting of who dials.
 struct Greeting {

@@ -50,6 +50,11 @@ bool is_left_behind(const SocketName& name) {
     return probe.is_open() && ::connect(probe.fd(), name.get(), name.size) != 0 && errno == ECONNREFUSED;
 }
 
+std::string of_another_version(char version) {
+    return std::string("the library there speaks version ") + version + " of ring channels, this one version " +
+           card_version();
+}
+
 std::string hex(const HubId& id) {
     std::string text;
     for (const std::byte each : id) {
@@ -293,6 +298,7 @@ void Directory::hear(std::uint32_t number, Call& call, Time now) {
     Read read = read_card(call.received);
     if (!read.whole) {
         if (is_open && !read.is_wrong) return;
+        if (read.other_version) return end(number, EPROTO, of_another_version(*read.other_version));
         if (error != 0 && call.received.empty() && !call.names.empty()) return failed(number, call, error, now);
         return end(number, EPROTO, "what answers there is no listener of ring channels");
     }

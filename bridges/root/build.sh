@@ -38,6 +38,11 @@ library="$(find "$incast" -name 'libincast-channel.so' -print -quit 2>/dev/null)
 [ -n "$library" ] || fail "no libincast-channel.so in $incast: build Incast first (cmake --build --preset release)"
 header="$root/include"
 [ -f "$incast/include/incast/channel.h" ] && header="$incast/include"
+# CM alone needs SoftRIO's library for programs: an archive, so that what is made needs nothing more.
+mport="$(find "$incast" \( -name libmport.a -o -name libmport.so \) -print 2>/dev/null | sort | head -n 1)"
+rapidio="$root/src/softrio/include"
+[ -f "$incast/include/rapidio_mport_sock.h" ] && rapidio="$incast/include"
+[ -n "$mport" ] || rapidio=
 for tool in cmake ninja; do
     command -v "$tool" >/dev/null || fail "$tool is needed"
 done
@@ -77,7 +82,8 @@ launcher=()
 command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 {
     cmake -S "$here" -B "$out/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DROOT_DIR="$config" "${launcher[@]}" \
-        -DINCAST_CHANNEL_INCLUDE="$header" -DINCAST_CHANNEL_LIBRARY="$library" &&
+        -DINCAST_CHANNEL_INCLUDE="$header" -DINCAST_CHANNEL_LIBRARY="$library" \
+        -DSOFTRIO_INCLUDE="$rapidio" -DSOFTRIO_LIBRARY="$mport" &&
         cmake --build "$out/build" -j "$jobs"
 } >"$out/build.log" 2>&1 || fail "the build failed: $out/build.log"
 
@@ -85,7 +91,7 @@ mkdir -p "$out/lib" "$out/bin" "$out/include"
 install -m 644 "$here"/src/TRio*.h "$out/include/"
 # Not into files that somebody has mapped.
 find "$out/build" -maxdepth 2 -name 'libIncastRoot*' -type f -exec install -m 755 {} "$out/lib/" \;
-install -m 755 "$out/build/bin/root_measure" "$out/bin/"
+install -m 755 "$out"/build/bin/root_{measure,experiment} "$out/bin/"
 for tool in root.exe rootcling hadd; do
     ln -sfn "$bin/$tool" "$out/bin/$tool"
 done

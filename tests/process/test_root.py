@@ -3,6 +3,7 @@
 Runs where `bridges/root/build.sh build/root` has made the library, or what INCAST_ROOT_BRIDGE names.
 """
 
+import json
 import os
 import re
 import signal
@@ -117,7 +118,8 @@ def test_a_monitor_has_sockets_of_mixed_kinds() -> None:
             assert line_of(client, "sent ") == "sent 3200"
 
 
-WAYS = {"shm": (SHM, "shm://*"), "rio": (RIO, "rio://*:*")}
+CM = RIO | {"INCAST_ROOT": "cm"}
+WAYS = {"shm": (SHM, "shm://*"), "rio": (RIO, "rio://*:*"), "cm": (CM, "cm://*:*")}
 # What the other side sees: the code of Recv(), and whether the socket is marked as broken.
 ENDS = {"good": "code 0, broken 1", "torn": "code -5, broken 1", "killed": "code -5, broken 1"}
 
@@ -185,6 +187,13 @@ def test_a_client_without_channels_arrives_by_tcp(way: str) -> None:
             assert line_of(server, "ended: ").endswith("messages 7")
 
 
+def test_a_server_that_is_not_turned_knows_its_own_port() -> None:
+    with program("peer.C", "watch", "0", 1, turned={"INCAST_ROOT": "tcp"}) as server:
+        port = line_of(server, "at ").split()[1]
+        with program("peer.C", "good", port, 3, turned=SHM):
+            assert line_of(server, "ended: ").endswith("messages 3")
+
+
 def test_a_listener_that_speaks_something_else_gives_no_socket(tmp_path: Path) -> None:
     """So does one of another version: its card is not understood."""
     path = str(tmp_path / "other")
@@ -197,6 +206,53 @@ def test_a_listener_that_speaks_something_else_gives_no_socket(tmp_path: Path) -
             with connection:
                 connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n" * 20)
             assert line_of(client, "valid ") == "valid 0"
+
+
+def channel_library() -> Path:
+    """The one that the bridge is linked with."""
+    words = ["ldd", str(BRIDGE / "lib/libIncastRoot.so")]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"libincast-channel\.so\S* => (\S+)", said)
+    assert found is not None, said
+    return Path(found[1])
+
+
+@pytest.mark.parametrize("newer", ["server", "client"])
+@pytest.mark.parametrize("way", ["shm", "rio"])
+def test_libraries_of_two_versions_say_so(way: str, newer: str, tmp_path: Path) -> None:
+    """Version 1 is in each card that it gives; in this copy that is 2."""
+    turned, place = WAYS[way]
+    library = channel_library()
+    code = library.read_bytes()
+    assert code.count(b"CHC1") > 0
+    (tmp_path / library.name).write_bytes(code.replace(b"CHC1", b"CHC2"))
+    other = turned | {"LD_LIBRARY_PATH": str(tmp_path)}
+    by_newer = {"server": other, "client": turned} if newer == "server" else {"server": turned, "client": other}
+    with program("peer.C", "watch", place, 1, turned=by_newer["server"]) as server:
+        address = line_of(server, "at ").split()[1]
+        with program("peer.C", "good", address, 5, turned=by_newer["client"]) as client:
+            why = line_of(client, "Error in <TRioSystem::OpenConnection>")
+            there = "2" if newer == "server" else "1"
+            assert f"the library there speaks version {there} of ring channels, this one version " in why
+            assert line_of(client, "valid ") == "valid 0"
+        with program("peer.C", "good", address, 5, turned=by_newer["server"]):
+            assert line_of(server, "ended: ").endswith("messages 5")
+
+
+def test_the_experiments_of_the_document_run(tmp_path: Path) -> None:
+    """Its lines, for a moment each: two clients, small buffers. Every version of the papers is in it."""
+    example = re.search(r"```\n(incast bridge root.*?)```", (ROOT / "docs/root.md").read_text(), re.S)
+    assert example is not None
+    for number, line in enumerate(example[1].splitlines()):
+        words = line.replace("--write-docs docs/root.md", "").split()[1:]
+        words += ["--seconds", "0.05", "--rounds", "1", "--clients", "2", "--buffer-size", "64KiB"]
+        words += ["--bridge", str(BRIDGE), "--output", str(tmp_path / str(number))]
+        command = [sys.executable, "-m", "incast", *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)
+        assert done.returncode == 0, done.stdout + done.stderr
+        result = json.loads((tmp_path / str(number) / "result.json").read_text())
+        assert result["unfinished"] == [] and all(min(case["bytes_per_s"]) > 0 for case in result["cases"])
+    assert {case["version"] for case in result["cases"]} == {"cm", "cm-ack", "polled", "doorbell"}
 
 
 def equal(first: Path, second: Path) -> str:

@@ -38,7 +38,8 @@ int port_of(int socket) {
 bool leaves_this_host(const std::string& transport) {
     if (transport == "shm") return false;
     const char* const fabric = std::getenv("RIO_FABRIC");
-    return transport != "rio" || (fabric != nullptr && *fabric != 0 && std::strncmp(fabric, "shm", 3) != 0);
+    return (transport != "rio" && transport != "cm") ||
+           (fabric != nullptr && *fabric != 0 && std::strncmp(fabric, "shm", 3) != 0);
 }
 
 template <class Entry, class Move>
@@ -114,13 +115,14 @@ void TRioSystem::EndChannels() {
 }
 
 std::string TRioSystem::GetTransport(int sock) const {
+    if (fConnections->messages(sock) != nullptr) return "cm";
     const auto connection = fConnections->connection(sock);
     return connection == nullptr ? "tcp" : connection->transport();
 }
 
 std::string TRioSystem::GetAddress(int sock) const {
     const auto listener = fConnections->listener(sock);
-    return listener == nullptr ? "" : incast_channel_listener_address(listener->channels());
+    return listener == nullptr ? "" : listener->address();
 }
 
 Int_t TRioSystem::CountChannels() const {
@@ -129,7 +131,7 @@ Int_t TRioSystem::CountChannels() const {
 
 int TRioSystem::OpenChannel(const char* address) {
     const int fd = fConnections->open(address);
-    if (fd < 0) Error("OpenConnection", "%s", incast_channel_message());
+    if (fd < 0) Error("OpenConnection", "%s", Connections::message());
     return fd;
 }
 
@@ -137,24 +139,24 @@ int TRioSystem::AnnounceChannels(const char* address) {
     const int fd = fConnections->listen(-1, address);
     if (fd >= 0) return fd;
     const int error = errno;
-    Error("AnnounceService", "%s", incast_channel_message());
+    Error("AnnounceService", "%s", Connections::message());
     return error == EADDRINUSE ? -2 : -1;
 }
 
 bool TRioSystem::PrepareChannels() {
     const bool is_ready = fConnections->prepare(fConnections->settings().transport + "://");
-    if (!is_ready) Error("AnnounceService", "%s", incast_channel_message());
+    if (!is_ready) Error("AnnounceService", "%s", Connections::message());
     return is_ready;
 }
 
 int TRioSystem::ListenBeside(int socket, const std::string& address, const std::string& card) {
     const int fd = fConnections->listen(socket, address);
     if (fd < 0) {
-        Error("AnnounceService", "%s", incast_channel_message());
+        Error("AnnounceService", "%s", Connections::message());
         return -1;
     }
     const auto listener = fConnections->listener(fd);
-    if (incast_root::write_card(card, incast_channel_listener_address(listener->channels())))
+    if (incast_root::write_card(card, listener->address()))
         listener->card = card;
     else
         Warning("AnnounceService", "%s: %s; programs of this host find no channel", card.c_str(), std::strerror(errno));
@@ -173,7 +175,7 @@ int TRioSystem::OpenConnection(const char* server, int port, int tcpwindowsize, 
     if (!address.empty()) {
         const int fd = fConnections->open(address);
         if (fd >= 0) return fd;
-        why = incast_channel_message();
+        why = Connections::message();
     }
     if (!address.empty() || is_path || incast_root::is_this_host(server))
         Warning("OpenConnection", "%s: %s; a socket is tried", server, why);
@@ -221,7 +223,14 @@ void TRioSystem::CloseConnection(int sock, Bool_t force) {
 
 int TRioSystem::RecvRaw(int sock, void* buffer, int length, int flag) {
     const auto connection = fConnections->connection(sock);
-    if (connection == nullptr) return TUnixSystem::RecvRaw(sock, buffer, length, flag);
+    if (connection == nullptr) {
+        const int outcome = TUnixSystem::RecvRaw(sock, buffer, length, flag);
+        const auto messages = fConnections->messages(sock);
+        if (messages == nullptr) return outcome;
+        // The end within what was asked for would pass for the rest of it.
+        const bool is_torn = outcome > 0 && outcome < length && flag == kDefault;
+        return is_torn || (outcome == 0 && messages->is_lost()) ? incast_root::broken : outcome;
+    }
     const int outcome = incast_root::receive(*connection, buffer, length, flag);
     if (outcome == incast_root::failed) Error("RecvRaw", "cannot receive buffer: %s", incast_channel_message());
     return outcome;
@@ -229,7 +238,11 @@ int TRioSystem::RecvRaw(int sock, void* buffer, int length, int flag) {
 
 int TRioSystem::SendRaw(int sock, const void* buffer, int length, int flag) {
     const auto connection = fConnections->connection(sock);
-    if (connection == nullptr) return TUnixSystem::SendRaw(sock, buffer, length, flag);
+    if (connection == nullptr) {
+        const auto messages = fConnections->messages(sock);
+        return messages == nullptr ? TUnixSystem::SendRaw(sock, buffer, length, flag)
+                                   : incast_root::send(*messages, buffer, length, flag);
+    }
     const int outcome = incast_root::send(*connection, buffer, length, flag);
     if (outcome == incast_root::failed) Error("SendRaw", "cannot send buffer: %s", incast_channel_message());
     return outcome;
@@ -263,6 +276,7 @@ int TRioSystem::SetSockOpt(int sock, int option, int val) {
         return listener->socket() < 0 ? 0 : TUnixSystem::SetSockOpt(listener->socket(), option, val);
     }
     const auto connection = fConnections->connection(sock);
+    if (fConnections->messages(sock) != nullptr && option == kNoDelay) return 0;
     if (connection == nullptr) return TUnixSystem::SetSockOpt(sock, option, val);
     if (option == kNoBlock) connection->is_non_blocking = val != 0;
     return 0;  // what only TCP has makes no difference here
@@ -275,6 +289,7 @@ int TRioSystem::GetSockOpt(int sock, int option, int* val) {
         return listener->socket() < 0 ? 0 : TUnixSystem::GetSockOpt(listener->socket(), option, val);
     }
     const auto connection = fConnections->connection(sock);
+    if (fConnections->messages(sock) != nullptr && option == kNoDelay) return *val = 1, 0;
     if (connection == nullptr) return TUnixSystem::GetSockOpt(sock, option, val);
     incast_channel_options ring = INCAST_CHANNEL_OPTIONS;
     const void* there = nullptr;
@@ -309,12 +324,15 @@ TInetAddress TRioSystem::GetHostByName(const char* server) {
 
 /// Channels have no addresses of the Internet.
 TInetAddress TRioSystem::GetPeerName(int sock) {
-    if (fConnections->connection(sock) == nullptr) return TUnixSystem::GetPeerName(sock);
+    if (fConnections->connection(sock) == nullptr && fConnections->messages(sock) == nullptr)
+        return TUnixSystem::GetPeerName(sock);
     return TUnixSystem::GetHostByName("127.0.0.1");
 }
 
 TInetAddress TRioSystem::GetSockName(int sock) {
     if (const auto listener = fConnections->listener(sock); listener != nullptr && listener->socket() >= 0)
         return TUnixSystem::GetSockName(listener->socket());
-    return GetPeerName(sock);
+    const bool is_of_kernel = fConnections->listener(sock) == nullptr && fConnections->connection(sock) == nullptr &&
+                              fConnections->messages(sock) == nullptr;
+    return is_of_kernel ? TUnixSystem::GetSockName(sock) : TUnixSystem::GetHostByName("127.0.0.1");
 }

@@ -20,8 +20,11 @@ namespace {
 
 constexpr int longest_end_ms = 10'000;
 constexpr std::uint32_t most_channels = 4096;
-constexpr std::uint32_t most_peers = 255;  // that rio allows
+constexpr std::uint32_t most_peers = 255;                 // that rio allows
+constexpr std::uint64_t least_longest_ring = 64U << 20U;  // that a peer may ask for: as channels have it by themselves
 constexpr pid_t nobody = -1;
+
+thread_local std::string last_message;  // of CM; else the channels have it
 
 int fail(int error) {
     errno = error;
@@ -74,15 +77,22 @@ int Connection::make_descriptor() {
 }
 
 Listener::~Listener() {
-    if (owner_ != ::getpid()) return;
+    if (owner_ != ::getpid()) {
+        (void)messages_.release();  // its thread is the parent's
+        return;
+    }
     if (!card.empty()) ::unlink(card.c_str());
     incast_channel_listener_close(channels_);
+}
+
+std::string Listener::address() const {
+    return messages_ != nullptr ? messages_->address() : incast_channel_listener_address(channels_);
 }
 
 int Listener::make_descriptor() {
     Descriptor made(::epoll_create1(EPOLL_CLOEXEC));
     if (made.fd() < 0) return errno;
-    const int channels = incast_channel_listener_fd(channels_);
+    const int channels = messages_ != nullptr ? messages_->fd() : incast_channel_listener_fd(channels_);
     if (channels < 0) return -channels;
     if (const int error = watch(made.fd(), channels)) return error;
     if (socket_.fd() >= 0) {
@@ -113,6 +123,9 @@ incast_channel_hub* Connections::hub_for(const std::string& address) {
     incast_channel_hub_options options = INCAST_CHANNEL_HUB_OPTIONS;
     options.max_channels = most_channels;
     options.max_peers = most_peers;
+    const std::uint64_t own_ring = std::uint64_t(settings_.ring.buffers) * settings_.ring.buffer_bytes;
+    options.longest_ring_bytes =
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(own_ring, least_longest_ring, UINT32_MAX));
     if (const int error = incast_channel_hub_make(transport.c_str(), &options, &hub)) errno = -error;
     return hub;
 }
@@ -128,7 +141,29 @@ int Connections::keep(incast_channel* channel, const std::string& transport) {
     return fd;
 }
 
+bool Connections::is_of_messages(const std::string& address) {
+    return transport_of(address) == "cm";
+}
+
+const char* Connections::message() {
+    return last_message.empty() ? incast_channel_message() : last_message.c_str();
+}
+
+int Connections::keep(std::shared_ptr<MessageConnection> messages) {
+    const int fd = messages->fd();
+    const std::lock_guard lock(mutex_);
+    if (has_ended_) return ::close(fd), fail(ESHUTDOWN);
+    messages_[fd] = std::move(messages);
+    ++count_;
+    return fd;
+}
+
 int Connections::open(const std::string& address) {
+    last_message.clear();
+    if (is_of_messages(address)) {
+        auto made = connect_messages(address, last_message);
+        return made == nullptr ? fail(ECONNREFUSED) : keep(std::move(made));
+    }
     incast_channel_hub* const hub = hub_for(address);
     if (hub == nullptr) return -1;
     incast_channel* channel = nullptr;
@@ -142,12 +177,20 @@ int Connections::open(const std::string& address) {
 
 int Connections::listen(int socket, const std::string& address) {
     Descriptor kernel(socket);
-    incast_channel_hub* const hub = hub_for(address);
-    if (hub == nullptr) return -1;
-    incast_channel_listener* channels = nullptr;
-    incast_channel_options kind = INCAST_CHANNEL_OPTIONS;
-    if (const int error = incast_channel_listen(hub, address.c_str(), &kind, &channels)) return fail(-error);
-    auto made = std::make_shared<Listener>(std::move(kernel), channels, ::getpid(), transport_of(address));
+    last_message.clear();
+    std::shared_ptr<Listener> made;
+    if (is_of_messages(address)) {
+        auto messages = listen_for_messages(address, last_message);
+        if (messages == nullptr) return fail(EADDRNOTAVAIL);
+        made = std::make_shared<Listener>(std::move(kernel), std::move(messages), ::getpid());
+    } else {
+        incast_channel_hub* const hub = hub_for(address);
+        if (hub == nullptr) return -1;
+        incast_channel_listener* channels = nullptr;
+        incast_channel_options kind = INCAST_CHANNEL_OPTIONS;
+        if (const int error = incast_channel_listen(hub, address.c_str(), &kind, &channels)) return fail(-error);
+        made = std::make_shared<Listener>(std::move(kernel), channels, ::getpid(), transport_of(address));
+    }
     if (const int error = made->make_descriptor()) return fail(error);
     const std::lock_guard lock(mutex_);
     const int fd = made->fd();
@@ -157,10 +200,14 @@ int Connections::listen(int socket, const std::string& address) {
 
 int Connections::accept(Listener& listener) {
     while (true) {
-        incast_channel* channel = nullptr;
-        const int error = incast_channel_accept(listener.channels(), 0, &channel);
-        if (error == 0) return keep(channel, listener.transport);
-        if (error != -EAGAIN) return fail(-error);
+        if (listener.messages() != nullptr) {
+            if (auto arrived = listener.messages()->take()) return keep(std::move(arrived));
+        } else {
+            incast_channel* channel = nullptr;
+            const int error = incast_channel_accept(listener.channels(), 0, &channel);
+            if (error == 0) return keep(channel, listener.transport);
+            if (error != -EAGAIN) return fail(-error);
+        }
         if (listener.socket() >= 0) {
             const int fd = ::accept4(listener.socket(), nullptr, nullptr, SOCK_CLOEXEC);
             if (fd >= 0) return fd;
@@ -184,6 +231,12 @@ std::shared_ptr<Listener> Connections::listener(int fd) const {
     return found == listeners_.end() ? nullptr : found->second;
 }
 
+std::shared_ptr<MessageConnection> Connections::messages(int fd) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = messages_.find(fd);
+    return found == messages_.end() ? nullptr : found->second;
+}
+
 bool Connections::close(int fd) {
     std::shared_ptr<Connection> connection;
     std::shared_ptr<Listener> listener;  // both are let go without the mutex: closing may wait
@@ -191,6 +244,11 @@ bool Connections::close(int fd) {
     if (const auto found = connections_.find(fd); found != connections_.end()) {
         connection = std::move(found->second);
         connections_.erase(found);
+        return true;
+    }
+    if (const auto found = messages_.find(fd); found != messages_.end()) {
+        messages_.erase(found);
+        ::close(fd);
         return true;
     }
     if (const auto found = listeners_.find(fd); found != listeners_.end()) {
@@ -215,9 +273,12 @@ void Connections::end() {
         for (auto& [fd, listener] : listeners_)
             listeners.push_back(std::exchange(listener, nullptr));
         hubs.swap(hubs_);
+        for (const auto& [fd, messages] : messages_)
+            ::shutdown(fd, SHUT_WR);
     }
     listeners.clear();
     connections.clear();
+    drain_messages(longest_end_ms);
     for (const auto& [transport, hub] : hubs) {
         incast_channel_hub_drain(hub, longest_end_ms);
         incast_channel_hub_free(hub);
@@ -246,6 +307,27 @@ int send(Connection& connection, const void* data, int bytes, int options) {
     }
     if (const int error = incast_channel_flush(channel); error < 0) return errno = -error, outcome_of(error);
     return static_cast<int>(sent);
+}
+
+int send(const MessageConnection& connection, const void* data, int bytes, int options) {
+    if (options == kOob) return fail(EOPNOTSUPP);
+    const auto* from = static_cast<const char*>(data);
+    int sent = 0;
+    while (sent < bytes) {
+        const int flags = MSG_NOSIGNAL | (options == kDontBlock ? MSG_DONTWAIT : 0);
+        const ssize_t count = ::send(connection.fd(), from + sent, static_cast<std::size_t>(bytes - sent), flags);
+        if (count >= 0) {
+            sent += static_cast<int>(count);
+            if (options == kDontBlock) break;
+        } else if (errno == EAGAIN) {
+            if (sent == 0 || options == kDontBlock) return would_block;
+            pollfd room{connection.fd(), POLLOUT, 0};
+            ::poll(&room, 1, -1);
+        } else if (errno != EINTR) {
+            return errno == EPIPE || errno == ECONNRESET ? broken : failed;
+        }
+    }
+    return sent;
 }
 
 int receive(Connection& connection, void* into, int bytes, int options) {

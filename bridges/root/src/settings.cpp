@@ -62,7 +62,7 @@ bool read_ring(const std::string& text, incast_channel_options& into) {
 }  // namespace
 
 bool is_channel_transport(const std::string& name) {
-    return name == "shm" || name == "rio" || name == "verbs";
+    return name == "shm" || name == "rio" || name == "cm" || name == "verbs";
 }
 
 Settings read_settings() {
@@ -73,7 +73,7 @@ Settings read_settings() {
         if (transport == "tcp" || is_channel_transport(transport))
             made.transport = transport;
         else
-            ::Error("INCAST_ROOT", "'%s' is none of shm, rio, verbs, tcp; shm is used", transport.c_str());
+            ::Error("INCAST_ROOT", "'%s' is none of shm, rio, cm, verbs, tcp; shm is used", transport.c_str());
     }
     if (const std::string hosts = variable("INCAST_ROOT_HOSTS"); !read_pairs(hosts, made.hosts)) {
         ::Error("INCAST_ROOT_HOSTS", "'%s' is not of the form HOST=PLACE,HOST=PLACE; no host is known", hosts.c_str());

@@ -17,7 +17,7 @@ struct Settings {
     [[nodiscard]] bool is_on() const { return transport != "tcp"; }
 };
 
-/// `shm`, `rio`, `verbs`.
+/// `shm`, `rio`, `cm`, `verbs`.
 bool is_channel_transport(const std::string& name);
 
 /// Reads the environment. A wrong value is said once, as an error of ROOT, and its default holds.

@@ -4,17 +4,14 @@ Machines drift, so each round measures every case once, and the next round begin
 median of the rounds. The scans and breakdowns are those of [S4] (RIOZMQ, 2017).
 """
 
-import os
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import incast
+from incast.bridges.machine import load_now, machine_facts
 from incast.bridges.zmq_program import LATENCY, STREAM, WAYS, Case, Measuring, Reading, ReadingError, Ring, Way
-from incast.engine.idle import usable_cores
 
 KIND = "zmq"
 SMALL_BYTES = (8, 64, 256, 1 << 10, 4 << 10)
@@ -80,7 +77,7 @@ def measure(
     cases = wanted.cases()
     taken: dict[tuple[str, Case], list[Reading]] = {case: [] for case in cases}
     failed: dict[tuple[str, Case], str] = {}
-    begin, loads = datetime.now(UTC), [os.getloadavg()[0]]
+    begin, loads = datetime.now(UTC), [load_now()]
     for number in range(rounds):
         turn = number * len(cases) // rounds
         for place, (section, case) in enumerate((*cases[turn:], *cases[:turn])):
@@ -91,7 +88,7 @@ def measure(
                 taken[section, case].append(measuring.take(case))
             except ReadingError as error:
                 failed[section, case] = f"{_words(section, case)}: {error}"
-        loads.append(os.getloadavg()[0])
+        loads.append(load_now())
     readings = [reading for each in taken.values() for reading in each]
     return {
         "schema": 1,
@@ -99,12 +96,7 @@ def measure(
         "time_domain": "real",
         "incast": incast.__version__,
         "started_utc": begin.isoformat(timespec="seconds"),
-        "machine": {
-            "cpu_model": _cpu_model(),
-            "cores": usable_cores(),
-            "kernel": f"{platform.system()} {platform.release()}",
-            "load": [round(load, 2) for load in loads],  # of the last minute, before each round and at the end
-        },
+        "machine": machine_facts(loads),
         "settings": {**settings, "rounds": rounds},
         "ways": [{"name": way.name, "what": way.what} for way in wanted.ways],
         "cases": [_figures(section, case, taken[section, case]) for section, case in cases if taken[section, case]],
@@ -141,14 +133,6 @@ def _figures(section: str, case: Case, readings: Sequence[Reading]) -> dict[str,
 def _words(section: str, case: Case) -> str:
     ring = f", {case.ring.buffers} buffers of {case.ring.buffer_bytes} B" if case.ring.buffers else ""
     return f"{section.replace('_', ' ')}, {case.way}, {case.kind}, {case.message_bytes} B{ring}"
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return ""
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), "")
 
 
 # --- row 9 of docs/reproduction.md

@@ -1,8 +1,9 @@
-"""`incast bridge`: what other programs reach over these transports (docs/zeromq.md)."""
+"""`incast bridge`: what other programs reach over these transports (docs/zeromq.md, docs/root.md)."""
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,11 +17,28 @@ from incast.base import extras
 from incast.base.console import open_console
 from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.base.files import FILES_OF_A_RUN, leave_file, remove_files, writing_output
+from incast.bridges.namespaces import hosts_around_a_switch
+from incast.bridges.root import (
+    CLIENTS,
+    EXPERIMENTS,
+    LEAST_BUFFER_BYTES,
+    MOST_BUFFER_BYTES,
+    MOST_CLIENTS,
+)
+from incast.bridges.root import measure as measure_root
+from incast.bridges.root_program import VERSIONS, WAYS, parse_names
+from incast.bridges.root_program import Measuring as MeasuringRoot
+from incast.bridges.root_program import find_bridge as find_root_bridge
+from incast.bridges.root_tables import conditions as conditions_of_root
+from incast.bridges.root_tables import fitting
+from incast.bridges.root_tables import tables as tables_of_root
 from incast.bridges.zmq import DEFAULT_BYTES, LARGE_BYTES, SMALL_BYTES, Wanted, measure
 from incast.bridges.zmq_program import Measuring, find_bridge, parse_ways
-from incast.bridges.zmq_tables import conditions, tables
+from incast.bridges.zmq_tables import BridgeTable, conditions, tables
 from incast.cli.options import ForceOption
 from incast.engine.quantity import parse
+from incast.figures.root_document import around_measured as around_measured_of_root
+from incast.figures.root_document import write_document as write_document_of_root
 from incast.figures.zmq_document import around_measured, write_document
 
 bridge_app = typer.Typer(help="What programs of others reach over these transports.", no_args_is_help=True)
@@ -83,7 +101,98 @@ def zmq(
     if not wanted.cases():
         raise OneLineError(f"--over {over}: only channels have rings and stages; allowed: shm, rio", EXIT_BAD_CONFIG)
     measuring = Measuring(find_bridge(bridge), seconds, warm_up, spin)
-    folder = output or Path("incast-results", f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-zmq")
+    folder = _made_folder(output, "zmq", force=force)
+    if document is not None:
+        extras.need("matplotlib", "--write-docs")
+        around_measured(document)  # before what takes long
+    settings = {"seconds": seconds, "warm_up_seconds": warm_up, "spin_us": spin}
+    result = measure(measuring, wanted, rounds, settings=settings, say=_say())
+    leave_file(folder / _RESULT, _text_of(result))
+    if document is not None:
+        write_document(document, result)
+    if as_json:
+        sys.stdout.write(_text_of(result))
+    else:
+        print_zmq(open_console(), result, folder)
+    raise typer.Exit(_EXIT_UNFINISHED if result["unfinished"] else 0)
+
+
+@bridge_app.command("root")
+def root(
+    *,
+    experiment: Annotated[str, typer.Option(metavar="NAME", help="clients | duplex | versions.")] = CLIENTS,
+    over: Annotated[
+        str | None,
+        typer.Option(metavar="WAY,...", help="tcp | shm | rio | rio-tsi721 | tcp-hosts | rio-udp."),
+    ] = None,
+    version: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help=f"{' | '.join(VERSIONS)}: how channels work.")
+    ] = None,
+    buffer_size: Annotated[
+        str | None, typer.Option(metavar="SIZE,...", help="What one SendRaw sends. (default: the experiment's)")
+    ] = None,
+    clients: Annotated[
+        int, typer.Option(metavar="N", min=1, max=MOST_CLIENTS, help="Of experiment clients: up to so many.")
+    ] = MOST_CLIENTS,
+    seconds: Annotated[float, typer.Option(metavar="S", min=0.05, help="Of one reading.")] = 0.25,
+    warm_up: Annotated[float, typer.Option(metavar="S", min=0.0, help="Before it.")] = 0.1,
+    rounds: Annotated[int, typer.Option(metavar="N", min=1, help="How often everything is measured.")] = 2,
+    bridge: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="What bridges/root/build.sh made. (default: build/root)")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Result directory. (default: incast-results/<UTC time>-root)")
+    ] = None,
+    force: ForceOption = False,
+    document: Annotated[
+        Path | None,
+        typer.Option("--write-docs", metavar="FILE", help="Write tables and a figure into docs/root.md, too."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result, and nothing else.")] = False,
+) -> None:
+    """Measure ROOT: the experiments of the papers that brought it to RapidIO, over channels and beside TCP, in turn.
+
+    clients: 1 to 15 programs send to one. duplex: two programs send, one way and both ways at once, over sizes of
+    buffers. versions: what carries and acknowledges the data. All processes run on this host; ways between hosts take
+    network namespaces, which the run makes and removes, as root.
+    """
+    if experiment not in EXPERIMENTS:
+        allowed = ", ".join(EXPERIMENTS)
+        raise OneLineError(f"--experiment {experiment}: there is none; allowed: {allowed}", EXIT_BAD_CONFIG)
+    wanted = EXPERIMENTS[experiment]
+    ways = parse_names("--over", over or wanted.ways, WAYS)
+    versions = parse_names("--version", version or wanted.versions, VERSIONS)
+    sizes = wanted.sizes if buffer_size is None else _sizes(buffer_size, "--buffer-size", least=LEAST_BUFFER_BYTES)
+    if sizes[-1] > MOST_BUFFER_BYTES:
+        raise OneLineError(f"--buffer-size {buffer_size}: allowed: at most 256MiB", EXIT_BAD_CONFIG)
+    cases = wanted.cases(ways, versions, sizes, clients)
+    if not cases:
+        raise OneLineError(f"--over {over} --version {version}: only rio has messages of CM", EXIT_BAD_CONFIG)
+    place = find_root_bridge(bridge)
+    folder = _made_folder(output, "root", force=force)
+    if document is not None:
+        extras.need("matplotlib", "--write-docs")
+        around_measured_of_root(document, experiment)
+    settings = {"seconds": seconds, "warm_up_seconds": warm_up}
+    with ExitStack() as stack:
+        hosts = []
+        if any(WAYS[way].has_hosts for way in ways):
+            hosts = stack.enter_context(hosts_around_a_switch(1 + max(case.clients for case in cases)))
+        measuring = MeasuringRoot(place, seconds, warm_up, hosts)
+        result = measure_root(measuring, wanted, cases, rounds, settings=settings, say=_say())
+    leave_file(folder / _RESULT, _text_of(result))
+    if document is not None:
+        write_document_of_root(document, result)
+    if as_json:
+        sys.stdout.write(_text_of(result))
+    else:
+        print_root(open_console(), result, folder)
+    raise typer.Exit(_EXIT_UNFINISHED if result["unfinished"] else 0)
+
+
+def _made_folder(output: Path | None, kind: str, *, force: bool) -> Path:
+    """As given or by the time; OneLineError if it holds a result."""
+    folder = output or Path("incast-results", f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{kind}")
     if (folder / _RESULT).exists() and not force:
         raise OneLineError(
             f"--output {folder}: holds {_RESULT} of an earlier run; allowed: another folder, or --force",
@@ -93,41 +202,48 @@ def zmq(
         if force and folder.is_dir():
             remove_files(folder, FILES_OF_A_RUN)
         folder.mkdir(parents=True, exist_ok=True)
-    if document is not None:
-        extras.need("matplotlib", "--write-docs")
-        around_measured(document)  # before what takes long
+    return folder
+
+
+def _say() -> Callable[[str], None]:
+    """What is measured now, on a terminal, each line over the one before."""
     screen = open_console(stderr=True)
 
     def say(line: str) -> None:
         if screen.is_terminal:
             screen.print(line, style="dim", end="\r", overflow="crop", no_wrap=True)
 
-    settings = {"seconds": seconds, "warm_up_seconds": warm_up, "spin_us": spin}
-    result = measure(measuring, wanted, rounds, settings=settings, say=say)
-    text = json.dumps(result, indent=2) + "\n"
-    leave_file(folder / _RESULT, text)
-    if document is not None:
-        write_document(document, result)
-    if as_json:
-        sys.stdout.write(text)
-    else:
-        print_zmq(open_console(), result, folder)
-    raise typer.Exit(_EXIT_UNFINISHED if result["unfinished"] else 0)
+    return say
 
 
-def _sizes(text: str) -> list[int]:
+def _text_of(result: Mapping[str, Any]) -> str:
+    return json.dumps(result, indent=2) + "\n"
+
+
+def _sizes(text: str, option: str = "--message-size", least: int = 1) -> list[int]:
     found = []
     for word in text.split(","):
         value = parse("bytes", word.strip())
-        if value is None or value != int(value) or not 1 <= value <= 1 << 30:
-            raise OneLineError(f"--message-size {text}: allowed: sizes from 1 B to 1 GiB, as 64KiB", EXIT_BAD_CONFIG)
+        if value is None or value != int(value) or not least <= value <= 1 << 30:
+            raise OneLineError(f"{option} {text}: allowed: sizes from {least} B to 1 GiB, as 64KiB", EXIT_BAD_CONFIG)
         found.append(int(value))
     return sorted(set(found))
 
 
 def print_zmq(console: Console, result: Mapping[str, Any], folder: Path) -> None:
     """Tables of medians, then the conditions."""
-    for each in tables(result):
+    _print(console, result, tables(result), conditions(result), folder)
+
+
+def print_root(console: Console, result: Mapping[str, Any], folder: Path) -> None:
+    """The same. A table that is too wide for a terminal is printed in parts."""
+    _print(console, result, fitting(tables_of_root(result), console.width), conditions_of_root(result), folder)
+
+
+def _print(
+    console: Console, result: Mapping[str, Any], found: Sequence[BridgeTable], said: Sequence[str], folder: Path
+) -> None:
+    for each in found:
         console.print(Text(each.title, style="bold"))
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         for number, heading in enumerate(each.headings):
@@ -136,7 +252,7 @@ def print_zmq(console: Console, result: Mapping[str, Any], folder: Path) -> None
             table.add_row(*(Text(cell) for cell in row))
         console.print(table)
         console.print()
-    for line in conditions(result):
+    for line in said:
         console.print(Text(line, style="dim"), soft_wrap=True)
     if result["readings_not_idle"]:
         console.print(Text("NOT IDLE: others used the machine; a trial, no measurement", style="yellow"))

@@ -67,7 +67,7 @@ def reproduce(
 ) -> None:
     """Put published results beside ours: conditions, error, class and status of every row.
 
-    All is simulated, in virtual time, by the engine, but for row 9, which measures the ZeroMQ bridge on this host.
+    All is simulated, in virtual time, by the engine, but for rows 5, 6b and 9, which measure the bridges on this host.
     Simulated figures are kept, and one kept row is run again each time.
     """
     if bool(names) == all_rows:

@@ -109,7 +109,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Bridge:
-    """The folder of `incast bridge zmq`."""
+    """The folder of `incast bridge`."""
 
     name: str
     directory: Path
@@ -164,7 +164,7 @@ def _load(directory: Path, name: str) -> Dataset:
         result = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(result, dict) and result.get("kind") == "net-compare" and result.keys() >= _COMPARISON_KEYS:
             return Comparison(name or str(directory), path.parent, result)
-        if isinstance(result, dict) and result.get("kind") == "zmq" and result.keys() >= _BRIDGE_KEYS:
+        if isinstance(result, dict) and result.get("kind") in ("zmq", "root") and result.keys() >= _BRIDGE_KEYS:
             return Bridge(name or str(directory), path.parent, result)
         if not isinstance(result, dict) or "time_domain" not in result:
             raise ValueError("no result of one run or measurement")

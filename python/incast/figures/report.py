@@ -18,6 +18,7 @@ from incast.figures.datasets import MEASURED, SIMULATED, Bridge, Comparison, Dat
 from incast.figures.flows_figures import flows_drawings
 from incast.figures.net_compare_figures import comparison_drawings, memory_rows
 from incast.figures.network_figures import network_drawings
+from incast.figures.root_figures import root_drawings
 from incast.figures.run_figures import Drawing, domain_label, run_drawings, side_by_side
 from incast.figures.scan_figures import Choice, limits_table, scan_drawings
 from incast.figures.style import DARK, LIGHT, page_svg, save
@@ -94,12 +95,14 @@ def make_parts(datasets: Sequence[Dataset], choice: Choice) -> list[Part]:
                 parts.append(Part(f"Scan {scan.plan.title} ({scan.name})", domain, _scan_tables(scan, rows), drawings))
         if domain == MEASURED:
             parts += [_comparison_part(each, n) for n, each in enumerate(datasets, 1) if isinstance(each, Comparison)]
-            parts += [
-                Part(f"ZeroMQ ({each.name})", MEASURED, [], zmq_drawings(each, slug(f"zmq-{n}-{each.name}")))
-                for n, each in enumerate(datasets, 1)
-                if isinstance(each, Bridge)
-            ]
+            parts += [_bridge_part(each, n) for n, each in enumerate(datasets, 1) if isinstance(each, Bridge)]
     return parts
+
+
+def _bridge_part(bridge: Bridge, number: int) -> Part:
+    title, draw = {"zmq": ("ZeroMQ", zmq_drawings), "root": ("ROOT", root_drawings)}[bridge.result["kind"]]
+    drawings = draw(bridge, slug(f"{bridge.result['kind']}-{number}-{bridge.name}"))
+    return Part(f"{title} ({bridge.name})", MEASURED, [], drawings)
 
 
 def _comparison_part(comparison: Comparison, number: int) -> Part:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.base.files import replace_file
 from incast.bridges.zmq import BREAKDOWN, SCANNED
 from incast.bridges.zmq_program import WAYS
-from incast.bridges.zmq_tables import BridgeTable, conditions, of_section, ring_words, tables, way_lines, ways_of
+from incast.bridges.zmq_tables import conditions, of_section, ring_words, tables, way_lines, ways_of
 from incast.figures.datasets import Bridge
+from incast.figures.measured_part import around, markdown
 from incast.figures.style import LIGHT, save
 from incast.figures.zmq_figures import zmq_drawings
 
@@ -20,11 +20,7 @@ _FIGURES = "zeromq"
 
 def around_measured(path: Path) -> tuple[str, str]:
     """What stands before and behind the measured part. OneLineError if the file has no such part."""
-    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise OneLineError(f"--write-docs {path}: has no lines '{BEGIN}' and '{END}'", EXIT_BAD_CONFIG)
-    return before, after
+    return around(path, BEGIN, END)
 
 
 def write_document(path: Path, result: Mapping[str, Any]) -> None:
@@ -67,12 +63,5 @@ def measured_text(result: Mapping[str, Any], shown: list[str]) -> str:
             lines += [words, ""]
         if table.name in shown:
             lines += [f"![{table.title}]({_FIGURES}-{table.name}.png)", ""]
-        lines += _markdown(table)
+        lines += markdown(table)
     return "\n".join(lines) + "\n"
-
-
-def _markdown(table: BridgeTable) -> list[str]:
-    def line(cells: list[str]) -> str:
-        return f"| {' | '.join(cells)} |"
-
-    return [line(table.headings), "|---|" + "---:|" * (len(table.headings) - 1), *map(line, table.rows)]

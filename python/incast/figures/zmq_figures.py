@@ -80,12 +80,15 @@ def _rates(case: Mapping[str, Any]) -> Sequence[float]:
     return values
 
 
-def _drawn_lines(
+def drawn_lines(
     lines: Mapping[str, Mapping[int, Sequence[float]]],
     unit: str,
     ticks: Mapping[int, str],
     words: tuple[str, str],  # title, and what goes across
+    *,
+    is_log: bool = True,  # what goes across
 ) -> Callable[[Theme], "Figure"]:
+    """A line for each name, through the medians, with the lowest and the highest value at each point."""
     everything = [value for points in lines.values() for values in points.values() for value in values]
     factor, named = scale_of(everything, unit)
     title, across = words
@@ -100,7 +103,8 @@ def _drawn_lines(
                 [max(values) / factor - m for m, values in zip(middle, points.values(), strict=True)],
             ]
             axes.errorbar(list(points), middle, yerr=ends, capsize=3, label=name, **series_style(theme, index))
-        axes.set_xscale("log", base=2)
+        if is_log:
+            axes.set_xscale("log", base=2)
         axes.minorticks_off()
         axes.set_xticks(list(ticks), list(ticks.values()))
         if unit == "ns":
@@ -123,7 +127,7 @@ def _curves(sheet: _Sheet, name: str, cases: Cases, values: Values, unit: str) -
         way: {each["message_bytes"]: values(each) for each in cases if each["way"] == way} for way in ways_of(cases)
     }
     ticks = {size: size_text(size) for size in sizes_of(cases)}
-    return sheet.drawing(name, lambda table: _drawn_lines(lines, unit, ticks, (table.title, "message")))
+    return sheet.drawing(name, lambda table: drawn_lines(lines, unit, ticks, (table.title, "message")))
 
 
 def _scan(sheet: _Sheet, name: str, cases: Cases, column: str) -> Drawing | None:
@@ -139,7 +143,7 @@ def _scan(sheet: _Sheet, name: str, cases: Cases, column: str) -> Drawing | None
     other = cases[0]["ring"]["buffers" if is_size else "buffer_bytes"]
     across = f"size of a buffer, {other} of them" if is_size else f"buffers of a ring, of {size_text(other)} each"
     unit = "ns" if is_latency else "bytes_per_s"
-    return sheet.drawing(name, lambda table: _drawn_lines(lines, unit, ticks, (table.title, across)))
+    return sheet.drawing(name, lambda table: drawn_lines(lines, unit, ticks, (table.title, across)))
 
 
 def _stages(sheet: _Sheet, cases: Cases, side: str) -> Drawing | None:

@@ -12,10 +12,10 @@ _HEAD = """# Published results, and ours
 
 Made by `incast reproduce --all --write-docs docs/reproduction.md`; not to be edited. **Everything in the column
 "ours" is simulated**, in virtual time, by the engine on the files in `fabrics/`, or computed by a formula; but for
-row 9, which is measured on this host and needs the [ZeroMQ bridge](zeromq.md). `incast reproduce ROW` runs one row,
-`--json` prints rows as a list of objects, and `incast reproduce --all` takes tens of minutes of one core, once:
-figures are kept in `incast-results/reproduce`, and with every call one kept row is run again and must give the same to
-the last bit.
+rows 5, 6b and 9, which are measured on this host and need the bridges of [ROOT](root.md) and [ZeroMQ](zeromq.md).
+`incast reproduce ROW` runs one row, `--json` prints rows as a list of objects, and `incast reproduce --all` takes tens
+of minutes of one core, once: figures are kept in `incast-results/reproduce`, and with every call one kept row is run
+again and must give the same to the last bit.
 
 What a row claims depends on its class, which is laid down with the row and is not improved by the outcome:
 

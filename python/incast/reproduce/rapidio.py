@@ -470,8 +470,6 @@ ROWS = [
         [_ONE_PAIR,
          raw_traffic("one pair with stack", _FABRIC, _STACK, pattern="one-to-one", nodes=2,
                      message=str(_RIOSOCKET_FRAME), outstanding=4, messages=200)]),
-    Row("5", "S1 figure 5", "ROOT, one pair, rDMA circular buffer, memory polling: best; Gb/s", 8.5, "shape",
-        needs("ROOT bridge"), note="Below iperf; best for tens of MB; polling costs."),
     Row("6", "S2", "ROOT, n clients to one, stop-and-wait acknowledgements by CM: CM and rDMA; MB/s", [120, 1000],
         "shape", _channels, [*_CM_RUNS.values(), *_RDMA_RUNS.values()], unknowns=ROOT_MESSAGES,
         note="CM far below rDMA, about 1 : 8."),

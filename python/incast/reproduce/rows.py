@@ -1,6 +1,6 @@
 """All rows, in the order of the published table."""
 
-from incast.reproduce import deep_buffers, ethernet, infiniband, rapidio, requirements, zeromq
+from incast.reproduce import deep_buffers, ethernet, infiniband, rapidio, requirements, root, zeromq
 from incast.reproduce.model import Row
 
 
@@ -9,5 +9,5 @@ def _order(row: Row) -> tuple[int, str]:
     return (16, row.id) if not row.number.isdigit() else (int(row.number), row.id)
 
 
-_PARTS = (rapidio, infiniband, deep_buffers, ethernet, requirements, zeromq)
+_PARTS = (rapidio, infiniband, deep_buffers, ethernet, requirements, root, zeromq)
 ROWS: tuple[Row, ...] = tuple(sorted((row for part in _PARTS for row in part.ROWS), key=_order))

@@ -26,6 +26,8 @@ from incast.reproduce.model import (
     statement,
     statements,
 )
+from incast.reproduce.root import finding_of_buffers as buffers_finding
+from incast.reproduce.root import finding_of_messages as messages_finding
 from incast.reproduce.rows import ROWS
 from incast.reproduce.zeromq import finding_of as zeromq_finding
 from incast.scan.journal import make_way
@@ -40,7 +42,7 @@ FIELDS = [
 # memory; since that comes from a document nothing is.
 CLASSES = {
     "1a": "arithmetic", "1b": "input", "2a": "input", "2b": "shape", "3": "input", "4": "input", "5": "shape",
-    "6": "shape", "7a": "fitted", "7b": "shape", "9": "shape", "10": "predicted", "11": "predicted",
+    "6": "shape", "6b": "shape", "7a": "fitted", "7b": "shape", "9": "shape", "10": "predicted", "11": "predicted",
     "12": "predicted", "13": "shape", "13b": "shape",
     "14": "predicted", "15": "shape", "16a": "shape", "16b": "shape", "PFC": "shape",
     "17": "requirement", "17b": "requirement",
@@ -211,7 +213,8 @@ def test_a_shape_over_several_networks() -> None:
         assert statements(1.0, {AS_IN_THE_FILE.name: first, "other": second}).status == status
 
 
-def test_json_has_exactly_the_promised_fields(real: InProcess) -> None:
+def test_json_has_exactly_the_promised_fields(real: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INCAST_ROOT_BRIDGE", str(real.folder))
     said = real("reproduce", "1", "5", "22", "--json", "--output", "out")
     assert said.returncode == 0, said.stderr
     records = json.loads(said.stdout)
@@ -245,6 +248,21 @@ def test_zeromq_is_measured_where_its_bridge_is_built(real: InProcess, monkeypat
     assert "SIMULATED" not in said.stdout
     assert "needs ZeroMQ bridge" in said.stdout
     assert "row 9: Skipped: the ZeroMQ bridge is not built" in said.stdout
+
+
+def test_root_is_measured_where_its_bridge_is_built() -> None:
+    sizes = (1 << 16, 1 << 20, 8 << 20, 32 << 20, 128 << 20)
+    rates = {("polled", size): [0.5e9, 1e9, 2e9] for size in sizes} | {("doorbell", size): [1.2e9] for size in sizes}
+    rates["polled", 32 << 20] = [1.1e9]
+    found = buffers_finding(rates, "MEASURED.")
+    assert found.ours == pytest.approx(8.8) and found.status == OK
+    assert "1 MiB 8.00 and 9.60" in found.remarks[4]
+    assert buffers_finding(rates | {("polled", 1 << 16): [1.2e9]}, "").status == OFF, "not at tens of MB"
+    assert buffers_finding(rates | {("polled", 32 << 20): [1.4e9]}, "").status == OFF, "above iperf"
+    far = messages_finding({("cm", 4 << 20): [1e8, 2e8], ("cm-ack", 4 << 20): [1e9, 9e8]}, "MEASURED.")
+    assert (far.ours, far.status) == ([150.0, 950.0], OK)
+    near = messages_finding({("cm", 4 << 20): [1e8, 3e8], ("cm-ack", 4 << 20): [1e9, 9e8]}, "MEASURED.")
+    assert near.status == OFF, "in one round of two"
 
 
 def test_figures_are_kept_and_one_row_is_checked(real: InProcess) -> None:

@@ -76,14 +76,6 @@ protected:
     using Base::poller_;
     using typename Base::Pool;
 
-    CallingEndpoint(const Common& common, const EndpointOptions& options, Time ack_deadline, os::Poller poller,
-                    os::Descriptor listener, std::shared_ptr<Pool> pool)
-        : Base(common, options, std::move(poller),
-               Calls({.transport = common.transport, .magic = call_magic, .bytes = sizeof(typename Types::Call)},
-                     std::move(listener), common.connect_timeout, options.log),
-               std::move(pool)),
-          ack_deadline_(ack_deadline) {}
-
     /// This node's number at that peer.
     [[nodiscard]] std::uint32_t self_at(Peer /*peer*/) const { return index(options_.self); }
 
@@ -116,6 +108,15 @@ protected:
 
 private:
     friend Base;
+    friend Own;
+    CallingEndpoint(const Common& common, const EndpointOptions& options, Time ack_deadline, os::Poller poller,
+                    os::Descriptor listener, std::shared_ptr<Pool> pool)
+        : Base(common, options, std::move(poller),
+               Calls({.transport = common.transport, .magic = call_magic, .bytes = sizeof(typename Types::Call)},
+                     std::move(listener), common.connect_timeout, options.log),
+               std::move(pool)),
+          ack_deadline_(ack_deadline) {}
+
     static constexpr std::uint32_t call_magic = decltype(Types::Call::hello)::expected_magic;
 
     Own& own() { return static_cast<Own&>(*this); }

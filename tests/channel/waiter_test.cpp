@@ -55,26 +55,54 @@ void settle(Pair& pair) {
         quiet = pair.sides[0].poll() || pair.sides[1].poll() ? 0 : quiet + 1;
 }
 
+constexpr bool by_looking = false;
+constexpr bool by_sleeping = true;
+
 TEST(Spin, IsAsLongAsItHasPaid) {
     Spin spin(50);
     EXPECT_EQ(spin.now(), 0) << "it has not paid yet";
-    spin.learn(10);
+    spin.learn(10, by_sleeping);
     EXPECT_EQ(spin.now(), 20);
-    spin.learn(3);
+    spin.learn(3, by_looking);
     EXPECT_EQ(spin.now(), 20) << "a shorter wait is found as well";
-    spin.learn(30);
+    spin.learn(30, by_looking);
     EXPECT_EQ(spin.now(), 50) << "at most the longest";
-    spin.learn(50);
+    spin.learn(50, by_looking);
     EXPECT_EQ(spin.now(), 50);
-    spin.learn(51);
-    EXPECT_EQ(spin.now(), 25) << "it was in vain";
+    spin.learn(101, by_sleeping);
+    EXPECT_EQ(spin.now(), 25) << "the peer computes";
     for (int each = 0; each < 10; ++each)
-        spin.learn(1'000'000);
+        spin.learn(1'000'000, by_sleeping);
     EXPECT_EQ(spin.now(), 0);
     Spin none(0);
-    none.learn(0);
-    none.learn(10);
+    none.learn(0, by_sleeping);
+    none.learn(10, by_looking);
     EXPECT_EQ(none.now(), 0);
+}
+
+TEST(Spin, IsRareWhereThePeerRunsOnceThisSideSleeps) {
+    Spin spin(50);
+    int looked = 0;
+    const auto wait = [&](int times) {
+        for (int each = 0; each < times; ++each) {
+            looked += spin.now() > 0 ? 1 : 0;
+            spin.learn(spin.now() + 15, by_sleeping);
+        }
+    };
+    wait(7);
+    EXPECT_EQ(looked, 2) << "then one wait was slept through, then three";
+    wait(1000);
+    EXPECT_LT(looked, 12);
+    wait(300);
+    for (int each = 0; each < 300 && spin.now() == 0; ++each)
+        spin.learn(15, by_sleeping);
+    EXPECT_EQ(spin.now(), 30) << "it goes on trying";
+    for (int each = 0; each < 20; ++each)
+        spin.learn(10, by_looking);
+    spin.learn(60, by_sleeping);
+    EXPECT_EQ(spin.now(), 0);
+    spin.learn(15, by_sleeping);
+    EXPECT_EQ(spin.now(), 30) << "it has paid in between";
 }
 
 TEST(Waiter, SleepsUntilTheTimeIsOver) {

@@ -146,11 +146,13 @@ void Core::lead(std::unique_lock<std::mutex>& lock, Time until) {
     has_leader_ = true;
     ++leads_;
     const Time began = now();
+    bool has_slept = false;
     while (!poll()) {
         const Time at = now();
         if (at >= until || stops_ || (thread_leads_ && followers_ > 0)) return end_lead();
         if (at - began >= spin_.now() && prepare_wait()) {
             sleep(lock, until);
+            has_slept = true;
             (void)poll();
             break;
         }
@@ -159,7 +161,7 @@ void Core::lead(std::unique_lock<std::mutex>& lock, Time until) {
         if (callers_.load(std::memory_order_relaxed) > 0) std::this_thread::yield();
         lock.lock();
     }
-    spin_.learn(now() - began);
+    spin_.learn(now() - began, has_slept);
     if (callers_.load(std::memory_order_relaxed) > 0) {
         lock.unlock();
         std::this_thread::yield();

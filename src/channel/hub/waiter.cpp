@@ -25,13 +25,15 @@ Time clock_now() {
 bool Waiter::wait(Time longest, int wake_fd) {
     const Time begin = clock_now();
     const Time until = base::later(begin, longest);
+    bool has_slept = false;
     for (Time now = begin;; now = clock_now()) {
         if (hub_.poll(now)) {
-            spin_.learn(now - begin);
+            spin_.learn(now - begin, has_slept);
             return true;
         }
         if (now >= until) return false;
         if (now - begin < spin_.now() || !hub_.prepare_wait()) continue;
+        has_slept = true;
         if (sleep(now, until, wake_fd)) return hub_.poll(clock_now());
     }
 }

@@ -22,7 +22,7 @@ BRIDGE = Path(os.environ.get("INCAST_ROOT_BRIDGE", ROOT / "build" / "root"))
 NETWORK = ["unshare", "--map-root-user", "--net"]
 MACROS = ROOT / "bridges/root/tests"
 TIMES = int(os.environ.get("INCAST_ROOT_TIMES", "1"))
-PATIENCE = 60
+PATIENCE = 180
 SHM = {"INCAST_ROOT": "shm"}
 RIO = {"INCAST_ROOT": "rio", "RIO_FABRIC": f"shm:root-test-{os.getpid()}"}
 
@@ -282,17 +282,20 @@ def test_histograms_of_eight_processes_are_those_of_one(way: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("way", sorted(WAYS))
-def test_a_skim_in_two_processes_is_that_of_one(way: str, tmp_path: Path) -> None:
+def test_a_skim_in_two_processes_is_that_of_one_and_that_over_tcp(way: str, tmp_path: Path) -> None:
     data = ROOT.parent / "shared/data/nanoAOD_2015_CMS_Open_Data_ttbar.root"
     if not data.exists():
         pytest.skip(f"{data.name} is not beside the checkout")
-    turned, _ = WAYS[way]
-    gathered, alone = tmp_path / "gathered.root", tmp_path / "alone.root"
-    with program("workload.C", "gather", str(gathered), turned=turned) as server:
-        port = int(line_of(server, "at ").split()[1])
-        with program("workload.C", "skim", port, str(data), turned=turned):
-            assert re.fullmatch(f"gathered [0-9]+ of 4 parts by {way}", line_of(server, "gathered "))
-            assert server.wait(PATIENCE) == 0
-    with program("workload.C", "skim-alone", str(alone), str(data), turned=turned) as one:
+    turns = {"tcp": {"INCAST_ROOT": "tcp"}, way: WAYS[way][0]}
+    for name, turned in turns.items():
+        with program("workload.C", "gather", str(tmp_path / f"{name}.root"), turned=turned) as server:
+            port = int(line_of(server, "at ").split()[1])
+            with program("workload.C", "skim", port, str(data), turned=turned):
+                assert re.fullmatch(f"gathered [0-9]+ of 4 parts by {name}", line_of(server, "gathered "))
+                assert server.wait(PATIENCE) == 0
+    alone = tmp_path / "alone.root"
+    with program("workload.C", "skim-alone", str(alone), str(data), turned={"INCAST_ROOT": "tcp"}) as one:
         assert one.wait(PATIENCE) == 0
-    assert "entries are equal" in equal(gathered, alone)
+    for name in turns:
+        assert "entries are equal" in equal(tmp_path / f"{name}.root", alone)
+    assert "entries are equal" in equal(tmp_path / f"{way}.root", tmp_path / "tcp.root")

@@ -177,7 +177,7 @@ class Measuring:
         """The processes for that case and its like. ReadingError, one line, if they do not start."""
         self._groups += 1
         with ExitStack() as stack:
-            errors = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
+            errors = stack.enter_context(tempfile.TemporaryFile("a+", encoding="utf-8"))
             environment = self._environment(first)
             running = []
             for number in range(clients + 1):
@@ -293,8 +293,9 @@ class _Running:
         status = self._process.wait()
         self._errors.seek(0)
         said = [line for line in self._errors.read().splitlines() if line.strip()]
-        said = [line for line in said if line.startswith(("Error in", "SysError in"))] or said  # ROOT's own say why
-        return said[-1] if said else f"root_experiment ended with status {status} without a word"
+        # ROOT's own lines say why; another process of the group may have failed first.
+        whys = [line for line in said if line.startswith(("Error in", "SysError in", _PROGRAM.name))] or said[-1:]
+        return "; ".join(dict.fromkeys(whys)) or f"{_PROGRAM.name} ended with status {status} without a word"
 
     def end(self) -> None:
         """It is gone."""

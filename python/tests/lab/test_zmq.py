@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from incast.base.errors import OneLineError
+from incast.base.places import CHECKOUT
 from incast.bridges.zmq import BREAKDOWN, BUFFER_SCAN, RING_SCAN, SPEED, Wanted
 from incast.bridges.zmq_program import (
     LATENCY,
@@ -44,6 +46,11 @@ ask) echo measuring
     "{\\"min\\": 1, \\"p50\\": $ns, \\"p99\\": 3000, \\"mean\\": 2}}";;
 esac
 """
+
+
+def validate(whole: Any) -> None:
+    schema = json.loads((CHECKOUT / "schema" / "bridge_zmq_result.schema.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(whole)
 
 
 @pytest.fixture
@@ -92,6 +99,10 @@ def test_each_way_is_measured_and_kept(real: InProcess, bridge: Path) -> None:
     assert done.returncode == 0, done.stderr
     whole = json.loads(done.stdout)
     assert whole == json.loads((real.folder / "out" / "result.json").read_text())
+    validate(whole)
+    for wrong in ({**whole, "unheard_of": 1}, {**whole, "cases": [{**whole["cases"][0], "kind": STREAM}]}):
+        with pytest.raises(jsonschema.ValidationError):
+            validate(wrong)
     assert [(each["way"], each["kind"]) for each in whole["cases"]] == [
         ("tcp", LATENCY), ("shm", LATENCY), ("tcp", STREAM), ("shm", STREAM),
     ]  # fmt: skip
@@ -108,6 +119,7 @@ def test_what_fails_is_named_and_the_rest_is_measured(real: InProcess, bridge: P
     done = real("bridge", "zmq", "--bridge", str(bridge), *words, "--evaluation", "--output", "out", "--json")
     assert done.returncode == 1
     whole = json.loads(done.stdout)
+    validate(whole)
     why = "zmq_measure: ipc://*: no luck"
     assert whole["unfinished"] == [f"speed, ipc, latency, 8 B: {why}", f"speed, ipc, stream, 8 B: {why}"]
     sections = {each["section"] for each in whole["cases"]}

@@ -164,6 +164,9 @@ INCAST_CHANNEL_API int incast_channel_hub_get_info(incast_channel_hub* hub, inca
 INCAST_CHANNEL_API int incast_channel_hub_fd(incast_channel_hub* hub);
 /* Takes what came and sends what can leave; never waits. 1: something happened; 0: nothing did. */
 INCAST_CHANNEL_API int incast_channel_hub_poll(incast_channel_hub* hub);
+/* The same, for a loop that something else woke while the descriptor was not readable, or that did not sleep: the
+ * kernel is not asked again. */
+INCAST_CHANNEL_API int incast_channel_hub_poll_unwoken(incast_channel_hub* hub);
 /* 1: whatever happens from here on makes the descriptor readable. 0: there is something to do already: poll. */
 INCAST_CHANNEL_API int incast_channel_hub_prepare_wait(incast_channel_hub* hub);
 /* Instead of the descriptors of channels, which cost system calls. After a poll: 1, and a channel for which one of

@@ -28,7 +28,7 @@ struct Direction {
           ring(shape.bytes()),
           cells(shape.cells() * sizeof(CreditCell)),
           sender({.shape = shape, .announce = announce, .acknowledge = acknowledge}, staging, cells),
-          receiver({.shape = shape, .announce = announce}, ring) {}
+          receiver({.shape = shape, .announce = announce, .acknowledge = acknowledge}, ring) {}
 
     /// How many buffers left.
     int carry() {
@@ -48,10 +48,21 @@ struct Direction {
     bool credit() {
         const auto credit = receiver.credit();
         if (!credit) return false;
-        grant(credit->number, credit->offset);
+        if (credit->is_new) grant(credit->number, credit->offset);
         receiver.credit_posted(*credit);
-        sender.rung();
+        if (credit->rings)
+            sender.rung();
+        else
+            (void)sender.look();
         return !sender.is_broken();
+    }
+    /// The sender asks to be rung, if there is reason to.
+    bool ask() {
+        const auto known = sender.wish();
+        if (!known) return false;
+        sender.wish_posted();
+        receiver.wanted(*known);
+        return true;
     }
     void grant(std::uint64_t number, std::uint64_t offset) {
         const CreditCell cell = make_credit(number);
@@ -181,12 +192,97 @@ TEST(Channel, CH_C3_ACreditNeverCoversANewerOne) {
             way.grant(credit.number, credit.offset);
             (void)way.sender.look();
         }
-        if (acknowledge == Way::doorbell)
-            for (int ring = 0; ring < 4; ++ring)
-                way.sender.rung();
         EXPECT_FALSE(way.sender.is_broken());
         EXPECT_EQ(way.write(std::string(500, 'y')), 4U * 48) << "all four are known";
     }
+}
+
+TEST(Channel, CH_C4_ACreditRingsForWhoAskedAndForNobodyElse) {
+    Direction way(small);
+    EXPECT_FALSE(way.ask()) << "there is room";
+    (void)way.write(std::string(std::size_t{4} * 48, 'x'));
+    (void)way.carry();
+    std::array<std::byte, 96> some{};
+    (void)way.receiver.read(some);
+    ASSERT_TRUE(way.receiver.credit());
+    EXPECT_FALSE(way.receiver.credit()->rings);
+    EXPECT_TRUE(way.ask());
+    EXPECT_FALSE(way.ask()) << "once";
+    ASSERT_TRUE(way.receiver.credit());
+    EXPECT_TRUE(way.receiver.credit()->rings);
+    EXPECT_TRUE(way.credit());
+    EXPECT_TRUE(way.sender.has_room());
+    (void)way.receiver.read(some);
+    ASSERT_TRUE(way.receiver.credit());
+    EXPECT_FALSE(way.receiver.credit()->rings) << "it was rung";
+}
+
+TEST(Channel, CH_C4_WhoAskedIsRungForHalfOfTheRing) {
+    Direction way({.buffers = 8, .buffer_bytes = 64, .batch = 1});
+    (void)way.write(std::string(std::size_t{8} * 48, 'x'));
+    (void)way.carry();
+    EXPECT_TRUE(way.ask());
+    std::array<std::byte, 48> some{};
+    for (int buffer = 1; buffer <= 4; ++buffer) {
+        (void)way.receiver.read(some);
+        const auto credit = way.receiver.credit();
+        ASSERT_TRUE(credit && credit->is_new);
+        EXPECT_EQ(credit->rings, buffer == 4);
+        way.receiver.credit_posted(*credit);
+        way.grant(credit->number, credit->offset);
+    }
+    way.sender.rung();
+    EXPECT_FALSE(way.sender.is_broken());
+    EXPECT_EQ(way.write(std::string(500, 'y')), 4U * 48) << "all four are known";
+}
+
+TEST(Channel, CH_C4_WhoAskedTooLateIsRungAtOnce) {
+    Direction way(small);
+    (void)way.write(std::string(std::size_t{4} * 48, 'x'));
+    (void)way.carry();
+    std::array<std::byte, 96> some{};
+    (void)way.receiver.read(some);
+    const auto credit = way.receiver.credit();
+    ASSERT_TRUE(credit);
+    way.receiver.credit_posted(*credit);  // and it has not landed yet
+    EXPECT_FALSE(way.receiver.credit());
+    EXPECT_TRUE(way.ask());
+    const auto ring = way.receiver.credit();
+    ASSERT_TRUE(ring);
+    EXPECT_TRUE(ring->rings);
+    EXPECT_FALSE(ring->is_new) << "a later write could land before it in the same cell";
+    way.grant(credit->number, credit->offset);
+    EXPECT_TRUE(way.credit());
+    EXPECT_TRUE(way.sender.has_room());
+    EXPECT_FALSE(way.receiver.credit());
+}
+
+TEST(Channel, CH_E1_AWishThatCannotBeBreaksTheChannel) {
+    Direction ahead(small);
+    ahead.receiver.wanted(1);
+    EXPECT_TRUE(ahead.receiver.is_broken()) << "there was no such credit";
+    Direction twice(small);
+    twice.receiver.wanted(0);
+    EXPECT_FALSE(twice.receiver.is_broken());
+    twice.receiver.wanted(0);
+    EXPECT_TRUE(twice.receiver.is_broken()) << "it was not rung yet";
+    for (const Way acknowledge : {Way::memory, Way::message}) {
+        Direction other(small, Way::doorbell, acknowledge);
+        other.receiver.wanted(0);
+        EXPECT_TRUE(other.receiver.is_broken());
+    }
+}
+
+TEST(Channel, CH_E1_ARingThatNobodyAskedForBreaksTheChannel) {
+    Direction unasked(small);
+    unasked.sender.rung();
+    EXPECT_TRUE(unasked.sender.is_broken());
+    Direction empty(small);
+    (void)empty.write(std::string(std::size_t{4} * 48, 'x'));
+    (void)empty.carry();
+    EXPECT_TRUE(empty.ask());
+    empty.sender.rung();
+    EXPECT_TRUE(empty.sender.is_broken()) << "there is no newer credit";
 }
 
 TEST(Channel, CH_M1_AStagedBufferIsLeftAloneUntilItsWriteCompletes) {
@@ -379,8 +475,9 @@ TEST(Channel, CH_E1_ACreditThatCannotBeBreaksTheChannel) {
             (void)way.write(std::string(100, 'x'));
             (void)way.carry();
             way.grant(number, 0);
+            if (number == 0 && acknowledge == Way::doorbell) continue;  // it is not newer: none
             if (acknowledge == Way::doorbell)
-                way.sender.rung();
+                (void)way.sender.look();
             else
                 way.sender.told(number);
             EXPECT_TRUE(way.sender.is_broken()) << number;

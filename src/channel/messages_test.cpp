@@ -33,7 +33,7 @@ struct Pipe {
             const CreditCell cell = make_credit(credit->number);
             std::memcpy(cells.data() + credit->offset, &cell, sizeof cell);
             receiver.credit_posted(*credit);
-            sender.rung();
+            (void)sender.look();
         }
     }
     bool send(const std::string& text) {

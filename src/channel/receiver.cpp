@@ -6,7 +6,7 @@
 namespace incast::channel {
 
 Receiver::Receiver(const ReceiverSettings& settings, Bytes ring)
-    : shape_(settings.shape), announce_(settings.announce), ring_(ring) {}
+    : shape_(settings.shape), announce_(settings.announce), acknowledge_(settings.acknowledge), ring_(ring) {}
 
 void Receiver::rung() {
     if (announce_ == Way::doorbell)
@@ -30,12 +30,29 @@ void Receiver::announced(std::uint64_t number) {
         announced_ = number;
 }
 
+void Receiver::wanted(std::uint64_t number) {
+    // One wish at a time, by who was not told of more than there is.
+    if (acknowledge_ != Way::doorbell || is_wanted_ || number < wanted_at_ || number > credited_) {
+        is_broken_ = true;
+        return;
+    }
+    is_wanted_ = true;
+    wanted_at_ = number;
+}
+
 std::optional<Receiver::Credit> Receiver::credit() const {
-    if (is_broken_ || has_ended_ || emptied_ < credited_ + shape_.batch) return std::nullopt;
-    return Credit{emptied_, std::uint64_t{cell_} * sizeof(CreditCell)};
+    if (is_broken_ || has_ended_) return std::nullopt;
+    const std::uint64_t offset = std::uint64_t{cell_} * sizeof(CreditCell);
+    // Who waits is worth waking once it can fill half of the ring. It had filled all of it, so that comes.
+    const std::uint64_t ring_at = wanted_at_ + std::max(shape_.batch, shape_.buffers / 2);
+    if (emptied_ >= credited_ + shape_.batch) return Credit{emptied_, offset, true, is_wanted_ && emptied_ >= ring_at};
+    if (is_wanted_ && credited_ >= ring_at) return Credit{credited_, offset, false, true};
+    return std::nullopt;
 }
 
 void Receiver::credit_posted(const Credit& credit) {
+    if (credit.rings) is_wanted_ = false;
+    if (!credit.is_new) return;
     credited_ = credit.number;
     cell_ = cell_ + 1 == shape_.cells() ? 0 : cell_ + 1;
 }

@@ -13,8 +13,9 @@
 namespace incast::channel {
 
 struct ReceiverSettings {
-    Shape shape;                   // of the own ring
-    Way announce = Way::doorbell;  // how the peer says that it wrote
+    Shape shape;                      // of the own ring
+    Way announce = Way::doorbell;     // how the peer says that it wrote
+    Way acknowledge = Way::doorbell;  // how it hears of credits
 };
 
 class Receiver {
@@ -29,9 +30,13 @@ public:
     void rung();
     /// Way::message: the peer says that it wrote every buffer up to this number; they may be placed later.
     void told(std::uint64_t number);
+    /// Way::doorbell: the peer has no room, knows credits up to this number, and waits to be rung.
+    void wanted(std::uint64_t number);
     struct Credit {
         std::uint64_t number;  // every buffer up to this one is empty
         std::uint64_t offset;  // of its cell, in those of the peer
+        bool is_new;           // it is to be written; if not, it was
+        bool rings;            // the peer waits: with a notice
     };
     /// What the peer is to hear now, the same until credit_posted().
     [[nodiscard]] std::optional<Credit> credit() const;
@@ -64,14 +69,17 @@ private:
 
     Shape shape_;
     Way announce_;
+    Way acknowledge_;
     Bytes ring_;
     std::uint64_t announced_ = 0;  // the number of the newest buffer that is said to be there
     std::uint64_t emptied_ = 0;    // of the newest one that was emptied: the next is looked at, or open
     std::uint64_t credited_ = 0;
-    std::uint32_t cell_ = 0;  // of the next credit
+    std::uint64_t wanted_at_ = 0;  // the newest credit that the peer knew of when it asked to be rung
+    std::uint32_t cell_ = 0;       // of the next credit
     std::uint32_t slot_ = 0;
     std::uint32_t begin_ = 0;  // unread bytes of the open buffer
     std::uint32_t end_ = 0;
+    bool is_wanted_ = false;  // the peer asked, and was not rung since
     bool is_open_ = false;
     bool is_last_ = false;  // the open one
     bool has_ended_ = false;

@@ -122,7 +122,7 @@ void Sender::release() {
 
 bool Sender::look() {
     bool has_found = false;
-    while (acknowledge_ == Way::memory && !is_broken_) {
+    while (acknowledge_ != Way::message && !is_broken_) {
         const auto number = load_credit(cells_.subspan(next_cell(), sizeof(CreditCell)));
         if (!number || *number <= credited_) break;  // of the lap before
         credited(*number);
@@ -132,13 +132,21 @@ bool Sender::look() {
     return has_found;
 }
 
+std::optional<std::uint64_t> Sender::wish() const {
+    const bool can_ask = acknowledge_ == Way::doorbell && !is_asking_ && !is_closed_ && !is_broken_;
+    return can_ask && !has_credit() ? std::optional(credited_) : std::nullopt;
+}
+
+void Sender::wish_posted() {
+    is_asking_ = true;
+    asked_at_ = credited_;
+}
+
 void Sender::rung() {
-    const auto number = load_credit(cells_.subspan(next_cell(), sizeof(CreditCell)));
-    if (acknowledge_ == Way::doorbell && number)
-        credited(*number);
-    else
-        is_broken_ = true;
-    cell_ = cell_ + 1 == shape_.cells() ? 0 : cell_ + 1;
+    (void)look();
+    // Rung for nothing, or without having asked.
+    if (!is_asking_ || credited_ <= asked_at_) is_broken_ = true;
+    is_asking_ = false;
 }
 
 void Sender::told(std::uint64_t number) {

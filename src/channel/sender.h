@@ -64,9 +64,14 @@ public:
     /// It was taken. `is_pending`: completed() follows.
     void posted(bool is_pending);
     void completed(std::uint32_t slot);
-    /// Way::memory: takes the credits that have appeared; true if there were any. Called as often as one likes.
+    /// Way::memory and Way::doorbell: takes the credits that have appeared; true if there were any. Called as often as
+    /// one likes.
     bool look();
-    /// Way::doorbell: the notice of one more credit was polled, which is placed.
+    /// Way::doorbell: there is no room, and the peer is to be asked to ring when it has a credit that is newer than
+    /// this one. Nothing: there is room, or it was asked.
+    [[nodiscard]] std::optional<std::uint64_t> wish() const;
+    void wish_posted();
+    /// Way::doorbell: the notice that was asked for was polled; what it is about is placed.
     void rung();
     /// Way::message: the peer has emptied every buffer up to this number.
     void told(std::uint64_t number);
@@ -86,8 +91,9 @@ private:
         bool is_pending = false;
     };
 
+    [[nodiscard]] bool has_credit() const { return open_ - credited_ <= shape_.buffers; }
     [[nodiscard]] bool can_fill() const {
-        return open_ - credited_ <= shape_.buffers && !slots_[open_slot_].is_pending && !is_closed_ && !is_broken_;
+        return has_credit() && !slots_[open_slot_].is_pending && !is_closed_ && !is_broken_;
     }
     [[nodiscard]] std::span<std::byte> staged(std::uint32_t slot) const {
         return staging_.subspan(std::size_t{slot} * shape_.buffer_bytes, shape_.buffer_bytes);
@@ -110,11 +116,13 @@ private:
     std::uint64_t posted_ = 0;     // the number of the last one
     std::uint32_t post_slot_ = 0;  // of the one behind it
     std::uint64_t credited_ = 0;
+    std::uint64_t asked_at_ = 0;   // the newest credit that was known then
     std::uint64_t free_ = 0;       // the number of the last one whose memory is free, of those posted
     std::uint32_t free_slot_ = 0;  // of the one behind it
     std::uint32_t cell_ = 0;       // of the next credit
     std::uint32_t pending_ = 0;
     bool leaves_ = false;
+    bool is_asking_ = false;  // to be rung
     bool is_finishing_ = false;
     bool is_closed_ = false;  // the last buffer was closed
     bool is_broken_ = false;

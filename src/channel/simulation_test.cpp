@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct Plan {
         pends = static_cast<std::uint32_t>(random.below(3)) * 400'000;
         turned_away = static_cast<std::uint32_t>(random.below(2)) * 300'000;
         chunk = 1 + random.below(400);
+        looks = static_cast<std::uint32_t>(random.below(2)) * 200'000;
         dies = random.chance(200'000) ? random.below(3000) : ~std::uint64_t{0};
     }
     Shape shape;
@@ -42,6 +44,7 @@ struct Plan {
     std::uint32_t in_place;
     std::uint32_t pends;
     std::uint32_t turned_away;
+    std::uint32_t looks;
     std::uint64_t chunk;
     std::uint64_t dies;  // after so many steps
 };
@@ -97,6 +100,7 @@ public:
     void place() {
         if (flights_.empty()) return;
         Flight& flight = flights_[random_.below(flights_.size())];
+        if (flight.landed.empty()) return;
         if (random_.chance(500'000)) {
             for (std::size_t at = 0; at < flight.landed.size(); ++at)
                 flight.place(at);
@@ -160,7 +164,7 @@ public:
           cells_(plan_.shape.cells() * sizeof(CreditCell)),
           sender_({.shape = plan_.shape, .announce = plan_.announce, .acknowledge = plan_.acknowledge}, staging_,
                   cells_),
-          receiver_({.shape = plan_.shape, .announce = plan_.announce}, ring_),
+          receiver_({.shape = plan_.shape, .announce = plan_.announce, .acknowledge = plan_.acknowledge}, ring_),
           writer_(sender_),
           reader_(receiver_),
           data_(random_, plan_.pends, plan_.turned_away),
@@ -201,7 +205,7 @@ private:
     }
 
     void act() {
-        switch (random_.below(8)) {
+        switch (random_.below(9)) {
             case 0:
                 return write();
             case 1:
@@ -217,6 +221,8 @@ private:
                 return read();
             case 6:
                 return post_credit();
+            case 7:
+                return wish();
             default:
                 return hear_credit();
         }
@@ -300,18 +306,33 @@ private:
         read_ += done;
     }
 
+    /// A wish is a message: it comes some time after it was sent.
+    void wish() {
+        if (wish_) {
+            receiver_.wanted(*wish_);
+            wish_.reset();
+        } else if (const auto known = sender_.wish()) {
+            wish_ = known;
+            sender_.wish_posted();
+        }
+        ASSERT_FALSE(receiver_.is_broken());
+    }
+
     void post_credit() {
         const auto credit = receiver_.credit();
         if (!credit) return;
         const CreditCell cell = make_credit(credit->number);
+        const Bytes bytes = std::as_bytes(std::span(&cell, 1));
         std::byte* target = plan_.acknowledge == Way::message ? unused_.data() : cells_.data() + credit->offset;
-        if (credits_.post(std::as_bytes(std::span(&cell, 1)), {}, target, plan_.acknowledge, credit->number, 0))
+        const Way way = plan_.acknowledge == Way::doorbell && !credit->rings ? Way::memory : plan_.acknowledge;
+        if (credits_.post(credit->is_new ? bytes : Bytes{}, {}, target, way, credit->number, 0))
             receiver_.credit_posted(*credit);
     }
 
     void hear_credit() {
         credits_.place();
-        (void)sender_.look();
+        // A hub looks when it has no room; here nobody looks who waits to be rung.
+        if (plan_.acknowledge == Way::memory || random_.chance(plan_.looks)) (void)sender_.look();
         credits_.announce([&](Way way, std::uint64_t number) {
             if (way == Way::doorbell)
                 sender_.rung();
@@ -343,6 +364,7 @@ private:
     std::vector<std::byte> stream_;
     std::vector<std::byte> source_;  // what is sent from
     std::vector<std::uint32_t> lengths_;
+    std::optional<std::uint64_t> wish_;  // under way
     std::size_t sent_ = 0;
     std::size_t scribbled_ = 0;
     std::size_t read_ = 0;

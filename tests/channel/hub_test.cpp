@@ -197,12 +197,12 @@ TEST(Hub, CH_E1_APeerThatSpeaksNonsenseIsDropped) {
     lies.push_back({std::byte{1}});
     lies.push_back(say({.magic = 5}));
     for (const auto what : {Control::What::opened, Control::What::refused, Control::What::closed, Control::What::wrote,
-                            Control::What::emptied}) {
+                            Control::What::emptied, Control::What::wants}) {
         lies.push_back(say({.what = what, .to = 0, .number = 1}));       // a channel that is open, by doorbells
         lies.push_back(say({.what = what, .to = 40'000, .number = 1}));  // none at all
     }
     lies.push_back(say({.what = Control::What::open, .port = port}));  // without a key
-    lies.push_back(say({.what = static_cast<Control::What>(6)}));
+    lies.push_back(say({.what = static_cast<Control::What>(7)}));
     for (const std::vector<std::byte>& lie : lies) {
         Pair pair(plain);
         const auto ids = pair.join(pair.options());

@@ -45,7 +45,7 @@ struct End {
           ring(shape.bytes()),
           cells(shape.cells() * sizeof(CreditCell)),
           sender({.shape = shape, .announce = way(first / 4U), .acknowledge = way(first / 16U)}, staging, cells),
-          receiver({.shape = shape, .announce = way(first / 4U)}, ring),
+          receiver({.shape = shape, .announce = way(first / 4U), .acknowledge = way(first / 16U)}, ring),
           reader(receiver, 5000) {}
 
     static Way way(unsigned value) { return static_cast<Way>(value % 3U); }
@@ -80,7 +80,7 @@ void post(End& end, bool is_pending) {
 void step(End& end, Script& script, std::uint64_t& taken) {
     std::array<std::byte, 300> bytes{};
     const std::uint8_t what = script.next();
-    switch (what % 12U) {
+    switch (what % 14U) {
         case 0: {
             const std::size_t at = script.number() % end.ring.size();
             end.ring[at] = static_cast<std::byte>(script.next());
@@ -125,11 +125,18 @@ void step(End& end, Script& script, std::uint64_t& taken) {
             if (end.reader.length() && end.reader.left() == 0) end.reader.done();
             break;
         }
+        case 11:
+            end.receiver.wanted(script.number());
+            break;
+        case 12:
+            if (end.sender.wish()) end.sender.wish_posted();
+            break;
         default:
             end.sender.flush();
             (void)end.sender.look();
             if (const auto credit = end.receiver.credit()) {
                 require(credit->offset + sizeof(CreditCell) <= end.cells.size());
+                require(credit->is_new || credit->rings);
                 end.receiver.credit_posted(*credit);
             }
     }

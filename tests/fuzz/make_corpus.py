@@ -218,16 +218,19 @@ def reliable_seeds() -> dict[str, bytes]:
 
 def channel_seeds() -> dict[str, bytes]:
     """fuzz_channel.cpp: shape and ways, then steps of a byte, with numbers (below 128 a byte) behind them."""
-    forge, ring, tell, cell, credit_rung, credit_told, write, post, read, rest = (1, 2, 3, 4, 5, 6, 7, 8, 10, 11)
+    forge, ring, tell, cell, credit_rung, credit_told, write, post = range(1, 9)
+    read, want, wish, rest = range(10, 14)
+    high = {step: next(byte for byte in range(128, 256) if byte % 14 == step) for step in range(14)}
     memory, doorbell, message = (3 | way << 2 | way << 4 for way in (0, 1, 2))
     fill = bytes([write, 100, rest, post, post])
     return {
         "doorbell": bytes([doorbell, forge, 1, 40, ring, read, forge, 2, 9, ring, read, rest]) + fill,
         "memory": bytes([memory, forge, 1, 40, read, forge, 2, 9, read, rest]) + fill + bytes([cell, 2, rest]),
         "message": bytes([message, tell, 2, forge, 1, 40, read, forge, 2, 9, read, *fill, credit_told, 2]),
-        "credits": bytes([doorbell, *fill, cell, 2, credit_rung, *fill, cell, 9, credit_rung, *fill]),
-        "messages": bytes([doorbell, 0, 16, 5, 0, 20, 1, forge, 1, 10, ring, read | 0x80]),
-        "end": bytes([doorbell, 0x80 | 5, 1, 0, ring, read]),
+        "credits": bytes([doorbell, *fill * 4, wish, cell, 2, credit_rung, *fill, cell, 9, credit_rung, *fill]),
+        "wishes": bytes([doorbell, forge, 1, 40, ring, read, want, 0, rest, want, 1, rest, want, 9, rest]),
+        "messages": bytes([doorbell, 0, 16, 5, 0, 20, 1, forge, 1, 10, ring, high[read]]),
+        "end": bytes([doorbell, high[forge], 1, 0, ring, read]),
         "lies": bytes([doorbell, forge, 1, 255, 20, ring, read, tell, 255, 56, credit_told, 128, 3]),
     }
 
@@ -238,11 +241,11 @@ def hub_seeds() -> dict[str, bytes]:
     def message(what: int, key: bytes = b"", *, fault: int = 0, number: int = 0) -> bytes:
         ways = (0, 1, 1)  # bytes, doorbells
         shape = (16, 16384, 4)
-        head = struct.pack("<IBBBBBBHHHIIIIQ", 0x314E4843, what, fault, *ways, 0, 1, 2, len(key), 7, *shape, number)
+        head = struct.pack("<IBBBBBBHHHIIIIQ", 0x324E4843, what, fault, *ways, 0, 1, 2, len(key), 7, *shape, number)
         return b"\0" + head + key
 
     def card(what: int, address: bytes) -> bytes:
-        return b"\1" + struct.pack("<IBBHII16s", 0x31434843, what, 0, len(address), 1, 7, b"0123456789abcdef") + address
+        return b"\1" + struct.pack("<IBBHII16s", 0x32434843, what, 0, len(address), 1, 7, b"0123456789abcdef") + address
 
     addresses = ["shm://daq", "tcp://[::1]:1", "udp://*:*", "verbs://10.0.0.1:0", "rio://5:100", "rio://:1"]
     return {
@@ -250,6 +253,7 @@ def hub_seeds() -> dict[str, bytes]:
         "opened": message(1, b"key"),
         "refused": message(2, fault=3),
         "wrote": message(4, number=9),
+        "wants": message(6, number=9),
         "offer": card(1, b"address"),
         "again": card(4, b""),
         "greeting": b"\1" + struct.pack("<Q16s", 0x31474843, b"0123456789abcdef"),

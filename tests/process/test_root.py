@@ -224,15 +224,15 @@ def test_libraries_of_two_versions_say_so(way: str, newer: str, tmp_path: Path) 
     turned, place = WAYS[way]
     library = channel_library()
     code = library.read_bytes()
-    assert code.count(b"CHC1") > 0
-    (tmp_path / library.name).write_bytes(code.replace(b"CHC1", b"CHC2"))
+    assert code.count(b"CHC2") > 0
+    (tmp_path / library.name).write_bytes(code.replace(b"CHC2", b"CHC9"))
     other = turned | {"LD_LIBRARY_PATH": str(tmp_path)}
     by_newer = {"server": other, "client": turned} if newer == "server" else {"server": turned, "client": other}
     with program("peer.C", "watch", place, 1, turned=by_newer["server"]) as server:
         address = line_of(server, "at ").split()[1]
         with program("peer.C", "good", address, 5, turned=by_newer["client"]) as client:
             why = line_of(client, "Error in <TRioSystem::OpenConnection>")
-            there = "2" if newer == "server" else "1"
+            there = "9" if newer == "server" else "2"
             assert f"the library there speaks version {there} of ring channels, this one version " in why
             assert line_of(client, "valid ") == "valid 0"
         with program("peer.C", "good", address, 5, turned=by_newer["server"]):

@@ -25,6 +25,11 @@ unsigned long setting(const char* name) {
     return text == NULL ? 0 : strtoul(text, NULL, 10);
 }
 
+std::chrono::microseconds spin_time() {
+    static const std::chrono::microseconds spin(setting("INCAST_ZMQ_SPIN_US"));
+    return spin;
+}
+
 /// A whole number, written without sign, in that range.
 bool is_number(const std::string& text, unsigned long least, unsigned long most) {
     if (text.empty() || text.size() > 10 || text.find_first_not_of("0123456789") != std::string::npos) return false;
@@ -101,6 +106,24 @@ incast_channel_options channel_options() {
     options.buffer_bytes = static_cast<uint32_t>(setting("INCAST_ZMQ_BUFFER_BYTES"));
     options.batch = static_cast<uint32_t>(setting("INCAST_ZMQ_BATCH"));
     return options;
+}
+
+int wait_for_signal(const signaler_t& signaler, int timeout_ms) {
+    if (timeout_ms == 0 || spin_time().count() == 0) return signaler.wait(timeout_ms);
+    const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+    std::chrono::steady_clock::duration longest = spin_time();
+    if (timeout_ms > 0)
+        longest = std::min<std::chrono::steady_clock::duration>(longest, std::chrono::milliseconds(timeout_ms));
+    std::chrono::steady_clock::duration spun(0);
+    do {
+        if (signaler.wait(0) == 0) return 0;
+        if (errno != EAGAIN) return -1;
+        spun = std::chrono::steady_clock::now() - begin;
+    } while (spun < longest);
+    if (timeout_ms < 0) return signaler.wait(timeout_ms);
+    const std::chrono::milliseconds rest =
+        std::chrono::milliseconds(timeout_ms) - std::chrono::duration_cast<std::chrono::milliseconds>(spun);
+    return signaler.wait(static_cast<int>(rest.count()));
 }
 
 int channel_error(int64_t error) {
@@ -232,8 +255,11 @@ void ChannelLoop::queue(ChannelUser& user) {
 bool ChannelLoop::take() {
     const InStage in_stage(stages(), stage_post);
     bool has_happened = false;
+    const bool is_woken = is_woken_;
+    is_woken_ = false;
     for (size_t i = 0; i < plugged_.size(); ++i) {
-        if (incast_channel_hub_poll(plugged_[i]) == 1) has_happened = true;
+        incast_channel_hub* const hub = plugged_[i];
+        if ((is_woken ? incast_channel_hub_poll(hub) : incast_channel_hub_poll_unwoken(hub)) == 1) has_happened = true;
         incast_channel* channel = NULL;
         uint32_t what = 0;
         while (incast_channel_hub_next_ready(plugged_[i], &channel, &what) == 1) {
@@ -274,18 +300,20 @@ bool ChannelLoop::before_wait() {
 }
 
 bool ChannelLoop::move() {
-    static const std::chrono::microseconds spin(setting("INCAST_ZMQ_SPIN_US"));
-    bool has_happened = false;
-    bool is_asleep = false;
-    for (int round = 0; round < rounds && !is_asleep; ++round) {
-        if (take()) has_happened = true;
+    for (int round = 0; round < rounds; ++round) {
+        const bool has_happened = take();
         run();
-        is_asleep = may_sleep();
+        if (!spins(has_happened || !queued_.empty()) && may_sleep()) return false;
     }
-    if (!is_asleep || spin.count() == 0) return !is_asleep;
+    return true;
+}
+
+/// While it spins nobody has to wake it.
+bool ChannelLoop::spins(bool has_happened) {
+    if (spin_time().count() == 0) return false;
     const std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now();
     if (has_happened) happened_ = now;
-    return now - happened_ < spin;
+    return now - happened_ < spin_time();
 }
 
 }  // namespace zmq

@@ -17,6 +17,7 @@
 
 #include "i_poll_events.hpp"
 #include "poller.hpp"
+#include "signaler.hpp"
 #include "stages.h"
 
 namespace zmq {
@@ -33,6 +34,8 @@ bool check_channel_name(const std::string& protocol, const std::string& address)
 bool check_channel_address(const std::string& protocol, const std::string& address);
 /// What new channels are made with: the environment variables INCAST_ZMQ_... (README.md).
 incast_channel_options channel_options();
+/// Instead of the signaler's wait(): looks for INCAST_ZMQ_SPIN_US before it sleeps.
+int wait_for_signal(const signaler_t& signaler, int timeout_ms);
 /// Turns what a function of incast/channel.h returned into what libzmq's return: -1 and errno.
 int channel_error(int64_t error);
 
@@ -82,7 +85,8 @@ public:
     /// ends a session when its last message is encoded, and trusts that there is room.
     void close(incast_channel* channel, const void* bytes, size_t size);
 
-    void in_event() {}  // the descriptor of a hub: before_wait() does the work
+    /// The descriptor of a hub is readable: before_wait() does the work.
+    void in_event() { is_woken_ = true; }
     void out_event() {}
     void timer_event(int) {}
 
@@ -98,6 +102,7 @@ private:
     void run();
     bool may_sleep();
     bool move();
+    bool spins(bool has_happened);
 
     poller_t& poller_;
     const std::unique_ptr<Stages> stages_;
@@ -107,6 +112,7 @@ private:
     std::vector<ChannelUser*> queued_;
     std::vector<ChannelUser*> running_;
     std::set<Rest*> rests_;
+    bool is_woken_ = true;  // by the descriptor of a hub
     std::chrono::steady_clock::time_point happened_;
 };
 

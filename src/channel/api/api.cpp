@@ -155,6 +155,11 @@ int incast_channel_hub_poll(incast_channel_hub* hub) {
     return with(hub->core, [&](auto&) { return hub->core.poll_awake() ? 1 : 0; });
 }
 
+int incast_channel_hub_poll_unwoken(incast_channel_hub* hub) {
+    if (hub == nullptr) return refuse_null();
+    return with(hub->core, [&](auto&) { return hub->core.poll_unwoken() ? 1 : 0; });
+}
+
 int incast_channel_hub_prepare_wait(incast_channel_hub* hub) {
     if (hub == nullptr) return refuse_null();
     return with(hub->core, [&](auto&) { return hub->core.prepare_wait() ? 1 : 0; });

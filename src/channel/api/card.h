@@ -23,7 +23,7 @@ using HubId = std::array<std::byte, 16>;
 HubId random_id();
 
 struct Card {
-    static constexpr std::uint32_t expected_magic = 0x31434843;  // "CHC1": the last one is the version of all of it
+    static constexpr std::uint32_t expected_magic = 0x32434843;  // "CHC2": the last one is the version of all of it
     enum class What : std::uint8_t {
         offer = 1,
         answer,

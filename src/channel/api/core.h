@@ -156,6 +156,8 @@ public:
         has_slept_ = std::exchange(is_armed_, false) || has_slept_;
         return poll();
     }
+    /// The same, while the descriptor was not readable: the kernel need not be asked.
+    bool poll_unwoken();
     bool prepare_wait();
     /// After a call that may have left something to do: it is done, or who sleeps is woken.
     void settle();

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "channel/api/core.h"
+#include "transport/shm/shm.h"
 
 namespace incast::channel::api {
 
@@ -59,6 +60,12 @@ bool Core::poll() {
         if (channel->is_given_back) close(channel, false);
     }
     return any;
+}
+
+bool Core::poll_unwoken() {
+    if (std::exchange(is_armed_, false) && choices_.scheme == Scheme::shm && hub_ != nullptr)
+        transport::shm::cancel_wait(*endpoint_.transport);
+    return poll();
 }
 
 void Core::look_around(Time at) {

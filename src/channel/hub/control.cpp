@@ -32,7 +32,7 @@ std::optional<Received> parse(Bytes message) {
     if (message.size() < sizeof control) return std::nullopt;
     std::memcpy(&control, message.data(), sizeof control);
     received.key = message.subspan(sizeof control);
-    const bool is_right = control.magic == Control::expected_magic && control.what <= Control::What::emptied &&
+    const bool is_right = control.magic == Control::expected_magic && control.what <= Control::What::wants &&
                           control.fault <= Fault::forked && control.kind <= Kind::messages &&
                           control.announce <= Way::message && control.acknowledge <= Way::message &&
                           control.is_finished <= 1 && control.key_bytes == received.key.size() &&

@@ -30,7 +30,7 @@ const char* to_string(Fault fault);
 enum class Kind : std::uint8_t { bytes, messages };
 
 struct Control {
-    static constexpr std::uint32_t expected_magic = 0x314E4843;  // "CHN1"
+    static constexpr std::uint32_t expected_magic = 0x324E4843;  // "CHN2"
     enum class What : std::uint8_t {
         open,     // all fields, a key behind it
         opened,   // to, from; a key behind it
@@ -38,6 +38,7 @@ struct Control {
         closed,   // to; is_finished: what was written is all on its way
         wrote,    // to, number: of the newest buffer
         emptied,  // to, number: of a credit
+        wants,    // to, number: there is no room, and no credit newer than this one is known: ring when there is
     };
     std::uint32_t magic = expected_magic;
     What what{};

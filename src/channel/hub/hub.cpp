@@ -97,9 +97,9 @@ Result<Channel*> Hub::make(Peer peer, const Options& options) {
         SenderSettings{.shape = options.shape, .announce = channel->announce, .acknowledge = channel->acknowledge},
         memory.subspan(channel->staging_at(), options.shape.bytes()),
         memory.first(options.shape.cells() * sizeof(CreditCell)));
-    channel->receiver =
-        std::make_unique<Receiver>(ReceiverSettings{.shape = options.shape, .announce = channel->announce},
-                                   memory.subspan(channel->cells_bytes(), options.shape.bytes()));
+    channel->receiver = std::make_unique<Receiver>(
+        ReceiverSettings{.shape = options.shape, .announce = channel->announce, .acknowledge = channel->acknowledge},
+        memory.subspan(channel->cells_bytes(), options.shape.bytes()));
     used_.set(channel->number);
     looked_.assign(channel->number, channel->announce != Way::doorbell || channel->acknowledge == Way::memory);
     channels_[channel->number] = std::move(channel);
@@ -267,18 +267,26 @@ Fault Hub::fault(Id id) const {
 std::size_t Hub::write(Id id, Bytes bytes) {
     Channel* channel = find(id);
     if (channel == nullptr || !channel->can_write()) return 0;
-    std::size_t done = write_through(*channel, bytes);
-    done += channel->sender->write(bytes.subspan(done));
+    std::size_t done = write_now(*channel, bytes);
+    while (done < bytes.size() && take_credits(*channel))
+        done += write_now(*channel, bytes.subspan(done));
     if (done > 0) touch(*channel);
     update(*channel);
     return done;
+}
+
+std::size_t Hub::write_now(Channel& channel, Bytes bytes) {
+    const std::size_t done = write_through(channel, bytes);
+    return done + channel.sender->write(bytes.subspan(done));
 }
 
 std::size_t Hub::write_in_place(Id id, Bytes bytes) {
     Channel* channel = find(id);
     if (channel == nullptr || !channel->can_write()) return 0;
     if (channel->peer != self_ && !endpoint_.capabilities().nature.any_memory) return write(id, bytes);
-    const std::size_t done = channel->sender->write_in_place(bytes);
+    std::size_t done = channel->sender->write_in_place(bytes);
+    while (done < bytes.size() && take_credits(*channel))
+        done += channel->sender->write_in_place(bytes.subspan(done));
     if (done > 0) touch(*channel);
     update(*channel);
     return done;

@@ -144,6 +144,7 @@ private:
     void fail(Channel& channel, Fault fault);
     void free(Channel& channel);
     Bytes readable(Channel& channel);
+    std::size_t write_now(Channel& channel, Bytes bytes);
     void after_reading(Channel& channel);
     void update(Channel& channel);
     void touch(const Channel& channel) { busy_.set(channel.number); }
@@ -161,7 +162,8 @@ private:
     [[nodiscard]] Channel* from(Peer peer, std::uint16_t number) const;
     void look(Channel& channel);
     void mirror_buffer(Channel& channel);
-    void mirror_cell(Channel& channel);
+    void mirror_cells(Channel& channel);
+    bool take_credits(Channel& channel);
 
     // What leaves: posting.cpp.
     void work(Channel& channel);
@@ -170,6 +172,7 @@ private:
     bool post_control(Channel& channel);
     bool post_buffers(Channel& channel);
     bool post_wrote(Channel& channel);
+    bool post_wish(Channel& channel);
     bool post_credit(Channel& channel);
     void hand_over(Channel& channel, const Sender::Outgoing& out);
     void drain(Channel& channel);

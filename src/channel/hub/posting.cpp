@@ -1,5 +1,6 @@
 // What a hub posts: control messages, buffers, credits.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "channel/hub/hub.h"
@@ -37,7 +38,7 @@ void Hub::work(Channel& channel) {
         is_done = post_control(channel);
         if (is_done && channel.is_opened && !channel.is_closed) {
             if (channel.is_given_back) drain(channel);
-            is_done = post_buffers(channel) && post_wrote(channel) && post_credit(channel);
+            is_done = post_buffers(channel) && post_wrote(channel) && post_wish(channel) && post_credit(channel);
         }
     }
     if (!channel.is_given_back)
@@ -200,24 +201,40 @@ void Hub::hand_over(Channel& channel, const Sender::Outgoing& out) {
     has_happened_ = has_taken_ = true;
 }
 
+/// Without room, and without a credit that has come meanwhile.
+bool Hub::post_wish(Channel& channel) {
+    if (!channel.sender->wish() || channel.peer == self_ || channel.is_closed_there || channel.is_aborted) return true;
+    if (take_credits(channel)) {
+        touch(channel);  // what waits for room may leave
+        has_happened_ = has_taken_ = true;
+    }
+    const auto known = channel.sender->wish();
+    if (!known) return true;
+    const Control control{.what = Control::What::wants, .to = channel.there, .number = *known};
+    if (!settle(channel, send(channel.peer, control))) return false;
+    channel.sender->wish_posted();
+    return true;
+}
+
 bool Hub::post_credit(Channel& channel) {
     const auto credit = channel.receiver->credit();
     if (!credit || channel.is_closed_there) return true;
     const CreditCell cell = make_credit(credit->number);
+    std::atomic_thread_fence(std::memory_order_release);  // what was read, was read before
     const Bytes head = std::as_bytes(std::span(&cell, 1));
     if (channel.peer == self_) {
         if (channel.twin == nullptr) return true;
         std::ranges::copy(head, channel.twin->memory.begin() + static_cast<std::ptrdiff_t>(credit->offset));
-        channel.twin->sender->rung();
+        (void)channel.twin->sender->look();
         touch(*channel.twin);
         has_happened_ = has_taken_ = true;
     } else if (channel.acknowledge == Way::message) {
         const Control control{.what = Control::What::emptied, .to = channel.there, .number = credit->number};
         if (!settle(channel, send(channel.peer, control))) return false;
     } else {
-        const Notice notice =
-            channel.acknowledge == Way::doorbell ? Notice(notice_of(channel.there, credit_bit)) : Notice(std::nullopt);
-        if (!settle(channel, endpoint_.write(channel.peer, head, {}, {channel.remote, credit->offset}, notice, 0)))
+        const Notice notice = credit->rings ? Notice(notice_of(channel.there, credit_bit)) : Notice(std::nullopt);
+        const Bytes written = credit->is_new ? head : Bytes{};
+        if (!settle(channel, endpoint_.write(channel.peer, written, {}, {channel.remote, credit->offset}, notice, 0)))
             return false;
     }
     channel.receiver->credit_posted(*credit);

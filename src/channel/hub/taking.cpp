@@ -63,7 +63,7 @@ void Hub::take_notice(Peer peer, std::uint16_t notice) {
     if ((notice & 1U) == 0) {
         channel->receiver->rung();
     } else {
-        mirror_cell(*channel);
+        mirror_cells(*channel);
         channel->sender->rung();
     }
     touch(*channel);
@@ -100,6 +100,8 @@ void Hub::take_message(Peer peer, Bytes message) {
             return channel->receiver->told(control.number);
         case Control::What::emptied:
             return channel->sender->told(control.number);
+        case Control::What::wants:
+            return channel->receiver->wanted(control.number);
         case Control::What::open:
             return;
     }
@@ -161,18 +163,24 @@ void Hub::mirror_buffer(Channel& channel) {
                 channel.memory.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
-void Hub::mirror_cell(Channel& channel) {
+void Hub::mirror_cells(Channel& channel) {
     if (!channel.is_mirrored) return;
-    const std::uint64_t at = channel.sender->next_cell();
-    const Bytes head = endpoint_.local({channel.region, sizeof(CreditCell), at});
-    std::copy_n(head.begin(), std::min(head.size(), sizeof(CreditCell)),
-                channel.memory.begin() + static_cast<std::ptrdiff_t>(at));
+    for (std::uint64_t at = 0; at < channel.shape.cells() * sizeof(CreditCell); at += sizeof(CreditCell)) {
+        const Bytes head = endpoint_.local({channel.region, sizeof(CreditCell), at});
+        std::copy_n(head.begin(), std::min(head.size(), sizeof(CreditCell)),
+                    channel.memory.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+}
+
+/// Those that nobody was told of.
+bool Hub::take_credits(Channel& channel) {
+    mirror_cells(channel);
+    return channel.sender->look();
 }
 
 void Hub::look(Channel& channel) {
     if (!channel.is_opened || channel.fault != Fault::none) return;
-    mirror_cell(channel);
-    const bool has_credit = channel.sender->look();
+    const bool has_credit = take_credits(channel);
     const bool is_readable = !readable(channel).empty() || channel.receiver->has_ended();
     if (!has_credit && is_readable == channel.was_readable) return;
     channel.was_readable = is_readable;

@@ -291,6 +291,11 @@ bool Endpoint::prepare_wait() {
     return true;
 }
 
+/// No connection has woken this side. Who rings now finds it awake.
+void Endpoint::cancel_wait() {
+    if (std::exchange(armed_, false) && inbox_.header().asleep.exchange(0, std::memory_order_relaxed) == 0) hear_bell();
+}
+
 void Endpoint::posted(Peer peer, PeerState& state, std::uint64_t bytes) {
     if (!std::exchange(state.unpublished, true)) unpublished_.push_back(peer);
     state.unpublished_bytes += bytes;

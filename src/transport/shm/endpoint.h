@@ -114,6 +114,7 @@ public:
     [[nodiscard]] Time next_deadline() const override { return next_deadline_; }
 
     bool prepare_wait() override;
+    void cancel_wait();
 
     [[nodiscard]] int wait_fd() const override { return poller_.fd(); }
 

@@ -83,4 +83,8 @@ Result<Peer> dial_by(Transport& endpoint, os::Descriptor way, const Blob& addres
     return static_cast<Endpoint&>(endpoint).dial_by(std::move(way), address, greeting);
 }
 
+void cancel_wait(Transport& endpoint) {
+    static_cast<Endpoint&>(endpoint).cancel_wait();
+}
+
 }  // namespace incast::transport::shm

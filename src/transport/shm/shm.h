@@ -27,4 +27,8 @@ os::Descriptor way_for_caller(Transport& endpoint, Time now);
 /// As Transport::dial, by a way that was handed over by the endpoint of that address.
 Result<Peer> dial_by(Transport& endpoint, os::Descriptor way, const Blob& address, Bytes greeting);
 
+/// A hint to an endpoint of this transport: nobody slept on wait_fd() since prepare_wait(), or somebody did and it was
+/// not readable. The next poll need not ask the kernel.
+void cancel_wait(Transport& endpoint);
+
 }  // namespace incast::transport::shm

@@ -52,6 +52,8 @@ def run_program(program: Path, number: int, arguments: argparse.Namespace) -> Ou
         if arguments.fabric:
             environment |= {"RIO_FABRIC": arguments.fabric.format(n=number), "RIO_DESTID": "1"}
             environment["INCAST_ZMQ_TURN_HOST"] = "1"
+        if arguments.host:
+            environment["INCAST_ZMQ_TURN_HOST"] = arguments.host
         process = subprocess.Popen(
             [str(program)],
             cwd=folder,
@@ -91,6 +93,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", metavar="NAME")
     parser.add_argument("--turn", choices=["shm", "rio", "verbs"])
     parser.add_argument("--fabric")
+    parser.add_argument("--host", help="of verbs: an address of an RDMA device")
     parser.add_argument("--known", type=Path)
     parser.add_argument("--library", help="where libzmq.so.5 is, instead of OUT/lib")
     parser.add_argument("--shim", type=Path, help="instead of OUT/lib/turn.so")

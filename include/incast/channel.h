@@ -40,7 +40,8 @@
  *     ECONNRESET        its process or its connection is gone, or it gave the channel up before it was finished
  *     EAGAIN            not now, or not in time
  *     EPIPE             this side has finished writing, or the other side has closed the channel
- *     EMFILE, ENFILE, ENOMEM   of this process, or this host
+ *     EMFILE, ENFILE, ENOMEM   this process, or this host, has no more descriptors or memory. A listener without a
+ *                       descriptor asks callers to come again, and they do so until their time is over
  *     ECHILD            this process was forked from the one that made the hub: only free works, and leaves the
  *                       parent's hub alone
  * Nothing is printed and no signal handler is installed. Functions wait only where they have a `timeout_ms`: 0 does not
@@ -124,7 +125,8 @@ typedef struct incast_channel_options {
     uint32_t batch;              /* emptied buffers that are told at once, 1 to `buffers`. Default: a quarter of them */
     uint32_t announce;           /* INCAST_CHANNEL_DOORBELL, _MEMORY or _MESSAGE */
     uint32_t acknowledge;        /* the same, for buffers that were emptied */
-    uint32_t connect_timeout_ms; /* 10000 */
+    uint32_t connect_timeout_ms; /* 10000. While nobody drives the hub nothing can be heard: such pauses put it off,
+                                    by as much again at most */
     uint32_t longest_message;    /* of kind messages, that may come; 1 GiB, which is the most */
     uint32_t backlog;            /* of a listener: channels that may wait for accept; 128 */
 } incast_channel_options;

@@ -24,56 +24,12 @@
 #include "base/prng.h"
 #include "channel/api/address.h"
 #include "channel/api/card.h"
+#include "handle.h"
 #include "os/descriptor.h"
 #include "transport/verbs/descriptor/descriptor.h"
 
 namespace incast::channel::api {
 namespace {
-
-constexpr int patience_ms = 20'000;
-
-std::string some_name(const std::string& what) {
-    return "shm://test-" + std::to_string(::getpid()) + "-" + what;
-}
-
-bool is_readable(int fd, int timeout_ms = 0) {
-    pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
-    return ::poll(&entry, 1, timeout_ms) == 1;
-}
-
-/// A hub, of a thread of its own unless it says OWN_LOOP.
-class Handle {
-public:
-    explicit Handle(const char* transport = "shm", std::uint32_t flags = 0, std::uint32_t max_channels = 0,
-                    const char* fabric = nullptr) {
-        incast_channel_hub_options options = INCAST_CHANNEL_HUB_OPTIONS;
-        options.flags = flags;
-        options.max_channels = max_channels;
-        options.fabric = fabric;
-        EXPECT_EQ(incast_channel_hub_make(transport, &options, &hub), 0) << incast_channel_message();
-    }
-    Handle(const Handle&) = delete;
-    Handle& operator=(const Handle&) = delete;
-    ~Handle() { incast_channel_hub_free(hub); }
-
-    incast_channel_listener* listen(const std::string& address, const incast_channel_options* options = nullptr) {
-        incast_channel_listener* listener = nullptr;
-        EXPECT_EQ(incast_channel_listen(hub, address.c_str(), options, &listener), 0) << incast_channel_message();
-        return listener;
-    }
-    incast_channel* connect(const std::string& address, const incast_channel_options* options = nullptr) {
-        incast_channel* channel = nullptr;
-        EXPECT_EQ(incast_channel_connect(hub, address.c_str(), options, &channel), 0) << incast_channel_message();
-        return channel;
-    }
-    /// As an event loop does, until nothing is left to do.
-    void turn() const {
-        do
-            (void)incast_channel_hub_poll(hub);
-        while (incast_channel_hub_prepare_wait(hub) == 0);
-    }
-    incast_channel_hub* hub = nullptr;
-};
 
 struct Ends {
     incast_channel* here = nullptr;
@@ -457,19 +413,6 @@ TEST(ChannelApi, WhoeverIsNotDrivenInTimeIsGivenUp) {
     EXPECT_EQ(incast_channel_write(channel, "x", 1, 0), -ETIMEDOUT);
 }
 
-os::Descriptor raw_socket(const std::string& name) {
-    os::Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    const std::string abstract = std::string("\0incast-channel/", 16) + name.substr(6);
-    std::memcpy(address.sun_path, abstract.data(), abstract.size());
-    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + abstract.size());
-    if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), size) != 0 &&
-        (::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&address), size) != 0 || ::listen(socket.fd(), 5) != 0))
-        socket.close();
-    return socket;
-}
-
 TEST(ChannelApi, GarbageAtAListenerHarmsNobody) {
     Handle one;
     Handle other;
@@ -493,7 +436,7 @@ TEST(ChannelApi, GarbageAtAListenerHarmsNobody) {
 
 TEST(ChannelApi, WhoAnswersGarbageIsNoListener) {
     const std::string name = some_name("liar");
-    const os::Descriptor liar = raw_socket(name);  // nobody is there: it listens itself
+    const os::Descriptor liar = raw_socket(name, true);
     ASSERT_TRUE(liar.is_open());
     Handle handle;
     std::vector<std::vector<std::byte>> lies = {{}, {std::byte{1}}, std::vector<std::byte>(40'000, std::byte{'C'})};

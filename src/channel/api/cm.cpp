@@ -135,10 +135,6 @@ private:
     std::thread thread_;
 };
 
-}  // namespace
-
-namespace {
-
 /// With the id that RIO_DESTID asks for, which counts for those alone that join by RIO_FABRIC. The endpoint for data,
 /// which joins later, has any free one.
 std::string with_destid(const std::string& fabric) {
@@ -155,10 +151,11 @@ std::shared_ptr<CmPort> cm_port(const std::string& fabric) {
     static std::map<std::string, std::weak_ptr<CmPort>> known;
     const std::lock_guard guard(mutex);
     if (auto port = known[fabric].lock()) return port;
+    errno = 0;
     auto port = rio::MasterPort::join(with_destid(fabric), O_NONBLOCK);
-    if (!port) throw Failure{ENODEV, port.error().message};
+    if (!port) throw lack_failure(errno, port.error().message);
     auto mailbox = rio::Mailbox::open(*port);
-    if (!mailbox) throw Failure{ENODEV, mailbox.error().message};
+    if (!mailbox) throw lack_failure(errno, mailbox.error().message);
     auto made = std::make_shared<CmPort>(std::move(*port), std::move(*mailbox));
     known[fabric] = made;
     return made;

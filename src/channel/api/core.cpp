@@ -114,7 +114,9 @@ WholeCard Core::offer(const os::Descriptor& socket, const Address& door, std::ui
     WholeCard made{card(Card::What::offer), address_by(endpoint_, choices_.scheme, socket)};
     made.card.port = port;
     // A path may be shared by network namespaces, in each of which the endpoint's name is another one.
-    if (door.is_path()) made.way = transport::shm::way_for_caller(*endpoint_.transport, now());
+    if (!door.is_path()) return made;
+    made.way = transport::shm::way_for_caller(*endpoint_.transport, now());
+    if (!made.way.is_open()) return {card(Card::What::again), {}};
     return made;
 }
 
@@ -195,6 +197,7 @@ incast_channel* Core::connect(const Address& address, const Options& options, st
     channel->options = options;
     channel->longest_message = longest_message;
     channel->deadline = now() + patience;
+    channel->spare = patience;
     channel->call = call;
     opening_.push_back(channel);
     look_ = true;  // the call may have failed by now
@@ -382,6 +385,8 @@ void Core::take_directory_events() {
         }
         if (event->what == Directory::Event::What::failed)
             fail(*channel, event->failure.error, std::move(event->failure.line));
+        else if (event->what == Directory::Event::What::again)
+            call_again(*channel, now() + come_again_after);
         else if (event->what == Directory::Event::What::offered)
             channel->offer = std::move(event->said);
     }
@@ -397,9 +402,29 @@ void Core::take_offers() {
             opening_.begin(), opening_.begin() + static_cast<std::ptrdiff_t>(at), [&](const incast_channel* before) {
                 return before->state == incast_channel::State::calling && before->address == channel.address;
             });
-        if (!is_its_turn) continue;
+        if (!is_its_turn) {
+            strip(channel);
+            continue;
+        }
         if (auto said = std::exchange(channel.offer, std::nullopt)) take_offer(channel, std::move(*said));
     }
+}
+
+/// A listener waits for who was made an offer for 2 s, and a turn may come later. What comes with the offer is given
+/// back, and if it is needed then the channel calls once more.
+void Core::strip(incast_channel& channel) {
+    if (channel.is_bare || !(has_answers(choices_.scheme) || channel.address.is_path())) return;
+    channel.is_bare = true;
+    channel.offer->way.close();
+    directory_->give_up(std::exchange(channel.call, 0));
+}
+
+/// The channel is to call, then.
+void Core::call_again(incast_channel& channel, Time at) {
+    channel.state = incast_channel::State::calling;
+    channel.call = 0;
+    channel.call_at = at;
+    channel.is_bare = false;
 }
 
 void Core::take_offer(incast_channel& channel, WholeCard said) {
@@ -411,8 +436,10 @@ void Core::take_offer(incast_channel& channel, WholeCard said) {
         return open_to(channel, self);
     }
     auto known = std::ranges::find(remotes_, said.card.hub, &Remote::hub);
-    if (known == remotes_.end() && has_answers(choices_.scheme)) return begin_exchange(channel, said);
+    if (known == remotes_.end() && !channel.is_bare && has_answers(choices_.scheme))
+        return begin_exchange(channel, said);
     if (has_answers(choices_.scheme)) directory_->give_up(channel.call);
+    if (known == remotes_.end() && channel.is_bare) return call_again(channel, now());
     if (known == remotes_.end()) {
         const Greeting greeting{.hub = id_};
         last_log_.clear();
@@ -442,7 +469,14 @@ bool Core::advance(Time now) {
         }
         if (channel->state == incast_channel::State::calling && now >= channel->call_at) {
             channel->call_at = time_never;
-            channel->call = call_for(channel->address);
+            look_ = true;  // it may have failed by now
+            try {
+                channel->call = call_for(channel->address);
+            } catch (const Failure& failure) {
+                fail(*channel, failure.error, failure.line);
+            } catch (const std::system_error& error) {  // no thread can be made
+                fail(*channel, error.code().value(), channel->address.text() + ": " + error.what());
+            }
         }
         if (channel->state >= incast_channel::State::open || now < channel->deadline) continue;
         if (channel->state == incast_channel::State::calling) directory_->give_up(channel->call);

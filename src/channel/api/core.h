@@ -63,9 +63,11 @@ struct incast_channel {
     incast::channel::Options options;
     std::uint32_t longest_message = incast::channel::max_message;
     incast::Time deadline = incast::time_never;  // of opening
+    incast::Time spare = 0;                      // by which pauses of this process may put it off
     std::uint32_t call = 0;
     std::optional<incast::channel::api::WholeCard> offer = {};  // until it is this channel's turn
-    incast::Time call_at = incast::time_never;                  // it is to come again
+    bool is_bare = false;  // the offer: by now it can be used for a peer that is known, and for no other
+    incast::Time call_at = incast::time_never;  // it is to come again
     incast::Peer peer{};
     std::uint32_t port = 0;
 
@@ -204,6 +206,8 @@ private:
     void take_directory_events();
     void take_offers();
     void take_offer(incast_channel& channel, WholeCard said);
+    void strip(incast_channel& channel);
+    void call_again(incast_channel& channel, Time at);
     void take_answer(std::uint32_t caller, const WholeCard& said);
     void begin_exchange(incast_channel& channel, const WholeCard& said);
     void end_exchange(const Directory::Event& event);
@@ -212,6 +216,7 @@ private:
     void lose(Peer peer, int error, const std::string& why);
     std::uint32_t call_for(const Address& address);
     bool advance(Time now);
+    void forgive(Time now);
     void open_to(incast_channel& channel, Peer peer);
     void begin_messages(incast_channel& channel);
     void fail(incast_channel& channel, int error, std::string line);
@@ -225,6 +230,8 @@ private:
     void end_lead();
     void sleep(std::unique_lock<std::mutex>& lock, Time until);
     void serve();
+
+    static constexpr Time come_again_after = 10 * ps_per_ms;
 
     // Events of the poller.
     static constexpr std::uint64_t wake_id = 1;
@@ -261,6 +268,7 @@ private:
     bool has_slept_ = false;  // from a sleep, and no poll since
     bool look_ = true;        // at the poller, in the next poll
     Time next_look_ = 0;
+    Time due_ = time_never;  // by when the next poll was to come
     Spin spin_;
 
     bool has_leader_ = false;

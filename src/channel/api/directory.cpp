@@ -212,7 +212,13 @@ void Directory::close(std::uint32_t port) {
 void Directory::accept_all(Open& open, Time now) {
     for (std::size_t count = 0; count < most_accepted; ++count) {
         os::Descriptor socket(::accept4(open.door.socket.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-        if (!socket.is_open()) return;
+        if (!socket.is_open()) {
+            if (!os::Spare::is_needed_for(errno)) return;
+            spare_.turn_away(open.door.socket, [&](const os::Descriptor& caller) {
+                (void)say(caller, to_bytes({.what = Card::What::again}, {}));
+            });
+            return;
+        }
         const WholeCard card = offer_(socket, open.door.address, open.port);
         if (!say(socket, to_bytes(card.card, card.address), card.way) || !has_answers_) continue;
         if (callers_.size() == most_callers) drop_caller(callers_.begin()->first);
@@ -307,7 +313,7 @@ void Directory::hear(std::uint32_t number, Call& call, Time now) {
         const auto why = static_cast<int>(std::min(read.whole->card.port, 4095U));
         return end(number, why == 0 ? EPROTO : why, why == ECONNREFUSED ? "nobody listens there" : "");
     }
-    if (read.whole->card.what == Card::What::again && call.is_answered) {
+    if (read.whole->card.what == Card::What::again) {
         events_.push_back({Event::What::again, number, {}, {}});
         calls_.erase(number);
         return;

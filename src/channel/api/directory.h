@@ -20,6 +20,7 @@
 #include "channel/api/card.h"
 #include "os/descriptor.h"
 #include "os/poller.h"
+#include "os/spare.h"
 
 namespace incast::channel::api {
 
@@ -113,6 +114,7 @@ private:
     std::uint64_t first_id_;
     bool has_answers_;
     Offer offer_;
+    os::Spare spare_;
     std::uint32_t next_number_ = 0;
     std::map<std::uint32_t, Open> open_;  // by port
     std::map<std::uint32_t, Call> calls_;

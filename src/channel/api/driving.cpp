@@ -21,6 +21,7 @@ constexpr Time look_at_memory = 100 * ps_per_us;  // asleep, where memory is pol
 constexpr Time without_descriptor = ps_per_ms;
 constexpr Time rest_after_lead = ps_per_ms;
 constexpr int settling_polls = 4;
+constexpr Time shortest_pause = 100 * ps_per_ms;
 
 void drain(const os::Descriptor& counter) {
     std::uint64_t count = 0;
@@ -41,6 +42,7 @@ Time Core::now() {
 
 bool Core::poll() {
     const Time at = now();
+    forgive(at);
     bool any = hub_ != nullptr && hub_->poll(at);
     // Where the hub has news, they woke who slept. What else there is wakes again.
     if (std::exchange(has_slept_, false) && !any) look_ = true;
@@ -68,6 +70,18 @@ bool Core::poll_unwoken() {
     return poll();
 }
 
+/// Whoever was stopped, or did not drive the hub, could not hear an answer: that counts as nobody's silence. But a time
+/// becomes twice as long at most, or a program that seldom drives its hub would wait for ever.
+void Core::forgive(Time at) {
+    const Time pause = at - std::exchange(due_, at);
+    if (pause < shortest_pause) return;
+    for (incast_channel* const channel : opening_) {
+        const Time more = std::min(pause, channel->spare);
+        channel->spare -= more;
+        channel->deadline = std::max(channel->deadline, at) + more;
+    }
+}
+
 void Core::look_around(Time at) {
     next_look_ = at + look_every;
     std::array<epoll_event, 64> events;
@@ -84,7 +98,8 @@ void Core::look_around(Time at) {
             directory_->ready(event.data.u64, at);
         }
     }
-    directory_->expire(at);
+    take_directory_events();
+    if (!look_) directory_->expire(at);  // all that had come was heard
     take_directory_events();
 }
 
@@ -105,6 +120,7 @@ bool Core::prepare_wait() {
         look_ = true;
         return false;
     }
+    due_ = next;
     if (next != timer_at_) {
         timer_at_ = next;
         const Time ns = next == time_never ? 0 : std::max<Time>(next / ps_per_ns, 1);  // 0: never

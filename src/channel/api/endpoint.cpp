@@ -117,12 +117,13 @@ Endpoint make_endpoint(const HubChoices& choices, const Address& first, Use use,
     auto medium = maker_of(choices.scheme)(settings);
     if (!medium) throw Failure{EINVAL, medium.error().message};
     made.medium = std::move(*medium);
+    errno = 0;
     auto endpoint = made.medium->endpoint({.run = run_of_channels,
                                            .token = choices.secret,
                                            .max_peers = has_answers(choices.scheme) ? choices.max_peers + 1 : 1,
                                            .max_dialled = has_answers(choices.scheme) ? 0 : choices.max_peers,
                                            .log = log});
-    if (!endpoint) throw Failure{errno == EMFILE || errno == ENFILE ? errno : ENODEV, endpoint.error().message};
+    if (!endpoint) throw lack_failure(errno, endpoint.error().message);
     made.transport = std::move(*endpoint);
     return made;
 }

@@ -7,10 +7,6 @@
 
 namespace incast::channel::api {
 
-namespace {
-constexpr Time come_again_after = 10 * ps_per_ms;
-}
-
 /// A number for that hub. False: all are in use.
 bool Core::add_remote(const HubId& hub) {
     for (std::uint32_t number = 1; number <= choices_.max_peers; ++number) {
@@ -53,9 +49,7 @@ void Core::end_exchange(const Directory::Event& event) {
     if (event.what != Directory::Event::What::again) return lose(peer, event.failure.error, event.failure.line);
     for (incast_channel* const channel : opening_) {
         if (channel->state != incast_channel::State::dialling || channel->peer != peer) continue;
-        channel->state = incast_channel::State::calling;
-        channel->call = 0;
-        channel->call_at = now() + come_again_after;
+        call_again(*channel, now() + come_again_after);
     }
 }
 

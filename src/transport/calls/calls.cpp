@@ -7,7 +7,6 @@
 #include <system_error>
 #include <utility>
 
-#include <fcntl.h>
 #include <netinet/tcp.h>
 
 namespace incast::transport {
@@ -103,7 +102,6 @@ bool cannot_be_call(Bytes bytes, std::uint32_t magic) {
 Calls::Calls(const CallFormat& format, os::Descriptor listener, Time timeout, LogSink log)
     : format_(format), listener_(std::move(listener)), timeout_(timeout), log_(std::move(log)) {
     if (!listener_.is_open()) return;
-    spare_ = os::Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     begun_.resize(most_begun);
 }
 
@@ -119,11 +117,8 @@ void Calls::accept_all(os::Poller& poller, Time now) {
         socklen_t size = sizeof from.storage;
         os::Descriptor socket(::accept4(listener_.fd(), from.get(), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!socket.is_open()) {
-            if (errno != EMFILE && errno != ENFILE) return;
-            // Taken and closed, or it would wake this side for ever.
-            spare_.close();
-            os::Descriptor(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)).close();
-            spare_ = os::Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+            if (!os::Spare::is_needed_for(errno)) return;
+            spare_.turn_away(listener_);
             if (log_) log_(std::string(format_.transport) + ": a connection was refused: out of file descriptors");
             return;
         }

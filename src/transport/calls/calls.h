@@ -15,6 +15,7 @@
 
 #include "os/descriptor.h"
 #include "os/poller.h"
+#include "os/spare.h"
 #include "transport/calls/hello.h"
 #include "transport/calls/socket_address.h"
 #include "transport/medium.h"
@@ -83,7 +84,7 @@ private:
     Time timeout_;
     LogSink log_;
     std::uint64_t call_id_ = 0;
-    os::Descriptor spare_;  // given up for a moment when descriptors run out
+    os::Spare spare_;
     std::vector<Begun> begun_;
     Time next_deadline_ = time_never;
 };

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cstddef>
 #include <utility>
 
@@ -451,7 +452,10 @@ void Endpoint::accept_all(Time now) {
     // Bounded per call: a flood of connections must not keep the endpoint from its peers.
     for (std::ptrdiff_t n = 0; n < half_open_max; ++n) {
         os::Descriptor socket = accept_one(listener_);
-        if (!socket.is_open()) return;
+        if (!socket.is_open()) {
+            if (os::Spare::is_needed_for(errno)) spare_.turn_away(listener_);
+            return;
+        }
         if (std::ranges::count(half_open_, false, &HalfOpen::is_handed) == half_open_max)
             half_open_.erase(std::ranges::find(half_open_, false, &HalfOpen::is_handed));
         await_hello(std::move(socket), now, false);

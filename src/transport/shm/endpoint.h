@@ -12,6 +12,7 @@
 
 #include "base/bitmap.h"
 #include "os/poller.h"
+#include "os/spare.h"
 #include "transport/blob.h"
 #include "transport/imports.h"
 #include "transport/medium.h"
@@ -223,6 +224,7 @@ private:
     SocketName name_;
     os::Poller poller_;
     os::Descriptor listener_;
+    os::Spare spare_;
     os::Descriptor bell_;
     Memory inbox_memory_;
     Inbox inbox_;

@@ -5,8 +5,6 @@
 #include <cstring>
 #include <span>
 
-#include <fcntl.h>
-
 #include "transport/tcp/tcp.h"
 
 namespace incast::transport::tcp {
@@ -18,7 +16,6 @@ Acceptor::Acceptor(os::Descriptor listener, const Options& options, os::Poller& 
       poller_(poller),
       log_(std::move(log)),
       half_open_id_(half_open_id),
-      spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
       half_open_(options.half_open_max) {
     (void)poller_.add(listener_, EPOLLIN, listener_id);
 }
@@ -28,15 +25,11 @@ void Acceptor::accept_all(Time now) {
     for (std::uint32_t n = 0; n < options_.half_open_max; ++n) {
         os::Descriptor socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!socket.is_open()) {
-            if (errno != EMFILE && errno != ENFILE) return;
-            spare_.close();
-            os::Descriptor victim(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-            if (victim.is_open()) {
+            if (!os::Spare::is_needed_for(errno)) return;
+            spare_.turn_away(listener_, [this](const os::Descriptor& caller) {
                 log(std::string(transport_name) + ": refused connection from " +
-                    SocketAddress::of_peer(victim).to_string() + ": out of file descriptors");
-            }
-            victim.close();
-            spare_ = os::Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+                    SocketAddress::of_peer(caller).to_string() + ": out of file descriptors");
+            });
             return;
         }
         tune(socket, SocketAddress::of_peer(socket), options_.socket);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "os/spare.h"
 #include "transport/medium.h"
 #include "transport/tcp/hello.h"
 #include "transport/tcp/socket.h"
@@ -63,8 +64,7 @@ private:
     os::Poller& poller_;
     LogSink log_;
     std::uint64_t half_open_id_;
-    os::Descriptor
-        spare_;  // given up for a moment when descriptors run out, so that the connection can be accepted and refused
+    os::Spare spare_;
     std::vector<HalfOpen> half_open_;
     std::size_t open_count_ = 0;
 };

@@ -103,9 +103,11 @@ std::size_t Endpoint::poll(Time now, std::span<Event> span) {
     lost_links_.clear();
     if (regions_.has_retired()) [[unlikely]]
         free_retired();
-    if (now >= next_deadline_ || untimed_ > 0) handle_deadlines(now);
     announce(events);
     receive(now, events);
+    // Behind what has come: whoever was stopped itself finds the answers of others and its own deadlines at once.
+    if (now >= next_deadline_ || untimed_ > 0) handle_deadlines(now);
+    announce(events);
     send_waiting(now, events);
     finish_losses(events);
     return events.count();

@@ -15,6 +15,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include "datagram/socket.h"
 #include "reliable/packet.h"
@@ -67,9 +68,9 @@ struct Node {
         EXPECT_TRUE(endpoint.ok()) << endpoint.error().message;
         transport = std::move(endpoint.value());
     }
-    void poll() {
+    void poll(Time later = 0) {
         std::array<Event, 16> batch;
-        const std::size_t count = transport->poll(now(), batch);
+        const std::size_t count = transport->poll(now() + later, batch);
         for (const Event& event : std::span(batch).first(count)) {
             kinds.push_back(event.kind);
             if (event.kind == Event::Kind::message) bytes_received += event.size_or_value;
@@ -325,6 +326,26 @@ TEST_F(UdpTest, ASilentPeerIsLostWithOneLine) {
     EXPECT_THAT(one.kinds, ElementsAre(Event::Kind::peer_down));
     ASSERT_THAT(one.log, SizeIs(1));
     EXPECT_THAT(one.log[0], HasSubstr("lost: no sign of life for 0.3"));
+}
+
+TEST_F(UdpTest, WhoWasStoppedItselfTakesTheAnswerBeforeItsDeadline) {
+    Node one{1};
+    Node two{2};
+    ASSERT_EQ(one.transport->connect(Peer{2}, two.transport->address(), 1), Post::pending);
+    ASSERT_EQ(two.transport->connect(Peer{1}, one.transport->address(), 1), Post::pending);
+    nodes_ = {&two};
+    for (int answers = 0; answers < 2; ++answers) {  // a cookie, and whether it is let in
+        one.poll();
+        wait_until([&] {
+            pollfd answer{.fd = one.transport->wait_fd(), .events = POLLIN, .revents = 0};
+            return ::poll(&answer, 1, 1) == 1;
+        });
+    }
+    constexpr Time stopped = 3600 * ps_per_s;
+    one.poll(stopped);
+    one.poll(stopped);
+    EXPECT_THAT(one.kinds, ElementsAre(Event::Kind::peer_up));
+    EXPECT_THAT(one.log, IsEmpty());
 }
 
 TEST(UdpSettings, WhatCannotBeIsRefusedInOneLine) {

@@ -8,7 +8,6 @@
 #include <system_error>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -129,8 +128,7 @@ Result<ConsumerDoor> ConsumerDoor::open(const std::string& name, std::uint32_t n
     return ConsumerDoor(std::move(listener));
 }
 
-ConsumerDoor::ConsumerDoor(os::Descriptor listener)
-    : listener_(std::move(listener)), spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
+ConsumerDoor::ConsumerDoor(os::Descriptor listener) : listener_(std::move(listener)) {
     (void)poller_.add(listener_, EPOLLIN, listener_id);
 }
 
@@ -182,11 +180,8 @@ void ConsumerDoor::accept_all(std::size_t room, News& news) {
     for (int accepted = 0; accepted < most_accepted_at_once; ++accepted) {
         os::Descriptor socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!socket.is_open()) {
-            if (errno == EMFILE || errno == ENFILE) {
-                // It would stay at the door, which would ring for ever.
-                spare_.close();
-                os::Descriptor(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC)).close();
-                spare_ = os::Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+            if (os::Spare::is_needed_for(errno)) {
+                spare_.turn_away(listener_);
                 ++news.refused;
             }
             return;

@@ -14,6 +14,7 @@
 #include "consumer/layout.h"
 #include "os/descriptor.h"
 #include "os/poller.h"
+#include "os/spare.h"
 #include "runtime/sinks/consumer/consumer_queue.h"
 
 namespace incast::sinks {
@@ -79,7 +80,7 @@ private:
 
     os::Poller poller_;
     os::Descriptor listener_;
-    os::Descriptor spare_;  // given up for a moment when descriptors run out
+    os::Spare spare_;
     os::Descriptor payload_;
     os::Descriptor directory_;
     consumer::Welcome welcome_;

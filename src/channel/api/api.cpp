@@ -121,8 +121,14 @@ int incast_channel_hub_make(const char* transport, const incast_channel_hub_opti
 
 int incast_channel_hub_drain(incast_channel_hub* hub, int timeout_ms) {
     if (hub == nullptr) return refuse_null();
+    // Nothing wakes whoever sleeps when a peer's kernel has acknowledged the last bytes (tcp): that is looked at.
+    constexpr int look_every_ms = 5;
     return with(hub->core, [&](auto& lock) {
-        return hub->core.wait(lock, timeout_ms, [&] { return hub->core.is_drained(); }) ? 0 : not_now();
+        for (int left = timeout_ms;;) {
+            const int slice = left < 0 ? look_every_ms : std::min(left, look_every_ms);
+            if (hub->core.wait(lock, slice, [&] { return hub->core.is_drained(); })) return 0;
+            if (left >= 0 && (left -= slice) == 0) return not_now();
+        }
     });
 }
 

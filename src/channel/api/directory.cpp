@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include <arpa/inet.h>
@@ -14,6 +15,8 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "os/handing.h"
 
 namespace incast::channel::api {
 
@@ -67,51 +70,19 @@ std::string hex(const HubId& id) {
 
 /// With `way`, if that is open.
 bool say(const os::Descriptor& socket, std::vector<std::byte> bytes, const os::Descriptor& way = {}) {
-    iovec part{bytes.data(), bytes.size()};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-    if (way.is_open()) {
-        message.msg_control = control.data();
-        message.msg_controllen = control.size();
-        cmsghdr* const header = CMSG_FIRSTHDR(&message);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof(int));
-        const int fd = way.fd();
-        std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-    }
-    return ::sendmsg(socket.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
-}
-
-/// All descriptors that came are owned; the first one is `way`.
-void take_descriptors(msghdr& message, os::Descriptor& way) {
-    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
-        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-        const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (std::size_t at = 0; at < count; ++at) {
-            int fd = -1;
-            std::memcpy(&fd, CMSG_DATA(header) + at * sizeof fd, sizeof fd);
-            os::Descriptor one(fd);
-            if (!way.is_open()) way = std::move(one);
-        }
-    }
+    const std::array parts{iovec{bytes.data(), bytes.size()}};
+    const int fd = way.fd();
+    return os::send_handing(socket.fd(), parts, std::span(&fd, way.is_open() ? 1U : 0U), MSG_DONTWAIT) ==
+           static_cast<ssize_t>(bytes.size());
 }
 
 /// False: there is nothing more, and nothing will come; an errno, or 0 at the end.
 bool take(const os::Descriptor& socket, std::vector<std::byte>& into, os::Descriptor& way, int& error) {
     std::array<std::byte, 4096> bytes;
     for (;;) {
-        iovec part{bytes.data(), bytes.size()};
-        msghdr message{};
-        message.msg_iov = &part;
-        message.msg_iovlen = 1;
-        alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-        message.msg_control = control.data();
-        message.msg_controllen = control.size();
-        const ssize_t count = ::recvmsg(socket.fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-        if (count >= 0) take_descriptors(message, way);
+        const std::array parts{iovec{bytes.data(), bytes.size()}};
+        const ssize_t count =
+            os::receive_handed(socket.fd(), parts, std::span(&way, way.is_open() ? 0U : 1U), MSG_DONTWAIT);
         if (count < 0 && errno == EINTR) continue;
         error = count < 0 ? errno : 0;
         if (count <= 0) return error == EAGAIN;

@@ -1,5 +1,6 @@
 #include "softrio/api/calls.h"
 
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -8,6 +9,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "os/handing.h"
 
 namespace incast::softrio::api {
 
@@ -26,21 +29,8 @@ socklen_t address_of(const std::string& name, sockaddr_un& address) {
 
 bool send_all(int socket, std::span<const std::byte> bytes, int file) {
     while (!bytes.empty()) {
-        iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
-        alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
-        msghdr message{};
-        message.msg_iov = &part;
-        message.msg_iovlen = 1;
-        if (file >= 0) {
-            message.msg_control = control.data();
-            message.msg_controllen = control.size();
-            cmsghdr* const header = CMSG_FIRSTHDR(&message);
-            header->cmsg_level = SOL_SOCKET;
-            header->cmsg_type = SCM_RIGHTS;
-            header->cmsg_len = CMSG_LEN(sizeof(int));
-            std::memcpy(CMSG_DATA(header), &file, sizeof file);
-        }
-        const ssize_t sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
+        const std::array parts{iovec{const_cast<std::byte*>(bytes.data()), bytes.size()}};
+        const ssize_t sent = os::send_handing(socket, parts, std::span(&file, file >= 0 ? 1U : 0U), 0);
         if (sent < 0 && errno == EINTR) continue;
         if (sent <= 0) return false;
         bytes = bytes.subspan(static_cast<std::size_t>(sent));
@@ -51,24 +41,10 @@ bool send_all(int socket, std::span<const std::byte> bytes, int file) {
 
 bool receive_all(int socket, std::span<std::byte> bytes, os::Descriptor* file) {
     while (!bytes.empty()) {
-        iovec part{bytes.data(), bytes.size()};
-        alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
-        msghdr message{};
-        message.msg_iov = &part;
-        message.msg_iovlen = 1;
-        message.msg_control = control.data();
-        message.msg_controllen = CMSG_LEN(sizeof(int));  // with the padding there would be room for two
-        const ssize_t got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+        const std::array parts{iovec{bytes.data(), bytes.size()}};
+        const ssize_t got = os::receive_handed(socket, parts, std::span(file, file != nullptr ? 1U : 0U), 0);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) return false;
-        const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-        if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-            header->cmsg_len == CMSG_LEN(sizeof(int))) {
-            int fd = -1;
-            std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-            os::Descriptor taken(fd);
-            if (file != nullptr) *file = std::move(taken);
-        }
         bytes = bytes.subspan(static_cast<std::size_t>(got));
     }
     return true;

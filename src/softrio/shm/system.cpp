@@ -20,6 +20,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "os/handing.h"
 #include "softrio/port.h"
 
 namespace incast::softrio::shm {
@@ -196,21 +197,10 @@ int hand_file(const std::string& name, const Handed& what, const Descriptor& fil
     const auto credentials = of_other_end(socket);
     if (!credentials || credentials->uid != ::geteuid()) return ENODEV;
     Handed copy = what;
-    iovec bytes{&copy, sizeof copy};
-    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
-    msghdr message{};
-    message.msg_iov = &bytes;
-    message.msg_iovlen = 1;
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
+    const std::array parts{iovec{&copy, sizeof copy}};
     const int fd = file.fd();
-    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
     // It lies there after this end is closed, too.
-    const ssize_t sent = ::sendmsg(socket.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = os::send_handing(socket.fd(), parts, std::span(&fd, 1), MSG_DONTWAIT);
     if (sent < 0) return errno == EPIPE || errno == ECONNRESET ? ENODEV : EAGAIN;
     return sent == ssize_t{sizeof copy} ? 0 : EAGAIN;
 }
@@ -221,21 +211,8 @@ std::optional<HandedFile> take_file(const Descriptor& listener) {
         if (!socket.is_open()) return std::nullopt;
         const auto credentials = of_other_end(socket);
         HandedFile taken;
-        iovec bytes{&taken.what, sizeof taken.what};
-        alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
-        msghdr message{};
-        message.msg_iov = &bytes;
-        message.msg_iovlen = 1;
-        message.msg_control = control.data();
-        message.msg_controllen = CMSG_LEN(sizeof(int));  // with the padding there would be room for two
-        const ssize_t got = ::recvmsg(socket.fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-        const cmsghdr* const header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
-        if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-            header->cmsg_len == CMSG_LEN(sizeof(int))) {
-            int fd = -1;
-            std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-            taken.file = Descriptor(fd);
-        }
+        const std::array parts{iovec{&taken.what, sizeof taken.what}};
+        const ssize_t got = os::receive_handed(socket.fd(), parts, std::span(&taken.file, 1), MSG_DONTWAIT);
         if (got != ssize_t{sizeof taken.what} || !taken.file.is_open() || !credentials ||
             credentials->uid != ::geteuid() || taken.what.magic != Handed::expected_magic) {
             continue;

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "os/handing.h"
+
 namespace incast::transport::shm {
 
 namespace {
@@ -92,56 +94,29 @@ os::Descriptor accept_one(const os::Descriptor& listener) {
 
 bool send_packet(const os::Descriptor& socket, const Packet& packet, std::array<int, 2> fds, Bytes greeting) {
     Packet bytes = packet;
-    std::array parts{iovec{&bytes, sizeof bytes}, iovec{const_cast<std::byte*>(greeting.data()), greeting.size()}};
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = parts.size();
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof fds)> control{};
+    const std::array parts{iovec{&bytes, sizeof bytes},
+                           iovec{const_cast<std::byte*>(greeting.data()), greeting.size()}};
     const std::size_t count = fds[0] < 0 ? 0 : fds[1] < 0 ? 1 : 2;
-    if (count > 0) {
-        message.msg_control = control.data();
-        message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-        cmsghdr* header = CMSG_FIRSTHDR(&message);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(count * sizeof(int));
-        std::memcpy(CMSG_DATA(header), fds.data(), count * sizeof(int));
-    }
-    return ::sendmsg(socket.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+    return os::send_handing(socket.fd(), parts, std::span(fds).first(count), MSG_DONTWAIT) ==
            static_cast<ssize_t>(sizeof bytes + greeting.size());
 }
 
 Received receive_packet(const os::Descriptor& socket) {
     Received received;
     std::array<std::byte, max_greeting_bytes> greeting;
-    std::array parts{iovec{&received.packet, sizeof received.packet}, iovec{greeting.data(), greeting.size()}};
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = parts.size();
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> control{};
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    const ssize_t count = ::recvmsg(socket.fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const std::array parts{iovec{&received.packet, sizeof received.packet}, iovec{greeting.data(), greeting.size()}};
+    int flags = 0;
+    const ssize_t count = os::receive_handed(socket.fd(), parts, received.fds, MSG_DONTWAIT, &flags);
     if (count < 0) {
         const bool later = errno == EAGAIN || errno == EINTR;
         received.what = later ? Received::What::nothing : Received::What::end;
         return received;
     }
-    // Descriptors are owned before anything is judged, or a stranger could use up those of this process.
-    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
-        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-        const std::size_t fds = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (std::size_t index = 0; index < fds && index < received.fds.size(); ++index) {
-            int fd = -1;
-            std::memcpy(&fd, CMSG_DATA(header) + index * sizeof fd, sizeof fd);
-            received.fds[index] = os::Descriptor(fd);
-        }
-    }
     if (count == 0) {
         received.what = Received::What::end;
     } else if (count < static_cast<ssize_t>(sizeof received.packet) ||
                (count > static_cast<ssize_t>(sizeof received.packet) && received.packet.kind != Packet::Kind::knock) ||
-               (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || received.packet.magic != Packet::expected_magic) {
+               (flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || received.packet.magic != Packet::expected_magic) {
         received.what = Received::What::nonsense;
     } else {
         received.what = Received::What::packet;

@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "os/handing.h"
 #include "os/memory_file.h"
 
 namespace incast::sinks {
@@ -41,21 +42,8 @@ bool is_own_user(const os::Descriptor& socket) {
 /// A fresh connection has room for it.
 bool send_welcome(const os::Descriptor& socket, const consumer::Welcome& welcome, std::span<const int> fds) {
     consumer::Welcome bytes = welcome;
-    iovec part{&bytes, sizeof bytes};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(consumer::handed_descriptors * sizeof(int))> control{};
-    if (!fds.empty()) {
-        message.msg_control = control.data();
-        message.msg_controllen = CMSG_SPACE(fds.size_bytes());
-        cmsghdr* header = CMSG_FIRSTHDR(&message);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(fds.size_bytes());
-        std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
-    }
-    return ::sendmsg(socket.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(sizeof bytes);
+    const std::array parts{iovec{&bytes, sizeof bytes}};
+    return os::send_handing(socket.fd(), parts, fds, MSG_DONTWAIT) == static_cast<ssize_t>(sizeof bytes);
 }
 
 }  // namespace

@@ -49,8 +49,9 @@ RESULT: dict[str, Any] = {
     "config": {"run": {"nodes": 4}, "transport": {"name": "tcp"}, "protocol": {"scheme": "push"}},
 }
 
+VERSION = "0.1.0"
 INFO = {
-    "versions": {"incast": "0.1.0", "compiler": "gcc 12"},
+    "versions": {"incast": VERSION, "compiler": "gcc 12"},
     "transports": [
         {"name": "tcp", "available": True, "summary": "sockets"},
         {
@@ -243,7 +244,7 @@ def main() -> int:
         print("none" if mood == "garbage" else json.dumps(INFO))
         return 1 if mood == "silent" else 0
     if arguments == ["--version"]:
-        print(f"incast-node {INFO['versions']['incast']} (fake)")
+        print(f"incast-node {VERSION} (fake)")
         return 0
     if record := os.environ.get("FAKE_ENGINE_ARGUMENTS"):
         Path(record).write_text(json.dumps(arguments))

@@ -127,7 +127,9 @@ int incast_channel_hub_drain(incast_channel_hub* hub, int timeout_ms) {
         for (int left = timeout_ms;;) {
             const int slice = left < 0 ? look_every_ms : std::min(left, look_every_ms);
             if (hub->core.wait(lock, slice, [&] { return hub->core.is_drained(); })) return 0;
-            if (left >= 0 && (left -= slice) == 0) return not_now();
+            if (left < 0) continue;
+            left -= slice;
+            if (left == 0) return not_now();
         }
     });
 }

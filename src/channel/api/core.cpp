@@ -413,7 +413,8 @@ void Core::take_offers() {
 /// A listener waits for who was made an offer for 2 s, and a turn may come later. What comes with the offer is given
 /// back, and if it is needed then the channel calls once more.
 void Core::strip(incast_channel& channel) {
-    if (channel.is_bare || !channel.offer.has_value() || !(has_answers(choices_.scheme) || channel.address.is_path())) return;
+    if (channel.is_bare || !channel.offer.has_value() || !(has_answers(choices_.scheme) || channel.address.is_path()))
+        return;
     channel.is_bare = true;
     channel.offer->way.close();
     directory_->give_up(std::exchange(channel.call, 0));

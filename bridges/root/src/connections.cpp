@@ -153,6 +153,7 @@ int Connections::keep(std::shared_ptr<MessageConnection> messages) {
     const int fd = messages->fd();
     const std::lock_guard lock(mutex_);
     if (has_ended_) return ::close(fd), fail(ESHUTDOWN);
+    forget_parent();
     messages_[fd] = std::move(messages);
     ++count_;
     return fd;

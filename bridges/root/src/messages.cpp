@@ -11,6 +11,7 @@
 #include <deque>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -71,15 +72,16 @@ const Port& port() {
     return made;
 }
 
-/// How many connections still have threads.
+/// How many connections still have threads, in the process that started them: a child of a fork has none.
 struct Living {
     std::mutex mutex;
     std::condition_variable fewer;
     int count = 0;
+    pid_t process = 0;
 };
 
 Living& living() {
-    static Living all;
+    static Living& all = *new Living;  // it is asked when the program ends
     return all;
 }
 
@@ -99,6 +101,7 @@ public:
     static void start(const std::shared_ptr<Carrier>& self) {
         {
             const std::lock_guard lock(living().mutex);
+            if (std::exchange(living().process, ::getpid()) != ::getpid()) living().count = 0;
             ++living().count;
         }
         quiet_thread([self = std::shared_ptr<Carrier>(self)]() mutable {
@@ -329,6 +332,7 @@ std::unique_ptr<MessageListener> listen_for_messages(const std::string& address,
 
 void drain_messages(int timeout_ms) {
     std::unique_lock lock(living().mutex);
+    if (living().process != ::getpid()) return;
     living().fewer.wait_for(lock, std::chrono::milliseconds(timeout_ms), [] { return living().count == 0; });
 }
 

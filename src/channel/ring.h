@@ -91,9 +91,10 @@ inline CreditCell make_credit(std::uint64_t number) {
     return {number, base::mix64(number)};
 }
 
+/// `at`: a cell, aligned. What the other side did before it wrote the credit has happened.
 inline std::optional<std::uint64_t> load_credit(Bytes at) {
-    CreditCell cell;
-    std::memcpy(&cell, at.data(), sizeof cell);
+    const auto* words = reinterpret_cast<const std::uint64_t*>(at.data());
+    const CreditCell cell{__atomic_load_n(words, __ATOMIC_ACQUIRE), __atomic_load_n(words + 1, __ATOMIC_ACQUIRE)};
     return cell.mixed == base::mix64(cell.number) ? std::optional(cell.number) : std::nullopt;
 }
 

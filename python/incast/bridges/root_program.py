@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from incast.base.errors import EXIT_BAD_CONFIG, EXIT_NO_ENGINE, OneLineError
-from incast.base.places import CHECKOUT
+from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
+from incast.bridges.machine import Build, why_busy
 from incast.bridges.namespaces import SUBNET, address_of
-from incast.engine.idle import IdleRule, Snapshot, Window, usable_cores
+from incast.engine.idle import Snapshot, Window
 
 BRIDGE_VARIABLE = "INCAST_ROOT_BRIDGE"  # a folder that bridges/root/build.sh has made
-_HOW = "bridges/root/build.sh build/root makes it (docs/root.md)"
 _PROGRAM = Path("bin/root_experiment")
+_BUILD = Build("ROOT", "root", BRIDGE_VARIABLE, _PROGRAM, "docs/root.md")
 _PATIENCE_S = 60.0
 HALF, FULL = "half", "full"  # duplex
 _PORT = 7500
@@ -136,20 +136,12 @@ class Reading:
     @property
     def busy(self) -> str | None:
         """Why the machine was not idle; None: it was, or that is not known."""
-        if self.window is None or not self.window.is_known:
-            return None
-        return IdleRule().broken_by(self.window, usable_cores())
+        return why_busy(self.window)
 
 
 def find_bridge(given: Path | None) -> Path:
     """The folder of build.sh: as given, of INCAST_ROOT_BRIDGE, or build/root. OneLineError if nothing is there."""
-    named = given or (Path(os.environ[BRIDGE_VARIABLE]) if os.environ.get(BRIDGE_VARIABLE) else None)
-    places = [named] if named else [CHECKOUT / "build/root", Path("build/root")]
-    for place in places:
-        if (place / _PROGRAM).is_file():
-            return place.resolve()
-    where = " and ".join(str(place / _PROGRAM) for place in dict.fromkeys(places))
-    raise OneLineError(f"the ROOT bridge is not built: nothing at {where}; {_HOW}", EXIT_NO_ENGINE)
+    return _BUILD.find(given)
 
 
 def parse_names(option: str, text: str, known: Mapping[str, Any]) -> list[str]:

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from incast.base.errors import EXIT_BAD_CONFIG, EXIT_NO_ENGINE, OneLineError
-from incast.base.places import CHECKOUT
-from incast.engine.idle import IdleRule, Snapshot, Window, usable_cores
+from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
+from incast.bridges.machine import Build, why_busy
+from incast.engine.idle import Snapshot, Window
 
 BRIDGE_VARIABLE = "INCAST_ZMQ"  # a folder that bridges/zmq/build.sh has made
-_HOW = "bridges/zmq/build.sh build/zmq makes it (docs/zeromq.md)"
 _PROGRAM = Path("bin/zmq_measure")
+_BUILD = Build("ZeroMQ", "zmq", BRIDGE_VARIABLE, _PROGRAM, "docs/zeromq.md")
 # A reading takes its time, and what two processes need to begin and end; none of them hangs longer.
 _PATIENCE_S = 60.0
 LATENCY, STREAM = "latency", "stream"
@@ -89,20 +89,12 @@ class Reading:
     @property
     def busy(self) -> str | None:
         """Why the machine was not idle; None: it was, or that is not known."""
-        if self.window is None or not self.window.is_known:
-            return None
-        return IdleRule().broken_by(self.window, usable_cores())
+        return why_busy(self.window)
 
 
 def find_bridge(given: Path | None) -> Path:
     """The folder of build.sh: as given, of INCAST_ZMQ, or build/zmq. OneLineError if the program is not there."""
-    named = given or (Path(os.environ[BRIDGE_VARIABLE]) if os.environ.get(BRIDGE_VARIABLE) else None)
-    places = [named] if named else [CHECKOUT / "build/zmq", Path("build/zmq")]
-    for place in places:
-        if (place / _PROGRAM).is_file():
-            return place.resolve()
-    where = " and ".join(str(place / _PROGRAM) for place in dict.fromkeys(places))
-    raise OneLineError(f"the ZeroMQ bridge is not built: nothing at {where}; {_HOW}", EXIT_NO_ENGINE)
+    return _BUILD.find(given)
 
 
 def parse_ways(text: str) -> list[Way]:

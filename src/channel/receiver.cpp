@@ -5,6 +5,12 @@
 
 namespace incast::channel {
 
+namespace {
+
+constexpr const char* bad_length = "it wrote a buffer of an impossible length";
+
+}
+
 Receiver::Receiver(const ReceiverSettings& settings, Bytes ring)
     : shape_(settings.shape), announce_(settings.announce), acknowledge_(settings.acknowledge), ring_(ring) {}
 
@@ -12,20 +18,21 @@ void Receiver::rung() {
     if (announce_ == Way::doorbell)
         announced(announced_ + 1);
     else
-        is_broken_ = true;
+        broken_ = "it rang for a buffer, which was not agreed";
 }
 
 void Receiver::told(std::uint64_t number) {
     if (announce_ == Way::message)
         announced(number);
     else
-        is_broken_ = true;
+        broken_ = "it told of a buffer, which was not agreed";
 }
 
 void Receiver::announced(std::uint64_t number) {
-    // Never back, and not more than there were credits for.
-    if (number <= announced_ || number > credited_ + shape_.buffers)
-        is_broken_ = true;
+    if (number <= announced_)
+        broken_ = "it told of a buffer twice";
+    else if (number > credited_ + shape_.buffers)
+        broken_ = "it wrote more buffers than there were credits for";
     else
         announced_ = number;
 }
@@ -33,7 +40,7 @@ void Receiver::announced(std::uint64_t number) {
 void Receiver::wanted(std::uint64_t number) {
     // One wish at a time, by who was not told of more than there is.
     if (acknowledge_ != Way::doorbell || is_wanted_ || number < wanted_at_ || number > credited_) {
-        is_broken_ = true;
+        broken_ = "it asked for a credit at a wrong time";
         return;
     }
     is_wanted_ = true;
@@ -41,7 +48,7 @@ void Receiver::wanted(std::uint64_t number) {
 }
 
 std::optional<Receiver::Credit> Receiver::credit() const {
-    if (is_broken_ || has_ended_) return std::nullopt;
+    if (is_broken() || has_ended_) return std::nullopt;
     const std::uint64_t offset = std::uint64_t{cell_} * sizeof(CreditCell);
     // Who waits is worth waking once it can fill half of the ring. It had filled all of it, so that comes.
     const std::uint64_t ring_at = wanted_at_ + std::max(shape_.batch, shape_.buffers / 2);
@@ -58,7 +65,7 @@ void Receiver::credit_posted(const Credit& credit) {
 }
 
 bool Receiver::must_look() const {
-    if (is_broken_ || has_ended_) return false;
+    if (is_broken() || has_ended_) return false;
     return announce_ == Way::memory || (announce_ == Way::message && announced_ != emptied_ && !is_open_);
 }
 
@@ -67,19 +74,20 @@ bool Receiver::is_true(const BufferHeader& header) const {
 }
 
 void Receiver::look() {
-    if (is_open_ || is_broken_ || has_ended_) return;
+    if (is_open_ || is_broken() || has_ended_) return;
     if (announce_ != Way::memory && announced_ == emptied_) return;
     const Bytes buffer = ring_.subspan(next_offset(), shape_.buffer_bytes);
     const BufferHeader header = load_header(buffer);
     if (announce_ == Way::doorbell) {
-        is_broken_ = header.number != emptied_ + 1 || !is_true(header);
+        if (header.number != emptied_ + 1) broken_ = "it rang for a buffer that is not there";
+        if (!is_true(header)) broken_ = bad_length;
     } else {
         if (header.number != emptied_ + 1 || header.bytes() > capacity(shape_)) return;
         const std::uint32_t crc = base::crc32c(buffer.subspan(header_bytes, header.bytes()));
         if (header.check != check_of(header, crc)) return;  // not all of it is there
-        is_broken_ = !is_true(header);
+        if (!is_true(header)) broken_ = bad_length;
     }
-    if (is_broken_) return;
+    if (is_broken()) return;
     begin_ = 0;
     end_ = header.bytes();
     is_last_ = header.is_last();
@@ -96,7 +104,7 @@ void Receiver::empty_buffer() {
 
 Bytes Receiver::readable() {
     look();
-    if (!is_open_ || is_broken_) return {};
+    if (!is_open_ || is_broken()) return {};
     return ring_.subspan(next_offset() + header_bytes + begin_, end_ - begin_);
 }
 

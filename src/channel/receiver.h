@@ -58,7 +58,9 @@ public:
     /// The peer has finished, and all was read.
     [[nodiscard]] bool has_ended() const { return has_ended_; }
     /// The peer broke the rules: nothing more is read.
-    [[nodiscard]] bool is_broken() const { return is_broken_; }
+    [[nodiscard]] bool is_broken() const { return broken_ != nullptr; }
+    /// Which rule; null: none. Static.
+    [[nodiscard]] const char* broken() const { return broken_; }
 
 private:
     void announced(std::uint64_t number);
@@ -83,7 +85,7 @@ private:
     bool is_open_ = false;
     bool is_last_ = false;  // the open one
     bool has_ended_ = false;
-    bool is_broken_ = false;
+    const char* broken_ = nullptr;
 };
 
 }  // namespace incast::channel

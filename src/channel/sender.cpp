@@ -65,7 +65,7 @@ void Sender::close(std::uint32_t length, const std::byte* in_place) {
 }
 
 std::optional<Sender::Outgoing> Sender::next() {
-    if (is_broken_) return std::nullopt;
+    if (is_broken()) return std::nullopt;
     if (posted_ + 1 == open_) {
         if (is_finishing_ && can_fill()) {
             close(fill_ | BufferHeader::last_flag, nullptr);
@@ -122,7 +122,7 @@ void Sender::release() {
 
 bool Sender::look() {
     bool has_found = false;
-    while (acknowledge_ != Way::message && !is_broken_) {
+    while (acknowledge_ != Way::message && !is_broken()) {
         const auto number = load_credit(cells_.subspan(next_cell(), sizeof(CreditCell)));
         if (!number || *number <= credited_) break;  // of the lap before
         credited(*number);
@@ -133,7 +133,7 @@ bool Sender::look() {
 }
 
 std::optional<std::uint64_t> Sender::wish() const {
-    const bool can_ask = acknowledge_ == Way::doorbell && !is_asking_ && !is_closed_ && !is_broken_;
+    const bool can_ask = acknowledge_ == Way::doorbell && !is_asking_ && !is_closed_ && !is_broken();
     return can_ask && !has_credit() ? std::optional(credited_) : std::nullopt;
 }
 
@@ -144,8 +144,10 @@ void Sender::wish_posted() {
 
 void Sender::rung() {
     (void)look();
-    // Rung for nothing, or without having asked.
-    if (!is_asking_ || credited_ <= asked_at_) is_broken_ = true;
+    if (!is_asking_)
+        broken_ = "it rang for a credit that nobody asked for";
+    else if (credited_ <= asked_at_)
+        broken_ = "it rang for a credit that is not there";
     is_asking_ = false;
 }
 
@@ -153,13 +155,14 @@ void Sender::told(std::uint64_t number) {
     if (acknowledge_ == Way::message)
         credited(number);
     else
-        is_broken_ = true;
+        broken_ = "it told of a credit, which was not agreed";
 }
 
 void Sender::credited(std::uint64_t number) {
-    // Fewer than a batch are not worth a credit, more than were sent cannot be empty.
-    if (number < credited_ + shape_.batch || number > posted_)
-        is_broken_ = true;
+    if (number < credited_ + shape_.batch)
+        broken_ = "it gave a credit for less than a batch";
+    else if (number > posted_)
+        broken_ = "it gave a credit for buffers that were not sent";
     else
         credited_ = number;
 }

@@ -78,7 +78,9 @@ public:
     /// The cell in which the next credit will appear, in `cells`: for who mirrors it.
     [[nodiscard]] std::uint64_t next_cell() const { return std::uint64_t{cell_} * sizeof(CreditCell); }
     /// The peer broke the rules: nothing more is sent.
-    [[nodiscard]] bool is_broken() const { return is_broken_; }
+    [[nodiscard]] bool is_broken() const { return broken_ != nullptr; }
+    /// Which rule; null: none. Static.
+    [[nodiscard]] const char* broken() const { return broken_; }
     [[nodiscard]] bool has_pending() const { return pending_ > 0; }
 
 private:
@@ -93,7 +95,7 @@ private:
 
     [[nodiscard]] bool has_credit() const { return open_ - credited_ <= shape_.buffers; }
     [[nodiscard]] bool can_fill() const {
-        return has_credit() && !slots_[open_slot_].is_pending && !is_closed_ && !is_broken_;
+        return has_credit() && !slots_[open_slot_].is_pending && !is_closed_ && !is_broken();
     }
     [[nodiscard]] std::span<std::byte> staged(std::uint32_t slot) const {
         return staging_.subspan(std::size_t{slot} * shape_.buffer_bytes, shape_.buffer_bytes);
@@ -125,7 +127,7 @@ private:
     bool is_asking_ = false;  // to be rung
     bool is_finishing_ = false;
     bool is_closed_ = false;  // the last buffer was closed
-    bool is_broken_ = false;
+    const char* broken_ = nullptr;
     std::array<std::byte, max_head_bytes> head_{};
 };
 

@@ -225,7 +225,20 @@ TEST(Hub, CH_E1_ANoticeForNoChannelDropsThePeer) {
     ASSERT_TRUE(remote);
     ASSERT_EQ(pair.sides[0].endpoint->write(Peer{1}, {}, {}, {*remote, 0}, 999, 0), Post::done);
     EXPECT_TRUE(pair.until([&] { return pair.hub(1).fault(ids[1]) == Fault::broken; }));
+    EXPECT_EQ(pair.hub(1).why(ids[1]),
+              "the other side broke the rules of channels: it rang for a channel that is not open");
     EXPECT_TRUE(pair.until([&] { return pair.hub(0).fault(ids[0]) == Fault::lost; }));
+}
+
+TEST(Hub, CH_E2_APeerWhoseMemoryIsGoneIsGone) {
+    Pair pair(plain);
+    const auto ids = pair.join(pair.options());
+    ASSERT_TRUE(pair.sides[1].endpoint->release(Local{0})) << "that of its channel";
+    const std::vector<std::byte> bytes(1000);
+    EXPECT_TRUE(pair.until([&] {
+        (void)pair.hub(0).write(ids[0], bytes);
+        return pair.hub(0).fault(ids[0]) == Fault::lost;
+    }));
 }
 
 TEST(Hub, CH_E3_AfterAForkEveryCallSaysSo) {

@@ -269,7 +269,7 @@ std::string Core::message(const incast_channel& channel) const {
     if (channel.state == incast_channel::State::ended) return channel.line;
     if (channel.state != incast_channel::State::open) return "opening";
     const Fault fault = hub_->fault(channel.id);
-    return fault == Fault::none ? "open" : channel.peer_name + ": " + to_string(fault);
+    return fault == Fault::none ? "open" : channel.peer_name + ": " + hub_->why(channel.id);
 }
 
 bool Core::push_rest(incast_channel& channel) {
@@ -464,7 +464,7 @@ bool Core::advance(Time now) {
         if (channel->state == incast_channel::State::opening) {
             const Fault fault = hub_->fault(channel->id);
             if (fault != Fault::none)
-                fail(*channel, error_of(fault), channel->address.text() + ": " + to_string(fault));
+                fail(*channel, error_of(fault), channel->address.text() + ": " + hub_->why(channel->id));
             else if (hub_->is_open(channel->id))
                 channel->state = incast_channel::State::open;
         }

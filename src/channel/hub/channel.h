@@ -26,6 +26,7 @@ struct Channel {
     std::uint32_t port = 0;
     Channel* twin = nullptr;  // the other end, where both are of one hub
     Fault fault = Fault::none;
+    const char* broken = nullptr;  // Fault::broken: which rule
 
     bool is_opened = false;  // both sides know each other
     bool says_open = false;  // still to be sent

@@ -264,6 +264,13 @@ Fault Hub::fault(Id id) const {
     return channel->fault;
 }
 
+std::string Hub::why(Id id) const {
+    const Fault fault = this->fault(id);
+    std::string text = to_string(fault);
+    if (fault == Fault::broken) text += std::string(": ") + find(id)->broken;
+    return text;
+}
+
 std::size_t Hub::write(Id id, Bytes bytes) {
     Channel* channel = find(id);
     if (channel == nullptr || !channel->can_write()) return 0;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,8 @@ public:
     [[nodiscard]] bool is_open(Id id) const;
     /// What ended the channel. What came before that can still be read, unless the peer broke the rules.
     [[nodiscard]] Fault fault(Id id) const;
+    /// The same in words; of Fault::broken also which rule it was.
+    [[nodiscard]] std::string why(Id id) const;
     /// What fills buffers leaves at once where a post is a copy, so that it is copied once.
     std::size_t write(Id id, Bytes bytes);
     /// Where the endpoint has no `any_memory` the bytes are copied, and released() is late, but true.
@@ -157,7 +160,8 @@ private:
     void take_open(Peer peer, const Received& received);
     void take_opened(Channel& channel, const Received& received);
     void take_closed(Channel& channel, bool is_finished);
-    void drop(Peer peer);
+    void drop(Peer peer, const char* why);
+    void leave(Peer peer, Fault fault);
     void lose_all(Peer peer);
     [[nodiscard]] Channel* from(Peer peer, std::uint16_t number) const;
     void look(Channel& channel);

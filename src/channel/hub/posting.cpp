@@ -30,8 +30,9 @@ bool Hub::is_blocked(Peer peer) const {
 
 void Hub::work(Channel& channel) {
     busy_.reset(channel.number);
-    if (channel.sender->is_broken() || channel.receiver->is_broken()) {
-        if (channel.fault == Fault::none) drop(channel.peer);
+    if (channel.fault == Fault::none) {
+        if (channel.sender->is_broken()) drop(channel.peer, channel.sender->broken());
+        if (channel.receiver->is_broken()) drop(channel.peer, channel.receiver->broken());
     }
     bool is_done = true;
     if (channel.fault == Fault::none) {

@@ -36,10 +36,17 @@ void Hub::take(const Event& event) {
     peer_events_.push_back(std::move(kept));
 }
 
-/// It broke the rules: it is a peer no longer.
-void Hub::drop(Peer peer) {
+/// It broke the rules.
+void Hub::drop(Peer peer, const char* why) {
     for (std::size_t at = used_.next(0); at != base::Bitmap::none; at = used_.next(at + 1))
-        if (channels_[at]->peer == peer) fail(*channels_[at], Fault::broken);
+        if (channels_[at]->peer == peer && channels_[at]->fault == Fault::none) channels_[at]->broken = why;
+    leave(peer, Fault::broken);
+}
+
+/// It is a peer no longer.
+void Hub::leave(Peer peer, Fault fault) {
+    for (std::size_t at = used_.next(0); at != base::Bitmap::none; at = used_.next(at + 1))
+        if (channels_[at]->peer == peer) fail(*channels_[at], fault);
     endpoint_.disconnect(peer);
 }
 
@@ -59,7 +66,8 @@ Channel* Hub::from(Peer peer, std::uint16_t number) const {
 
 void Hub::take_notice(Peer peer, std::uint16_t notice) {
     Channel* channel = from(peer, notice >> 1U);
-    if (channel == nullptr || !channel->is_opened || channel->is_closed_there) return drop(peer);
+    if (channel == nullptr || !channel->is_opened || channel->is_closed_there)
+        return drop(peer, "it rang for a channel that is not open");
     if ((notice & 1U) == 0) {
         channel->receiver->rung();
     } else {
@@ -74,19 +82,20 @@ void Hub::take_completion(Token token, Status status) {
     if (number >= channels_.size() || !channels_[number]) return;
     Channel& channel = *channels_[number];
     channel.sender->completed(static_cast<std::uint32_t>(token));
-    if (status == Status::remote_fault && !channel.is_closed_there) drop(channel.peer);
+    if (status == Status::remote_fault && !channel.is_closed_there)
+        leave(channel.peer, Fault::lost);  // it is ending: its memory went before the rest of it
     touch(channel);
 }
 
 void Hub::take_message(Peer peer, Bytes message) {
     const auto received = parse(message);
-    if (!received) return drop(peer);
+    if (!received) return drop(peer, "it sent a message that is none of channels");
     const Control& control = received->control;
     if (control.what == Control::What::open) return take_open(peer, *received);
     Channel* channel = from(peer, control.to);
     const bool is_answer = control.what == Control::What::opened || control.what == Control::What::refused;
     if (channel == nullptr || channel->is_opened == is_answer || channel->says_open || channel->is_closed_there)
-        return drop(peer);
+        return drop(peer, "it sent a message to a channel that is not open");
     touch(*channel);
     switch (control.what) {
         case Control::What::opened:
@@ -115,7 +124,8 @@ void Hub::take_open(Peer peer, const Received& received) {
                           .acknowledge = control.acknowledge};
     const auto refuse = [&](Fault fault) {
         // Who asks faster than it can be told no is stopped here.
-        if (refusals_.size() >= 4 * std::size_t{settings_.max_channels}) return drop(peer);
+        if (refusals_.size() >= 4 * std::size_t{settings_.max_channels})
+            return drop(peer, "it opens channels faster than it can be told no");
         refusals_.push_back({peer, {.what = Control::What::refused, .fault = fault, .to = control.from}});
     };
     const auto port = ports_.find(control.port);
@@ -130,7 +140,7 @@ void Hub::take_open(Peer peer, const Received& received) {
     auto remote = endpoint_.import_key(peer, Blob{{received.key.begin(), received.key.end()}});
     if (!remote) {
         free(channel);
-        return drop(peer);
+        return drop(peer, "its key of memory is none");
     }
     channel.remote = *remote;
     channel.has_remote = true;
@@ -142,7 +152,7 @@ void Hub::take_open(Peer peer, const Received& received) {
 
 void Hub::take_opened(Channel& channel, const Received& received) {
     auto remote = endpoint_.import_key(channel.peer, Blob{{received.key.begin(), received.key.end()}});
-    if (!remote) return drop(channel.peer);
+    if (!remote) return drop(channel.peer, "its key of memory is none");
     channel.remote = *remote;
     channel.has_remote = true;
     channel.there = received.control.from;

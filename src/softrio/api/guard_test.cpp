@@ -1,16 +1,23 @@
 // Guarded windows: who is not named to one reaches nothing of it, whatever he calls.
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <softrio.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
+#include "os/descriptor.h"
+#include "os/handing.h"
 #include "softrio/shm/system.h"
 #include "support/softrio_api.h"
 
@@ -296,6 +303,49 @@ TEST(Guard, TC_M14_FilesOfOthersAreNotTaken) {
         EXPECT_EQ(write_to(victim, owner.destid, base, some()), -EIO);
     }
     EXPECT_TRUE(window.is_untouched());
+}
+
+TEST(Guard, TC_M14_WhoTakesFilesWaitsForWhoHasConnected) {
+    SKIP_ON_UDP("no files are handed over there");
+    const Fabric fabric;
+    const std::string name = shm::files_name(fabric.name(), 7);
+    shm::FileBox box;
+    ASSERT_TRUE(box.listen(name));
+    const auto connect = [&] {
+        os::Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+        sockaddr_un at{.sun_family = AF_UNIX, .sun_path = {}};
+        name.copy(at.sun_path + 1, sizeof at.sun_path - 1);
+        const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+        EXPECT_EQ(::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&at), size), 0);
+        return socket;
+    };
+    const auto own = shm::make_memory(page);
+    ASSERT_TRUE(own);
+    const os::Descriptor slow = connect();
+    EXPECT_FALSE(box.take()) << "it has sent nothing yet";
+    shm::Handed what{.destid = 1};
+    EXPECT_EQ(shm::hand_file(name, what, own->file), 0);
+    auto first = box.take();
+    ASSERT_TRUE(first);
+    EXPECT_EQ(first->what.destid, 1U);
+    what.destid = 2;
+    const std::array parts{iovec{&what, sizeof what}};
+    const int file = own->file.fd();
+    ASSERT_EQ(os::send_handing(slow.fd(), parts, std::span(&file, 1), 0), ssize_t{sizeof what});
+    auto second = box.take();
+    ASSERT_TRUE(second);
+    EXPECT_EQ(second->what.destid, 2U);
+    EXPECT_TRUE(second->file.is_open());
+    // However many send nothing, who does is heard.
+    std::vector<os::Descriptor> silent;
+    for (int each = 0; each < 600; ++each) {
+        silent.push_back(connect());
+        if (each % 100 == 0) {
+            EXPECT_FALSE(box.take());
+        }
+    }
+    EXPECT_EQ(shm::hand_file(name, what, own->file), 0);
+    EXPECT_TRUE(box.take());
 }
 
 }  // namespace

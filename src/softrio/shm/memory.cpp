@@ -199,8 +199,10 @@ void Port::hand_over_all() {
 
 void Port::take_files() {
     const std::lock_guard lock(files_mutex_);
-    while (const auto handed = take_file(files_)) {
-        const auto owner = peer(handed->what.destid);
+    while (const auto handed = files_.take()) {
+        auto owner = peer(handed->what.destid);
+        // Another process may have the id by now.
+        if (owner != nullptr && owner->process() != handed->process) owner = peer(handed->what.destid, true);
         if (owner != nullptr && owner->process() == handed->process) owner->take(*handed);
     }
 }

@@ -30,12 +30,12 @@ int Port::take_destid(std::uint32_t destid) {
     block_->destid.store(destid);
     Descriptor where = take_name(place_name(options_.fabric, place));
     if (!where.is_open()) return errno;
-    Descriptor files = listen_for_files(files_name(options_.fabric, destid));
-    if (!files.is_open()) return errno;
+    {
+        const std::lock_guard lock(files_mutex_);
+        if (!files_.listen(files_name(options_.fabric, destid))) return errno;
+    }
     destid_name_ = std::move(name);
     place_name_ = std::move(where);
-    const std::lock_guard lock(files_mutex_);
-    files_ = std::move(files);
     return 0;
 }
 

@@ -172,7 +172,7 @@ private:
     Descriptor place_name_;
     bool is_alone_ = false;
     std::mutex files_mutex_;
-    Descriptor files_;  // that this endpoint is handed
+    FileBox files_;  // that this endpoint is handed
 
     std::mutex peers_mutex_;
     std::map<std::uint32_t, std::shared_ptr<Peer>> peers_;

@@ -31,6 +31,7 @@ constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 /// Files that lie at an endpoint, before it looks.
 constexpr int files_unread = 4096;
+constexpr std::size_t most_begun = 256;
 
 /// A name without a file.
 struct AbstractName {
@@ -179,42 +180,73 @@ std::string files_name(const std::string& fabric, std::uint32_t destid) {
     return destid_name(fabric, destid) + "/files";
 }
 
-Descriptor listen_for_files(const std::string& name) {
+bool FileBox::listen(const std::string& name) {
     Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const auto at = abstract(name);
     if (!socket.is_open() || !at || ::bind(socket.fd(), at->any(), at->size) != 0 ||
         ::listen(socket.fd(), files_unread) != 0) {
-        return {};
+        return false;
     }
-    return socket;
+    listener_ = std::move(socket);
+    return true;
+}
+
+void FileBox::close() {
+    listener_.close();
+    begun_.clear();
 }
 
 int hand_file(const std::string& name, const Handed& what, const Descriptor& file) {
-    const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const auto at = abstract(name);
-    if (!socket.is_open() || !at) return EAGAIN;
-    if (::connect(socket.fd(), at->any(), at->size) != 0) return errno == EAGAIN ? EAGAIN : ENODEV;
-    const auto credentials = of_other_end(socket);
-    if (!credentials || credentials->uid != ::geteuid()) return ENODEV;
-    Handed copy = what;
-    const std::array parts{iovec{&copy, sizeof copy}};
-    const int fd = file.fd();
-    // It lies there after this end is closed, too.
-    const ssize_t sent = os::send_handing(socket.fd(), parts, std::span(&fd, 1), MSG_DONTWAIT);
-    if (sent < 0) return errno == EPIPE || errno == ECONNRESET ? ENODEV : EAGAIN;
-    return sent == ssize_t{sizeof copy} ? 0 : EAGAIN;
+    if (!at) return EAGAIN;
+    for (int tries = 0; tries < 3; ++tries) {
+        const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        if (!socket.is_open()) return EAGAIN;
+        if (::connect(socket.fd(), at->any(), at->size) != 0) return errno == EAGAIN ? EAGAIN : ENODEV;
+        const auto credentials = of_other_end(socket);
+        if (!credentials || credentials->uid != ::geteuid()) return ENODEV;
+        Handed copy = what;
+        const std::array parts{iovec{&copy, sizeof copy}};
+        const int fd = file.fd();
+        // It lies there after this end is closed, too.
+        const ssize_t sent = os::send_handing(socket.fd(), parts, std::span(&fd, 1), MSG_DONTWAIT);
+        if (sent == ssize_t{sizeof copy}) return 0;
+        // Hung up upon: it has ended, as the next connect says, or has too many that have not sent yet.
+        if (sent >= 0 || (errno != EPIPE && errno != ECONNRESET)) return EAGAIN;
+    }
+    return EAGAIN;
 }
 
-std::optional<HandedFile> take_file(const Descriptor& listener) {
+std::optional<HandedFile> FileBox::take() {
     for (int tries = 0; tries < files_unread; ++tries) {
-        const Descriptor socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (!socket.is_open()) return std::nullopt;
-        const auto credentials = of_other_end(socket);
+        while (begun_.size() < most_begun) {
+            Descriptor socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+            if (!socket.is_open()) break;
+            const auto credentials = of_other_end(socket);
+            if (credentials && credentials->uid == ::geteuid()) begun_.push_back(std::move(socket));
+        }
+        const bool is_full = begun_.size() == most_begun;
+        if (auto taken = take_sent()) return taken;
+        if (!is_full) break;
+        // Who has taken longest to send makes room for others.
+        if (begun_.size() == most_begun) begun_.erase(begun_.begin(), begun_.begin() + most_begun / 2);
+    }
+    return std::nullopt;
+}
+
+std::optional<HandedFile> FileBox::take_sent() {
+    for (auto each = begun_.begin(); each != begun_.end();) {
         HandedFile taken;
         const std::array parts{iovec{&taken.what, sizeof taken.what}};
-        const ssize_t got = os::receive_handed(socket.fd(), parts, std::span(&taken.file, 1), MSG_DONTWAIT);
+        const ssize_t got = os::receive_handed(each->fd(), parts, std::span(&taken.file, 1), MSG_DONTWAIT);
+        if (got < 0 && errno == EAGAIN) {
+            ++each;  // it is between connecting and sending
+            continue;
+        }
+        const auto credentials = of_other_end(*each);
+        each = begun_.erase(each);
         if (got != ssize_t{sizeof taken.what} || !taken.file.is_open() || !credentials ||
-            credentials->uid != ::geteuid() || taken.what.magic != Handed::expected_magic) {
+            taken.what.magic != Handed::expected_magic) {
             continue;
         }
         taken.process = static_cast<std::uint32_t>(credentials->pid);

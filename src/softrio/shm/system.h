@@ -71,9 +71,7 @@ Descriptor take_name(const std::string& name);
 std::string destid_name(const std::string& fabric, std::uint32_t destid);
 std::string place_name(const std::string& fabric, const Place& place);
 
-/// Where an endpoint is handed files. Not open: errno.
 std::string files_name(const std::string& fabric, std::uint32_t destid);
-Descriptor listen_for_files(const std::string& name);
 /// To whom of this user listens there. Returns 0, or an errno: ENODEV, or EAGAIN, if too much lies there unread.
 int hand_file(const std::string& name, const Handed& what, const Descriptor& file);
 struct HandedFile {
@@ -81,8 +79,21 @@ struct HandedFile {
     Descriptor file;
     std::uint32_t process = 0;  // who handed it over, by the kernel's word
 };
-/// The next one; nothing: there is none. Whoever hands over anything else is not heard.
-std::optional<HandedFile> take_file(const Descriptor& listener);
+/// Where an endpoint is handed files.
+class FileBox {
+public:
+    /// Files come under this name from now on. False: errno.
+    bool listen(const std::string& name);
+    /// The next one; nothing: there is none. Whoever hands over anything else is not heard.
+    std::optional<HandedFile> take();
+    void close();
+
+private:
+    std::optional<HandedFile> take_sent();
+
+    Descriptor listener_;
+    std::vector<Descriptor> begun_;  // who has connected and not sent yet
+};
 /// Maps what was handed over, if it is sealed and as large as was said.
 std::shared_ptr<Mapping> map_handed(const HandedFile& handed);
 /// The same file, for reading only.

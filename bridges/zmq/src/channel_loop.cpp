@@ -200,7 +200,8 @@ incast_channel_hub* ChannelLoop::hub(const std::string& protocol) {
     options.flags = INCAST_CHANNEL_OWN_LOOP;
     options.max_channels = 4096;
     options.longest_ring_bytes = longest_ring;
-    options.max_peers = 255;
+    // Over RDMA each is a queue pair and half a MiB of receives, and soft-RoCE completes those of 127 at most.
+    options.max_peers = protocol == "verbs" ? 100 : 255;
     Hub hub = Hub();
     const int error = incast_channel_hub_make(protocol.c_str(), &options, &hub.hub);
     if (error < 0) {

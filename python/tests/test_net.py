@@ -53,7 +53,7 @@ def test_options_become_settings(incast: Incast) -> None:
         *("net", "--pattern", "pairs", "--nodes", "6", "--measure", "latency", "--duplex", "--queues", "3"),
         *("--message-size", "4KiB", "--outstanding", "1", "--messages", "7", "--duration", "2s", "--warm-up", "0s"),
         *("--working-set", "1MiB", "--verify", "--seed", "5", "--transport", "shm", "--set", "run.yields=3"),
-        *("--operation", "write", "--sends", "1", "--ping-size", "8"),
+        *("--operation", "write", "--sends", "1", "--ping-size", "8", "--buffers", "cycled"),
     )
     assert incast.engine_settings() == [
         "net.pattern=pairs",
@@ -70,6 +70,7 @@ def test_options_become_settings(incast: Incast) -> None:
         "run.duration=2s",
         "net.messages=7",
         "run.warm_up=0s",
+        "net.buffers=cycled",
         "net.working_set=1MiB",
         "net.verify=true",
         "run.seed=5",

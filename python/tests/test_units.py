@@ -33,6 +33,28 @@ def test_duration(nanoseconds: float, words: str) -> None:
     assert units.duration_ns(nanoseconds) == words
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0, "0"),
+        (0.01234, "0.0123"),
+        (0.9999, "1.00"),
+        (1.5, "1.50"),
+        (12.34, "12.3"),
+        (1234.5, "1230"),
+        (-2.5, "-2.50"),
+    ],
+)
+def test_plain_has_three_digits_and_no_unit(value: float, words: str) -> None:
+    assert units.plain(value) == words
+
+
+def test_rounds_are_their_median_and_their_range() -> None:
+    assert units.of_rounds([3e9, 1e9, 2e9], 1e9) == "2.00 (1.00..3.00)"
+    assert units.of_rounds([5.0]) == "5.00"
+    assert units.of_rounds([]) == "-"
+
+
 def test_count_sets_thousands_apart() -> None:
     assert units.count(1234567) == "1 234 567"
 

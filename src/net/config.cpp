@@ -128,6 +128,9 @@ std::uint64_t slot_stride(const Config& config) {
 }
 
 std::uint64_t ring_messages(const Config& config) {
+    if (config.buffers == Buffers::one) {
+        return 1;
+    }
     std::uint64_t count =
         std::max<std::uint64_t>(config.working_set_bytes / body_stride(config), std::uint64_t{config.outstanding} + 1);
     while (std::gcd(count, std::uint64_t{config.outstanding}) != 1) {

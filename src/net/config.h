@@ -31,6 +31,11 @@ enum class Operation : std::uint8_t {
     read,   // the receiver of a pair reads; the sender's processor does nothing
 };
 
+enum class Buffers : std::uint8_t {
+    cycled,  // a sender goes through a ring of bodies
+    one,     // it sends one body again and again, which stays in its caches, as the tests of perftest and UCX do
+};
+
 struct Pair {
     std::uint32_t from = 0;
     std::uint32_t to = 0;
@@ -64,9 +69,10 @@ struct Config {
     std::uint32_t outstanding = 1;  // messages a queue may have in flight; 1 for latency
     std::uint32_t sends = 0;        // of these, writes posted and not completed; 0: as many as are in flight
     std::uint32_t message_bytes = 0;
-    std::uint32_t ping_bytes = 0;         // loaded
-    std::uint64_t messages = 0;           // of every queue; 0: until stop()
-    std::uint64_t working_set_bytes = 0;  // that a sender cycles through
+    std::uint32_t ping_bytes = 0;  // loaded
+    std::uint64_t messages = 0;    // of every queue; 0: until stop()
+    Buffers buffers = Buffers::cycled;
+    std::uint64_t working_set_bytes = 0;  // that a sender cycles through; of no meaning with one buffer
     bool verify = false;                  // compare every byte that arrived
     Time connect_retry = 50 * ps_per_ms;
     Time loss_grace = 300 * ps_per_ms;  // between a lost connection and giving up: the launcher may know why
@@ -96,7 +102,7 @@ struct Config {
 [[nodiscard]] std::uint64_t pair_slots_bytes(const Config& config);
 
 /// Messages in a sender's ring. It has no common divisor with `outstanding` and is longer than it, so that what a slot
-/// held before differs from what it should hold (EB-M4).
+/// held before differs from what it should hold (EB-M4); with one buffer it is 1, and all slots always hold the same.
 [[nodiscard]] std::uint64_t ring_messages(const Config& config);
 [[nodiscard]] std::uint64_t ring_bytes(const Config& config);
 

@@ -110,6 +110,16 @@ TEST(Ring, HasNoPeriodInCommonWithItsSlots) {
     }
 }
 
+TEST(Ring, OfOneBufferHasOneMessageWhateverTheWorkingSet) {
+    Config config = config_of(Pattern::all_to_all, false, 3, Measure::bandwidth);
+    config.working_set_bytes = std::uint64_t{1} << 20U;
+    const std::uint64_t cycled = fingerprint(config);
+    config.buffers = Buffers::one;
+    EXPECT_EQ(ring_messages(config), 1U);
+    EXPECT_EQ(ring_bytes(config), 128U);
+    EXPECT_NE(fingerprint(config), cycled);
+}
+
 TEST(Validate, RefusesWhatCannotWork) {
     const Config good = config_of(Pattern::pairs, false, 2, Measure::bandwidth);
     ASSERT_TRUE(validate(good).ok());

@@ -129,6 +129,22 @@ INSTANTIATE_TEST_SUITE_P(Loaded, Traffic,
                                             ::testing::Bool(), ::testing::Values(1U, 3U),
                                             ::testing::Values(Measure::loaded), ::testing::Values(Operation::write)));
 
+// A head that names another place of the ring than its only one is an order error.
+TEST(Buffers, OneIsSentAgainAndAgain) {
+    constexpr std::array cases{
+        std::pair{Measure::bandwidth, Operation::write}, std::pair{Measure::bandwidth, Operation::read},
+        std::pair{Measure::latency, Operation::write}, std::pair{Measure::loaded, Operation::write}};
+    for (const auto& [measure, operation] : cases) {
+        Config config = config_of(Pattern::all_to_all, false, 3, measure, operation);
+        config.buffers = Buffers::one;
+        testing::Cluster cluster(config);
+        ASSERT_TRUE(cluster.run_until([&] { return cluster.all(State::ready); }));
+        cluster.go();
+        ASSERT_TRUE(cluster.run_until([&] { return cluster.all(State::finished); }));
+        expect_all_arrived(config, cluster.nodes, false);
+    }
+}
+
 TEST(FlowControl, ASlotIsNotWrittenBeforeItsNoticeWasPolled) {
     Config config = config_of(Pattern::one_to_one, false, 2, Measure::bandwidth);
     config.messages = 0;

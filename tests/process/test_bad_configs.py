@@ -135,6 +135,14 @@ BAD = [
         ["protocol.message_size = 65536B: nothing is written with pull-read", "0, or another protocol.scheme"],
     ),
     (["net.pattern=ring"], ["net.pattern = ring", "one-to-one | many-to-one"]),
+    (
+        ["run.task=net", "net.buffers=one", "net.verify=true"],
+        ["net.verify = true: with one buffer all messages have the same body", "allowed: false, or net.buffers = cycl"],
+    ),
+    (
+        ["run.task=net", "net.buffers=one", "net.working_set=1MiB"],
+        ["net.working_set = 1.0 MiB", "a sender has one message", "allowed: auto, or net.buffers = cycled"],
+    ),
     (["net.queues=65"], ["net.queues = 65", "1..64"]),
     (["net.message_size=0"], ["net.message_size = 0", "1 B..512.0 MiB"]),
     (["run.task=net", "run.nodes=1"], ["run.nodes = 1", "2..4096"]),

@@ -1,6 +1,7 @@
 """Numbers as people read them: rates, counts and times, in decimal units."""
 
 import math
+import statistics
 from collections.abc import Sequence
 
 ABSENT = "-"
@@ -21,6 +22,21 @@ def _scaled(value: float, units: Sequence[str], step: float = 1000.0) -> str:
     else:
         digits = 0 if magnitude >= 99.95 else 1 if magnitude >= 9.995 else 2
     return f"{math.copysign(magnitude, value):.{digits}f}{units[index]}"
+
+
+def plain(value: float) -> str:
+    """Three significant digits without a unit: `0.0123`, `1234`."""
+    value = float(f"{value:.2e}")  # so that 0.9999 has no digit more than 1
+    digits = 2 - math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:.{max(digits, 0)}f}"
+
+
+def of_rounds(values: Sequence[float], factor: float = 1.0) -> str:
+    """The median of the values over the factor, with the lowest and the highest: `1.23 (1.20..1.31)`."""
+    if not values:
+        return ABSENT
+    low, middle, high = (plain(of(values) / factor) for of in (min, statistics.median, max))
+    return middle if len(values) == 1 else f"{middle} ({low}..{high})"
 
 
 def rate(bytes_per_s: float | None) -> str:

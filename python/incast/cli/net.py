@@ -18,7 +18,7 @@ from incast.engine.transports import simulated, simulated_key
 from incast.run.net import like_options, measure
 from incast.run.net_basic import basic
 from incast.run.net_cases import cases_of
-from incast.run.net_compare import DEFAULT_ROUNDS, compare_transports, parse_compared
+from incast.run.net_compare import DEFAULT_ROUNDS, compare_transports
 from incast.run.request import make_request
 
 _BASIC_ALONE = (
@@ -60,6 +60,7 @@ def net(
     duration: Annotated[str | None, option("run.duration")] = None,
     messages: Annotated[str | None, option("net.messages")] = None,
     warm_up: Annotated[str | None, option("run.warm_up")] = None,
+    buffers: Annotated[str | None, option("net.buffers", metavar="WHAT")] = None,
     working_set: Annotated[str | None, option("net.working_set")] = None,
     verify: Annotated[bool, option("net.verify", "", "--verify")] = False,
     seed: Annotated[str | None, option("run.seed")] = None,
@@ -90,7 +91,8 @@ def net(
         str | None,
         typer.Option(
             metavar="NAME,NAME,...",
-            help="The same traffic over each of these transports in turn; one table. Settings of one: tcp:streams=4.",
+            help="The same traffic over each of these transports in turn; one table. Settings of one: tcp:streams=4. "
+            "One that is not here is named, and left out.",
         ),
     ] = None,
     rounds: Annotated[
@@ -140,6 +142,7 @@ def net(
                 "run.duration": duration,
                 "net.messages": messages,
                 "run.warm_up": warm_up,
+                "net.buffers": buffers,
                 "net.working_set": working_set,
                 "net.verify": "true" if verify else None,
                 "run.seed": seed,
@@ -158,7 +161,7 @@ def net(
     if compare is not None:
         if transport or fabric or trace or measure_ or operation or like or numbers[1:]:
             raise OneLineError(_COMPARE_ALONE, EXIT_BAD_CONFIG)
-        raise typer.Exit(compare_transports(request, parse_compared(compare), sizes, rounds, as_json=as_json))
+        raise typer.Exit(compare_transports(request, compare, sizes, rounds, as_json=as_json))
     compared = (built, like) if like is not None else None
     cases = cases_of(sizes, numbers, against_idle=measure_ == "loaded")
     raise typer.Exit(measure(request, cases, compared, as_json=as_json))

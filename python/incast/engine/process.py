@@ -35,6 +35,7 @@ class Outcome:
     result_path: Path | None
     window: Window | None = None  # what the machine did in the measured phase, where the engine came to its end
     incomplete: tuple[dict[str, Any], ...] = ()  # files beside the engine's that are not whole, as in the result
+    last_error: str = ""  # that the engine told of
 
 
 @contextlib.contextmanager
@@ -91,6 +92,7 @@ class EngineRun:
         self._machine: MeasuredPhase | None = None
         self.pid = 0  # of the engine, once it has started
         self._view_error: Exception | None = None
+        self._last_error = ""
         self._reports = 0
         self._foreign_lines = 0
         self._first_foreign_line = ""
@@ -210,6 +212,8 @@ class EngineRun:
 
     def _show(self, report: Progress) -> None:
         """A display that fails ends no run."""
+        if isinstance(report, Notice) and report.level in ("error", "engine"):
+            self._last_error = report.text
         try:
             self._on_progress(report)
         except Exception as error:
@@ -244,7 +248,8 @@ class EngineRun:
             self._show(Notice("warning", self._foreign_words()))
         if self._view_error is not None:
             self._show(Notice("warning", f"a part of the display failed: {self._view_error}"))
-        return Outcome(status, self._result_path, None if self._machine is None else self._machine.window)
+        window = None if self._machine is None else self._machine.window
+        return Outcome(status, self._result_path, window, last_error=self._last_error)
 
 
 def _shortened(line: str) -> str:

@@ -133,7 +133,9 @@ class Tuned:
 
 Dataset = Run | Scan | Tuned | Comparison | Bridge
 _BRIDGE_KEYS = {"machine", "settings", "ways", "cases", "readings", "readings_not_idle"}
-_COMPARISON_KEYS = {"transports", "rounds", "ping_bytes", "pattern", "nodes", "runs", "runs_not_idle"}
+_COMPARISON_KEYS = {
+    *("transports", "left_out", "rounds", "ping_bytes", "buffers", "pattern", "nodes", "runs", "runs_not_idle"),
+}
 
 
 def load(directories: Sequence[Path]) -> list[Dataset]:
@@ -249,7 +251,8 @@ def comparison_conditions(comparison: Comparison) -> list[str]:
     """The same for transports that were measured in turn."""
     result = comparison.result
     lines = [
-        f"{result['pattern']}, {result['nodes']} nodes; {result['rounds']} rounds, in which the transports took turns",
+        f"{result['pattern']}, {result['nodes']} nodes, buffers: {result['buffers']}; {result['rounds']} rounds, in "
+        "which the transports took turns",
         f"machine not idle during {result['runs_not_idle']} of {result['runs']} measurements",
     ]
     for path in sorted(comparison.directory.glob("*/result.json"))[:1]:
@@ -280,7 +283,8 @@ def _flows_words(result: Mapping[str, Any]) -> list[str]:
 def _net_words(result: Mapping[str, Any]) -> str:
     return (
         f"{result.get('pattern')}{', duplex' if result.get('duplex') else ''}, messages of "
-        f"{units.size(number(result, 'message_bytes'))}, {result.get('queues')} x {result.get('outstanding')} in flight"
+        f"{units.size(number(result, 'message_bytes'))}, {result.get('queues')} x {result.get('outstanding')} in "
+        f"flight, buffers: {result.get('buffers', 'cycled')}"
     )
 
 

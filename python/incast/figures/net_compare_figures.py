@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from incast.base import units
 from incast.figures.datasets import MEASURED, Comparison, comparison_conditions
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _FIGURES = (("bytes_per_s", "Raw throughput"), ("cpu_s_per_gb", "CPU time"))
 _UNITS = {"bytes_per_s": "bytes_per_s", "cpu_s_per_gb": "CPU s per GB"}
+_MARKS = "points: median of the rounds; bars: lowest to highest"
 
 
 def comparison_drawings(comparison: Comparison, prefix: str) -> list[Drawing]:
@@ -37,11 +38,7 @@ def _curves(comparison: Comparison, key: str, title: str, prefix: str) -> Drawin
         figure = new_figure()
         axes = figure.subplots()
         for index, (name, line) in enumerate(found.items()):
-            middle = [statistics.median(values) / factor for values in line.values()]
-            ends = [
-                [m - min(values) / factor for m, values in zip(middle, line.values(), strict=True)],
-                [max(values) / factor - m for m, values in zip(middle, line.values(), strict=True)],
-            ]
+            middle, ends = _middle_and_ends(list(line.values()), factor)
             axes.errorbar(list(line), middle, yerr=ends, capsize=3, label=name, **series_style(theme, index))
         axes.set_xscale("log", base=2)
         axes.minorticks_off()
@@ -55,9 +52,19 @@ def _curves(comparison: Comparison, key: str, title: str, prefix: str) -> Drawin
         return figure
 
     headings = ["message", *(f"{name}: median (lowest..highest), {unit}" for name in found)]
-    rows = [[units.size(size), *(_cell(line.get(size, []), factor) for line in found.values())] for size in sizes]
-    conditions = ["points: median of the rounds; bars: lowest to highest", *comparison_conditions(comparison)]
+    rows = [
+        [units.size(size), *(units.of_rounds(line.get(size, []), factor) for line in found.values())] for size in sizes
+    ]
+    conditions = [_MARKS, *comparison_conditions(comparison)]
     return Drawing(f"{prefix}-{key.replace('_', '-')}", title, MEASURED, conditions, draw, headings, rows)
+
+
+def _middle_and_ends(groups: Sequence[Sequence[float]], factor: float) -> tuple[list[float], list[list[float]]]:
+    """Medians, and how far below and above them the values of each group reach."""
+    middle = [statistics.median(values) / factor for values in groups]
+    below = [m - min(values) / factor for m, values in zip(middle, groups, strict=True)]
+    above = [max(values) / factor - m for m, values in zip(middle, groups, strict=True)]
+    return middle, [below, above]
 
 
 def _latency(comparison: Comparison, prefix: str) -> Drawing | None:
@@ -66,15 +73,15 @@ def _latency(comparison: Comparison, prefix: str) -> Drawing | None:
     ]
     if not entries:
         return None
-    factor, unit = scale_of([min(ways["p50"]) for _, ways in entries], "ns")
+    factor, unit = 1e3, "µs"
 
     def draw(theme: Theme) -> "Figure":
         figure = new_figure(8.0, 1.6 + 0.42 * len(entries))
         axes = figure.subplots()
         for which, (key, label) in enumerate((("p50", "50 %"), ("p99", "99 %"))):
-            middle = [statistics.median(ways[key]) / factor for _, ways in entries]
+            middle, ends = _middle_and_ends([ways[key] for _, ways in entries], factor)
             style = series_style(theme, which) | {"linestyle": ""}
-            axes.plot(middle, range(len(entries)), label=label, **style)
+            axes.errorbar(middle, range(len(entries)), xerr=ends, capsize=3, label=label, **style)
         axes.set_yticks(range(len(entries)), [name for name, _ in entries])
         axes.set_ylim(len(entries) - 0.5, -0.5)
         plain_log(axes, "x")
@@ -84,20 +91,12 @@ def _latency(comparison: Comparison, prefix: str) -> Drawing | None:
         titled(axes, "Latency", MEASURED, theme)
         return figure
 
-    headings = ["transport", f"50 %, {unit}", f"99 %, {unit}"]
-    rows = [[name, *(_cell(ways[key], factor) for key in ("p50", "p99"))] for name, ways in entries]
-    conditions = ["medians of the rounds", *comparison_conditions(comparison)]
+    headings = ["transport", *(f"{share}: median (lowest..highest), {unit}" for share in ("50 %", "99 %"))]
+    rows = [[name, *(units.of_rounds(ways[key], factor) for key in ("p50", "p99"))] for name, ways in entries]
+    conditions = [_MARKS, *comparison_conditions(comparison)]
     return Drawing(f"{prefix}-latency", "Latency", MEASURED, conditions, draw, headings, rows)
 
 
 def memory_rows(comparison: Comparison) -> list[list[str]]:
-    """Of each transport what a further peer adds to the largest process."""
-    rows: list[tuple[str, Any]] = [(each["name"], each["bytes_per_peer"]) for each in comparison.result["transports"]]
-    return [[name, units.ABSENT if value is None else units.size(max(value, 0))] for name, value in rows]
-
-
-def _cell(values: Sequence[float], factor: float) -> str:
-    if not values:
-        return units.ABSENT
-    scaled = [value / factor for value in values]
-    return f"{statistics.median(scaled):.4g} ({min(scaled):.4g}..{max(scaled):.4g})"
+    """Of each transport what a further peer adds to the largest process, in kB."""
+    return [[each["name"], units.of_rounds(each["bytes_per_peer"], 1e3)] for each in comparison.result["transports"]]

@@ -106,9 +106,12 @@ def _bridge_part(bridge: Bridge, number: int) -> Part:
 
 
 def _comparison_part(comparison: Comparison, number: int) -> Part:
-    memory = PageTable("Memory of a further peer", ["transport", "memory per peer"], memory_rows(comparison), (0,))
+    tables = [PageTable("Memory of a further peer", ["transport", "kB per peer"], memory_rows(comparison), (0,))]
+    if left_out := comparison.result["left_out"]:
+        rows = [[each["name"], each["reason"]] for each in left_out]
+        tables.append(PageTable("Left out", ["transport", "reason"], rows, (0, 1)))
     drawings = comparison_drawings(comparison, slug(f"transports-{number}-{comparison.name}"))
-    return Part(f"Transports in turn ({comparison.name})", MEASURED, [memory], drawings)
+    return Part(f"Transports in turn ({comparison.name})", MEASURED, tables, drawings)
 
 
 def _runs_table(runs: Sequence[Run]) -> PageTable:

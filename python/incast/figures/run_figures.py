@@ -443,13 +443,19 @@ def _latencies(runs: Sequence[Run], domain: str, name: str) -> Drawing | None:
     return Drawing(name, "Latency distribution", domain, _conditions_of(shown), draw, headings, rows)
 
 
+_DECADES_WITH_STEPS = 2e3  # highest over lowest
+
+
 def plain_log(axes: "Axes", which: Literal["x", "y"]) -> None:
-    """A logarithmic axis with numbers as people write them, also within a decade."""
+    """A logarithmic axis, of what is drawn already, with numbers as people write them: also within a decade, unless
+    there are so many decades that they would touch.
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis = axes.xaxis if which == "x" else axes.yaxis
     (axes.set_xscale if which == "x" else axes.set_yscale)("log")
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < _DECADES_WITH_STEPS * low else (1.0,)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 

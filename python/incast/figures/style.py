@@ -44,7 +44,7 @@ _VARIABLES = {
     _PAGE.series[0]: "var(--series-1)",
 }
 
-MARKERS = "osD^vP"
+MARKERS = "osD^vPX"
 DASHES = ("-", "--", "-.", ":")
 SCALE = "cividis"
 _PIXELS_PER_POINT = 1.6  # text of 10 points is then as large as the page's

@@ -65,7 +65,7 @@ def with_efficiency(result: dict[str, Any], built: Mapping[str, Any], path: Path
     }
     same = (
         pairs == wanted
-        and (result["measure"], result["operation"]) == ("bandwidth", "write")
+        and (result["measure"], result["operation"], result["buffers"]) == ("bandwidth", "write", "cycled")
         and result["message_bytes"] == built["sizes"]["mfp_bytes"]
         and (result["transport"], result["time_domain"]) == (config["transport"]["name"], built["time_domain"])
     )

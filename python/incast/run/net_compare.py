@@ -2,11 +2,11 @@
 
 Machines drift: what runs first and what runs last see different ones. So each round measures every transport once, and
 the next round begins with another one. A figure is the median of the rounds; the smallest and the largest stand by it.
+A transport that is not here is named with the reason, and the others are measured without it.
 """
 
 import json
 import re
-import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,22 +19,26 @@ from rich.text import Text
 
 from incast.base import units
 from incast.base.console import open_console
-from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
+from incast.base.errors import EXIT_ABORTED, EXIT_BAD_CONFIG, OneLineError
 from incast.base.files import leave_file
 from incast.engine.idle import IdleRule, usable_cores
-from incast.engine.transports import is_simulated, transports
+from incast.engine.program import engine_info
 from incast.run.execution import conclude, read_result, watch
 from incast.run.net import RESULT_NAME, check, clear
+from incast.run.net_summary import BUFFERS
 from incast.run.request import RunRequest, default_nodes, nodes_of
 
 DEFAULT_SIZES = ("4KiB", "64KiB", "1MiB")
 DEFAULT_ROUNDS = 3
 PING_BYTES = 64
 _FEW_NODES = 2
-_FOLDER = re.compile(r"\d\d-\d-[\w.-]+")
+_FOLDER = re.compile(r"\d\d+-\d+-[\w.-]+")
 _PINGS = ("net.measure=latency", f"net.message_size={PING_BYTES}", "net.queues=1", "net.outstanding=1")
-# Rings of one size, so that what differs between few nodes and many is what a peer costs.
-_FOR_MEMORY = (*_PINGS, "net.pattern=all-to-all", "net.working_set=1MiB", "run.duration=1s", "run.warm_up=0s")
+# One buffer for all peers, so that what differs between few nodes and many is what a peer costs.
+_FOR_MEMORY = (
+    *_PINGS, "net.pattern=all-to-all", "net.buffers=one", "net.working_set=auto", "run.duration=1s", "run.warm_up=0s",
+)  # fmt: skip
+_RATE, _TIME, _SIZE = (1e9, "GB/s"), (1e3, "µs"), (1e3, "kB")  # the units of the table, for all its rows
 
 
 @dataclass
@@ -43,9 +47,15 @@ class Compared:
 
     name: str  # as it was asked for
     settings: tuple[str, ...]
+    listed: Mapping[str, Any]  # what the engine says of the transport (`incast info`)
     goodput: dict[int, list[Mapping[str, Any]]] = field(default_factory=dict)  # by bytes of a message
     pings: list[Mapping[str, Any]] = field(default_factory=list)
-    bytes_per_peer: float | None = None
+    bytes_per_peer: list[float] = field(default_factory=list)
+    left_out: str = ""  # why it is not measured, or no longer
+
+    def is_a(self, trait: str) -> bool:
+        """Whether it has that trait; one that cannot be loaded has none."""
+        return bool(self.listed.get("traits", {}).get(trait))
 
     def figures(self) -> dict[str, Any]:
         """As the result has them: a value for each round, in order."""
@@ -66,106 +76,165 @@ class Compared:
         }
 
 
-def parse_compared(text: str) -> list[Compared]:
-    """`tcp,shm,tcp:streams=4`: names, and behind a colon settings of that transport, joined by `+`."""
-    known = [each.name for each in transports() if not each.simulated]
-    allowed = f"allowed: a list of {', '.join(known)}, each with settings of its own where wanted (tcp:streams=4)"
+def parse_compared(text: str, listed: Sequence[Mapping[str, Any]]) -> list[Compared]:
+    """`tcp,shm,tcp:streams=4`: names, and behind a colon settings of that transport, joined by `+`. `listed` are the
+    transports of `incast info --json`, those that are not here included.
+    """
+    by_name = {each["name"]: each for each in listed}
+    simulated = [name for name, each in by_name.items() if each.get("traits", {}).get("simulated")]
+    names = ", ".join(name for name in by_name if name not in simulated)
+    allowed = f"allowed: a list of {names}, each with settings of its own where wanted (tcp:streams=4)"
     made: list[Compared] = []
     for word in text.split(","):
         name, colon, given = word.strip().partition(":")
-        if is_simulated(name):
+        if name in simulated:
             raise OneLineError(
                 f"--compare {name}: simulated and measured figures do not share a table; {allowed}", EXIT_BAD_CONFIG
             )
-        if name not in known:
+        if name not in by_name:
             raise OneLineError(f"--compare {word.strip() or text!r}: no transport; {allowed}", EXIT_BAD_CONFIG)
         pairs = given.split("+") if colon else []
         if any("=" not in pair for pair in pairs):
             raise OneLineError(f"--compare {word.strip()}: settings are KEY=VALUE; {allowed}", EXIT_BAD_CONFIG)
         settings = (f"transport.name={name}", *(f"transport.{name}.{pair}" for pair in pairs))
-        made.append(Compared(word.strip(), settings))
+        made.append(Compared(word.strip(), settings, by_name[name]))
     if len(made) < 2 or len({each.name for each in made}) < len(made):
         raise OneLineError(f"--compare {text}: needs two transports or more, each once; {allowed}", EXIT_BAD_CONFIG)
     return made
 
 
-def compare_transports(
-    request: RunRequest, among: Sequence[Compared], sizes: Sequence[str], rounds: int, *, as_json: bool
-) -> int:
-    """Measures, and shows the table; the worst exit status of the engine's runs."""
+def compare_transports(request: RunRequest, text: str, sizes: Sequence[str], rounds: int, *, as_json: bool) -> int:
+    """Measures what `text` names (parse_compared), and shows the table; the worst exit status of the engine's runs."""
     if rounds < 1:
         raise OneLineError(f"--rounds {rounds}: allowed: 1 or more", EXIT_BAD_CONFIG)
+    among = parse_compared(text, engine_info()["transports"])
     sizes = sizes or DEFAULT_SIZES
     for each in among:
-        for size in sizes:
-            check(replace(request, settings=(*request.settings, *each.settings, f"net.message_size={size}")))
+        _look(each, request, sizes)
+    if all(each.left_out for each in among):
+        reasons = "; ".join(f"{each.name}: {each.left_out}" for each in among)
+        raise OneLineError(f"--compare {text}: none of them is here: {reasons}", EXIT_BAD_CONFIG)
+    if request.default_name:
+        name = request.output.name.removesuffix(request.transport) + "compare"
+        request = replace(request, output=request.output.with_name(name))
     request = request.with_folder()
     clear(request, _FOLDER)
+    screen = open_console(stderr=True)
+    for each in among:
+        if each.left_out:
+            screen.print(f"{each.name} is left out: {each.left_out}", soft_wrap=True)
     measuring = _Measuring(request)
     for number in range(rounds):
         turn = number % len(among)
+        measuring.round = f"round {number + 1} of {rounds}"
         for each in (*among[turn:], *among[:turn]):
             measuring.round_of(each, sizes)
-    if request.spread is None:
-        for each in among:
-            measuring.memory_of(each)
     _show(measuring, among, rounds, as_json=as_json)
     return measuring.status
+
+
+def _look(each: Compared, request: RunRequest, sizes: Sequence[str]) -> None:
+    """Leaves it out if it cannot be had here. OneLineError if it could, with other settings."""
+    name = each.listed["name"]
+    if request.spread is not None and (each.is_a("in_process") or each.is_a("shares_memory")):
+        each.left_out = "its nodes are on one host"
+        return
+    # What one has by itself may be there with other settings: another launcher, another device.
+    by_itself = len(each.settings) == 1
+    if by_itself and not each.listed["available"]:
+        each.left_out = str(each.listed.get("reason", "")).removeprefix(f"transport {name}: ")
+        return
+    for size in sizes:
+        try:
+            check(replace(request, settings=(*request.settings, *each.settings, f"net.message_size={size}")))
+        except OneLineError as error:
+            if each.listed["available"]:
+                raise
+            each.left_out = str(error).removeprefix(f"transport {name}: ")
+            return
 
 
 class _Measuring:
     def __init__(self, request: RunRequest) -> None:
         self.status = 0
         self.request = request
+        self.round = ""  # for titles
         self.first: Mapping[str, Any] | None = None
         self.unfinished: list[str] = []
+        self.stopped = False  # Ctrl-C: nothing else is begun
         self.runs = 0
         self.not_idle = 0  # of these
 
     def round_of(self, each: Compared, sizes: Sequence[str]) -> None:
-        """Every size once, then pings."""
+        """Every size once, then pings, then what a peer takes."""
+        here = self.request.spread is None
         for size in sizes:
-            result = self._one(each, (f"net.message_size={size}",), f"{each.name}-{size}")
+            result = self._one(each, (f"net.message_size={size}",), size)
             if result is not None:
                 each.goodput.setdefault(result["message_bytes"], []).append(result)
                 self.first = self.first or result
-        two = () if self.request.spread is not None else ("net.pattern=one-to-one", f"run.nodes={_FEW_NODES}")
-        pings = self._one(each, (*_PINGS, *two), f"{each.name}-pings")
+        two = ("net.pattern=one-to-one", f"run.nodes={_FEW_NODES}") if here else ()
+        pings = self._one(each, (*_PINGS, *two), "pings")
         each.pings += [] if pings is None else [pings]
+        if here and not each.is_a("in_process"):
+            self._memory_of(each)
 
-    def memory_of(self, each: Compared) -> None:
+    def _memory_of(self, each: Compared) -> None:
         """What a further peer adds to the resident memory of the largest process, where each node has its own."""
-        if any(one.in_process for one in transports() if f"transport.name={one.name}" in each.settings):
-            return
         many = max(nodes_of(self.request) or default_nodes(), _FEW_NODES + 2)
         sizes = []
         for nodes in (_FEW_NODES, many):
-            result = self._one(each, (*_FOR_MEMORY, f"run.nodes={nodes}"), f"{each.name}-{nodes}-nodes")
+            result = self._one(each, (*_FOR_MEMORY, f"run.nodes={nodes}"), f"{nodes}-nodes")
             sizes += [] if result is None else [result["peak_rss_bytes"]]
         if len(sizes) == 2:
-            each.bytes_per_peer = (sizes[1] - sizes[0]) / (many - _FEW_NODES)
+            each.bytes_per_peer.append((sizes[1] - sizes[0]) / (many - _FEW_NODES))
 
-    def _one(self, each: Compared, settings: Sequence[str], name: str) -> dict[str, Any] | None:
-        folder = f"{self.runs:02}-{len(each.pings)}-" + "".join(c if c.isalnum() or c in "._-" else "-" for c in name)
+    def _one(self, each: Compared, settings: Sequence[str], what: str) -> dict[str, Any] | None:
+        """Nothing if it did not come to its end, or is not begun. A transport whose first measurement fails is left
+        out from then on: what is missing may show no sooner.
+        """
+        if each.left_out or self.stopped:
+            return None
+        try:
+            result = self._run(each, settings, f"{each.name}-{what}")
+        except _NoFiguresError as failed:
+            if each.goodput or self.stopped:
+                self.unfinished.append(f"{each.name}-{what}: {failed}")
+            else:
+                each.left_out = str(failed)
+            return None
+        return result
+
+    def _run(self, each: Compared, settings: Sequence[str], name: str) -> dict[str, Any]:
+        folder = f"{self.runs:03}-" + "".join(c if c.isalnum() or c in "._-" else "-" for c in name)
         self.runs += 1
         request = replace(
             self.request,
             settings=(*self.request.settings, *each.settings, *settings),
             output=self.request.output / folder,
         )
-        outcome = watch(request, f"incast net  {name}", unit="messages")
+        try:
+            outcome = watch(request, f"incast net  {name}  {self.round}", unit="messages")
+        except OneLineError as error:
+            if error.exit_status == EXIT_ABORTED:
+                raise
+            self.status = max(self.status, error.exit_status)
+            raise _NoFiguresError(str(error)) from error
         self.status = max(self.status, outcome.exit_status)
         if outcome.window is not None:
             self.not_idle += IdleRule().broken_by(outcome.window, usable_cores()) is not None
         if outcome.result_path is None:
-            self.unfinished.append(f"{name}: the engine ended with status {outcome.exit_status}")
-            return None
+            raise _NoFiguresError(outcome.last_error or f"the engine ended with status {outcome.exit_status}")
         result = read_result(outcome, outcome.result_path)
         conclude(outcome, result, outcome.result_path)
+        self.stopped = result["status"] == "interrupted"
         if result["status"] != "complete":
-            self.unfinished.append(f"{name}: {result['status']}: {result.get('reason', '')}")
-            return None
+            raise _NoFiguresError(f"{result['status']}: {result.get('reason') or outcome.last_error}".rstrip(": "))
         return result
+
+
+class _NoFiguresError(Exception):
+    """Why a measurement has none."""
 
 
 def _show(measuring: _Measuring, among: Sequence[Compared], rounds: int, *, as_json: bool) -> None:
@@ -175,7 +244,9 @@ def _show(measuring: _Measuring, among: Sequence[Compared], rounds: int, *, as_j
         "kind": "net-compare",
         "rounds": rounds,
         "ping_bytes": PING_BYTES,
-        "transports": [each.figures() for each in among],
+        "buffers": None if first is None else first["buffers"],
+        "transports": [each.figures() for each in among if each.goodput],
+        "left_out": [{"name": each.name, "reason": each.left_out} for each in among if each.left_out],
         "runs": measuring.runs,
         "runs_not_idle": measuring.not_idle,
         "unfinished": measuring.unfinished,
@@ -191,47 +262,53 @@ def _show(measuring: _Measuring, among: Sequence[Compared], rounds: int, *, as_j
 
 
 def print_compared(console: Console, whole: Mapping[str, Any], directory: Path) -> None:
-    """A table of goodput and CPU by size, and one of what does not depend on it."""
+    """A table of goodput and CPU by size, one of what does not depend on it, and what has no figures."""
     rounds = whole["rounds"]
-    where = "" if whole["pattern"] is None else f"{whole['pattern']}, {whole['nodes']} nodes, "
-    console.print(f"{where}{rounds} round{'s' * (rounds > 1)} in turn: medians, and the range", highlight=False)
-    table = _table("message", "transport", "goodput", "lowest", "highest", "CPU s/GB", "errors")
-    sizes = dict.fromkeys(row["message_bytes"] for each in whole["transports"] for row in each["goodput"])
-    for size in sizes:
+    if whole["pattern"] is not None:
+        console.print(f"{whole['pattern']}, {whole['nodes']} nodes, {BUFFERS[whole['buffers']]}")
+    several = "median (lowest..highest) of" if rounds > 1 else "of"
+    console.print(f"{several} {rounds} round{'s' * (rounds > 1)} in turn")
+    factor, unit = _RATE
+    table = _table("message", "transport", unit, "CPU s/GB", "errors")
+    for size in dict.fromkeys(row["message_bytes"] for each in whole["transports"] for row in each["goodput"]):
         named = units.size(size)
         for each in whole["transports"]:
-            for row in each["goodput"]:
-                if row["message_bytes"] != size:
-                    continue
-                rates, errors = row["bytes_per_s"], row["verify_errors"]
-                cells = [named, each["name"], *(units.rate(of(rates)) for of in (statistics.median, min, max))]
+            for row in (row for row in each["goodput"] if row["message_bytes"] == size):
+                errors = row["verify_errors"]
                 cpu = [value for value in row["cpu_s_per_gb"] if value is not None]
-                cells.append(f"{statistics.median(cpu):.3g}" if cpu else units.ABSENT)
-                style = "bold red" if errors else ""
-                table.add_row(*(Text(cell) for cell in cells), Text(units.count(errors), style=style))
+                cells = (named, each["name"], units.of_rounds(row["bytes_per_s"], factor), units.of_rounds(cpu))
+                error = Text(units.count(errors), style="bold red" if errors else "")
+                table.add_row(*(Text(cell) for cell in cells), error)
                 named = ""
     console.print(table)
     console.print()
-    table = _table("transport", f"one way, {units.size(whole['ping_bytes'])}, p50", "p99", "memory per peer", left=1)
+    (time, time_unit), (memory, memory_unit) = _TIME, _SIZE
+    console.print(f"{units.size(whole['ping_bytes'])} one way, and what a further peer takes of memory")
+    table = _table("transport", f"p50, {time_unit}", f"p99, {time_unit}", f"{memory_unit} per peer", left=1)
     for each in whole["transports"]:
-        cells = [
-            units.duration_ns(statistics.median(values)) if (values := each["one_way_ns"][key]) else units.ABSENT
-            for key in ("p50", "p99")
-        ]
-        per_peer = each["bytes_per_peer"]
-        cells.append(units.ABSENT if per_peer is None else units.size(max(per_peer, 0)))
-        table.add_row(*(Text(cell) for cell in (each["name"], *cells)))
+        times = [units.of_rounds(each["one_way_ns"][key], time) for key in ("p50", "p99")]
+        per_peer = units.of_rounds(each["bytes_per_peer"], memory)
+        table.add_row(*(Text(cell) for cell in (each["name"], *times, per_peer)))
     console.print(table)
     if whole["runs_not_idle"]:
         words = f"NOT IDLE: others used the machine during {whole['runs_not_idle']} of {whole['runs']} measurements"
         console.print(Text(words, style="yellow"))
+    for entry in whole["left_out"]:
+        console.print(Text(f"{entry['name']} is left out: {entry['reason']}", style="bold yellow"))
     for line in whole["unfinished"]:
-        console.print(Text(line, style="bold yellow"))
-    console.print(f"results in {directory}", soft_wrap=True, markup=False, highlight=False)
+        console.print(Text(f"without figures: {line}", style="bold yellow"))
+    console.print(f"results in {directory}; incast report {directory} draws them", soft_wrap=True)
 
 
 def _table(*headings: str, left: int = 2) -> Table:
+    """Where it is too wide, names of transports are folded: they have their settings in them."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for number, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if number < left else "right")
+        is_name = heading == "transport"
+        table.add_column(
+            heading,
+            justify="left" if number < left else "right",
+            overflow="fold" if is_name else "ellipsis",
+            no_wrap=not is_name,
+        )
     return table

@@ -15,6 +15,7 @@ from incast.run.summary import file_rows, limit_rows, network_rows
 
 # A wider matrix fits no terminal; the result has it all.
 _MATRIX_NODES_MAX = 16
+BUFFERS = {"cycled": "buffers in a cycle", "one": "one buffer again and again"}  # what a sender sends
 _QUANTILES = (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"), ("max", "max"))
 
 Result = Mapping[str, Any]
@@ -125,6 +126,7 @@ def _what_ran(result: Result, among: Sequence[Result] = ()) -> Text:
         text.append(", reads")
     if not among:
         text.append(f", messages of {units.size(result['message_bytes'])}")
+    text.append(f", {BUFFERS[result['buffers']]}")
     if result["status"] != "complete":
         reason = result.get("reason")
         text.append(f"\n{result['status']}" + (f": {reason}" if reason else ""), style="bold yellow")

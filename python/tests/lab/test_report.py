@@ -354,7 +354,7 @@ def test_libraries_of_the_extra_are_imported_where_they_are_used() -> None:
 def test_transports_in_turn(fake: InProcess, tmp_path: Path) -> None:
     """Curves of goodput and CPU, latencies, memory; and no comparison of two such folders."""
 
-    def one(name: str, factor: float, per_peer: float | None) -> dict[str, Any]:
+    def one(name: str, factor: float, per_peer: list[float]) -> dict[str, Any]:
         goodput = [
             {"message_bytes": size, "bytes_per_s": [1e9 * factor, 3e9 * factor, 2e9 * factor], "verify_errors": 0}
             | {"cpu_s_per_gb": [0.5, None, 0.7]}
@@ -365,7 +365,9 @@ def test_transports_in_turn(fake: InProcess, tmp_path: Path) -> None:
 
     whole = {
         **{"schema": 1, "kind": "net-compare", "rounds": 3, "ping_bytes": 64, "pattern": "pairs", "nodes": 4},
-        **{"runs": 9, "runs_not_idle": 2, "unfinished": [], "transports": [one("tcp", 1, 2048.0), one("shm", 2, None)]},
+        **{"runs": 9, "runs_not_idle": 2, "unfinished": [], "buffers": "one"},
+        "transports": [one("tcp", 1, [2e3, 4e3, 3e3]), one("shm", 2, [])],
+        "left_out": [{"name": "verbs", "reason": "this host has no RDMA device"}],
     }
     folder = tmp_path / "compared"
     folder.mkdir()
@@ -373,9 +375,19 @@ def test_transports_in_turn(fake: InProcess, tmp_path: Path) -> None:
     done = fake("report", str(folder), "--output", "page")
     assert done.returncode == 0, done.stderr
     page = (fake.folder / "page" / "index.html").read_text()
-    for words in ("Transports in turn", "Raw throughput", "CPU time", "Latency", "2.05 kB", "during 2 of 9"):
+    for words in (
+        "Transports in turn",
+        "Raw throughput",
+        "CPU time",
+        "Latency",
+        "3.00 (2.00..4.00)",
+        "during 2 of 9",
+        "Left out",
+        "this host has no RDMA device",
+        "buffers: one",
+    ):
         assert words in page
-    assert "16 (8..24)" in page and "32 (16..48)" in page, "Gbit/s of both at a size"
+    assert "16.0 (8.00..24.0)" in page and "32.0 (16.0..48.0)" in page, "Gbit/s of both at a size"
     refused = fake("compare", str(folder), str(folder))
     assert refused.returncode == 2
     assert refused.stderr.count("\n") == 1

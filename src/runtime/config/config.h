@@ -162,6 +162,7 @@ struct RunConfig {
     std::uint64_t sends{};
     std::uint64_t ping_size{};
     std::uint64_t messages{};
+    net::Buffers buffers{};
     std::uint64_t working_set{};
     bool net_verify{};
     // [transport]

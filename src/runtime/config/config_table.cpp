@@ -55,6 +55,7 @@ constexpr std::array<std::string_view, 6> pattern_words{"one-to-one", "many-to-o
                                                         "pairs",      "all-to-all",  "bipartite"};
 constexpr std::array<std::string_view, 3> measure_words{"bandwidth", "latency", "loaded"};
 constexpr std::array<std::string_view, 2> operation_words{"write", "read"};
+constexpr std::array<std::string_view, 2> buffers_words{"cycled", "one"};
 
 /// The words of a choice stand in the order of its enum.
 template <auto member>
@@ -354,8 +355,12 @@ constexpr std::array table{
            "loaded: body of a ping, and of its answer"),
     number(Kind::count, "net.messages", &RunConfig::messages, "0", 0, 9e15,
            "that every queue sends; the run is then measured from the first to the last; 0: no limit"),
+    choice<&RunConfig::buffers>("net.buffers", "cycled", buffers_words,
+                                "cycled: a sender goes through its working set; one: it sends one buffer again and "
+                                "again, out of its caches, as the tests of perftest and UCX do"),
     number(Kind::bytes, "net.working_set", &RunConfig::working_set, "auto", 1, 1024 * gib,
-           "bytes of payload a sender cycles through; auto: beyond four times the last-level cache over all senders"),
+           "bytes of payload a sender cycles through; auto: beyond four times the last-level cache over all senders, "
+           "or one message with net.buffers = one"),
     flag("net.verify", &RunConfig::net_verify,
          "compare every byte that arrives; the order of messages is always checked"),
 

@@ -141,12 +141,32 @@ Result<Ok> check_operation(const RunConfig& config) {
     return Ok{};
 }
 
+/// With one buffer a sender has one message.
+Result<Ok> check_buffers(const RunConfig& config) {
+    if (config.buffers == net::Buffers::cycled) {
+        return Ok{};
+    }
+    if (config.net_verify) {
+        return not_allowed("net.verify", "true",
+                           "with one buffer all messages have the same body, so one that did not come looks as if it "
+                           "had",
+                           "false, or net.buffers = cycled");
+    }
+    if (config.working_set > config.message_size) {
+        return not_allowed("net.working_set", bytes_text(config.working_set),
+                           "with net.buffers = one a sender has one message", "auto, or net.buffers = cycled");
+    }
+    return Ok{};
+}
+
 Result<Ok> size_memory(Plan& plan, const Machine& machine) {
     RunConfig& config = plan.config;
     // Answers are sent from a ring, too.
     const bool answers = config.operation == net::Operation::write && config.measure != net::Measure::bandwidth;
     const std::uint64_t rings = answers ? plan.n_nodes : plan.n_rus;
-    if (config.working_set == 0) {
+    if (config.buffers == net::Buffers::one) {
+        config.working_set = config.message_size;
+    } else if (config.working_set == 0) {
         config.working_set = std::max<std::uint64_t>(config.message_size, 4 * last_level_cache(machine) / rings);
     }
     plan.net.working_set_bytes = config.working_set;
@@ -174,8 +194,10 @@ Result<Ok> resolve_net(Plan& plan, const ConfigText& text, const Machine& machin
     if (Result<Ok> done = count_nodes(config, text.given().contains("run.nodes")); !done) {
         return done;
     }
-    if (Result<Ok> done = check_operation(config); !done) {
-        return done;
+    for (Result<Ok> (*right)(const RunConfig&) : {&check_operation, &check_buffers}) {
+        if (Result<Ok> done = right(config); !done) {
+            return done;
+        }
     }
     plan.net.run = config.seed;
     plan.net.n_nodes = static_cast<std::uint32_t>(config.nodes);
@@ -188,6 +210,7 @@ Result<Ok> resolve_net(Plan& plan, const ConfigText& text, const Machine& machin
     plan.net.queues = static_cast<std::uint32_t>(config.queues);
     plan.net.message_bytes = static_cast<std::uint32_t>(config.message_size);
     plan.net.messages = config.messages;
+    plan.net.buffers = config.buffers;
     plan.net.verify = config.net_verify;
     plan.net.loss_grace = config.suspect_grace;
     set_roles(plan);

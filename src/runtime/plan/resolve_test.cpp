@@ -431,16 +431,26 @@ TEST(ResolveNet, SlotsAreFewAndRingsExceedTheCache) {
 }
 
 TEST(ResolveNet, AJoinedNodeDerivesTheSame) {
-    const Plan plan = plan_of({"run.task=net", "net.pattern=one-to-one", "net.queues=3", "net.duplex=true"});
-    ConfigText text;
-    for (const auto& [key, value] : plan.values) {
-        ASSERT_TRUE(text.set(key, value).ok());
+    for (const char* const buffers : {"net.buffers=cycled", "net.buffers=one"}) {
+        const Plan plan =
+            plan_of({"run.task=net", "net.pattern=one-to-one", "net.queues=3", "net.duplex=true", buffers});
+        ConfigText text;
+        for (const auto& [key, value] : plan.values) {
+            ASSERT_TRUE(text.set(key, value).ok());
+        }
+        const Result<Plan> again = resolve(text, machine_with(mib));
+        ASSERT_TRUE(again.ok()) << again.error().message;
+        EXPECT_EQ(net::fingerprint(again->net), net::fingerprint(plan.net));
+        EXPECT_EQ(again->net.outstanding, plan.net.outstanding);
+        EXPECT_EQ(again->ru_memory_bytes, plan.ru_memory_bytes);
     }
-    const Result<Plan> again = resolve(text, machine_with(mib));
-    ASSERT_TRUE(again.ok()) << again.error().message;
-    EXPECT_EQ(net::fingerprint(again->net), net::fingerprint(plan.net));
-    EXPECT_EQ(again->net.outstanding, plan.net.outstanding);
-    EXPECT_EQ(again->ru_memory_bytes, plan.ru_memory_bytes);
+}
+
+TEST(ResolveNet, OneBufferIsOneMessage) {
+    const Plan plan = plan_of({"run.task=net", "run.nodes=4", "net.message_size=16KiB", "net.buffers=one"});
+    EXPECT_EQ(plan.ru_memory_bytes, 16384U);
+    EXPECT_EQ(plan.values.at("net.working_set"), "16384");
+    EXPECT_EQ(plan.net.outstanding, plan_of({"run.task=net", "run.nodes=4", "net.message_size=16KiB"}).net.outstanding);
 }
 
 }  // namespace

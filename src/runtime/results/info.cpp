@@ -36,7 +36,9 @@ nlohmann::ordered_json info() {
         const Result<const transport::Descriptor*> found = transport::load_outside(name);
         nlohmann::ordered_json entry{
             {"name", name}, {"summary", found ? (*found)->summary : "from outside"}, {"available", found.ok()}};
-        if (!found) {
+        if (found) {
+            entry["traits"] = traits_json((*found)->traits);
+        } else {
             entry["reason"] = found.error().message;
         }
         transports.push_back(std::move(entry));

@@ -273,6 +273,7 @@ OrderedJson NetTally::json() const {
     json["queues"] = plan_.net.queues;
     json["outstanding"] = plan_.net.outstanding;
     json["sends"] = plan_.net.sends == 0 ? plan_.net.outstanding : plan_.net.sends;
+    json["buffers"] = plan_.values.at("net.buffers");
     json["ping_bytes"] = plan_.net.ping_bytes == 0 ? OrderedJson(nullptr) : OrderedJson(plan_.net.ping_bytes);
     json["bytes_per_s"] = {{"total", rate(bytes(carried))},
                            {"per_sender", to_json(spread_over(senders))},

@@ -85,10 +85,11 @@ void announce(const Plan& plan, std::uint32_t here, std::vector<std::string> cho
             Level::info,
             fmt::format(
                 "{} nodes, {} pairs ({}{}) over {}; queues per pair {}, messages in flight {} each, of {}; slots per "
-                "receiver up to {}, ring per sender {}; working set {}",
+                "receiver up to {}, {} per sender {}; working set {}",
                 plan.n_nodes, plan.net.pairs.size(), plan.values.at("net.pattern"),
                 plan.config.duplex ? ", duplex" : "", plan.config.transport, plan.net.queues, plan.net.outstanding,
-                bytes(plan.net.message_bytes), bytes(plan.bu_memory_bytes), bytes(plan.ru_memory_bytes),
+                bytes(plan.net.message_bytes), bytes(plan.bu_memory_bytes),
+                plan.net.buffers == net::Buffers::one ? "one buffer" : "ring", bytes(plan.ru_memory_bytes),
                 bytes(plan.working_set_bytes)));
         return;
     }

@@ -266,8 +266,7 @@ def print_compared(console: Console, whole: Mapping[str, Any], directory: Path) 
     rounds = whole["rounds"]
     if whole["pattern"] is not None:
         console.print(f"{whole['pattern']}, {whole['nodes']} nodes, {BUFFERS[whole['buffers']]}")
-    several = "median (lowest..highest) of" if rounds > 1 else "of"
-    console.print(f"{several} {rounds} round{'s' * (rounds > 1)} in turn")
+    console.print(f"median (lowest..highest) of {rounds} rounds in turn" if rounds > 1 else "1 round")
     factor, unit = _RATE
     table = _table("message", "transport", unit, "CPU s/GB", "errors")
     for size in dict.fromkeys(row["message_bytes"] for each in whole["transports"] for row in each["goodput"]):
@@ -293,10 +292,9 @@ def print_compared(console: Console, whole: Mapping[str, Any], directory: Path) 
     if whole["runs_not_idle"]:
         words = f"NOT IDLE: others used the machine during {whole['runs_not_idle']} of {whole['runs']} measurements"
         console.print(Text(words, style="yellow"))
-    for entry in whole["left_out"]:
-        console.print(Text(f"{entry['name']} is left out: {entry['reason']}", style="bold yellow"))
-    for line in whole["unfinished"]:
-        console.print(Text(f"without figures: {line}", style="bold yellow"))
+    missing = [f"{entry['name']} is left out: {entry['reason']}" for entry in whole["left_out"]]
+    for line in (*missing, *(f"without figures: {line}" for line in whole["unfinished"])):
+        console.print(Text(line, style="bold yellow"), soft_wrap=not console.is_terminal)
     console.print(f"results in {directory}; incast report {directory} draws them", soft_wrap=True)
 
 

@@ -1,12 +1,16 @@
-"""The references on RDMA and libfabric: plain loops of writes, and perftest's `ib_write_bw`."""
+"""The references on RDMA, libfabric and UCX: plain loops of writes, perftest's `ib_write_bw`, and `ucx_perftest`."""
 
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import Reading
-from programs import Running, perftest_rate, watch
+from harness import Reading, Window
+from programs import ProgramError, Running, free_port, perftest_rate, watch
+
+_UCX_TRIAL = 2000  # messages
+_UCX_FIELDS = 8  # of the line with its results
 
 
 @dataclass(frozen=True)
@@ -108,3 +112,60 @@ class IbWriteBw:
                     if each is not None:
                         each.end()
         return Reading(perftest_rate(lines), window, {"length": self.length})
+
+
+@dataclass(frozen=True)
+class UcxPerftest:
+    """A test of `ucx_perftest` between two processes of this host, each with a core."""
+
+    seconds: float
+    warm_up: float
+    test: str  # ucp_put_bw, ucp_put_lat, tag_lat, ...
+    length: int
+    cores: tuple[int, int]
+    transports: str  # UCX_TLS
+
+    def __call__(self) -> Reading:
+        """Runs both ends twice: a number of messages is what it takes, which a short run gives."""
+        _window, per_s = self._run(_UCX_TRIAL, 0)
+        _window, per_s = self._run(round(per_s * 0.5), 0)
+        window, per_s = self._run(max(_UCX_TRIAL, round(per_s * (self.seconds + self.warm_up))), self.seconds)
+        assert window is not None
+        details = {"test": self.test, "length": self.length, "UCX_TLS": self.transports}
+        return Reading(per_s if self.test.endswith("_lat") else per_s * self.length, window, details)
+
+    def _run(self, messages: int, seconds: float) -> tuple[Window | None, float]:
+        """What it does to the machine in the last `seconds`, and messages per second; of a ping-pong those one way."""
+        environment = ["env", f"UCX_TLS={self.transports}", "UCX_WARN_UNUSED_ENV_VARS=n"]
+        # It says that it waits, and would keep that to itself in a pipe.
+        program = [*environment, "stdbuf", "-oL", "ucx_perftest"]
+        port = ["-p", str(free_port())]
+        sizes = ["-t", self.test, "-s", str(self.length), "-n", str(messages), "-f"]
+        there, here = (["-c", str(core)] for core in self.cores)
+        with tempfile.TemporaryDirectory() as name:
+            server = Running([*program, *port, *there], lambda line: "Waiting" in line, Path(name))
+            client: Running | None = None
+            try:
+                server.wait_for_mark()
+                client = Running([*program, "127.0.0.1", *port, *sizes, *here], lambda _line: False, Path(name))
+                window = None
+                if seconds > 0:
+                    time.sleep(self.warm_up)  # it says nothing when it begins to measure
+                    window = watch([server.pid, client.pid], seconds)
+                lines = client.finish(120)
+                server.finish(20)
+            finally:
+                for each in (server, client):
+                    if each is not None:
+                        each.end()
+        return window, ucx_rate(lines, self.test)
+
+
+def ucx_rate(lines: Sequence[str], test: str) -> float:
+    """Messages per second over all of a test: what it says of the rate, or the inverse of the time one way in us."""
+    # UCX 1.13: messages, then times in us (a percentile, means of late and of all), MiB/s and messages per s of late
+    # and of all.
+    found = [words for line in lines if len(words := line.split()) == _UCX_FIELDS and words[0].isdecimal()]
+    if not found:
+        raise ProgramError(f"ucx_perftest -t {test}: no line of results in what it wrote")
+    return 1e6 / float(found[-1][3]) if test.endswith("_lat") else float(found[-1][7])

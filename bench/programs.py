@@ -466,7 +466,7 @@ class Iperf3:
             servers: list[Running] = []
             clients: list[Running] = []
             try:
-                ports = [_free_port() for _ in range(self.processes)]
+                ports = [free_port() for _ in range(self.processes)]
                 for port in ports:
                     serve = ["iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", str(port), "--forceflush"]
                     servers.append(Running(serve, lambda line: "listening" in line, folder))
@@ -511,8 +511,8 @@ def _shares(streams: int, processes: int) -> list[int]:
     return [streams // processes + (1 if index < streams % processes else 0) for index in range(processes)]
 
 
-def _free_port() -> int:
-    # iperf3 refuses port 0, so a free one is asked from the kernel and used at once.
+def free_port() -> int:
+    """For programs that refuse port 0: asked from the kernel, to be used at once."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -8,6 +8,7 @@ from typing import Any
 import programs
 import pytest
 from incast.formats import _mfp_prefix
+from loops import ucx_rate
 from programs import Incast, MpiAlltoall, ProgramError
 from sizes import chosen_cache, parse_size, parse_sizes
 from variants import parse_variant
@@ -177,3 +178,13 @@ def test_what_failed_beside_the_engine_is_the_reason(tmp_path: Path, begins: boo
     run = Incast(engine=engine, seconds=0.1, warm_up=0, settings={}, beside=((sys.executable, "-c", beside),))
     with pytest.raises(ProgramError, match="no numpy"):
         run.result()
+
+
+def test_the_rate_of_a_test_of_ucx_is_that_of_all_its_messages() -> None:
+    """As UCX 1.13 writes it: a table whose last line has no name, and no frame."""
+    frame, names = f"+{'-' * 14}+{'-' * 14}+", "|     Test     | # iterations | 50.0%ile | average | overall |"
+    line = "                       20000      0.500     0.100     0.250   26978.71   26000.00      431659      416000"
+    assert ucx_rate([frame, names, frame, line], "ucp_put_bw") == 416000
+    assert ucx_rate([frame, names, frame, line], "ucp_put_lat") == 4e6
+    with pytest.raises(ProgramError, match="tag_lat: no line of results"):
+        ucx_rate([frame, names, frame], "tag_lat")

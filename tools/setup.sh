@@ -36,7 +36,7 @@ packages_for() {
         # What starts the nodes of many hosts, besides ssh: only for .ci/run --all.
         cluster) echo openmpi-bin mpich slurmctld slurmd slurm-client munge ;;
         lint) echo clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 shellcheck ccache git ;;
-        bench) echo libbenchmark-dev iperf3 openmpi-bin libopenmpi-dev liburing-dev ;;
+        bench) echo libbenchmark-dev iperf3 openmpi-bin libopenmpi-dev liburing-dev ucx-utils ;;
         # What a browser and a Prometheus make of the pages and metrics: large, so that neither ./test nor CI has it.
         web) echo chromium prometheus ;;
         *) die "no such purpose: $1" ;;

@@ -49,6 +49,24 @@ def test_every_transport_in_turn(real_incast: Incast) -> None:
     assert (config["transport"]["tcp"]["streams"], config["net"]["buffers"]) == (2, "one")
 
 
+def test_settings_of_the_traffic_hinder_neither_pings_nor_what_tells_of_memory(real_incast: Incast) -> None:
+    """Those have another pattern, one message in flight, and one buffer, of which not every byte can be verified."""
+    old = real_incast.folder / "out" / "007-udp-4KiB" / "result.json"
+    old.parent.mkdir(parents=True)
+    for file in (old, real_incast.folder / "out" / "result.json"):
+        file.write_text("{}")
+    pattern = ("--producers", "2", "--consumers", "1", "--duplex", "--queues", "2", "--verify")
+    traffic = ("--outstanding", "4", "--sends", "2", "--messages", "20", "--working-set", "1MiB")
+    options = (*pattern, *traffic, "--message-size", "100", "--output", "out", "--force")
+    done = real_incast("net", "--compare", "inproc,tcp", "--rounds", "1", *options, "--json")
+    assert done.returncode == 0, done.stderr
+    whole = json.loads(done.stdout)
+    assert (whole["pattern"], whole["nodes"], whole["unfinished"]) == ("bipartite", 3, [])
+    assert [len(each["one_way_ns"]["p50"]) for each in whole["transports"]] == [1, 1]
+    assert [len(each["bytes_per_peer"]) for each in whole["transports"]] == [0, 1]
+    assert not old.exists(), "of an earlier comparison"
+
+
 def test_what_is_not_here_is_named_and_the_others_go_on(real_incast: Incast, tmp_path: Path) -> None:
     """A module that is not there is known before; an address of nobody shows when it is used first."""
     real_incast.environment["INCAST_TRANSPORT_MODULES"] = str(tmp_path / "none")
@@ -144,6 +162,8 @@ def test_settings_of_a_transport() -> None:
         (("--compare", "tcp,shm:fast"), ["--compare shm:fast: settings are KEY=VALUE"]),
         (("--compare", "tcp,tcp:streams=many"), ["transport.tcp.streams = many"]),
         (("--compare", "tcp,shm", "--transport", "udp"), ["not allowed beside it: --transport"]),
+        (("--compare", "tcp,shm", "--set", "net.operation=read"), ["net.operation = read: writes are compared"]),
+        (("--compare", "tcp,shm", "--set", "net.queues=many"), ["net.queues = many", "1..64"]),
         (("--compare", "tcp,shm", "--rounds", "0"), ["--rounds 0", "1 or more"]),
     ],
 )

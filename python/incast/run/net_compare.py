@@ -26,17 +26,22 @@ from incast.engine.program import engine_info
 from incast.run.execution import conclude, read_result, watch
 from incast.run.net import RESULT_NAME, check, clear
 from incast.run.net_summary import BUFFERS
-from incast.run.request import RunRequest, default_nodes, nodes_of
+from incast.run.request import RunRequest, default_nodes, nodes_of, said_of
 
 DEFAULT_SIZES = ("4KiB", "64KiB", "1MiB")
 DEFAULT_ROUNDS = 3
 PING_BYTES = 64
 _FEW_NODES = 2
-_FOLDER = re.compile(r"\d\d+-\d+-[\w.-]+")
-_PINGS = ("net.measure=latency", f"net.message_size={PING_BYTES}", "net.queues=1", "net.outstanding=1")
+_FOLDER = re.compile(r"\d\d\d+-[\w.-]+")
+_WRITES = {"net.operation": "write", "net.measure": "bandwidth"}  # nothing else is compared
+_PINGS = (
+    "net.measure=latency", f"net.message_size={PING_BYTES}", "net.queues=1", "net.outstanding=1", "net.sends=auto",
+)  # fmt: skip
+_ALL_ALIKE = ("net.producers=auto", "net.consumers=auto")  # which a pattern other than bipartite has not
 # One buffer for all peers, so that what differs between few nodes and many is what a peer costs.
 _FOR_MEMORY = (
-    *_PINGS, "net.pattern=all-to-all", "net.buffers=one", "net.working_set=auto", "run.duration=1s", "run.warm_up=0s",
+    *_PINGS, *_ALL_ALIKE, "net.pattern=all-to-all", "net.buffers=one", "net.working_set=auto", "net.verify=false",
+    "run.duration=1s", "run.warm_up=0s",
 )  # fmt: skip
 _RATE, _TIME, _SIZE = (1e9, "GB/s"), (1e3, "µs"), (1e3, "kB")  # the units of the table, for all its rows
 
@@ -107,6 +112,9 @@ def compare_transports(request: RunRequest, text: str, sizes: Sequence[str], rou
     """Measures what `text` names (parse_compared), and shows the table; the worst exit status of the engine's runs."""
     if rounds < 1:
         raise OneLineError(f"--rounds {rounds}: allowed: 1 or more", EXIT_BAD_CONFIG)
+    for key, only in _WRITES.items():
+        if (said := said_of(request, key)) not in (None, only):
+            raise OneLineError(f"--compare: {key} = {said}: writes are compared; allowed: {only}", EXIT_BAD_CONFIG)
     among = parse_compared(text, engine_info()["transports"])
     sizes = sizes or DEFAULT_SIZES
     for each in among:
@@ -144,14 +152,28 @@ def _look(each: Compared, request: RunRequest, sizes: Sequence[str]) -> None:
     if by_itself and not each.listed["available"]:
         each.left_out = str(each.listed.get("reason", "")).removeprefix(f"transport {name}: ")
         return
-    for size in sizes:
+    others = (_pings(request), *_for_memory(request).values())
+    for settings in (*((f"net.message_size={size}",) for size in sizes), *others):
         try:
-            check(replace(request, settings=(*request.settings, *each.settings, f"net.message_size={size}")))
+            check(replace(request, settings=(*request.settings, *each.settings, *settings)))
         except OneLineError as error:
             if each.listed["available"]:
                 raise
             each.left_out = str(error).removeprefix(f"transport {name}: ")
             return
+
+
+def _pings(request: RunRequest) -> tuple[str, ...]:
+    """Between two nodes, where all are on this host."""
+    two = (*_ALL_ALIKE, "net.pattern=one-to-one", f"run.nodes={_FEW_NODES}")
+    return _PINGS if request.spread is not None else (*_PINGS, *two)
+
+
+def _for_memory(request: RunRequest) -> dict[int, tuple[str, ...]]:
+    """By number of nodes: few, and many. Nothing where some are on other hosts."""
+    many = max(nodes_of(request) or default_nodes(), _FEW_NODES + 2)
+    numbers = () if request.spread is not None else (_FEW_NODES, many)
+    return {nodes: (*_FOR_MEMORY, f"run.nodes={nodes}") for nodes in numbers}
 
 
 class _Measuring:
@@ -167,27 +189,25 @@ class _Measuring:
 
     def round_of(self, each: Compared, sizes: Sequence[str]) -> None:
         """Every size once, then pings, then what a peer takes."""
-        here = self.request.spread is None
         for size in sizes:
             result = self._one(each, (f"net.message_size={size}",), size)
             if result is not None:
                 each.goodput.setdefault(result["message_bytes"], []).append(result)
                 self.first = self.first or result
-        two = ("net.pattern=one-to-one", f"run.nodes={_FEW_NODES}") if here else ()
-        pings = self._one(each, (*_PINGS, *two), "pings")
+        pings = self._one(each, _pings(self.request), "pings")
         each.pings += [] if pings is None else [pings]
-        if here and not each.is_a("in_process"):
+        if not each.is_a("in_process"):
             self._memory_of(each)
 
     def _memory_of(self, each: Compared) -> None:
         """What a further peer adds to the resident memory of the largest process, where each node has its own."""
-        many = max(nodes_of(self.request) or default_nodes(), _FEW_NODES + 2)
-        sizes = []
-        for nodes in (_FEW_NODES, many):
-            result = self._one(each, (*_FOR_MEMORY, f"run.nodes={nodes}"), f"{nodes}-nodes")
-            sizes += [] if result is None else [result["peak_rss_bytes"]]
-        if len(sizes) == 2:
-            each.bytes_per_peer.append((sizes[1] - sizes[0]) / (many - _FEW_NODES))
+        found = {}
+        for nodes, settings in _for_memory(self.request).items():
+            if (result := self._one(each, settings, f"{nodes}-nodes")) is not None:
+                found[nodes] = result["peak_rss_bytes"]
+        if len(found) == 2:
+            (few, less), (many, more) = found.items()
+            each.bytes_per_peer.append((more - less) / (many - few))
 
     def _one(self, each: Compared, settings: Sequence[str], what: str) -> dict[str, Any] | None:
         """Nothing if it did not come to its end, or is not begun. A transport whose first measurement fails is left

@@ -141,6 +141,11 @@ def _given(config: Path | None, settings: tuple[str, ...], key: str) -> str | No
     return value
 
 
+def said_of(request: RunRequest, key: str) -> str | None:
+    """What file and settings say of a key; None: nothing."""
+    return _given(request.config, request.settings, key)
+
+
 def nodes_of(request: RunRequest) -> int | None:
     """How many nodes the run is to have; None: nobody said, or no number."""
     text = _given(request.config, request.settings, "run.nodes") or ""

@@ -78,7 +78,8 @@ def test_megabytes_of_perftest_are_of_two_to_the_twentieth() -> None:
 
 def test_a_table_of_four_columns(real_incast: Incast, programs: Path) -> None:
     real_incast.environment["PATH"] = f"{programs}:{os.environ['PATH']}"
-    quick = ("--transport", "inproc", "--duration", "30ms", "--warm-up", "0s", "--working-set", "1MiB")
+    limits = ("--outstanding", "8", "--sends", "4")  # of bandwidth, and of writes
+    quick = ("--transport", "inproc", "--duration", "30ms", "--warm-up", "0s", "--working-set", "1MiB", *limits)
     done = real_incast(
         "net", "--basic", *quick, "--perftest", "fake0,fake1", "--perftest-options", "-x 1", "--output", "out"
     )

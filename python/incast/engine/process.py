@@ -37,6 +37,11 @@ class Outcome:
     incomplete: tuple[dict[str, Any], ...] = ()  # files beside the engine's that are not whole, as in the result
     last_error: str = ""  # that the engine told of
 
+    @property
+    def why_no_result(self) -> str:
+        """Where there is none: what the engine said last."""
+        return self.last_error or f"the engine ended with status {self.exit_status}"
+
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[int]:

@@ -98,7 +98,7 @@ def _four(request: RunRequest, column: Column, output: Path, settings: tuple[str
             outcome = watch(one, f"incast net  {name}", unit="messages")
             status = max(status, outcome.exit_status)
             if outcome.result_path is None:
-                column.reason = f"{operation}: the engine ended with status {outcome.exit_status}"
+                column.reason = f"{operation}: {outcome.why_no_result}"
                 continue
             result = read_result(outcome, outcome.result_path)
             conclude(outcome, result, outcome.result_path)
@@ -110,10 +110,15 @@ def _four(request: RunRequest, column: Column, output: Path, settings: tuple[str
 
 
 def _one(request: RunRequest, operation: str, measure: str, output: Path, settings: tuple[str, ...]) -> RunRequest:
-    own = (
+    own = [
         "net.pattern=one-to-one", "run.nodes=2", f"net.operation={operation}", f"net.measure={measure}",
         f"net.message_size={_SIZES[measure]}",
-    )  # fmt: skip
+    ]  # fmt: skip
+    # A ping-pong has one message in flight, and nobody sends what is read.
+    if measure == "latency":
+        own.append("net.outstanding=1")
+    if measure == "latency" or operation == "read":
+        own.append("net.sends=auto")
     return replace(request, settings=(*request.settings, *settings, *own), output=output)
 
 

@@ -244,7 +244,7 @@ class _Measuring:
         if outcome.window is not None:
             self.not_idle += IdleRule().broken_by(outcome.window, usable_cores()) is not None
         if outcome.result_path is None:
-            raise _NoFiguresError(outcome.last_error or f"the engine ended with status {outcome.exit_status}")
+            raise _NoFiguresError(outcome.why_no_result)
         result = read_result(outcome, outcome.result_path)
         conclude(outcome, result, outcome.result_path)
         self.stopped = result["status"] == "interrupted"

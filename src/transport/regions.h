@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,15 +23,26 @@ namespace incast::transport {
 
 class Regions {
 public:
-    explicit Regions(std::uint32_t max_regions, bool shareable = false)
-        : max_regions_(max_regions), shareable_(shareable) {
+    /// Where memory comes from that is not shareable, in place of the kernel: zeroed, and whole pages.
+    class Source {
+    public:
+        Source() = default;
+        Source(const Source&) = delete;
+        Source& operator=(const Source&) = delete;
+        virtual ~Source() = default;
+        virtual Result<std::span<std::byte>> take(std::size_t bytes) = 0;
+        virtual void give_back(std::span<std::byte> memory) = 0;
+    };
+
+    explicit Regions(std::uint32_t max_regions, bool shareable = false, std::unique_ptr<Source> source = {})
+        : max_regions_(max_regions), shareable_(shareable), source_(std::move(source)) {
         regions_.reserve(max_regions);
     }
     Regions(const Regions&) = delete;
     Regions& operator=(const Regions&) = delete;
     ~Regions() {
         for (const auto& region : regions_)
-            if (!region.empty()) ::munmap(region.data(), region.size());
+            if (!region.empty()) give_back(region);
         sweep([](std::span<std::byte>) { return false; });
     }
 
@@ -41,17 +53,9 @@ public:
                          " regions of this endpoint are in use"};
         }
         os::Descriptor file;
-        if (shareable_) {
-            auto made = os::make_memory_file(bytes);
-            if (!made) return Error{"region of " + std::to_string(bytes) + " bytes: " + made.error().message};
-            file = std::move(*made);
-        }
-        // Both kinds of mappings are zero without being touched, so that large rings cost memory only as they fill.
-        void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                              shareable_ ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, file.fd(), 0);
-        if (memory == MAP_FAILED) return Error{"region of " + std::to_string(bytes) + " bytes: out of memory"};
-        if (!shareable_) (void)::madvise(memory, bytes, MADV_HUGEPAGE);  // a wish
-        const std::span made(static_cast<std::byte*>(memory), bytes);
+        const auto taken = source_ != nullptr && !shareable_ ? source_->take(bytes) : map(bytes, file);
+        if (!taken) return Error{"region of " + std::to_string(bytes) + " bytes: " + taken.error().message};
+        const std::span made = *taken;
         if (!free_.empty()) {
             const std::uint16_t number = free_.front();
             free_.pop_front();
@@ -85,7 +89,7 @@ public:
     void sweep(InUse in_use) {
         std::erase_if(retired_, [&](std::span<std::byte> memory) {
             if (in_use(memory)) return false;
-            ::munmap(memory.data(), memory.size());
+            give_back(memory);
             return true;
         });
     }
@@ -169,6 +173,27 @@ public:
     }
 
 private:
+    /// Of the kernel; of a file if they are shareable.
+    [[nodiscard]] Result<std::span<std::byte>> map(std::size_t bytes, os::Descriptor& file) const {
+        if (shareable_) {
+            auto made = os::make_memory_file(bytes);
+            if (!made) return made.error();
+            file = std::move(*made);
+        }
+        // Both kinds of mappings are zero without being touched, so that large rings cost memory only as they fill.
+        void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                              shareable_ ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, file.fd(), 0);
+        if (memory == MAP_FAILED) return Error{"out of memory"};
+        if (!shareable_) (void)::madvise(memory, bytes, MADV_HUGEPAGE);  // a wish
+        return std::span(static_cast<std::byte*>(memory), bytes);
+    }
+    void give_back(std::span<std::byte> memory) const {
+        if (source_ != nullptr && !shareable_) {
+            source_->give_back(memory);
+        } else {
+            ::munmap(memory.data(), memory.size());
+        }
+    }
     struct OwnGrant {
         Local region{};
         Grant grant;
@@ -210,6 +235,7 @@ private:
     std::vector<std::vector<OwnGrant>> grants_;  // by peer, as grants_of() says; in the order of their regions
     std::uint32_t max_regions_;
     bool shareable_;
+    std::unique_ptr<Source> source_;
 };
 
 }  // namespace incast::transport

@@ -128,7 +128,7 @@ void Endpoint::back(Outgoing::Operation& operation) {
     const Status status = state.has_connection() ? Status::ok : state.lost_as;
     out.back(operation, [&](Token token) { completed(peer, token, status); });
     if (state.wants_room) give_room(peer);
-    if (state.has_connection() && (state.has_changes || out.unposted() > 0)) busy_.set(index(peer));
+    if (state.has_connection() && (has_untold(state) || out.unposted() > 0)) busy_.set(index(peer));
 }
 
 // --- receiving

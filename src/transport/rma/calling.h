@@ -65,7 +65,11 @@ public:
         State& state = peers_[index(peer)];
         if (state.state == PeerState::State::idle || state.incarnation != incarnation) return;
         state.has_hung_up = true;
-        if (state.state != PeerState::State::ending) lose(peer, Status::peer_lost);
+        if (state.state == PeerState::State::ending) {
+            state.ended_at = own().looks();
+        } else {
+            lose(peer, Status::peer_lost);
+        }
     }
 
 protected:
@@ -246,7 +250,11 @@ void CallingEndpoint<Own, Types>::let_in(Peer peer) {
 template <class Own, class Types>
 void CallingEndpoint<Own, Types>::hang_up(Peer peer) {
     State& state = peers_[index(peer)];
-    if (std::exchange(state.has_hung_up, true) || state.state == PeerState::State::ending) return;
+    if (std::exchange(state.has_hung_up, true)) return;
+    if (state.state == PeerState::State::ending) {
+        state.ended_at = own().looks();  // it may have written until now
+        return;
+    }
     if (!own().is_fenced() || !state.has_connection()) return lose(peer, Status::peer_lost);
     // What it had sent is heard first: the connection on the fabric ends behind it.
     Base::stop_timing(state);

@@ -85,7 +85,8 @@ public:
 
     /// Regions, which several endpoints of a node may share.
     struct Pool {
-        explicit Pool(bool shareable) : regions(max_regions, shareable) {}
+        explicit Pool(bool shareable, std::unique_ptr<Regions::Source> source = {})
+            : regions(max_regions, shareable, std::move(source)) {}
         Regions regions;
         std::vector<const Endpoint*> users;
     };
@@ -228,6 +229,10 @@ protected:
     std::size_t hear_send(Peer peer, const Header& header, Bytes rest, std::uint32_t& counts_for, Event& event);
     /// What the peer is still to be told is posted, as far as there is room.
     void push_untold(State& state);
+    /// There is something of that kind.
+    [[nodiscard]] bool has_untold(const State& state) const {
+        return state.has_changes || static_cast<std::uint16_t>(state.returned - state.announced) >= untold_limit_;
+    }
     void push_welcome(Peer peer);
 
     // --- connecting and losing

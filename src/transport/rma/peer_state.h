@@ -57,7 +57,7 @@ struct PeerState {
 
     std::uint32_t incarnation = 0;
     std::uint32_t complained_of = 0;  // incarnation for which a failure to connect was logged
-    std::uint64_t ended_at = 0;       // looks for what it sent until it was given up
+    std::uint64_t ended_at = 0;       // looks for what it sent until it was given up, and hung up
     Time deadline = time_never;
 
     os::Descriptor socket;     // a TCP connection beside the fabric: its end is the connection's end

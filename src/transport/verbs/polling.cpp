@@ -139,7 +139,7 @@ void Endpoint::sent(const ibv_wc& completion) {
     if (completion.status == IBV_WC_SUCCESS) [[likely]] {
         out.end(completion.wr_id, [&](Token token, bool) { completed(peer, token, Status::ok); });
         if (state.wants_room) give_room(peer);
-        if (state.has_changes || out.has_unposted()) [[unlikely]]
+        if (has_untold(state) || out.has_unposted()) [[unlikely]]
             busy_.set(index(peer));
         return;
     }

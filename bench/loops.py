@@ -55,13 +55,13 @@ class VerbsLoop:
 
 
 @dataclass(frozen=True)
-class OfiLoop:
-    """`ofi_loop`: libfabric writes with completion data from one process to another, and nothing else."""
+class LibraryLoop:
+    """`ofi_loop` or `ucx_loop`: a library's writes and notices from one process to another, and nothing else."""
 
     program: Path
     seconds: float
     warm_up: float
-    provider: str
+    way: str  # the provider of libfabric, or UCX's transports
     length: int  # of a write
     depth: int  # writes under way
 
@@ -70,7 +70,7 @@ class OfiLoop:
         options = {"depth": self.depth, "warm-up": self.warm_up, "seconds": self.seconds}
         words = [str(word) for key, value in options.items() for word in (f"--{key}", value)]
         with tempfile.TemporaryDirectory() as name:
-            command = [str(self.program), self.provider, str(self.length), *words]
+            command = [str(self.program), self.way, str(self.length), *words]
             loop = Running(command, lambda line: line.startswith("writer "), Path(name))
             try:
                 loop.wait_for_mark()

@@ -8,7 +8,7 @@ many bytes at a time with the same provider, without any protocol.
 import argparse
 
 from harness import Entrant, Session, add_options, conditions, version_of
-from loops import OfiLoop
+from loops import LibraryLoop
 from programs import Incast, ProgramError, bench_program, event_building, source_bytes
 from sizes import cache_option, chosen_cache, parse_sizes
 
@@ -46,11 +46,11 @@ def main() -> int:
                 overrides=tuple(arguments.overrides),
                 copies=False,
             )
-            loop = OfiLoop(
+            loop = LibraryLoop(
                 program=bench_program("ofi_loop", arguments.engine),
                 seconds=arguments.seconds,
                 warm_up=arguments.warm_up,
-                provider=provider,
+                way=provider,
                 length=mfp.bytes,
                 depth=min(arguments.depth, (16 << 20) // mfp.bytes),
             )

@@ -31,7 +31,8 @@ logged() {
 packages_for() {
     case "$1" in
         run) echo cmake ninja-build g++ libfmt-dev libspdlog-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev \
-                  libisal-dev libibverbs-dev librdmacm-dev libfabric-dev ca-certificates "$(python_packages)" ;;
+                  libisal-dev libibverbs-dev librdmacm-dev libfabric-dev libucx-dev ca-certificates \
+                  "$(python_packages)" ;;
         test) echo libgtest-dev libgmock-dev iproute2 ethtool nftables lua5.4 openssh-client openssh-server ;;
         # What starts the nodes of many hosts, besides ssh: only for .ci/run --all.
         cluster) echo openmpi-bin mpich slurmctld slurmd slurm-client munge ;;

@@ -37,6 +37,9 @@ struct Outside {
 const std::optional<Outside>& outside();
 inline constexpr const char* looks_at_the_tree = "it looks at the source tree, and the transport is from outside";
 
+/// Ends the program, with that line.
+[[noreturn]] void give_up(const std::string& why);
+
 /// Those that the suite is run for: the built-in ones, or the one from outside.
 std::vector<const transport::Descriptor*> tested_transports();
 /// Why that one cannot run on this host; empty: it can.

@@ -168,7 +168,8 @@ def engine_findings(said: Mapping[str, Any], version: str) -> Iterator[Finding]:
         if not transport.get("available") and (lacking := re.search(r"lib[\w+.-]+?\.so[.\d]*", reason)):
             yield Finding(
                 "engine", ADVICE, f"transport {transport['name']}", f"no {lacking[0]}", "there",
-                f"apt-file search {lacking[0]}; of verbs: apt-get install libibverbs1 librdmacm1, of ofi: libfabric1",
+                f"apt-file search {lacking[0]}; of verbs: apt-get install libibverbs1 librdmacm1, of ofi: libfabric1, "
+                "of ucx: libucx0",
                 "that transport needs it",
             )  # fmt: skip
 

@@ -10,6 +10,7 @@
 #include "transport/rio/descriptor/descriptor.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
+#include "transport/ucx/descriptor/descriptor.h"
 #include "transport/udp/udp.h"
 #include "transport/verbs/descriptor/descriptor.h"
 
@@ -44,6 +45,7 @@ std::span<const Descriptor> builtin_transports() {
                    udp::make},
         verbs::describe(),  // a module
         ofi::describe(),    // a module
+        ucx::describe(),    // a module
         Descriptor{sim::transport_name,
                    "a simulated network in virtual time: the ideal model",
                    {.nature = sim::nature, .in_process = true, .simulated = true},

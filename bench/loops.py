@@ -1,5 +1,6 @@
-"""The references on RDMA, libfabric and UCX: plain loops of writes, perftest's `ib_write_bw`, and `ucx_perftest`."""
+"""The references on RDMA, libfabric, MPI and UCX: plain loops, perftest's `ib_write_bw`, and `ucx_perftest`."""
 
+import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -80,6 +81,45 @@ class LibraryLoop:
             finally:
                 loop.end()
         return Reading(rate, window, {"length": self.length, "depth": self.depth})
+
+
+# What starts processes of each MPI, on a host with fewer cores than processes, none of them bound.
+MPI_LAUNCHERS = {
+    "openmpi": ("mpirun.openmpi", "--oversubscribe", "--bind-to", "none"),
+    "mpich": ("mpiexec.mpich",),
+}
+
+
+@dataclass(frozen=True)
+class MpiLoop:
+    """`mpi_loop`: non-blocking MPI messages, or puts, from one process to another, and nothing else."""
+
+    program: Path
+    seconds: float
+    warm_up: float
+    flavour: str  # one of MPI_LAUNCHERS
+    way: str  # send or put
+    length: int  # of a message
+    depth: int  # messages under way
+
+    def __call__(self) -> Reading:
+        """Runs both ends once."""
+        options = {"depth": self.depth, "warm-up": self.warm_up, "seconds": self.seconds}
+        words = [str(word) for key, value in options.items() for word in (f"--{key}", value)]
+        launcher = list(MPI_LAUNCHERS[self.flavour])
+        if self.flavour == "openmpi" and os.geteuid() == 0:
+            launcher.append("--allow-run-as-root")
+        with tempfile.TemporaryDirectory() as name:
+            command = [*launcher, "-n", "2", str(self.program), self.way, str(self.length), *words]
+            loop = Running(command, lambda line: line.strip() == "ready", Path(name))
+            try:
+                loop.wait_for_mark()
+                time.sleep(self.warm_up)  # it says nothing when it begins to measure
+                window = watch([loop.pid], self.seconds)
+                rate = float(loop.finish(60)[-1])
+            finally:
+                loop.end()
+        return Reading(rate, window, {"way": self.way, "length": self.length, "depth": self.depth})
 
 
 @dataclass(frozen=True)

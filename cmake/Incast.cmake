@@ -259,10 +259,16 @@ function(incast_transport name)
     if(NOT arg_MODULE)
         return()
     endif()
+    incast_module(${name} SOURCES ${arg_MODULE} DEPENDS transport/${name})
+endfunction()
+
+# A shared object that the engine loads when a transport is first used.
+function(incast_module name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS")
     set(module incast-transport-${name})
-    add_library(${module} MODULE ${arg_MODULE})
+    add_library(${module} MODULE ${arg_SOURCES})
     incast_common_options(${module})
-    incast_link(${module} PRIVATE transport/${name})
+    incast_link(${module} PRIVATE ${arg_DEPENDS})
     set_target_properties(${module} PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/incast")
     # The program has the symbol that is missing, and only its own.
     target_link_options(${module} PRIVATE -Wl,--as-needed)

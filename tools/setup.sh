@@ -35,9 +35,9 @@ packages_for() {
                   "$(python_packages)" ;;
         test) echo libgtest-dev libgmock-dev iproute2 ethtool nftables lua5.4 openssh-client openssh-server ;;
         # What starts the nodes of many hosts, besides ssh: only for .ci/run --all.
-        cluster) echo openmpi-bin mpich slurmctld slurmd slurm-client munge ;;
+        cluster) echo openmpi-bin libopenmpi-dev mpich libmpich-dev slurmctld slurmd slurm-client munge ;;
         lint) echo clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 shellcheck ccache git ;;
-        bench) echo libbenchmark-dev iperf3 openmpi-bin libopenmpi-dev liburing-dev ucx-utils ;;
+        bench) echo libbenchmark-dev iperf3 openmpi-bin libopenmpi-dev mpich libmpich-dev liburing-dev ucx-utils ;;
         # What a browser and a Prometheus make of the pages and metrics: large, so that neither ./test nor CI has it.
         web) echo chromium prometheus ;;
         *) die "no such purpose: $1" ;;

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 from incast.base.errors import OneLineError
+from incast.engine.transports import chosen_across, one_thread, transports
 from incast.hosts.places import Place, Slots, parse_hosts, read_hostfile, spread
-from incast.hosts.spread import Spread, by_hand
+from incast.hosts.spread import BY_HAND, LOCAL, SSH, Spread, by_hand, must_spread
 
 pytest.importorskip("ClusterShell", reason="needs ClusterShell: pip install 'incast[hosts]'")
 
@@ -103,3 +104,17 @@ def test_a_spread_is_the_same_in_another_process() -> None:
     assert "secret" not in job.command
     assert job.input == b"secret\n"
     assert "--join 10.0.0.1:4711" in job.command
+
+
+def test_a_transport_has_to_reach_the_nodes_wherever_they_are() -> None:
+    must_spread(chosen_across(), SSH)
+    must_spread(one_thread(), LOCAL)
+    with pytest.raises(OneLineError, match="its nodes are all on one host"):
+        must_spread(one_thread(), SSH)
+
+
+@pytest.mark.parametrize("launcher", [LOCAL, SSH, BY_HAND, "mpirun"])
+def test_what_has_a_launcher_of_its_own_is_started_by_no_other(launcher: str) -> None:
+    (launched,) = (each.name for each in transports() if each.launch)
+    with pytest.raises(OneLineError, match=f"--transport {launched}: a launcher of its own starts its nodes"):
+        must_spread(launched, launcher)

@@ -1,10 +1,13 @@
 // What is known of a transport before it is used.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <incast/result.h>
 
@@ -12,6 +15,22 @@
 #include "transport/medium.h"
 
 namespace incast::transport {
+
+/// Which of the processes that a launcher started this is.
+struct Rank {
+    std::uint32_t number = 0;
+    std::uint32_t of = 0;  // 0: it does not say
+};
+
+/// Of a transport whose nodes are started by a launcher of its own (Nature::launch): each is one process of it, and its
+/// rank is the node's number.
+struct Launch {
+    std::optional<Rank> (*rank_here)();  // nothing: no launcher started this process
+    std::span<const std::string_view> modules;
+    Result<std::string> (*module_for)(const Settings&);  // the one that fits the launcher
+    /// The command line before the program that is to be started so many times. Error: one line.
+    Result<std::vector<std::string>> (*words_for)(std::uint32_t nodes, const Settings&);
+};
 
 struct Descriptor {
     std::string_view name;
@@ -23,6 +42,7 @@ struct Descriptor {
     std::string_view package = "incast";                                 // that brings what it needs
     std::string_view untested = {};                                      // what of it no hardware has shown yet
     std::string (*missing_here)() = nullptr;  // why no endpoint can be made on this host, or empty; null: it always can
+    const Launch* launch = nullptr;
 };
 
 }  // namespace incast::transport

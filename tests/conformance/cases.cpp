@@ -91,13 +91,17 @@ std::vector<Case> all_cases() {
         (void)expected_outcomes(name);
         if (!missing_for(*each).empty()) continue;
         const transport::Settings given = given_settings(name);
+        // Whose processes a launcher starts has others only where one has.
+        const bool is_launched = each->launch != nullptr && each->launch->rank_here().has_value();
         for (const Mode mode : {Mode::one_thread, Mode::two_threads, Mode::two_processes}) {
+            if (each->launch != nullptr && (mode == Mode::two_processes) != is_launched) continue;
             cases.push_back({name, Decoration::none, mode, "", given});
             for (const Variant& variant : variants) {
                 if (variant.transport == name && std::ranges::find(variant.modes, mode) != variant.modes.end())
                     cases.push_back({name, Decoration::none, mode, variant.name, variant.settings});
             }
         }
+        if (is_launched) continue;
         for (const Decoration decoration : {Decoration::trace, Decoration::count, Decoration::fault, Decoration::pad}) {
             cases.push_back({name, decoration, Mode::one_thread, "", given});
         }

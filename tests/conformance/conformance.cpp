@@ -381,7 +381,8 @@ Node& Conformance::node(std::uint32_t index, const Command& settings) {
     } else if (GetParam().mode == Mode::two_threads) {
         runner = run_in_thread(recipe_, medium_);
     } else {
-        runner = run_in_process(recipe_);
+        const bool is_launched = transport::find_transport(recipe_.transport)->launch != nullptr;
+        runner = is_launched ? run_in_rank(recipe_) : run_in_process(recipe_);
     }
     nodes_.push_back(std::make_unique<Node>(index, std::move(runner)));
     nodes_.back()->create(1, settings);

@@ -297,7 +297,7 @@ TEST_P(Conformance, TC_F4_WhatIsPendingToALostPeerCompletesAsLost) {
 }
 
 TEST_P(Conformance, TC_F5_AKilledProcessIsDown) {
-    INCAST_SKIP_UNLESS(GetParam().mode == Mode::two_processes, "no process to kill");
+    INCAST_SKIP_UNLESS(GetParam().mode == Mode::two_processes && !capabilities().nature.launch, "no process to kill");
     Node& a = node(0);
     Node& b = node(1);
     join(a, b);

@@ -419,7 +419,7 @@ TEST_P(Conformance, TC_F4_ReadsOfALostPeerCompleteAsLost) {
 
 TEST_P(Conformance, TC_F5_ReadsOfAKilledProcessComplete) {
     INCAST_SKIP_UNLESS(capabilities().read, "no reads");
-    INCAST_SKIP_UNLESS(GetParam().mode == Mode::two_processes, "no process to kill");
+    INCAST_SKIP_UNLESS(GetParam().mode == Mode::two_processes && !capabilities().nature.launch, "no process to kill");
     Node& a = node(0);
     // Who does not survive a peer has lost the others, too.
     const std::uint32_t others = capabilities().survives_peer_loss ? 3 : 1;

@@ -1,5 +1,6 @@
 #include "runner.h"
 
+#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <cstdlib>
@@ -13,11 +14,15 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "transport/builtin/builtin.h"
 
 namespace incast::conformance {
 
@@ -123,6 +128,12 @@ public:
         if (!get(size)) return false;
         text.resize(size);
         return get_bytes(std::as_writable_bytes(std::span(text)));
+    }
+
+    /// For a millisecond at least.
+    [[nodiscard]] bool is_silent() const {
+        pollfd wait{.fd = fd_, .events = POLLIN, .revents = 0};
+        return ::poll(&wait, 1, 1) == 0;
     }
 
 private:
@@ -256,6 +267,135 @@ private:
 };
 
 }  // namespace
+
+namespace {
+
+/// The socket at which ranks meet the first one.
+sockaddr_un meeting_place() {
+    const char* const folder = std::getenv("INCAST_CONFORMANCE_RANKS");
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string path = std::string(folder == nullptr ? "." : folder) + "/ranks";
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    return address;
+}
+
+/// Ranks that wait to be agents, by the sockets that lead to them.
+std::vector<int>& idle_ranks() {
+    static std::vector<int> idle = [] {
+        std::vector<int> ranks;
+        const sockaddr_un address = meeting_place();
+        const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+            ::listen(listener, 64) != 0)
+            std::abort();
+        const transport::Rank rank = transport::launched_rank().value();
+        for (std::uint32_t other = 1; other < rank.of; ++other)
+            ranks.push_back(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+        (void)::unlink(address.sun_path);
+        return ranks;
+    }();
+    return idle;
+}
+
+bool put_recipe(Pipe& pipe, const Recipe& recipe) {
+    bool good = pipe.put(recipe.transport) && pipe.put(recipe.decoration) && pipe.put(recipe.settings.size());
+    for (const auto& [name, value] : recipe.settings)
+        good = good && pipe.put(name) && pipe.put(value);
+    return good;
+}
+bool get_recipe(Pipe& pipe, Recipe& recipe) {
+    std::size_t settings = 0;
+    bool good = pipe.get(recipe.transport) && pipe.get(recipe.decoration) && pipe.get(settings);
+    for (std::size_t at = 0; good && at < settings; ++at) {
+        std::string name;
+        std::string value;
+        good = pipe.get(name) && pipe.get(value);
+        recipe.settings[name] = value;
+    }
+    return good;
+}
+
+/// The library makes progress only while somebody polls, also for endpoints that are gone: by one that has no peers.
+void poll_for_others() {
+    static const std::unique_ptr<transport::Medium> medium = [] {
+        const auto list = transport::builtin_transports();
+        const auto launched = std::ranges::find_if(list, [](const auto& each) { return each.launch != nullptr; });
+        return transport::make_medium(*launched, {}).value();
+    }();
+    static const std::unique_ptr<Transport> keeper = medium->endpoint({}).value();
+    (void)keeper->poll(0, {});
+}
+
+class InRank final : public Runner {
+public:
+    InRank(int fd, const Recipe& recipe) : fd_(fd), pipe_(::dup(fd)) { (void)put_recipe(pipe_, recipe); }
+    ~InRank() override {
+        Command last{.op = Op::destroy};
+        last.length = end_of_service;
+        (void)put_command(pipe_, last);
+        Reply reply;
+        (void)get_reply(pipe_, reply);
+        idle_ranks().push_back(fd_);
+    }
+    void start(const Command& command) override {
+        poll_for_others();
+        (void)put_command(pipe_, command);
+    }
+    Reply finish() override {
+        Reply reply;
+        if (!get_reply(pipe_, reply)) reply.text = "the agent's process ended";
+        return reply;
+    }
+
+    static constexpr std::uint64_t end_of_service = 1;
+
+private:
+    int fd_;
+    Pipe pipe_;
+};
+
+}  // namespace
+
+std::unique_ptr<Runner> run_in_rank(const Recipe& recipe) {
+    std::vector<int>& idle = idle_ranks();
+    if (idle.empty()) std::abort();  // the launcher was to start more
+    const int fd = idle.back();
+    idle.pop_back();
+    return std::make_unique<InRank>(fd, recipe);
+}
+
+void dismiss_ranks() {
+    if (!transport::launched_rank()) return;
+    for (const int fd : std::exchange(idle_ranks(), {}))
+        (void)::close(fd);
+}
+
+std::optional<int> serve_as_rank() {
+    const std::optional<transport::Rank> rank = transport::launched_rank();
+    if (!rank || rank->number == 0) return std::nullopt;
+    poll_for_others();  // all ranks begin together
+    const sockaddr_un address = meeting_place();
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    while (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+        std::this_thread::yield();  // the launcher ends it if the first one never comes
+    Pipe pipe(fd);
+    const auto wait = [&] {
+        while (pipe.is_silent())
+            poll_for_others();
+    };
+    for (Recipe recipe; wait(), get_recipe(pipe, recipe); recipe = {}) {
+        Agent agent(recipe, nullptr);
+        for (Command command;; (void)put_reply(pipe, agent.execute(command))) {
+            wait();
+            if (!get_command(pipe, command)) return 0;
+            if (command.op != Op::destroy || command.length != InRank::end_of_service) continue;
+            (void)put_reply(pipe, agent.execute(command));
+            break;
+        }
+    }
+    return 0;
+}
 
 std::optional<int> serve_as_agent(std::span<const char* const> arguments) {
     if (arguments.size() < 5 || std::string(arguments[1]) != agent_argument) return std::nullopt;

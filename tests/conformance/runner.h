@@ -34,6 +34,13 @@ std::unique_ptr<Runner> run_here(const Recipe& recipe, std::shared_ptr<transport
 std::unique_ptr<Runner> run_in_thread(const Recipe& recipe, std::shared_ptr<transport::Medium> medium);
 /// Forks: to be called before this process has other threads. An agent that starts anew is this program again.
 std::unique_ptr<Runner> run_in_process(const Recipe& recipe);
+/// In another process of the launcher's, which has nothing else to do now: see serve_as_rank().
+std::unique_ptr<Runner> run_in_rank(const Recipe& recipe);
+/// The status of this program, if a launcher started it and it is not the first of its processes: that one runs the
+/// suite, and others are its agents, one after the other. They meet in the folder INCAST_CONFORMANCE_RANKS.
+std::optional<int> serve_as_rank();
+/// At the end of the first one: they end, too.
+void dismiss_ranks();
 /// The status of this program, if it was started to be an agent: main() asks first.
 std::optional<int> serve_as_agent(std::span<const char* const> arguments);
 

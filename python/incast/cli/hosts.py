@@ -15,13 +15,14 @@ from incast.engine.program import find_engine
 from incast.hosts.launch import read_token
 from incast.hosts.places import Slots, parse_hosts, read_hostfile
 from incast.hosts.spread import (
+    BY_HAND,
     LAUNCHERS,
     LOCAL,
     SSH,
     Spread,
     allocated_hosts,
     by_hand,
-    must_reach_others,
+    must_spread,
     prepare,
 )
 from incast.run.request import RunRequest, default_nodes, extra_nodes_of, nodes_of
@@ -173,7 +174,7 @@ class RunHostOptions(HostOptions):
                 raise OneLineError(
                     "--wait-for: not with --hosts, --hostfile or --launcher; allowed: alone", EXIT_BAD_CONFIG
                 )
-            must_reach_others(request.transport)
+            must_spread(request.transport, BY_HAND)
             nodes = nodes_of(request) or default_nodes()
             by_others = by_hand(self.wait_for, nodes, extra_nodes_of(request), self.listen or "", token)
             return replace(request, spread=by_others)
@@ -181,8 +182,7 @@ class RunHostOptions(HostOptions):
         if not slots:
             self.refuse_without_hosts(token)
             return request
-        if self.launcher != LOCAL:
-            must_reach_others(request.transport)
+        must_spread(request.transport, self.launcher or SSH)
         spread = self.spread(slots, nodes_of(request), extra_nodes_of(request))
         return replace(request, spread=replace(spread, token_file=token))
 

@@ -20,6 +20,7 @@ class Transport:
     shares_memory: bool  # processes of one host alone
     rank_here: int  # the highest is what a run takes whose nodes are all on this host
     rank_across: int  # the same, if some may be on other hosts; 0: never
+    launch: bool  # a launcher of its own starts its nodes
 
 
 @functools.cache

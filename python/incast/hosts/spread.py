@@ -154,8 +154,16 @@ def prepare(
     return Spread(shlex.join(words), places, engines, none, at, ssh, total, input_for_all=input_for_all)
 
 
-def must_reach_others(transport: str) -> None:
-    """What the engine cannot know: it does not see where its nodes are. OneLineError: they are all on one host."""
+def must_spread(transport: str, launcher: str) -> None:
+    """What the engine cannot know: it does not see who starts its nodes, and where. OneLineError: that cannot be."""
+    if any(each.launch for each in transports() if each.name == transport):
+        raise OneLineError(
+            f"--transport {transport}: a launcher of its own starts its nodes, so this command cannot spread them over "
+            f"hosts; allowed: on this host, or by hand (docs/transports/{transport}.md)",
+            EXIT_BAD_CONFIG,
+        )
+    if launcher == LOCAL:
+        return
     able = [each.name for each in transports() if each.rank_across > 0 or not (each.in_process or each.shares_memory)]
     known = [each.name for each in transports()]
     if transport in known and transport not in able:

@@ -9,7 +9,7 @@ from pathlib import Path
 from incast.base.errors import OneLineError
 from incast.base.files import replace_file, writing_output
 from incast.hosts.places import Slots, spread
-from incast.hosts.spread import LOCAL, SSH, Spread, must_reach_others
+from incast.hosts.spread import LOCAL, SSH, Spread, must_spread
 from incast.run.request import RunRequest, default_nodes, extra_nodes_of, nodes_of, transport_of
 from incast.scan.journal import HOSTS_NAME
 from incast.scan.plan import EXIT_BAD_SCAN, Reading
@@ -25,8 +25,7 @@ class ScanHosts:
     def command(self, engine: Path, base: Path | None, reading: Reading, directory: Path) -> tuple[list[str], Spread]:
         """The coordinator's command line, and where its nodes are. OneLineError: it cannot be."""
         transport = transport_of(base, reading.settings(), across=True)
-        if self.spread.launcher != LOCAL:
-            must_reach_others(transport)
+        must_spread(transport, self.spread.launcher)
         request = RunRequest(base, reading.settings(), directory.resolve(), transport)
         nodes = nodes_of(request) or default_nodes()
         slots = self.slots

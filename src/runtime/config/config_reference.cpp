@@ -151,11 +151,9 @@ std::string config_reference() {
 }
 
 OrderedJson traits_json(const transport::Traits& traits) {
-    return {{"in_process", traits.in_process},
-            {"simulated", traits.simulated},
-            {"shares_memory", traits.shares_memory()},
-            {"rank_here", traits.rank_here},
-            {"rank_across", traits.rank_across}};
+    return {{"in_process", traits.in_process},         {"simulated", traits.simulated},
+            {"shares_memory", traits.shares_memory()}, {"rank_here", traits.rank_here},
+            {"rank_across", traits.rank_across},       {"launch", traits.nature.launch}};
 }
 
 OrderedJson typed_json(const std::string& key, const std::string& value) {

@@ -11,144 +11,27 @@
 #include <fmt/format.h>
 #include <poll.h>
 
-#include "base/allowance.h"
 #include "base/pause_watch.h"
 #include "base/units.h"
 #include "os/signals.h"
-#include "runtime/launch/agreement.h"
+#include "runtime/launch/coordinator_nodes.h"
 #include "runtime/launch/file_messages.h"
 #include "runtime/launch/input_messages.h"
-#include "runtime/launch/lobby.h"
-#include "runtime/launch/pinning.h"
-#include "runtime/launch/spawner.h"
-#include "runtime/launch/whereabouts.h"
+#include "runtime/launch/launched.h"
 #include "runtime/machine/machine.h"
-#include "runtime/machine/placement.h"
-#include "runtime/machine/run_clock.h"
 #include "runtime/monitor/metrics_server.h"
-#include "runtime/plan/inputs.h"
 
 namespace incast::runtime {
 namespace {
 
 constexpr int reap_wait_ms = 500;  // between the end of a connection and the end of its process
 constexpr int quit_wait_ms = 5000;
+constexpr int lost_wait_ms = 1000;          // for the others, where a launcher waits for one that is lost
 constexpr std::uint32_t max_respawns = 10;  // of one node: more often, something is wrong with it
 constexpr Time longest_wait = ps_per_s;
 constexpr int messages_at_once = 32;  // of one node, before the others have their turn
-constexpr unsigned message_burst = 256;
-constexpr unsigned messages_per_sample = 10;  // a node sends one per interval, and a few when something happens
-constexpr Time slowest_message_gap = 50 * ps_per_ms;
 
 }  // namespace
-
-/// The nodes as the coordinator knows them.
-class Coordinator::Nodes final : public RunNodes {
-public:
-    Nodes(const Plan& plan, const RunOptions& options, Reporter& reporter)
-        : plan_(plan),
-          options_(options),
-          reporter_(reporter),
-          token_(options.token.empty() ? make_token() : options.token),
-          run_token_(random_word()),
-          inputs_(plan.inputs),
-          members_(plan.n_nodes),
-          places_(plan.n_nodes),
-          nodes_here_(options.spawn.value_or(plan.n_nodes)),
-          placement_(may_pin(plan) ? nodes_here_ : 0),
-          control_(plan, *this, reporter, clock_.now()),
-          lobby_(token_, control_.audit(), {max_sample_frame(plan.n_nodes), max_small_frame}) {
-        for (Member& member : members_) {
-            member.allowance = base::Allowance(
-                message_burst, std::min(slowest_message_gap, plan.sample_interval / messages_per_sample));
-        }
-    }
-
-    Result<bool> run();
-    [[nodiscard]] const RunControl& control() const { return control_; }
-    [[nodiscard]] const Inputs& inputs() const { return inputs_; }
-    [[nodiscard]] const std::vector<nlohmann::ordered_json>& places() const { return places_; }
-
-    void take_samples(Mark mark) override { tell_all({{"type", "sample"}, {"mark", static_cast<unsigned>(mark)}}); }
-    void stop_admission() override {
-        for (std::uint32_t node = 0; node < plan_.n_nodes; ++node) {
-            if (plan_.is_vital(node)) {
-                tell(node, {{"type", "stop"}});
-            }
-        }
-    }
-    void start_triggers(Time origin) override {
-        triggers_ = {{"type", "triggers"}, {"origin_ns", origin / ps_per_ns}};
-        tell_all(triggers_);
-    }
-
-private:
-    struct Member {
-        Channel channel;
-        std::string from;
-        std::uint32_t incarnation = 0;
-        std::uint32_t spawned = 0;  // how often a process was started for it
-        bool awaited = false;       // a process was started that has not come in yet
-        bool present = false;
-        bool silent = false;
-        bool told_inputs = false;
-        std::string address;  // of the present incarnation; empty: not yet known
-        std::string metrics;  // HOST:PORT; empty: none
-        Time last_heard = 0;
-        base::Allowance allowance{message_burst, slowest_message_gap};  // beyond it, what it says waits in its socket
-        bool has_more = false;                                          // that was not read yet
-        Time read_at = 0;                                               // no sooner
-    };
-
-    Result<Ok> start();
-    void announce_join(std::uint32_t spawned);
-    /// Returns how long it meant to sleep at most.
-    Time wait();
-    void forgive(Time pause);
-    void admit(Lobby::Joiner joiner, Time now);
-    [[nodiscard]] std::optional<std::uint32_t> place_for(const Lobby::Joiner& joiner) const;
-    enum class Share : std::uint8_t { fair, all };
-    void receive_from(std::uint32_t node, Time now, Share share = Share::fair);
-    /// False: the message makes no sense.
-    bool handle(std::uint32_t node, const Json& message, Time now);
-    void learn_address(std::uint32_t node, std::string address, Time now);
-    void learn_metrics(std::uint32_t node, std::string address, Time now);
-    void learn_inputs(std::uint32_t node);
-    [[nodiscard]] std::string name_of(std::uint32_t node) const {
-        return node_name(node, plan_.protocol.nodes[node].roles);
-    }
-    [[nodiscard]] Json peer_entry(std::uint32_t node) const {
-        return {node, members_[node].incarnation, members_[node].address};
-    }
-    /// `last_words`: the node itself said why, which is better than how its process ended.
-    void drop(std::uint32_t node, const std::string& why, Time now, bool last_words = false);
-    void reap(Time now);
-    void place(Time now);
-    void look_for_silence(Time now);
-    void tell_ended(std::uint32_t node);
-    void respawn(std::uint32_t node, Time now);
-    void tell(std::uint32_t node, const Json& message);
-    void tell_all(const Json& message);
-    void say_goodbye();
-
-    const Plan& plan_;
-    const RunOptions& options_;
-    Reporter& reporter_;
-    RunClock clock_;  // the run's
-    std::string token_;
-    std::uint64_t run_token_;
-    Inputs inputs_;
-    std::vector<Member> members_;  // by node
-    std::vector<nlohmann::ordered_json> places_;
-    Spawner spawner_;
-    std::uint32_t nodes_here_;  // that are started here
-    Placement placement_;
-    RunControl control_;
-    Lobby lobby_;
-    Agreement agreement_;
-    bool introduced_ = false;  // everybody has heard of everybody
-    Json triggers_;            // null: they have not started
-};
 
 Result<Ok> Coordinator::Nodes::start() {
     if (Result<Ok> opened = lobby_.open(options_.listen); !opened) {
@@ -157,6 +40,16 @@ Result<Ok> Coordinator::Nodes::start() {
     // A host whose loopback is down lets programs listen there; its own nodes would end without a word.
     if (Result<Ok> way = os::find_way_to(lobby_.address()); !way && nodes_here_ > 0) {
         return Error{way.error().message + "; nodes of this host join there: is its interface up?"};
+    }
+    if (plan_.config.traits().nature.launch && nodes_here_ > 0) {
+        Result<std::string> launched = launch_nodes(
+            spawner_, plan_, {lobby_.address(), std::nullopt, token_, reporter_.directory(), 0, nodes_here_});
+        if (!launched) {
+            return launched.error();
+        }
+        launcher_ = std::move(*launched);
+        announce_join(nodes_here_);
+        return Ok{};
     }
     for (std::uint32_t node = 0; node < nodes_here_; ++node) {
         members_[node].awaited = true;
@@ -473,6 +366,16 @@ void Coordinator::Nodes::drop(std::uint32_t node, const std::string& why, Time n
 
 void Coordinator::Nodes::reap(Time now) {
     for (const std::uint32_t node : spawner_.ended()) {
+        if (node == Spawner::launcher) {
+            // Of a node that was there its connection tells.
+            const std::optional<std::string> how = spawner_.reap(node);
+            const auto missing = std::ranges::find(members_, 0U, &Member::incarnation);
+            if (missing != members_.end()) {
+                control_.lost(now, static_cast<std::uint32_t>(missing - members_.begin()),
+                              fmt::format("{}: {}", launcher_, how.value_or("it has ended")));
+            }
+            continue;
+        }
         Member& member = members_[node];
         member.awaited = false;
         if (member.present) {
@@ -542,7 +445,7 @@ void Coordinator::Nodes::look_for_silence(Time now) {
     for (std::uint32_t node = 0; node < members_.size(); ++node) {
         Member& member = members_[node];
         const bool silent = member.present && now - member.last_heard > patience;
-        if (silent && !member.silent && plan_.is_vital(node)) {
+        if (silent && !member.silent && plan_.ends_with(node)) {
             spawner_.kill_node(node, SIGKILL);  // so that it cannot wake up and go on with a run that is over
             control_.lost(now, node, fmt::format("silent for {}", base::format_duration(now - member.last_heard)));
         } else if (silent && !member.silent) {
@@ -576,7 +479,10 @@ void Coordinator::Nodes::say_goodbye() {
             spawner_.kill_node(node, SIGKILL);
         }
     }
-    spawner_.wait_or_kill(quit_wait_ms);
+    // Whoever is lost of a launcher's nodes does not end by itself, and neither does the launcher then.
+    const bool are_there =
+        std::ranges::all_of(members_, [](const Member& each) { return each.present && !each.silent; });
+    spawner_.wait_or_kill(launcher_.empty() || are_there ? quit_wait_ms : lost_wait_ms);
     receive_file(members_[em].channel, ledger, quit_wait_ms);
 }
 

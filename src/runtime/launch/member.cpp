@@ -19,6 +19,7 @@
 #include "runtime/launch/agreement.h"
 #include "runtime/launch/file_messages.h"
 #include "runtime/launch/input_messages.h"
+#include "runtime/launch/launched.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/launch/whereabouts.h"
 #include "runtime/machine/clock_estimate.h"
@@ -216,9 +217,7 @@ Result<Ok> Member::set_up(const Json& welcome) {
     if (Result<Ok> set = set_clock(welcome); !set) {
         return set;
     }
-    if (*node >= plan_.n_nodes) {
-        return Error{"the coordinator's welcome names a node that the config does not have"};
-    }
+    if (Result<Ok> fits = check_rank(plan_, *node); !fits) return fits;
     transport::Settings settings = plan_.config.transport_settings;
     Result<std::optional<NetworkPlace>> place = choose_address(plan_, channel_.fd(), settings);
     if (!place) {

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -11,6 +12,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +24,8 @@
 
 namespace incast::runtime {
 namespace {
+
+constexpr int launcher_ends_ms = 5000;
 
 os::Descriptor watch(pid_t pid) {
     // glibc has had a wrapper since 2.36 only. Its descriptor is close-on-exec.
@@ -92,6 +96,45 @@ Result<pid_t> Spawner::start(std::uint32_t node, const JoinOptions& options) {
     return pid;
 }
 
+Result<pid_t> Spawner::launch(std::vector<std::string> words, const JoinOptions& options) {
+    std::error_code failed;
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe", failed).string();
+    words.insert(words.end(), {program, "--join", options.coordinator, "--by-rank", "--output", options.output,
+                               "--nodes-here", std::to_string(options.nodes_here)});
+    std::vector<char*> argv;
+    argv.reserve(words.size() + 1);
+    for (std::string& word : words) {
+        argv.push_back(word.data());
+    }
+    argv.push_back(nullptr);
+    const os::Descriptor nowhere(open("/dev/null", O_RDWR | O_CLOEXEC));
+    const std::string token = "INCAST_TOKEN=" + options.token;
+    std::vector<char*> environment{const_cast<char*>(token.c_str())};
+    for (char** each = environ; *each != nullptr; ++each) {
+        environment.push_back(*each);
+    }
+    environment.push_back(nullptr);
+    const pid_t parent = getpid();
+    const pid_t pid = fork();
+    if (pid < 0) {
+        return Error{fmt::format("cannot start {}: {}", words.front(), os::process_shortage(errno))};
+    }
+    if (pid == 0) {
+        setpgid(0, 0);  // a terminal's Ctrl-C is this program's business
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() != parent) {
+            _exit(1);
+        }
+        // Launchers say much on standard output when a process dies.
+        dup2(nowhere.fd(), STDIN_FILENO);
+        dup2(nowhere.fd(), STDOUT_FILENO);
+        execve(argv.front(), argv.data(), environment.data());
+        _exit(127);
+    }
+    children_.push_back({launcher, pid, watch(pid)});
+    return pid;
+}
+
 std::vector<std::uint32_t> Spawner::ended() const {
     std::vector<std::uint32_t> nodes;
     for (const Child& child : children_) {
@@ -143,6 +186,11 @@ void Spawner::wait_or_kill(int timeout_ms) {
         }
     }
     for (const Child& child : children_) {
+        if (child.node == launcher && kill(child.pid, SIGTERM) == 0) {
+            // It ends what it started, on other hosts, too, stopped ones included.
+            pollfd waiting{child.watch.fd(), POLLIN, 0};
+            poll(&waiting, 1, launcher_ends_ms);
+        }
         kill(child.pid, SIGKILL);
         waitpid(child.pid, nullptr, 0);
     }

@@ -27,6 +27,12 @@ public:
     /// over its standard input, which nobody else can read, unlike the command line.
     Result<pid_t> start(std::uint32_t node, const JoinOptions& options);
 
+    /// Of the launcher among the children.
+    static constexpr std::uint32_t launcher = ~std::uint32_t{0};
+    /// Starts all nodes by a launcher: `words`, then this program by rank. The token goes through its environment,
+    /// which no other user can read.
+    Result<pid_t> launch(std::vector<std::string> words, const JoinOptions& options);
+
     struct Child {
         std::uint32_t node = 0;
         pid_t pid = 0;

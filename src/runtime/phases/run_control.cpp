@@ -210,6 +210,9 @@ void RunControl::lost(Time now, std::uint32_t node, const std::string& why) {
         end_with(Outcome::node_lost, who + "; without it the pattern is another one, and the run ends here", now);
     } else if ((record.roles & protocol::role_em) != 0) {
         end_with(Outcome::event_manager_lost, who + "; without the event manager the run ends here", now);
+    } else if (plan_.ends_with(node)) {
+        end_with(Outcome::node_lost,
+                 fmt::format("{}; over {} the run ends with any of its nodes", who, plan_.config.transport), now);
     } else if (!any_left(protocol::role_bu) || !any_left(protocol::role_ru)) {
         end_with(Outcome::node_lost,
                  fmt::format("{}; no {} unit is left", who, any_left(protocol::role_bu) ? "readout" : "builder"), now);

@@ -49,6 +49,9 @@ struct Plan {
     /// The run ends with that node.
     [[nodiscard]] bool is_vital(std::uint32_t node) const { return is_net() || Peer{node} == protocol.em; }
 
+    /// So it does with any node of a launcher's, which cannot be started again by itself.
+    [[nodiscard]] bool ends_with(std::uint32_t node) const { return is_vital(node) || config.traits().nature.launch; }
+
     std::uint32_t n_nodes = 0;  // the event manager's own node included
     std::uint32_t n_rus = 0;
     std::uint32_t n_bus = 0;

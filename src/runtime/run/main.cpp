@@ -26,6 +26,7 @@
 #include "runtime/record/record_file.h"
 #include "runtime/results/info.h"
 #include "runtime/run/run.h"
+#include "transport/builtin/builtin.h"
 
 namespace {
 
@@ -44,6 +45,7 @@ struct Options {
     std::string listen;
     std::string join;
     std::optional<std::uint32_t> node;
+    bool by_rank = false;
     std::uint32_t count = 0;
     bool until_eof = false;
     int watched_by = 0;
@@ -84,6 +86,11 @@ void declare(CLI::App& app, Options& options) {
     app.add_option("--count", options.count, "--join: be so many nodes, a process each; --node is the first of them")
         ->type_name("N")
         ->check(CLI::Range(1, 4096));
+    app.add_flag("--by-rank", options.by_rank,
+                 "--join: be the node whose number is the rank that MPI's launcher gave this process")
+        ->needs("--join")
+        ->excludes("--node")
+        ->excludes("--count");
     app.add_flag("--until-eof", options.until_eof, "--join with --count: end with standard input, too");
     app.add_option("--watched-by", options.watched_by,
                    "end when the process with this id ends; a run, early and in order")
@@ -267,6 +274,13 @@ int main(int argc, char** argv) {
     if (options.count > 0 && !options.join.empty()) {
         return rt::join_all({options.join, options.node, *token, options.output, 0, options.count}, options.count,
                             options.until_eof);
+    }
+    if (options.by_rank) {
+        const std::optional<incast::transport::Rank> rank = incast::transport::launched_rank();
+        if (!rank) {
+            return refuse("--by-rank: no launcher of MPI started this process; allowed: mpirun ... incast-node --join");
+        }
+        options.node = rank->number;
     }
     if (!options.join.empty()) {
         return rt::join({options.join, options.node, *token, options.output, options.watched_by, options.nodes_here});

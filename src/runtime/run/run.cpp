@@ -51,6 +51,18 @@ Result<Ok> check(const Plan& plan, const RunOptions& options) {
         return Error{
             fmt::format("--spawn {}: the run has {} nodes; allowed: 0..{}", spawn, plan.n_nodes, plan.n_nodes)};
     }
+    if (plan.config.traits().nature.launch) {
+        if (transport::launched_rank()) {
+            return Error{
+                fmt::format("transport {}: a launcher started this program, which starts one by itself; allowed: "
+                            "without it, or --join --by-rank",
+                            plan.config.transport)};
+        }
+        if (spawn != 0 && spawn != plan.n_nodes) {
+            return Error{fmt::format("--spawn {}: over {} one launcher starts all nodes; allowed: 0 or {}", spawn,
+                                     plan.config.transport, plan.n_nodes)};
+        }
+    }
     if (const Result<os::HostPort> listen = os::parse_host_port(options.listen); !options.listen.empty() && !listen) {
         return Error{"--listen: " + listen.error().message};
     }

@@ -6,6 +6,7 @@
 #include "sim/sim_medium.h"
 #include "transport/inproc/inproc.h"
 #include "transport/modules/modules.h"
+#include "transport/mpi/descriptor/descriptor.h"
 #include "transport/ofi/descriptor/descriptor.h"
 #include "transport/rio/descriptor/descriptor.h"
 #include "transport/shm/shm.h"
@@ -46,6 +47,7 @@ std::span<const Descriptor> builtin_transports() {
         verbs::describe(),  // a module
         ofi::describe(),    // a module
         ucx::describe(),    // a module
+        mpi::describe(),    // two modules
         Descriptor{sim::transport_name,
                    "a simulated network in virtual time: the ideal model",
                    {.nature = sim::nature, .in_process = true, .simulated = true},
@@ -70,7 +72,11 @@ std::span<const std::string> outside_transports() {
     static const std::vector<std::string> names = [] {
         std::vector<std::string> there = modules_there();
         std::erase_if(there, [](const std::string& name) {
-            return std::ranges::find(builtin_transports(), name, &Descriptor::name) != builtin_transports().end();
+            return std::ranges::any_of(builtin_transports(), [&](const Descriptor& builtin) {
+                return builtin.name == name ||
+                       (builtin.launch != nullptr &&
+                        std::ranges::find(builtin.launch->modules, name) != builtin.launch->modules.end());
+            });
         });
         return there;
     }();
@@ -98,9 +104,23 @@ const Descriptor& chosen_transport(bool across_hosts) {
     return *std::ranges::max_element(builtin_transports(), {}, rank);
 }
 
+std::optional<Rank> launched_rank() {
+    for (const Descriptor& each : builtin_transports()) {
+        if (each.launch == nullptr) continue;
+        if (const std::optional<Rank> rank = each.launch->rank_here(); rank) return rank;
+    }
+    return std::nullopt;
+}
+
 Result<std::unique_ptr<Medium>> make_medium(const Descriptor& transport, const Settings& settings) {
     if (transport.make != nullptr) return transport.make(settings);
-    const Result<const Descriptor*> module = load_module(transport.name, transport.package);
+    std::string name(transport.name);
+    if (transport.launch != nullptr) {
+        Result<std::string> fitting = transport.launch->module_for(settings);
+        if (!fitting) return fitting.error();
+        name = std::move(*fitting);
+    }
+    const Result<const Descriptor*> module = load_module(name, transport.package);
     return module ? (*module)->make(settings) : Result<std::unique_ptr<Medium>>(module.error());
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,9 @@ std::vector<const Descriptor*> known_transports();
 const Descriptor* find_transport(std::string_view name);
 /// What "auto" means.
 const Descriptor& chosen_transport(bool across_hosts);
+
+/// Of this process, if the launcher of one of them started it.
+std::optional<Rank> launched_rank();
 
 /// Loads its module first, if it has one that is not loaded. Error: one line.
 Result<std::unique_ptr<Medium>> make_medium(const Descriptor& transport, const Settings& settings);

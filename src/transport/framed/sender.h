@@ -48,6 +48,8 @@ public:
             if (lies_in(segment(first_segment_ + i).body, memory)) return true;
         return false;
     }
+    /// A piece that gather() gave was copied here; else the caller's memory holds it.
+    [[nodiscard]] bool has_copied(Bytes piece) const { return lies_in(piece.data(), {ring_.get(), ring_bytes_}); }
     /// At most half full: time to tell a caller who got `again`.
     [[nodiscard]] bool has_room() const {
         return used_bytes_ <= (ring_bytes_ - reserved_bytes_) / 2 &&

@@ -86,6 +86,14 @@ public:
     [[nodiscard]] std::size_t gather(std::size_t stream, std::span<Bytes> pieces, const EventWriter& events) const {
         return streams_[stream].sender.gather(pieces, events.room());
     }
+    /// Posted to the stream, and not sent().
+    [[nodiscard]] std::uint64_t unsent_bytes(std::size_t stream) const {
+        return streams_[stream].sender.posted_bytes() - streams_[stream].sender.sent_bytes();
+    }
+    /// A piece that gather() gave is a copy in the session's own memory.
+    [[nodiscard]] bool is_copied(std::size_t stream, Bytes piece) const {
+        return streams_[stream].sender.has_copied(piece);
+    }
     void sent(std::size_t stream, std::size_t bytes, EventWriter& events) {
         streams_[stream].sender.sent(bytes, options_.peer, events);
     }

@@ -17,7 +17,7 @@ namespace incast::transport::ucx {
 namespace {
 
 /// Copies that processors make of each byte on the way, by the transports that UCX chose, which only its text says.
-std::uint32_t copies_of(ucp_ep_h endpoint) {
+std::uint64_t copies_of(ucp_ep_h endpoint) {
     char* text = nullptr;
     std::size_t size = 0;
     std::FILE* const file = ::open_memstream(&text, &size);
@@ -26,7 +26,7 @@ std::uint32_t copies_of(ucp_ep_h endpoint) {
     (void)std::fclose(file);
     const std::string_view all(text, size);
     const auto has = [&](std::string_view name) { return all.find(name) != std::string_view::npos; };
-    std::uint32_t copies = has("tcp/") ? 2 : 0;
+    std::uint64_t copies = has("tcp/") ? 2 : 0;
     if (has("posix/") || has("sysv/") || has("cma/") || has("xpmem/") || has("self/")) copies = 1;
     std::free(text);  // NOLINT(cppcoreguidelines-no-malloc): open_memstream has it from there
     return copies;

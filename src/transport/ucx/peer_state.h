@@ -21,7 +21,7 @@ struct PeerState : rma::CalledPeer {
     std::uint32_t pushed = 0;   // active messages to it, on this connection
     std::uint32_t heard = 0;    // and from it
     std::uint32_t in_hand = 0;  // of those from it, not handed out yet
-    std::uint32_t copies = 0;   // that processors make of each byte
+    std::uint64_t copies = 0;   // that processors make of each byte
     std::unique_ptr<Outgoing> out;
     Address address;
 };

@@ -283,6 +283,23 @@ TEST(Channel, CH_E1_ARingThatNobodyAskedForBreaksTheChannel) {
     EXPECT_TRUE(empty.ask());
     empty.sender.rung();
     EXPECT_TRUE(empty.sender.is_broken()) << "there is no newer credit";
+    Direction early(small);
+    (void)early.write(std::string(48, 'x'));
+    (void)early.carry();
+    early.grant(1, 0);
+    early.sender.rung();
+    EXPECT_TRUE(early.sender.is_broken()) << "there is one, and nobody asked";
+}
+
+TEST(Channel, CH_C1_ABufferThatIsReadInPartIsNotCredited) {
+    Direction way(small);
+    (void)way.write(std::string(std::size_t{3} * 48, 'x'));
+    (void)way.carry();
+    std::array<std::byte, 2 * 48 + 10> some{};
+    ASSERT_EQ(way.receiver.read(some), some.size());
+    const auto credit = way.receiver.credit();
+    ASSERT_TRUE(credit);
+    EXPECT_EQ(credit->number, 2U);
 }
 
 TEST(Channel, CH_M1_AStagedBufferIsLeftAloneUntilItsWriteCompletes) {

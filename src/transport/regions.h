@@ -41,7 +41,7 @@ public:
     Regions(const Regions&) = delete;
     Regions& operator=(const Regions&) = delete;
     /// Leaves nothing behind: for memory that is still in use when its endpoint ends.
-    Regions(Regions&&) = default;
+    Regions(Regions&&) noexcept = default;
     ~Regions() {
         for (const auto& region : regions_)
             if (!region.empty()) give_back(region);

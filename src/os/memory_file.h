@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <incast/result.h>
@@ -40,6 +41,12 @@ inline Result<Descriptor> open_for_reading(const Descriptor& file) {
     Descriptor opened(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!opened.is_open()) return memory_error("opening it for reading");
     return opened;
+}
+
+/// Moves a mapping to that place, whose own one goes. False: errno. Not by libc's mremap(): UCX, once it is in a
+/// process, puts a function of four arguments in its place, and the place is the fifth (1.13).
+inline bool move_mapping(void* from, std::size_t bytes, void* to) {
+    return ::syscall(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) != -1;
 }
 
 }  // namespace incast::os

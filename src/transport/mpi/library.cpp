@@ -52,19 +52,19 @@ public:
         MPI_Request request = MPI_REQUEST_NULL;
         const int error = MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, rank, static_cast<int>(tag),
                                     all_, &request);
-        begin(request, error, {what, false});
+        begin(request, error, what);
     }
 
     void receive(int rank, std::uint32_t tag, std::span<std::byte> into, std::uint64_t what) override {
         MPI_Request request = MPI_REQUEST_NULL;
         const int error = MPI_Irecv(into.data(), static_cast<int>(into.size()), MPI_BYTE,
                                     rank == any_rank ? MPI_ANY_SOURCE : rank, static_cast<int>(tag), all_, &request);
-        begin(request, error, {what, true});
+        begin(request, error, what);
     }
 
     void cancel(std::uint64_t what) override {
         for (std::size_t at = 0; at < requests_.size(); ++at)
-            if (begun_[at].what == what && requests_[at] != MPI_REQUEST_NULL) (void)MPI_Cancel(&requests_[at]);
+            if (begun_[at] == what && requests_[at] != MPI_REQUEST_NULL) (void)MPI_Cancel(&requests_[at]);
     }
 
     std::span<const Ended> test() override {
@@ -88,7 +88,7 @@ public:
             (void)MPI_Get_count(&status, MPI_BYTE, &bytes);
             (void)MPI_Test_cancelled(&status, &is_cancelled);
             const bool is_good = is_cancelled == 0 && (error == MPI_SUCCESS || status.MPI_ERROR == MPI_SUCCESS);
-            ended_.push_back({begun_[at].what, bytes > 0 ? static_cast<std::size_t>(bytes) : 0, is_good});
+            ended_.push_back({begun_[at], bytes > 0 ? static_cast<std::size_t>(bytes) : 0, is_good});
         }
         if (count > 0) forget_ended();
         return ended_;
@@ -96,43 +96,30 @@ public:
 
     void somebody_died() override { is_whole_ = false; }
 
-    /// At the end of the process. False: it has to go without MPI_Finalize.
+    /// At the end of the process. False: it has to go without MPI_Finalize. MPI wants that nothing is under way then,
+    /// and what was begun cannot always be taken back: Open MPI's MPI_Cancel was seen to fail.
     bool leave() {
-        if (!is_whole_) return false;
+        if (!is_whole_ || !requests_.empty()) return false;
         MPI_Request all_are_here = MPI_REQUEST_NULL;
         if (MPI_Ibarrier(all_, &all_are_here) != MPI_SUCCESS) return false;
         const auto until = std::chrono::steady_clock::now() + patience;
-        const auto ends = [until](auto test) {
-            for (int is_done = 0; is_done == 0;) {
-                if (test(&is_done) != MPI_SUCCESS) return false;
-                if (is_done == 0 && std::chrono::steady_clock::now() > until) return false;
-                if (is_done == 0) ::usleep(100);
-            }
-            return true;
-        };
-        if (!ends([&](int* is_done) { return MPI_Test(&all_are_here, is_done, MPI_STATUS_IGNORE); })) return false;
-        // Nobody sends any more. MPI wants that nothing is under way when it ends.
-        for (std::size_t at = 0; at < requests_.size(); ++at)
-            if (begun_[at].is_receive && requests_[at] != MPI_REQUEST_NULL) (void)MPI_Cancel(&requests_[at]);
-        return ends([this](int* is_done) {
-                   return MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), is_done,
-                                      MPI_STATUSES_IGNORE);
-               }) &&
-               MPI_Finalize() == MPI_SUCCESS;
+        for (int is_done = 0; is_done == 0;) {
+            if (MPI_Test(&all_are_here, &is_done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+            if (is_done != 0) break;
+            if (std::chrono::steady_clock::now() > until) return false;
+            ::usleep(100);
+        }
+        return MPI_Finalize() == MPI_SUCCESS;
     }
 
 private:
-    struct Begun {
-        std::uint64_t what = 0;
-        bool is_receive = false;
-    };
-    void begin(MPI_Request request, int error, Begun begun) {
+    void begin(MPI_Request request, int error, std::uint64_t what) {
         if (error != MPI_SUCCESS) {
-            failed_.push_back(begun.what);
+            failed_.push_back(what);
             return;
         }
         requests_.push_back(request);
-        begun_.push_back(begun);
+        begun_.push_back(what);
     }
     /// MPI has put nothing in place of what ended. The order of the others stays: the first begun are the first found.
     void forget_ended() {
@@ -152,7 +139,7 @@ private:
     std::uint32_t tags_ = 0;
     bool is_whole_ = true;
     std::vector<MPI_Request> requests_;  // under way
-    std::vector<Begun> begun_;           // what each of them is
+    std::vector<std::uint64_t> begun_;   // what each of them is
     std::vector<std::uint64_t> failed_;  // could not even begin
     std::vector<int> indices_;
     std::vector<MPI_Status> statuses_;

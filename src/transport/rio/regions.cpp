@@ -9,6 +9,8 @@
 
 #include <sys/mman.h>
 
+#include "os/memory_file.h"
+
 namespace incast::transport::rio {
 
 namespace {
@@ -76,7 +78,7 @@ Result<Ok> Regions::move_into(std::span<std::byte> bytes, const api::Memory& mem
         if (std::memcmp(page.data(), zeros.data(), page.size()) != 0)
             std::memcpy(mapping->bytes().data() + at, page.data(), page.size());
     }
-    if (::mremap(mapping->bytes().data(), size, size, MREMAP_MAYMOVE | MREMAP_FIXED, bytes.data()) == MAP_FAILED)
+    if (!os::move_mapping(mapping->bytes().data(), size, bytes.data()))
         return Error{"mremap: " + std::generic_category().message(errno)};
     mapping->release();
     return Ok{};

@@ -87,7 +87,7 @@ Result<Ok> make_shared(Memory& memory) {
         if (std::memcmp(page.data(), zeros.data(), page.size()) != 0)
             std::memcpy(static_cast<std::byte*>(fresh) + at, page.data(), page.size());
     }
-    if (::mremap(fresh, bytes.size(), bytes.size(), MREMAP_MAYMOVE | MREMAP_FIXED, bytes.data()) == MAP_FAILED) {
+    if (!os::move_mapping(fresh, bytes.size(), bytes.data())) {
         const Error error = os::memory_error("mremap");
         ::munmap(fresh, bytes.size());
         return error;

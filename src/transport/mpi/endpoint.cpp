@@ -264,7 +264,8 @@ void Endpoint::match(Peer peer) {
     PeerState& state = peers_[index(peer)];
     if (state.state != PeerState::State::waiting || !state.parked) return;
     if (state.parked->from_incarnation > state.incarnation) return lose(peer, Status::peer_lost);
-    const Call hello = *std::exchange(state.parked, std::nullopt);
+    const Call hello = *state.parked;
+    state.parked.reset();
     if (hello.from_incarnation < state.incarnation) return refuse(hello, Verdict::stale);
     state.dial = hello.dial;
     state.address = {.node = hello.from, .rank = hello.from_rank, .endpoint = hello.from_endpoint};

@@ -52,14 +52,14 @@ public:
         MPI_Request request = MPI_REQUEST_NULL;
         const int error = MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, rank, static_cast<int>(tag),
                                     all_, &request);
-        begin(request, error, what);
+        begin(request, error, what);  // NOLINT(clang-analyzer-optin.mpi.MPI-Checker): test() looks for its end
     }
 
     void receive(int rank, std::uint32_t tag, std::span<std::byte> into, std::uint64_t what) override {
         MPI_Request request = MPI_REQUEST_NULL;
         const int error = MPI_Irecv(into.data(), static_cast<int>(into.size()), MPI_BYTE,
                                     rank == any_rank ? MPI_ANY_SOURCE : rank, static_cast<int>(tag), all_, &request);
-        begin(request, error, what);
+        begin(request, error, what);  // NOLINT(clang-analyzer-optin.mpi.MPI-Checker): test() looks for its end
     }
 
     void cancel(std::uint64_t what) override {

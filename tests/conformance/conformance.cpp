@@ -127,7 +127,7 @@ std::string missing_for(const transport::Descriptor& transport) {
 std::string expected_file(const std::string& transport, const std::string& variant) {
     if (outside()) return outside()->expected;
     const std::string folder = "src/transport/" + transport;
-    const std::string own = folder + "/conformance-" + variant.substr(0, variant.find('_')) + ".txt";
+    std::string own = folder + "/conformance-" + variant.substr(0, variant.find('_')) + ".txt";
     if (std::filesystem::exists(own)) return own;
     return (std::filesystem::is_directory(folder) ? folder : "src/" + transport) + "/conformance.txt";
 }

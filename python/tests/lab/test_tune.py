@@ -319,7 +319,8 @@ VARIED = ("--vary", "protocol.credits=1,2,4,8,16", "--vary", "protocol.mfp_size=
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
     path = folder / "journal.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]  # whole ones
 
 
 def test_the_command_ends_with_settings_that_run_takes(fake: InProcess) -> None:

@@ -1,5 +1,6 @@
 """The references on RDMA, libfabric, MPI and UCX: plain loops, perftest's `ib_write_bw`, and `ucx_perftest`."""
 
+import argparse
 import os
 import tempfile
 import time
@@ -8,10 +9,50 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import Reading, Window
-from programs import ProgramError, Running, free_port, perftest_rate, watch
+from programs import (
+    Incast,
+    ProgramError,
+    Running,
+    event_building,
+    free_port,
+    perftest_rate,
+    source_bytes,
+    watch,
+)
 
+_IN_FLIGHT_BYTES = 16 << 20  # of a plain loop, and what a readout unit beside it cycles through, at most
 _UCX_TRIAL = 2000  # messages
 _UCX_FIELDS = 8  # of the line with its results
+
+
+def one_way(
+    arguments: argparse.Namespace, transport: str, mfp_bytes: int, cache: int, settings: dict[str, str]
+) -> Incast:
+    """What a plain loop is compared with: one readout unit writes MFPs to one builder unit with a null sink."""
+    building = event_building(
+        transport=transport, scheme="push", mfp_bytes=mfp_bytes, nodes=2, cache=cache, self_traffic="pointer"
+    )
+    return Incast(
+        engine=arguments.engine,
+        seconds=arguments.seconds,
+        warm_up=arguments.warm_up,
+        settings=building
+        | {
+            "run.roles": "split",
+            "run.readout_units": "1",
+            "run.builder_units": "1",
+            "run.em": "shared",
+            "source.prefill_size": f"{min(source_bytes(cache, 2), _IN_FLIGHT_BYTES)}B",
+        }
+        | settings,
+        overrides=tuple(arguments.overrides),
+        copies=False,
+    )
+
+
+def loop_depth(depth: int, length: int) -> int:
+    """How many messages of a plain loop are under way: as asked for, as far as they fit into what it cycles through."""
+    return min(depth, _IN_FLIGHT_BYTES // length)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ bytes at a time with the same library, without any protocol. With --put its one-
 import argparse
 
 from harness import Entrant, Session, add_options, conditions, version_of
-from loops import MPI_LAUNCHERS, MpiLoop
-from programs import Incast, ProgramError, bench_program, event_building, source_bytes
+from loops import MPI_LAUNCHERS, MpiLoop, loop_depth, one_way
+from programs import ProgramError, bench_program
 from sizes import cache_option, chosen_cache, parse_sizes
 
 
@@ -32,25 +32,7 @@ def main() -> int:
     session = Session(arguments, found)
     for flavour in flavours:
         for mfp in arguments.mfp_sizes:
-            building = event_building(
-                transport="mpi", scheme="push", mfp_bytes=mfp.bytes, nodes=2, cache=cache, self_traffic="pointer"
-            )
-            subject = Incast(
-                engine=arguments.engine,
-                seconds=arguments.seconds,
-                warm_up=arguments.warm_up,
-                settings=building
-                | {
-                    "run.roles": "split",
-                    "run.readout_units": "1",
-                    "run.builder_units": "1",
-                    "run.em": "shared",
-                    "transport.mpi.launcher": MPI_LAUNCHERS[flavour][0],
-                    "source.prefill_size": f"{min(source_bytes(cache, 2), 16 << 20)}B",
-                },
-                overrides=tuple(arguments.overrides),
-                copies=False,
-            )
+            subject = one_way(arguments, "mpi", mfp.bytes, cache, {"transport.mpi.launcher": MPI_LAUNCHERS[flavour][0]})
             entrants = [Entrant("incast", subject)]
             for way in ["send", "put"] if arguments.put else ["send"]:
                 loop = MpiLoop(
@@ -60,7 +42,7 @@ def main() -> int:
                     flavour=flavour,
                     way=way,
                     length=mfp.bytes,
-                    depth=min(arguments.depth, (16 << 20) // mfp.bytes),
+                    depth=loop_depth(arguments.depth, mfp.bytes),
                 )
                 entrants.append(Entrant(f"plain loop, {way}", loop))
             session.compare(f"mpi({flavour}) push, {mfp} MFPs, one way", entrants)

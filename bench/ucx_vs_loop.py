@@ -8,8 +8,8 @@ many bytes at a time over the same transports of UCX, without any protocol.
 import argparse
 
 from harness import Entrant, Session, add_options, conditions, version_of
-from loops import LibraryLoop
-from programs import Incast, ProgramError, bench_program, event_building, source_bytes
+from loops import LibraryLoop, loop_depth, one_way
+from programs import ProgramError, bench_program
 from sizes import cache_option, chosen_cache, parse_sizes
 
 
@@ -27,32 +27,14 @@ def main() -> int:
     session = Session(arguments, found)
     for way in arguments.ways:
         for mfp in arguments.mfp_sizes:
-            building = event_building(
-                transport="ucx", scheme="push", mfp_bytes=mfp.bytes, nodes=2, cache=cache, self_traffic="pointer"
-            )
-            subject = Incast(
-                engine=arguments.engine,
-                seconds=arguments.seconds,
-                warm_up=arguments.warm_up,
-                settings=building
-                | {
-                    "run.roles": "split",
-                    "run.readout_units": "1",
-                    "run.builder_units": "1",
-                    "run.em": "shared",
-                    "transport.ucx.tls": way,
-                    "source.prefill_size": f"{min(source_bytes(cache, 2), 16 << 20)}B",
-                },
-                overrides=tuple(arguments.overrides),
-                copies=False,
-            )
+            subject = one_way(arguments, "ucx", mfp.bytes, cache, {"transport.ucx.tls": way})
             loop = LibraryLoop(
                 program=bench_program("ucx_loop", arguments.engine),
                 seconds=arguments.seconds,
                 warm_up=arguments.warm_up,
                 way=way,
                 length=mfp.bytes,
-                depth=min(arguments.depth, (16 << 20) // mfp.bytes),
+                depth=loop_depth(arguments.depth, mfp.bytes),
             )
             entrants = [Entrant("incast", subject), Entrant("plain loop", loop)]
             session.compare(f"ucx({way}) push, {mfp} MFPs, one way", entrants)

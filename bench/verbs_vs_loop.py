@@ -12,8 +12,8 @@ import argparse
 import shutil
 
 from harness import Entrant, Session, add_options, conditions, version_of
-from loops import IbWriteBw, VerbsLoop
-from programs import Incast, ProgramError, bench_program, event_building, source_bytes
+from loops import IbWriteBw, VerbsLoop, loop_depth, one_way
+from programs import ProgramError, bench_program
 from sizes import cache_option, chosen_cache, parse_sizes
 
 
@@ -33,32 +33,14 @@ def main() -> int:
     cache = chosen_cache(arguments, found)
     session = Session(arguments, found)
     for mfp in arguments.mfp_sizes:
-        building = event_building(
-            transport="verbs", scheme="push", mfp_bytes=mfp.bytes, nodes=2, cache=cache, self_traffic="pointer"
-        )
-        subject = Incast(
-            engine=arguments.engine,
-            seconds=arguments.seconds,
-            warm_up=arguments.warm_up,
-            settings=building
-            | {
-                "run.roles": "split",
-                "run.readout_units": "1",
-                "run.builder_units": "1",
-                "run.em": "shared",
-                "transport.verbs.bind": arguments.addresses,
-                "source.prefill_size": f"{min(source_bytes(cache, 2), 16 << 20)}B",
-            },
-            overrides=tuple(arguments.overrides),
-            copies=False,
-        )
+        subject = one_way(arguments, "verbs", mfp.bytes, cache, {"transport.verbs.bind": arguments.addresses})
         loop = VerbsLoop(
             program=bench_program("verbs_loop", arguments.engine),
             seconds=arguments.seconds,
             warm_up=arguments.warm_up,
             addresses=(here, there),
             length=mfp.bytes,
-            depth=min(arguments.depth, (16 << 20) // mfp.bytes),
+            depth=loop_depth(arguments.depth, mfp.bytes),
         )
         references = [Entrant("plain loop", loop)]
         if arguments.devices and shutil.which("ib_write_bw"):

@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ROOT, Start, check_accounting
+from library_runs import MANY, SCHEMES, build_events
+from support import ROOT, Start
 from transports import MPI
 
 LAUNCHERS = {"mpirun.openmpi": "mpi-openmpi", "mpiexec.mpich": "mpi-mpich"}
-SCHEMES: dict[str, dict[str, Any]] = {"push": {}, "pull": {}, "pull-read": {}, "push-pull": {"filter.accept": 0.7}}
 TIMES = int(os.environ.get("INCAST_KILL_TIMES", "1"))
-STOPS = "INCAST_KILL_TIMES" in os.environ
 ALL = bool(os.environ.get("INCAST_ALL_COMBINATIONS"))
-EVENTS = 400
 
 
 @pytest.fixture(params=list(LAUNCHERS))
@@ -48,12 +46,7 @@ def settings_for(launcher: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("scheme", SCHEMES if ALL else ["push", "pull-read"])
 def test_four_ranks_build_events(start: Start, launcher: str, scheme: str) -> None:
-    run = start({**settings_for(launcher), "run.events": EVENTS, "protocol.scheme": scheme, **SCHEMES[scheme]})
-    assert run.finish(60) == 0, run.story()
-    result = run.result()
-    check_accounting(result)
-    assert (result["status"], result["verified"], result["incomplete_events"]) == ("complete", "full", 0)
-    assert result["events"] == EVENTS
+    build_events(start, settings_for(launcher), scheme)
 
 
 @pytest.mark.skipif(not ALL, reason="takes long: only with INCAST_ALL_COMBINATIONS=1")
@@ -100,7 +93,7 @@ def ranks_of(run_folder: Path) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("attempt", range(TIMES))
-@pytest.mark.parametrize("how", [signal.SIGKILL, *([signal.SIGSTOP] if STOPS else [])])
+@pytest.mark.parametrize("how", [signal.SIGKILL, *([signal.SIGSTOP] if MANY else [])])
 def test_a_lost_rank_ends_the_run_with_one_line(start: Start, launcher: str, how: signal.Signals, attempt: int) -> None:
     run = start({**settings_for(launcher), "run.duration": "60s", "run.warm_up": "0s"})
     run.wait_for_phase("measuring")
@@ -112,8 +105,10 @@ def test_a_lost_rank_ends_the_run_with_one_line(start: Start, launcher: str, how
     why = "the connection was closed" if how == signal.SIGKILL else "silent for"
     lost = [text for text in run.notices if "lost" in text]
     assert len(lost) == 1, run.story()
-    assert lost[0].startswith(f"node {victim} (RU+BU) lost: {why}"), run.story()
-    assert "over mpi the run ends with any of its nodes" in lost[0]
+    # MPICH's UCX can take others along at once (process_vm_readv: no such process): who was first cannot be told then.
+    others = "[0-3]" if how == signal.SIGKILL and LAUNCHERS[launcher] == "mpi-mpich" else str(victim)
+    ends = "over mpi the run ends with any of its nodes|without the event manager the run ends here"
+    assert re.fullmatch(rf"node {others} \((EM\+)?RU\+BU\) lost: {why}.*({ends})", lost[0]), run.story()
     assert ranks_of(run.output) == {}, "nothing is left"
 
 

@@ -81,8 +81,8 @@ std::vector<Case> all_cases() {
         {ofi, "shm", {{"provider", "shm"}}, processes},
         {ofi, "shm_gate", {{"provider", "shm"}, {"order", "gate"}}, processes},
         // With all that UCX has it takes tcp. Its shared memory tells nobody of peers that fail.
-        {ucx, "posix", {{"tls", "posix,self"}}, processes},
-        {ucx, "sysv", {{"tls", "sysv,cma,self"}}, processes},
+        {ucx, "shm_posix", {{"tls", "posix,self"}}, processes},
+        {ucx, "shm_sysv", {{"tls", "sysv,cma,self"}}, processes},
         {simulated, "packets", {{"fabric", "fabrics/ib-edr-36.toml"}}},
     };
     std::vector<Case> cases;

@@ -17,6 +17,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "posix": {"transport.name": UCX, f"transport.{UCX}.tls": "posix,self"},
     "sysv": {"transport.name": UCX, f"transport.{UCX}.tls": "sysv,cma,self"},
 }
+NO_READS = ("tcp", "pull-read")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -26,10 +27,17 @@ def _needs_ucx(engine: Path) -> None:
         pytest.skip(found["reason"])
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("way", ["tcp", "posix"])
+@pytest.mark.parametrize(
+    ("way", "scheme"), [(way, scheme) for way in ("tcp", "posix") for scheme in SCHEMES if (way, scheme) != NO_READS]
+)
 def test_four_nodes_build_events(start: Start, way: str, scheme: str) -> None:
     build_events(start, WAYS[way], scheme)
+
+
+def test_reads_over_tcp_are_refused(start: Start) -> None:
+    run = start({"run.nodes": 4, "run.events": 10, "protocol.scheme": NO_READS[1], **WAYS[NO_READS[0]]})
+    assert run.finish(60) != 0
+    assert "the transport cannot read" in run.story()
 
 
 # Each way once; all of them with every kind of node when it is done often.

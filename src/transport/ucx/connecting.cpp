@@ -1,8 +1,6 @@
 // Connecting and losing peers, once they have called each other (rma/calling.h): each makes an endpoint of UCX to the
 // other one's worker, and closes it when the peer is given up and all that it sent was heard.
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,19 +14,12 @@ namespace incast::transport::ucx {
 
 namespace {
 
-/// Copies that processors make of each byte on the way, by the transports that UCX chose, which only its text says.
+/// Copies that processors make of each byte on the way, by the transports that UCX chose.
 std::uint64_t copies_of(ucp_ep_h endpoint) {
-    char* text = nullptr;
-    std::size_t size = 0;
-    std::FILE* const file = ::open_memstream(&text, &size);
-    if (file == nullptr) return 0;
-    ucp_ep_print_info(endpoint, file);
-    (void)std::fclose(file);
-    const std::string_view all(text, size);
+    const std::string all = lanes_of(endpoint);
     const auto has = [&](std::string_view name) { return all.find(name) != std::string_view::npos; };
     std::uint64_t copies = has("tcp/") ? 2 : 0;
     if (has("posix/") || has("sysv/") || has("cma/") || has("xpmem/") || has("self/")) copies = 1;
-    std::free(text);  // NOLINT(cppcoreguidelines-no-malloc): open_memstream has it from there
     return copies;
 }
 
@@ -111,7 +102,7 @@ void Endpoint::close_ended() {
         if (state.endpoint == nullptr) continue;
         if (state.closing == nullptr) {
             if (state.is_silent || seen_empty_ > state.ended_at) close(state);
-        } else if (ucp_request_check_status(state.closing) != UCS_INPROGRESS) {
+        } else if (is_closed(state)) {
             forget_closing(state);
             state.endpoint = nullptr;
         }
@@ -124,7 +115,8 @@ void Endpoint::finish(Peer peer) {
         state.out->end_all([&](Token token) { completed(peer, token, state.lost_as); });
         if (!state.out->is_quiet()) left_behind_.push_back(std::exchange(state.out, nullptr));
     }
-    forget_closing(state);  // if it never ended, it does so with the worker
+    if (!is_closed(state)) has_unclosed_ = true;
+    forget_closing(state);
     state.endpoint = nullptr;
     --known_;
     be_down(peer);

@@ -33,7 +33,7 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
                      .max_peers = options.max_peers,
                      .max_regions = rma::max_regions,
                      .max_posted = std::min({options.max_posted, settings.receives, settings.send_queue / 2}),
-                     .read = true,
+                     .read = library_.reads,
                      .survives_peer_loss = library_.tells,
                      .fences_live_peer = false,
                      .has_wait_fd = true};
@@ -85,11 +85,9 @@ Endpoint::~Endpoint() {
     wait_for([&] { return !progress(); });
     for (PeerState& state : peers_)
         if (state.endpoint != nullptr && state.closing == nullptr) close(state);
-    wait_for([&] {
-        for (PeerState& state : peers_)
-            if (state.closing != nullptr && ucp_request_check_status(state.closing) == UCS_INPROGRESS) return false;
-        return true;
-    });
+    const auto are_closed = [&] { return std::ranges::all_of(peers_, is_closed); };
+    wait_for(are_closed);
+    const bool has_unclosed = has_unclosed_ || !are_closed();
     for (PeerState& state : peers_)
         forget_closing(state);
     for (const Held& each : held_)
@@ -101,7 +99,11 @@ Endpoint::~Endpoint() {
         if (state.out != nullptr) state.out->destroy_all_keys();
     for (const std::unique_ptr<Outgoing>& out : left_behind_)
         out->destroy_all_keys();
-    library_.worker.reset();  // and with it all that it has of peers
+    if (has_unclosed) {
+        abandon(std::move(library_.worker), library_.context);
+    } else {
+        library_.worker.reset();  // and with it all that it has of peers
+    }
     forget_all();
 }
 
@@ -264,6 +266,7 @@ Post Endpoint::write(Peer peer, Bytes head, Slice body, Target target, Notice no
 }
 
 Post Endpoint::read(Peer peer, Target from, Slice into, Token token) {
+    if (!library_.reads) return Post::refused;
     Post answer{};
     const Import* const source = to_read(peer, from, into, token, answer);
     if (source == nullptr) return answer;

@@ -147,6 +147,9 @@ private:
     static void hear_failure(void* state, ucp_ep_h endpoint, ucs_status_t status);
     void cut(Peer /*peer*/) {}
     void close(PeerState& state) const;
+    [[nodiscard]] static bool is_closed(const PeerState& state) {
+        return state.closing == nullptr || ucp_request_check_status(state.closing) != UCS_INPROGRESS;
+    }
     static void forget_closing(PeerState& state) {
         if (state.closing != nullptr) ucp_request_free(std::exchange(state.closing, nullptr));
     }
@@ -164,6 +167,7 @@ private:
     Library library_;
     Allocator* allocator_;                                // of the pool
     std::vector<std::unique_ptr<Outgoing>> left_behind_;  // that UCX never gave back
+    bool has_unclosed_ = false;                           // peers for which UCX has something left to do
     std::deque<Held> held_;
     std::vector<Spent> spent_;
     base::Bitmap unsettled_;        // peers with active messages that no flush has followed

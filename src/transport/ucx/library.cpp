@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <mutex>
 
 #include <ucs/debug/log_def.h>
 
@@ -34,13 +35,17 @@ ucs_log_func_rc_t hear_log(const char* file, unsigned line, const char* /*functi
     return UCS_LOG_FUNC_RC_STOP;
 }
 
-/// Whether UCX tells of failures on what it may use: on the way to itself, as on that to any peer.
-ucs_status_t try_telling(const Library& library) {
+/// Tries an endpoint to itself, which uses what one to any peer may use: whether UCX makes it, to tell of failures if
+/// `tells`, and whether reads of it are more than messages of UCX.
+ucs_status_t try_itself(Library& library, bool tells) {
     ucp_ep_h made = nullptr;
-    const ucs_status_t status =
-        library.connect(library.name, {.cb = [](void*, ucp_ep_h, ucs_status_t) {}, .arg = nullptr}, made);
+    const ucp_err_handler_t hear{.cb = tells ? [](void*, ucp_ep_h, ucs_status_t) {} : ucp_err_handler_cb_t{},
+                                 .arg = nullptr};
+    const ucs_status_t status = library.connect(library.name, hear, made);
     if (status != UCS_OK) return status;
-    ucs_status_ptr_t const closing = close(made, true);
+    library.tells = tells;
+    library.reads = lanes_of(made).find("get[") != std::string::npos;
+    ucs_status_ptr_t const closing = close(made, tells);
     if (closing == nullptr) return status;
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     while (ucp_request_check_status(closing) == UCS_INPROGRESS && std::chrono::steady_clock::now() < until)
@@ -100,6 +105,26 @@ ucs_status_ptr_t close(ucp_ep_h endpoint, bool by_force) {
     param.flags = by_force ? unsigned{UCP_EP_CLOSE_FLAG_FORCE} : 0U;
     ucs_status_ptr_t const request = ucp_ep_close_nbx(endpoint, &param);
     return UCS_PTR_IS_PTR(request) ? request : nullptr;
+}
+
+std::string lanes_of(ucp_ep_h endpoint) {
+    char* text = nullptr;
+    std::size_t size = 0;
+    std::FILE* const file = ::open_memstream(&text, &size);
+    if (file == nullptr) return {};
+    ucp_ep_print_info(endpoint, file);
+    (void)std::fclose(file);
+    std::string all(text, size);
+    std::free(text);  // NOLINT(cppcoreguidelines-no-malloc): open_memstream has it from there
+    return all;
+}
+
+void abandon(std::unique_ptr<ucp_worker, Destroy> worker, const Context& context) {
+    (void)worker.release();
+    static std::mutex mutex;
+    static auto& abandoned = *new std::vector<Context>;
+    const std::lock_guard lock(mutex);
+    abandoned.push_back(context);
 }
 
 std::string meaning(ucs_status_t status) {
@@ -169,12 +194,12 @@ Result<Library> Library::open(const EndpointSettings& settings, std::uint32_t se
     made.name.assign(first, first + bytes);
     ucp_worker_release_address(worker, name);
     if (settings.failures != Failures::none) {
-        status = try_telling(made);
-        made.tells = status == UCS_OK;
-        if (!made.tells && settings.failures == Failures::peer)
+        status = try_itself(made, true);
+        if (status != UCS_OK && settings.failures == Failures::peer)
             return refused("transport.ucx.failures = peer: nothing that UCX may use here tells of failures",
                            meaning(status));
     }
+    if (!made.tells) (void)try_itself(made, false);
     auto calls = listen_at(made.address, settings.ports);
     if (!calls) return refused("no calls at transport.ucx.bind = " + made.address.to_string(), calls.error().message);
     made.calls = std::move(*calls);

@@ -83,18 +83,20 @@ private:
     std::vector<Mapping> all_;
 };
 
+struct Destroy {
+    void operator()(ucp_worker_h made) const { ucp_worker_destroy(made); }
+};
+
 struct Library {
     /// For that node, of `max_peers`. Error: one line.
     static Result<Library> open(const EndpointSettings& settings, std::uint32_t self, std::uint32_t max_peers);
     /// To the worker of that name. If `hear` has a function, UCX tells it of failures.
     ucs_status_t connect(std::span<const std::byte> to, ucp_err_handler_t hear, ucp_ep_h& made) const;
-    struct Destroy {
-        void operator()(ucp_worker_h made) const { ucp_worker_destroy(made); }
-    };
     Context context;
     std::unique_ptr<ucp_worker, Destroy> worker;
     std::vector<std::byte> name;  // of the worker
     bool tells = false;           // of peers that fail
+    bool reads = false;           // without messages of UCX
     int wait_fd = -1;
     os::Descriptor calls;   // listens
     SocketAddress address;  // there
@@ -102,6 +104,12 @@ struct Library {
 
 /// Null: it is closed. Else the request shows when it is.
 ucs_status_ptr_t close(ucp_ep_h endpoint, bool by_force);
+/// What UCX says of it: the transports that it uses, each as NAME/DEVICE, and how it puts and gets, unless by messages.
+std::string lanes_of(ucp_ep_h endpoint);
+/// Instead of destroying it. UCX 1.13 crashes if it destroys a worker that still has an answer to a put or a get to
+/// send: these do not set what it then calls (ucp_request_send_state_ff). Nothing uses the worker any more; it and its
+/// context stay until the process ends.
+void abandon(std::unique_ptr<ucp_worker, Destroy> worker, const Context& context);
 /// What an error of UCX means, with the last words that it logged about it.
 std::string meaning(ucs_status_t status);
 

@@ -90,8 +90,9 @@ private:
     void remark(std::string_view line);
 
     const JoinOptions& options_;
-    RunClock clock_;        // the run's, once it is welcome
-    bool follows_ = false;  // the coordinator's clock is another one
+    RunClock clock_;                          // the run's, once it is welcome
+    bool follows_ = false;                    // the coordinator's clock is another one
+    const Machine machine_ = read_machine();  // as it is before nodes are placed
     ClockEstimate estimate_;
     std::int64_t hello_ns_ = 0;  // when it knocked
     std::int64_t asked_ns_ = 0;  // for the time; 0: no answer is awaited
@@ -209,7 +210,7 @@ Result<Ok> Member::set_up(const Json& welcome) {
         recorded = recorded_from_json(*laid_out);
         if (!recorded) return Error{"the coordinator's welcome has a malformed field 'recorded'"};
     }
-    Result<Plan> plan = resolve(text, read_machine(), std::move(recorded));
+    Result<Plan> plan = resolve(text, machine_, std::move(recorded));
     if (!plan) {
         return plan.error();
     }
@@ -539,7 +540,7 @@ void Member::look(Time now) {
 }
 
 Result<Ok> Member::take_part() {
-    Driver driver(*host_, clock_, plan_.config.yields);
+    Driver driver(*host_, clock_, plan_.config.yields, options_.nodes_here <= machine_.cores);
     while (true) {
         if (Result<Ok> received = receive_all(); !received) {
             return received;

@@ -13,6 +13,9 @@ namespace incast::runtime {
 namespace {
 
 constexpr Time without_descriptor = ps_per_ms;  // contract, "waiting"
+constexpr Time empty_yield = 2 * ps_per_us;     // less: nobody else wanted the core
+constexpr Time longest_spin = 4 * ps_per_us;
+constexpr std::uint64_t yields_of_a_spin = 10;  // that take as long
 constexpr Time busy_without_control = ps_per_ms;
 
 }  // namespace
@@ -27,7 +30,7 @@ Time Driver::run(Time look_at, int control_fd, bool control_wants_write) {
         const bool measured = ++rounds_ % measured_every == 0;
         const std::uint64_t before = measured ? thread_cpu_ns() : 0;
         const bool look = round(now, look_at, control_fd, control_wants_write);
-        if (measured && idle_rounds_ != 0) {
+        if (measured && is_idle_) {
             host_.driven().polling_cpu_ns += (thread_cpu_ns() - before) * measured_every;
         }
         if (look) {
@@ -37,15 +40,17 @@ Time Driver::run(Time look_at, int control_fd, bool control_wants_write) {
 }
 
 bool Driver::round(Time now, Time look_at, int control_fd, bool control_wants_write) {
-    if (host_.step(now)) {
-        idle_rounds_ = 0;
+    is_idle_ = !host_.step(now);
+    if (!is_idle_) {
+        idle_yields_ = 0;
+        next_sleep_ = shortest_sleep;
         return false;
     }
     if (host_.news_pending()) {
         return true;
     }
-    if (++idle_rounds_ <= yields_before_sleep_) {
-        sched_yield();
+    if (idle_yields_ < yields_before_sleep_) {
+        if (now >= spins_until_) yield();
         return false;
     }
     const Time until = std::min(look_at, host_.next_deadline());
@@ -57,11 +62,27 @@ bool Driver::round(Time now, Time look_at, int control_fd, bool control_wants_wr
     return true;
 }
 
+void Driver::yield() {
+    if (!has_own_core_) {
+        sched_yield();
+        ++idle_yields_;
+        return;
+    }
+    const Time before = clock_.now();
+    sched_yield();
+    const Time after = clock_.now();
+    const bool is_alone = after - before < empty_yield;
+    spins_until_ = is_alone ? after + longest_spin : after;
+    idle_yields_ += is_alone ? 1 + yields_of_a_spin : 1;
+}
+
 void Driver::sleep(Time now, Time until, int control_fd, bool control_wants_write) {
     const int transport_fd = host_.transport().wait_fd();
     Time time = until - now;
     if (transport_fd < 0) {
-        time = std::min(time, without_descriptor);
+        // What others do is seen late: it sleeps short at first, as for an answer that is on its way.
+        time = std::min(time, next_sleep_);
+        next_sleep_ = std::min(2 * next_sleep_, without_descriptor);
     }
     pollfd waiting[]{{control_fd, static_cast<short>(POLLIN | (control_wants_write ? POLLOUT : 0)), 0},
                      {transport_fd, POLLIN, 0},

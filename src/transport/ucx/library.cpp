@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <limits>
 #include <mutex>
+#include <utility>
 
 #include <ucs/debug/log_def.h>
 
@@ -120,11 +121,10 @@ std::string lanes_of(ucp_ep_h endpoint) {
 }
 
 void abandon(std::unique_ptr<ucp_worker, Destroy> worker, const Context& context) {
-    (void)worker.release();
     static std::mutex mutex;
-    static auto& abandoned = *new std::vector<Context>;
+    static auto& abandoned = *new std::vector<std::pair<std::unique_ptr<ucp_worker, Destroy>, Context>>;  // for good
     const std::lock_guard lock(mutex);
-    abandoned.push_back(context);
+    abandoned.emplace_back(std::move(worker), context);
 }
 
 std::string meaning(ucs_status_t status) {

@@ -304,11 +304,28 @@ def verbs_seeds() -> dict[str, bytes]:
     return {**calls, "answer": answer(0), "refusal": answer(4)}
 
 
+def netdev_seeds() -> dict[str, bytes]:
+    """fuzz_netdev.cpp: 0 and a greeting, 1 and a frame behind its offload header, 2 and a frame that is marked."""
+    ethernet = bytes.fromhex("c20000000102c20000000007")
+    ipv4 = bytes.fromhex("4502003c000040004006000000000000ffffffff")
+    ipv6 = bytes.fromhex("60200000000006400000000000000000") + bytes(24)
+    plain, segments = bytes(12), struct.pack("<BBHHHHH", 1, 0x81, 54, 1448, 34, 16, 0)
+    return {
+        "greeting": b"\0" + struct.pack("<IHHHHI", 0x54454E49, 1, 7, 3, 4, 9000),
+        "frame": b"\1" + plain + ethernet + b"\x08\x00" + ipv4,
+        "segments": b"\1" + segments + ethernet + b"\x08\x00" + ipv4 + bytes(40),
+        "mark-ipv4": b"\2" + ethernet + b"\x08\x00" + ipv4,
+        "mark-ipv6": b"\2" + ethernet + b"\x86\xdd" + ipv6,
+        "mark-vlan": b"\2" + ethernet + b"\x88\xa8\x00\x05\x81\x00\x00\x06\x08\x00" + ipv4,
+    }
+
+
 def seeds() -> dict[str, dict[str, bytes]]:
     """Of each fuzzer, the inputs by their labels."""
     return {
         "fuzz_channel": channel_seeds(),
         "fuzz_hub": hub_seeds(),
+        "fuzz_netdev": netdev_seeds(),
         "fuzz_reliable": reliable_seeds(),
         "fuzz_softrio_udp": softrio_udp_seeds(),
         "fuzz_verbs": verbs_seeds(),

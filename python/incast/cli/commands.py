@@ -31,6 +31,7 @@ _COMMANDS = {
     "net": ("net", "net"),
     "sim": ("sim", "sim"),
     "rio": ("rio", "rio"),
+    "netdev": ("netdev", "netdev"),
     "scan": ("scan", "scan"),
     "tune": ("tune", "tune"),
     "report": ("report", "report"),
@@ -44,15 +45,17 @@ _COMMANDS = {
     "fabric": ("fabric", "fabric_app"),
     "bridge": ("bridge", "bridge_app"),
 }
+# The program behind it reads its own options.
+_PASSES_ON: dict[str, Any] = {
+    "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    "add_help_option": False,
+}
 _OPTIONS: dict[str, dict[str, Any]] = {
     "run": {"epilog": _UNITS},
     "net": {"epilog": _UNITS},
     "sim": {"epilog": _UNITS},
-    # The program behind it reads its own options.
-    "rio": {
-        "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-        "add_help_option": False,
-    },
+    "rio": _PASSES_ON,
+    "netdev": _PASSES_ON,
 }
 
 

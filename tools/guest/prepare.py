@@ -4,19 +4,23 @@ import argparse
 import sys
 import time
 
-from guest import image, siw
+from guest import image, rapidio, siw
 
 
 def main(words: list[str]) -> int:
     """tools/guest/setup"""
     parser = argparse.ArgumentParser(prog="tools/guest/setup", description=__doc__)
     parser.add_argument("--siw", action="store_true", help="soft-iWARP as well, which is built here")
+    text = "RapidIO as well, which is built here; prints the folder of its modules"
+    parser.add_argument("--rapidio", action="store_true", help=text)
     chosen = parser.parse_args(words)
     begin = time.monotonic()
     try:
         made = image.ensure()
         if chosen.siw:
             siw.ensure()
+        if chosen.rapidio:
+            print(rapidio.ensure())
     except image.UnavailableError as error:
         print(f"skipped: {error}", file=sys.stderr)
         return 77

@@ -1,0 +1,104 @@
+"""The kernel's RapidIO over master ports of software (kernel/): every ioctl of its devices, packets of the network, and
+loading and unloading.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from guest import image, rapidio
+from guest.steps import Step
+from in_guest import GuestRun
+
+HERE = Path(__file__).parent
+SENDER = "/sys/bus/platform/devices/rio_soft.0/portwrite"
+INTERFACES = ("rio_mport_cdev.h", "rio_cm_cdev.h")
+# Loaded again, ports are new ones: 2 to 5, of which 2 is made the host. They are joined by a switch.
+RELOAD = """
+set -e
+refused() {{ if "$@" 2>/run/refused; then exit 1; fi; cat /run/refused; }}
+cat /sys/bus/platform/devices/rio_soft.?/counters
+exec 5</dev/rio_mport0
+refused rmmod rio_soft
+refused rmmod rio_mport_cdev
+exec 5<&-
+rmmod rionet rio_cm rio_mport_cdev
+rmmod rio_soft
+refused ls /dev/rio_mport0
+refused insmod {modules}/rio_soft.ko ports=9
+insmod {modules}/rio_soft.ko ports=4 large=1
+for driver in rio_mport_cdev rio_cm rionet; do insmod {modules}/$driver.ko; done
+python3 -c 'import fcntl; fcntl.ioctl(open("/dev/rio_mport2"), {hdid_set}, b"\\1\\0")'
+for port in 2 3 4 5; do echo $port >/sys/bus/rapidio/scan; done
+ls /sys/bus/rapidio/devices
+"""
+HDID_SET = 0x40026D01  # RIO_MPORT_MAINT_HDID_SET
+# Each port's interface in a network namespace of its own, or the kernel would not use them.
+PING = """
+set -e
+for port in 2 3; do
+    name="$(ls /sys/class/rapidio_port/rapidio$port/net)"
+    ip netns add port$port
+    ip link set "$name" netns port$port
+    ip -n port$port address add 10.9.0.$port/24 dev "$name"
+    ip -n port$port link set "$name" up
+done
+# The first may go before the peers have told each other that they are there.
+until ip netns exec port2 ping -q -c 1 -W 1 10.9.0.3; do :; done
+ip netns exec port2 ping -q -c 20 -i 0.05 -s 3000 10.9.0.3
+cat /sys/bus/platform/devices/rio_soft.?/counters
+"""
+# What the kernel says when something in it is wrong.
+TROUBLE = re.compile(r"BUG:|WARNING:|Oops|general protection|refcount_t|use-after-free|lockdep|scheduling while atomic")
+
+
+@pytest.fixture(scope="session")
+def modules(made: Path) -> Path:
+    """The drivers and the port, built; skips where this host cannot have them."""
+    try:
+        return rapidio.ensure()
+    except image.UnavailableError as error:
+        pytest.skip(f"no RapidIO in the guest: {error}")
+
+
+@pytest.fixture(scope="session")
+def ioctls() -> set[str]:
+    """All that the kernel's headers define."""
+    texts = [(Path("/usr/include/linux") / name).read_text() for name in INTERFACES]
+    return {name for text in texts for name in re.findall(r"#define\s+(RIO_\w+)\s*\\?\s*_IO[RW]", text)}
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """rio_devices.c"""
+    built = tmp_path_factory.mktemp("rio") / "rio_devices"
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1"]
+    subprocess.run(["cc", *flags, "-o", str(built), str(HERE / "rio_devices.c")], check=True, timeout=120)
+    return built
+
+
+def test_programs_use_every_ioctl_and_the_network_runs(
+    guest: GuestRun, modules: Path, program: Path, ioctls: set[str]
+) -> None:
+    """One boot: two ports back to back, then four behind a switch."""
+    results = guest(
+        [
+            Step("ports", f"rio-ports.sh '{modules}' 2"),
+            Step("devices", f"exec '{program}' {SENDER}"),
+            Step("reload", RELOAD.format(modules=modules, hdid_set=HDID_SET)),
+            Step("ping", PING),
+            Step("log", "dmesg"),
+        ]
+    )
+    for name in ("ports", "devices", "reload", "ping"):
+        print(f"{name}: {results[name].seconds:.1f} s")
+        assert results[name].status == 0, (results[name], results["log"])
+    seen = set(re.findall(r"^(RIO_\w+): ", results["devices"].output, re.M))
+    assert seen == ioctls
+    found = re.findall(r"^0([2345]):([es]):", results["reload"].output, re.M)
+    assert sorted(found) == sorted((port, kind) for port in "2345" for kind in "eees"), results["reload"]
+    assert "20 received, 0% packet loss" in results["ping"].output, results["ping"]
+    for name in ("reload", "ping"):
+        assert re.findall(r"^lost_messages (\d+)$", results[name].output, re.M) in (["0"] * 2, ["0"] * 4), results[name]
+    assert not TROUBLE.search(results["log"].output), results["log"]

@@ -6,14 +6,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guest.steps import Result, Step
-from in_guest import ADDRESSES, BIN, HAS_VERBS, ROOT, VERBS, GuestRun, build, engine_words, result_of
-from support import check_accounting
+from guest.steps import Step
+from in_guest import (
+    ADDRESSES,
+    BIN,
+    CONFORMANCE,
+    EVENTS,
+    HAS_VERBS,
+    NODES,
+    ROOT,
+    TREE,
+    VERBS,
+    GuestRun,
+    build,
+    check_all,
+    check_built,
+    engine_words,
+    out_folder,
+    result_of,
+)
 
 pytestmark = pytest.mark.skipif(not HAS_VERBS, reason=f"{VERBS} is not built: its libraries are not there")
 
-EVENTS = 2000
-NODES = 4
 BUILDING: dict[str, Any] = {
     "transport.name": VERBS,
     "run.nodes": NODES,
@@ -36,8 +50,6 @@ SCHEMES: dict[str, dict[str, Any]] = {
 }
 IN_ONE_GUEST = {f"transport.{VERBS}.bind": ADDRESSES}
 BY_EXCHANGE = {f"transport.{VERBS}.connect": "exchange"}
-TREE = BIN.parents[2]  # that was built
-CONFORMANCE = BIN.parent / "test-bin" / "conformance"
 
 
 # The first guest conducts and has two nodes; the other one brings two more as soon as it listens.
@@ -73,30 +85,6 @@ def schemes(more: dict[str, Any]) -> list[Step]:
     ]
 
 
-def check_built(folder: Path, ended: Result) -> None:
-    """All events, each in full, and none lost."""
-    assert ended.status == 0, ended
-    result = result_of(folder)
-    check_accounting(result)
-    assert (result["status"], result["verified"], result["incomplete_events"]) == ("complete", "full", 0)
-    assert result["events"] == EVENTS
-
-
-def check_all(results: dict[str, Result], folder: Path) -> None:
-    """What a step took is said: how big each share is."""
-    for result in results.values():
-        print(f"{result.name}: {result.seconds:.1f} s, status {result.status}")
-    assert results["nodes"].status == 0, results["nodes"]
-    for name, result in results.items():
-        assert result.status == 0, result
-        if name in SCHEMES:
-            check_built(folder / name, result)
-
-
-def out_folder(tmp_path: Path) -> Path:
-    return next(tmp_path.glob("out*"))
-
-
 def test_soft_roce_keeps_the_contract_and_builds_events(guest: GuestRun, tmp_path: Path) -> None:
     """Each clause once, and each scheme, once without rdma_cm: two processes that take turns need five times as long as
     one thread.
@@ -105,7 +93,7 @@ def test_soft_roce_keeps_the_contract_and_builds_events(guest: GuestRun, tmp_pat
     cases = [f"*/{VERBS}_one_thread", *(f"*.{test}/{VERBS}_two_processes" for test in needs_processes())]
     exchange = build("exchange", {**BUILDING, **IN_ONE_GUEST, **BY_EXCHANGE, "protocol.scheme": "pull-read"})
     results = guest([nodes, *schemes(IN_ONE_GUEST), exchange, conformance(*cases, timeout_s=240)])
-    check_all(results, out_folder(tmp_path))
+    check_all(results, out_folder(tmp_path), SCHEMES)
     check_built(out_folder(tmp_path) / "exchange", results["exchange"])
 
 
@@ -117,7 +105,7 @@ def test_soft_roce_does_so_without_rdma_cm(guest: GuestRun, tmp_path: Path) -> N
     )
     nodes = Step("nodes", f"rdma-nodes.sh rxe {NODES}")
     results = guest([nodes, *schemes({**IN_ONE_GUEST, **BY_EXCHANGE}), suite])
-    check_all(results, out_folder(tmp_path))
+    check_all(results, out_folder(tmp_path), SCHEMES)
 
 
 @pytest.mark.usefixtures("everything")
@@ -125,7 +113,7 @@ def test_soft_roce_does_so_without_rdma_cm(guest: GuestRun, tmp_path: Path) -> N
 def test_soft_roce_keeps_the_contract_in_every_way(guest: GuestRun, tmp_path: Path, mode: str) -> None:
     suite = conformance(f"*/{VERBS}*_{mode}", timeout_s=1800)
     results = guest([Step("nodes", f"rdma-nodes.sh rxe {NODES}"), suite])
-    check_all(results, out_folder(tmp_path))
+    check_all(results, out_folder(tmp_path), SCHEMES)
 
 
 @pytest.mark.usefixtures("everything")
@@ -136,7 +124,7 @@ def test_two_rails_build_events(guest: GuestRun, tmp_path: Path) -> None:
     rails = {f"transport.{VERBS}.bind": bind}
     exchange = build("exchange", {**BUILDING, **rails, **BY_EXCHANGE, "protocol.scheme": "push"})
     results = guest([Step("nodes", f"rdma-nodes.sh rxe {2 * NODES}"), *schemes(rails), exchange])
-    check_all(results, out_folder(tmp_path))
+    check_all(results, out_folder(tmp_path), SCHEMES)
     check_built(out_folder(tmp_path) / "exchange", results["exchange"])
     for scheme in (*SCHEMES, "exchange"):
         carried = {port["device"]: port["grown"] for port in result_of(out_folder(tmp_path) / scheme)["ports"]}
@@ -150,7 +138,7 @@ def test_soft_iwarp_does_so_as_well(guest: GuestRun, tmp_path: Path) -> None:
     nodes = Step("nodes", f"rdma-nodes.sh siw {NODES}")
     suite = conformance(f"*/{VERBS}_one_thread", f"*/{VERBS}_two_processes", timeout_s=1800)
     results = guest([nodes, *schemes(IN_ONE_GUEST), suite])
-    check_all(results, out_folder(tmp_path))
+    check_all(results, out_folder(tmp_path), SCHEMES)
 
 
 @pytest.mark.usefixtures("everything")
@@ -172,7 +160,7 @@ def test_two_guests_build_events(request: pytest.FixtureRequest, guest: GuestRun
     for name, result in second.items():
         assert result.status == 0, (name, result, first[name])
     folder = next(path.parent for path in tmp_path.glob("out*/push/result.json"))
-    check_all(first, folder.parent)
+    check_all(first, folder.parent, SCHEMES)
 
 
 def pytest_inside(guest: GuestRun, file: str, environment: str, timeout_s: float, devices: int = NODES) -> None:

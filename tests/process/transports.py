@@ -8,6 +8,6 @@ SOCKETS = chosen_across()
 SIMULATED = simulated()
 NAMES = [each.name for each in transports()]
 # No trait tells these from others: they are the ones that are left, in the order of the list.
-RAPIDIO, DATAGRAMS, VERBS, OFI, UCX, MPI = (
+RAPIDIO, DATAGRAMS, VERBS, OFI, UCX, MPI, RDS = (
     name for name in NAMES if name not in (ONE_THREAD, SHARED_MEMORY, SOCKETS, SIMULATED)
 )

@@ -8,6 +8,7 @@
 #include "transport/modules/modules.h"
 #include "transport/mpi/descriptor/descriptor.h"
 #include "transport/ofi/descriptor/descriptor.h"
+#include "transport/rds/rds.h"
 #include "transport/rio/descriptor/descriptor.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
@@ -48,6 +49,14 @@ std::span<const Descriptor> builtin_transports() {
         ofi::describe(),    // a module
         ucx::describe(),    // a module
         mpi::describe(),    // two modules
+        Descriptor{.name = rds::transport_name,
+                   .summary = "RDS: the kernel's reliable datagrams, over TCP or RDMA",
+                   .traits = {.nature = rds::nature, .bind = "bind"},
+                   .settings = rds::settings(),
+                   .former_names = {},
+                   .make = rds::make,
+                   .untested = "InfiniBand, and RDMA devices other than soft-RoCE",
+                   .missing_here = rds::missing_here},
         Descriptor{sim::transport_name,
                    "a simulated network in virtual time: the ideal model",
                    {.nature = sim::nature, .in_process = true, .simulated = true},

@@ -15,10 +15,6 @@ namespace {
 
 constexpr std::size_t most_begun = 256;
 
-socklen_t size_of(const SocketAddress& address) {
-    return address.storage.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-}
-
 void send_at_once(const os::Descriptor& socket) {
     const int on = 1;
     (void)::setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -35,7 +31,7 @@ Result<os::Descriptor> listen_at(SocketAddress& address, PortRange ports) {
         const int on = 1;
         if (port != 0) (void)::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
         const bool listens =
-            ::bind(socket.fd(), address.get(), size_of(address)) == 0 && ::listen(socket.fd(), SOMAXCONN) == 0;
+            ::bind(socket.fd(), address.get(), address.size()) == 0 && ::listen(socket.fd(), SOMAXCONN) == 0;
         return listens ? 0 : errno;
     });
     if (!bound) return bound.error();
@@ -49,7 +45,7 @@ Result<os::Descriptor> dial(SocketAddress address) {
     os::Descriptor socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket.is_open()) return Error{"socket: " + std::generic_category().message(errno)};
     send_at_once(socket);
-    if (::connect(socket.fd(), address.get(), size_of(address)) != 0 && errno != EINPROGRESS)
+    if (::connect(socket.fd(), address.get(), address.size()) != 0 && errno != EINPROGRESS)
         return Error{std::generic_category().message(errno)};
     return socket;
 }

@@ -31,6 +31,12 @@ std::string SocketAddress::to_string() const {
     return (is_v6 ? "[" + name + "]" : name) + ":" + std::to_string(port());
 }
 
+bool SocketAddress::is_wildcard() const {
+    if (storage.ss_family == AF_INET6)
+        return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
+    return reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
 std::uint16_t SocketAddress::port() const {
     const bool is_v6 = storage.ss_family == AF_INET6;
     return ntohs(is_v6 ? reinterpret_cast<const sockaddr_in6&>(storage).sin6_port

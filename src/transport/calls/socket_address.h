@@ -15,7 +15,12 @@ struct SocketAddress {
     /// Nothing: no IPv4 or IPv6 address.
     static std::optional<SocketAddress> parse(const std::string& text, std::uint16_t port);
     [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+    [[nodiscard]] socklen_t size() const {
+        return storage.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    }
     [[nodiscard]] std::string to_string() const;
+    /// 0.0.0.0 or ::
+    [[nodiscard]] bool is_wildcard() const;
     [[nodiscard]] std::uint16_t port() const;
     void set_port(std::uint16_t port);
 };

@@ -12,10 +12,10 @@
 #include "os/descriptor.h"
 #include "transport/framed/endpoint.h"
 #include "transport/framed/event_writer.h"
+#include "transport/limited_log.h"
 #include "transport/medium.h"
 #include "transport/settings.h"
 #include "transport/udp/hello.h"
-#include "transport/udp/log.h"
 #include "transport/udp/peer_state.h"
 
 namespace incast::transport::udp {

@@ -4,14 +4,14 @@
 #include <array>
 #include <cstring>
 
+#include "transport/framed/feed.h"
+
 namespace incast::transport::udp {
 
 namespace {
 
 constexpr std::uint8_t lane = 1;  // one stream of bytes, in order
 constexpr std::size_t pieces_per_call = 16;
-/// Payload that lies behind a header goes to its place itself, if the header is looked at first.
-constexpr std::size_t staged_at_once = 512;
 
 }  // namespace
 
@@ -68,20 +68,13 @@ Link::Progress Link::unpack(framed::EventWriter& events, std::uint64_t poll_numb
     if (session_.blocked(0) && session_.parse(0, events, poll_number) == framed::Parse::violation)
         return Progress::violated;
     for (;;) {
-        while (!rest_.empty()) {
-            const framed::Receiver::Space space = session_.space(0, poll_number);
-            if (space.bytes() == 0) return Progress::stuck;
-            std::size_t taken = 0;
-            for (const std::span<std::byte> part :
-                 {space.payload, space.staging.first(std::min(space.staging.size(), staged_at_once))}) {
-                const std::size_t now = std::min(part.size(), rest_.size());
-                if (now > 0) std::memcpy(part.data(), rest_.data(), now);
-                rest_ = rest_.subspan(now);
-                taken += now;
-            }
-            copied_bytes_ += taken;
-            session_.filled(0, taken);
-            if (session_.parse(0, events, poll_number) == framed::Parse::violation) return Progress::violated;
+        switch (framed::feed(session_, 0, rest_, copied_bytes_, events, poll_number)) {
+            case framed::Fed::all:
+                break;
+            case framed::Fed::stuck:
+                return Progress::stuck;
+            case framed::Fed::violated:
+                return Progress::violated;
         }
         const auto delivery = connection_.next_delivery();
         if (!delivery) return session_.blocked(0) ? Progress::stuck : Progress::done;

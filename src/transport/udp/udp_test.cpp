@@ -19,9 +19,9 @@
 
 #include "datagram/socket.h"
 #include "reliable/packet.h"
+#include "transport/limited_log.h"
 #include "transport/udp/endpoint.h"
 #include "transport/udp/hello.h"
-#include "transport/udp/log.h"
 
 namespace incast::transport::udp {
 namespace {

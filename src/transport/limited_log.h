@@ -6,7 +6,7 @@
 
 #include "transport/medium.h"
 
-namespace incast::transport::udp {
+namespace incast::transport {
 
 /// One line a second at most, which says how many were left out since the last.
 class LimitedLog {
@@ -31,4 +31,4 @@ private:
     std::uint64_t left_out_ = 0;
 };
 
-}  // namespace incast::transport::udp
+}  // namespace incast::transport

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "os/handing.h"
+#include "os/poller.h"
 #include "os/spare.h"
 
 namespace incast::os {
@@ -131,6 +132,34 @@ TEST(Spare, WhoCallsWhereNoDescriptorIsLeftIsShownAndTurnedAway) {
     int status = -1;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
+}
+
+TEST(Poller, ByPollSaysWhatIsReadyAndForgetsWhatIsClosed) {
+    Poller poller(Poller::Kind::poll);
+    EXPECT_EQ(poller.fd(), -1);
+    std::array<epoll_event, 4> events{};
+    EXPECT_EQ(poller.ready(events), 0U);
+    std::array<Descriptor, 2> quiet = pair(SOCK_STREAM);
+    std::array<Descriptor, 2> busy = pair(SOCK_STREAM);
+    ASSERT_TRUE(poller.add(quiet[0], EPOLLIN, 7));
+    ASSERT_TRUE(poller.add(busy[0], EPOLLIN | EPOLLRDHUP | EPOLLET, 8));
+    EXPECT_EQ(poller.ready(events), 0U);
+    ASSERT_EQ(::write(busy[1].fd(), "x", 1), 1);
+    for (int time = 0; time < 2; ++time) {
+        ASSERT_EQ(poller.ready(events), 1U) << "again and again";
+        EXPECT_EQ(events[0].data.u64, 8U);
+        EXPECT_EQ(events[0].events, static_cast<std::uint32_t>(EPOLLIN));
+    }
+    const int number = busy[0].fd();
+    busy[0].close();
+    const Descriptor next(::dup2(quiet[1].fd(), number));
+    ASSERT_EQ(next.fd(), number);
+    ASSERT_TRUE(poller.add(next, EPOLLOUT, 9));
+    ASSERT_EQ(poller.ready(events), 1U);
+    EXPECT_EQ(events[0].data.u64, 9U) << "not the one that had its number";
+    quiet[0].close();
+    poller.remove(next);
+    EXPECT_EQ(poller.ready(events), 0U) << "who is closed is not looked at any more";
 }
 
 }  // namespace

@@ -68,6 +68,8 @@ std::vector<Case> all_cases() {
           {"send_buffer", "16384"},
           {"socket_buffer", "4608"},
           {"copy_below", "64"}}},
+        // As for libraries that stand in for sockets.
+        {tcp, "poll", {{"wait", "poll"}}, processes},
         // Everything the notices may be carried by, on the order that RapidIO promises; and pieces everywhere.
         {rio, "weak", {{"order", "weak"}, {"dma_channels", "4"}, {"look_every", "2ms"}}, processes},
         {rio, "memory", {{"notice", "memory"}, {"order", "weak"}, {"layout", "segments"}}, processes},

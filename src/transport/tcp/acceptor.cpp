@@ -23,7 +23,7 @@ Acceptor::Acceptor(os::Descriptor listener, const Options& options, os::Poller& 
 void Acceptor::accept_all(Time now) {
     // Bounded per call: a flood of connections must not keep the endpoint from its peers.
     for (std::uint32_t n = 0; n < options_.half_open_max; ++n) {
-        os::Descriptor socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        os::Descriptor socket = accept_from(listener_, options_.socket);
         if (!socket.is_open()) {
             if (!os::Spare::is_needed_for(errno)) return;
             spare_.turn_away(listener_, [this](const os::Descriptor& caller) {

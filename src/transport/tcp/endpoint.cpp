@@ -32,6 +32,7 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
                               .versions = settings.versions}},
                 poller_, options.log, listener_kind, half_open_kind) {
     capabilities_.nature = nature;
+    capabilities_.has_wait_fd = poller_.fd() >= 0;
     for (std::uint32_t node = 0; node < options.max_peers; ++node)
         peers_[node].node = node;
     active_.reserve(peers_.size());
@@ -119,8 +120,9 @@ Event Endpoint::control_event(Event::Kind kind, Peer peer) const {
 Result<std::unique_ptr<Transport>> make_endpoint(const EndpointSettings& settings, const EndpointOptions& options) {
     const Result<Ok> fits = framed::check_options(transport_name, options, max_posted_limit);
     if (!fits) return fits.error();
-    os::Poller poller;
-    if (poller.fd() < 0) return Error{std::string(transport_name) + ": epoll: " + errno_text(errno)};
+    os::Poller poller(settings.wait);
+    if (poller.fd() < 0 && settings.wait == os::Poller::Kind::epoll)
+        return Error{std::string(transport_name) + ": epoll: " + errno_text(errno)};
     auto listener = listen_at(settings.bind, settings.ports, settings.socket);
     if (!listener) return Error{std::string(transport_name) + ": " + listener.error().message};
     return std::unique_ptr<Transport>(

@@ -37,6 +37,7 @@ struct EndpointSettings {
     PortRange ports;
     std::uint16_t streams = 1;
     SocketOptions socket;
+    os::Poller::Kind wait = os::Poller::Kind::epoll;
     std::size_t staging_bytes = 0;
     std::size_t send_buffer_bytes = 0;
     std::size_t copy_below_bytes = 0;

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 
 #include "transport/blob.h"
@@ -31,6 +32,19 @@ template <class T>
 void set_option(int fd, int level, int option, T value) {
     // Failure costs speed, never correctness, and depends on the rights of the process: not an error.
     (void)::setsockopt(fd, level, option, &value, sizeof value);
+}
+
+os::Descriptor set_flags(int fd) {
+    if (fd >= 0) {
+        (void)::fcntl(fd, F_SETFD, FD_CLOEXEC);
+        (void)::fcntl(fd, F_SETFL, O_NONBLOCK);
+    }
+    return os::Descriptor(fd);
+}
+
+os::Descriptor make(int family, const SocketOptions& options) {
+    if (options.plain) return set_flags(::socket(family, SOCK_STREAM, 0));
+    return os::Descriptor(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
 void set_buffers(int fd, const SocketOptions& options) {
@@ -155,7 +169,7 @@ Result<os::Descriptor> listen_at(SocketAddress address, PortRange ports, const S
     os::Descriptor socket;
     const Result<Ok> bound = bind_in(ports, address.to_string(), [&](std::uint16_t port) {
         address.set_port(port);
-        socket = os::Descriptor(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        socket = make(address.family(), options);
         if (!socket.is_open()) return errno;
         set_buffers(socket.fd(), options);  // before listen: the window scale is agreed when a connection comes in
         // A port that was used a moment ago may be used again.
@@ -169,13 +183,18 @@ Result<os::Descriptor> listen_at(SocketAddress address, PortRange ports, const S
 }
 
 Result<os::Descriptor> dial(const SocketAddress& address, const SocketOptions& options) {
-    os::Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    os::Descriptor socket = make(address.family(), options);
     if (!socket.is_open()) return Error{"socket: " + errno_text(errno)};
     set_buffers(socket.fd(), options);
     tune(socket, address, options);
     if (::connect(socket.fd(), address.data(), address.size()) != 0 && errno != EINPROGRESS)
         return Error{errno_text(errno)};
     return socket;
+}
+
+os::Descriptor accept_from(const os::Descriptor& listener, const SocketOptions& options) {
+    if (options.plain) return set_flags(::accept(listener.fd(), nullptr, nullptr));
+    return os::Descriptor(::accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
 
 void tune(const os::Descriptor& socket, const SocketAddress& peer, const SocketOptions& options) {

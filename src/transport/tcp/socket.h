@@ -60,12 +60,16 @@ struct SocketOptions {
     int buffer_bytes = 0;                    // of sending and of receiving; 0: the kernel's choice
     std::uint64_t max_rate_bytes_per_s = 0;  // per stream; 0: no limit
     std::uint8_t dscp = 0;
+    /// Sockets are made and accepted only by calls that stand-ins for them know (librspreload): without flags.
+    bool plain = false;
 };
 
 /// At the first port of the range that is free.
 Result<os::Descriptor> listen_at(SocketAddress address, PortRange ports, const SocketOptions& options);
 /// Starts connecting; writable, or in error, once decided. The error text says why it cannot even start.
 Result<os::Descriptor> dial(const SocketAddress& address, const SocketOptions& options);
+/// The next connection that waits at a listener.
+os::Descriptor accept_from(const os::Descriptor& listener, const SocketOptions& options);
 /// For an accepted socket (which inherits the buffer sizes of its listener).
 void tune(const os::Descriptor& socket, const SocketAddress& peer, const SocketOptions& options);
 /// The outcome of connecting: 0 or an errno.

@@ -15,6 +15,8 @@ using base::Kind;
 constexpr double ms = ps_per_ms;
 constexpr double gib = 0x1p30;
 
+constexpr std::array<std::string_view, 2> wait_words{"epoll", "poll"};
+
 constexpr std::array list{
     base::text("bind", "127.0.0.1", "address to listen at and to be dialled at", "an IPv4 or IPv6 address"),
     base::text("advertise", "", "address told to peers; needed if bind is 0.0.0.0 or ::, otherwise bind itself",
@@ -39,6 +41,9 @@ constexpr std::array list{
                "TCP congestion control of each connection, if the system allows it; auto: reno on loopback, where "
                "pacing only costs; empty: the system's default",
                "auto, a name the kernel knows, or empty"),
+    base::choice("wait", "epoll", wait_words,
+                 "how it hears of its sockets: epoll; or poll, for libraries that stand in for sockets and know no "
+                 "epoll (librspreload)"),
     base::number(Kind::duration, "connect_timeout", "10s", ms, 3'600'000 * ms,
                  "connecting takes longer than this: peer_down"),
     base::number(Kind::duration, "hello_timeout", "2s", ms, 3'600'000 * ms,
@@ -105,6 +110,8 @@ Result<EndpointSettings> read_settings(const Settings& given) {
     made.socket.max_rate_bytes_per_s = static_cast<std::uint64_t>(values->number("max_rate"));
     made.socket.dscp = static_cast<std::uint8_t>(values->whole("dscp"));
     made.socket.congestion_control = values->text("congestion_control");
+    made.wait = values->choice<os::Poller::Kind>("wait");
+    made.socket.plain = made.wait == os::Poller::Kind::poll;
     made.staging_bytes = values->whole("staging");
     made.send_buffer_bytes = values->whole("send_buffer");
     made.copy_below_bytes = values->whole("copy_below");

@@ -124,6 +124,7 @@ bool is_device_name(std::string_view name) {
 
 std::vector<Descriptor> make_tap(const TapChoices& choices) {
     std::vector<Descriptor> queues;
+    queues.reserve(choices.queues);
     for (std::uint32_t queue = 0; queue < choices.queues; ++queue)
         queues.push_back(make_queue(choices.name, queue == 0, choices.queues > 1));
     set_offloads(queues.front().fd(), choices.name);

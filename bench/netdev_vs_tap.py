@@ -84,7 +84,7 @@ def forwarder(program: Path, place: Place) -> tuple[str, list[Running]]:
     return "10.9.0.2", [place.start(command, lambda line: "forwarding" in line)]
 
 
-def netdev(program: Path, way: str, queues: int, place: Place) -> tuple[str, list[Running]]:
+def netdev(program: Path, way: str, more: Sequence[str], place: Place) -> tuple[str, list[Running]]:
     """Two processes of `incast netdev`. The cable below has the MTU that its transport is used to: 1500."""
     place.set_cable(1500)
     transport = way.partition("-")[0]
@@ -94,13 +94,13 @@ def netdev(program: Path, way: str, queues: int, place: Place) -> tuple[str, lis
     made = []
     for index, name in enumerate(place.names):
         command = [str(program), "up", "rio0", "--foreground", "--transport", transport, "--id", str(ids[index])]
-        command += ["--peers", ",".join(map(str, ids)), "--at", at, "--mtu", str(place.mtu), "--queues", str(queues)]
+        command += ["--peers", ",".join(map(str, ids)), "--at", at, "--mtu", str(place.mtu), *more]
         command += ["--address", f"10.9.0.{index + 1}/24", *(["--fabric", fabric] if fabric else [])]
         # SoftRIO's endpoints of shared memory find each other within one network namespace.
         inside = ["ip", "netns", "exec", name, *command]
         made.append(place.start([*command, "--netns", name] if way == "rio-shm" else inside, lambda _line: True))
     until = time.monotonic() + 20
-    while f'"queues_up":{queues},' not in _status(program, place.names[0]):
+    while '"queues_up":0,' in _status(program, place.names[0]):
         if time.monotonic() > until:
             raise SystemExit(f"{way}: the devices do not find each other")
         time.sleep(0.05)
@@ -140,7 +140,7 @@ def main() -> int:
     add_options(parser)
     parser.add_argument("--mtu", default="1500,65520", help="bytes; a list measures each (default: 1500,65520)")
     parser.add_argument("--over", default=",".join(SUBJECTS), help="what devices go by (default: all)")
-    parser.add_argument("--queues", type=int, default=1, help="of each device")
+    parser.add_argument("--device", default="", metavar="WORDS", help="further options of each device, as '--queues 4'")
     arguments = parser.parse_args()
     program = arguments.engine.with_name("incast-netdev")
     bare = bench_program("tap_forwarder", arguments.engine)
@@ -151,7 +151,7 @@ def main() -> int:
     with hosts() as names:
         for mtu in map(int, arguments.mtu.split(",")):
             ways: dict[str, Setup] = {
-                f"netdev over {way}": partial(netdev, program, way, arguments.queues)
+                f"netdev over {way}": partial(netdev, program, way, arguments.device.split())
                 for way in arguments.over.split(",")
             }
             ways["bare TAP forwarder"] = partial(forwarder, bare)

@@ -24,7 +24,8 @@ TIMES = int(os.environ.get("INCAST_NETDEV_TIMES", "1"))
 ALL = [(way, mtu, queues) for way in WAYS for mtu in (1500, 9000, 65520) for queues in (1, 4)]
 FEW = [("shm", 1500, 4), ("shm", 65520, 1), ("tcp", 9000, 1), ("tcp", 65520, 4), ("udp", 1500, 1)]
 FEW += [("rio-shm", 1500, 1), ("rio-shm", 65520, 4), ("rio-udp", 9000, 1), ("rio-udp", 1500, 4)]
-LOSSES = ("dropped_full", "dropped_codel", "received_faulty", "received_refused")
+# One connection never has more on its way than a queue holds. What CoDel drops of it depends on how fast the host is.
+LOSSES = ("dropped_full", "received_faulty", "received_refused")
 
 
 @pytest.fixture(autouse=True)

@@ -1,11 +1,25 @@
 """The transport rds over each of its carriers: the contract, and event building of every scheme, verified in full."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from guest.steps import Step
-from in_guest import ADDRESSES, CONFORMANCE, EVENTS, NODES, TREE, GuestRun, build, check_all, engine_words, out_folder
+from in_guest import (
+    ADDRESSES,
+    BIN,
+    CONFORMANCE,
+    EVENTS,
+    NODES,
+    ROOT,
+    TREE,
+    GuestRun,
+    build,
+    check_all,
+    engine_words,
+    out_folder,
+)
 from transports import RDS
 
 BUILDING: dict[str, Any] = {
@@ -94,3 +108,14 @@ def test_rds_over_rdma_does_so(guest: GuestRun, tmp_path: Path) -> None:
     given = f"{RDS}.bind={ADDRESSES} {RDS}.carrier=rdma {RDS}.connect_timeout=20s"
     steps.append(conformance(f"*/{RDS}_one_thread", f"*/{RDS}_two_processes", timeout_s=1200, more=given))
     check_all(guest(steps), out_folder(tmp_path), SCHEMES)
+
+
+@pytest.mark.usefixtures("everything")
+def test_nodes_of_rds_are_killed_and_stopped(guest: GuestRun) -> None:
+    """tests/process/rds_faults.py, in a guest; INCAST_GUEST_TIMES: how often each."""
+    times = int(os.environ.get("INCAST_GUEST_TIMES", "1"))
+    words = "-q -p no:cacheprovider --tb=short tests/process/rds_faults.py"
+    run = f"env INCAST_GUEST_TIMES={times} INCAST_BIN_DIR='{BIN}' '{ROOT}/.venv/bin/python' -m pytest {words}"
+    step = Step("faults", f"cd '{ROOT}' && rds-nodes.sh rdma {NODES} && exec {run}", 120 + 200 * times)
+    ended = guest([step])[step.name]
+    assert ended.status == 0, ended

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import ROOT
-from transports import MPI, OFI, UCX, VERBS  # modules, too, whose host may have no device or library
+from transports import MPI, OFI, RDS, UCX, VERBS  # modules, too, whose host may have no device or library
 
 NAME = "rio"  # the transport that is a module
 FILE = f"incast-transport-{NAME}.so"
@@ -41,7 +41,7 @@ def info(engine: Path, folder: Path) -> dict[str, object]:
         check=True,
     )
     transports = json.loads(done.stdout)["transports"]
-    others = (NAME, MPI, OFI, UCX, VERBS)
+    others = (NAME, MPI, OFI, RDS, UCX, VERBS)
     assert all(transport["available"] for transport in transports if transport["name"] not in others)
     found: dict[str, object] = next(transport for transport in transports if transport["name"] == NAME)
     return found

@@ -10,7 +10,8 @@ namespace incast::softrio {
 
 namespace {
 
-constexpr std::string_view example = "RIO_FABRIC=shm:NAME or udp:ENDPOINTS, for example shm:lab or udp:loopback:7000";
+constexpr std::string_view example =
+    "RIO_FABRIC=shm:NAME, udp:ENDPOINTS or linux:PORT, for example shm:lab, udp:loopback:7000 or linux:0";
 constexpr std::size_t max_name = 40;
 
 std::optional<std::uint64_t> number(std::string_view text, std::uint64_t low, std::uint64_t high) {
@@ -117,20 +118,22 @@ Result<Options> parse_fabric(std::string_view url, std::string_view destid) {
     const std::size_t colon = url.find(':');
     const std::string_view kind = url.substr(0, colon);
     if (url.empty()) return Error{"RIO_FABRIC is not set: it names the fabric to join: " + std::string(example)};
-    if (kind == "linux") {
-        return Error{"RIO_FABRIC=" + std::string(url) + ": this SoftRIO has no linux fabric: " + std::string(example)};
-    }
-    if ((kind != "shm" && kind != "udp") || colon == std::string_view::npos) {
+    if ((kind != "shm" && kind != "udp" && kind != "linux") || colon == std::string_view::npos) {
         return Error{"RIO_FABRIC=" + std::string(url) + ": unknown kind of fabric: " + std::string(example)};
     }
     std::string_view rest = url.substr(colon + 1);
     Options options;
-    options.kind = kind == "udp" ? Options::Kind::udp : Options::Kind::shm;
+    options.kind = kind == "udp" ? Options::Kind::udp : kind == "shm" ? Options::Kind::shm : Options::Kind::device;
     options.fabric = rest.substr(0, rest.find('?'));
     rest.remove_prefix(std::min(rest.size(), options.fabric.size() + 1));
     if (options.kind == Options::Kind::shm && !is_name(options.fabric)) {
         return Error{"RIO_FABRIC=" + std::string(url) + ": the name must be 1.." + std::to_string(max_name) +
                      " letters, digits, '-', '_' or '.': " + std::string(example)};
+    }
+    if (options.kind == Options::Kind::device && options.fabric != "any" &&
+        !(options.fabric.size() == 1 && options.fabric[0] >= '0' && options.fabric[0] <= '7')) {
+        return Error{"RIO_FABRIC=" + std::string(url) +
+                     ": behind linux: stands the number of a master port, 0..7, or any: " + std::string(example)};
     }
     while (!rest.empty()) {
         const std::string_view one = rest.substr(0, rest.find('&'));

@@ -26,9 +26,9 @@ struct Options {
     enum class Order : std::uint8_t { strict, weak };
     enum class Limits : std::uint8_t { none, old };
     enum class Link : std::uint8_t { none, tsi721 };
-    enum class Kind : std::uint8_t { shm, udp };
+    enum class Kind : std::uint8_t { shm, udp, device };
     Kind kind = Kind::shm;
-    std::string fabric;             // its name; udp: what says where endpoints are
+    std::string fabric;             // its name; udp: where endpoints are; device: a number, or any
     std::uint32_t destid = 0;       // 0: the lowest that is free; master port n gets destid + n
     bool is_new = false;            // a forked child that opens a port is an endpoint of its own
     std::uint32_t mports = 1;       // of this process
@@ -58,7 +58,8 @@ inline bool is_destid(std::uint32_t id) {
     return id <= max_destid && id != small_any_destid;
 }
 
-/// `shm:NAME[?key=value&...]`, `udp:ENDPOINTS[?...]` (udp/address.h). `destid` is what RIO_DESTID says, or empty.
+/// `shm:NAME[?key=value&...]`, `udp:ENDPOINTS[?...]` (udp/address.h), `linux:NUMBER[?...]`. `destid` is what RIO_DESTID
+/// says, or empty.
 Result<Options> parse_fabric(std::string_view url, std::string_view destid);
 /// From the environment.
 Result<Options> options_of_environment();

@@ -23,6 +23,12 @@ TEST(Options, AreReadFromTheUrl) {
     EXPECT_EQ((*options).group(7), nullptr);
 }
 
+TEST(Options, PortsOfTheKernelHaveNumbers) {
+    EXPECT_EQ(parse_fabric("linux:3", "")->kind, Options::Kind::device);
+    EXPECT_EQ(parse_fabric("linux:3", "")->fabric, "3");
+    EXPECT_EQ(parse_fabric("linux:any?mports=2", "")->mports, 2U);
+}
+
 TEST(Options, DestidOfTheEnvironmentComesFirst) {
     EXPECT_EQ((*parse_fabric("shm:lab?destid=5", "6")).destid, 6U);
 }
@@ -34,7 +40,10 @@ TEST(Options, WrongOnesAreOneClearLine) {
         {"udp:loopback:7000?mtu=100", "mtu=100: must be 576..9216"},
         {"udp:loopback:7000?ids=12", "ids=12: must be 8 or 16"},
         {"shm:lab?mtu=1500", "no option 'mtu'"},
-        {"linux", "no linux fabric"},
+        {"linux", "unknown kind"},
+        {"linux:8", "the number of a master port"},
+        {"linux:00", "the number of a master port"},
+        {"linux:0?mtu=1500", "no option 'mtu'"},
         {"tcp:x", "unknown kind"},
         {"shm", "unknown kind"},
         {"shm:", "the name must be"},

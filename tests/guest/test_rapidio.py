@@ -9,11 +9,26 @@ from pathlib import Path
 import pytest
 from guest import image, rapidio
 from guest.steps import Step
-from in_guest import GuestRun
+from in_guest import BIN, GuestRun
 
 HERE = Path(__file__).parent
 SENDER = "/sys/bus/platform/devices/rio_soft.0/portwrite"
 INTERFACES = ("rio_mport_cdev.h", "rio_cm_cdev.h")
+# SoftRIO's library over the same ports: one process has port 1, the others take port 0 in turn.
+SOFTRIO = """
+set -e
+RIO_FABRIC=linux:1 {softrio} serve --window 1048576 >/run/serve 2>&1 &
+until grep -q endpoint /run/serve; do kill -0 $!; sleep 0.05; done
+export RIO_FABRIC=linux:0
+{softrio} list
+{softrio} write 0 'hello, kernel'
+{softrio} read 0 16
+{softrio} doorbell 0 7
+{softrio} cm 0 'are you there?'
+! RIO_FABRIC=linux:1 {softrio} list || exit 1
+kill $!
+wait $! || true
+"""
 # Loaded again, ports are new ones: 2 to 5, of which 2 is made the host. They are joined by a switch.
 RELOAD = """
 set -e
@@ -86,16 +101,24 @@ def test_programs_use_every_ioctl_and_the_network_runs(
         [
             Step("ports", f"rio-ports.sh '{modules}' 2"),
             Step("devices", f"exec '{program}' {SENDER}"),
+            Step("softrio", SOFTRIO.format(softrio=BIN / "softrio")),
             Step("reload", RELOAD.format(modules=modules, hdid_set=HDID_SET)),
             Step("ping", PING),
             Step("log", "dmesg"),
         ]
     )
-    for name in ("ports", "devices", "reload", "ping"):
+    for name in ("ports", "devices", "softrio", "reload", "ping"):
         print(f"{name}: {results[name].seconds:.1f} s")
         assert results[name].status == 0, (results[name], results["log"])
     seen = set(re.findall(r"^(RIO_\w+): ", results["devices"].output, re.M))
     assert seen == ioctls
+    for said in (
+        "68 65 6c 6c 6f",
+        "hello, kernel",
+        "endpoint 0 answers: are you there?",
+        "is taken by another process",
+    ):
+        assert said in results["softrio"].output, results["softrio"]
     found = re.findall(r"^0([2345]):([es]):", results["reload"].output, re.M)
     assert sorted(found) == sorted((port, kind) for port in "2345" for kind in "eees"), results["reload"]
     assert "20 received, 0% packet loss" in results["ping"].output, results["ping"]

@@ -11,6 +11,7 @@
 #include <pthread.h>
 
 #include "softrio/api/devices.h"
+#include "softrio/device/port.h"
 #include "softrio/shm/port.h"
 #include "softrio/udp/port.h"
 
@@ -128,6 +129,7 @@ Result<std::shared_ptr<Port>> open_port(const Options& options, std::uint32_t mp
         if (!opened) return opened.error();
         return std::shared_ptr<Port>(*opened);
     };
+    if (options.kind == Options::Kind::device) return as_port(device::Port::open(options, mport));
     if (options.kind == Options::Kind::udp) return as_port(udp::Port::open(options, mport, wanted));
     return as_port(shm::Port::open(options, mport, wanted));
 }

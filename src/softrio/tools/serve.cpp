@@ -80,10 +80,11 @@ int serve(const ServeOptions& options) {
     if (!bells || !pings) return fail((bells ? pings : bells).error().message);
     auto memory = api::Memory::allocate(*port, options.bytes);
     if (!memory) return fail(memory.error().message);
-    auto mapping = api::Mapping::of(*port, *memory, 0, options.bytes);
-    if (!mapping) return fail(mapping.error().message);
+    // First: the kernel's ports open no window over memory that is in use.
     auto window = api::Window::open(*port, *memory, 0, options.bytes, options.address);
     if (!window) return fail(window.error().message);
+    auto mapping = api::Mapping::of(*port, *memory, 0, options.bytes);
+    if (!mapping) return fail(mapping.error().message);
     auto mailbox = api::Mailbox::open(*port);
     if (!mailbox) return fail(mailbox.error().message);
     api::Socket listener = mailbox->socket();

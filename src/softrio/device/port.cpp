@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -53,7 +54,7 @@ Result<std::shared_ptr<Port>> Port::open(const Options& options, std::uint32_t m
         file = take(path_of(number), error);
     if (is_any && error != 0) return Error{"SoftRIO: no master port of this host is free (/dev/rio_mport*)"};
     if (error == EWOULDBLOCK) return Error{"SoftRIO: " + path_of(number) + " is taken by another process"};
-    if (error != 0) return Error{"SoftRIO: " + path_of(number) + ": " + std::strerror(error)};
+    if (error != 0) return Error{"SoftRIO: " + path_of(number) + ": " + std::generic_category().message(error)};
     std::shared_ptr<Port> port(new Port(options, number, path_of(number), std::move(file)));
     if (options.destid != 0 && port->destid() != options.destid + mport) {
         return Error{"SoftRIO: " + path_of(number) + " has destination id " + std::to_string(port->destid()) +

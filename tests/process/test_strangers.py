@@ -326,3 +326,15 @@ def test_a_run_may_listen_on_ipv6(start: Start) -> None:
     run = start({**SETTINGS, "run.duration": "200ms"}, "--listen", "[::1]:0")
     assert run.finish() == 0, run.story()
     check_accounting(run.result())
+
+
+def test_who_joins_when_the_run_is_ending_costs_no_line(engine: Path, tmp_path: Path) -> None:
+    """No node can bind there: the first one to say so ends the run, while others are about to join."""
+    settings = {"transport.name": SOCKETS, f"transport.{SOCKETS}.bind": "192.0.2.1", "run.nodes": "16"}
+    sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    for turn in range(2):
+        command = [str(engine), *sets, "--output", str(tmp_path / f"out{turn}")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode != 0
+        (line,) = set(done.stderr.splitlines())
+        assert "192.0.2.1" in line

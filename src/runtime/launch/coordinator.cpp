@@ -159,11 +159,9 @@ std::optional<std::uint32_t> Coordinator::Nodes::place_for(const Lobby::Joiner& 
 void Coordinator::Nodes::admit(Lobby::Joiner joiner, Time now) {
     const std::optional<std::uint32_t> node = place_for(joiner);
     if (!node) return lobby_.refuse(now, joiner.channel, joiner.from, joiner.no_place());
-    const std::string why =
-        control_.phase() >= Phase::closing ? "the run is ending" : agreement_.take(joiner.control, joiner.program);
-    if (!why.empty()) {
+    if (control_.phase() >= Phase::closing) return lobby_.refuse_late(now, joiner.channel, joiner.from);
+    if (const std::string why = agreement_.take(joiner.control, joiner.program); !why.empty())
         return lobby_.refuse(now, joiner.channel, joiner.from, why);
-    }
     Member& member = members_[*node];
     if (member.incarnation != 0) {
         control_.replaced(*node);

@@ -43,8 +43,16 @@ Time Lobby::next_deadline() const {
 }
 
 void Lobby::refuse(Time now, Channel& channel, const std::string& from, const std::string& reason, bool again) {
-    audit_.say(now, Level::warning, fmt::format("refused {}: {}", from, reason),
-               {"refused", {}, from, reason, nullptr});
+    turn_away(now, channel, from, reason, again, fmt::format("refused {}: {}", from, reason));
+}
+
+void Lobby::refuse_late(Time now, Channel& channel, const std::string& from) {
+    turn_away(now, channel, from, "the run is ending", false, {});
+}
+
+void Lobby::turn_away(Time now, Channel& channel, const std::string& from, const std::string& reason, bool again,
+                      const std::string& line) {
+    audit_.say(now, Level::warning, line, {"refused", {}, from, reason, nullptr});
     channel.send({{"type", "refused"}, {"reason", reason}, {"again", again}});
     channel.close();
 }

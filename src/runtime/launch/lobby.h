@@ -51,8 +51,14 @@ public:
 
     /// `again`: it may be a node of the run that was slow, and should come again.
     void refuse(Time now, Channel& channel, const std::string& from, const std::string& reason, bool again = false);
+    /// A node of the run that joins when the run is ending is told so, and nobody else: what ended it was said.
+    void refuse_late(Time now, Channel& channel, const std::string& from);
 
 private:
+    /// An empty `line` is not said; audit.jsonl has it in any case.
+    void turn_away(Time now, Channel& channel, const std::string& from, const std::string& reason, bool again,
+                   const std::string& line);
+
     struct Stranger {
         Channel channel;
         std::string from;

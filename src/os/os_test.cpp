@@ -147,7 +147,7 @@ TEST(Poller, ByPollSaysWhatIsReadyAndForgetsWhatIsClosed) {
     ASSERT_EQ(::write(busy[1].fd(), "x", 1), 1);
     for (int time = 0; time < 2; ++time) {
         ASSERT_EQ(poller.ready(events), 1U) << "again and again";
-        EXPECT_EQ(events[0].data.u64, 8U);
+        EXPECT_EQ(std::uint64_t{events[0].data.u64}, 8U);
         EXPECT_EQ(events[0].events, static_cast<std::uint32_t>(EPOLLIN));
     }
     const int number = busy[0].fd();
@@ -156,7 +156,7 @@ TEST(Poller, ByPollSaysWhatIsReadyAndForgetsWhatIsClosed) {
     ASSERT_EQ(next.fd(), number);
     ASSERT_TRUE(poller.add(next, EPOLLOUT, 9));
     ASSERT_EQ(poller.ready(events), 1U);
-    EXPECT_EQ(events[0].data.u64, 9U) << "not the one that had its number";
+    EXPECT_EQ(std::uint64_t{events[0].data.u64}, 9U) << "not the one that had its number";
     quiet[0].close();
     poller.remove(next);
     EXPECT_EQ(poller.ready(events), 0U) << "who is closed is not looked at any more";

@@ -1,9 +1,8 @@
 // Steps a node whose transport works in real time, and decides how to wait when there is nothing to do.
 // Waiting: sched_yield costs 0.4 us and lets another node of the same core work, a sleep and its wake-up some 4 to 40
-// us; so it yields a number of times before it sleeps. A node with a core of its own
-// spins for some microseconds between two yields, as long as they show that nobody else wants the core: who then does
-// waits no longer than that. The
-// CPU time of looking for work in vain is estimated from one round in `measured_every`.
+// us; so it yields a number of times before it sleeps. A node with a core of its own spins for some microseconds between
+// two yields, as long as they show that nobody else wants the core. So nobody else waits longer than a spin. The CPU
+// time of looking for work in vain is estimated from one round in `measured_every`.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +41,7 @@ private:
     bool has_own_core_;
     std::uint64_t rounds_ = 0;
     bool is_idle_ = false;           // the last round found nothing to do
-    std::uint64_t idle_yields_ = 0;  // since the last useful round; a spin counts as as many as it took the time of
+    std::uint64_t idle_yields_ = 0;  // since the last useful round; a spin counts as several
     Time spins_until_ = 0;
     Time next_sleep_ = shortest_sleep;  // where nothing can wake it up
 };

@@ -1,8 +1,8 @@
 // Steps a node whose transport works in real time, and decides how to wait when there is nothing to do.
 // Waiting: sched_yield costs 0.4 us and lets another node of the same core work, a sleep and its wake-up some 4 to 40
-// us; so it yields a number of times before it sleeps. A node with a core of its own spins for some microseconds between
-// two yields, as long as they show that nobody else wants the core. So nobody else waits longer than a spin. The CPU
-// time of looking for work in vain is estimated from one round in `measured_every`.
+// us; so it yields a number of times before it sleeps. A node with a core of its own spins for some microseconds
+// between two yields, as long as they show that nobody else wants the core. So nobody else waits longer than a spin.
+// The CPU time of looking for work in vain is estimated from one round in `measured_every`.
 #pragma once
 
 #include <cstdint>

@@ -55,6 +55,16 @@ def loop_depth(depth: int, length: int) -> int:
     return min(depth, _IN_FLIGHT_BYTES // length)
 
 
+def last_number(lines: Sequence[str]) -> float:
+    """The rate that a loop printed at its end. Libraries that it uses may print warnings beside it."""
+    for line in reversed(lines):
+        try:
+            return float(line)
+        except ValueError:
+            continue
+    raise ProgramError(f"a plain loop printed no rate, but: {' / '.join(lines) or 'nothing'}")
+
+
 @dataclass(frozen=True)
 class VerbsLoop:
     """`verbs_loop`: RDMA writes with immediate from one address to another, and nothing else."""
@@ -87,7 +97,7 @@ class VerbsLoop:
                 client = Running([str(self.program), *words], lambda _line: False, Path(name))
                 time.sleep(self.warm_up)  # it says nothing when it begins to measure
                 window = watch([server.pid, client.pid], self.seconds)
-                rate = float(client.finish(60)[0])
+                rate = last_number(client.finish(60))
                 server.finish(20)
             finally:
                 for each in (server, client):
@@ -118,7 +128,7 @@ class LibraryLoop:
                 loop.wait_for_mark()
                 time.sleep(self.warm_up)  # it says nothing when it begins to measure
                 window = watch([loop.pid, int(loop.first_line.split()[1])], self.seconds)
-                rate = float(loop.finish(60)[-1])
+                rate = last_number(loop.finish(60))
             finally:
                 loop.end()
         return Reading(rate, window, {"length": self.length, "depth": self.depth})
@@ -157,7 +167,7 @@ class MpiLoop:
                 loop.wait_for_mark()
                 time.sleep(self.warm_up)  # it says nothing when it begins to measure
                 window = watch([loop.pid], self.seconds)
-                rate = float(loop.finish(60)[-1])
+                rate = last_number(loop.finish(60))
             finally:
                 loop.end()
         return Reading(rate, window, {"way": self.way, "length": self.length, "depth": self.depth})

@@ -67,12 +67,16 @@ class Laboratory:
         kept = {row.id: figures for row in rows if not fresh and (figures := self._kept(row)) is not None}
         checked = self._row_to_check(rows, kept)
         wanted = [row for row in rows if row.experiments and (row.id not in kept or row is checked)]
-        found = self._run(wanted, say)
+
+        def take(row: Row, figures: RowFigures) -> None:
+            if row is not checked:
+                self._keep(row, figures)
+
+        found = self._run(wanted, say, take)
         if checked is not None:
             self._compare(checked, kept[checked.id], found[checked.id])
             say(f"spot check: row {checked.id} run again, and the same")
-        for row in wanted:
-            self._keep(row, found[row.id])
+            self._keep(checked, found[checked.id])
         all_figures = {row.id: found.get(row.id) or kept.get(row.id) or {} for row in rows}
         return [
             Outcome(row, row.judge(Figures(all_figures[row.id]), self._fabrics), row.id in kept and row is not checked)
@@ -149,8 +153,13 @@ class Laboratory:
 
     # --- runs
 
-    def _run(self, rows: Sequence[Row], say: Callable[[str], None]) -> dict[str, RowFigures]:
-        """The figures of all runs of those rows; what several of them need is run once."""
+    def _run(
+        self, rows: Sequence[Row], say: Callable[[str], None], take: Callable[[Row, RowFigures], None]
+    ) -> dict[str, RowFigures]:
+        """The figures of all runs of those rows; what several of them need is run once.
+
+        take(row, figures) as soon as all runs of a row have ended: what has all its figures outlives an interruption.
+        """
         numbers: dict[tuple[object, ...], int] = {}
         points: list[Point] = []
         wanted: dict[str, dict[str, int]] = {}
@@ -162,14 +171,29 @@ class Laboratory:
                 if number == point.number:
                     points.append(replace(point, axes={"row": f"{row.id}: {experiment.name}"}))
                 wanted[row.id][experiment.name] = number
-        taken = self._take(points, say)
-        return {row_id: {name: taken[number] for name, number in runs.items()} for row_id, runs in wanted.items()}
+        figures: dict[str, RowFigures] = {}
 
-    def _take(self, points: Sequence[Point], say: Callable[[str], None]) -> dict[int, dict[str, Any]]:
+        def complete(found: Mapping[int, dict[str, Any]]) -> None:
+            for row in rows:
+                runs = wanted[row.id]
+                if row.id not in figures and all(number in found for number in runs.values()):
+                    figures[row.id] = {name: found[number] for name, number in runs.items()}
+                    take(row, figures[row.id])
+
+        self._take(points, say, complete)
+        return figures
+
+    def _take(
+        self,
+        points: Sequence[Point],
+        say: Callable[[str], None],
+        complete: Callable[[Mapping[int, dict[str, Any]]], None],
+    ) -> None:
+        """Runs them. complete(figures of all that have ended so far), by number, after each."""
         found: dict[int, dict[str, Any]] = {}
         failed: list[str] = []
         if not points:
-            return found
+            return
         with (
             self._taken_folder(),
             tempfile.TemporaryDirectory(prefix="runs-", dir=self._folder) as place,
@@ -191,14 +215,14 @@ class Laboratory:
                     found[point.number] = _lasting(taken.result)
                 say(f"[{len(found) + len(failed)}/{len(points)}] row {point.axes['row']}: {taken.wall_s:.1f} s")
                 shutil.rmtree(taken.directory, ignore_errors=True)
+                complete(found)
 
             watch = Watch(lambda _: None, done, lambda: None)
             readings = [Reading(point, 1) for point in points]
             if not take_readings(readings, command, timeout_s=_TIMEOUT_S, jobs=self._jobs, asked=asked, watch=watch):
-                raise OneLineError("stopped; rows that were complete before are kept", _EXIT_INTERRUPTED)
+                raise OneLineError("stopped; rows that were complete are kept", _EXIT_INTERRUPTED)
         if failed:
             raise OneLineError(failed[0] + (f" (and {len(failed) - 1} more)" if failed[1:] else ""), EXIT_PROTOCOL)
-        return found
 
 
 def _lasting(result: Mapping[str, Any]) -> dict[str, Any]:

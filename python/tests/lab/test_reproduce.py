@@ -326,3 +326,15 @@ def test_a_run_that_fails_is_named(real: InProcess) -> None:
         Laboratory(real.folder / "out", ROOT / "fabrics", 1, force=True).outcomes(
             [replace(row, experiments=[too_many])], fresh=True, say=print
         )
+
+
+def test_rows_that_are_complete_outlive_a_run_that_fails(real: InProcess) -> None:
+    good = next(row for row in ROWS if row.id == "19b")
+    other = next(row for row in ROWS if row.id == "19")
+    too_many = replace(other.experiments[0], settings={**other.experiments[0].settings, "run.nodes": 9})
+    with pytest.raises(OneLineError, match="row 19: write: "):
+        Laboratory(real.folder / "out", ROOT / "fabrics", 1).outcomes(
+            [good, replace(other, experiments=[too_many])], fresh=True, say=print
+        )
+    assert (real.folder / "out/rows/19b.json").is_file()
+    assert not (real.folder / "out/rows/19.json").exists()

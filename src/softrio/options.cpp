@@ -13,6 +13,7 @@ namespace {
 constexpr std::string_view example =
     "RIO_FABRIC=shm:NAME, udp:ENDPOINTS or linux:PORT, for example shm:lab, udp:loopback:7000 or linux:0";
 constexpr std::size_t max_name = 40;
+constexpr std::uint32_t max_link_slowdown = 1000;
 
 std::optional<std::uint64_t> number(std::string_view text, std::uint64_t low, std::uint64_t high) {
     int base = 10;
@@ -34,6 +35,18 @@ std::optional<std::uint32_t> destid_of(std::string_view text) {
 
 Error wrong(std::string_view key, std::string_view value, std::string_view right) {
     return Error{"RIO_FABRIC: " + std::string(key) + "=" + std::string(value) + ": must be " + std::string(right)};
+}
+
+/// none, tsi721 or tsi721/N.
+bool parse_link(std::string_view text, Options& options) {
+    constexpr std::string_view adapter = "tsi721";
+    options.link = text == "none" ? Options::Link::none : Options::Link::tsi721;
+    options.link_slowdown = 1;
+    if (text == "none" || text == adapter) return true;
+    if (!text.starts_with(adapter) || text[adapter.size()] != '/') return false;
+    const auto slowdown = number(text.substr(adapter.size() + 1), 2, max_link_slowdown);
+    options.link_slowdown = static_cast<std::uint32_t>(slowdown.value_or(1));
+    return slowdown.has_value();
 }
 
 /// GROUP:MEMBER+MEMBER..., several separated by commas.
@@ -91,8 +104,11 @@ Result<Ok> set(Options& options, std::string_view key, std::string_view value) {
         if (value != "none" && value != "old") return wrong(key, value, "none or old");
         options.limits = value == "old" ? Options::Limits::old : Options::Limits::none;
     } else if (key == "link" && options.kind == Options::Kind::shm) {
-        if (value != "none" && value != "tsi721") return wrong(key, value, "none or tsi721");
-        options.link = value == "tsi721" ? Options::Link::tsi721 : Options::Link::none;
+        if (!parse_link(value, options)) {
+            return wrong(
+                key, value,
+                "none, tsi721 or tsi721/N, which is N times slower, N = 2.." + std::to_string(max_link_slowdown));
+        }
     } else if (key == "multicast") {
         if (!parse_groups(value, options.groups)) {
             return wrong(key, value, "GROUP:MEMBER+MEMBER..., several separated by commas, each a destination id");

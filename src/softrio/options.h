@@ -28,16 +28,17 @@ struct Options {
     enum class Link : std::uint8_t { none, tsi721 };
     enum class Kind : std::uint8_t { shm, udp, device };
     Kind kind = Kind::shm;
-    std::string fabric;             // its name; udp: where endpoints are; device: a number, or any
-    std::uint32_t destid = 0;       // 0: the lowest that is free; master port n gets destid + n
-    bool is_new = false;            // a forked child that opens a port is an endpoint of its own
-    std::uint32_t mports = 1;       // of this process
-    Order order = Order::strict;    // weak: see ordering.h
-    Limits limits = Limits::none;   // old: 8 allocations of 2 MB
-    Link link = Link::none;         // tsi721: transfers take the time they would over that adapter (link.h)
-    std::uint32_t retry_ms = 1000;  // how long a doorbell is tried again at a full queue
-    std::uint32_t hold_us = 200;    // weak: how long at most a write without response is held back
-    std::uint64_t seed = 1;         // weak: of what is held back for how long
+    std::string fabric;               // its name; udp: where endpoints are; device: a number, or any
+    std::uint32_t destid = 0;         // 0: the lowest that is free; master port n gets destid + n
+    bool is_new = false;              // a forked child that opens a port is an endpoint of its own
+    std::uint32_t mports = 1;         // of this process
+    Order order = Order::strict;      // weak: see ordering.h
+    Limits limits = Limits::none;     // old: 8 allocations of 2 MB
+    Link link = Link::none;           // tsi721: transfers take the time they would over that adapter (link.h)
+    std::uint32_t link_slowdown = 1;  // tsi721/N: all of its times are N times as long
+    std::uint32_t retry_ms = 1000;    // how long a doorbell is tried again at a full queue
+    std::uint32_t hold_us = 200;      // weak: how long at most a write without response is held back
+    std::uint64_t seed = 1;           // weak: of what is held back for how long
     std::vector<MulticastGroup> groups;
     struct Udp {
         std::uint32_t mtu = 1500;          // bytes of an IP packet

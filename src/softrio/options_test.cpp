@@ -23,6 +23,15 @@ TEST(Options, AreReadFromTheUrl) {
     EXPECT_EQ((*options).group(7), nullptr);
 }
 
+TEST(Options, AnEmulatedLinkMayBeSlower) {
+    EXPECT_EQ((*parse_fabric("shm:lab", "")).link, Options::Link::none);
+    EXPECT_EQ((*parse_fabric("shm:lab?link=none", "")).link, Options::Link::none);
+    EXPECT_EQ((*parse_fabric("shm:lab?link=tsi721", "")).link, Options::Link::tsi721);
+    EXPECT_EQ((*parse_fabric("shm:lab?link=tsi721", "")).link_slowdown, 1U);
+    EXPECT_EQ((*parse_fabric("shm:lab?link=tsi721/20", "")).link, Options::Link::tsi721);
+    EXPECT_EQ((*parse_fabric("shm:lab?link=tsi721/20", "")).link_slowdown, 20U);
+}
+
 TEST(Options, PortsOfTheKernelHaveNumbers) {
     EXPECT_EQ(parse_fabric("linux:3", "")->kind, Options::Kind::device);
     EXPECT_EQ(parse_fabric("linux:3", "")->fabric, "3");
@@ -52,6 +61,11 @@ TEST(Options, WrongOnesAreOneClearLine) {
         {"shm:lab?mports=9", "mports=9: must be 1..8"},
         {"shm:lab?destid=255", "destid=255: must be a destination id"},
         {"shm:lab?order=none", "strict or weak"},
+        {"shm:lab?link=tsi722", "link=tsi722: must be none, tsi721 or tsi721/N"},
+        {"shm:lab?link=tsi7210", "must be none, tsi721 or tsi721/N"},
+        {"shm:lab?link=tsi721/", "must be none, tsi721 or tsi721/N"},
+        {"shm:lab?link=tsi721/1", "must be none, tsi721 or tsi721/N"},
+        {"shm:lab?link=tsi721/1001", "must be none, tsi721 or tsi721/N"},
         {"shm:lab?multicast=1", "GROUP:MEMBER"},
     };
     for (const auto& [url, words] : wrong) {

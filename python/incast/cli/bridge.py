@@ -1,4 +1,4 @@
-"""`incast bridge`: what other programs reach over these transports (docs/zeromq.md, docs/root.md)."""
+"""`incast bridge`: what other programs reach over these transports (docs/zeromq.md, docs/root.md, docs/netdev.md)."""
 
 import json
 import sys
@@ -17,6 +17,11 @@ from incast.base import extras
 from incast.base.console import open_console
 from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.base.files import FILES_OF_A_RUN, leave_file, remove_files, writing_output
+from incast.bridges.iperf import MOST_STREAMS, PATTERNS, cases_of
+from incast.bridges.iperf import measure as measure_iperf
+from incast.bridges.iperf_program import HOSTS, MANY_TO_ONE, ONE_TO_ONE, devices, need_tools
+from incast.bridges.iperf_tables import conditions as conditions_of_iperf
+from incast.bridges.iperf_tables import tables as tables_of_iperf
 from incast.bridges.namespaces import hosts_around_a_switch
 from incast.bridges.root import (
     CLIENTS,
@@ -36,10 +41,17 @@ from incast.bridges.zmq import DEFAULT_BYTES, LARGE_BYTES, SMALL_BYTES, Wanted, 
 from incast.bridges.zmq_program import Measuring, find_bridge, parse_ways
 from incast.bridges.zmq_tables import BridgeTable, conditions, tables
 from incast.cli.options import ForceOption
+from incast.cli.reproduce import RESULTS_FOLDER, fabrics_folder
+from incast.engine.idle import usable_cores
 from incast.engine.quantity import parse
+from incast.figures.iperf_document import around_measured as around_measured_of_iperf
+from incast.figures.iperf_document import write_document as write_document_of_iperf
 from incast.figures.root_document import around_measured as around_measured_of_root
 from incast.figures.root_document import write_document as write_document_of_root
 from incast.figures.zmq_document import around_measured, write_document
+from incast.reproduce.laboratory import Laboratory
+from incast.reproduce.rapidio import IPERF_ROWS, iperf_gbit
+from incast.reproduce.rows import ROWS
 
 bridge_app = typer.Typer(help="What programs of others reach over these transports.", no_args_is_help=True)
 _RESULT = "result.json"
@@ -190,6 +202,67 @@ def root(
     raise typer.Exit(_EXIT_UNFINISHED if result["unfinished"] else 0)
 
 
+@bridge_app.command("iperf")
+def iperf(
+    *,
+    pattern: Annotated[
+        str, typer.Option(metavar="NAME,...", help="one-to-one: 1 to 8 pairs. many-to-one: 1 to 15 clients.")
+    ] = ",".join(PATTERNS),
+    streams: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=max(MOST_STREAMS.values()), help="Up to so many.")
+    ] = None,
+    slowdown: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1000, help="The emulated link is so many times slower.")
+    ] = 20,
+    mtu: Annotated[int, typer.Option(metavar="BYTES", min=1280, max=65520, help="Of the devices.")] = 65500,
+    seconds: Annotated[int, typer.Option(metavar="S", min=1, help="Of one reading.")] = 5,
+    warm_up: Annotated[int, typer.Option(metavar="S", min=0, help="Before it.")] = 2,
+    rounds: Annotated[int, typer.Option(metavar="N", min=1, help="How often everything is measured.")] = 3,
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="Simulated figures beside; they are kept as `incast reproduce` does.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Result directory. (default: incast-results/<UTC time>-iperf)")
+    ] = None,
+    force: ForceOption = False,
+    document: Annotated[
+        Path | None, typer.Option("--write-docs", metavar="FILE", help="Write the tables into docs/netdev.md, too.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result, and nothing else.")] = False,
+) -> None:
+    """Measure iperf3 over network devices: the tables of the paper that measured RIOsockets, beside its figures.
+
+    The link is an emulated Tsi721, slower by a factor, so that this host is not the limit. All 16 hosts are network
+    namespaces, which the run makes and removes, as root.
+    """
+    cases = cases_of(parse_names("--pattern", pattern, dict.fromkeys(PATTERNS)), streams)
+    need_tools()
+    folder = _made_folder(output, "iperf", force=force)
+    if document is not None:
+        around_measured_of_iperf(document)
+    settings = {"seconds": seconds, "warm_up_seconds": warm_up, "mtu": mtu}
+    beside = _simulated_iperf() if simulated else None
+    with hosts_around_a_switch(HOSTS) as hosts, devices(hosts, slowdown, mtu) as made:
+        result = measure_iperf(
+            made, cases, rounds, slowdown=slowdown, settings=settings, simulated_gbit=beside, say=_say()
+        )
+    leave_file(folder / _RESULT, _text_of(result))
+    if document is not None:
+        write_document_of_iperf(document, result)
+    if as_json:
+        sys.stdout.write(_text_of(result))
+    else:
+        print_iperf(open_console(), result, folder)
+    raise typer.Exit(_EXIT_UNFINISHED if result["unfinished"] else 0)
+
+
+def _simulated_iperf() -> dict[str, list[float]]:
+    """Before anything is measured."""
+    laboratory = Laboratory(RESULTS_FOLDER, fabrics_folder(None), usable_cores())
+    pairs, clients = iperf_gbit(laboratory.figures([row for row in ROWS if row.id in IPERF_ROWS], _say()))
+    return {ONE_TO_ONE: pairs, MANY_TO_ONE: clients}
+
+
 def _made_folder(output: Path | None, kind: str, *, force: bool) -> Path:
     """As given or by the time; OneLineError if it holds a result."""
     folder = output or Path("incast-results", f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{kind}")
@@ -238,6 +311,11 @@ def print_zmq(console: Console, result: Mapping[str, Any], folder: Path) -> None
 def print_root(console: Console, result: Mapping[str, Any], folder: Path) -> None:
     """The same. A table that is too wide for a terminal is printed in parts."""
     _print(console, result, fitting(tables_of_root(result), console.width), conditions_of_root(result), folder)
+
+
+def print_iperf(console: Console, result: Mapping[str, Any], folder: Path) -> None:
+    """The same."""
+    _print(console, result, tables_of_iperf(result), conditions_of_iperf(result), folder)
 
 
 def _print(

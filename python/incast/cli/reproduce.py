@@ -20,7 +20,7 @@ from incast.reproduce.laboratory import Laboratory, Outcome
 from incast.reproduce.model import OFF, OK, RANGE, Row
 from incast.reproduce.rows import ROWS
 
-_RESULTS_FOLDER = Path("incast-results/reproduce")
+RESULTS_FOLDER = Path("incast-results/reproduce")
 _STYLES = {OK: "green", RANGE: "yellow", OFF: "red"}
 
 
@@ -58,7 +58,7 @@ def reproduce(
     ] = None,
     output: Annotated[
         Path, typer.Option(metavar="DIR", help="Where figures are kept. (default: incast-results/reproduce)")
-    ] = _RESULTS_FOLDER,
+    ] = RESULTS_FOLDER,
     force: ForceOption = False,
     document: Annotated[
         Path | None, typer.Option("--write-docs", metavar="FILE", help="With --all: write docs/reproduction.md.")

@@ -64,6 +64,17 @@ class Laboratory:
 
     def outcomes(self, rows: Sequence[Row], *, fresh: bool, say: Callable[[str], None]) -> list[Outcome]:
         """Every row with its finding. OneLineError if a run fails, or the spot check finds other figures than kept."""
+        found, cached = self._all_figures(rows, fresh=fresh, say=say)
+        return [Outcome(row, row.judge(found[row.id], self._fabrics), row.id in cached) for row in rows]
+
+    def figures(self, rows: Sequence[Row], say: Callable[[str], None]) -> dict[str, Figures]:
+        """What their runs give, by the row's id; those that are kept are not run. OneLineError as above."""
+        return self._all_figures(rows, fresh=False, say=say)[0]
+
+    def _all_figures(
+        self, rows: Sequence[Row], *, fresh: bool, say: Callable[[str], None]
+    ) -> tuple[dict[str, Figures], set[str]]:
+        """And the rows whose figures were kept, and not run again."""
         kept = {row.id: figures for row in rows if not fresh and (figures := self._kept(row)) is not None}
         checked = self._row_to_check(rows, kept)
         wanted = [row for row in rows if row.experiments and (row.id not in kept or row is checked)]
@@ -77,11 +88,10 @@ class Laboratory:
             self._compare(checked, kept[checked.id], found[checked.id])
             say(f"spot check: row {checked.id} run again, and the same")
             self._keep(checked, found[checked.id])
-        all_figures = {row.id: found.get(row.id) or kept.get(row.id) or {} for row in rows}
-        return [
-            Outcome(row, row.judge(Figures(all_figures[row.id]), self._fabrics), row.id in kept and row is not checked)
-            for row in rows
-        ]
+        return (
+            {row.id: Figures(found.get(row.id) or kept.get(row.id) or {}) for row in rows},
+            {row.id for row in rows if row.id in kept and row is not checked},
+        )
 
     # --- what is kept
 

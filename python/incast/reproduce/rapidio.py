@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
+from incast.bridges.iperf import PUBLISHED_CLIENTS
 from incast.reproduce.bounds import PCIE_COMPLETIONS, PCIE_ROUND_TRIP_US, ROOT_MESSAGES, WRITE_COST
 from incast.reproduce.model import (
     OFF,
@@ -105,13 +106,22 @@ _HEADERS = {
     )
     for header in ("18B", "28B")
 }
-_TABLE_1 = [14.47, 14.47, 13.27, 14.81, 14.85, 14.70, 12.89, 14.95, 14.91, 14.95, 13.08, 13.85, 14.43, 13.40]
+_TABLE_1 = PUBLISHED_CLIENTS[1:]
 _DIPS = (4, 8, 12, 13, 15)
 _ONE_PAIR = raw_traffic("one pair", _FABRIC, pattern="one-to-one", nodes=2, message="1MiB", outstanding=4, messages=100)
 
 
 def _pair_rate(figures: Figures, _fabrics: Fabrics) -> Finding:
     return compare(figures.gbit("1 pairs", "pair_mean_bytes_per_s"), 10.8)
+
+
+IPERF_ROWS = ("2b", "3")
+
+
+def iperf_gbit(figures: Mapping[str, Figures]) -> tuple[list[float], list[float]]:
+    """Of the rows IPERF_ROWS: a pair's rate for 1 to 8 pairs, and that of all clients for 1 to 15 of them; Gb/s."""
+    pairs = [figures["2b"].gbit(each.name, "pair_mean_bytes_per_s") for each in _PAIRS]
+    return pairs, [pairs[0], *(figures["3"].gbit(each.name) for each in _CLIENTS)]
 
 
 def _independence(figures: Figures, _fabrics: Fabrics) -> Finding:

@@ -414,6 +414,20 @@ TEST(Dma, AnEmulatedLinkTakesItsTime) {
     EXPECT_EQ(window.data[bytes - 1], 3);
 }
 
+TEST(Dma, ASlowerLinkTakesAsManyTimesAsLong) {
+    SKIP_ON_UDP("no link is emulated there");
+    const Fabric fabric("link=tsi721/20");
+    const Mport sender(0);
+    const Mport target(1);
+    constexpr std::uint32_t bytes = 1 << 20;
+    const OpenWindow window(target, bytes);
+    const std::vector<std::uint8_t> data(bytes, 3);
+    const std::int64_t before = now_ms();
+    EXPECT_EQ(write_to(sender, target.destid, window.base, data), 0);
+    EXPECT_GE(now_ms() - before, 12) << "1 MiB at 13.4 Gb/s / 20: 12.5 ms";
+    EXPECT_EQ(window.data[bytes - 1], 3);
+}
+
 /// A handle that has used nearly all of its cookies, of which one is still waited for.
 TEST(Cookies, BeginAnewAndPassOverThoseThatAreWaitedFor) {
     constexpr std::uint64_t all = 0x7FFF'FFFF;

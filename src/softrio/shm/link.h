@@ -20,6 +20,14 @@ struct LinkModel {
     std::int64_t round_trip_ns = 1860;
 };
 
+/// One over which everything takes `times` as long: for hosts that are slower than the adapter.
+constexpr LinkModel slowed(const LinkModel& model, std::uint32_t times) {
+    return {.send_bytes_per_ns = model.send_bytes_per_ns / times,
+            .receive_bytes_per_ns = model.receive_bytes_per_ns / times,
+            .request_ns = model.request_ns * times,
+            .round_trip_ns = model.round_trip_ns * times};
+}
+
 /// Takes `cost_ns` of a link from `from_ns` on, or from when it is free; returns until when.
 inline std::int64_t reserve_link(std::atomic<std::int64_t>& busy_until_ns, std::int64_t from_ns, std::int64_t cost_ns) {
     std::int64_t until = busy_until_ns.load(std::memory_order_relaxed);

@@ -68,7 +68,7 @@ std::int64_t Port::arrival_ns(Direction direction, std::uint32_t destid, std::ui
     if (options_.link == Options::Link::none) return 0;
     const auto target = peer(destid);
     if (target == nullptr) return 0;
-    constexpr LinkModel model;
+    const LinkModel model = slowed({}, options_.link_slowdown);
     Block& theirs = target->block();
     if (direction == Direction::write)
         return reserve_path(model, block_->sends_until_ns, theirs.receives_until_ns, now_ns(), bytes);

@@ -18,6 +18,7 @@ def page(result: Mapping[str, Any]) -> str:
     """All of it in one file of HTML."""
     runs = result["runs"]
     machine = result["machine"]
+    loads = [load for run in runs for load in run["load"]]
     parts = [
         _title(result),
         _table(("job", *(f"{_name(run)}: s, MB over the fabric" for run in runs)), _job_rows(runs)),
@@ -27,7 +28,7 @@ def page(result: Mapping[str, Any]) -> str:
         f"<p>Hadoop {escape(result['hadoop'])}, {escape(result['java'])}; {escape(machine['cpu_model'])}, "
         f"{machine['cores']} cores, Linux {escape(machine['kernel'])}; {escape(result['started_utc'])}. All hosts are "
         "network namespaces of one machine, and blocks are in memory. A job's time has the start of its processes in "
-        "it. Each job ran once: small differences say nothing.</p>",
+        f"it. Each job ran once, at a load of {min(loads):.1f} to {max(loads):.1f}: small differences say nothing.</p>",
     ]
     head = f'<meta charset="utf-8"><title>Hadoop over network devices</title><style>{_STYLE}</style>'
     return f"<!doctype html>\n<html><head>{head}</head><body>\n" + "\n".join(filter(None, parts)) + "\n</body></html>\n"

@@ -27,8 +27,8 @@ std::optional<std::uint64_t> number(std::string_view text, std::uint64_t low, st
     return value;
 }
 
-std::optional<std::uint32_t> destid_of(std::string_view text) {
-    const auto value = number(text, 1, max_destid);
+std::optional<std::uint32_t> destid_of(std::string_view text, std::uint32_t lowest = 1) {
+    const auto value = number(text, lowest, max_destid);
     if (!value || !is_destid(static_cast<std::uint32_t>(*value))) return std::nullopt;
     return static_cast<std::uint32_t>(*value);
 }
@@ -63,7 +63,7 @@ bool parse_groups(std::string_view text, std::vector<MulticastGroup>& groups) {
         while (!members.empty()) {
             const std::string_view member = members.substr(0, members.find('+'));
             members.remove_prefix(std::min(members.size(), member.size() + 1));
-            const auto value = destid_of(member);
+            const auto value = destid_of(member, 0);
             if (!value || *value == *id) return false;
             group.members.push_back(*value);
         }
@@ -100,7 +100,7 @@ Result<Ok> set(Options& options, std::string_view key, std::string_view value) {
     } else if (key == "order") {
         if (value != "strict" && value != "weak") return wrong(key, value, "strict or weak");
         options.order = value == "weak" ? Options::Order::weak : Options::Order::strict;
-    } else if (key == "limits") {
+    } else if (key == "limits" && options.kind != Options::Kind::device) {
         if (value != "none" && value != "old") return wrong(key, value, "none or old");
         options.limits = value == "old" ? Options::Limits::old : Options::Limits::none;
     } else if (key == "link" && options.kind == Options::Kind::shm) {
@@ -115,8 +115,10 @@ Result<Ok> set(Options& options, std::string_view key, std::string_view value) {
         }
     } else {
         return Error{"RIO_FABRIC: no option '" + std::string(key) +
-                     "': there are destid, mports, order, limits, multicast, retry_ms, hold_us, seed" +
-                     (options.kind == Options::Kind::udp ? ", mtu, ids, deadline_ms, drop" : ", link")};
+                     "': there are destid, mports, order, multicast, retry_ms, hold_us, seed" +
+                     (options.kind == Options::Kind::udp   ? ", limits, mtu, ids, deadline_ms, drop"
+                      : options.kind == Options::Kind::shm ? ", limits, link"
+                                                           : "")};
     }
     return Ok{};
 }

@@ -3,6 +3,8 @@
 // the C API does; rapidio_mport_*.h say which and when. Without the destination there is -ENODEV.
 #pragma once
 
+#include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,6 +13,7 @@
 
 #include "softrio/limits.h"
 #include "softrio/options.h"
+#include "softrio/registers.h"
 
 namespace incast::softrio {
 
@@ -40,6 +43,13 @@ struct Transfer {
 struct Doorbell {
     std::uint32_t destid = 0;
     std::uint16_t payload = 0;
+};
+
+/// A doorbell, or what a device sends by itself when something is wrong with it.
+struct Event {
+    Doorbell doorbell;
+    bool is_portwrite = false;
+    std::array<std::uint32_t, 16> portwrite{};
 };
 
 /// Owns local memory while it is used.
@@ -89,6 +99,21 @@ public:
     /// Consecutive registers of an endpoint, which may be this one.
     virtual int read_registers(std::uint32_t destid, std::uint32_t offset, std::span<std::uint32_t> values) = 0;
     virtual int write_register(std::uint32_t destid, std::uint32_t offset, std::uint32_t value) = 0;
+    /// The same of what a request to that endpoint reaches after so many switches. Fabrics of software have one between
+    /// any two endpoints, of which nothing can be written; what is behind it is -EIO.
+    virtual int read_on_the_way(std::uint32_t /*destid*/, std::uint32_t switches, std::uint32_t offset,
+                                std::span<std::uint32_t> values) {
+        if (switches != 0) return -EIO;
+        for (std::uint32_t& each : values) {
+            each = read_switch_register(offset);
+            offset += sizeof each;
+        }
+        return 0;
+    }
+    virtual int write_on_the_way(std::uint32_t /*destid*/, std::uint32_t switches, std::uint32_t /*offset*/,
+                                 std::uint32_t /*value*/) {
+        return switches == 0 ? 0 : -EIO;
+    }
 
     // Local memory and windows. `owner`: the handle that frees what it made.
     virtual int allocate(std::uint32_t owner, std::uint64_t bytes, std::uint64_t& local) = 0;
@@ -132,6 +157,20 @@ public:
     virtual int enable_range(std::uint32_t sink, std::uint32_t destid, std::uint16_t first, std::uint16_t last) = 0;
     virtual int disable_range(std::uint32_t sink, std::uint32_t destid, std::uint16_t first, std::uint16_t last) = 0;
     virtual int get_doorbell(std::uint32_t sink, bool wait, Doorbell& doorbell) = 0;
+    /// Port-writes are among them, where anybody sends some.
+    virtual int get_event(std::uint32_t sink, bool wait, Event& event) {
+        event.is_portwrite = false;
+        return get_doorbell(sink, wait, event.doorbell);
+    }
+    /// Of component tags of which `mask` leaves what lies in that range.
+    virtual int enable_portwrites(std::uint32_t /*sink*/, std::uint32_t /*mask*/, std::uint32_t /*low*/,
+                                  std::uint32_t /*high*/) {
+        return 0;
+    }
+    virtual int disable_portwrites(std::uint32_t /*sink*/, std::uint32_t /*mask*/, std::uint32_t /*low*/,
+                                   std::uint32_t /*high*/) {
+        return 0;
+    }
     virtual int send_doorbell(const Doorbell& doorbell, bool wait) = 0;
 
     virtual std::unique_ptr<Socket> make_socket() = 0;

@@ -1,6 +1,7 @@
 // What the tests of the C API share: a fabric of their own, handles that close themselves, processes.
 #pragma once
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -53,27 +54,43 @@ inline void clear_variable(const char* name) {
     ::unsetenv(name);  // NOLINT(concurrency-mt-unsafe)
 }
 
-/// The tests run once for each fabric.
-inline bool is_udp() {
-    static const bool wanted = [] {
-        const char* kind = std::getenv("SOFTRIO_TEST_FABRIC");  // NOLINT(concurrency-mt-unsafe)
-        return kind != nullptr && std::string_view(kind) == "udp";
-    }();
+/// The tests run once for each fabric: SOFTRIO_TEST_FABRIC=udp or linux, else shm.
+inline bool is_fabric(std::string_view wanted) {
+    const char* kind = std::getenv("SOFTRIO_TEST_FABRIC");  // NOLINT(concurrency-mt-unsafe)
+    return wanted == (kind == nullptr ? "shm" : kind);
+}
+inline bool is_shm() {
+    static const bool wanted = is_fabric("shm");
     return wanted;
 }
-/// What needs no response is in place at once on shm, and soon on udp.
-inline bool arrives(const std::function<bool()>& condition) {
-    return is_udp() ? eventually(condition) : condition();
+inline bool is_udp() {
+    static const bool wanted = is_fabric("udp");
+    return wanted;
 }
+inline bool is_linux() {
+    static const bool wanted = is_fabric("linux");
+    return wanted;
+}
+/// What needs no response is in place at once on shm, and soon on the others.
+inline bool arrives(const std::function<bool()>& condition) {
+    return is_shm() ? condition() : eventually(condition);
+}
+// Where a fabric does otherwise, the table of differences in docs/rapidio.md says why.
 #define SKIP_ON_UDP(reason) \
     if (is_udp()) GTEST_SKIP() << reason
+#define SKIP_ON_LINUX(reason) \
+    if (is_linux()) GTEST_SKIP() << reason
 
 /// This process joins a fabric that nobody else knows; its master ports are endpoints of it, as separate processes are.
-/// udp: addresses of loopback, all with a port that this keeps for the test.
+/// udp: addresses of loopback, all with a port that this keeps for the test. linux: four ports of one kernel behind a
+/// switch, with ids of 16 bits, which are the same for all tests.
 class Fabric {
 public:
     explicit Fabric(std::string_view options = "", int mports = 4) {
-        if (is_udp()) {
+        if (is_linux()) {
+            name_ = "linux:0";
+            url_ = name_ + "?mports=" + std::to_string(mports);
+        } else if (is_udp()) {
             name_ = "udp:loopback:" + std::to_string(take_port());
             url_ = name_ + "?deadline_ms=1000&mports=" + std::to_string(mports);
         } else {
@@ -148,6 +165,12 @@ public:
         if (source != nullptr) *source = event.u.doorbell.did_val;
         return event.u.doorbell.payload;
     }
+    /// The same, of one that was sent: it is there, or on linux soon.
+    int hear_sent(std::uint32_t* source = nullptr) {
+        int heard = hear(source);
+        if (is_linux() && heard == -EAGAIN) (void)eventually([&] { return (heard = hear(source)) != -EAGAIN; });
+        return heard;
+    }
     [[nodiscard]] bool polls(int timeout_ms = 0) const {
         pollfd one{handle_->fd, POLLIN, 0};
         return ::poll(&one, 1, timeout_ms) == 1;
@@ -216,6 +239,7 @@ public:
         if (process_ == 0) {
             ::close(ends[0]);
             set_variable("RIO_DESTID", "new");  // as if on a host of its own
+            if (is_linux()) set_variable("RIO_FABRIC", "linux:any");
             body(Line(ends[1]));
             ::_exit(::testing::Test::HasFailure() ? 1 : 0);
         }

@@ -11,7 +11,7 @@
 #include "runtime/plan/inputs.h"
 #include "runtime/results/cpu_use.h"
 #include "runtime/results/min_mean_max.h"
-#include "transport/medium.h"
+#include "transport/builtin/bounds.h"
 
 namespace incast::runtime {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 std::string_view bounds_text(const RunConfig& config) {
     const bool apart = config.scheme == protocol::Scheme::pull_read || config.layout == protocol::Layout::segmented ||
                        config.layout == protocol::Layout::per_source;
-    switch (config.traits().nature.bounds) {
+    switch (transport::bounds_of(config.transport, config.transport_settings)) {
         case Bounds::trusted:
             return "trusted";
         case Bounds::region:

@@ -13,8 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "softrio/registers.h"
-
 namespace incast::softrio::api {
 
 namespace {
@@ -79,9 +77,7 @@ bool is_file_name(const std::string& name) {
 
 int read_any(Port& port, const Device& device, std::uint32_t offset, std::uint32_t& value) {
     if (device.hops == through_all_switches) return port.read_registers(device.destid, offset, {&value, 1});
-    if (device.hops != 0) return -EIO;
-    value = read_switch_register(offset);
-    return 0;
+    return port.read_on_the_way(device.destid, device.hops, offset, {&value, 1});
 }
 
 }  // namespace

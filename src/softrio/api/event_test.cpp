@@ -19,7 +19,7 @@ TEST(Events, DoorbellsArriveInOrderWithTheirSource) {
         EXPECT_EQ(sender.ring(receiver.destid, payload), 0);
     for (int payload = 10; payload < 20; ++payload) {
         std::uint32_t source = 0;
-        EXPECT_EQ(receiver.hear(&source), payload);
+        EXPECT_EQ(receiver.hear_sent(&source), payload);
         EXPECT_EQ(source, sender.destid);
     }
     EXPECT_EQ(receiver.hear(), -EAGAIN);
@@ -34,6 +34,13 @@ TEST(Events, OnlyWhatWasEnabledIsQueued) {
     EXPECT_EQ(sender.ring(receiver.destid, 7), 0) << "lost, and the sender cannot know";
     ASSERT_EQ(riomp_mgmt_dbrange_enable(receiver, sender.destid, 5, 9), 0);
     EXPECT_EQ(sender.ring(receiver.destid, 7), 0) << "the mask is still empty";
+    if (is_linux()) {
+        // It is delivered in order: what was rung before has found nobody by now.
+        Mport behind(1);
+        behind.listen(1000, 1000);
+        EXPECT_EQ(sender.ring(receiver.destid, 1000), 0);
+        EXPECT_EQ(behind.hear_sent(), 1000);
+    }
     unsigned mask = 99;
     EXPECT_EQ(riomp_mgmt_get_event_mask(receiver, &mask), 0);
     EXPECT_EQ(mask, 0U);
@@ -46,7 +53,7 @@ TEST(Events, OnlyWhatWasEnabledIsQueued) {
     EXPECT_EQ(stranger.ring(receiver.destid, 7), 0);
     EXPECT_EQ(receiver.hear(), -EAGAIN);
     EXPECT_EQ(sender.ring(receiver.destid, 9), 0);
-    EXPECT_EQ(receiver.hear(), 9);
+    EXPECT_EQ(receiver.hear_sent(), 9);
     EXPECT_EQ(riomp_mgmt_dbrange_disable(receiver, sender.destid, 5, 8), -EINVAL) << "not what was enabled";
     EXPECT_EQ(riomp_mgmt_dbrange_disable(receiver, sender.destid, 5, 9), 0);
     EXPECT_EQ(sender.ring(receiver.destid, 9), 0);
@@ -64,13 +71,13 @@ TEST(Events, RangesAreExclusive) {
     second.listen(100, 200);
     EXPECT_EQ(sender.ring(first.destid, 100), 0);
     EXPECT_EQ(sender.ring(first.destid, 99), 0);
-    EXPECT_EQ(first.hear(), 99);
-    EXPECT_EQ(second.hear(), 100);
+    EXPECT_EQ(first.hear_sent(), 99);
+    EXPECT_EQ(second.hear_sent(), 100);
     EXPECT_FALSE(first.polls());
     Mport third(1);
     for (std::uint16_t number = 0; number < 32; ++number)
         EXPECT_EQ(riomp_mgmt_dbrange_enable(third, 0xFFFF, 300 + number, 300 + number), 0);
-    EXPECT_EQ(riomp_mgmt_dbrange_enable(third, 0xFFFF, 400, 400), -ENOMEM);
+    EXPECT_EQ(riomp_mgmt_dbrange_enable(third, 0xFFFF, 400, 400), is_linux() ? 0 : -ENOMEM);
 }
 
 TEST(Events, TheDescriptorPolls) {
@@ -83,9 +90,9 @@ TEST(Events, TheDescriptorPolls) {
         EXPECT_EQ(sender.ring(receiver.destid, 1), 0);
         EXPECT_EQ(sender.ring(receiver.destid, 2), 0);
         EXPECT_TRUE(receiver.polls(deadline_ms));
-        EXPECT_EQ(receiver.hear(), 1);
+        EXPECT_EQ(receiver.hear_sent(), 1);
         EXPECT_TRUE(receiver.polls(deadline_ms));
-        EXPECT_EQ(receiver.hear(), 2);
+        EXPECT_EQ(receiver.hear_sent(), 2);
         EXPECT_FALSE(receiver.polls());
     }
 }
@@ -99,15 +106,15 @@ TEST(Events, OnDemandTheDescriptorPollsOnceArmed) {
     for (int round = 0; round < 3; ++round) {
         EXPECT_EQ(sender.ring(receiver.destid, 1), 0);
         EXPECT_FALSE(receiver.polls());
-        EXPECT_EQ(softrio_arm(receiver), 1);
+        EXPECT_TRUE(arrives([&] { return softrio_arm(receiver) == 1; }));
         EXPECT_EQ(receiver.hear(), 1);
         EXPECT_EQ(softrio_arm(receiver), 0);
         EXPECT_FALSE(receiver.polls());
         EXPECT_EQ(sender.ring(receiver.destid, 2), 0);
         EXPECT_TRUE(receiver.polls(deadline_ms));
         EXPECT_EQ(sender.ring(receiver.destid, 3), 0);
-        EXPECT_EQ(receiver.hear(), 2);
-        EXPECT_EQ(receiver.hear(), 3);
+        EXPECT_EQ(receiver.hear_sent(), 2);
+        EXPECT_EQ(receiver.hear_sent(), 3);
         EXPECT_FALSE(receiver.polls());
         EXPECT_EQ(receiver.hear(), -EAGAIN);
     }
@@ -187,6 +194,7 @@ TEST(Events, DestroyingAHandleEndsItsWaits) {
 }
 
 TEST(Events, FullQueueMeansRetry) {
+    SKIP_ON_LINUX("the driver drops what comes while 10 are unread, and tells nobody");
     const Fabric fabric("retry_ms=50");
     Mport hasty(0);
     Mport patient(0, 0);
@@ -206,6 +214,7 @@ TEST(Events, FullQueueMeansRetry) {
 }
 
 TEST(Events, ManySendersLoseNothing) {
+    SKIP_ON_LINUX("the driver drops what comes while 10 are unread, and tells nobody");
     const Fabric fabric;
     constexpr int senders = 4;
     constexpr std::uint16_t each = 5000;
@@ -251,6 +260,26 @@ TEST(Events, OtherKinds) {
     EXPECT_EQ(riomp_mgmt_pwrange_enable(mport, 0xFFFF'FFFF, 2, 1), -EINVAL);
     EXPECT_EQ(riomp_mgmt_pwrange_disable(mport, 0xFFFF'FFFF, 1, 2), 0);
     EXPECT_EQ(riomp_mgmt_pwrange_disable(mport, 0xFFFF'FFFF, 1, 2), -EINVAL);
+}
+
+TEST(Events, PortWritesArrive) {
+    if (!is_linux()) GTEST_SKIP() << "nobody sends any there";
+    const Fabric fabric;
+    Mport receiver(0);
+    ASSERT_EQ(riomp_mgmt_pwrange_enable(receiver, 0xFFFF0000, 0x50000, 0x5FFFF), 0);
+    ASSERT_EQ(riomp_mgmt_set_event_mask(receiver, RIO_EVENT_DOORBELL | RIO_EVENT_PORTWRITE), 0);
+    for (const char* tag : {"0x60001", "0x50001"}) {
+        std::ofstream sender("/sys/bus/platform/devices/rio_soft.1/portwrite");
+        sender << receiver.destid << ' ' << tag << " 7\n";
+        ASSERT_TRUE(sender.flush());
+    }
+    ASSERT_TRUE(receiver.polls(deadline_ms));
+    riomp_mgmt_event event{};
+    ASSERT_EQ(riomp_mgmt_get_event(receiver, &event), 0);
+    EXPECT_EQ(event.header, static_cast<unsigned>(RIO_EVENT_PORTWRITE));
+    EXPECT_EQ(event.u.portwrite.payload[0], 0x50001U) << "the other is none of its";
+    EXPECT_EQ(event.u.portwrite.payload[1], 7U);
+    EXPECT_EQ(riomp_mgmt_pwrange_disable(receiver, 0xFFFF0000, 0x50000, 0x5FFFF), 0);
 }
 
 }  // namespace

@@ -348,5 +348,15 @@ TEST(Guard, TC_M14_WhoTakesFilesWaitsForWhoHasConnected) {
     EXPECT_TRUE(box.take());
 }
 
+TEST(Guard, TheKernelKeepsNoWindowForAnybody) {
+    if (!is_linux()) GTEST_SKIP() << "others do";
+    const Fabric fabric;
+    const Mport mport(0);
+    std::uint64_t wanted = base;
+    std::uint64_t handle = RIOMP_MAP_ANY_ADDR;
+    EXPECT_EQ(softrio_guarded_map(mport, &wanted, page, &handle), -EOPNOTSUPP);
+    EXPECT_EQ(softrio_permit(mport, handle, Mport(1).destid, SOFTRIO_WRITE), -EOPNOTSUPP);
+}
+
 }  // namespace
 }  // namespace incast::softrio

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <span>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -26,7 +27,6 @@ constexpr std::uint32_t word = sizeof(std::uint32_t);
 constexpr std::uint32_t mode_transfer = 1 << 1;  // as opposed to memory-mapped
 constexpr std::uint32_t reported_dma_bytes = 64U << 20;
 constexpr int most_looks = 1000;  // of 1 ms
-constexpr hc_t first_switch = 0;
 
 template <class T>
 T* allocate(std::size_t count) {
@@ -190,22 +190,19 @@ int riomp_mgmt_rcfg_read(riomp_mport_t mport_handle, did_val_t did_val, hc_t hc,
                          uint32_t* data) {
     if (const int error = check(mport_handle)) return tell(error);
     if (data == nullptr || !is_register(offset, size)) return tell(-EINVAL);
-    if (hc == first_switch) {
-        for (std::uint32_t at = 0; at < size; at += word)
-            *data++ = read_switch_register(offset + at);
-        return 0;
-    }
-    if (hc != HC_MP) return tell(-EIO);
-    return tell(handle_of(mport_handle)->port().read_registers(did_val, offset, {data, size / word}));
+    Port& port = handle_of(mport_handle)->port();
+    const std::span values(data, size / word);
+    return tell(hc == HC_MP ? port.read_registers(did_val, offset, values)
+                            : port.read_on_the_way(did_val, hc, offset, values));
 }
 
 int riomp_mgmt_rcfg_write(riomp_mport_t mport_handle, did_val_t did_val, hc_t hc, uint32_t offset, uint32_t size,
                           uint32_t data) {
     if (const int error = check(mport_handle)) return tell(error);
     if (size != word || !is_register(offset, size)) return tell(-EINVAL);
-    if (hc == first_switch) return 0;  // it has none that can be written
-    if (hc != HC_MP) return tell(-EIO);
-    return tell(handle_of(mport_handle)->port().write_register(did_val, offset, data));
+    Port& port = handle_of(mport_handle)->port();
+    return tell(hc == HC_MP ? port.write_register(did_val, offset, data)
+                            : port.write_on_the_way(did_val, hc, offset, data));
 }
 
 int riomp_mgmt_dbrange_enable(riomp_mport_t mport_handle, did_val_t did_val, uint16_t start, uint16_t end) {
@@ -226,6 +223,7 @@ int riomp_mgmt_pwrange_enable(riomp_mport_t mport_handle, uint32_t mask, uint32_
     Handle* handle = handle_of(mport_handle);
     const std::lock_guard lock(handle->portwrites_mutex);
     if (handle->portwrites.size() == max_filters) return tell(-ENOMEM);
+    if (const int error = handle->port().enable_portwrites(handle->sink, mask, low, high)) return tell(error);
     handle->portwrites.push_back({mask, low, high});
     return 0;
 }
@@ -237,7 +235,7 @@ int riomp_mgmt_pwrange_disable(riomp_mport_t mport_handle, uint32_t mask, uint32
     const auto found = std::ranges::find(handle->portwrites, api::PortwriteRange{mask, low, high});
     if (found == handle->portwrites.end()) return tell(-EINVAL);
     handle->portwrites.erase(found);
-    return 0;
+    return tell(handle->port().disable_portwrites(handle->sink, mask, low, high));
 }
 
 int riomp_mgmt_set_event_mask(riomp_mport_t mport_handle, unsigned int mask) {
@@ -259,15 +257,20 @@ int riomp_mgmt_get_event(riomp_mport_t mport_handle, struct riomp_mgmt_event* ev
     if (evt == nullptr) return tell(-EINVAL);
     if (const int error = check(mport_handle)) return tell(error);
     Handle* handle = handle_of(mport_handle);
-    Doorbell doorbell;
+    Event event;
     // Who closes the handle waits for those who wait here.
     if (handle->waits) handle->waiting.fetch_add(1);
-    const int error = handle->port().get_doorbell(handle->sink, handle->waits, doorbell);
+    const int error = handle->port().get_event(handle->sink, handle->waits, event);
     if (handle->waits) handle->waiting.fetch_sub(1);
     if (error != 0) return tell(error);
+    if (event.is_portwrite) {
+        evt->header = RIO_EVENT_PORTWRITE;
+        std::ranges::copy(event.portwrite, evt->u.portwrite.payload);
+        return 0;
+    }
     evt->header = RIO_EVENT_DOORBELL;
-    evt->u.doorbell.did_val = doorbell.destid;
-    evt->u.doorbell.payload = doorbell.payload;
+    evt->u.doorbell.did_val = event.doorbell.destid;
+    evt->u.doorbell.payload = event.doorbell.payload;
     return 0;
 }
 

@@ -16,14 +16,19 @@ std::vector<did_val_t> endpoints(std::uint8_t mport = 0) {
     return found;
 }
 
+/// On linux the kernel's enumeration gives the ids.
+std::uint32_t id_of(std::uint32_t mport, std::uint32_t wanted) {
+    return is_linux() ? Mport(mport).destid : wanted;
+}
+
 TEST(Mgmt, MportListHasNumberAndDestid) {
-    const Fabric fabric("destid=7", 2);
+    const Fabric fabric(is_linux() ? "" : "destid=7", 2);
     mport_list_t* list = nullptr;
     std::uint8_t count = 8;
     ASSERT_EQ(riomp_mgmt_get_mport_list(&list, &count), 0);
     ASSERT_EQ(count, 2);
-    EXPECT_EQ(list[0], 7U);
-    EXPECT_EQ(list[1], 1U << 16 | 8U);
+    EXPECT_EQ(list[0], id_of(0, 7));
+    EXPECT_EQ(list[1], 1U << 16 | id_of(1, 8));
     EXPECT_EQ(riomp_mgmt_free_mport_list(&list), 0);
     EXPECT_EQ(list, nullptr);
     EXPECT_EQ(riomp_mgmt_free_mport_list(nullptr), -EINVAL);
@@ -37,6 +42,12 @@ TEST(Mgmt, MportListHasNumberAndDestid) {
 TEST(Mgmt, EndpointsComeAndGo) {
     const Fabric fabric;
     const Mport own(0);
+    if (is_linux()) {
+        std::vector<did_val_t> all{Mport(1).destid, Mport(2).destid, Mport(3).destid};
+        std::ranges::sort(all);
+        EXPECT_EQ(endpoints(), all);
+        GTEST_SKIP() << "ports are there whether a program uses them or not";
+    }
     EXPECT_TRUE(endpoints().empty());
     Mport second(1);
     const Mport third(2);
@@ -47,14 +58,17 @@ TEST(Mgmt, EndpointsComeAndGo) {
 }
 
 TEST(Mgmt, ADestidIsOnePortForAllProcesses) {
-    const Fabric fabric("destid=9", 1);
+    const std::string id = is_linux() ? "1" : "9";  // of the kernel's port 0
+    const Fabric fabric("destid=" + id, 1);
     const Mport own(0);
-    EXPECT_EQ(own.destid, 9U);
-    Child other([](const Child::Line&) {
-        set_variable("RIO_DESTID", "9");
-        EXPECT_EQ(Mport(0).destid, 9U);
+    EXPECT_EQ(std::to_string(own.destid), id);
+    Child other([&](const Child::Line&) {
+        if (is_linux()) set_variable("RIO_FABRIC", fabric.name());
+        set_variable("RIO_DESTID", id);
+        EXPECT_EQ(std::to_string(Mport(0).destid), id);
     });
     EXPECT_TRUE(other.finish());
+    if (is_linux()) return;
     // A port that a program names itself is not shared.
     riomp_mport_t handle = nullptr;
     const std::string url = (is_udp() ? "" : "shm:") + fabric.name() + "?destid=8";  // of master port 1: 9
@@ -127,6 +141,15 @@ TEST(Mgmt, DestidCanBeChanged) {
     const Mport mport(0);
     const Mport other(1);
     const std::uint32_t before = mport.destid;
+    if (is_linux()) {
+        EXPECT_EQ(riomp_mgmt_destid_set(mport, 0xFF), -EINVAL);
+        EXPECT_EQ(riomp_mgmt_destid_set(mport, 500), 0);
+        EXPECT_EQ(Mport(0).destid, 500U);
+        EXPECT_NE(write_to(other, before, 0, {1, 2}), 0);
+        EXPECT_EQ(riomp_mgmt_destid_set(mport, before), 0);
+        EXPECT_EQ(write_to(other, before, 0, {1, 2}), -EIO) << "there, without a window";
+        GTEST_SKIP() << "routes and lists stay as the kernel's enumeration made them";
+    }
     EXPECT_EQ(riomp_mgmt_destid_set(mport, other.destid), -EBUSY);
     EXPECT_EQ(riomp_mgmt_destid_set(mport, 0xFF), -EINVAL);
     EXPECT_EQ(write_to(other, before, 0, {1, 2}), -EIO) << "there, without a window";
@@ -148,7 +171,11 @@ TEST(Mgmt, LocalRegisters) {
     EXPECT_EQ(riomp_mgmt_lcfg_write(mport, 0x60, 4, 77), 0);
     riomp_mgmt_mport_properties properties{};
     EXPECT_EQ(riomp_mgmt_query(mport, &properties), 0);
-    EXPECT_EQ(properties.did_val, 77U);
+    // The kernel asks the register no more.
+    EXPECT_EQ(properties.did_val, is_linux() ? mport.destid : 77U);
+    EXPECT_EQ(riomp_mgmt_lcfg_read(mport, 0x60, 4, &value), 0);
+    EXPECT_EQ(value & 0xFFFF, 77U);
+    EXPECT_EQ(riomp_mgmt_lcfg_write(mport, 0x60, 4, mport.destid), 0);
     EXPECT_EQ(riomp_mgmt_lcfg_read(mport, 0x9'0000, 4, &value), 0);
     EXPECT_EQ(value, 0U) << "no such register";
     std::uint32_t first[4] = {};
@@ -172,7 +199,9 @@ TEST(Mgmt, RemoteRegisters) {
     EXPECT_EQ(riomp_mgmt_rcfg_write(host, device.destid, HC_MP, 0x6C, 4, 42), 0);
     ASSERT_EQ(riomp_mgmt_lcfg_read(device, 0x6C, 4, &value), 0);
     EXPECT_EQ(value, 42U);
-    EXPECT_EQ(riomp_mgmt_rcfg_write(host, device.destid, HC_MP, 0x60, 4, 5), -EPERM);
+    if (!is_linux()) {  // where a host may do so, and nobody finds the device then
+        EXPECT_EQ(riomp_mgmt_rcfg_write(host, device.destid, HC_MP, 0x60, 4, 5), -EPERM);
+    }
     // The lock: the first host has it until it gives it back.
     const auto lock = [&](const Mport& who) {
         EXPECT_EQ(riomp_mgmt_rcfg_write(who, device.destid, HC_MP, 0x68, 4, who.destid), 0);
@@ -183,10 +212,12 @@ TEST(Mgmt, RemoteRegisters) {
     EXPECT_EQ(lock(rival), host.destid);
     EXPECT_EQ(lock(host), 0xFFFFU);
     EXPECT_EQ(lock(rival), rival.destid);
+    EXPECT_EQ(lock(rival), 0xFFFFU);
     ASSERT_EQ(riomp_mgmt_rcfg_read(host, device.destid, 0, 0x10, 4, &value), 0);
     EXPECT_EQ(value & 0x1000'0000, 0x1000'0000U) << "a switch is between";
-    EXPECT_EQ(riomp_mgmt_rcfg_read(host, device.destid, 1, 0, 4, &value), -EIO);
-    EXPECT_EQ(riomp_mgmt_rcfg_write(host, device.destid, 1, 0x6C, 4, 1), -EIO);
+    // Behind it is the endpoint, which real ones reach so, too.
+    EXPECT_EQ(riomp_mgmt_rcfg_read(host, device.destid, 1, 0, 4, &value), is_linux() ? 0 : -EIO);
+    EXPECT_EQ(riomp_mgmt_rcfg_write(host, device.destid, 1, 0x6C, 4, 42), is_linux() ? 0 : -EIO);
     EXPECT_EQ(riomp_mgmt_rcfg_read(host, 999, HC_MP, 0, 4, &value), -ENODEV);
     EXPECT_EQ(riomp_mgmt_rcfg_write(host, 999, HC_MP, 0x6C, 4, 1), -ENODEV);
 }
@@ -212,13 +243,16 @@ TEST(Mgmt, ForkedChildMayHaveItsOwnEndpoint) {
         EXPECT_EQ(riomp_mgmt_set_event_mask(parent, RIO_EVENT_DOORBELL), 0) << "the parent's can be used";
         const Mport own(0);
         EXPECT_NE(own.destid, parent.destid);
-        EXPECT_EQ(endpoints(), (std::vector<did_val_t>{parent.destid}));
+        const std::vector<did_val_t> others = endpoints();
+        EXPECT_TRUE(std::ranges::find(others, parent.destid) != others.end());
+        EXPECT_EQ(others.size(), is_linux() ? 3U : 1U);
     });
     EXPECT_TRUE(child.finish());
-    EXPECT_TRUE(endpoints().empty());
+    EXPECT_EQ(endpoints().empty(), !is_linux());
 }
 
 TEST(Mgmt, SixtyFourEndpointsOfOneFabric) {
+    SKIP_ON_LINUX("a kernel has at most 8 ports");
     const Fabric fabric("", 1);
     std::vector<std::unique_ptr<Child>> children;
     constexpr std::size_t count = 63;
@@ -261,6 +295,7 @@ TEST(Mgmt, SixtyFourEndpointsOfOneFabric) {
 
 TEST(Mgmt, PortsOfNamedFabrics) {
     SKIP_ON_UDP("its fabrics have addresses, no names");
+    SKIP_ON_LINUX("its ports have numbers, no names");
     const Fabric fabric("", 1);
     const std::string url = "shm:" + fabric.name();
     riomp_mport_t handles[9] = {};

@@ -267,14 +267,16 @@ int PortServer::State::answer(const std::shared_ptr<Endpoint>& of, const Call& c
         case Operation::read_registers: {
             if (value[2] > most_registers) return -EINVAL;
             std::vector<std::uint32_t> registers(value[2]);
-            const int error = port.read_registers(word(0), word(1), registers);
+            const int error = value[3] == 0 ? port.read_registers(word(0), word(1), registers)
+                                            : port.read_on_the_way(word(0), word(3) - 1, word(1), registers);
             const auto raw = std::as_bytes(std::span(registers));
             bytes.assign(raw.begin(), raw.end());
             told.bytes = bytes.size();
             return error;
         }
         case Operation::write_register:
-            return port.write_register(word(0), word(1), word(2));
+            return value[3] == 0 ? port.write_register(word(0), word(1), word(2))
+                                 : port.write_on_the_way(word(0), word(3) - 1, word(1), word(2));
         case Operation::allocate:
             if (!of->has_sink(word(0))) return -EBADF;
             told.values[0] = value[2];

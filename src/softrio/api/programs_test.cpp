@@ -115,6 +115,41 @@ TEST(Programs, TableOfFunctionsIsComplete) {
     EXPECT_EQ(listed.size(), 60U);
 }
 
+/// Tests of the API in which a fabric does otherwise than another.
+std::set<std::string> tests_that_differ() {
+    std::set<std::string> found;
+    const std::regex start(R"(\nTEST\((\w+), (\w+)\))");
+    const std::regex asks(R"(is_(shm|udp|linux)\(|SKIP_ON_)");
+    for (const char* file : {"dma", "event", "fault", "mgmt", "sock"}) {
+        const std::string text = contents(std::string("src/softrio/api/") + file + "_test.cpp");
+        for (std::sregex_iterator each(text.begin(), text.end(), start), end; each != end; ++each) {
+            const std::string body = each->suffix().str().substr(0, each->suffix().str().find("\nTEST("));
+            if (std::regex_search(body, asks)) found.insert((*each)[1].str() + "." + (*each)[2].str());
+        }
+    }
+    return found;
+}
+
+TEST(Programs, TableOfDifferencesIsComplete) {
+    const std::string text = contents(document);
+    const std::size_t begin = text.find("### What differs");
+    ASSERT_NE(begin, std::string::npos);
+    const std::string section = text.substr(begin, text.find("\n## ", begin) - begin);
+    std::set<std::string> named;
+    const std::regex name(R"(\b((?:Cm|Dma|Events|Faults|Guard|Mgmt)\.\w+))");
+    for (std::sregex_iterator each(section.begin(), section.end(), name), end; each != end; ++each)
+        named.insert((*each)[1]);
+    for (const std::string& test : tests_that_differ())
+        EXPECT_TRUE(named.contains(test)) << test << ": what differs there is not in the table";
+    const auto& all = *testing::UnitTest::GetInstance();
+    for (int suite = 0; suite < all.total_test_suite_count(); ++suite) {
+        const auto& of = *all.GetTestSuite(suite);
+        for (int test = 0; test < of.total_test_count(); ++test)
+            named.erase(std::string(of.name()) + "." + of.GetTestInfo(test)->name());
+    }
+    EXPECT_EQ(named, std::set<std::string>{}) << "no such tests";
+}
+
 TEST(Programs, EveryFunctionLinksFromCAndCpp) {
     const Folder folder;
     std::ofstream program(folder.path + "/all.c");
@@ -197,7 +232,7 @@ TEST_P(Original, DoesTheSame) {
     const Folder folder;
     const std::string source =
         std::filesystem::absolute("src/softrio/api/programs/") / (GetParam() + std::string(".c"));
-    const Fabric fabric(std::string(GetParam()) == "waits" && !is_udp() ? "link=tsi721" : "", 2);
+    const Fabric fabric(std::string(GetParam()) == "waits" && is_shm() ? "link=tsi721" : "", 2);
     // As many programs of the original do, they leave their handles to the end of the process.
     const std::string start = "ASAN_OPTIONS=\"${ASAN_OPTIONS:-}:detect_leaks=0\" ./one\n";
     const std::string script = compile("gnu11", "c") + "'" + source + "' -o one -lmport -lrsvdmem -pthread\n" + start;

@@ -146,14 +146,14 @@ std::vector<std::uint32_t> SharedPort::others() {
     return found;
 }
 
-int SharedPort::read_registers(std::uint32_t destid, std::uint32_t offset, std::span<std::uint32_t> values) {
+int SharedPort::read(std::uint32_t destid, std::uint64_t way, std::uint32_t offset, std::span<std::uint32_t> values) {
     constexpr std::size_t most = most_call_bytes / sizeof(std::uint32_t);
     int error = 0;
     while (error == 0 && !values.empty()) {
         const auto some = values.first(std::min(most, values.size()));
         Answer answer;
-        error =
-            call(Operation::read_registers, {destid, offset, some.size()}, answer, {}, std::as_writable_bytes(some));
+        error = call(Operation::read_registers, {destid, offset, some.size(), way}, answer, {},
+                     std::as_writable_bytes(some));
         values = values.subspan(some.size());
         offset += static_cast<std::uint32_t>(some.size_bytes());
     }
@@ -245,22 +245,10 @@ int SharedPort::transfer_in_file(const Transfer& transfer, const std::array<std:
     const auto memory = shm::make_memory(transfer.bytes.size());
     if (!memory) return -ENOMEM;
     const bool writes = transfer.direction == Direction::write;
-    const auto copy = [&] {
-        for (std::size_t done = 0; done < transfer.bytes.size();) {
-            const auto left = transfer.bytes.subspan(done);
-            const auto at = static_cast<off_t>(done);
-            const ssize_t moved = writes ? ::pwrite(memory->file.fd(), left.data(), left.size(), at)
-                                         : ::pread(memory->file.fd(), left.data(), left.size(), at);
-            if (moved < 0 && errno == EINTR) continue;
-            if (moved <= 0) return false;
-            done += static_cast<std::size_t>(moved);
-        }
-        return true;
-    };
-    if (writes && !copy()) return -ENOMEM;
+    if (const int error = writes ? shm::copy_into(memory->file, transfer.bytes) : 0) return error;
     Answer answer;
     const int error = call(Operation::transfer, values, answer, {}, {}, nullptr, nullptr, memory->file.fd());
-    return error != 0 || writes || copy() ? error : -ENOMEM;
+    return error != 0 || writes ? error : shm::copy_out_of(memory->file, transfer.bytes);
 }
 
 int SharedPort::open_sink(std::uint32_t& sink, bool on_demand) {

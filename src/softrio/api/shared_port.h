@@ -46,7 +46,17 @@ public:
     [[nodiscard]] bool is_abandoned() const override { return false; }
     int set_destid(std::uint32_t destid) override { return call(Operation::set_destid, {destid}); }
     [[nodiscard]] std::vector<std::uint32_t> others() override;
-    int read_registers(std::uint32_t destid, std::uint32_t offset, std::span<std::uint32_t> values) override;
+    int read_registers(std::uint32_t destid, std::uint32_t offset, std::span<std::uint32_t> values) override {
+        return read(destid, 0, offset, values);
+    }
+    int read_on_the_way(std::uint32_t destid, std::uint32_t switches, std::uint32_t offset,
+                        std::span<std::uint32_t> values) override {
+        return read(destid, std::uint64_t{switches} + 1, offset, values);
+    }
+    int write_on_the_way(std::uint32_t destid, std::uint32_t switches, std::uint32_t offset,
+                         std::uint32_t value) override {
+        return call(Operation::write_register, {destid, offset, value, std::uint64_t{switches} + 1});
+    }
     int write_register(std::uint32_t destid, std::uint32_t offset, std::uint32_t value) override {
         return call(Operation::write_register, {destid, offset, value});
     }
@@ -92,6 +102,8 @@ public:
 
 private:
     os::Descriptor connection();
+    /// `way`: 0: of the endpoint; else of what is behind so many switches less one.
+    int read(std::uint32_t destid, std::uint64_t way, std::uint32_t offset, std::span<std::uint32_t> values);
     int transfer_in_file(const Transfer& transfer, const std::array<std::uint64_t, 6>& values);
 
     Options options_;

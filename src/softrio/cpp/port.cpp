@@ -58,6 +58,10 @@ Result<std::vector<Destid>> MasterPort::endpoints() const {
     return found;
 }
 
+bool MasterPort::has_guards() const {
+    return softrio_permit(get(), 0, destid_, 0) != -EOPNOTSUPP;
+}
+
 void MasterPort::take_permits() const {
     (void)softrio_take_permits(get());
 }

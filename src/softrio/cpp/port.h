@@ -62,6 +62,8 @@ public:
     /// All other endpoints of the fabric, ascending.
     [[nodiscard]] Result<std::vector<Destid>> endpoints() const;
 
+    /// Whether the fabric keeps windows for those who are permitted to reach them (softrio_guarded_map).
+    [[nodiscard]] bool has_guards() const;
     /// Of guarded windows of others (softrio_take_permits).
     void take_permits() const;
 

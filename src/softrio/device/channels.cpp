@@ -51,12 +51,13 @@ void Socket::give_up_channel() {
     is_connected_ = false;
 }
 
-int Socket::told(int error) const {
+int Socket::told(int error) {
     const bool is_gone = error == -ENODEV || error == -EINVAL || error == -EAGAIN || error == -ECONNRESET;
-    return is_connected_ && is_gone ? -ECONNRESET : error;
+    return is_gone ? -ECONNRESET : error;
 }
 
 int Socket::bind(std::uint16_t channel) {
+    if (channel_ != 0) return -EINVAL;
     if (const int error = create(channel)) return error;
     rio_cm_channel bound{};
     bound.id = channel_;
@@ -89,6 +90,7 @@ int Socket::accept(softrio::Socket& into, std::uint32_t timeout_ms, const volati
 }
 
 int Socket::connect(std::uint32_t destid, std::uint16_t channel, const volatile int* stop) {
+    if (is_connected_) return -EISCONN;
     while (true) {
         // One that was not answered stays in between, and can be used for no other attempt.
         if (const int error = create(0)) return error;
@@ -108,6 +110,7 @@ int Socket::connect(std::uint32_t destid, std::uint16_t channel, const volatile 
 
 int Socket::send(std::span<const std::byte> message, const volatile int* stop) {
     if (message.size() < min_message || message.size() > max_message) return -EINVAL;
+    if (!is_connected_) return -ENOTCONN;
     std::int64_t until = now_ms() + send_ms;
     while (true) {
         rio_cm_msg request{};
@@ -125,6 +128,7 @@ int Socket::send(std::span<const std::byte> message, const volatile int* stop) {
 }
 
 int Socket::receive(std::span<std::byte> into, std::uint32_t timeout_ms, const volatile int* stop) {
+    if (!is_connected_) return -ENOTCONN;
     return in_slices(timeout_ms, stop, [&](std::uint32_t wait_ms) {
         rio_cm_msg request{};
         request.ch_num = channel_;

@@ -30,8 +30,8 @@ public:
 private:
     int create(std::uint16_t channel);
     void give_up_channel();
-    /// What an error of a channel means once it was connected.
-    [[nodiscard]] int told(int error) const;
+    /// What an error of a channel means that was connected.
+    [[nodiscard]] static int told(int error);
 
     std::shared_ptr<os::Descriptor> file_;
     std::uint32_t mport_;

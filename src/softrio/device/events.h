@@ -1,4 +1,5 @@
-// Doorbells of a master port of the kernel. Its files keep 10 events each: a thread takes them out as they come.
+// Doorbells and port-writes of a master port of the kernel. Its files keep 10 events each: a thread takes them out as
+// they come.
 #pragma once
 
 #include <condition_variable>
@@ -8,6 +9,9 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
+
+#include <linux/rio_mport_cdev.h>
 
 #include "os/descriptor.h"
 #include "softrio/port.h"
@@ -32,21 +36,27 @@ public:
     [[nodiscard]] std::uint32_t event_mask(std::uint32_t sink);
     int enable_range(std::uint32_t sink, std::uint32_t destid, std::uint16_t first, std::uint16_t last);
     int disable_range(std::uint32_t sink, std::uint32_t destid, std::uint16_t first, std::uint16_t last);
-    int get_doorbell(std::uint32_t sink, bool wait, Doorbell& doorbell);
+    int get_event(std::uint32_t sink, bool wait, Event& event);
+    int change_portwrites(bool enables, std::uint32_t sink, std::uint32_t mask, std::uint32_t low, std::uint32_t high);
 
 private:
     struct Sink {
         os::Descriptor file;
+        std::vector<rio_doorbell_filter> ranges;
         os::Descriptor bell;
-        std::deque<Doorbell> queue;
+        std::deque<Event> queue;
+        bool has_rung = false;
         bool is_on_demand = false;
         bool is_armed = false;
         bool is_paused = false;  // the queue is full: what comes stays with the kernel
     };
 
     int start();  // with the lock; 0 or an errno
+    void give_up_ranges(Sink& sink);
+    static void give_up_all();
     void run();
     void take_in(std::uint32_t number, Sink& sink);
+    static void silence(Sink& sink);
     void watch(int operation, int fd, std::uint32_t sink, bool wanted);
     Sink* find(std::uint32_t sink);
     int change_range(unsigned long request, std::uint32_t sink, std::uint32_t destid, std::uint16_t first,

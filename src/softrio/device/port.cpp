@@ -93,10 +93,11 @@ std::vector<std::uint32_t> Port::others() {
     return list;
 }
 
-int Port::access(unsigned long request, std::uint32_t destid, std::uint32_t offset, std::span<std::uint32_t> values) {
+int Port::access(unsigned long request, std::uint32_t destid, std::uint32_t hops, std::uint32_t offset,
+                 std::span<std::uint32_t> values) {
     rio_mport_maint_io io{};
     io.rioid = static_cast<std::uint16_t>(destid);
-    io.hopcount = to_the_endpoint;
+    io.hopcount = static_cast<std::uint8_t>(hops);
     io.offset = offset;
     io.length = static_cast<std::uint32_t>(values.size_bytes());
     io.buffer = reinterpret_cast<std::uintptr_t>(values.data());
@@ -106,12 +107,28 @@ int Port::access(unsigned long request, std::uint32_t destid, std::uint32_t offs
 
 int Port::read_registers(std::uint32_t destid, std::uint32_t offset, std::span<std::uint32_t> values) {
     const bool is_own = destid == this->destid();
-    return access(is_own ? RIO_MPORT_MAINT_READ_LOCAL : RIO_MPORT_MAINT_READ_REMOTE, destid, offset, values);
+    return access(is_own ? RIO_MPORT_MAINT_READ_LOCAL : RIO_MPORT_MAINT_READ_REMOTE, destid, to_the_endpoint, offset,
+                  values);
 }
 
 int Port::write_register(std::uint32_t destid, std::uint32_t offset, std::uint32_t value) {
     const bool is_own = destid == this->destid();
-    return access(is_own ? RIO_MPORT_MAINT_WRITE_LOCAL : RIO_MPORT_MAINT_WRITE_REMOTE, destid, offset, {&value, 1});
+    return access(is_own ? RIO_MPORT_MAINT_WRITE_LOCAL : RIO_MPORT_MAINT_WRITE_REMOTE, destid, to_the_endpoint, offset,
+                  {&value, 1});
+}
+
+int Port::read_on_the_way(std::uint32_t destid, std::uint32_t switches, std::uint32_t offset,
+                          std::span<std::uint32_t> values) {
+    return access(RIO_MPORT_MAINT_READ_REMOTE, destid, switches, offset, values);
+}
+
+int Port::write_on_the_way(std::uint32_t destid, std::uint32_t switches, std::uint32_t offset, std::uint32_t value) {
+    return access(RIO_MPORT_MAINT_WRITE_REMOTE, destid, switches, offset, {&value, 1});
+}
+
+bool Port::is_there(std::uint32_t destid) {
+    std::uint32_t identity = 0;
+    return read_registers(destid, 0, {&identity, 1}) == 0;
 }
 
 // Memory
@@ -157,10 +174,17 @@ int Port::make_buffer(Memory& memory) {
     return map(memory);
 }
 
-/// What is mapped stays until it is unmapped.
+/// For the kernel a window stays open as long as anybody has its memory mapped.
 int Port::unmake(Memory& memory) {
     const Made made = std::exchange(memory.made, memory.made == Made::no ? Made::no : Made::spent);
+    memory.mapping.reset();
     if (made == Made::no || made == Made::spent) return 0;
+    // Asked for the same outbound window again, the driver gives the one that is there, and closes it once for all.
+    if (made == Made::outbound && std::ranges::any_of(memory_, [&](const auto& each) {
+            return each.second.made == Made::outbound && each.second.handle == memory.handle;
+        })) {
+        return 0;
+    }
     const unsigned long request = made == Made::buffer   ? RIO_FREE_DMA
                                   : made == Made::window ? RIO_UNMAP_INBOUND
                                                          : RIO_UNMAP_OUTBOUND;
@@ -309,13 +333,27 @@ int Port::channel(std::uint32_t number) {
 }
 
 /// Begun and waited for in two calls: a signal ends the wait, and not what is waited for.
-int Port::transfer(const Transfer& transfer) {
-    const int file = channel(transfer.channel);
-    if (file < 0) return -ENODEV;
+int Port::move(const Transfer& transfer, int file) {
     rio_transfer_io io{};
     io.rioid = static_cast<std::uint16_t>(transfer.destid);
     io.rio_addr = transfer.address;
     io.loc_addr = reinterpret_cast<std::uintptr_t>(transfer.bytes.data());
+    Keep keep;
+    {
+        // Of its own memory the driver takes a handle alone.
+        const std::lock_guard lock(mutex_);
+        for (const auto& [local, memory] : memory_) {
+            if (memory.mapping == nullptr) continue;
+            const std::span<std::byte> mapped = memory.mapping->bytes();
+            if (transfer.bytes.data() < mapped.data() || transfer.bytes.data() >= mapped.data() + mapped.size())
+                continue;
+            keep = memory.mapping;
+            io.handle = memory.handle;
+            io.offset = static_cast<std::uint64_t>(transfer.bytes.data() - mapped.data());
+            io.loc_addr = 0;
+            break;
+        }
+    }
     io.length = transfer.bytes.size();
     // The driver knows no SWRITE.
     io.method = static_cast<std::uint16_t>(transfer.answers_each   ? RIO_EXCHANGE_NWRITE_R_ALL
@@ -335,6 +373,42 @@ int Port::transfer(const Transfer& transfer) {
     while (::ioctl(file, RIO_WAIT_FOR_ASYNC, &wait) != 0)
         if (errno != EINTR) return -errno;
     return 0;
+}
+
+int Port::transfer(const Transfer& transfer) {
+    if (transfer.bytes.empty()) return -EINVAL;
+    const int file = channel(transfer.channel);
+    if (file < 0) return -ENODEV;
+    // A driver may take an end beyond the last address for nonsense: no window is there.
+    if (transfer.bytes.size() - 1 > ~transfer.address) return -EIO;
+    const int error = move_pinnable(transfer, file);
+    // To the driver it is all one.
+    return error == -EIO && !is_there(transfer.destid) ? -ENODEV : error;
+}
+
+/// What a program has mapped of the driver's memory the driver cannot pin: that goes by way of memory that it can.
+int Port::move_pinnable(const Transfer& transfer, int file) {
+    if (const int error = move(transfer, file); error != -EFAULT) return error;
+    const auto copy = shm::make_memory(transfer.bytes.size());
+    const auto mapped = copy ? shm::map(copy->file, copy->bytes) : nullptr;
+    if (mapped == nullptr) return -ENOMEM;
+    const bool writes = transfer.direction == Direction::write;
+    if (const int error = writes ? shm::copy_into(copy->file, transfer.bytes) : 0) return error;
+    Transfer by_way = transfer;
+    by_way.bytes = mapped->bytes().first(transfer.bytes.size());
+    const int error = move(by_way, file);
+    return error != 0 || writes ? error : shm::copy_out_of(copy->file, transfer.bytes);
+}
+
+/// For those who share the port, which ask for doorbells alone.
+int Port::get_doorbell(std::uint32_t sink, bool wait, Doorbell& doorbell) {
+    Event event;
+    int error = 0;
+    do {
+        error = events_.get_event(sink, wait, event);
+    } while (error == 0 && event.is_portwrite);
+    doorbell = event.doorbell;
+    return error;
 }
 
 int Port::send_doorbell(const Doorbell& doorbell, bool wait) {

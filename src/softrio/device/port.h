@@ -37,6 +37,10 @@ public:
     [[nodiscard]] std::vector<std::uint32_t> others() override;
     int read_registers(std::uint32_t destid, std::uint32_t offset, std::span<std::uint32_t> values) override;
     int write_register(std::uint32_t destid, std::uint32_t offset, std::uint32_t value) override;
+    int read_on_the_way(std::uint32_t destid, std::uint32_t switches, std::uint32_t offset,
+                        std::span<std::uint32_t> values) override;
+    int write_on_the_way(std::uint32_t destid, std::uint32_t switches, std::uint32_t offset,
+                         std::uint32_t value) override;
 
     int allocate(std::uint32_t owner, std::uint64_t bytes, std::uint64_t& local) override;
     int free_allocation(std::uint64_t local) override;
@@ -68,8 +72,13 @@ public:
     int disable_range(std::uint32_t sink, std::uint32_t destid, std::uint16_t first, std::uint16_t last) override {
         return events_.disable_range(sink, destid, first, last);
     }
-    int get_doorbell(std::uint32_t sink, bool wait, Doorbell& doorbell) override {
-        return events_.get_doorbell(sink, wait, doorbell);
+    int get_doorbell(std::uint32_t sink, bool wait, Doorbell& doorbell) override;
+    int get_event(std::uint32_t sink, bool wait, Event& event) override { return events_.get_event(sink, wait, event); }
+    int enable_portwrites(std::uint32_t sink, std::uint32_t mask, std::uint32_t low, std::uint32_t high) override {
+        return events_.change_portwrites(true, sink, mask, low, high);
+    }
+    int disable_portwrites(std::uint32_t sink, std::uint32_t mask, std::uint32_t low, std::uint32_t high) override {
+        return events_.change_portwrites(false, sink, mask, low, high);
     }
     int send_doorbell(const Doorbell& doorbell, bool wait) override;
 
@@ -98,9 +107,14 @@ private:
     int map(Memory& memory);
     int unmake(Memory& memory);
 
-    int access(unsigned long request, std::uint32_t destid, std::uint32_t offset, std::span<std::uint32_t> values);
+    int access(unsigned long request, std::uint32_t destid, std::uint32_t hops, std::uint32_t offset,
+               std::span<std::uint32_t> values);
+    [[nodiscard]] bool is_there(std::uint32_t destid);
     /// The file whose DMA channel that is; -1: it cannot be opened.
     int channel(std::uint32_t number);
+    /// -EFAULT: the driver cannot reach the bytes.
+    int move(const Transfer& transfer, int file);
+    int move_pinnable(const Transfer& transfer, int file);
 
     Options options_;
     std::uint32_t number_;

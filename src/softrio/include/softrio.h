@@ -42,9 +42,9 @@ int softrio_share_memory(riomp_mport_t mport_handle, uint64_t handle);
 int softrio_guarded_map(riomp_mport_t mport_handle, uint64_t* rio_base, uint32_t size, uint64_t* handle);
 
 /** What the endpoint may do from now on in a guarded window: SOFTRIO_READ, SOFTRIO_WRITE, both, or 0. `handle` is what
- * softrio_guarded_map gave. -EINVAL: there is no such window; on a fabric of shm also -ENODEV: there is no such
- * endpoint, and -EAGAIN: it has been handed too much that it has not looked at, again later. What an endpoint was
- * handed there it keeps until the window is closed. */
+ * softrio_guarded_map gave. -EINVAL: there is no such window; -EOPNOTSUPP: the fabric has no guarded windows; on a
+ * fabric of shm also -ENODEV: there is no such endpoint, and -EAGAIN: it has been handed too much that it has not
+ * looked at, again later. What an endpoint was handed there it keeps until the window is closed. */
 int softrio_permit(riomp_mport_t mport_handle, uint64_t handle, did_val_t did_val, unsigned int access);
 
 /** Takes what this endpoint was handed for being permitted to reach windows of others, which it does by itself when it

@@ -74,6 +74,17 @@ std::optional<Place> parse_place(std::string_view text) {
                  static_cast<std::uint32_t>(value[2]), value[3]};
 }
 
+template <class Move>
+int copy_all(std::size_t size, Move&& move) {
+    for (std::size_t done = 0; done < size;) {
+        const ssize_t moved = move(done);
+        if (moved < 0 && errno == EINTR) continue;
+        if (moved <= 0) return moved < 0 && errno == EFAULT ? -EFAULT : -ENOMEM;
+        done += static_cast<std::size_t>(moved);
+    }
+    return 0;
+}
+
 }  // namespace
 
 std::optional<SharedMemory> make_memory(std::uint64_t bytes) {
@@ -93,6 +104,18 @@ std::shared_ptr<Mapping> map(const Descriptor& file, std::uint64_t bytes) {
     void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd(), 0);
     if (at == MAP_FAILED) return nullptr;
     return std::make_shared<Mapping>(std::span(static_cast<std::byte*>(at), bytes));
+}
+
+int copy_into(const Descriptor& file, std::span<const std::byte> bytes) {
+    return copy_all(bytes.size(), [&](std::size_t done) {
+        return ::pwrite(file.fd(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    });
+}
+
+int copy_out_of(const Descriptor& file, std::span<std::byte> bytes) {
+    return copy_all(bytes.size(), [&](std::size_t done) {
+        return ::pread(file.fd(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    });
 }
 
 bool is_sealed(const Descriptor& file, std::uint64_t bytes) {

@@ -42,6 +42,9 @@ struct SharedMemory {
 /// Nothing: errno says why.
 std::optional<SharedMemory> make_memory(std::uint64_t bytes);
 std::shared_ptr<Mapping> map(const Descriptor& file, std::uint64_t bytes);
+/// Between those bytes and the start of the file. 0, or -ENOMEM, or -EFAULT: they are not all of this process.
+int copy_into(const Descriptor& file, std::span<const std::byte> bytes);
+int copy_out_of(const Descriptor& file, std::span<std::byte> bytes);
 /// Memory that another process made is used only if it is sealed and has exactly the size that was said: then it stays
 /// whole as long as it is used.
 bool is_sealed(const Descriptor& file, std::uint64_t bytes);

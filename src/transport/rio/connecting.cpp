@@ -39,7 +39,8 @@ Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
     Address address;
     if (index(peer) >= peers_.size() || peer == options_.self || !from_blob(blob, address) ||
         (address.is_for_one == 0 && address.node != index(peer)) || there_by(address) >= address.peers ||
-        address.ring_bytes != settings_.ring_bytes || address.notice != settings_.notice) {
+        address.ring_bytes != settings_.ring_bytes || address.notice != settings_.notice ||
+        address.doorbell > UINT16_MAX) {
         return Post::refused;
     }
     PeerState& state = peers_[index(peer)];
@@ -58,6 +59,7 @@ Post Endpoint::connect(Peer peer, const Blob& blob, std::uint32_t incarnation) {
     state.theirs = state.heard = 0;
     state.deadline = time_unset;
     state.destid = address.destid;
+    state.doorbell = static_cast<std::uint16_t>(address.doorbell);
     state.there = there_by(address);
     state.slot_address = address.slots + state.there * slot_bytes(settings_.ring_bytes);
     state.lane.drop_unsent();

@@ -24,6 +24,7 @@ namespace {
 constexpr std::uint32_t max_peers_limit = 256;  // processes that may write to one endpoint of SoftRIO
 constexpr std::size_t rotate_bytes = 16384;     // smaller bodies stay on one DMA channel
 constexpr std::size_t stream_unit = 8;
+constexpr std::uint16_t max_doorbells = 1024;
 constexpr std::uint32_t max_transfers = 3000;  // asynchronous ones of all peers that are remembered
 
 bool inside(std::uint64_t size, std::uint64_t offset, std::uint64_t length) {
@@ -33,10 +34,12 @@ bool inside(std::uint64_t size, std::uint64_t offset, std::uint64_t length) {
 }  // namespace
 
 Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& options, api::MasterPort port,
-                   std::uint64_t addresses, api::Memory slots_memory, api::Mapping slots, api::Window slots_window)
+                   std::uint16_t doorbell, std::uint64_t addresses, api::Memory slots_memory, api::Mapping slots,
+                   api::Window slots_window)
     : settings_(settings),
       options_(options),
       port_(std::move(port)),
+      doorbell_(doorbell),
       slots_memory_(std::move(slots_memory)),
       slots_(std::move(slots)),
       slots_window_(std::move(slots_window)),
@@ -55,6 +58,7 @@ Endpoint::Endpoint(const EndpointSettings& settings, const EndpointOptions& opti
                      .read = true,
                      .fences_live_peer = false,
                      .has_wait_fd = true};
+    if (!regions_.has_guards()) capabilities_.nature.bounds = Bounds::trusted;
     peers_.reserve(options.max_peers);
     for (std::uint32_t number = 0; number < options.max_peers; ++number)
         peers_.emplace_back(settings.ring_bytes, std::max(16U, capabilities_.max_posted)).there = index(options.self);
@@ -75,8 +79,12 @@ Result<std::unique_ptr<Transport>> Endpoint::make(const EndpointSettings& settin
         fabric += (fabric.find('?') == std::string::npos ? '?' : '&') + settings.fabric_options;
     auto port = api::MasterPort::join(fabric, O_NONBLOCK | SOFTRIO_ON_DEMAND);
     if (!port) return Error{std::string(transport_name) + ": " + port.error().message};
-    if (const std::error_code error = port->listen(look_doorbell, look_doorbell))
-        return Error{std::string(transport_name) + ": doorbells: " + error.message()};
+    // The first that is free: on a port of the kernel a process that was killed leaves its own taken (docs/rapidio.md).
+    std::uint16_t doorbell = 0;
+    std::error_code error = port->listen(doorbell, doorbell);
+    while (error == std::errc::device_or_resource_busy && ++doorbell < max_doorbells)
+        error = port->listen(doorbell, doorbell);
+    if (error) return Error{std::string(transport_name) + ": doorbells: " + error.message()};
     // An endpoint that comes after this one, perhaps with the same destination id, has its windows elsewhere, so that
     // what was meant for this one never lands there.
     std::random_device random;
@@ -84,13 +92,14 @@ Result<std::unique_ptr<Transport>> Endpoint::make(const EndpointSettings& settin
     const std::uint64_t bytes = api::whole_pages(options.max_peers * slot_bytes(settings.ring_bytes));
     auto memory = api::Memory::allocate(*port, bytes);
     if (!memory) return Error{std::string(transport_name) + ": slots for the peers: " + memory.error().message};
-    auto mapping = api::Mapping::of(*port, *memory, 0, bytes);
-    if (!mapping) return Error{std::string(transport_name) + ": slots for the peers: " + mapping.error().message};
+    // In this order: a master port of the kernel shows nothing that was mapped before.
     auto window = api::Window::open(*port, *memory, 0, bytes, addresses);
     if (!window) return Error{std::string(transport_name) + ": slots for the peers: " + window.error().message};
+    auto mapping = api::Mapping::of(*port, *memory, 0, bytes);
+    if (!mapping) return Error{std::string(transport_name) + ": slots for the peers: " + mapping.error().message};
     EndpointSettings own = settings;
     if (options.shareable) own.layout.pool_bytes = 0;
-    std::unique_ptr<Endpoint> made(new Endpoint(own, options, std::move(*port), addresses, std::move(*memory),
+    std::unique_ptr<Endpoint> made(new Endpoint(own, options, std::move(*port), doorbell, addresses, std::move(*memory),
                                                 std::move(*mapping), std::move(*window)));
     for (std::uint32_t channel = 1; channel < settings.dma_channels; ++channel) {
         auto more = made->port_.again(O_NONBLOCK | SOFTRIO_ON_DEMAND);
@@ -130,7 +139,8 @@ Address Endpoint::own_address() const {
             .peers = options_.max_peers,
             .ring_bytes = settings_.ring_bytes,
             .notice = settings_.notice,
-            .slots = slots_window_.address()};
+            .slots = slots_window_.address(),
+            .doorbell = doorbell_};
 }
 
 Blob Endpoint::address() const {

@@ -22,9 +22,6 @@
 
 namespace incast::transport::rio {
 
-/// The only doorbell: look into my slot.
-inline constexpr std::uint16_t look_doorbell = 0;
-
 /// Of a message of CM; records follow.
 struct LetterHead {
     std::uint64_t start = 0;  // position of the first
@@ -64,7 +61,7 @@ struct Address {
     NoticeKind notice{};
     std::uint64_t slots = 0;       // RapidIO address of the first
     std::uint32_t is_for_one = 0;  // then `node` is the number of whoever connects, here
-    std::uint32_t zero = 0;
+    std::uint32_t doorbell = 0;    // its only one: look into my slot
 };
 
 struct Key : RegionKey<0x4B4F4952> {  // "RIOK"
@@ -114,7 +111,8 @@ private:
     static constexpr Time time_unset = -1;  // a deadline that the next poll, which knows the time, sets
 
     Endpoint(const EndpointSettings& settings, const EndpointOptions& options, api::MasterPort port,
-             std::uint64_t addresses, api::Memory slots_memory, api::Mapping slots, api::Window slots_window);
+             std::uint16_t doorbell, std::uint64_t addresses, api::Memory slots_memory, api::Mapping slots,
+             api::Window slots_window);
 
     static std::uint32_t index(Peer peer) { return static_cast<std::uint32_t>(peer); }
     [[nodiscard]] bool is_up(Peer peer) const {
@@ -224,6 +222,7 @@ private:
     EndpointOptions options_;
     Capabilities capabilities_;
     api::MasterPort port_;
+    std::uint16_t doorbell_;
     std::vector<api::MasterPort> more_ports_;  // for bodies, each perhaps on a DMA channel of its own
     api::Memory slots_memory_;
     api::Mapping slots_;

@@ -68,6 +68,7 @@ struct PeerState {
     std::uint64_t heard = 0;  // check sum of the hello that was looked at last
     Time deadline = time_never;
     api::Destid destid = 0;
+    std::uint16_t doorbell = 0;
     std::uint64_t slot_address = 0;  // of this node's slot at the peer
 
     // What is written to the peer's slot, beside the value that it shall have.

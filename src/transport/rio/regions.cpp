@@ -145,7 +145,7 @@ Result<Place> Regions::expose(Local number, const Grant& grant) {
     Region& region = regions_[static_cast<std::size_t>(number)];
     const api::Access access =
         (grant.read ? api::Access::read : api::Access::none) | (grant.write ? api::Access::write : api::Access::none);
-    const bool is_for_all = grant.peer == any_peer && access == api::Access::all;
+    const bool is_for_all = !has_guards_ || (grant.peer == any_peer && access == api::Access::all);
     auto place = region.place ? Result<Place>(*region.place) : show(region, !is_for_all);
     if (!place || place->is_guarded == 0) return place;
     const auto known = std::ranges::find(region.granted, grant.peer, &Granted::peer);
@@ -214,7 +214,7 @@ Result<int> Regions::share(Local number) {
     Region& region = regions_[static_cast<std::size_t>(number)];
     if (!region.place) {
         // Who may reach it is to be said yet.
-        if (auto shown = show(region, true); !shown) return shown.error();
+        if (auto shown = show(region, has_guards_); !shown) return shown.error();
     }
     if (region.segments.size() != 1) return Error{"share: the region is not one piece of memory of its own"};
     return region.segments.front().memory.share();

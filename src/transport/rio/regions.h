@@ -6,7 +6,8 @@
 // as with the original library's old limits; their windows lie side by side in RapidIO addresses, so that a peer needs
 // no more than the first address and the size of a segment: no transfer may cross from one into the next.
 //
-// What was granted to some is in no pool: its windows are guarded, and so not among the 8.
+// What was granted to some is in no pool: its windows are guarded, and so not among the 8. On a fabric that guards no
+// windows what was granted to anybody is open to all.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +49,7 @@ class Regions {
 public:
     /// `first_address`: of the windows. The port outlives it.
     Regions(const api::MasterPort& port, const Layout& layout, std::uint64_t first_address)
-        : port_(port), layout_(layout), next_address_(first_address) {}
+        : port_(port), layout_(layout), next_address_(first_address), has_guards_(port.has_guards()) {}
     Regions(const Regions&) = delete;
     Regions& operator=(const Regions&) = delete;
     ~Regions();
@@ -59,8 +60,9 @@ public:
         const auto number = static_cast<std::size_t>(region);
         return number < regions_.size() ? regions_[number].bytes : std::span<std::byte>{};
     }
+    [[nodiscard]] bool has_guards() const { return has_guards_; }
     /// Precondition: the grant fits into the region. What is first granted to anybody, for everything, is for all from
-    /// then on; any other region gets windows that only those reach who are permitted to.
+    /// then on; any other region gets windows that only those reach who are permitted to, where there are such.
     Result<Place> expose(Local region, const Grant& grant);
     /// The peer is that endpoint: it may do from now on what it was granted. resource_unavailable_try_again: not yet,
     /// and not all of it.
@@ -118,6 +120,7 @@ private:
     const api::MasterPort& port_;
     Layout layout_;
     std::uint64_t next_address_;
+    bool has_guards_;
     std::deque<Pooled> pools_;
     std::vector<Region> regions_;  // by number; without bytes: released
     std::deque<std::uint16_t> released_;

@@ -135,7 +135,7 @@ bool Endpoint::send_letters(Peer peer, std::uint64_t end) {
 void Endpoint::ring(Peer peer) {
     PeerState& state = peers_[index(peer)];
     if (state.gone) return;
-    const std::error_code error = port_.ring(state.destid, look_doorbell);
+    const std::error_code error = port_.ring(state.destid, state.doorbell);
     // A full queue wakes the peer as well as one more would; but it may have looked at this slot already.
     state.owes_doorbell = error == std::errc::resource_unavailable_try_again;
     if (state.owes_doorbell) {

@@ -64,6 +64,11 @@ constexpr std::array former_list{
 
 }  // namespace
 
+Bounds bounds_with(const Settings& given) {
+    const auto fabric = given.find("fabric");
+    return fabric != given.end() && fabric->second.starts_with("linux:") ? Bounds::trusted : nature.bounds;
+}
+
 std::span<const base::Setting> settings() {
     return list;
 }

@@ -14,6 +14,8 @@ inline constexpr Nature nature{.bounds = Bounds::region, .copies = Copies::proce
 inline constexpr std::uint64_t max_window_bytes = std::uint64_t{1} << 31;
 
 std::span<const base::Setting> settings();
+/// Master ports of the kernel guard no windows (docs/rapidio.md).
+Bounds bounds_with(const Settings& given);
 /// Without its make().
 Descriptor describe();
 

@@ -44,18 +44,13 @@ static int move_piece(struct rs_port *to, const struct rs_transfer *transfer, u6
 	return error;
 }
 
-static int move(struct rs_port *from, const struct rs_transfer *transfer)
+static int move_to(struct rs_port *to, const struct rs_transfer *transfer)
 {
-	struct rs_port *to = rs_route(from, transfer->destid);
 	u64 address = transfer->address;
 	struct scatterlist *each;
 	unsigned int i;
 	int error = 0;
 
-	if (!to) {
-		rs_count(from, RS_LOST_PACKETS);
-		return -ENODEV;
-	}
 	for_each_sg(transfer->list, each, transfer->count, i) {
 		struct page *page = sg_page(each) + (each->offset >> PAGE_SHIFT);
 		size_t offset = offset_in_page(each->offset);
@@ -75,6 +70,26 @@ static int move(struct rs_port *from, const struct rs_transfer *transfer)
 		}
 	}
 	return error;
+}
+
+static int move(struct rs_port *from, const struct rs_transfer *transfer)
+{
+	struct rs_port *members[RS_MAX_PORTS];
+	unsigned int count = 0, i;
+	struct rs_port *to;
+
+	/* Of many targets none can answer for all: such a request goes the way of its id alone. */
+	if (!transfer->has_response)
+		count = rs_members(from, transfer->destid, members);
+	for (i = 0; i < count; i++)
+		move_to(members[i], transfer);
+	if (count)
+		return 0;
+	to = rs_route(from, transfer->destid);
+	if (to)
+		return move_to(to, transfer);
+	rs_count(from, RS_LOST_PACKETS);
+	return -ENODEV;
 }
 
 static void finish(struct rs_lane *lane, struct rs_transfer *transfer, bool has_failed)
@@ -154,7 +169,7 @@ prepare(struct dma_chan *chan, struct scatterlist *list, unsigned int count,
 		return ERR_PTR(-EINVAL);
 	for_each_sg(list, each, count, i)
 		bytes += each->length;
-	if (target->rio_addr + bytes < target->rio_addr)
+	if (bytes == 0 || target->rio_addr + (bytes - 1) < target->rio_addr)
 		return ERR_PTR(-EINVAL);
 	transfer = kzalloc(sizeof(*transfer), GFP_NOWAIT);
 	if (!transfer)

@@ -80,7 +80,8 @@ static ssize_t counters_show(struct device *device, struct device_attribute *att
 	for (i = 0; i < RS_COUNTERS; i++)
 		length += sysfs_emit_at(text, length, "%s %lld\n", counter_names[i],
 					atomic64_read(&port->counters[i]));
-	return length;
+	return length + sysfs_emit_at(text, length, "memory_blocks %d\n",
+				      atomic_read(&port->blocks));
 }
 static DEVICE_ATTR_RO(counters);
 

@@ -23,6 +23,7 @@ static void free_block(struct kref *ref)
 {
 	struct rs_block *block = container_of(ref, struct rs_block, ref);
 
+	atomic_dec(&block->port->blocks);
 	free_pages_exact(block->memory, block->bytes);
 	kfree(block);
 }
@@ -70,6 +71,8 @@ static void *alloc_block(struct device *device, size_t size, dma_addr_t *handle,
 		return NULL;
 	}
 	block->start = virt_to_phys(block->memory);
+	block->port = dev_get_drvdata(device);
+	atomic_inc(&block->port->blocks);
 	*handle = block->start;
 	spin_lock_irqsave(&rs_block_lock, flags);
 	list_add_tail(&block->node, &rs_blocks);

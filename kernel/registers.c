@@ -2,8 +2,8 @@
 /*
  * Configuration registers, and with them the ways of the fabric.  Registers are
  * those of the RapidIO specification, part 1 (capabilities and logical layer),
- * part 3 (ids, host lock, component tag, routing table) and part 6 (the LP-Serial
- * block, at 0x100).  A register that is not there reads as 0 and takes no write.
+ * part 3 (ids, host lock, component tag, routing table), part 6 (the LP-Serial
+ * block, at 0x100) and part 11 (multicast.c).  A register that is not there reads as 0 and takes no write.
  */
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
@@ -12,6 +12,7 @@
 
 #define ENDPOINT_ID		0x5f01ffffu	/* device, vendor: the reserved one */
 #define SWITCH_ID		0x5f02ffffu
+#define SWITCH_MULTICAST	0x400u	/* of its processing element features, part 11 */
 #define PHYSICAL_BLOCK		0x100u
 #define TABLE_LIMIT_8		0xffu
 #define TABLE_LIMIT_16		0xffffu
@@ -41,11 +42,15 @@ int rs_registers_init(void)
 	if (!rs_switch.table)
 		return -ENOMEM;
 	memset(rs_switch.table, RIO_INVALID_ROUTE, rs_switch.table_limit + 1);
-	return 0;
+	if (!rs_multicast_init(rs_switch.table_limit + 1))
+		return 0;
+	vfree(rs_switch.table);
+	return -ENOMEM;
 }
 
 void rs_registers_exit(void)
 {
+	rs_multicast_exit();
 	vfree(rs_switch.table);
 }
 
@@ -161,8 +166,10 @@ static void write_endpoint(struct rs_port *port, u32 offset, u32 value)
 
 static u32 read_switch(const struct rs_port *from, u32 offset)
 {
-	u32 port;
+	u32 port, value;
 
+	if (rs_multicast_read(offset, &value))
+		return value;
 	switch (offset) {
 	case RIO_DEV_ID_CAR:
 	case RIO_ASM_ID_CAR:
@@ -171,7 +178,7 @@ static u32 read_switch(const struct rs_port *from, u32 offset)
 		return PHYSICAL_BLOCK;
 	case RIO_PEF_CAR:
 		return RIO_PEF_SWITCH | RIO_PEF_STD_RT | (rs_has_large_ids ? RIO_PEF_CTLS : 0) |
-		       RIO_PEF_EXT_FEATURES;
+		       RIO_PEF_EXT_FEATURES | SWITCH_MULTICAST;
 	case RIO_SWP_INFO_CAR:
 		return rs_port_count << 8 | from->index;
 	case RIO_SWITCH_RT_LIMIT:
@@ -198,6 +205,8 @@ static u32 read_switch(const struct rs_port *from, u32 offset)
 
 static void write_switch(u32 offset, u32 value)
 {
+	if (rs_multicast_write(offset, value))
+		return;
 	switch (offset) {
 	case RIO_HOST_DID_LOCK_CSR:
 		write_lock_register(&rs_switch.host_lock, value);
@@ -240,6 +249,23 @@ struct rs_port *rs_route(struct rs_port *from, u16 destid)
 		port = NULL;	/* misrouted: whoever gets it drops it */
 	spin_unlock_irqrestore(&rs_register_lock, flags);
 	return port;
+}
+
+unsigned int rs_members(struct rs_port *from, u16 destid, struct rs_port **members)
+{
+	unsigned long flags, ports;
+	unsigned int count = 0, i;
+
+	if (!rs_has_switch)
+		return 0;
+	spin_lock_irqsave(&rs_register_lock, flags);
+	ports = rs_multicast_ports(destid);
+	for_each_set_bit(i, &ports, rs_port_count) {
+		if (i != from->index && READ_ONCE(rs_ports[i]->is_running))
+			members[count++] = rs_ports[i];
+	}
+	spin_unlock_irqrestore(&rs_register_lock, flags);
+	return count;
 }
 
 int rs_local_read(struct rs_port *port, u32 offset, u32 *value)

@@ -7,7 +7,8 @@
  *
  * Locks, each a spinlock that is taken with interrupts off, none inside another:
  *
- *   rs_register_lock    registers of all ports, and the switch's registers and table
+ *   rs_register_lock    registers of all ports, and the switch's registers, table and
+ *                       multicast masks
  *   rs_block_lock       the list of blocks of memory
  *   port->window_lock   inbound and outbound windows of a port
  *   port->event_lock    queues of doorbells and port-writes of a port
@@ -63,6 +64,7 @@ struct rs_port;
 struct rs_block {
 	struct list_head node;
 	struct kref ref;
+	struct rs_port *port;	/* whose it is */
 	void *memory;
 	phys_addr_t start;
 	size_t bytes;
@@ -148,6 +150,7 @@ struct rs_port {
 
 	struct rs_registers registers;
 
+	atomic_t blocks;	/* of its memory */
 	spinlock_t window_lock;
 	struct rs_window in[RS_IN_WINDOWS];
 	struct rs_window out[RS_OUT_WINDOWS];
@@ -197,6 +200,15 @@ u16 rs_port_destid(struct rs_port *port);
 void rs_set_destid(struct rs_port *port, u16 destid);
 /* The port that has the id and is reached; NULL: none. */
 struct rs_port *rs_route(struct rs_port *from, u16 destid);
+/* Who gets what is written to that id without a response; 0: it stands for no group. */
+unsigned int rs_members(struct rs_port *from, u16 destid, struct rs_port **members);
+
+/* multicast.c: with rs_register_lock, but for the first two.  False: no register of its own. */
+int rs_multicast_init(u32 ids);
+void rs_multicast_exit(void);
+bool rs_multicast_read(u32 offset, u32 *value);
+bool rs_multicast_write(u32 offset, u32 value);
+unsigned long rs_multicast_ports(u16 destid);
 
 /* events.c */
 void rs_events_init(struct rs_port *port);

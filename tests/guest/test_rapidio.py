@@ -1,15 +1,19 @@
-"""The kernel's RapidIO over master ports of software (kernel/): every ioctl of its devices, packets of the network, and
-loading and unloading.
+"""The kernel's RapidIO over master ports of software (kernel/): every ioctl of its devices, packets of the network,
+loading and unloading, and the transport `rio` over them.
 """
 
+import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from guest import image, rapidio
 from guest.steps import Step
-from in_guest import BIN, GuestRun
+from in_guest import BIN, EVENTS, NODES, ROOT, GuestRun, build, check_all, check_built, out_folder, result_of
+from transports import RAPIDIO
 
 HERE = Path(__file__).parent
 SENDER = "/sys/bus/platform/devices/rio_soft.0/portwrite"
@@ -49,6 +53,27 @@ for port in 2 3 4 5; do echo $port >/sys/bus/rapidio/scan; done
 ls /sys/bus/rapidio/devices
 """
 HDID_SET = 0x40026D01  # RIO_MPORT_MAINT_HDID_SET
+# 20 users that are killed anywhere, each of which would not let go of the module; nothing of them is left. Then it is
+# unloaded, and loaded again. Without rionet, which breaks the kernel when devices come and go.
+KILLS = """
+set -e
+rmmod rionet
+for round in $(seq 20); do
+    {fuzz} 1000 $round >/dev/null &
+    victim=$!
+    read -r -t 0.$((RANDOM % 9 + 1)) <>/dev/ptmx || true
+    for module in rio_soft rio_mport_cdev; do ! rmmod $module 2>/dev/null || exit 1; done
+    kill -9 $victim
+    wait $victim || true
+done
+while grep -q 'memory_blocks [1-9]' /sys/bus/platform/devices/rio_soft.?/counters; do
+    read -r -t 0.1 <>/dev/ptmx || true
+done
+cat /sys/bus/platform/devices/rio_soft.?/counters
+rmmod rio_cm rio_mport_cdev rio_soft
+insmod {modules}/rio_soft.ko ports=4
+insmod {modules}/rio_mport_cdev.ko
+"""
 # Each port's interface in a network namespace of its own, or the kernel would not use them.
 PING = """
 set -e
@@ -64,6 +89,27 @@ until ip netns exec port2 ping -q -c 1 -W 1 10.9.0.3; do :; done
 ip netns exec port2 ping -q -c 20 -i 0.05 -s 3000 10.9.0.3
 cat /sys/bus/platform/devices/rio_soft.?/counters
 """
+# Each node takes a master port of its own.
+BUILDING: dict[str, Any] = {
+    "transport.name": RAPIDIO,
+    f"transport.{RAPIDIO}.fabric": "linux:any",
+    f"transport.{RAPIDIO}.layout": "segments",
+    f"transport.{RAPIDIO}.connect_timeout": "60s",
+    "run.nodes": NODES,
+    "run.events": EVENTS,
+    "protocol.packing": 20,
+    "protocol.mfp_size": "16KiB",
+    "sink.kind": "verify",
+    # An emulated processor may stand still for seconds while the host is busy.
+    "protocol.detection_deadline": "60s",
+    "protocol.late_after": "60s",
+}
+SCHEMES: dict[str, dict[str, Any]] = {
+    "push": {},
+    "pull": {},
+    "pull-read": {},
+    "push-pull": {"filter.accept": 0.7},
+}
 # What the kernel says when something in it is wrong.
 TROUBLE = re.compile(r"BUG:|WARNING:|Oops|general protection|refcount_t|use-after-free|lockdep|scheduling while atomic")
 
@@ -85,29 +131,50 @@ def ioctls() -> set[str]:
 
 
 @pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """rio_devices.c"""
-    built = tmp_path_factory.mktemp("rio") / "rio_devices"
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of rio_devices, rio_multicast and rio_fuzz."""
+    folder = tmp_path_factory.mktemp("rio")
     flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1"]
-    subprocess.run(["cc", *flags, "-o", str(built), str(HERE / "rio_devices.c")], check=True, timeout=120)
-    return built
+    for source in sorted(HERE.glob("rio_*.c")):
+        subprocess.run(["cc", *flags, "-o", str(folder / source.stem), str(source)], check=True, timeout=120)
+    return folder
 
 
-def test_programs_use_every_ioctl_and_the_network_runs(
-    guest: GuestRun, modules: Path, program: Path, ioctls: set[str]
+# The tests of SoftRIO's API over the ports of `rio-ports.sh MODULES 4 large=1`.
+API_TEST = BIN.parent / "test-bin" / "softrio_test"
+API_SUITES = ("Cm", "Dma", "Events", "Faults", "Mgmt")
+API = """
+cd {root}
+exec env SOFTRIO_TEST_FABRIC=linux {test} --gtest_brief=1 --gtest_filter={filter}
+"""
+
+
+def api_tests(*names: str) -> Step:
+    return Step("api", API.format(root=ROOT, test=API_TEST, filter=shlex.quote(":".join(names))), 300)
+
+
+def scheme(name: str, **more: Any) -> Step:
+    return build(name, {**BUILDING, "protocol.scheme": name, **SCHEMES[name], **more})
+
+
+def test_programs_use_every_ioctl_the_network_runs_and_events_are_built(
+    guest: GuestRun, tmp_path: Path, modules: Path, programs: Path, ioctls: set[str]
 ) -> None:
     """One boot: two ports back to back, then four behind a switch."""
     results = guest(
         [
             Step("ports", f"rio-ports.sh '{modules}' 2"),
-            Step("devices", f"exec '{program}' {SENDER}"),
+            Step("devices", f"exec '{programs}/rio_devices' {SENDER}"),
             Step("softrio", SOFTRIO.format(softrio=BIN / "softrio")),
             Step("reload", RELOAD.format(modules=modules, hdid_set=HDID_SET)),
+            Step("multicast", f"exec '{programs}/rio_multicast' 2"),
+            scheme("push"),
+            scheme("pull"),
             Step("ping", PING),
             Step("log", "dmesg"),
         ]
     )
-    for name in ("ports", "devices", "softrio", "reload", "ping"):
+    for name in ("ports", "devices", "softrio", "reload", "multicast", "push", "pull", "ping"):
         print(f"{name}: {results[name].seconds:.1f} s")
         assert results[name].status == 0, (results[name], results["log"])
     seen = set(re.findall(r"^(RIO_\w+): ", results["devices"].output, re.M))
@@ -124,4 +191,53 @@ def test_programs_use_every_ioctl_and_the_network_runs(
     assert "20 received, 0% packet loss" in results["ping"].output, results["ping"]
     for name in ("reload", "ping"):
         assert re.findall(r"^lost_messages (\d+)$", results[name].output, re.M) in (["0"] * 2, ["0"] * 4), results[name]
+    assert not TROUBLE.search(results["log"].output), results["log"]
+    for name in ("push", "pull"):
+        check_built(out_folder(tmp_path) / name, results[name])
+        assert result_of(out_folder(tmp_path) / name)["bounds"] == "trusted", "no window is guarded there"
+
+
+@pytest.mark.usefixtures("everything")
+def test_the_api_does_the_same_on_ports_of_the_kernel(guest: GuestRun, modules: Path) -> None:
+    """All that the other fabrics are tested with; programs as others write them, that make no demands on a fabric."""
+    programs = (f"*/{name}" for name in ("devices", "errors", "files", "names", "strides", "waits"))
+    names = (*(f"{suite}.*" for suite in API_SUITES), "Guard.TheKernel*", "Programs.Cpp*", *programs)
+    results = guest([Step("ports", f"rio-ports.sh '{modules}' 4 large=1"), api_tests(*names), Step("log", "dmesg")])
+    print(results["api"])
+    for name in ("ports", "api"):
+        assert results[name].status == 0, results[name]
+    assert not TROUBLE.search(results["log"].output), results["log"]
+
+
+@pytest.mark.usefixtures("everything")
+def test_ioctls_by_chance_and_kills_do_no_harm(guest: GuestRun, modules: Path, programs: Path) -> None:
+    """INCAST_GUEST_SECONDS: how long ioctls are made by chance."""
+    seconds = float(os.environ.get("INCAST_GUEST_SECONDS", "60"))
+    fuzz = programs / "rio_fuzz"
+    results = guest(
+        [
+            Step("ports", f"rio-ports.sh '{modules}' 4"),
+            Step("fuzz", f"rmmod rionet && {fuzz} {seconds} 1 && insmod {modules}/rionet.ko", seconds + 60),
+            Step("kills", KILLS.format(fuzz=fuzz, modules=modules), 240),
+            Step("log", "dmesg | tail -n 200"),
+            Step("trouble", f"dmesg | grep -E '{TROUBLE.pattern}'"),
+        ]
+    )
+    print(results["fuzz"], results["kills"])
+    for name in ("ports", "fuzz", "kills"):
+        assert results[name].status == 0, (results[name], results["log"])
+    assert re.findall(r"memory_blocks (\d+)", results["kills"].output) == ["0"] * 4
+    assert results["trouble"].status == 1, (results["trouble"], results["log"])
+
+
+@pytest.mark.usefixtures("everything")
+def test_events_are_built_over_master_ports_of_the_kernel(guest: GuestRun, tmp_path: Path, modules: Path) -> None:
+    """Each scheme, and each kind of notice."""
+    steps = [Step("nodes", f"rio-ports.sh '{modules}' {NODES}"), *(scheme(name) for name in SCHEMES)]
+    for notice in ("memory", "cm"):
+        settings = {**BUILDING, "protocol.scheme": "push", f"transport.{RAPIDIO}.notice": notice}
+        steps.append(build(notice, settings))
+    steps.append(Step("log", "dmesg"))
+    results = guest(steps)
+    check_all(results, out_folder(tmp_path), [*SCHEMES, "memory", "cm"])
     assert not TROUBLE.search(results["log"].output), results["log"]

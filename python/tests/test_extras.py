@@ -13,6 +13,7 @@ from tests.conftest import DEADLINE_S, Incast
 from tests.mep_folder import MepFolder
 
 ROOT = Path(__file__).resolve().parents[2]
+PIP = f"{sys.executable} -m pip install"
 _ALONE = """
 import importlib, pkgutil, incast
 missing = []
@@ -67,7 +68,7 @@ def test_runs_scans_and_comparisons_need_none_of_them(bare: Incast) -> None:
         assert bare("run", "--output", name).returncode == 0
     done = bare("scan", "scan.toml", "--output", "scan")
     assert done.returncode == 0, done.stderr
-    assert "table.parquet was not written; it needs polars: pip install 'incast[lab]'" in done.stderr
+    assert f"table.parquet was not written; it needs polars: {PIP} 'incast[lab]'" in done.stderr
     assert (bare.folder / "scan" / "table.csv").is_file()
     assert not (bare.folder / "scan" / "table.parquet").exists()
     done = bare("compare", "one", "other")
@@ -84,16 +85,16 @@ def test_files_of_built_events_need_none_of_them(bare: Incast) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("report", "."), "incast: incast report needs matplotlib: pip install 'incast[lab]'\n"),
+        (("report", "."), f"incast: incast report needs matplotlib: {PIP} 'incast[lab]'\n"),
         (
             ("scan", "scan.toml", "--executor", "dask:head:1"),
-            "incast: a scan over a cluster needs distributed: pip install 'incast[dask]'\n",
+            f"incast: a scan over a cluster needs distributed: {PIP} 'incast[dask]'\n",
         ),
-        (("tune",), "incast: incast tune needs optuna: pip install 'incast[tune]'\n"),
-        (("import-root", "a.root"), "incast: this needs awkward: pip install 'incast[root]'\n"),
+        (("tune",), f"incast: incast tune needs optuna: {PIP} 'incast[tune]'\n"),
+        (("import-root", "a.root"), f"incast: this needs awkward: {PIP} 'incast[root]'\n"),
         (
             ("mep", "compare", ".", "--root", "a.root", "--sources", "."),
-            "incast: this needs awkward: pip install 'incast[root]'\n",
+            f"incast: this needs awkward: {PIP} 'incast[root]'\n",
         ),
     ],
 )

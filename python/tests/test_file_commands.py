@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import uproot
 from incast.cli.files import parse_size
-from incast.formats import read_mfps
+from incast.formats import encode_mfp, read_mfps
 
 from tests.conftest import Incast
 from tests.mep_folder import MepFolder
@@ -156,3 +156,19 @@ def test_without_uproot_the_way_to_get_it_is_one_line(incast: Incast, root_file:
 )
 def test_sizes_as_the_engine_reads_them(text: str, n_bytes: int) -> None:
     assert parse_size(text) == n_bytes
+
+
+def test_several_files_are_checked_together(incast: Incast, tmp_path: Path) -> None:
+    folder = MepFolder(tmp_path / "meps")
+    for mep in range(2):
+        folder.append(mep, [encode_mfp(mep, 0, [3], b"one")])
+    files = []
+    for number in range(2):
+        files.append(tmp_path / f"{number}.mep")
+        files[-1].write_bytes(next(iter(sorted(folder.path.glob("*.mep")))).read_bytes())
+    done = incast("mep", "check", *map(str, files))
+    assert "and 1 more file: 4 MEPs" in done.stdout
+    assert "event 0 is in the file more than once" in done.stdout
+    done = incast("mep", "check", str(files[0]), str(folder.path))
+    assert done.returncode == 1
+    assert "a folder among several paths" in done.stdout

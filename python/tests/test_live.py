@@ -1,8 +1,10 @@
 """What is shown while a run goes on."""
 
 import io
+from dataclasses import replace
 
-from incast.engine.progress import NodeSample, Notice, Phase, Sample
+import pytest
+from incast.engine.progress import NodeSample, Notice, Phase, Planned, Sample
 from incast.run.live import PlainView, TerminalView, make_view
 from rich.console import Console
 
@@ -69,7 +71,53 @@ def test_the_mean_is_of_the_present_phase() -> None:
         view.on_progress(sample(2, goodput=5e9))
     last = written(screen).splitlines()[-1]
     assert "5.00 GB/s  mean 4.00 GB/s" in last
-    assert "[measuring]" in last
+    assert not last.endswith("[warm-up]")
+
+
+def test_warm_up_is_announced_and_each_phase_has_a_line_at_once() -> None:
+    clock, screen = Clock(), console(terminal=False)
+    with PlainView(screen, virtual=False, clock=clock) as view:
+        view.on_progress(Planned((("run", "2 nodes over tcp"), ("results", "out"))))
+        view.on_progress(Phase("joining"))
+        view.on_progress(sample(0.1))
+        view.on_progress(Phase("warm-up", 1.0))
+        view.on_progress(sample(0.5))
+        view.on_progress(Phase("measuring", 0.5))
+        view.on_progress(replace(sample(1.5), left_s=70.0))
+        view.on_progress(Phase("draining"))
+    lines = written(screen).splitlines()
+    assert lines[:3] == ["run       2 nodes over tcp", "results   out", "warm-up for 1 s, not measured"]
+    assert lines[3].endswith("[warm-up]")
+    assert lines[4] == "measuring for 0.5 s"
+    assert lines[5].endswith("1 min 10 s left")
+    assert len(lines) == 6
+
+
+@pytest.mark.parametrize("virtual", [False, True])
+def test_every_line_fits_80_columns(virtual: bool) -> None:
+    plain = console(terminal=False)
+    with PlainView(plain, virtual=virtual, clock=Clock(), unit="messages") as view:
+        view.on_progress(Phase("measuring"))
+        view.on_progress(replace(sample(99999.9, goodput=12.3e9), events_per_s=12.3e6, left_s=3599.0))
+    assert max(map(len, written(plain).splitlines())) <= 80
+    screen = console(terminal=True)
+    in_place = TerminalView(screen, "incast net  inproc  1MiB", virtual=virtual, clock=Clock())
+    for t_s in range(1, 60):
+        in_place.on_progress(replace(sample(float(t_s), goodput=64e9, nodes=64), left_s=3599.0))
+    narrow = Console(file=io.StringIO(), width=80, height=50)
+    narrow.print(in_place.render())
+    assert isinstance(narrow.file, io.StringIO)
+    lines = narrow.file.getvalue().splitlines()
+    assert len(lines) == 3 + 16 + 1, "no line was folded"
+
+
+def test_a_simulation_says_how_long_it_takes_here() -> None:
+    clock, screen = Clock(), console(terminal=False)
+    with PlainView(screen, virtual=True, clock=clock) as view:
+        view.on_progress(Phase("measuring", 0.01))
+        clock.now_s += 8
+        view.on_progress(replace(sample(0.004), left_s=0.006))
+    assert "12 s left" in written(screen)
 
 
 def test_virtual_time_is_said_in_both_views() -> None:

@@ -50,7 +50,7 @@ def test_options_have_the_words_of_the_engine() -> None:
 
 @pytest.mark.parametrize("command", [run, net])
 def test_no_option_of_a_setting_is_written_by_hand(command: Callable[..., Any]) -> None:
-    always = {"fabric", "trace", "settings", "output", "force", "as_json"}
+    always = {"fabric", "trace", "settings", "output", "force", "check_only", "as_json"}
     by_hand = always | {
         "detach",
         "web",
@@ -63,8 +63,7 @@ def test_no_option_of_a_setting_is_written_by_hand(command: Callable[..., Any]) 
         "rounds",
     }
     by_hand |= {
-        "compare",
-        "rounds",
+        "as_csv",
         "hosts",
         "hostfile",
         "launcher",

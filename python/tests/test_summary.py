@@ -29,7 +29,8 @@ def test_every_figure_of_a_result() -> None:
     assert rows["events"] == "1 234 567 (123 k/s)"
     assert (rows["incomplete"], rows["lost"], rows["redelivered"]) == ("0", "0", "3")
     assert rows["verification"] == "full, no errors in 20 240 packets"
-    assert rows["latency (service)"] == "p50 120 µs p99 450 µs p99.9 2.50 ms max 9.00 ms"
+    assert rows["latency (service)"] == "min 80.0 µs p50 120 µs p95 300 µs p99 450 µs"
+    assert rows["p99.9 2.50 ms"] == "max 9.00 ms"
     assert rows["dead time"] == "25 %"
     assert rows["builders waiting"] == "12.5 %"
     assert rows["run"] == "tcp, 4 nodes, push, MFPs of 61 events, 65.5 kB"
@@ -103,8 +104,9 @@ def test_a_latency_that_is_not_known_is_not_shown() -> None:
 
 def test_a_latency_over_several_hosts_says_how_well_it_is_known() -> None:
     latency = RESULT["latency_ns"] | {"kind": "trigger", "clock_error": 12_000}
-    words = shown(RESULT | {"latency_ns": latency})["latency (trigger)"]
-    assert words == "p50 120 µs p99 450 µs p99.9 2.50 ms max 9.00 ms clock_error 12.0 µs"
+    rows = shown(RESULT | {"latency_ns": latency})
+    assert rows["latency (trigger)"] == "min 80.0 µs p50 120 µs p95 300 µs p99 450 µs"
+    assert rows["p99.9 2.50 ms"] == "max 9.00 ms clock_error 12.0 µs"
 
 
 def test_open_loop_shows_what_was_offered_and_what_was_taken() -> None:
@@ -159,3 +161,25 @@ def test_virtual_time_comes_first() -> None:
 def test_what_a_run_did_not_measure_is_a_dash_and_no_crash(missing: str) -> None:
     rows = shown({key: value for key, value in RESULT.items() if key != missing} | {"goodput_bytes_per_s": None})
     assert rows["goodput, total"] == "- (-)"
+
+
+def test_too_few_packets_are_said() -> None:
+    nodes = [{"node": node, "roles": f"{node} (RU+BU)"} for node in range(4)]
+    coarse = shown(RESULT | {"nodes": nodes, "window": {"seconds": 1.0, "meps": 100}})["coarse"]
+    assert coarse.startswith(
+        "only 100 packets were measured: one more or less per builder unit changes the rates by 4 %"
+    )
+    assert "coarse" not in shown(RESULT | {"nodes": nodes, "window": {"seconds": 1.0, "meps": 1000}})
+
+
+def test_who_took_the_events_is_said() -> None:
+    nobody = {"attached": 0, "taken_meps": 0, "dropped_meps": 1234}
+    assert shown(RESULT | {"consumers": nobody})["consumers"] == (
+        "nobody attached; packets: 0 taken, 1 234 dropped; no event reached a consumer"
+    )
+    some = {"attached": 3, "left": 1, "ejected": 1, "taken_meps": 500, "held_meps": 2}
+    waiting = {"consumers": some, "accounting": {"meps_admitted": 510, "meps_committed": 500}}
+    assert shown(RESULT | waiting)["consumers"] == (
+        "3 attached, 1 left, 1 ejected; packets: 500 taken, 2 still held, 10 still wait"
+    )
+    assert "consumers" not in shown(RESULT)

@@ -1,6 +1,10 @@
 """Libraries of optional extras, imported where they are used; without them one line says what to install."""
 
 import importlib
+import shlex
+import sys
+from contextlib import suppress
+from pathlib import Path
 from types import ModuleType
 
 from incast.base.errors import OneLineError
@@ -39,7 +43,10 @@ def is_here(library: str) -> bool:
 def what_to_install(library: str) -> str:
     """As it ends a line about one that is not here."""
     name = library.partition(".")[0]
-    return f"needs {name}: pip install 'incast[{EXTRA_OF[name]}]'"
+    python = Path(sys.executable)
+    with suppress(ValueError):
+        python = python.relative_to(Path.cwd())
+    return f"needs {name}: {shlex.quote(str(python))} -m pip install 'incast[{EXTRA_OF[name]}]'"
 
 
 def need(library: str, purpose: str) -> ModuleType:

@@ -46,6 +46,13 @@ def rate(bytes_per_s: float | None) -> str:
     return _scaled(bytes_per_s, (" B/s", " kB/s", " MB/s", " GB/s", " TB/s"))
 
 
+def common_rate(bytes_per_s: Sequence[float]) -> tuple[float, str]:
+    """One unit for all of them: what to divide by, and its name; the largest is 1 or above."""
+    most = max(bytes_per_s, default=0.0)
+    scales = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
+    return next(((factor, name) for factor, name in scales if most >= factor), (1.0, "B/s"))
+
+
 def line_rate(bytes_per_s: float | None) -> str:
     """The same rate in bits, as networks are sold: `25.7 Gbit/s`."""
     if bytes_per_s is None:
@@ -77,6 +84,16 @@ def duration_ns(nanoseconds: float | None) -> str:
     if nanoseconds is None:
         return ABSENT
     return _scaled(nanoseconds, (" ns", " µs", " ms", " s"))
+
+
+def time_left(seconds: float) -> str:
+    """`1 h 5 min left`, to two units."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60} min left"
+    if whole >= 60:
+        return f"{whole // 60} min {whole % 60} s left"
+    return f"{whole} s left"
 
 
 def fraction(value: float | None) -> str:

@@ -15,6 +15,8 @@ from incast.base.files import reason_of
 from incast.cli.streams import Streams
 
 _EXIT_FAILED = 1
+# Set by the scripts of `incast --show-completion`.
+_COMPLETING = "_INCAST_COMPLETE"
 
 
 # How quantities are written, for the end of a command's help.
@@ -41,6 +43,8 @@ _COMMANDS = {
     "import-root": ("files", "import_root"),
     "info": ("info", "info"),
     "settings": ("settings", "settings"),
+    "config": ("config", "config_app"),
+    "man": ("manual", "man"),
     "mep": ("files", "mep_app"),
     "fabric": ("fabric", "fabric_app"),
     "bridge": ("bridge", "bridge_app"),
@@ -67,7 +71,7 @@ def _version(wanted: bool) -> None:
 
 def _top(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Options before the command."""
@@ -76,19 +80,18 @@ def _top(
 def application(words: Sequence[str] = ()) -> typer.Typer:
     """The program with the command that these words of its command line ask for; with all where they name none.
 
-    Only `--version` needs none at all.
+    The version alone needs none at all.
     """
     app = typer.Typer(
         name="incast",
         help="Event building over any interconnect, real or simulated.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_top)
     command = next((word for word in words if not word.startswith("-")), "")
-    wanted = [command] if command in _COMMANDS else [] if list(words) == ["--version"] else list(_COMMANDS)
+    wanted = [command] if command in _COMMANDS else [] if list(words) in (["--version"], ["-V"]) else list(_COMMANDS)
     for name in wanted:
         module, attribute = _COMMANDS[name]
         found = getattr(importlib.import_module(f"incast.cli.{module}"), attribute)
@@ -108,12 +111,21 @@ def run_command_line() -> None:
     sys.exit(status)
 
 
+def _words() -> list[str]:
+    """The words of the command line; while a shell completes one, those of its line that are whole."""
+    if _COMPLETING not in os.environ:
+        return sys.argv[1:]
+    typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    words = typed.split()[1:]
+    return words if typed[-1:].isspace() else words[:-1]
+
+
 def _run_command_line() -> int | str | None:
     streams = Streams()
     status: int | str | None = 0
     try:
         _check_words()
-        application(sys.argv[1:])()
+        application(_words())()
     except OneLineError as error:
         status = _complain(str(error), error.exit_status)
     except KeyboardInterrupt:

@@ -49,10 +49,10 @@ def _show_reports(reports: Sequence[dict[str, Any]], *, as_json: bool, none: boo
     for report in reports:
         line = Text(f"{report['output']}: ").append(report["state"], style="bold")
         if report["state"] == "running" and report["seconds"] is not None:
-            rate = units.rate(report["goodput_bytes_per_s"])
-            line.append(
-                f", {report['phase']}, {report['seconds']:.0f} s, last interval {rate}, process {report['pid']}"
-            )
+            left = report["seconds_left"]
+            parts = [report["phase"], f"{report['seconds']:.0f} s", units.rate(report["goodput_bytes_per_s"])]
+            parts += [units.time_left(left)] if left else []
+            line.append(f", {', '.join(parts)}, process {report['pid']}")
             late = [node for node in report["nodes"] if node["state"] != "running"]
             line.append("".join(f"; node {node['node']}: {node['state']}" for node in late), style="yellow")
         screen.print(line, soft_wrap=True)

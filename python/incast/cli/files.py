@@ -126,14 +126,14 @@ def show(
 
 @mep_app.command()
 def check(
-    path: Annotated[Path, typer.Argument(help="A file of MEPs, or a folder of them.")],
+    paths: Annotated[list[Path], typer.Argument(help="A folder of MEPs, with its manifests, or files of them.")],
     as_json: JsonOption = False,
 ) -> None:
     """Read every byte and say whether all is there once, whole, and as the manifests say. Exit status 1 if not."""
     with _one_line_for_bad_files():
         from incast.data import mep
 
-        _print_verdict(mep.check(path), as_json=as_json)
+        _print_verdict(mep.check(*paths), as_json=as_json)
 
 
 @mep_app.command()

@@ -13,13 +13,15 @@ import typer
 
 from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.cli.hosts import RunHostOptions
-from incast.cli.options import FabricOption, ForceOption, TraceOption, option, spelled_out
+from incast.cli.options import CheckOption, FabricOption, ForceOption, TraceOption, option, spelled_out
 from incast.engine.transports import simulated, simulated_key
+from incast.run.execution import check, say_checked
 from incast.run.net import like_options, measure
 from incast.run.net_basic import basic
 from incast.run.net_cases import cases_of
 from incast.run.net_compare import DEFAULT_ROUNDS, compare_transports
 from incast.run.request import make_request
+from incast.scan.table import csv_of_results
 
 _BASIC_ALONE = (
     "--basic measures two nodes, writes and reads of its own sizes; allowed beside it: --transport, --duration, "
@@ -108,8 +110,12 @@ def net(
         typer.Option(metavar="DIR", help="Result directory. (default: incast-results/<UTC time>-<transport>)"),
     ] = None,
     force: ForceOption = False,
+    check_only: CheckOption = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result, and nothing else, on standard output.")
+    ] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print a table on standard output: a row per measurement (docs/scanning.md).")
     ] = False,
 ) -> None:
     """Measure the interconnect without event building: bandwidth, latency, and latency under load; writes or reads.
@@ -152,6 +158,12 @@ def net(
     chosen = [*(settings or []), "run.task=net"]
     now = datetime.now(UTC)
     request = replace(make_request(config, options, chosen, output, now, across=hosts.across), force=force)
+    if as_csv and (as_json or basic_ or compare is not None):
+        raise OneLineError(
+            "--csv prints a row per measurement; not beside it: --json, --basic, --compare", EXIT_BAD_CONFIG
+        )
+    if check_only and (basic_ or compare is not None):
+        raise OneLineError("--check checks one traffic; not beside it: --basic, --compare", EXIT_BAD_CONFIG)
     if basic_:
         taken = (pattern, nodes, producers, consumers, fabric, measure_, operation, message_size, like)
         if duplex or hosts.across or any(each is not None for each in taken):
@@ -164,7 +176,13 @@ def net(
         raise typer.Exit(compare_transports(request, compare, sizes, rounds, as_json=as_json))
     compared = (built, like) if like is not None else None
     cases = cases_of(sizes, numbers, against_idle=measure_ == "loaded")
-    raise typer.Exit(measure(request, cases, compared, as_json=as_json))
+    if check_only:
+        for number, case in enumerate(cases.cases):
+            check(case.request(request, number))
+        say_checked(request)
+        return
+    table = (lambda results: csv_of_results(results, "net")) if as_csv else None
+    raise typer.Exit(measure(request, cases, compared, as_json=as_json, table=table))
 
 
 def _given(options: Mapping[str, str | None]) -> dict[str, str]:

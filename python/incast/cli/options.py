@@ -26,8 +26,10 @@ def option(key: str, help_: str = "", *flags: str, metavar: str | None = None, p
         words.append(" | ".join(setting.choices) + ".")
     if setting.default and setting.kind != "boolean":
         words.append(f"(default: {setting.default})")
+    choices = setting.choices
+    completion = (lambda incomplete: [each for each in choices if each.startswith(incomplete)]) if choices else None
     name = metavar or _METAVARS.get(setting.kind) or key.rpartition(".")[2].upper()
-    return typer.Option(*flags, metavar=name, help=" ".join(words), rich_help_panel=panel)
+    return typer.Option(*flags, metavar=name, help=" ".join(words), rich_help_panel=panel, autocompletion=completion)
 
 
 FabricOption = Annotated[
@@ -42,6 +44,7 @@ TraceOption = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Simulations: every message as a line of a CSV file (docs/simulation.md)."),
 ]
+CheckOption = Annotated[bool, typer.Option("--check", help="Only check the configuration; run nothing.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
 
 

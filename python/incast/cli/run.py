@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from incast.cli.hosts import RunHostOptions
-from incast.cli.options import FabricOption, ForceOption, TraceOption, option, spelled_out
+from incast.cli.options import CheckOption, FabricOption, ForceOption, TraceOption, option, spelled_out
 from incast.engine.transports import simulated, simulated_key
-from incast.run.execution import execute
+from incast.run.execution import execute, say_checked
 from incast.run.request import (
     arrival_settings,
     filter_settings,
@@ -118,6 +118,7 @@ def run(
     web_listen: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where they are served; means --web. (default: 127.0.0.1:0)")
     ] = None,
+    check_only: CheckOption = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result, and nothing else, on standard output.")
     ] = False,
@@ -165,6 +166,9 @@ def run(
     now = datetime.now(UTC)
     request = replace(make_request(config, options, settings or [], output, now, across=hosts.across), force=force)
     request = hosts.over_hosts(request)
+    if check_only:
+        say_checked(request)
+        return
     if web or web_listen is not None:
         from incast.run.live_page import DEFAULT_ADDRESS, parse_address
 

@@ -1,30 +1,23 @@
 """`incast sim`: a grid of simulated points from the command line (`--sweep`), or flows on a network (`--flows`)."""
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from incast.base.console import open_console
 from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
-from incast.base.units import VIRTUAL_TIME
 from incast.cli.options import ForceOption
-from incast.engine.quantity import parse, setting_text
+from incast.engine.quantity import parse
 from incast.engine.shipped import fabric_file
 from incast.run.flow_patterns import PATTERNS
 from incast.run.flows import FlowsRequest, simulate_flows
-from incast.scan.plan import EXIT_BAD_SCAN, Plan, make_plan
+from incast.scan.plan import EXIT_BAD_SCAN, make_plan
 from incast.scan.points import check_points
-from incast.scan.runner import COMPLETE
+from incast.scan.points_table import points_table
 from incast.scan.scan import carry_out, empty_folder, given_up_if_empty
-from incast.scan.spread import spreads
-from incast.scan.sweep import sweep_content
-from incast.scan.table import Row
-from incast.scan.view import figure_text
+from incast.scan.sweep import simulated_on, sweep_content
 
 _ORIGIN = Path("incast sim")  # stands where the name of a scan file would
 _DURATION = "5ms"
@@ -191,37 +184,12 @@ def sim(
         "warm_up_seconds": _seconds("--warm-up", warm_up or _WARM_UP),
         "repeats": repeats or 1,
     }
-    plan = make_plan(_ORIGIN, sweep_content(sweep or [], settings or [], fabric, numbers))
+    plan = make_plan(_ORIGIN, sweep_content(sweep or [], settings or [], simulated_on(fabric), numbers))
     folder = empty_folder(output, "sweep", force=force)
     with given_up_if_empty(folder, ours=output is None):
         check_points(str(_ORIGIN), plan, open_console(stderr=True))
         rows, status = carry_out(plan, folder, jobs or 0, as_json=as_json)
     if not as_json:
-        open_console().print(_table(plan, rows))
+        open_console().print(points_table(plan, rows))
     if status:
         raise typer.Exit(status)
-
-
-def _table(plan: Plan, rows: Sequence[Row]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", title=VIRTUAL_TIME)
-    for key in plan.axes:
-        table.add_column(key, justify="right")
-    repeated = plan.repeats > 1
-    for heading in ("median", "lowest", "highest", "repeats") if repeated else ("in all",):
-        table.add_column(heading)
-    table.add_column("limited by")
-    found = {spread.point: spread for spread in spreads(rows)}
-    for point, taken in itertools.groupby(sorted(rows, key=lambda row: row["point"]), key=lambda row: row["point"]):
-        listed = list(taken)
-        axes = [setting_text(listed[0][key]) if listed[0][key] is not None else "" for key in plan.axes]
-        causes = ", ".join(dict.fromkeys(str(row["limited_by"]) for row in listed if row["limited_by"]))
-        spread = found.get(point)
-        if spread is not None:
-            values = (spread.median, spread.lowest, spread.highest) if repeated else (spread.median,)
-            cells = [figure_text(spread.column, value) for value in values]
-            table.add_row(*axes, *cells, *([str(spread.repeats)] if repeated else []), causes)
-        for row in listed:
-            if row["status"] != COMPLETE:
-                which = f" (repeat {row['repeat']})" if repeated else ""
-                table.add_row(*axes, Text(f"{row['status']}: {row['reason']}{which}", style="red"))
-    return table

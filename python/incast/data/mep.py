@@ -256,6 +256,7 @@ class CheckReport:
     """What `check` found. `problems` make it bad; `notes` are worth knowing and no fault of the files."""
 
     path: Path
+    more_files: int = 0  # that were named beside it
     meps: int = 0
     events: int = 0
     mfps: int = 0
@@ -287,8 +288,9 @@ class CheckReport:
     def lines(self) -> list[str]:
         """The report for a person."""
         span = "" if self.first_event is None else f" ({self.first_event} .. {self.last_event})"
+        more = f" and {counted(self.more_files, 'more file')}" if self.more_files else ""
         lines = [
-            f"{self.path}: {counted(self.meps, 'MEP')}, {counted(self.events, 'event')}{span},"
+            f"{self.path}{more}: {counted(self.meps, 'MEP')}, {counted(self.events, 'event')}{span},"
             f" {counted(self.mfps, 'MFP')}, {self.bytes} bytes, {self.payload_bytes} of them payload",
             f"complete events: {self.complete_events}, incomplete events: {self.incomplete_events}"
             + "".join(
@@ -319,14 +321,19 @@ class CheckReport:
         self.last_event = last if self.last_event is None else max(self.last_event, last)
 
 
-def check(path: Path) -> CheckReport:
+def check(path: Path, *more: Path) -> CheckReport:
     """Reads everything there is and compares it with what the manifests say. Never raises for bad content, but OSError
-    where there is nothing of that name.
+    where there is nothing of that name. Several files are taken together, without their manifests.
     """
-    path.stat()
-    report = CheckReport(path)
+    for each in (path, *more):
+        each.stat()
+    report = CheckReport(path, more_files=len(more))
     try:
-        if alone := _alone(path):
+        if folder := next((each for each in (path, *more) if more and each.is_dir()), None):
+            raise FormatError(f"{folder}: a folder among several paths; allowed: one folder, or files")
+        if more:
+            _check_files([path, *more], report)
+        elif alone := _alone(path):
             _check_files(alone, report)
         else:
             _check_folder(path, report)
@@ -350,7 +357,7 @@ def _check_files(paths: Sequence[Path], report: CheckReport) -> None:
     report.notes.append(
         "no manifest in this folder: its files are taken as they are"
         if report.path.is_dir()
-        else "a file alone: manifests are checked when the folder is"
+        else f"{'files' if len(paths) > 1 else 'a file'} alone: manifests are checked when the folder is"
     )
     spans: list[tuple[int, int]] = []
     disorders: list[str] = []

@@ -12,9 +12,17 @@ _LINE_BYTES_MAX = 4 << 20
 
 @dataclass(frozen=True)
 class Phase:
-    """The run has entered another part: warm-up, measurement, drain."""
+    """The run has entered another part: warm-up, measurement, drain. `seconds`: how long it is to last."""
 
     name: str
+    seconds: float | None = None  # not known
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What the run is about to do, for a person: a label and a text in each row."""
+
+    rows: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,7 @@ class Sample:
     reassignments: int = 0
     evictions: int = 0
     verify_errors: int = 0
+    left_s: float | None = None  # of what is measured, by the run's clock; None: not known
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,7 @@ class Listening:
 
 
 _TROUBLES = ("incomplete_events", "dropped_events", "reassignments", "evictions", "verify_errors")
-Progress = Phase | Sample | Notice | ResultWritten | Listening
+Progress = Planned | Phase | Sample | Notice | ResultWritten | Listening
 
 
 def parse_progress(line: str) -> Progress | None:
@@ -77,29 +86,38 @@ def parse_progress(line: str) -> Progress | None:
     report = json.loads(line)
     if not isinstance(report, dict) or not isinstance(report.get("type"), str):
         raise ValueError("no progress report")
+    parsed: Progress | None = None
     try:
         match report["type"]:
             case "phase":
-                return Phase(str(report["phase"]))
+                parsed = Phase(str(report["phase"]), _number_or_none(report.get("seconds")))
+            case "plan":
+                parsed = Planned(tuple((str(label), str(text)) for label, text in report["rows"]))
             case "sample":
-                return Sample(
+                parsed = Sample(
                     t_s=float(report["t"]),
                     goodput_bytes_per_s=float(report["goodput_bytes_per_s"]),
                     events_per_s=float(report["events_per_s"]),
                     nodes=tuple(_parse_node(node) for node in report["nodes"]),
-                    latency_mean_ns=None if (mean := report.get("latency_mean_ns")) is None else float(mean),
+                    latency_mean_ns=_number_or_none(report.get("latency_mean_ns")),
+                    left_s=_number_or_none(report.get("left_s")),
                     **{key: int(report.get(key, 0)) for key in _TROUBLES},
                 )
             case "notice":
-                return Notice(str(report.get("level", "info")), str(report["text"]))
+                parsed = Notice(str(report.get("level", "info")), str(report["text"]))
             case "listening":
-                return Listening(str(report["address"]))
+                parsed = Listening(str(report["address"]))
             case "result":
-                return ResultWritten(Path(report["path"]))
+                parsed = ResultWritten(Path(report["path"]))
             case _:
-                return None
+                pass  # a later version's
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError("no progress report") from error
+    return parsed
+
+
+def _number_or_none(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def _parse_node(node: dict[str, Any]) -> NodeSample:

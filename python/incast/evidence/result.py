@@ -6,6 +6,7 @@ from typing import Any
 from incast.engine.quantity import number_of
 
 Result = Mapping[str, Any]
+_COARSE = 0.02  # rates that differ by this are worth telling apart
 
 
 def at(result: Result, path: Sequence[str]) -> Any:
@@ -31,6 +32,23 @@ def setting_number(result: Result, *path: str) -> float | None:
     """The same as a number in bytes, seconds, hertz or bytes per second; None for `auto` and other words."""
     value = setting(result, *path)
     return number_of(value) if isinstance(value, int | float | str) else None
+
+
+def few_packets(result: Result) -> str | None:
+    """Why the rates of a run are coarse, in one line; None: enough packets (MEPs) were measured.
+
+    A packet counts when it is whole. At each end of the measured window every builder unit has some under way, so one
+    more or less of each is luck.
+    """
+    meps = number(result, "window", "meps")
+    builders = sum("BU" in str(node.get("roles", "")) for node in result.get("nodes") or ())
+    if not meps or not builders or builders / meps <= _COARSE:
+        return None
+    share = f"{100 * builders / meps:.2g} %"
+    return (
+        f"only {meps:.0f} packets were measured: one more or less per builder unit changes the rates by {share}; "
+        "measure longer, or take smaller packets"
+    )
 
 
 def is_open_loop(result: Result) -> bool:

@@ -336,6 +336,7 @@ def report_of(run: Detached) -> dict[str, Any]:
         "exit_status": run.content.get("exit_status"),
         "phase": samples[0]["phase"] if samples else None,
         "seconds": max((sample["t"] for sample in samples), default=None),
+        "seconds_left": min((left for sample in samples if (left := sample.get("left_s")) is not None), default=None),
         "goodput_bytes_per_s": sum(sample["built_goodput_bytes_per_s"] for sample in samples) if samples else None,
         "metrics": _metrics_of(run.output),
         "nodes": [{"node": sample["node"], "state": sample["state"], "seconds": sample["t"]} for sample in samples],

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from incast.base import units
 from incast.base.console import open_console
-from incast.base.errors import EXIT_PROTOCOL, OneLineError
+from incast.base.errors import EXIT_NO_ENGINE, EXIT_PROTOCOL, OneLineError
 from incast.base.files import give_up_folder, lengthen_file
 from incast.base.units import VIRTUAL_TIME
 from incast.engine.process import EngineRun, Outcome
 from incast.engine.program import find_engine
-from incast.engine.progress import Notice, Progress
+from incast.engine.progress import Notice, Planned, Progress
 from incast.engine.transports import is_simulated
 from incast.evidence.diagnosis import diagnose_directory
 from incast.evidence.dips import Dip, MachineLog, dips_of_directory
@@ -30,6 +31,8 @@ from incast.run.summary import print_summary
 if TYPE_CHECKING:
     from incast.run.live_page import LivePage
 
+_CHECK_TIMEOUT_S = 60.0
+
 
 def execute(request: RunRequest, *, as_json: bool) -> int:
     """Runs the engine and shows what comes of it; the exit status."""
@@ -37,6 +40,24 @@ def execute(request: RunRequest, *, as_json: bool) -> int:
     if outcome.result_path is not None:
         show_result(outcome, read_result(outcome, outcome.result_path), outcome.result_path, as_json=as_json)
     return outcome.exit_status
+
+
+def check(request: RunRequest) -> None:
+    """OneLineError with what the engine says if it refuses that; nothing is run, and nothing is written."""
+    command = [*request.command(find_engine()), "--check"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise OneLineError(f"the engine {command[0]} cannot be started: {error}", EXIT_NO_ENGINE) from error
+    if done.returncode != 0:
+        words = (done.stderr.strip().splitlines() or ["the engine refused the configuration without a word"])[-1]
+        raise OneLineError(words.removeprefix("incast-node: "), done.returncode)
+
+
+def say_checked(request: RunRequest) -> None:
+    """Checks it, and says that it is good; OneLineError if it is not."""
+    check(request)
+    open_console().print(f"the configuration is good, over {request.transport}; nothing was run")
 
 
 def watch(request: RunRequest, title: str, unit: str = "events") -> Outcome:
@@ -59,6 +80,8 @@ def watch(request: RunRequest, title: str, unit: str = "events") -> Outcome:
                 stack.callback(launch.close)
 
             def on_progress(progress: Progress) -> None:
+                if isinstance(progress, Planned):
+                    progress = Planned((*progress.rows, ("results", str(request.output))))
                 view.on_progress(progress)
                 if launch is not None:
                     launch.on_progress(progress)
@@ -101,7 +124,7 @@ def _last_words(outcome: Outcome) -> str:
     result = read_result(outcome, outcome.result_path)
     goodput = number(result, "goodput_bytes_per_s", "total_without_self")
     virtual = f" {VIRTUAL_TIME}" if result.get("time_domain") == "virtual" else ""
-    words = f"ended: {result.get('status')}; goodput without self {units.line_rate(goodput)}{virtual}"
+    words = f"ended: {result.get('status')}; goodput without self {units.rate(goodput)}{virtual}"
     return f"{words}; {outcome.result_path}"
 
 

@@ -18,13 +18,15 @@ from rich.text import Text
 
 from incast.base import units
 from incast.base.units import VIRTUAL_TIME
-from incast.engine.progress import NodeSample, Notice, Phase, Progress, ResultWritten, Sample
+from incast.engine.progress import NodeSample, Notice, Phase, Planned, Progress, Sample
 
 _PLAIN_INTERVAL_S = 2.0
 _REFRESH_INTERVAL_S = 0.1
 _SPARKLINE_WIDTH = 40
 _NODE_ROWS_MAX = 16
-_BAR_WIDTH = 30
+_BAR_WIDTH = 14
+_LABEL_WIDTH = 10
+_JOINING, _WARM_UP, _MEASURING = "joining", "warm-up", "measuring"  # phases, as the engine calls them
 _LOST = "lost"
 _NOTICE_STYLES = {"info": "cyan", "warning": "yellow", "error": "bold red", "engine": ""}
 
@@ -77,6 +79,14 @@ class RunState:
         self._phase_sum += progress.goodput_bytes_per_s
         self._phase_samples += 1
 
+    def seconds_left(self, elapsed_s: float, *, virtual: bool) -> float | None:
+        """Until nothing more is measured; None: not known. A simulation goes on as fast as in the time elapsed."""
+        if self.sample is None or self.sample.left_s is None:
+            return None
+        if not virtual:
+            return self.sample.left_s
+        return self.sample.left_s * elapsed_s / self.sample.t_s if self.sample.t_s > 0 else None
+
     def mean_goodput_bytes_per_s(self) -> float | None:
         """Mean over the samples of this phase; None before the first."""
         return self._phase_sum / self._phase_samples if self._phase_samples else None
@@ -96,17 +106,17 @@ def _node_rates(before: Sample | None, now: Sample) -> list[NodeRates]:
 
 
 class PlainView:
-    """One line every two seconds at most; notices at once."""
+    """One line every two seconds at most, and one for the first sample of each phase; notices at once."""
 
     def __init__(
         self, console: Console, *, virtual: bool, clock: Callable[[], float] = time.monotonic, unit: str = "events"
     ) -> None:
         self._console = console
         self._unit = unit
-        self._time_label = f" {VIRTUAL_TIME}" if virtual else ""
+        self._virtual = virtual
         self._clock = clock
         self._state = RunState()
-        self._next_line_at = clock()
+        self._started_at = self._next_line_at = clock()
 
     def __enter__(self) -> Self:
         return self
@@ -118,28 +128,38 @@ class PlainView:
 
     def on_progress(self, progress: Progress) -> None:
         match progress:
+            case Planned():
+                print_plan(self._console, progress)
             case Notice():
                 print_notice(self._console, progress)
-            case Phase() | Sample():
+            case Phase():
                 self._state.take(progress)
-                if isinstance(progress, Sample) and self._clock() >= self._next_line_at:
+                self._next_line_at = self._clock()
+                if (line := phase_line(progress, virtual=self._virtual)) is not None:
+                    self._console.print(line, markup=False, highlight=False)
+            case Sample():
+                self._state.take(progress)
+                if self._state.phase != _JOINING and self._clock() >= self._next_line_at:
                     self._next_line_at = self._clock() + _PLAIN_INTERVAL_S
                     self._print_line(progress)
-            case ResultWritten():
+            case _:
                 pass
 
     def on_tick(self) -> None:
         """Nothing moves between reports."""
 
     def _print_line(self, sample: Sample) -> None:
-        self._console.print(
-            f"{sample.t_s:8.1f} s{self._time_label}  {units.rate(sample.goodput_bytes_per_s)}"
-            f"  mean {units.rate(self._state.mean_goodput_bytes_per_s())}"
-            f"  {units.frequency(sample.events_per_s)} {self._unit}  [{self._state.phase}]",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        parts = [f"{sample.t_s:7.1f} s" + (f" {VIRTUAL_TIME}" if self._virtual else "")]
+        parts.append(units.rate(sample.goodput_bytes_per_s))
+        if not self._virtual:  # a line has 80 columns
+            parts.append(f"mean {units.rate(self._state.mean_goodput_bytes_per_s())}")
+        parts.append(f"{units.frequency(sample.events_per_s)} {self._unit}")
+        left_s = self._state.seconds_left(self._clock() - self._started_at, virtual=self._virtual)
+        if left_s:
+            parts.append(units.time_left(left_s))
+        if self._state.phase != _MEASURING:
+            parts.append(f"[{self._state.phase}]")
+        self._console.print("  ".join(parts), markup=False, highlight=False, soft_wrap=True)
 
 
 class TerminalView:
@@ -175,11 +195,13 @@ class TerminalView:
 
     def on_progress(self, progress: Progress) -> None:
         match progress:
+            case Planned():
+                print_plan(self._console, progress)
             case Notice():
                 print_notice(self._console, progress)
             case Phase() | Sample():
                 self._state.take(progress)
-            case ResultWritten():
+            case _:
                 pass
 
     def on_tick(self) -> None:
@@ -192,8 +214,13 @@ class TerminalView:
         head = Text().append(self._title, style="bold")
         if self._virtual:
             head.append(f"  {VIRTUAL_TIME}", style="bold magenta")
+        elapsed_s = self._clock() - self._started_at
         head.append(f"  {self._state.phase}", style="cyan")
-        head.append(f"  {self._clock() - self._started_at:.0f} s", style="dim")
+        if self._state.phase == _WARM_UP:
+            head.append(", not measured", style="cyan")
+        head.append(f"  {elapsed_s:.0f} s", style="dim")
+        if left_s := self._state.seconds_left(elapsed_s, virtual=self._virtual):
+            head.append(f"  {units.time_left(left_s)}")
         sample = self._state.sample
         if sample is None:
             return head
@@ -228,6 +255,28 @@ def _node_bars(nodes: Sequence[NodeRates]) -> RenderableType:
         span = f"{units.rate(min(rest))} to {units.rate(max(rest))}"
         bars.add_row(Text(f"{len(rest)} more"), Text(""), Text(span))
     return bars
+
+
+def phase_line(phase: Phase, *, virtual: bool) -> str | None:
+    """What begins, where that is not plain from the lines before."""
+    length = "" if phase.seconds is None else f" for {phase.seconds:g} s" + f" {VIRTUAL_TIME}" * virtual
+    if phase.name == _WARM_UP:
+        return f"warm-up{length}, not measured"
+    return f"measuring{length}" if phase.name == _MEASURING else None
+
+
+def print_plan(console: Console, plan: Planned) -> None:
+    """A row for each thing that the run is about to do."""
+    if not console.is_terminal:
+        for label, text in plan.rows:
+            console.print(f"{label:<{_LABEL_WIDTH}}{text}", markup=False, highlight=False, soft_wrap=True)
+        return
+    table = Table.grid(padding=(0, 1))
+    table.add_column(style="dim", no_wrap=True, min_width=_LABEL_WIDTH - 1)
+    table.add_column(overflow="fold")
+    for label, text in plan.rows:
+        table.add_row(Text(label), Text(text))
+    console.print(table)
 
 
 def print_notice(console: Console, notice: Notice) -> None:

@@ -2,20 +2,19 @@
 
 import json
 import re
-import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from incast.base.console import open_console
-from incast.base.errors import EXIT_NO_ENGINE, OneLineError
+from incast.base.errors import OneLineError
 from incast.base.files import FILES_OF_A_RUN, leave_file, remove_files, writing_output
 from incast.engine.at_work import engines_writing_to
 from incast.engine.process import Outcome
-from incast.engine.program import find_engine
 from incast.engine.settings import present_config
-from incast.run.execution import conclude, read_result, show_result, watch
+from incast.evidence.result import Result
+from incast.run.execution import check, conclude, read_result, show_result, watch
 from incast.run.net_cases import Cases, idle_case
 from incast.run.net_summary import print_net_loaded, print_net_sizes
 from incast.run.request import RunRequest
@@ -23,7 +22,6 @@ from incast.run.request import RunRequest
 _EXIT_BAD_CONFIG = 2
 _SIZE_FOLDER = re.compile(r"\d\d+-[\w.-]+")
 RESULT_NAME = "result.json"
-_CHECK_TIMEOUT_S = 60.0
 
 
 def like_options(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
@@ -82,10 +80,22 @@ def with_efficiency(result: dict[str, Any], built: Mapping[str, Any], path: Path
     return result | {"efficiency": efficiency}
 
 
-def measure(request: RunRequest, cases: Cases, like: tuple[Mapping[str, Any], Path] | None, *, as_json: bool) -> int:
-    """One measurement, or one after the other; the exit status is the worst one."""
+Table = Callable[[Sequence[Result]], str]
+
+
+def measure(
+    request: RunRequest,
+    cases: Cases,
+    like: tuple[Mapping[str, Any], Path] | None,
+    *,
+    as_json: bool,
+    table: Table | None = None,
+) -> int:
+    """One measurement, or one after the other; the exit status is the worst one. `table`: makes the text of all results
+    that stands on standard output instead of their summary.
+    """
     if cases.alone:
-        return _Measuring(like).alone(request, as_json=as_json)
+        return _Measuring(like).alone(request, as_json=as_json, table=table)
     for number, case in enumerate(cases.cases):
         check(case.request(request, number))  # all of them before the first, which may take long
     request = request.with_folder()
@@ -101,9 +111,10 @@ def measure(request: RunRequest, cases: Cases, like: tuple[Mapping[str, Any], Pa
         whole = len(results) == len(cases.cases) and results[-1]["status"] == "complete"
         case = idle_case(results[0]["ping_bytes"])
         idle = measuring.one(case.request(request, len(cases.cases)), case.name) if whole else None
-        _show({"schema": 1, "kind": "net-loaded", "idle": idle, "results": results}, request.output, as_json=as_json)
+        whole_result = {"schema": 1, "kind": "net-loaded", "idle": idle, "results": results}
+        _show(whole_result, request.output, as_json, table)
     elif results:
-        _show({"schema": 1, "kind": "net-sizes", "results": results}, request.output, as_json=as_json)
+        _show({"schema": 1, "kind": "net-sizes", "results": results}, request.output, as_json, table)
     return measuring.status
 
 
@@ -114,11 +125,15 @@ class _Measuring:
         self.status = 0
         self._like = like
 
-    def alone(self, request: RunRequest, *, as_json: bool) -> int:
+    def alone(self, request: RunRequest, *, as_json: bool, table: Table | None) -> int:
         """One that is shown by itself."""
         outcome, result = self._watched(request, f"incast net  {request.transport}")
         if outcome.result_path is not None and result is not None:
-            show_result(outcome, result, outcome.result_path, as_json=as_json)
+            if table is None:
+                show_result(outcome, result, outcome.result_path, as_json=as_json)
+            else:
+                conclude(outcome, result, outcome.result_path)
+                sys.stdout.write(table([result]))
         return self.status
 
     def one(self, request: RunRequest, name: str) -> dict[str, Any] | None:
@@ -157,22 +172,13 @@ def clear(request: RunRequest, folders: re.Pattern[str]) -> None:
             remove_files(request.output, FILES_OF_A_RUN)
 
 
-def check(request: RunRequest) -> None:
-    """OneLineError with what the engine says if it refuses that; nothing is run."""
-    command = [*request.command(find_engine()), "--check"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise OneLineError(f"the engine {command[0]} cannot be started: {error}", EXIT_NO_ENGINE) from error
-    if done.returncode != 0:
-        words = (done.stderr.strip().splitlines() or ["the engine refused the configuration without a word"])[-1]
-        raise OneLineError(words.removeprefix("incast-node: "), done.returncode)
-
-
-def _show(whole: dict[str, Any], output: Path, *, as_json: bool) -> None:
+def _show(whole: dict[str, Any], output: Path, as_json: bool, table: Table | None) -> None:
     text = json.dumps(whole, indent=2) + "\n"
     leave_file(output / RESULT_NAME, text)
-    if as_json:
+    if table is not None:
+        idle = whole.get("idle")
+        sys.stdout.write(table([*([] if idle is None else [idle]), *whole["results"]]))
+    elif as_json:
         sys.stdout.write(text)
     elif whole["kind"] == "net-loaded":
         print_net_loaded(open_console(), whole["idle"], whole["results"], output)

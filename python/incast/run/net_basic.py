@@ -21,8 +21,8 @@ from incast.base.files import leave_file
 from incast.base.published import TABLE_2, TABLE_2_SOURCE
 from incast.engine.shipped import fabric_file
 from incast.engine.transports import simulated, simulated_key
-from incast.run.execution import conclude, read_result, watch
-from incast.run.net import check, clear
+from incast.run.execution import check, conclude, read_result, watch
+from incast.run.net import clear
 from incast.run.perftest import PROGRAMS, Perftest, bytes_per_s, latency_ns, run_perftest
 from incast.run.request import RunRequest
 

@@ -23,8 +23,8 @@ from incast.base.errors import EXIT_ABORTED, EXIT_BAD_CONFIG, OneLineError
 from incast.base.files import leave_file
 from incast.engine.idle import IdleRule, usable_cores
 from incast.engine.program import engine_info
-from incast.run.execution import conclude, read_result, watch
-from incast.run.net import RESULT_NAME, check, clear
+from incast.run.execution import check, conclude, read_result, watch
+from incast.run.net import RESULT_NAME, clear
 from incast.run.net_summary import BUFFERS
 from incast.run.request import RunRequest, default_nodes, nodes_of, said_of
 

@@ -11,12 +11,14 @@ from rich.text import Text
 from incast.base import units
 from incast.base.units import VIRTUAL_TIME
 from incast.evidence.findings import Diagnosis
-from incast.run.summary import file_rows, limit_rows, network_rows
+from incast.run.summary import QUANTILES, file_rows, in_lines, limit_rows, network_rows
 
 # A wider matrix fits no terminal; the result has it all.
 _MATRIX_NODES_MAX = 16
+_MATRIX_HEAD, _MATRIX_CELL = 12, 7  # columns of the screen that the first one and each other one of it take
 BUFFERS = {"cycled": "buffers in a cycle", "one": "one buffer again and again"}  # what a sender sends
-_QUANTILES = (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"), ("max", "max"))
+# Of a table, whose lines have 80 columns.
+_FEW_QUANTILES = tuple(entry for entry in QUANTILES if entry[1] != "p95")
 
 Result = Mapping[str, Any]
 
@@ -30,7 +32,7 @@ def print_net_summary(console: Console, result: Result, directory: Path, diagnos
     for label, text in (*_rows(result), *network_rows(result, diagnosis), *limit_rows(diagnosis), *file_rows(result)):
         table.add_row(label, text)
     console.print(table)
-    console.print(_matrix(result))
+    console.print(_matrix(result, console.width))
     _print_directory(console, directory)
 
 
@@ -41,23 +43,29 @@ def print_net_sizes(console: Console, results: Sequence[Result], directory: Path
     latency = results[0]["measure"] != "bandwidth"
     several = _vary(results, "queues")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    names = [name for name, _ in _QUANTILES] if latency else ["total", "slowest pair", "slowest receiver"]
+    some_wrong = any(result["verify_errors"] for result in results)
     with_efficiency = any("efficiency" in result for result in results)
-    headings = [*(["queues"] * several), "message", *names, "messages", "CPU s/GB", "useful", "errors"]
-    for heading in [*headings, *(["efficiency"] * with_efficiency)]:
+    if latency:
+        headings = [name for name, _ in _FEW_QUANTILES]
+    else:
+        headings = ["total", "slowest\npair", "slowest\nreceiver", "CPU\ns/GB", "useful\ns/GB"]
+    headings = [*(["queues"] * several), "message", *headings, "messages"]
+    for heading in [*headings, *(["errors"] * some_wrong), *(["efficiency"] * with_efficiency)]:
         table.add_column(heading, justify="right")
     for result in results:
         rates = result["bytes_per_s"]
         if latency:
-            figures = [units.duration_ns(result["round_trip_ns"][key]) for _, key in _QUANTILES]
+            figures = [units.duration_ns(result["round_trip_ns"][key]) for _, key in _FEW_QUANTILES]
         else:
             figures = [units.rate(rates["total"])]
             figures += [units.rate(rates[of]["min"]) for of in ("per_pair", "per_receiver")]
+            figures += [_seconds(result[key]) for key in ("cpu_s_per_gb", "useful_cpu_s_per_gb")]
         figures.append(units.frequency(result["messages_per_s"]))
-        figures += [_seconds(result[key]) for key in ("cpu_s_per_gb", "useful_cpu_s_per_gb")]
         first = [*([str(result["queues"])] * several), units.size(result["message_bytes"])]
         cells = [Text(figure) for figure in (*first, *figures)]
-        cells.append(Text(units.count(result["verify_errors"]), style="bold red" if result["verify_errors"] else ""))
+        if some_wrong:
+            wrong = result["verify_errors"]
+            cells.append(Text(units.count(wrong), style="bold red" if wrong else ""))
         if with_efficiency:
             cells.append(Text(units.fraction(result.get("efficiency", {}).get("fraction"))))
         table.add_row(*cells)
@@ -78,7 +86,7 @@ def print_net_loaded(console: Console, idle: Result | None, results: Sequence[Re
     console.print(text)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("load of a pair")
-    for name in ("min", *(name for name, _ in _QUANTILES), "moved"):
+    for name in (*(name for name, _ in _FEW_QUANTILES), "moved"):
         table.add_column(name, justify="right")
     for result in (idle, *results):
         if result is None:
@@ -88,7 +96,7 @@ def print_net_loaded(console: Console, idle: Result | None, results: Sequence[Re
             sends = "" if result["sends"] == result["outstanding"] else f", {result['sends']} sent"
             load = f"{result['queues']} x {result['outstanding']} x {units.size(result['message_bytes'])}{sends}"
         times = result["round_trip_ns"]
-        figures = [units.duration_ns(times[key]) for key in ("min", *(key for _, key in _QUANTILES))]
+        figures = [units.duration_ns(times[key]) for _, key in _FEW_QUANTILES]
         moved = units.ABSENT if result is idle else units.rate(result["bytes_per_s"]["total"])
         table.add_row(load, *figures, moved)
     console.print(table)
@@ -149,8 +157,7 @@ def _seconds(value: float | None) -> str:
 
 
 def _quantiles(times: Mapping[str, float]) -> Text:
-    named = (("min", "min"), *_QUANTILES)
-    return Text("   ".join(f"{name} {units.duration_ns(times[key])}" for name, key in named))
+    return in_lines([f"{name} {units.duration_ns(times[key])}" for name, key in QUANTILES if key in times])
 
 
 def _verification(result: Result) -> Text:
@@ -194,33 +201,40 @@ def _rows(result: Result) -> Iterable[tuple[str, Text]]:
                 yield f"node {node['roles']}", Text(str(node[key]), style="red")
 
 
-def _matrix(result: Result) -> Table | Text:
-    """From rows to columns: rates, or in a ping-pong the median round trip."""
+def _matrix(result: Result, width: int) -> Table | Text:
+    """From rows to columns, in one unit: rates, or in a ping-pong the median round trip in µs."""
     senders = [entry["node"] for entry in result["senders"]]
     receivers = [entry["node"] for entry in result["receivers"]]
-    if max(len(senders), len(receivers)) > _MATRIX_NODES_MAX:
+    columns = _MATRIX_HEAD + _MATRIX_CELL * (len(receivers) + 1)
+    if max(len(senders), len(receivers)) > _MATRIX_NODES_MAX or columns > width:
         words = f"{len(senders)} senders and {len(receivers)} receivers: the matrix is in result.json"
         return Text(words, style="dim")
     latency = result["measure"] == "latency"
     pairs = {(pair["from"], pair["to"]): pair for pair in result["pairs"]}
+    factor, unit = (
+        (1e3, "µs")
+        if latency
+        else units.common_rate([result["bytes_per_s"]["total"], *(pair["bytes_per_s"] for pair in result["pairs"])])
+    )
+
+    def cell(value: float | None) -> str:
+        return units.ABSENT if value is None else units.plain(value / factor)
+
+    def of_pair(pair: Mapping[str, Any] | None) -> str:
+        if pair is None:
+            return ""
+        return cell(pair.get("round_trip_ns", {}).get("p50") if latency else pair["bytes_per_s"])
+
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("p50, from \\ to" if latency else "from \\ to", style="bold")
+    table.add_column(f"p50 in {unit}\nfrom \\ to" if latency else f"{unit}\nfrom \\ to", style="bold")
     for node in receivers:
-        table.add_column(str(node), justify="right")
+        table.add_column(str(node), justify="right", vertical="bottom")
     if not latency:
-        table.add_column("sent", justify="right", style="dim")
+        table.add_column("sent", justify="right", style="dim", vertical="bottom")
     for entry in result["senders"]:
-        cells = [_cell(pairs.get((entry["node"], node)), latency=latency) for node in receivers]
-        table.add_row(str(entry["node"]), *cells, *([] if latency else [units.rate(entry["bytes_per_s"])]))
+        cells = [of_pair(pairs.get((entry["node"], node))) for node in receivers]
+        table.add_row(str(entry["node"]), *cells, *([] if latency else [cell(entry["bytes_per_s"])]))
     if not latency:
-        received = [units.rate(entry["bytes_per_s"]) for entry in result["receivers"]]
-        table.add_row("received", *received, units.rate(result["bytes_per_s"]["total"]), style="dim")
+        received = [cell(entry["bytes_per_s"]) for entry in result["receivers"]]
+        table.add_row("received", *received, cell(result["bytes_per_s"]["total"]), style="dim")
     return table
-
-
-def _cell(pair: Mapping[str, Any] | None, *, latency: bool) -> str:
-    if pair is None:
-        return ""
-    if not latency:
-        return units.rate(pair["bytes_per_s"])
-    return units.duration_ns(pair.get("round_trip_ns", {}).get("p50"))

@@ -13,8 +13,10 @@ from incast.base.units import VIRTUAL_TIME
 from incast.evidence.dips import Dip
 from incast.evidence.findings import Diagnosis
 from incast.evidence.network import network_lines
-from incast.evidence.result import at, number, setting
+from incast.evidence.result import at, few_packets, number, setting
 
+# Names and keys of what is said of a latency.
+QUANTILES = (("min", "min"), ("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p99.9", "p999"), ("max", "max"))
 _DIPS_SHOWN = 5
 _HOSTS_SHOWN = 8
 _FILES_SHOWN = 4
@@ -130,12 +132,18 @@ def _latency(result: Mapping[str, Any]) -> Text:
     if reason := at(result, ("latency_ns", "reason")):
         return Text(f"not shown: {reason}")
     parts = [
-        f"{name} {units.duration_ns(number(result, 'latency_ns', key))}"
-        for name, key in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"), ("max", "max"))
+        f"{name} {units.duration_ns(value)}"
+        for name, key in QUANTILES
+        if (value := number(result, "latency_ns", key)) is not None
     ]
     if error := number(result, "latency_ns", "clock_error"):
         parts.append(f"clock_error {units.duration_ns(error)}")
-    return Text("   ".join(parts))
+    return in_lines(parts)
+
+
+def in_lines(parts: Sequence[str], most: int = 4) -> Text:
+    """Figures beside each other, so many on a line: it fits 80 columns."""
+    return Text("\n".join("   ".join(parts[at : at + most]) for at in range(0, len(parts), most)))
 
 
 def _latency_label(result: Mapping[str, Any]) -> str:
@@ -153,6 +161,33 @@ def _cpu(result: Mapping[str, Any]) -> Text:
     if total and polling is not None and polling <= total:  # an older engine's estimate may exceed what there was
         share = f"   ({units.fraction(polling / total)} of it polling in vain)"
     return Text(f"{per_gb:.3g} s/GB{share}")
+
+
+def _consumers(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
+    """Who took the events of a run for consumers, and what became of those that nobody took."""
+    counts = at(result, ("consumers",))
+    if not isinstance(counts, Mapping):
+        return []
+    attached, left, ejected, refused = (counts.get(key, 0) for key in ("attached", "left", "ejected", "refused"))
+    text = Text("nobody attached", style="bold red") if not attached else Text(f"{units.count(attached)} attached")
+    for words, number_of in (("left", left), ("ejected", ejected), ("refused", refused)):
+        if number_of:
+            text.append(f", {units.count(number_of)} {words}")
+    taken, dropped = counts.get("taken_meps", 0), counts.get("dropped_meps", 0)
+    text.append(f"; packets: {units.count(taken)} taken")
+    for words, key in (
+        ("dropped", "dropped_meps"), ("missed", "missed_meps"), ("taken and not given back", "abandoned_meps"),
+        ("still held", "held_meps"), ("handed out again", "repeated_meps"),
+    ):  # fmt: skip
+        if counts.get(key):
+            text.append(f", {units.count(counts[key])} {words}", style="yellow")
+    accounting = at(result, ("accounting",)) or {}
+    waiting = accounting.get("meps_admitted", 0) - accounting.get("meps_committed", 0)
+    if waiting > 0:
+        text.append(f", {units.count(waiting)} still wait", style="yellow")
+    if dropped and not taken:
+        text.append("; no event reached a consumer", style="bold red")
+    return [("consumers", text)]
 
 
 def _triggers(result: Mapping[str, Any]) -> Text:
@@ -286,6 +321,7 @@ def _rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
         ("per readout unit", _spread(result, "per_ru")),
         ("per builder unit", _spread(result, "per_bu")),
         ("over time", _spread(result, "over_time")),
+        *([("coarse", Text(few, style="yellow"))] if (few := few_packets(result)) else []),
         ("events", Text(events)),
         ("incomplete", _alarming(number(result, "incomplete_events"))),
         *_flags(result),
@@ -300,6 +336,7 @@ def _rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
         rows.append(("triggers", _triggers(result)))
         mean, most = (number(result, "triggers", "occupancy", key) for key in ("mean", "max"))
         rows.append(("readout memory", Text(f"mean {units.fraction(mean)}   max {units.fraction(most)} in use")))
+    rows += _consumers(result)
     undelivered = number(result, "sink", "undelivered_meps")
     if undelivered:
         rows.append(("not delivered", Text(f"{units.count(undelivered)} packets, without a command", style="bold red")))

@@ -25,6 +25,7 @@ from incast.scan.hosts import ScanHosts, check_hosts
 from incast.scan.journal import TUNE_NAME, Journal, directory_name, load_plan, remove_scan, summary_of
 from incast.scan.plan import EXIT_BAD_SCAN, Plan, Reading, read_plan
 from incast.scan.points import engine_command, to_directory, write_base
+from incast.scan.points_table import best_lines
 from incast.scan.runner import COMPLETE, Command, Order, Taken, Watch, take_readings
 from incast.scan.spread import spreads, widest
 from incast.scan.table import CSV_NAME, PARQUET_NAME, Columns, Row, figures, write_tables
@@ -153,7 +154,7 @@ def folder_of(file: Path | None, resume: Path | None, output: Path | None, *, fo
             raise OneLineError(f"--resume {resume}: {file} says other points or settings than were begun there", 2)
         return plan, resume
     if file is None:
-        raise OneLineError("nothing to scan; allowed: a scan file, or --resume DIR", EXIT_BAD_SCAN)
+        raise OneLineError("nothing to scan; allowed: a scan file, --sweep KEY=A,B,... or --resume DIR", EXIT_BAD_SCAN)
     plan = read_plan(file)
     return plan, empty_folder(output, file.stem, force=force)
 
@@ -227,6 +228,7 @@ def _report(screen: Console, folder: Path, plan: Plan, rows: Sequence[Row], *, f
         ends = f"{figure_text(far.column, far.lowest)} to {figure_text(far.column, far.highest)}"
         words = plan.points[far.point - 1].words()
         lines.append(f"repeats of a point lie up to {100 * far.share:.2g} % of their median apart: {words}, {ends}")
+    lines += best_lines(plan, rows)
     if counts["measured_not_idle"]:
         lines.append(f"NOT IDLE: others used the machine during {counts['measured_not_idle']} of them (column idle)")
     if len(tables) == 1:

@@ -1,7 +1,7 @@
-"""A grid of simulated points from words of a command line: a scan without a scan file."""
+"""A grid of points from words of a command line: a scan without a scan file."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,19 @@ from incast.scan.plan import EXIT_BAD_SCAN
 
 
 def sweep_content(
-    sweeps: Sequence[str], settings: Sequence[str], fabric: Path | None, numbers: dict[str, Any]
+    sweeps: Sequence[str], settings: Sequence[str], fixed: Mapping[str, Scalar], numbers: dict[str, Any]
 ) -> dict[str, Any]:
-    """What a scan file would hold."""
+    """What a scan file would hold. `fixed`: settings of all points, unless `settings` say otherwise."""
     grid: dict[str, list[Scalar]] = {}
     for sweep in sweeps:
         key, values = list_of("--sweep", sweep)
         grid[key] = values
-    fixed: dict[str, Scalar] = {"transport.name": simulated()}
-    if fabric is not None:
-        fixed[file_key()] = str(fabric)
-    return {**numbers, "set": fixed | settings_of(settings), "grid": grid}
+    return {**numbers, "set": {**fixed, **settings_of(settings)}, "grid": grid}
+
+
+def simulated_on(fabric: Path | None) -> Mapping[str, Scalar]:
+    """The settings of points that are simulated; None: on the ideal network."""
+    return {"transport.name": simulated()} | ({} if fabric is None else {file_key(): str(fabric)})
 
 
 def settings_of(settings: Sequence[str]) -> dict[str, Scalar]:

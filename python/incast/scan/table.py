@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ def _spread(column: str, unit: str, *path: str) -> dict[str, tuple[type, tuple[s
     return {f"{column}_{key}_{unit}": (float, (*path, key)) for key in _SPREADS}
 
 
-_LATENCIES = ("p50", "p99", "p999", "max")
+_LATENCIES = ("min", "p50", "p95", "p99", "p999", "max")
 RATE = "bytes_per_s"
 # Column, its type, and where it stands in result.json.
 RUN_FIGURES: dict[str, tuple[type, tuple[str, ...]]] = {
@@ -75,7 +75,7 @@ NET_FIGURES: dict[str, tuple[type, tuple[str, ...]]] = {
     "outstanding": (int, ("outstanding",)),
     "sends": (int, ("sends",)),
     "ping_bytes": (int, ("ping_bytes",)),
-    **{f"round_trip_{key}_ns": (int, ("round_trip_ns", key)) for key in ("min", *_LATENCIES)},
+    **{f"round_trip_{key}_ns": (int, ("round_trip_ns", key)) for key in _LATENCIES},
     "verified": (str, ("verified",)),
     "verify_errors": (int, ("verify_errors",)),
     "cpu_s_per_gb": (float, ("cpu_s_per_gb",)),
@@ -182,16 +182,29 @@ def write_tables(folder: Path, columns: Columns, rows: Sequence[Mapping[str, Any
     """`table.csv`, and `table.parquet` where the library for it is installed; each replaced as a whole."""
     complete = [columns.complete(row) for row in rows]
     written = [folder / CSV_NAME]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns.types)
-    for row in complete:
-        writer.writerow([_csv_cell(value) for value in row.values()])
-    replace_file(written[0], text.getvalue().encode())
+    replace_file(written[0], csv_text(columns.types, complete).encode())
     if extras.is_here("polars"):
         written.append(folder / PARQUET_NAME)
         replace_file(written[1], _parquet(columns, complete))
     return written
+
+
+def csv_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """A line with the names, and one for each row; a figure that a row lacks is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = list(columns)
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow([_csv_cell(row.get(name)) for name in names])
+    return text.getvalue()
+
+
+def csv_of_results(results: Sequence[Result], kind: str) -> str:
+    """The figures of these results, a row each: the columns of a scan's table without those of the scan."""
+    rows = [{"time_domain": result.get("time_domain"), "status": result.get("status")} for result in results]
+    rows = [row | figures(result, kind) for row, result in zip(rows, results, strict=True)]
+    return csv_text(["time_domain", "status", *figures_of(kind)], rows)
 
 
 def _csv_cell(value: Any) -> Any:

@@ -90,8 +90,8 @@ class ScanView:
                 line.append(f", NOT IDLE: {row['not_idle_reason']}", style="yellow")
         else:
             line.append(f"{row['status']}: {row['reason']}", style="red")
-        line.append(f"   {time_left(self.seconds_left())}", style="dim")
-        self._console.print(line, soft_wrap=True)
+        line.append(f"   {units.time_left(self.seconds_left())}", style="dim")
+        self._console.print(line, soft_wrap=not self._moves)
 
     def seconds_left(self) -> float:
         """By the mean of what was done so far."""
@@ -102,19 +102,11 @@ class ScanView:
         grid = Table.grid(padding=(0, 2))
         working = ", ".join(f"{each.point.words()}, repeat {each.repeat}" for each in list(self._now.values())[:2])
         more = f" and {len(self._now) - 2} more" if len(self._now) > 2 else ""
-        bar = ProgressBar(total=max(1, self._all), completed=self._done, width=30)
-        grid.add_row(Text(f"{self._done}/{self._all}"), bar, Text(time_left(self.seconds_left())), Text(working + more))
+        bar = ProgressBar(total=max(1, self._all), completed=self._done, width=16)
+        left = units.time_left(self.seconds_left())
+        now = Text(working + more, no_wrap=True, overflow="ellipsis")
+        grid.add_row(Text(f"{self._done}/{self._all}"), bar, Text(left, no_wrap=True), now)
         return grid
-
-
-def time_left(seconds: float) -> str:
-    """`1 h 5 min left`, to two units."""
-    whole = round(seconds)
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60} min left"
-    if whole >= 60:
-        return f"{whole // 60} min {whole % 60} s left"
-    return f"{whole} s left"
 
 
 def _figure(row: Row) -> str:

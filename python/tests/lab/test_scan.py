@@ -14,13 +14,15 @@ import polars
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from incast.base import units
 from incast.engine.idle import Window
+from incast.engine.transports import one_thread
 from incast.scan.journal import Journal, load_plan, load_rows
-from incast.scan.plan import Plan, Point, read_plan
+from incast.scan.plan import Plan, Point, make_plan, read_plan
 from incast.scan.points import wrong_value
+from incast.scan.points_table import best_lines
 from incast.scan.runner import Taken
 from incast.scan.table import Columns, write_tables
-from incast.scan.view import time_left
 
 from tests.conftest import DEADLINE_S, Incast
 from tests.lab.conftest import InProcess, WriteScan
@@ -320,4 +322,40 @@ def test_which_refusals_are_a_mistake_of_the_file(tmp_path: Path) -> None:
 
 
 def test_the_time_that_is_left() -> None:
-    assert [time_left(seconds) for seconds in (4.4, 65, 3900)] == ["4 s left", "1 min 5 s left", "1 h 5 min left"]
+    assert [units.time_left(seconds) for seconds in (4.4, 65, 3900)] == ["4 s left", "1 min 5 s left", "1 h 5 min left"]
+
+
+def test_a_sweep_needs_no_file(real: InProcess) -> None:
+    words = ("--sweep", "protocol.credits=1,2", "--set", f"transport.name={one_thread()}", "--set", "run.nodes=2")
+    done = real("scan", *words, "--duration", "20ms", "--warm-up", "0s", "--output", "out")
+    assert done.returncode == 0, done.stderr
+    assert "best point: protocol.credits=" in done.stderr
+    assert "one repeat tells nothing of the noise" in done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["protocol.credits", "1", "2"]
+    with (real.folder / "out" / "table.csv").open(newline="") as file:
+        assert [row["time_domain"] for row in csv.DictReader(file)] == ["real", "real"]
+    for wrong in (("scan.toml", *words), ("--resume", "out", *words), ("scan.toml", "--repeats", "2")):
+        assert real("scan", *wrong).returncode == 2
+
+
+def test_the_best_point_is_as_sure_as_its_repeats() -> None:
+    plan = make_plan(Path("scan"), {"seconds": 1, "repeats": 2, "grid": {"run.nodes": [2, 3, 4]}})
+
+    def best(*values: tuple[float, float]) -> list[str]:
+        rows = [
+            {
+                "point": point, "repeat": repeat, "kind": "run", "status": "complete", "time_domain": "real",
+                "goodput_without_self_bytes_per_s": value,
+            }
+            for point, pair in enumerate(values, 1)
+            for repeat, value in enumerate(pair, 1)
+        ]  # fmt: skip
+        return best_lines(plan, rows)
+
+    assert best((1e9, 1.1e9), (2e9, 2.2e9), (3e9, 3.2e9)) == [
+        "best point: run.nodes=4, 3.10 GB/s; no repeat of another point reaches as far"
+    ]
+    assert best((1e9, 1.1e9), (2e9, 3.1e9), (3e9, 3.2e9)) == [
+        "best point: run.nodes=4, 3.10 GB/s; the repeats of 1 other point reach as far"
+    ]
+    assert best((1e9, 1.1e9)) == []

@@ -25,7 +25,7 @@ function scaled(value, steps) {
   const [factor, unit] = steps.find(([least]) => value >= least) ?? steps[steps.length - 1];
   return [factor, unit];
 }
-const RATES = [[1e12, "Tbit/s"], [1e9, "Gbit/s"], [1e6, "Mbit/s"], [1e3, "kbit/s"], [1, "bit/s"]];
+const RATES = [[1e12, "TB/s"], [1e9, "GB/s"], [1e6, "MB/s"], [1e3, "kB/s"], [1, "B/s"]];
 const TIMES = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 const PLAIN = [[1, ""]];
 function words(value, steps) {
@@ -194,7 +194,7 @@ function node_rates(shown) {
     name: `node ${name}`,
     values: by_name.map((nodes) => {
       const node = nodes.get(name);
-      return node === undefined ? null : (builders.has(name) ? node.built : node.sent) * 8;
+      return node === undefined ? null : builders.has(name) ? node.built : node.sent;
     }),
   }));
   if (all.length <= MAX_LINES) return all;
@@ -224,14 +224,16 @@ function redraw() {
 }
 
 function show_numbers(sample) {
-  byId("phase").textContent = `${sample.phase}, ${sample.t.toFixed(1)} ${virtual ? "virtual s" : "s"}`;
-  byId("goodput").textContent = words(sample.goodput_bytes_per_s * 8, RATES);
+  const unit = virtual ? "virtual s" : "s";
+  const left = sample.left_s ? `, ${sample.left_s.toFixed(virtual ? 3 : 0)} ${unit} left` : "";
+  byId("phase").textContent = `${sample.phase}, ${sample.t.toFixed(virtual ? 3 : 1)} ${unit}${left}`;
+  byId("goodput").textContent = words(sample.goodput_bytes_per_s, RATES);
   byId("events").textContent = `${count(sample.events_per_s)}/s`;
   byId("latency").textContent = words(sample.latency_mean_ns, TIMES);
   byId("losses").textContent = ["incomplete_events", "dropped_events", "verify_errors"].map((key) => count(sample[key])).join(", ");
   byId("nodes").replaceChildren(...sample.nodes.map((node) => {
     const row = document.createElement("tr");
-    for (const text of [node.name, node.state, words(node.built * 8, RATES), words(node.sent * 8, RATES)]) {
+    for (const text of [node.name, node.state, words(node.built, RATES), words(node.sent, RATES)]) {
       const cell = document.createElement("td");
       cell.textContent = text;
       row.append(cell);

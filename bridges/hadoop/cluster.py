@@ -228,6 +228,7 @@ def _mapred(made: Cluster, host: Host) -> Mapping[str, object]:
         "mapreduce.jobhistory.bind-host": made.master.fabric_address,
         "mapreduce.jobhistory.webapp.address": f"{made.master.fabric_name}:19888",
         "yarn.app.mapreduce.am.staging-dir": "/staging",
+        "mapreduce.client.submit.file.replication": REPLICAS,
         "yarn.app.mapreduce.am.resource.mb": 512,
         "yarn.app.mapreduce.am.command-opts": options,
         "mapreduce.map.memory.mb": 512,

@@ -206,10 +206,11 @@ def sort_rows(
     """TeraGen, TeraSort, TeraValidate. `during` is called once TeraSort has been started."""
     made, ordered, report = (f"{folder}/tera-{name}" for name in ("made", "sorted", "report"))
     two = ("-D", "mapreduce.job.maps=2"), ("-D", "mapreduce.job.reduces=2")
+    replicas = ("-D", f"mapreduce.terasort.output.replication={REPLICAS}")  # of itself it asks for 1
     done = clients.run("teragen", f"{_EXAMPLES}.terasort.TeraGen", *two[0], str(rows), made)
     checksum = done.integer("CHECKSUM=")
     yield record("teragen", done, {f"{rows} rows": done.integer("Map output records=") == rows})
-    running = clients.start("terasort", f"{_EXAMPLES}.terasort.TeraSort", *two[1], made, ordered)
+    running = clients.start("terasort", f"{_EXAMPLES}.terasort.TeraSort", *two[1], *replicas, made, ordered)
     if during is not None:
         during(running)
     done = running.finish()

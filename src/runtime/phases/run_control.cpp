@@ -102,7 +102,11 @@ void RunControl::enter(Phase phase, Time now) {
     phase_ = phase;
     phase_since_ = now;
     if (phase != Phase::closing) {
-        reporter_.phase(phase_names[static_cast<std::size_t>(phase)]);
+        const Time length = phase == Phase::warm_up                              ? plan_.config.warm_up
+                            : phase == Phase::measuring && !plan_.measured_whole ? plan_.duration
+                                                                                 : 0;
+        reporter_.phase(phase_names[static_cast<std::size_t>(phase)],
+                        length > 0 ? std::optional(length) : std::nullopt);
     }
 }
 
@@ -355,10 +359,13 @@ void RunControl::tick(Time now) {
                 close(now);
             } else if (elapsed >= drain_deadline_) {
                 end_with(Outcome::not_drained,
-                         fmt::format("{} within {} of the end of {}",
+                         fmt::format("{} within {} of the end of {}{}",
                                      plan_.is_net() ? "what was under way did not all arrive"
                                                     : "events admitted were not all built",
-                                     base::format_duration(drain_deadline_), plan_.is_net() ? "sending" : "admission"),
+                                     base::format_duration(drain_deadline_), plan_.is_net() ? "sending" : "admission",
+                                     without_consumer_.empty()
+                                         ? ""
+                                         : fmt::format("; no consumer is attached to node {}", without_consumer_)),
                          now);
             }
             break;
@@ -465,24 +472,82 @@ void RunControl::report_interval(Time now) {
                                   {"reassignments", sum.reassignments},
                                   {"evictions", sum.evictions},
                                   {"latency_mean_ns", mean_latency_ns(delta, interval.clock_error_ns)},
+                                  {"left_s", nullptr},
                                   {"nodes", std::move(nodes)}};
+    if (const std::optional<Time> left = time_left(now)) {
+        sample["left_s"] = seconds(*left);
+    }
     if (plan_.config.trigger_rate > 0) {
         sample["triggers"] = trigger_json(plan_, interval);
     }
     reporter_.interval(sample);
     look_at_disks(now);
+    look_for_consumers();
     reported_ = sum;
     last_report_ = now;
     next_report_ = now + plan_.sample_interval;
 }
 
-void RunControl::look_at_disks(Time now) {
-    std::optional<Time> left;
-    if (!plan_.measured_whole && !plan_.config.traits().simulated && phase_ <= Phase::measuring) {
-        const Time measured = phase_ == Phase::measuring ? now - phase_since_ : 0;
-        left = std::max<Time>(plan_.duration - measured, 0);
+std::optional<Time> RunControl::time_left(Time now) const {
+    if (phase_ > Phase::measuring) {
+        return 0;
     }
-    reporter_.look_at_disks(now, left);
+    std::optional<Time> left;
+    if (!plan_.measured_whole) {
+        const Time begun = phase_ == Phase::joining ? now : phase_since_;
+        const Time length = plan_.duration + (phase_ == Phase::measuring ? 0 : plan_.config.warm_up);
+        left = std::max<Time>(begun + length - now, 0);
+    }
+    if (plan_.total_events == 0 || phase_ == Phase::joining) {
+        return left;
+    }
+    std::uint64_t built = 0;
+    for (const NodeRecord& record : nodes_) {
+        built += record.latest ? record.latest->totals.events_built + record.latest->totals.events_filtered : 0;
+    }
+    if (built > 0) {
+        constexpr double longest = 1e18;  // ps, some 11 days
+        const double times = static_cast<double>(plan_.total_events) / static_cast<double>(built) - 1;
+        const double working = static_cast<double>(now - started_ - set_up_.value_or(0));
+        const auto until_built = static_cast<Time>(std::clamp(times * working, 0.0, longest));
+        left = std::min(left.value_or(until_built), until_built);
+    }
+    return left;
+}
+
+void RunControl::look_at_disks(Time now) {
+    reporter_.look_at_disks(
+        now, plan_.config.traits().simulated || phase_ > Phase::measuring ? std::nullopt : time_left(now));
+}
+
+void RunControl::look_for_consumers() {
+    if (plan_.is_net() || plan_.config.sink_kind != SinkKind::consumer || phase_ == Phase::joining) {
+        return;
+    }
+    std::string alone;
+    for (std::size_t index = 0; index < nodes_.size(); ++index) {
+        const NodeRecord& record = nodes_[index];
+        if ((record.roles & protocol::role_bu) == 0 || record.lost || !record.latest) {
+            continue;
+        }
+        const NodeTotals own = difference(record.latest->totals, record.carried);
+        if (own.consumers_attached == own.consumers_left + own.consumers_ejected) {
+            alone += fmt::format("{}{}", alone.empty() ? "" : ", ", index);
+        }
+    }
+    const bool said = without_consumer_.empty() == alone.empty();
+    without_consumer_ = std::move(alone);
+    if (said) {
+        return;
+    }
+    if (without_consumer_.empty()) {
+        reporter_.notice(Level::info, "every builder unit has a consumer");
+        return;
+    }
+    reporter_.notice(
+        Level::warning,
+        fmt::format("no consumer of '{}' is attached to node {}: its events {}", plan_.config.sink_name,
+                    without_consumer_, plan_.config.consumer_policy == ConsumerPolicy::drop ? "are dropped" : "wait"));
 }
 
 void RunControl::write_node_sample(const NodeRecord& record, const NodeSample& sample) {
@@ -495,11 +560,15 @@ void RunControl::write_node_sample(const NodeRecord& record, const NodeSample& s
                                 {"phase", phase_names[static_cast<std::size_t>(phase_)]},
                                 {"state", to_text(sample.state)},
                                 {"interval_s", seconds(sample.at - since)},
+                                {"left_s", nullptr},
                                 {"built_goodput_bytes_per_s", per_second(delta.built_goodput_bytes, sample.at - since)},
                                 {"sent_goodput_bytes_per_s", per_second(delta.sent_goodput_bytes, sample.at - since)},
                                 {"events_per_s", per_second(delta.events_built, sample.at - since)},
                                 {"rss_bytes", sample.rss_bytes},
                                 {"delta", to_json(delta)}};
+    if (const std::optional<Time> left = time_left(sample.at)) {
+        json["left_s"] = seconds(*left);
+    }
     reporter_.node_sample(json);
 }
 

@@ -130,6 +130,10 @@ private:
     void close(Time now);
     void report_interval(Time now);
     void look_at_disks(Time now);
+    /// Says when builder units have none, and when all have one.
+    void look_for_consumers();
+    /// Until nothing more is measured, as far as that is known: by the clock, or by the events built so far.
+    [[nodiscard]] std::optional<Time> time_left(Time now) const;
     [[nodiscard]] Troubles::Cost cost() const;
     void write_node_sample(const NodeRecord& record, const NodeSample& sample);
     [[nodiscard]] bool any_left(std::uint32_t roles) const;
@@ -160,6 +164,7 @@ private:
     NodeTotals reported_;
     std::vector<Interval> intervals_;
     Time drain_deadline_;
+    std::string without_consumer_;  // the builder units that have none, in words
 };
 
 }  // namespace incast::runtime

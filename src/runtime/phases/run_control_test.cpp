@@ -116,6 +116,66 @@ protected:
     std::unique_ptr<RunControl> control_;
 };
 
+TEST_F(Conducting, SamplesSayHowMuchTimeIsLeft) {
+    const auto left = [this] {
+        std::ifstream file(folder_ / "samples.jsonl");
+        std::string line;
+        std::string last;
+        while (std::getline(file, line)) {
+            last = line;
+        }
+        return nlohmann::json::parse(last)["left_s"];
+    };
+    begin({"run.warm_up=1s"});
+    join();
+    EXPECT_EQ(left(), 11.0);
+    pass(ps_per_s);
+    pass(4 * ps_per_s);
+    report(bu, protocol::NodeState::running);
+    EXPECT_EQ(left(), 6.0) << "of the measured time";
+    begin({"run.events=100", "run.duration=auto"});
+    join();
+    report(bu, protocol::NodeState::running);
+    EXPECT_TRUE(left().is_null()) << "nothing is built";
+    now_ += 2 * ps_per_s;
+    NodeSample sample;
+    sample.node = bu;
+    sample.incarnation = 1;
+    sample.state = protocol::NodeState::running;
+    sample.at = now_;
+    sample.totals.events_built = 25;
+    control_->sample(now_, sample);
+    report(ru, protocol::NodeState::running);
+    EXPECT_EQ(left(), 6.0) << "as fast as before";
+}
+
+TEST_F(Conducting, WhoHasNoConsumerIsSaidOnceAndWhenAllHaveOneToo) {
+    begin({"sink.kind=consumer", "sink.name=farm", "transport.name=shm", "run.warm_up=1h"});
+    join();
+    const auto attached = [this](std::uint32_t node, std::uint64_t come, std::uint64_t left) {
+        NodeSample sample;
+        sample.node = node;
+        sample.incarnation = 1;
+        sample.state = protocol::NodeState::running;
+        sample.at = now_;
+        sample.totals.consumers_attached = come;
+        sample.totals.consumers_left = left;
+        control_->sample(now_, sample);
+    };
+    attached(bu, 1, 0);
+    pass(plan_.sample_interval);
+    EXPECT_THAT(log(), testing::HasSubstr("no consumer of 'farm' is attached to node 2: its events wait"));
+    const std::size_t length = log().size();
+    pass(plan_.sample_interval);
+    EXPECT_EQ(log().size(), length) << "said once";
+    attached(other_bu, 1, 0);
+    pass(plan_.sample_interval);
+    EXPECT_THAT(log().substr(length), testing::HasSubstr("every builder unit has a consumer"));
+    attached(bu, 1, 1);
+    pass(plan_.sample_interval);
+    EXPECT_THAT(log().substr(length), testing::HasSubstr("is attached to node 1: its events wait"));
+}
+
 TEST_F(Conducting, PhasesFollowEachOther) {
     begin();
     EXPECT_EQ(control_->phase(), Phase::joining);

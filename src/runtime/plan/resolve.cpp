@@ -24,6 +24,42 @@ constexpr std::uint64_t default_cache_bytes = 16U << 20U;  // where the machine 
 constexpr std::uint64_t region_line_bytes = 64;
 constexpr std::uint64_t max_retention_meps = std::uint64_t{1} << 20U;  // protocol::validate
 
+/// Reads what is replayed, unless it was handed over.
+Result<Ok> open_recording(Plan& plan) {
+    const RunConfig& config = plan.config;
+    if (config.source_path.empty()) {
+        return not_allowed("source.path", "\"\"", "nothing to replay",
+                           "a folder with source-<id>.mfp files, or a file of MEPs");
+    }
+    if (plan.recorded) return Ok{};
+    const Result<sources::Recording> recording = sources::Recording::open(config.source_path);
+    if (!recording) {
+        return not_allowed("source.path", config.source_path, recording.error().message,
+                           "a folder with source-<id>.mfp files, or a file of MEPs");
+    }
+    plan.recorded.emplace(recording->numbering());
+    for (const sources::RecordedSource& source : recording->sources) {
+        plan.recorded->sources.push_back({source.id, source.largest_bytes});
+        plan.inputs.files.push_back(source.input);
+    }
+    return Ok{};
+}
+
+/// Where nobody said how many nodes there are: no more than have a recorded source to read out.
+Result<Ok> fit_nodes(Plan& plan, const ConfigText& text) {
+    RunConfig& config = plan.config;
+    if (config.source_kind != SourceKind::mfp) return Ok{};
+    if (Result<Ok> opened = open_recording(plan); !opened) return opened;
+    const bool split = config.roles == Roles::split;
+    const std::uint64_t most = plan.recorded->sources.size() * (split ? 2 : 1);
+    const bool asked = text.given().contains("run.nodes") || config.rus != 0 || config.bus != 0;
+    if (!asked && most < config.nodes) {
+        config.nodes = most;
+        plan.chosen.push_back({"nodes", fmt::format("there are {} sources", plan.recorded->sources.size())});
+    }
+    return Ok{};
+}
+
 /// Nodes [0, n_rus) read out and the last n_bus of them build, split; or all do both. The event manager is node 0, or
 /// one more.
 Result<Ok> lay_out_nodes(Plan& plan) {
@@ -171,22 +207,6 @@ Result<Ok> read_shapes(Plan& plan) {
 /// Recorded MFPs are what they are: the sources, their sizes, the packing and the end of the run follow from the files.
 Result<Ok> take_recording(Plan& plan) {
     const RunConfig& config = plan.config;
-    if (config.source_path.empty()) {
-        return not_allowed("source.path", "\"\"", "nothing to replay",
-                           "a folder with source-<id>.mfp files, or a file of MEPs");
-    }
-    if (!plan.recorded) {
-        const Result<sources::Recording> recording = sources::Recording::open(config.source_path);
-        if (!recording) {
-            return not_allowed("source.path", config.source_path, recording.error().message,
-                               "a folder with source-<id>.mfp files, or a file of MEPs");
-        }
-        plan.recorded.emplace(recording->numbering());
-        for (const sources::RecordedSource& source : recording->sources) {
-            plan.recorded->sources.push_back({source.id, source.largest_bytes});
-            plan.inputs.files.push_back(source.input);
-        }
-    }
     const auto [packing, first_event, total_events] = plan.recorded->numbering;
     const std::size_t n = plan.recorded->sources.size();
     if (n < plan.n_rus) {
@@ -230,8 +250,9 @@ Result<Ok> size_mfps(Plan& plan) {
     plan.packing =
         config.packing != 0 ? static_cast<std::uint32_t>(config.packing) : packing_for(config.mfp_size, mean);
     if (config.packing == 0) {
-        plan.chosen.push_back(
-            fmt::format("{} events per MFP, for MFPs of {}", plan.packing, bytes_text(config.mfp_size)));
+        plan.chosen.push_back({"packets", fmt::format("{} would be more than protocol.mfp_size, {}",
+                                                      plan.packing == 1 ? "2 events" : std::to_string(plan.packing + 1),
+                                                      base::format_bytes(static_cast<double>(config.mfp_size)))});
     }
     config.packing = plan.packing;
     plan.mfp_bytes = wire::mfp_bytes(plan.packing, mean, fragment_align_log2).packet_bytes;
@@ -363,10 +384,13 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
         const std::uint64_t beyond_cache = 4 * cache / plan.n_rus;
         config.prefill_bytes = std::max<std::uint64_t>(bytes_per_mep, beyond_cache);
         if (config.source_kind == SourceKind::generator && config.fill == Fill::prefilled) {
-            plan.chosen.push_back(fmt::format("{} of data per readout unit, {}", bytes_text(config.prefill_bytes),
-                                              bytes_per_mep > beyond_cache
-                                                  ? "one MEP"
-                                                  : fmt::format("in all four times {} of cache", bytes_text(cache))));
+            const auto bytes = [](std::uint64_t value) { return base::format_bytes(static_cast<double>(value)); };
+            plan.chosen.push_back(
+                {"source",
+                 fmt::format("each readout unit cycles through {} of data, {}", bytes(config.prefill_bytes),
+                             bytes_per_mep > beyond_cache
+                                 ? "which is one MEP"
+                                 : fmt::format("all together through 4 times the cache of {}", bytes(cache)))});
         }
     }
     plan.bu_memory_bytes = protocol::bu_memory_bytes(plan.protocol);
@@ -528,6 +552,9 @@ Result<Plan> resolve(const ConfigText& text, const Machine& here, std::optional<
         }
         return plan;
     }
+    if (Result<Ok> done = fit_nodes(plan, text); !done) {
+        return done.error();
+    }
     for (Result<Ok> (*step)(Plan&) : {&lay_out_nodes, &read_shapes, &size_mfps, &lay_out_sources}) {
         if (Result<Ok> done = step(plan); !done) {
             return done.error();
@@ -546,6 +573,7 @@ Result<Plan> resolve(const ConfigText& text, const Machine& here, std::optional<
         return valid.error();
     }
     plan.values = config_values(text);
+    plan.values["run.nodes"] = std::to_string(plan.config.nodes);
     plan.values["transport.name"] = plan.config.transport;
     for (const auto& [name, value] : plan.config.transport_settings) {
         plan.values["transport." + plan.config.transport + "." + name] = value;

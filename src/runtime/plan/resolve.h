@@ -38,6 +38,12 @@ struct Inputs {
     std::uint64_t events = 0;  // of one pass
 };
 
+/// What was not asked for, and why it is as it is: nodes, packets, credits, source, stores, consumers.
+struct Choice {
+    std::string_view what;
+    std::string why;
+};
+
 struct Plan {
     RunConfig config;                           // as asked for, autos replaced
     protocol::Config protocol;                  // what every node agrees on
@@ -74,7 +80,7 @@ struct Plan {
     sources::TriggerOptions triggers;  // but for their origin
     std::uint32_t memory_meps = 0;     // with data, in the memory of a readout unit
     std::shared_ptr<const sources::SizeHistogram> size_histogram;
-    std::vector<std::string> chosen;  // what was not asked for, and why it is as it is
+    std::vector<Choice> chosen;
 };
 
 /// Of a node's roles in protocol::Config, where no events are built.

@@ -9,6 +9,10 @@
 namespace incast::runtime {
 namespace {
 
+std::string text_of(std::uint64_t bytes) {
+    return base::format_bytes(static_cast<double>(bytes));
+}
+
 /// Slots besides those of the credits.
 std::uint64_t further_slots(const Plan& plan) {
     return std::uint64_t{plan.protocol.quarantine_slots} + plan.protocol.held_slots;
@@ -77,8 +81,9 @@ bool slots_leave_the_cache(Plan& plan, const Machine& machine, std::uint64_t cac
     const auto copying = std::min(static_cast<std::uint32_t>(plan.protocol.nodes.size()), std::max(1U, machine.cores));
     const double ratio = machine.plain_over_streaming(bytes / copying, copying);
     plan.chosen.push_back(
-        fmt::format("{} stores: into {} of cache they are {:.2f} x as fast as past it, as just measured",
-                    ratio < 1 ? "streaming" : "plain", bytes_text(bytes), ratio));
+        {"stores", fmt::format("{}: as just measured, stores into {} of cache run at {:.2f} times the speed of stores "
+                               "past it",
+                               ratio < 1 ? "streaming" : "plain", text_of(bytes), ratio)});
     return ratio < 1;
 }
 
@@ -88,10 +93,11 @@ void wait_for_consumers(Plan& plan, const Machine& machine, std::uint64_t cache)
     const RunConfig& config = plan.config;
     plan.protocol.reuse_wait = config.reuse_wait;
     plan.chosen.push_back(
-        fmt::format("builder units wait up to {:g} ms for memory that a consumer has before they use more "
-                    "(sink.reuse_wait): {} with its window do not fit into half of {} of cache",
-                    static_cast<double>(config.reuse_wait) / static_cast<double>(ps_per_ms),
-                    bytes_text(bytes_with_window(plan, machine, cache)), bytes_text(cache)));
+        {"consumers",
+         fmt::format("builder units wait up to {} for a slot that a consumer holds before they use another "
+                     "(sink.reuse_wait): {} of slots do not fit in half of the {} of cache",
+                     base::duration_text(config.reuse_wait), text_of(bytes_with_window(plan, machine, cache)),
+                     text_of(cache))});
 }
 
 }  // namespace
@@ -145,20 +151,18 @@ void count_credits(Plan& plan, const Machine& machine) {
         const std::uint64_t that_fit = credits_within(leave ? 2 * cache : cache / 2, plan);
         config.credits = std::clamp(that_fit, fewest, most);
         std::string why = that_fit < fewest ? "the fewest that keep a builder unit busy"
-                          : that_fit > most ? "the most that are chosen"
-                          : leave ? fmt::format("whose slots, of {} builder units, take at most twice {} of cache",
-                                                plan.n_bus, bytes_text(cache))
-                                  : fmt::format("whose slots, of {} builder units, fit into half of {} of cache",
-                                                plan.n_bus, bytes_text(cache));
+                          : that_fit > most ? "the most that are chosen without being asked for"
+                          : leave ? fmt::format("so all slots take at most twice the {} of cache", text_of(cache))
+                                  : fmt::format("so all slots fit in half of the {} of cache", text_of(cache));
         const std::uint64_t room = room_for_buffers(plan);
         const std::uint64_t allowed = config.max_buffers > 0 ? std::min(config.max_buffers, room) : room;
         const std::uint64_t slots = allowed / buffers_per_slot(plan);
         const std::uint64_t buffered = slots - std::min(slots, further_slots(plan));
         if (buffered < config.credits) {
             config.credits = std::max<std::uint64_t>(buffered, 1);
-            why = fmt::format("as {} buffers allow", allowed);
+            why = fmt::format("the most that {} buffers allow", allowed);
         }
-        plan.chosen.push_back(fmt::format("{} credit{}, {}", config.credits, config.credits == 1 ? "" : "s", why));
+        plan.chosen.push_back({"credits", why});
     }
     plan.protocol.credits = static_cast<std::uint32_t>(config.credits);
     bool stream = leave || base::slots_exceed(bytes_in_turn(plan, machine, cache), cache);

@@ -104,13 +104,29 @@ void Reporter::line(const nlohmann::ordered_json& json, Display::Worth worth) {
     output_.line(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace), worth);
 }
 
-void Reporter::phase(std::string_view name) {
+void Reporter::phase(std::string_view name, std::optional<Time> length) {
     log_->info("phase: {}", name);
-    event({{"type", "phase"}, {"phase", name}});
+    nlohmann::ordered_json phase{{"type", "phase"}, {"phase", name}, {"seconds", nullptr}};
+    if (length) {
+        phase["seconds"] = base::seconds(*length);
+    }
+    event(phase);
     if (progress_ == Progress::text) {
         output_.line(name);
     }
     tell_of(log_file_);
+}
+
+void Reporter::plan(const std::vector<std::pair<std::string, std::string>>& rows) {
+    nlohmann::ordered_json shown = nlohmann::ordered_json::array();
+    for (const auto& [label, text] : rows) {
+        log_->info("{}: {}", label, text);
+        shown.push_back({label, text});
+        if (progress_ == Progress::text) {
+            output_.line(fmt::format("{:<10}{}", label, text));
+        }
+    }
+    event({{"type", "plan"}, {"rows", std::move(shown)}});
 }
 
 void Reporter::notice(Level level, std::string_view text) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -36,7 +37,10 @@ public:
     Reporter(const Reporter&) = delete;
     Reporter& operator=(const Reporter&) = delete;
 
-    void phase(std::string_view name);
+    /// `length`: how long it is to last, where that is known.
+    void phase(std::string_view name, std::optional<Time> length = {});
+    /// What the run is about to do: a label and a text in each row.
+    void plan(const std::vector<std::pair<std::string, std::string>>& rows);
     /// One line for a person.
     void notice(Level level, std::string_view text);
     /// An interval of the whole run (progress).

@@ -19,9 +19,10 @@ namespace {
 using base::seconds;
 
 OrderedJson latency_json(const base::Histogram& trips, std::uint64_t min) {
-    return {{"count", trips.count()},        {"min", min},
-            {"p50", trips.quantile(0.5)},    {"p99", trips.quantile(0.99)},
-            {"p999", trips.quantile(0.999)}, {"max", trips.max()}};
+    return {{"count", trips.count()},      {"min", min},
+            {"p50", trips.quantile(0.5)},  {"p95", trips.quantile(0.95)},
+            {"p99", trips.quantile(0.99)}, {"p999", trips.quantile(0.999)},
+            {"max", trips.max()}};
 }
 
 OrderedJson latency_json(const PairSample& pair) {

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
@@ -38,6 +39,33 @@ nlohmann::ordered_json machine_json(const Machine& machine) {
             {"last_level_cache_bytes", machine.last_level_cache_bytes},
             {"memory_bytes", machine.memory_bytes},
             {"kernel", machine.kernel}};
+}
+
+std::string why_no_latency(const base::Histogram& latency, std::uint64_t clock_error_ns) {
+    if (latency.count() == 0 || is_latency_known(latency.quantile(0.5), clock_error_ns)) {
+        return {};
+    }
+    return fmt::format("clocks of hosts may be {} apart, more than 10 % of the median",
+                       base::format_duration(static_cast<Time>(clock_error_ns) * ps_per_ns));
+}
+
+nlohmann::ordered_json latency_json(const base::Histogram& latency, bool open_loop, std::uint64_t clock_error_ns) {
+    OrderedJson json{{"kind", open_loop ? "trigger" : "service"},
+                     {"count", latency.count()},
+                     {"clock_error", clock_error_ns},
+                     {"min", latency.min()},
+                     {"p50", latency.quantile(0.50)},
+                     {"p95", latency.quantile(0.95)},
+                     {"p99", latency.quantile(0.99)},
+                     {"p999", latency.quantile(0.999)},
+                     {"max", latency.max()}};
+    if (const std::string why = why_no_latency(latency, clock_error_ns); !why.empty()) {
+        for (const char* const quantile : {"min", "p50", "p95", "p99", "p999", "max"}) {
+            json[quantile] = nullptr;
+        }
+        json["reason"] = why;
+    }
+    return json;
 }
 
 nlohmann::ordered_json ports_json(const std::vector<NodeRecord>& nodes) {

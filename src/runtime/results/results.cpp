@@ -225,8 +225,6 @@ private:
     OrderedJson node_json(std::size_t index) const;
     OrderedJson window_json() const;
     std::uint64_t clock_error_ns() const;
-    OrderedJson latency_json() const;
-    std::string why_no_latency() const;
     OrderedJson triggers_json() const;
     OrderedJson sink_json() const;
     OrderedJson accounting_json() const;
@@ -420,30 +418,6 @@ std::uint64_t Tally::clock_error_ns() const {
     return facts_.plan.config.trigger_rate > 0 ? facts_.control.clock_error_ns() : 0;
 }
 
-OrderedJson Tally::latency_json() const {
-    OrderedJson json{{"kind", facts_.plan.config.trigger_rate > 0 ? "trigger" : "service"},
-                     {"count", latency_.count()},
-                     {"clock_error", clock_error_ns()},
-                     {"p50", latency_.quantile(0.50)},
-                     {"p99", latency_.quantile(0.99)},
-                     {"p999", latency_.quantile(0.999)},
-                     {"max", latency_.max()}};
-    if (const std::string why = why_no_latency(); !why.empty()) {
-        json["p50"] = json["p99"] = json["p999"] = json["max"] = nullptr;
-        json["reason"] = why;
-    }
-    return json;
-}
-
-/// Empty: there is one.
-std::string Tally::why_no_latency() const {
-    if (latency_.count() == 0 || is_latency_known(latency_.quantile(0.5), clock_error_ns())) {
-        return {};
-    }
-    return fmt::format("clocks of hosts may be {} apart, more than 10 % of the median",
-                       base::format_duration(static_cast<Time>(clock_error_ns()) * ps_per_ns));
-}
-
 OrderedJson Tally::json() const {
     const RunConfig& config = facts_.plan.config;
     const double goodput_gb = static_cast<double>(window_.built_goodput_bytes) * 1e-9;
@@ -472,7 +446,7 @@ OrderedJson Tally::json() const {
     json["verified"] = verified_text(config, facts_.virtual_time);
     json["verified_meps"] = totals_.lines_checked_meps;
     json["verify_errors"] = totals_.verify_errors;
-    json["latency_ns"] = latency_json();
+    json["latency_ns"] = latency_json(latency_, config.trigger_rate > 0, clock_error_ns());
     json["dead_time_fraction"] = fraction(protocol::role_ru, &NodeTotals::dead_time_ns);
     json["bu_wait_fraction"] = fraction(protocol::role_bu, &NodeTotals::bu_waiting_ns);
     json["cpu_s_per_gb"] =
@@ -541,7 +515,7 @@ std::string Tally::summary() const {
         fmt::format("\nverified: {}, {} errors; {} latency ", verified_text(facts_.plan.config, facts_.virtual_time),
                     totals_.verify_errors, facts_.plan.config.trigger_rate > 0 ? "trigger" : "service");
     const auto duration = [](std::uint64_t ns) { return base::format_duration(static_cast<Time>(ns) * ps_per_ns); };
-    if (const std::string why = why_no_latency(); !why.empty()) {
+    if (const std::string why = why_no_latency(latency_, clock_error_ns()); !why.empty()) {
         text += "not shown: " + why;
     } else {
         text += fmt::format("p50 {}, p99 {}", duration(latency_.quantile(0.5)), duration(latency_.quantile(0.99)));

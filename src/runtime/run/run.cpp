@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/units.h"
 #include "os/signals.h"
 #include "os/socket.h"
 #include "runtime/launch/coordinator.h"
@@ -19,6 +18,7 @@
 #include "runtime/machine/limits.h"
 #include "runtime/machine/machine.h"
 #include "runtime/monitor/metrics_server.h"
+#include "runtime/plan/announcement.h"
 #include "runtime/plan/inputs.h"
 #include "runtime/plan/resolve.h"
 #include "runtime/results/network_report.h"
@@ -90,33 +90,8 @@ std::uint64_t open_files(const Plan& plan, std::uint32_t here) {
 }
 
 /// `here`: nodes of this host.
-void announce(const Plan& plan, std::uint32_t here, std::vector<std::string> chosen, Reporter& reporter) {
-    const auto bytes = [](std::uint64_t value) { return base::format_bytes(static_cast<double>(value)); };
-    if (plan.is_net()) {
-        reporter.notice(
-            Level::info,
-            fmt::format(
-                "{} nodes, {} pairs ({}{}) over {}; queues per pair {}, messages in flight {} each, of {}; slots per "
-                "receiver up to {}, {} per sender {}; working set {}",
-                plan.n_nodes, plan.net.pairs.size(), plan.values.at("net.pattern"),
-                plan.config.duplex ? ", duplex" : "", plan.config.transport, plan.net.queues, plan.net.outstanding,
-                bytes(plan.net.message_bytes), bytes(plan.bu_memory_bytes),
-                plan.net.buffers == net::Buffers::one ? "one buffer" : "ring", bytes(plan.ru_memory_bytes),
-                bytes(plan.working_set_bytes)));
-        return;
-    }
-    reporter.notice(
-        Level::info,
-        fmt::format("{} nodes ({} RU, {} BU) over {}; MFP {} = {} events, slot {}, {} credit{}; memory per BU {}, per "
-                    "RU {} (EB-F1 asks for {}); working set {}",
-                    plan.n_nodes, plan.n_rus, plan.n_bus, plan.config.transport, bytes(plan.mfp_bytes), plan.packing,
-                    bytes(plan.slot_bytes), plan.config.credits, plan.config.credits == 1 ? "" : "s",
-                    bytes(plan.bu_memory_bytes), bytes(plan.ru_memory_bytes), bytes(plan.ru_memory_needed_bytes),
-                    bytes(plan.working_set_bytes)));
-    chosen.insert(chosen.end(), plan.chosen.begin(), plan.chosen.end());
-    if (!chosen.empty()) {
-        reporter.notice(Level::info, fmt::format("chosen: {}", fmt::join(chosen, "; ")));
-    }
+void announce(const Plan& plan, std::uint32_t here, const std::string& because, Reporter& reporter) {
+    reporter.plan(announcement(plan, because));
     for (const std::string& line : input_warnings(plan, plan.inputs, 0, here)) {
         reporter.notice(Level::warning, line);
     }
@@ -215,12 +190,11 @@ int run(const ConfigText& config, const RunOptions& options) {
         machine.plain_over_streaming = nullptr;  // a config is right or wrong on every machine: nothing is measured
     }
     ConfigText asked = config;
-    std::vector<std::string> chosen;
+    std::string because;
     if (const auto name = asked.given().find("transport.name"); name == asked.given().end() || name->second == "auto") {
         const bool elsewhere = options.spawn.has_value();
         const std::string_view best = transport::chosen_transport(elsewhere).name;
-        chosen.push_back(fmt::format("{}, because {}", best,
-                                     elsewhere ? "nodes may be on other hosts" : "all nodes are on this host"));
+        because = elsewhere ? "as nodes may be on other hosts" : "as all are on this host";
         if (const Result<Ok> done = asked.set("transport.name", std::string(best)); !done) {
             return refuse(done.error(), exit_bad_config);
         }
@@ -265,7 +239,7 @@ int run(const ConfigText& config, const RunOptions& options) {
         (*reporter)->watch_disk(plan->config.sink_path);
     }
     if (!former.empty()) (*reporter)->notice(Level::warning, former);
-    announce(*plan, is_local(*plan) ? plan->n_nodes : here, std::move(chosen), **reporter);
+    announce(*plan, is_local(*plan) ? plan->n_nodes : here, because, **reporter);
     const int status = run_and_report(*plan, **medium, machine, options, **reporter);
     give_up_reserve(result_file);  // of a run without a result
     return status;

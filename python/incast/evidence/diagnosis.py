@@ -65,7 +65,7 @@ def _bursts(facts: Facts) -> Finding | None:
         return None
     evidence = (
         f"dead time {_percent(dead)}, {_percent(missed)} of the triggers not taken, though the memory of readout units"
-        f" was {_percent(mean)} full in the mean",
+        f" was {_percent(mean)} full on average",
         f"it was {_percent(most)} full at times: bursts, or pauses of what takes events",
     )
     return Finding("buffer memory", "medium", evidence, "raise source.memory, or even out the triggers")
@@ -212,7 +212,7 @@ def _links(facts: Facts) -> Finding | None:
         evidence.append("links are full at the other end, too")
     mean = sum(shares) / len(shares)
     if mean < 0.8 * max(shares):
-        evidence.append(f"in the mean they are {_percent(mean)} full: the load is uneven")
+        evidence.append(f"on average they are {_percent(mean)} full: the load is uneven")
         return Finding(name, "medium", tuple(evidence), "an assignment or schedule that spreads the load")
     return Finding(name, "high", tuple(evidence), "faster links, or more nodes on that side")
 

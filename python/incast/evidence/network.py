@@ -50,7 +50,7 @@ def _lines(result: Mapping[str, Any]) -> list[str]:
     if lost:
         lines.append(f"{lost:.0f} packets were lost on cables{'' if dropped else again}")
     if quiet := _quiet_share(result):
-        lines.append(f"cables were paused {100 * quiet:.2g} % of the time, in the mean over all that were used")
+        lines.append(f"cables were paused {100 * quiet:.2g} % of the time, on average over all that were used")
     elif paused := number(result, "network", "totals", "paused_s"):
         lines.append(f"ports were paused for {units.duration_ns(1e9 * paused)} in all, and no cable carried anything")
     return lines

@@ -63,7 +63,7 @@ std::string data_of(const Plan& plan) {
         return fmt::format("{} with {} from {}; sink: {}", counted(n, "source"), counted(plan.inputs.events, "event"),
                            plan.config.source_path, how);
     }
-    return fmt::format("{} of generated fragments, {} each in the mean; sink: {}", counted(n, "source"),
+    return fmt::format("{} of generated fragments, {} each on average; sink: {}", counted(n, "source"),
                        bytes(plan.config.fragment_size), how);
 }
 

@@ -442,6 +442,7 @@ TEST(Dma, AnEmulatedLinkTakesItsTime) {
 
 TEST(Dma, ASlowerLinkTakesAsManyTimesAsLong) {
     SKIP_ON_UDP("no link is emulated there");
+    SKIP_ON_LINUX("no link is emulated there");
     const Fabric fabric("link=tsi721/20");
     const Mport sender(0);
     const Mport target(1);

@@ -18,14 +18,14 @@ namespace {
 
 using base::seconds;
 
-OrderedJson latency_json(const base::Histogram& trips, std::uint64_t min) {
+OrderedJson round_trip_json(const base::Histogram& trips, std::uint64_t min) {
     return {{"count", trips.count()},      {"min", min},
             {"p50", trips.quantile(0.5)},  {"p95", trips.quantile(0.95)},
             {"p99", trips.quantile(0.99)}, {"p999", trips.quantile(0.999)},
             {"max", trips.max()}};
 }
 
-OrderedJson latency_json(const PairSample& pair) {
+OrderedJson round_trip_json(const PairSample& pair) {
     return {{"count", pair.round_trips}, {"min", pair.min_ns},   {"p50", pair.p50_ns},
             {"p99", pair.p99_ns},        {"p999", pair.p999_ns}, {"max", pair.max_ns}};
 }
@@ -184,7 +184,7 @@ OrderedJson NetTally::pairs_json() const {
                           {"bytes", bytes(carried.messages)},
                           {"bytes_per_s", rate(bytes(carried.messages))}};
         if (trips_ && carried.asked != nullptr) {
-            entry["round_trip_ns"] = latency_json(*carried.asked);
+            entry["round_trip_ns"] = round_trip_json(*carried.asked);
         }
         json.push_back(std::move(entry));
     }
@@ -286,7 +286,7 @@ OrderedJson NetTally::json() const {
     json["round_trip_ns"] = nullptr;
     json["one_way_ns"] = nullptr;
     if (trips_) {
-        json["round_trip_ns"] = latency_json(latency_, shortest());
+        json["round_trip_ns"] = round_trip_json(latency_, shortest());
         json["one_way_ns"] = reads_ ? OrderedJson(nullptr) : one_way(json["round_trip_ns"]);
     }
     json["pairs"] = pairs;

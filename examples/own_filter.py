@@ -8,9 +8,9 @@ Where it says no, the other sources are not read out: they save the network's ti
 
 from incast.filter import FirstStage
 
-MEAN_BYTES = 2048  # of a fragment: source.fragment_size
+MEAN_BYTES = 1024  # of a fragment: source.fragment_size
 
 
 def wanted(packet: FirstStage) -> bool:
-    """Packets whose largest fragment is three times the mean at least."""
-    return any(int(mfp.sizes.max()) >= 3 * MEAN_BYTES for mfp in packet.mfps().values())
+    """Packets whose largest fragment is half as large again as the mean, at least."""
+    return any(int(mfp.sizes.max()) >= 1.5 * MEAN_BYTES for mfp in packet.mfps().values())

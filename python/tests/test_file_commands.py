@@ -148,7 +148,7 @@ def test_without_uproot_the_way_to_get_it_is_one_line(incast: Incast, root_file:
     incast.environment["PYTHONPATH"] = ":".join([str(incast.folder), *sys.path])
     done = incast("import-root", root_file.name)
     assert done.returncode == 2
-    assert done.stderr == "incast: this needs uproot: pip install 'incast[root]'\n"
+    assert done.stderr == f"incast: this needs uproot: {sys.executable} -m pip install 'incast[root]'\n"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ NODES = 2 * HOSTS
 TRANSPORTS = ["tcp", "udp"]
 # From the first to join by hand on.
 JOIN_DELAYS_S = (0, 5, 20) if KILLS > 1 else (0,) * HOSTS
-EVENTS_SHOWN = " events  ["  # by the view of any run
+EVENTS_SHOWN = "/s events"  # by the view of any run
 ALL = f"node[1-{HOSTS}]"
 TOKEN = "5e1f0d3ab9c24786ad01f3e2c6b7985d"
 Record = Callable[[str, object], None]  # of pytest's record_property: `--junitxml` shows it
@@ -273,7 +273,7 @@ def test_whatever_is_killed_nothing_is_left(
     cluster: Cluster, tmp_path: Path, kind: str, turn: int, record_property: Record
 ) -> None:
     with Command(cluster, tmp_path, *by_ssh(cluster, *LONG, "--set", "run.on_loss=stop")) as run:
-        run.wait_for("[measuring]")
+        run.wait_for("\nmeasuring")
         found = victims(cluster, kind)
         assert found, shown(cluster)
         os.kill(found[turn % len(found)], signal.SIGKILL)
@@ -311,7 +311,7 @@ def test_nobody_else_can_read_the_token_and_ctrl_c_ends_it(cluster: Cluster, tmp
         if detached:
             assert run.finish() == 0, run.said()
         else:
-            run.wait_for("[measuring]")
+            run.wait_for("\nmeasuring")
         wait_until(lambda: len(victims(cluster, "node")) == NODES, "all nodes", SLOW_S)
         seen = list(texts_of(cluster, tmp_path.parent)) + list(texts_of(cluster, cluster.folder))
         assert len(seen) > 2 * NODES
@@ -488,7 +488,7 @@ def check_launcher(
             assert EVENTS_SHOWN in run.said()
             seconds_until_empty(cluster, SLOW_S)
             return
-        run.wait_for("[measuring]")
+        run.wait_for("\nmeasuring")
         hold_it = [where for where, text in texts_of(cluster, folder) if TOKEN.encode() in text]
         if program == MPICH:  # an environment can be read by its owner alone; those of the nodes do not have it
             hold_it = [where for where in hold_it if not where.startswith("environ of ") or "--watched-by" in where]
@@ -590,7 +590,7 @@ def test_every_command_of_the_page_is_one_of_these() -> None:
     text = (ROOT / "docs" / "clusters.md").read_text()
     kinds = {"sh", "sh mpi", "sh slurm", "sh hand", ""}
     assert set(re.findall(r"^```(.+)$", text, re.M)) | {""} == kinds
-    (rest,) = re.findall(r"^```\n(?=\w)(.*?)```", text, re.S | re.M)
-    assert rest == "pip install 'incast[hosts]'\n"
+    (rest,) = re.findall(r"^```\n(?=[.\w])(.*?)```", text, re.S | re.M)
+    assert rest == ".venv/bin/pip install 'incast[hosts]'\n"
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert any(each.startswith("ClusterShell") for each in extras["hosts"])

@@ -44,7 +44,7 @@ def few_packets(result: Result) -> str | None:
     builders = sum("BU" in str(node.get("roles", "")) for node in result.get("nodes") or ())
     if not meps or not builders or builders / meps <= _COARSE:
         return None
-    share = f"{100 * builders / meps:.2g} %"
+    share = f"{100 * builders / meps:.2g} %" if builders < meps else "100 % or more"
     return (
         f"only {meps:.0f} packets were measured: one more or less per builder unit changes the rates by {share}; "
         "measure longer, or take smaller packets"

@@ -282,7 +282,7 @@ def test_a_missing_library_is_one_line(fake: InProcess, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "jinja2", None)
     done = fake("report", "anything")
     assert done.returncode == 1
-    assert done.stderr == "incast: incast report needs jinja2: pip install 'incast[lab]'\n"
+    assert done.stderr == f"incast: incast report needs jinja2: {sys.executable} -m pip install 'incast[lab]'\n"
     assert not extras.is_here("jinja2")
     assert extras.is_here("json")
 

@@ -42,7 +42,7 @@ std::string roles_of(const Plan& plan) {
 
 std::string sink_of(const Plan& plan) {
     const RunConfig& config = plan.config;
-    const std::string kind = plan.values.at("sink.kind");
+    std::string kind = plan.values.at("sink.kind");
     switch (config.sink_kind) {
         case SinkKind::verify:
             return fmt::format("{} ({})", kind, plan.values.at("sink.verify"));

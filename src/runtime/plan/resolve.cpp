@@ -49,7 +49,7 @@ Result<Ok> open_recording(Plan& plan) {
 Result<Ok> fit_nodes(Plan& plan, const ConfigText& text) {
     RunConfig& config = plan.config;
     if (config.source_kind != SourceKind::mfp) return Ok{};
-    if (Result<Ok> opened = open_recording(plan); !opened) return opened;
+    if (Result<Ok> opened = open_recording(plan); !opened || !plan.recorded) return opened;
     const bool split = config.roles == Roles::split;
     const std::uint64_t most = plan.recorded->sources.size() * (split ? 2 : 1);
     const bool asked = text.given().contains("run.nodes") || config.rus != 0 || config.bus != 0;
@@ -207,6 +207,7 @@ Result<Ok> read_shapes(Plan& plan) {
 /// Recorded MFPs are what they are: the sources, their sizes, the packing and the end of the run follow from the files.
 Result<Ok> take_recording(Plan& plan) {
     const RunConfig& config = plan.config;
+    if (!plan.recorded) return Ok{};  // it was read with the number of nodes
     const auto [packing, first_event, total_events] = plan.recorded->numbering;
     const std::size_t n = plan.recorded->sources.size();
     if (n < plan.n_rus) {

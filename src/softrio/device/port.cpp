@@ -390,7 +390,8 @@ int Port::transfer(const Transfer& transfer) {
 int Port::move_pinnable(const Transfer& transfer, int file) {
     if (const int error = move(transfer, file); error != -EFAULT) return error;
     const auto copy = shm::make_memory(transfer.bytes.size());
-    const auto mapped = copy ? shm::map(copy->file, copy->bytes) : nullptr;
+    if (!copy) return -ENOMEM;
+    const auto mapped = shm::map(copy->file, copy->bytes);
     if (mapped == nullptr) return -ENOMEM;
     const bool writes = transfer.direction == Direction::write;
     if (const int error = writes ? shm::copy_into(copy->file, transfer.bytes) : 0) return error;

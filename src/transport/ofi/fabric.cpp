@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cinttypes>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -9,6 +11,8 @@
 #include <utility>
 
 #include <rdma/fi_errno.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 #include "transport/calls/calls.h"
 #include "transport/ofi/descriptor/descriptor.h"
@@ -55,6 +59,17 @@ bool is_ip(const fi_info& info) {
     return info.addr_format == FI_SOCKADDR || info.addr_format == FI_SOCKADDR_IN || info.addr_format == FI_SOCKADDR_IN6;
 }
 
+/// A name for files in /dev/shm that no other process has. The provider would take the process number alone. A process
+/// that was killed left its file behind, and one in another container may have the same number: in both cases fi_enable
+/// says "busy", and removes the file (libfabric 1.17: smr_retry_map).
+std::string unique_name() {
+    std::uint64_t chance = 0;
+    if (::getrandom(&chance, sizeof chance, 0) != static_cast<ssize_t>(sizeof chance)) chance = 0;
+    std::array<char, 64> text{};
+    (void)std::snprintf(text.data(), text.size(), "%d-%016" PRIx64, ::getpid(), chance);
+    return text.data();
+}
+
 /// Null: the provider has no such thing, at that address if it has IP addresses.
 Opened<fi_info> find(const EndpointSettings& settings, SocketAddress at, const Wanted& wanted) {
     const Opened<fi_info> hints(fi_allocinfo());
@@ -81,7 +96,9 @@ Opened<fi_info> find(const EndpointSettings& settings, SocketAddress at, const W
         return Opened<fi_info>(found);
     };
     Opened<fi_info> found = ask(nullptr);
-    if (found == nullptr || !is_ip(*found)) return found;
+    if (found == nullptr) return found;
+    if (std::string_view(found->fabric_attr->prov_name).starts_with("shm")) return ask(unique_name().c_str());
+    if (!is_ip(*found)) return found;
     at.set_port(0);
     const std::string text = at.to_string();  // [address]:0 or address:0
     const std::string node =

@@ -30,6 +30,7 @@ _COMMANDS = {
     "join": ("hosts", "join"),
     "status": ("detached", "status"),
     "stop": ("detached", "stop"),
+    "node": ("node", "node_app"),
     "net": ("net", "net"),
     "sim": ("sim", "sim"),
     "rio": ("rio", "rio"),

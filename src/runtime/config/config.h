@@ -57,6 +57,8 @@ struct RunConfig {
     std::string network;
     std::string ports;
     OnLoss on_loss{};
+    std::uint64_t least_rus{};
+    std::uint64_t least_bus{};
     double fail_above_incomplete = 0;
     bool respawn{};
     std::uint64_t yields{};

@@ -80,6 +80,7 @@ Result<bool> Coordinator::Nodes::run() {
     if (Result<Ok> started = start(); !started) {
         return started.error();
     }
+    open_commands();
     int handled = 0;
     base::PauseWatch watch(clock_.now(), plan_.protocol.heartbeat);
     while (control_.phase() != Phase::done) {
@@ -97,6 +98,7 @@ Result<bool> Coordinator::Nodes::run() {
             }
         }
         reap(now);
+        take_commands(now);
         place(now);
         look_for_silence(now);
         control_.tick(now);
@@ -118,8 +120,10 @@ Result<bool> Coordinator::Nodes::run() {
 Time Coordinator::Nodes::wait() {
     std::vector<pollfd> waiting;
     lobby_.watch(waiting, clock_.now());
+    commands_.watch(waiting);
     Time reading = time_never;
     for (const Member& member : members_) {
+        reading = std::min(reading, member.leaves_by);
         if (member.present && member.has_more) {
             reading = std::min(reading, member.read_at);
         } else if (member.present) {
@@ -148,11 +152,12 @@ void Coordinator::Nodes::forgive(Time pause) {
 
 std::optional<std::uint32_t> Coordinator::Nodes::place_for(const Lobby::Joiner& joiner) const {
     if (joiner.wanted_node) {
-        const bool there = *joiner.wanted_node < members_.size() && !members_[*joiner.wanted_node].present;
+        const bool there = *joiner.wanted_node < members_.size() && !members_[*joiner.wanted_node].present &&
+                           !members_[*joiner.wanted_node].is_out;
         return there ? joiner.wanted_node : std::nullopt;
     }
-    const auto free =
-        std::ranges::find_if(members_, [](const Member& member) { return !member.present && !member.awaited; });
+    const auto free = std::ranges::find_if(
+        members_, [](const Member& member) { return !member.present && !member.awaited && !member.is_out; });
     return free == members_.end() ? std::nullopt : std::optional(static_cast<std::uint32_t>(free - members_.begin()));
 }
 
@@ -227,7 +232,12 @@ bool Coordinator::Nodes::handle(std::uint32_t node, const Json& message, Time no
         if (!sample || sample->node != node) {
             return false;
         }
+        const std::vector<ViewChange> changes =
+            Peer{node} == plan_.protocol.em ? sample->changes : std::vector<ViewChange>();
         control_.sample(now, std::move(*sample));
+        for (const ViewChange& change : changes) {
+            is_back(change);
+        }
         return true;
     }
     if (type == "address") {
@@ -358,7 +368,13 @@ void Coordinator::Nodes::drop(std::uint32_t node, const std::string& why, Time n
     if (how) {
         tell_ended(node);
     }
-    control_.lost(now, node, last_words || !how ? why : *how);
+    if (member.is_out) {
+        control_.taken_out(now, node);
+    } else {
+        const std::string reason = last_words || !how ? why : *how;
+        control_.lost(now, node, reason);
+        answer(node, false, fmt::format("node {} was lost again: {}", name_of(node), reason));
+    }
     respawn(node, now);
 }
 
@@ -401,6 +417,9 @@ void Coordinator::Nodes::tell_ended(std::uint32_t node) {
 
 void Coordinator::Nodes::respawn(std::uint32_t node, Time now) {
     Member& member = members_[node];
+    if (member.is_out) {
+        return left(node, now);
+    }
     const bool is_em = Peer{node} == plan_.protocol.em;
     if (!plan_.config.respawn || is_em || member.spawned == 0 || spawner_.pid_of(node) != 0 ||
         control_.phase() >= Phase::draining) {

@@ -11,6 +11,7 @@
 
 #include "base/allowance.h"
 #include "runtime/launch/agreement.h"
+#include "runtime/launch/commands.h"
 #include "runtime/launch/coordinator.h"
 #include "runtime/launch/lobby.h"
 #include "runtime/launch/pinning.h"
@@ -82,6 +83,10 @@ private:
         base::Allowance allowance{message_burst, slowest_message_gap};  // beyond it, what it says waits in its socket
         bool has_more = false;                                          // that was not read yet
         Time read_at = 0;                                               // no sooner
+        bool is_out = false;                                            // by command, or about to be
+        bool comes_back = false;                                        // as soon as it is out
+        Time leaves_by = time_never;                                    // or it is made to
+        os::Descriptor asker;                                           // who waits for the outcome of a command
     };
 
     Result<Ok> start();
@@ -111,6 +116,23 @@ private:
     void look_for_silence(Time now);
     void tell_ended(std::uint32_t node);
     void respawn(std::uint32_t node, Time now);
+    // Commands (coordinator_commands.cpp).
+    void open_commands();
+    void take_commands(Time now);
+    void take_command(std::uint32_t node, const std::string& command, os::Descriptor from, Time now);
+    /// Why not; empty: it may.
+    [[nodiscard]] std::string refuses(std::uint32_t node, const std::string& command) const;
+    /// A node that is out by command has no process any more.
+    void left(std::uint32_t node, Time now);
+    void let_in(std::uint32_t node);
+    /// Those that do not leave by themselves are made to.
+    void look_for_stragglers(Time now);
+    /// The event manager has a node in its view.
+    void is_back(const ViewChange& change);
+    /// Ends a command that somebody waits for.
+    void answer(std::uint32_t node, bool ok, const std::string& text) {
+        CommandSocket::answer(members_[node].asker, ok, text);
+    }
     void tell(std::uint32_t node, const Json& message);
     void tell_all(const Json& message);
     void say_goodbye();
@@ -129,6 +151,7 @@ private:
     Placement placement_;
     RunControl control_;
     Lobby lobby_;
+    CommandSocket commands_;
     Agreement agreement_;
     std::string launcher_;     // that starts the nodes, if their transport has one
     bool introduced_ = false;  // everybody has heard of everybody

@@ -110,11 +110,6 @@ void RunControl::enter(Phase phase, Time now) {
     }
 }
 
-bool RunControl::any_left(std::uint32_t roles) const {
-    return std::ranges::any_of(
-        nodes_, [roles](const NodeRecord& record) { return (record.roles & roles) != 0 && !record.lost; });
-}
-
 bool RunControl::joined() const {
     if (!plan_.is_net()) {
         const std::optional<NodeSample>& em = event_manager().latest;
@@ -192,51 +187,6 @@ void RunControl::sample(Time now, NodeSample sample) {
         whole_end_ = record.latest->at;
     }
     tick(now);
-}
-
-void RunControl::lost(Time now, std::uint32_t node, const std::string& why) {
-    if (node >= nodes_.size() || nodes_[node].lost || phase_ == Phase::done) {
-        return;
-    }
-    NodeRecord& record = nodes_[node];
-    record.lost = true;
-    record.why_lost = why;
-    ++record.losses;
-    if (phase_ == Phase::closing) {
-        return;
-    }
-    troubles_.lost(now, node);
-    const std::string who = fmt::format("node {} lost: {}", node_name(node, record.roles), why);
-    const AuditEntry entry{"lost", node, "", why, nullptr};
-    if (phase_ == Phase::joining) {
-        end_with(Outcome::not_joined, who + "; not all nodes had joined", now);  // whichever it is
-    } else if (plan_.is_net()) {
-        end_with(Outcome::node_lost, who + "; without it the pattern is another one, and the run ends here", now);
-    } else if ((record.roles & protocol::role_em) != 0) {
-        end_with(Outcome::event_manager_lost, who + "; without the event manager the run ends here", now);
-    } else if (plan_.ends_with(node)) {
-        end_with(Outcome::node_lost,
-                 fmt::format("{}; over {} the run ends with any of its nodes", who, plan_.config.transport), now);
-    } else if (!any_left(protocol::role_bu) || !any_left(protocol::role_ru)) {
-        end_with(Outcome::node_lost,
-                 fmt::format("{}; no {} unit is left", who, any_left(protocol::role_bu) ? "readout" : "builder"), now);
-    } else if (plan_.config.on_loss == OnLoss::stop) {
-        reporter_.notice(Level::warning, who + "; the run stops (run.on_loss = stop)");
-        outcome_ = Outcome::node_lost;
-        reason_ = who;
-        stop(now);
-    } else {
-        std::string effect;
-        if ((record.roles & protocol::role_bu) != 0) {
-            effect += "; its MEPs are built by others";
-        }
-        if ((record.roles & protocol::role_ru) != 0) {
-            effect += "; MEPs without its fragments are flagged";
-        }
-        audit_.say(now, Level::warning, who + effect, entry);
-        return;
-    }
-    audit_.say(now, Level::warning, "", entry);
 }
 
 void RunControl::replaced(std::uint32_t node) {

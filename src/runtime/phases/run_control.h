@@ -42,7 +42,7 @@ enum class Phase : std::uint8_t { joining, warm_up, measuring, draining, closing
 enum class Outcome : std::uint8_t {
     complete,
     interrupted,  // asked to stop; drained
-    node_lost,    // run.on_loss = stop, raw traffic, or nobody is left to read out or to build
+    node_lost,    // run.on_loss = stop, raw traffic, or too few are left to read out or to build
     event_manager_lost,
     not_drained,  // admitted events were not built by the deadline
     not_joined,
@@ -93,6 +93,10 @@ public:
     void sample(Time now, NodeSample sample);
     /// The node's process ended, or cannot be reached any more.
     void lost(Time now, std::uint32_t node, const std::string& why);
+    /// The node's process ended, as somebody asked for that.
+    void taken_out(Time now, std::uint32_t node);
+    /// Why the node cannot be taken out; empty: it can.
+    [[nodiscard]] std::string why_needed(std::uint32_t node) const;
     /// A new process has taken the node's place.
     void replaced(std::uint32_t node);
     void interrupt(Time now);
@@ -136,7 +140,10 @@ private:
     [[nodiscard]] std::optional<Time> time_left(Time now) const;
     [[nodiscard]] Troubles::Cost cost() const;
     void write_node_sample(const NodeRecord& record, const NodeSample& sample);
-    [[nodiscard]] bool any_left(std::uint32_t roles) const;
+    /// Nodes with one of the roles that are there.
+    [[nodiscard]] std::uint64_t left(std::uint32_t roles) const;
+    /// Units of its kind are fewer without the node than the run goes on with, in words. Empty: enough are left.
+    [[nodiscard]] std::string too_few_without(std::uint32_t node) const;
     /// As the event manager says, or as all nodes of raw traffic do.
     [[nodiscard]] bool joined() const;
     [[nodiscard]] bool finished() const;

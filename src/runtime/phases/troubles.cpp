@@ -24,6 +24,7 @@ constexpr std::array<Counter, 5> all_counters{{
     {&NodeTotals::consumers_refused, "consumer_refused", "processes that the consumer sink refused"},
     {&NodeTotals::consumers_ejected, "consumer_ejected", "consumers ejected because they gave nothing back in time"},
 }};
+const std::string by_command = "taken out by command";
 
 }  // namespace
 
@@ -95,6 +96,11 @@ void Troubles::lost(Time now, std::uint32_t node) {
     say_dropped(now, node);
 }
 
+void Troubles::taken_out(Time now, std::uint32_t node) {
+    lost(now, node);
+    out_[node].by_command = true;
+}
+
 void Troubles::say_dropped(Time now, std::uint32_t node) {
     Out& out = out_[node];
     if (std::exchange(out.unsaid, false)) {
@@ -107,18 +113,19 @@ void Troubles::tell(Time now, std::uint32_t node, Cost cost, Time length) {
     Out& out = out_[node];
     const std::uint64_t events =
         cost.incomplete_events - std::min(cost.incomplete_events, out.before.incomplete_events);
+    const std::string& why = out.by_command ? by_command : out.why;
     const std::uint64_t meps = cost.reassigned_meps - std::min(cost.reassigned_meps, out.before.reassigned_meps);
     audit_.say(
-        now, Level::warning,
+        now, out.by_command ? Level::info : Level::warning,
         fmt::format("node {} was out {} ({}): meanwhile {} events were built incomplete, {} MEPs given to others",
                     name_of(node),
                     out.length ? "for " + base::format_duration(length)
                                : fmt::format("until the end, {}", base::format_duration(length)),
-                    out.why, events, meps),
+                    why, events, meps),
         {out.length ? "back" : "stayed_out",
          node,
          "",
-         out.why,
+         why,
          {{"seconds", base::seconds(length)}, {"incomplete_events", events}, {"reassigned_meps", meps}}});
     out = {};
 }

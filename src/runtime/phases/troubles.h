@@ -27,6 +27,8 @@ public:
     void changed(Time now, const ViewChange& change, bool known, Cost cost);
     /// A node's process is gone, which was said: that it was dropped needs no line.
     void lost(Time now, std::uint32_t node);
+    /// So it is, as somebody asked for it.
+    void taken_out(Time now, std::uint32_t node);
     /// A node's sums, with those of processes before.
     void counted(Time now, std::uint32_t node, const NodeTotals& totals);
     /// `over`: the run is.
@@ -43,6 +45,7 @@ private:
         bool out = false;
         Time since = 0;  // by the event manager's clock
         std::string why;
+        bool by_command = false;
         Cost before;
         std::optional<Time> length;  // it is back
         Time told_at = time_never;   // when those that built without it have said so

@@ -21,6 +21,9 @@ inline Error not_allowed(std::string_view key, const std::string& value, std::st
     return {fmt::format("{} = {}: {}; allowed: {}", key, value, problem, allowed)};
 }
 
+/// Nodes [0, n_rus) read out and the last n_bus of them build, split; or all do both. The event manager is node 0, or
+/// one more.
+Result<Ok> lay_out_nodes(Plan& plan);
 /// Chooses protocol.credits where they are not given.
 void count_credits(Plan& plan, const Machine& machine);
 /// How long the run is measured, and how often it is looked at. ends_itself: a number of events or messages ends it.

@@ -157,6 +157,11 @@ INCAST_CONSUMER_API int incast_consumer_intact(const incast_consumer* consumer, 
  * rely on being the only one. */
 INCAST_CONSUMER_API int incast_consumer_release(incast_consumer* consumer, const incast_consumer_event* event);
 
+/* The same with a verdict: so many of the MEP's events are accepted, the rest of its n_events is rejected. The builder
+ * unit counts them (docs/consumer.md); the MEP is committed either way. ARGUMENT also for more than there are. */
+INCAST_CONSUMER_API int incast_consumer_judge(incast_consumer* consumer, const incast_consumer_event* event,
+                                              uint32_t accepted);
+
 /* A descriptor for poll, epoll or an event loop, the handle's own. To sleep on it: 1. incast_consumer_arm(); if it
  * returns 1, there is something for incast_consumer_next() already; if 0, 2. wait until the descriptor is readable,
  * 3. call incast_consumer_next(consumer, 0, ...). Wake-ups without cause are possible, lost ones are not. */

@@ -151,10 +151,10 @@ int receive_welcome(int socket, const Limit& limit, layout::Welcome& welcome,
         welcome.version != layout::layout_version) {
         return INCAST_CONSUMER_REFUSED;
     }
-    if (welcome.verdict == layout::Verdict::full) {
+    if (welcome.answer == layout::Answer::full) {
         return INCAST_CONSUMER_FULL;
     }
-    const bool sane = welcome.verdict == layout::Verdict::accepted && count == layout::handed_descriptors &&
+    const bool sane = welcome.answer == layout::Answer::accepted && count == layout::handed_descriptors &&
                       (message.msg_flags & MSG_CTRUNC) == 0 && welcome.n_sources >= 1 &&
                       welcome.n_sources <= most_sources && welcome.slots >= 1 && welcome.slots <= most_slots &&
                       welcome.window >= 1 && welcome.window <= layout::max_window &&

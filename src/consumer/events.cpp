@@ -205,7 +205,9 @@ int incast_consumer_intact(const incast_consumer* consumer, const incast_consume
     return serial == event->serial ? INCAST_CONSUMER_OK : INCAST_CONSUMER_OVERTAKEN;
 }
 
-int incast_consumer_release(incast_consumer* consumer, const incast_consumer_event* event) {
+namespace {
+
+int give_back(incast_consumer* consumer, const incast_consumer_event* event, std::uint64_t verdict) {
     if (consumer == nullptr || event == nullptr || !belongs(*consumer, *event)) {
         return INCAST_CONSUMER_ARGUMENT;
     }
@@ -217,7 +219,8 @@ int incast_consumer_release(incast_consumer* consumer, const incast_consumer_eve
         incast_consumer_intact(consumer, event) != INCAST_CONSUMER_OK) {
         return INCAST_CONSUMER_OVERTAKEN;
     }
-    // Everything that was read of the event was read before this is seen.
+    consumer->verdict(event->internal[1]).store(verdict, std::memory_order_relaxed);
+    // Everything that was read of the event was read before this is seen, and its verdict was written.
     cell.store(event->serial, std::memory_order_release);
     consumer->control_page().releases.fetch_add(1, std::memory_order_release);
     // The builder unit says that it sleeps, then looks at `releases` once more: one of the two sees the other.
@@ -228,6 +231,19 @@ int incast_consumer_release(incast_consumer* consumer, const incast_consumer_eve
         (void)::send(consumer->socket, &ring, sizeof ring, MSG_DONTWAIT | MSG_NOSIGNAL);
     }
     return INCAST_CONSUMER_OK;
+}
+
+}  // namespace
+
+int incast_consumer_release(incast_consumer* consumer, const incast_consumer_event* event) {
+    return give_back(consumer, event, 0);
+}
+
+int incast_consumer_judge(incast_consumer* consumer, const incast_consumer_event* event, std::uint32_t accepted) {
+    if (event == nullptr || accepted > event->n_events) {
+        return INCAST_CONSUMER_ARGUMENT;
+    }
+    return give_back(consumer, event, std::uint64_t{accepted} + 1);
 }
 
 int incast_consumer_fd(const incast_consumer* consumer) {

@@ -49,6 +49,9 @@ struct Handle {
     [[nodiscard]] Cell& cell(std::uint32_t number) const {
         return reinterpret_cast<Cell*>(control.bytes + sizeof(Control))[number];
     }
+    [[nodiscard]] Verdict& verdict(std::uint32_t number) const {
+        return reinterpret_cast<Verdict*>(&cell(welcome.window))[number];
+    }
     /// As the word `news` counts.
     [[nodiscard]] std::uint32_t taken() const { return static_cast<std::uint32_t>(position); }
     [[nodiscard]] const Record& record(std::uint32_t slot) const {

@@ -7,7 +7,7 @@
 //   payload    the slots that MEPs are built in (transport memory)
 //   directory  what lies in each slot: DirectoryHeader, then one Record with its SourceEntries per slot
 //   queue      what this consumer was handed: QueueHeader, then `window` QueueEntries, used in a ring
-//   control    what this consumer gave back: Control, then `window` words, one per cell
+//   control    what this consumer gave back: Control, then `window` words, one per cell, then `window` verdicts
 //
 // An event is handed over by a QueueEntry, which says the slot, the serial number of the event and a cell: the word of
 // the control page into which the consumer writes that number when it is done. Serials are never used twice, so
@@ -25,7 +25,7 @@
 namespace incast::consumer {
 
 inline constexpr std::uint64_t layout_magic = 0x31534E4F43434E49;  // "INCCONS1"
-inline constexpr std::uint32_t layout_version = 2;
+inline constexpr std::uint32_t layout_version = 3;
 inline constexpr std::uint32_t max_window = 256;
 inline constexpr std::uint32_t max_consumers = 64;
 inline constexpr std::size_t line_bytes = 64;
@@ -45,7 +45,7 @@ constexpr bool is_name(std::string_view name) {
     return !name.empty() && name.size() <= max_name_bytes;
 }
 
-enum class Verdict : std::uint32_t { accepted = 0, full = 1 };
+enum class Answer : std::uint32_t { accepted = 0, full = 1 };
 
 /// The builder unit's answer to a connection; with `accepted` come the descriptors, in this order. After it there are
 /// only rings, packets of one byte: each side wakes the other from a sleep that it announced in the memory, once per
@@ -54,7 +54,7 @@ enum class Verdict : std::uint32_t { accepted = 0, full = 1 };
 struct Welcome {
     std::uint64_t magic = layout_magic;
     std::uint32_t version = layout_version;
-    Verdict verdict = Verdict::accepted;
+    Answer answer = Answer::accepted;
     std::uint64_t run = 0;
     std::uint64_t payload_bytes = 0;
     std::uint64_t directory_bytes = 0;
@@ -137,6 +137,8 @@ constexpr bool is_on_word(std::uint64_t waiting) {
 }
 using Cell = std::atomic<std::uint64_t>;
 static_assert(Cell::is_always_lock_free && sizeof(Cell) == 8);
+/// What is said of an event, written before its cell: 0, nothing; else one more than its events that are accepted.
+using Verdict = std::atomic<std::uint64_t>;
 
 constexpr std::size_t whole_lines(std::size_t bytes) {
     return (bytes + line_bytes - 1) / line_bytes * line_bytes;
@@ -151,7 +153,7 @@ constexpr std::size_t queue_bytes(std::size_t window) {
     return sizeof(QueueHeader) + window * sizeof(QueueEntry);
 }
 constexpr std::size_t control_bytes(std::size_t window) {
-    return sizeof(Control) + window * sizeof(Cell);
+    return sizeof(Control) + window * (sizeof(Cell) + sizeof(Verdict));
 }
 
 }  // namespace incast::consumer

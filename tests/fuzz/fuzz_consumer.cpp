@@ -43,6 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::map<std::uint32_t, std::uint64_t> out;  // serial by slot
     std::uint64_t serial = 0;
     std::vector<std::uint32_t> slots;
+    std::vector<std::uint64_t> verdicts;
     const auto take_back = [&](bool must_have_said) {
         for (const std::uint32_t slot : slots) {
             const auto found = out.find(slot);
@@ -74,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                 ++control.releases;
                 break;
             case 2:
-                if (queue.collect(slots) == ConsumerQueue::Said::nonsense) {
+                if (queue.collect(slots, verdicts) == ConsumerQueue::Said::nonsense) {
                     take_back(true);
                     queue.end(incast::consumer::State::ejected);
                     queue.take_all(slots);

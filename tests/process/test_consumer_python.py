@@ -78,6 +78,32 @@ def use(event: Event) -> int:
     return looked + len(packet)
 
 
+def test_verdicts_are_counted(start: Start, name: str) -> None:
+    run = start({**SETTINGS, "transport.name": SHARED_MEMORY, "sink.name": name, "run.nodes": 1})
+    accepted = rejected = 0
+    with Consumer(name, 0, timeout=60) as consumer:
+        for event, keep in ((consumer.next(60), keep) for keep in (0, 1, 5)):
+            assert event is not None
+            for wrong in (-1, event.n_events + 1):
+                with pytest.raises(ValueError, match="allowed: 0 to the"):
+                    event.judge(wrong)
+            assert event.judge(keep)
+            with pytest.raises(ValueError, match="given back before"):
+                event.judge(keep)
+            assert event.release(), "which does nothing any more"
+            accepted += keep
+            rejected += event.n_events - keep
+        run.process.send_signal(signal.SIGINT)
+        for event in consumer:  # in a loop, too
+            assert event.judge(event.n_events)
+            accepted += event.n_events
+    assert run.finish(90) == 0, run.story()
+    consumers = run.result()["consumers"]
+    check_counts(run.result())
+    assert (consumers["accepted_events"], consumers["rejected_events"]) == (accepted, rejected)
+    assert consumers["judged_meps"] == consumers["done_meps"]
+
+
 def test_events_leave_nothing_behind(start: Start, name: str) -> None:
     run = start({**SETTINGS, "transport.name": SHARED_MEMORY, "sink.name": name})
     consumers = Consumers(name, [0, 1], timeout=60)

@@ -181,6 +181,9 @@ def _consumers(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
     ):  # fmt: skip
         if counts.get(key):
             text.append(f", {units.count(counts[key])} {words}", style="yellow")
+    if counts.get("judged_meps"):
+        accepted, rejected = counts["accepted_events"], counts["rejected_events"]
+        text.append(f"; events: {units.count(accepted)} accepted, {units.count(rejected)} rejected")
     accounting = at(result, ("accounting",)) or {}
     waiting = accounting.get("meps_admitted", 0) - accounting.get("meps_committed", 0)
     if waiting > 0:

@@ -137,6 +137,25 @@ PyObject* release(PyObject* self, PyObject*) {
     Py_RETURN_TRUE;
 }
 
+PyObject* judge(PyObject* self, PyObject* wanted) {
+    Event& event = event_of(self);
+    const long accepted = PyLong_AsLong(wanted);
+    if (accepted == -1 && PyErr_Occurred() != nullptr) return nullptr;
+    if (accepted < 0 || accepted > static_cast<long>(event.event.n_events)) {
+        return PyErr_Format(PyExc_ValueError, "accepted = %ld; allowed: 0 to the %u events of this MEP", accepted,
+                            event.event.n_events);
+    }
+    if (event.released) {
+        PyErr_SetString(PyExc_ValueError, "the event was given back before");
+        return nullptr;
+    }
+    event.released = true;
+    const int status = incast_consumer_judge(consumer_of(event), &event.event, static_cast<std::uint32_t>(accepted));
+    if (status == INCAST_CONSUMER_OVERTAKEN) Py_RETURN_FALSE;
+    if (status < 0) return fail_of(handle_of(event.handle.get()), status);
+    Py_RETURN_TRUE;
+}
+
 PyObject* is_intact(PyObject* self, void*) {
     const Event& event = event_of(self);
     return PyBool_FromLong(incast_consumer_intact(consumer_of(event), &event.event) == INCAST_CONSUMER_OK ? 1 : 0);
@@ -164,6 +183,8 @@ PyObject* make_event_type() {
         {"numbers_and_flags", numbers_and_flags, METH_NOARGS, "Of all sources."},
         {"release", release, METH_NOARGS,
          "Gives it back; again does nothing. False: too late, the builder unit had taken it back."},
+        {"judge", judge, METH_O,
+         "Gives it back with a verdict: so many of its events are accepted, the rest is rejected. False: too late."},
         {}};
     static PyMemberDef members[] = {
         {"serial", T_ULONGLONG, place(offsetof(incast_consumer_event, serial)), READONLY,

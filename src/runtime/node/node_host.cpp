@@ -193,6 +193,9 @@ NodeTotals NodeHost::current(Time now) {
         totals.consumer_abandoned_meps = stats.consumers.abandoned_meps;
         totals.consumer_repeated_meps = stats.consumers.repeated_meps;
         totals.consumer_missed_meps = stats.consumers.missed_meps;
+        totals.consumer_judged_meps = stats.consumers.judged_meps;
+        totals.consumer_accepted_events = stats.consumers.accepted_events;
+        totals.consumer_rejected_events = stats.consumers.rejected_events;
     }
     add(totals, carried_);
     return totals;

@@ -53,6 +53,9 @@ struct RuntimeTotals {
     std::uint64_t consumer_abandoned_meps = 0;
     std::uint64_t consumer_repeated_meps = 0;
     std::uint64_t consumer_missed_meps = 0;
+    std::uint64_t consumer_judged_meps = 0;
+    std::uint64_t consumer_accepted_events = 0;
+    std::uint64_t consumer_rejected_events = 0;
     std::uint64_t cpu_ns = 0;          // of the process; a process with several nodes counts it on its first
     std::uint64_t polling_cpu_ns = 0;  // of these, looking for work in vain (estimated, see driver.h)
     std::uint64_t steps = 0;

@@ -410,7 +410,10 @@ OrderedJson Tally::consumers_json() const {
             {"held_meps", totals_.consumer_taken_meps - std::min(settled, totals_.consumer_taken_meps)},
             {"dropped_meps", totals_.consumer_dropped_meps},
             {"repeated_meps", totals_.consumer_repeated_meps},
-            {"missed_meps", totals_.consumer_missed_meps}};
+            {"missed_meps", totals_.consumer_missed_meps},
+            {"judged_meps", totals_.consumer_judged_meps},
+            {"accepted_events", totals_.consumer_accepted_events},
+            {"rejected_events", totals_.consumer_rejected_events}};
 }
 
 /// From the trigger it is a difference of times of two hosts, if the run has several.

@@ -98,7 +98,10 @@ struct ConsumerStats {
     std::uint64_t dropped_meps = 0;    // handed to nobody (drop)
     std::uint64_t abandoned_meps = 0;  // given back by nobody: all who had it died (drop)
     std::uint64_t repeated_meps = 0;   // handed out again, because all who had it died (block)
-    std::uint64_t missed_meps = 0;     // all, drop: MEPs that a process did not get while it was attached
+    std::uint64_t judged_meps = 0;     // given back with a verdict, of which the first counts:
+    std::uint64_t accepted_events = 0;
+    std::uint64_t rejected_events = 0;
+    std::uint64_t missed_meps = 0;  // all, drop: MEPs that a process did not get while it was attached
 };
 
 /// Counted since start by the BU's one thread. Durations in nanoseconds.

@@ -180,7 +180,7 @@ void ConsumerDoor::accept_all(std::size_t room, News& news) {
         }
         if (news.come.size() >= room || !payload_.is_open()) {
             consumer::Welcome refusal = welcome_;
-            refusal.verdict = consumer::Verdict::full;
+            refusal.answer = consumer::Answer::full;
             (void)send_welcome(socket, refusal, {});
             ++news.refused;
             continue;

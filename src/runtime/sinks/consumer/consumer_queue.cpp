@@ -14,6 +14,7 @@ ConsumerQueue::ConsumerQueue(std::span<std::byte> queue, std::span<std::byte> co
       entries_(reinterpret_cast<QueueEntry*>(queue.data() + sizeof(QueueHeader))),
       control_(reinterpret_cast<Control*>(control.data())),
       cells_(reinterpret_cast<const Cell*>(control.data() + sizeof(Control))),
+      verdicts_(reinterpret_cast<const consumer::Verdict*>(cells_ + window)),
       window_(window),
       held_(window) {
     header_->window = window;
@@ -35,7 +36,7 @@ void ConsumerQueue::deliver(std::uint64_t serial, std::uint32_t slot, bool repea
     tell();
 }
 
-ConsumerQueue::Said ConsumerQueue::collect(std::vector<std::uint32_t>& slots) {
+ConsumerQueue::Said ConsumerQueue::collect(std::vector<std::uint32_t>& slots, std::vector<std::uint64_t>& verdicts) {
     // The words were written before the count of them.
     const std::uint64_t releases = control_->releases.load(std::memory_order_acquire);
     if (releases == released_) {
@@ -53,6 +54,7 @@ ConsumerQueue::Said ConsumerQueue::collect(std::vector<std::uint32_t>& slots) {
         const std::uint64_t word = cells_[cell].load(std::memory_order_acquire);
         if (word == held.serial) {
             slots.push_back(held.slot);
+            verdicts.push_back(verdicts_[cell].load(std::memory_order_relaxed));
             held = {0, word, 0};
             free_cells_.push_back(cell);
         } else if (word != held.before) {

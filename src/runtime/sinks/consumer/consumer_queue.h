@@ -28,8 +28,9 @@ public:
     [[nodiscard]] std::uint64_t missed() const { return missed_; }
 
     enum class Said : std::uint8_t { nothing, something, nonsense };
-    /// Appends the slots that were given back since the last time to `slots`. Cheap if there are none.
-    Said collect(std::vector<std::uint32_t>& slots);
+    /// Appends the slots that were given back since the last time to `slots`, and what was said of each to `verdicts`
+    /// (layout.h). Cheap if there are none.
+    Said collect(std::vector<std::uint32_t>& slots, std::vector<std::uint64_t>& verdicts);
     /// collect() would not say `nothing`.
     [[nodiscard]] bool has_news() const { return control_->releases.load(std::memory_order_acquire) != released_; }
     /// Appends the slots it still has. It has none from then on.
@@ -54,6 +55,7 @@ private:
     consumer::QueueEntry* entries_;
     consumer::Control* control_;
     const consumer::Cell* cells_;
+    const consumer::Verdict* verdicts_;
     std::uint32_t window_;
     std::uint64_t delivered_ = 0;
     std::uint64_t released_ = 0;  // as the process counts

@@ -28,6 +28,9 @@ struct Pair {
         return reinterpret_cast<consumer::Cell*>(reinterpret_cast<std::byte*>(control_lines.data()) +
                                                  sizeof(consumer::Control))[number];
     }
+    consumer::Verdict& verdict(std::uint32_t number) {
+        return reinterpret_cast<consumer::Verdict*>(&cell(window))[number];
+    }
     const consumer::QueueHeader& header() { return *reinterpret_cast<consumer::QueueHeader*>(queue_lines.data()); }
     const consumer::QueueEntry& entry(std::uint64_t number) {
         return reinterpret_cast<const consumer::QueueEntry*>(reinterpret_cast<const std::byte*>(queue_lines.data()) +
@@ -43,6 +46,7 @@ struct Pair {
     std::vector<Line> control_lines;
     ConsumerQueue queue;
     std::vector<std::uint32_t> slots;
+    std::vector<std::uint64_t> verdicts;
 };
 
 TEST(ConsumerQueue, HandsOutAsManyAsTheWindowAndTakesBackInAnyOrder) {
@@ -56,10 +60,10 @@ TEST(ConsumerQueue, HandsOutAsManyAsTheWindowAndTakesBackInAnyOrder) {
     EXPECT_EQ(pair.entry(1).serial, 101U);
     EXPECT_EQ(pair.entry(1).slot, 8U);
     EXPECT_EQ(pair.entry(2).repeated, 1U);
-    EXPECT_EQ(pair.queue.collect(pair.slots), Said::nothing);
+    EXPECT_EQ(pair.queue.collect(pair.slots, pair.verdicts), Said::nothing);
     pair.give_back(2);
     EXPECT_TRUE(pair.queue.has_news());
-    EXPECT_EQ(pair.queue.collect(pair.slots), Said::something);
+    EXPECT_EQ(pair.queue.collect(pair.slots, pair.verdicts), Said::something);
     EXPECT_EQ(pair.slots, std::vector<std::uint32_t>{9});
     pair.queue.deliver(103, 1, false);
     EXPECT_EQ(pair.entry(3).serial, 103U);
@@ -67,7 +71,7 @@ TEST(ConsumerQueue, HandsOutAsManyAsTheWindowAndTakesBackInAnyOrder) {
     pair.give_back(1);
     pair.give_back(3);
     pair.slots.clear();
-    EXPECT_EQ(pair.queue.collect(pair.slots), Said::something);
+    EXPECT_EQ(pair.queue.collect(pair.slots, pair.verdicts), Said::something);
     EXPECT_EQ(pair.queue.outstanding(), 1U + 0U);
     pair.slots.clear();
     pair.queue.take_all(pair.slots);
@@ -81,11 +85,11 @@ TEST(ConsumerQueue, AWordThatIsSeenBeforeItsCountCountsOnce) {
     pair.queue.deliver(2, 1, false);
     pair.cell(pair.entry(0).cell).store(1);
     pair.give_back(1);  // its count comes before that of the first
-    EXPECT_EQ(pair.queue.collect(pair.slots), Said::something);
+    EXPECT_EQ(pair.queue.collect(pair.slots, pair.verdicts), Said::something);
     EXPECT_EQ(pair.slots.size(), 2U);
     ++pair.control().releases;
     pair.slots.clear();
-    EXPECT_EQ(pair.queue.collect(pair.slots), Said::something);
+    EXPECT_EQ(pair.queue.collect(pair.slots, pair.verdicts), Said::something);
     EXPECT_TRUE(pair.slots.empty());
 }
 
@@ -94,36 +98,50 @@ TEST(ConsumerQueue, NonsenseIsNonsense) {
         Pair more(2);
         more.queue.deliver(1, 0, false);
         more.control().releases = 2;
-        EXPECT_EQ(more.queue.collect(more.slots), Said::nonsense) << "more than it ever got";
+        EXPECT_EQ(more.queue.collect(more.slots, more.verdicts), Said::nonsense) << "more than it ever got";
     }
     {
         Pair less(2);
         less.queue.deliver(1, 0, false);
         less.give_back(0);
-        EXPECT_EQ(less.queue.collect(less.slots), Said::something);
+        EXPECT_EQ(less.queue.collect(less.slots, less.verdicts), Said::something);
         less.queue.deliver(2, 1, false);
         less.control().releases = 0;
-        EXPECT_EQ(less.queue.collect(less.slots), Said::nonsense) << "counting backwards";
+        EXPECT_EQ(less.queue.collect(less.slots, less.verdicts), Said::nonsense) << "counting backwards";
     }
     {
         Pair word(2);
         word.queue.deliver(5, 0, false);
         word.cell(word.entry(0).cell) = 4;
         ++word.control().releases;
-        EXPECT_EQ(word.queue.collect(word.slots), Said::nonsense) << "another event's number";
+        EXPECT_EQ(word.queue.collect(word.slots, word.verdicts), Said::nonsense) << "another event's number";
         EXPECT_TRUE(word.slots.empty());
     }
+}
+
+TEST(ConsumerQueue, AVerdictComesWithItsEvent) {
+    Pair pair(2);
+    pair.queue.deliver(1, 4, false);
+    pair.queue.deliver(2, 5, false);
+    pair.verdict(pair.entry(1).cell) = 8;
+    pair.give_back(1);
+    pair.give_back(0);
+    EXPECT_EQ(pair.queue.collect(pair.slots, pair.verdicts), Said::something);
+    ASSERT_EQ(pair.slots.size(), 2U);
+    ASSERT_EQ(pair.verdicts.size(), 2U);
+    EXPECT_EQ(pair.verdicts[pair.slots[0] == 5 ? 0 : 1], 8U);
+    EXPECT_EQ(pair.verdicts[pair.slots[0] == 5 ? 1 : 0], 0U) << "nothing was said of it";
 }
 
 TEST(ConsumerQueue, AnOldWordGivesNothingBack) {
     Pair pair(1);
     pair.queue.deliver(1, 0, false);
     pair.give_back(0);
-    EXPECT_EQ(pair.queue.collect(pair.slots), Said::something);
+    EXPECT_EQ(pair.queue.collect(pair.slots, pair.verdicts), Said::something);
     pair.queue.deliver(2, 3, false);
     ++pair.control().releases;  // it counts, and the word of event 1 still stands there
     pair.slots.clear();
-    EXPECT_EQ(pair.queue.collect(pair.slots), Said::something);
+    EXPECT_EQ(pair.queue.collect(pair.slots, pair.verdicts), Said::something);
     EXPECT_TRUE(pair.slots.empty());
     EXPECT_EQ(pair.queue.outstanding(), 1U);
 }

@@ -53,12 +53,14 @@ ConsumerSink::ConsumerSink(const SinkOptions& options, const protocol::Config& c
       window_(options.consumer.window),
       door_(std::move(door)),
       uses_(slots_of(config)),
+      verdict_of_slot_(slots_of(config)),
       orphans_(slots_of(config)),
       returned_(slots_of(config)),
       durable_(slots_of(config)) {
     std::ranges::transform(config.sources, std::back_inserter(ids_), &protocol::SourceSpec::id);
     chosen_.reserve(options_.consumers);
     slots_.reserve(window_);
+    verdicts_.reserve(window_);
 }
 
 ConsumerSink::~ConsumerSink() {
@@ -73,8 +75,11 @@ Result<Ok> ConsumerSink::attach(Transport& transport, Local slots) {
     if (!shared) {
         return Error{"sink consumer: " + shared.error().message};
     }
-    os::Descriptor payload(*shared);
-    payload_ = transport.memory(slots);
+    return attach(os::Descriptor(*shared), transport.memory(slots));
+}
+
+Result<Ok> ConsumerSink::attach(os::Descriptor file, Bytes memory) {
+    payload_ = memory;
     auto directory = SharedPages::make(consumer::directory_bytes(uses_.size(), ids_.size()));
     if (!directory) {
         return Error{"sink consumer: " + directory.error().message};
@@ -100,7 +105,7 @@ Result<Ok> ConsumerSink::attach(Transport& transport, Local slots) {
     welcome.n_sources = static_cast<std::uint32_t>(ids_.size());
     welcome.slots = static_cast<std::uint32_t>(uses_.size());
     welcome.window = window_;
-    door_.furnish(welcome, std::move(payload), std::move(*to_read));
+    door_.furnish(welcome, std::move(file), std::move(*to_read));
     return Ok{};
 }
 
@@ -187,7 +192,7 @@ void ConsumerSink::hand_over(Attached& process, std::uint32_t slot) {
     process.wake_if_asleep();
 }
 
-protocol::Sink::Taken ConsumerSink::take(Time now, const protocol::BuiltMep& mep) {
+protocol::Sink::Taken ConsumerSink::hand_out(Time now, const protocol::BuiltMep& mep, bool repeated) {
     now_ = now;
     refused_ = true;
     if (!failure_.empty()) {
@@ -209,7 +214,8 @@ protocol::Sink::Taken ConsumerSink::take(Time now, const protocol::BuiltMep& mep
     }
     refused_ = false;
     Use& use = uses_[mep.slot];
-    use = {++serials_, mep.mep, static_cast<std::uint32_t>(chosen_.size()), false, false, begin_of(mep)};
+    use = {++serials_, mep.mep,      static_cast<std::uint32_t>(chosen_.size()), false, repeated, mep.n_events,
+           0,          begin_of(mep)};
     ++held_;
     record(mep.slot).serial.store(use.serial, std::memory_order_release);
     for (Attached* process : chosen_) {
@@ -239,27 +245,38 @@ void ConsumerSink::finish(std::uint32_t slot) {
         durable_.must_push(use.mep);
         count_latency(now_, use.begin);
     }
+    verdict_of_slot_[slot] = use.verdict;
     use = {};
 }
 
-void ConsumerSink::given_back(std::uint32_t slot) {
+/// False: the verdict makes no sense. The event was given back all the same.
+bool ConsumerSink::given_back(std::uint32_t slot, std::uint64_t verdict) {
     Use& use = uses_[slot];
+    const bool is_sane = verdict <= std::uint64_t{use.n_events} + 1;
     stats_.consumers.done_meps += use.done ? 0 : 1;
     use.done = true;
+    if (verdict != 0 && is_sane && use.verdict == 0) {
+        use.verdict = verdict;
+        ++stats_.consumers.judged_meps;
+        stats_.consumers.accepted_events += verdict - 1;
+        stats_.consumers.rejected_events += use.n_events - (verdict - 1);
+    }
     if (--use.holders == 0) {
         finish(slot);
     }
+    return is_sane;
 }
 
 /// False: what it says makes no sense.
 bool ConsumerSink::collect_from(Attached& process) {
     slots_.clear();
-    const ConsumerQueue::Said said = process.queue.collect(slots_);
-    for (const std::uint32_t slot : slots_) {
+    verdicts_.clear();
+    bool is_sane = process.queue.collect(slots_, verdicts_) != ConsumerQueue::Said::nonsense;
+    for (std::size_t index = 0; index < slots_.size(); ++index) {
         process.progress = now_;
-        given_back(slot);
+        is_sane = given_back(slots_[index], verdicts_[index]) && is_sane;
     }
-    return said != ConsumerQueue::Said::nonsense;
+    return is_sane;
 }
 
 void ConsumerSink::offer_orphans() {
@@ -275,6 +292,20 @@ void ConsumerSink::offer_orphans() {
         ++stats_.consumers.repeated_meps;
         hand_over(*process, slot);
     }
+}
+
+std::size_t ConsumerSink::surrender(std::span<std::uint16_t> slots) {
+    std::size_t count = 0;
+    for (; count < slots.size() && attached_.empty() && !orphans_.empty(); ++count) {
+        const std::uint32_t slot = orphans_.front();
+        orphans_.pop();
+        record(slot).serial.store(0, std::memory_order_relaxed);
+        std::atomic_thread_fence(std::memory_order_release);
+        uses_[slot] = {};
+        --held_;
+        slots[count] = static_cast<std::uint16_t>(slot);
+    }
+    return count;
 }
 
 void ConsumerSink::remove(std::size_t index, bool ejected) {

@@ -23,7 +23,7 @@ public:
     ~ConsumerSink() override;
 
     Result<Ok> attach(Transport& transport, Local slots) override;
-    Taken take(Time now, const protocol::BuiltMep& mep) override;
+    Taken take(Time now, const protocol::BuiltMep& mep) override { return hand_out(now, mep, false); }
     std::size_t durable(Time now, std::span<protocol::MepId> meps) override;
     std::size_t returned(Time now, std::span<std::uint16_t> slots) override;
     [[nodiscard]] Time next_deadline() const override;
@@ -33,6 +33,19 @@ public:
     bool prepare_wait() override;
     [[nodiscard]] int wait_fd() const override { return door_.fd(); }
 
+    // What a farm node needs besides, which is no builder unit: its slots are `memory`, all of that file.
+    Result<Ok> attach(os::Descriptor file, Bytes memory);
+    /// The detector's numbers of all sources, in their order, from the next event on.
+    void number_sources(std::span<const std::uint16_t> numbers) { ids_.assign(numbers.begin(), numbers.end()); }
+    /// As take(). `repeated`: a process elsewhere had it, and did not give it back.
+    Taken hand_out(Time now, const protocol::BuiltMep& mep, bool repeated);
+    /// What was said of an event (layout.h), from when its slot is returned() until that one is handed out again.
+    [[nodiscard]] std::uint64_t verdict_of(std::uint16_t slot) const { return verdict_of_slot_[slot]; }
+    [[nodiscard]] std::size_t processes() const { return attached_.size(); }
+    /// While no process is attached: slots that those who went had, and did not give back. They are the caller's again,
+    /// and nothing else is said of them.
+    std::size_t surrender(std::span<std::uint16_t> slots);
+
 private:
     /// What a slot holds that was handed out.
     struct Use {
@@ -41,6 +54,8 @@ private:
         std::uint32_t holders = 0;  // attached that have it
         bool done = false;          // one of them gave it back
         bool repeated = false;
+        std::uint32_t n_events = 0;
+        std::uint64_t verdict = 0;  // the first that was said (layout.h)
         Begin begin;
     };
 
@@ -55,7 +70,7 @@ private:
     void choose();
     void hand_over(Attached& process, std::uint32_t slot);
     bool collect_from(Attached& process);
-    void given_back(std::uint32_t slot);
+    bool given_back(std::uint32_t slot, std::uint64_t verdict);
     void finish(std::uint32_t slot);
     void offer_orphans();
     void look_around();
@@ -71,9 +86,11 @@ private:
     SharedPages directory_;  // nothing before attach()
     Bytes payload_;
     std::vector<Use> uses_;  // by slot
+    std::vector<std::uint64_t> verdict_of_slot_;
     std::vector<std::unique_ptr<Attached>> attached_;
     std::vector<Attached*> chosen_;
-    std::vector<std::uint32_t> slots_;   // scratch
+    std::vector<std::uint32_t> slots_;  // scratch, as the next one
+    std::vector<std::uint64_t> verdicts_;
     base::Fifo<std::uint32_t> orphans_;  // slots whose only holders died
     base::Fifo<std::uint16_t> returned_;
     base::Fifo<protocol::MepId> durable_;

@@ -49,6 +49,29 @@ TEST_F(ConsumerSinkTest, AnEventIsCommittedOnceItIsGivenBack) {
     EXPECT_EQ(stats().done_meps, 2U);
 }
 
+TEST_F(ConsumerSinkTest, VerdictsAreCounted) {
+    make(Policy::block, 1, 3);
+    const Handle consumer = attach();
+    ASSERT_EQ(offer(), Taken::held_pending);
+    ASSERT_EQ(offer(), Taken::held_pending);
+    ASSERT_EQ(offer(), Taken::held_pending);
+    const incast_consumer_event some = next(consumer);
+    const incast_consumer_event none = next(consumer);
+    const incast_consumer_event plain = next(consumer);
+    ASSERT_GT(some.n_events, 1U);
+    EXPECT_EQ(incast_consumer_judge(consumer.raw, &some, some.n_events + 1), INCAST_CONSUMER_ARGUMENT);
+    EXPECT_EQ(incast_consumer_judge(consumer.raw, &some, 1), INCAST_CONSUMER_OK);
+    EXPECT_EQ(incast_consumer_judge(consumer.raw, &some, 1), INCAST_CONSUMER_ARGUMENT) << "twice";
+    EXPECT_EQ(incast_consumer_judge(consumer.raw, &none, 0), INCAST_CONSUMER_OK);
+    EXPECT_EQ(incast_consumer_release(consumer.raw, &plain), INCAST_CONSUMER_OK);
+    tick();
+    EXPECT_EQ(durable_.size(), 3U) << "a MEP is committed whatever is said of it";
+    EXPECT_EQ(stats().judged_meps, 2U);
+    EXPECT_EQ(stats().accepted_events, 1U);
+    EXPECT_EQ(stats().rejected_events, some.n_events - 1 + none.n_events);
+    EXPECT_EQ(stats().done_meps, 3U);
+}
+
 TEST_F(ConsumerSinkTest, WhatNobodyHasRoomForIsDropped) {
     make(Policy::drop, 1, 1);
     EXPECT_EQ(offer(), Taken::done);

@@ -35,6 +35,8 @@ _COMMANDS = {
     "sim": ("sim", "sim"),
     "rio": ("rio", "rio"),
     "netdev": ("netdev", "netdev"),
+    "dispatch": ("farm", "dispatch"),
+    "consume": ("farm", "consume"),
     "scan": ("scan", "scan"),
     "tune": ("tune", "tune"),
     "report": ("report", "report"),
@@ -61,6 +63,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "sim": {"epilog": _UNITS},
     "rio": _PASSES_ON,
     "netdev": _PASSES_ON,
+    "dispatch": _PASSES_ON,
+    "consume": _PASSES_ON,
 }
 
 

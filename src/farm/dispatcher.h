@@ -1,0 +1,145 @@
+// Hands the MEPs of this host's builder units to farm nodes over the network (docs/farm.md). Towards builder units it
+// is one of their consumers: it reads events where they were built, and gives each back when the farm node that has it
+// has said what became of it. So what a builder unit promises its consumers holds for the farm.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <incast/channel.h>
+#include <incast/consumer.h>
+#include <incast/result.h>
+#include <incast/transport.h>
+
+#include "farm/credits.h"
+#include "farm/frames.h"
+#include "farm/outbox.h"
+#include "farm/wires.h"
+
+namespace incast::farm {
+
+struct DispatcherOptions {
+    std::string name;     // of the builder units' consumers (sink.name)
+    std::string address;  // to listen at
+    WireSettings wires;
+    Time timeout = 60 * ps_per_s;  // for the first builder unit
+    Time silence = 5 * ps_per_s;   // after which a farm node that says nothing is dropped
+    Time patience = 0;             // one that has MEPs and finishes none for so long is dropped; 0: never
+};
+
+struct DispatcherCounts {
+    std::uint64_t taken_meps = 0;  // of builder units
+    std::uint64_t sent_meps = 0;   // to farm nodes, each time
+    std::uint64_t done_meps = 0;
+    std::uint64_t repeated_meps = 0;  // sent again, since the farm node that had it was lost, or its program was
+    std::uint64_t refused_meps = 0;   // that came back, as nobody was there to take them
+    std::uint64_t judged_meps = 0;
+    std::uint64_t accepted_events = 0;
+    std::uint64_t rejected_events = 0;
+    std::uint64_t sent_bytes = 0;  // of MFPs, each time
+    std::uint64_t joined_nodes = 0;
+    std::uint64_t left_nodes = 0;  // in order
+    std::uint64_t lost_nodes = 0;
+};
+
+class Dispatcher {
+public:
+    explicit Dispatcher(DispatcherOptions options, Wires wires)
+        : options_(std::move(options)), wires_(std::move(wires)) {}
+    Dispatcher(const Dispatcher&) = delete;
+    Dispatcher& operator=(const Dispatcher&) = delete;
+    ~Dispatcher();
+
+    /// Until all builder units have ended and everything was given back, or an interrupt came. Errors: no builder unit
+    /// came in time, or one of them threw this consumer out.
+    Result<Ok> run();
+    /// A JSON object, in one line.
+    [[nodiscard]] std::string summary() const;
+
+private:
+    struct Builder {
+        std::uint32_t node = 0;
+        incast_consumer* handle = nullptr;
+        std::uint64_t held = 0;  // taken, and not given back
+        bool has_ended = false;  // there will be no more
+    };
+    struct Node {
+        incast_channel* channel = nullptr;
+        std::string name;
+        Credits credits;
+        Outbox out;
+        Hello hello;
+        Reply reply;
+        std::span<std::byte> rest;  // of what is being read
+        bool is_greeted = false;
+        bool is_welcomed = false;
+        bool is_leaving = false;
+        bool is_over = false;
+        bool may_read = true;
+        std::uint64_t held = 0;  // sent, and nothing heard of
+        std::uint64_t done = 0;
+        Time heard = 0;
+        Time said = 0;
+        Time progress = 0;
+    };
+    /// A MEP that was taken.
+    struct Flight {
+        Builder* builder = nullptr;
+        incast_consumer_event event{};
+        Node* node = nullptr;  // null: it waits for one
+        bool is_repeated = false;
+        bool was_sent = false;
+    };
+
+    Result<Ok> look_for_builders();
+    [[nodiscard]] bool is_attached(std::uint32_t node) const;
+    void attach(std::uint32_t node);
+    void accept_all();
+    void hear(Node& node);
+    /// False: it broke the rules.
+    bool heard(Node& node, const Reply& reply);
+    void give_back(std::uint64_t ticket, Flight& flight, std::uint64_t verdict);
+    bool dispatch();
+    int take_from(Builder& builder, std::uint64_t& ticket);
+    std::uint64_t take_next();
+    void send(std::uint64_t ticket, Node& node);
+    void welcome(Node& node);
+    void push_all();
+    void keep_alive();
+    void lose(Node& node, const std::string& why);
+    void remove_ended();
+    bool drive();
+    void wait();
+    [[nodiscard]] bool is_done() const;
+    [[nodiscard]] Node* best_node();
+    [[nodiscard]] bool has_credit() const;
+    void finish();
+
+    DispatcherOptions options_;
+    Wires wires_;
+    DispatcherCounts counts_;
+    std::vector<std::unique_ptr<Builder>> builders_;
+    std::vector<std::unique_ptr<Node>> nodes_;
+    std::unordered_map<std::uint64_t, Flight> flights_;  // by ticket
+    std::deque<std::uint64_t> again_;                    // tickets that wait for another node
+    std::vector<std::uint64_t> free_;                    // scratch
+    std::vector<SourceFrame> table_;                     // scratch
+    Welcome welcome_;                                    // once there was a builder unit
+    Turn turn_;
+    std::size_t next_builder_ = 0;
+    std::uint64_t tickets_ = 0;
+    Time now_ = 0;
+    Time begin_ = 0;
+    Time next_look_ = 0;
+    Time ended_since_ = 0;  // all builder units; 0: there is one
+    bool had_builder_ = false;
+    bool lost_builder_ = false;
+    bool is_woken_ = true;
+    std::string failure_;
+};
+
+}  // namespace incast::farm

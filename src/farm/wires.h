@@ -1,0 +1,63 @@
+// A hub of ring channels that the loop of this program drives: case (a) of include/incast/channel.h.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include <incast/channel.h>
+#include <incast/result.h>
+#include <incast/transport.h>
+
+namespace incast::farm {
+
+inline constexpr Time alive_interval = ps_per_s;  // each side says something as often
+inline constexpr int drain_ms = 5000;             // for what was written last to leave
+
+inline Time steady_now() {
+    return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1) * ps_per_ns;
+}
+
+struct WireSettings {
+    std::string settings;  // of the transport: NAME=VALUE,NAME=VALUE
+    std::string bind;
+    std::string fabric;
+    std::uint64_t secret = 0;
+    std::uint32_t most_peers = 64;
+};
+
+class Wires {
+public:
+    /// Of the transport of that address.
+    static Result<Wires> make(const std::string& address, const WireSettings& settings);
+    Wires(Wires&& other) noexcept
+        : hub_(std::exchange(other.hub_, nullptr)), listener_(std::exchange(other.listener_, nullptr)) {}
+    Wires& operator=(Wires&&) = delete;
+    ~Wires();
+
+    /// Where it really listens.
+    Result<std::string> listen(const std::string& address);
+    /// Null: nobody calls.
+    incast_channel* accept();
+    Result<incast_channel*> connect(const std::string& address);
+
+    [[nodiscard]] int fd() const { return incast_channel_hub_fd(hub_); }
+    /// `is_woken`: the descriptor is, or may be, readable.
+    void poll(bool is_woken) {
+        (void)(is_woken ? incast_channel_hub_poll(hub_) : incast_channel_hub_poll_unwoken(hub_));
+    }
+    /// After a poll: a channel that something became of; null: there is none left.
+    incast_channel* next_ready();
+    /// False: there is something to do already.
+    [[nodiscard]] bool prepare_wait() { return incast_channel_hub_prepare_wait(hub_) == 1; }
+    /// Until what was written to channels that were closed has left, or the time is over.
+    void drain(int timeout_ms) { (void)incast_channel_hub_drain(hub_, timeout_ms); }
+
+private:
+    explicit Wires(incast_channel_hub* hub) : hub_(hub) {}
+    incast_channel_hub* hub_;
+    incast_channel_listener* listener_ = nullptr;
+};
+
+}  // namespace incast::farm

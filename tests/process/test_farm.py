@@ -1,0 +1,194 @@
+"""The farm over the network (docs/farm.md): every event reaches a farm node, whatever happens to the others.
+
+INCAST_FARM_TIMES says how often farm nodes are killed, stopped and joined (50 for the acceptance; 3 here).
+"""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from consumer_support import SETTINGS, check_counts
+from farm_support import Farm, StartFarm, Talking, farms
+from incast.consumer import Consumer
+from support import Run, Start, check_accounting
+from transports import SHARED_MEMORY
+
+TIMES = int(os.environ.get("INCAST_FARM_TIMES", "3"))
+BUILDERS = 4
+WHOLE = {"wrong": 0, "overtaken": 0}
+
+
+@pytest.fixture
+def farm(engine: Path, name: str, tmp_path: Path) -> Iterator[StartFarm]:
+    with farms(engine, name, tmp_path) as begin:
+        yield begin
+
+
+@pytest.fixture
+def run(start: Start, name: str) -> Run:
+    """Builder units that wait for consumers."""
+    more = {"run.nodes": BUILDERS, "transport.name": SHARED_MEMORY, "sink.name": name, "sink.window": 16}
+    return start({**SETTINGS, **more})
+
+
+def end(run: Run) -> dict[str, Any]:
+    """Ctrl-C: what was admitted is still built, and taken."""
+    run.process.send_signal(signal.SIGINT)
+    assert run.finish(90) == 0, run.story()
+    result = run.result()
+    check_accounting(result)
+    check_counts(result)
+    assert result["consumers"]["done_meps"] == result["accounting"]["meps_committed"]
+    return result
+
+
+def notes_of(farm: Farm) -> tuple[list[int], list[int]]:
+    """MEPs written down for the first time, and repeats."""
+    first: list[int] = []
+    repeats: list[int] = []
+    for notes in farm.notes:
+        data = notes.read_bytes() if notes.exists() else b""
+        pairs = np.frombuffer(data[: len(data) // 16 * 16], dtype="<u8").reshape(-1, 2)
+        first += pairs[pairs[:, 1] == 0, 0].tolist()
+        repeats += pairs[pairs[:, 1] == 1, 0].tolist()
+    return first, repeats
+
+
+def check_all_came(farm: Farm, result: dict[str, Any], dispatched: dict[str, Any]) -> None:
+    """At least once, and only with a mark more than once."""
+    meps = result["accounting"]["meps_committed"]
+    first, repeats = notes_of(farm)
+    assert len(first) == len(set(first)), "given twice without a mark"
+    assert set(first) | set(repeats) == set(range(meps))
+    assert dispatched["taken_meps"] == dispatched["done_meps"] == meps
+    assert dispatched["held_meps"] == 0
+    assert dispatched["sent_meps"] == meps + dispatched["repeated_meps"]
+
+
+def check_whole(*children: Talking) -> int:
+    """They ended in order, and saw the bytes that were sent; how many MEPs."""
+    summaries = [child.summary() for child in children]
+    assert [{key: one[key] for key in WHOLE} for one in summaries] == [WHOLE] * len(children)
+    assert {one["end"] for one in summaries} == {"ended"}
+    return sum(one["events"] for one in summaries)
+
+
+@pytest.mark.parametrize("way", ["tcp", "shm", "udp", "rio"])
+def test_every_event_reaches_one_farm_node(run: Run, farm: StartFarm, way: str) -> None:
+    made = farm(way)
+    pairs = [made.node_with_child() for _ in range(3)]
+    result = end(run)
+    dispatched = made.dispatcher.summary()
+    nodes = [node.summary() for node, _ in pairs]
+    meps = result["accounting"]["meps_committed"]
+    first, repeats = notes_of(made)
+    assert sorted(first) == list(range(meps))
+    assert repeats == []
+    assert check_whole(*(child for _, child in pairs)) == meps
+    assert sum(node["done_meps"] for node in nodes) == dispatched["done_meps"] == dispatched["sent_meps"] == meps
+    assert [dispatched[key] for key in ("repeated_meps", "refused_meps", "lost_nodes")] == [0, 0, 0]
+    assert result["consumers"]["attached"] == BUILDERS, "the dispatcher, of each"
+    assert min(node["meps"] for node in nodes) > 0
+
+
+def test_verdicts_come_back_and_are_counted(run: Run, farm: StartFarm) -> None:
+    made = farm()
+    node = made.node()
+    accepted = rejected = plain = 0
+    with Consumer(made.farm, made.number_of(node), timeout=60) as consumer:
+        for number in range(200):
+            event = consumer.next(60)
+            assert event is not None
+            if number % 4 == 3:
+                plain += 1
+                assert event.release()
+                continue
+            keep = number % (event.n_events + 1)
+            accepted += keep
+            rejected += event.n_events - keep
+            assert event.judge(keep)
+    run.process.send_signal(signal.SIGINT)
+    child = made.child(node)  # takes the rest
+    assert run.finish(90) == 0, run.story()
+    dispatched, result = made.dispatcher.summary(), run.result()
+    check_whole(child)
+    assert (dispatched["accepted_events"], dispatched["rejected_events"]) == (accepted, rejected)
+    assert dispatched["judged_meps"] == 200 - plain
+    consumers = result["consumers"]
+    assert (consumers["accepted_events"], consumers["rejected_events"]) == (accepted, rejected)
+    assert consumers["judged_meps"] == 200 - plain
+
+
+def test_killed_farm_nodes_cost_nothing(run: Run, farm: StartFarm) -> None:
+    made = farm()
+    steady = [made.node_with_child() for _ in range(2)]
+    for number in range(TIMES):
+        node, _ = made.node_with_child(20)
+        time.sleep(random.Random(number).uniform(0.0, 0.1))  # house: allow sleep: the stimulus
+        node.kill()
+    result = end(run)
+    dispatched = made.dispatcher.summary()
+    check_all_came(made, result, dispatched)
+    check_whole(*(child for _, child in steady))
+    assert dispatched["lost_nodes"] == TIMES
+    assert dispatched["joined_nodes"] == TIMES + 2
+    assert dispatched["repeated_meps"] > 0
+
+
+def test_farm_nodes_that_leave_in_order_repeat_nothing(run: Run, farm: StartFarm) -> None:
+    made = farm()
+    steady = [made.node_with_child() for _ in range(2)]
+    gone = []
+    for _ in range(TIMES):
+        node, child = made.node_with_child(5)
+        node.process.send_signal(signal.SIGINT)
+        gone.append(child)
+        assert node.summary()["refused_meps"] == 0
+    result = end(run)
+    dispatched = made.dispatcher.summary()
+    check_all_came(made, result, dispatched)
+    check_whole(*(child for _, child in steady), *gone)
+    assert (dispatched["left_nodes"], dispatched["lost_nodes"], dispatched["repeated_meps"]) == (TIMES, 0, 0)
+    assert notes_of(made)[1] == []
+
+
+def test_a_stopped_farm_node_holds_up_nobody_for_long(run: Run, farm: StartFarm) -> None:
+    made = farm("tcp", "--silence", "2s")
+    steady = [made.node_with_child() for _ in range(2)]
+    victim, child = made.node_with_child(1)
+    for number in range(TIMES):
+        victim.stop()
+        made.wait_for_lost(number + 1)
+        victim.resume()
+        made.wait_for_joined(number + 4)
+    result = end(run)
+    dispatched = made.dispatcher.summary()
+    check_all_came(made, result, dispatched)
+    check_whole(child, *(each for _, each in steady))
+    assert dispatched["lost_nodes"] == TIMES
+    assert dispatched["repeated_meps"] > 0
+
+
+def test_what_a_killed_process_had_goes_to_another_farm_node(run: Run, farm: StartFarm) -> None:
+    made = farm()
+    _, steady = made.node_with_child()
+    node = made.node()
+    for _ in range(TIMES):
+        child = made.child(node, 50)
+        child.said("first")
+        child.kill()
+    result = end(run)
+    dispatched = made.dispatcher.summary()
+    meps = result["accounting"]["meps_committed"]
+    first, repeats = notes_of(made)
+    assert len(first) == len(set(first)), "given twice without a mark"
+    assert set(first) | set(repeats) == set(range(meps))
+    assert dispatched["refused_meps"] > 0
+    assert dispatched["lost_nodes"] == 0
+    check_whole(steady)

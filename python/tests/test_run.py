@@ -80,6 +80,8 @@ def test_without_options_the_engine_decides_everything(incast: Incast) -> None:
         ("--sink command:cat", ["sink.kind=command", "sink.command=cat"]),
         ("--source generator", ["source.kind=generator"]),
         ("--source some/mfps", ["source.kind=mfp", "source.path=some/mfps"]),
+        ("--source udp:0", ["source.kind=udp", "source.port=0"]),
+        ("--source udp:files", ["source.kind=mfp", "source.path=udp:files"]),
         ("--sink touch", ["sink.kind=touch"]),
         ("--sink mep:out:er", ["sink.kind=mep", "sink.path=out:er"]),
         ("--sink consumer:farm", ["sink.kind=consumer", "sink.name=farm"]),

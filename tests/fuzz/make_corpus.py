@@ -61,6 +61,13 @@ def mef(first_event: int, events: list[bytes]) -> bytes:
     return struct.pack("<IHHI", first_event, len(events), 12 + len(body), 1) + body
 
 
+def boards(kind: int, packing: int, *datagrams: bytes) -> bytes:
+    """Of fuzz_ingest.cpp: format (0: MFP, 1: MEF) and events in a MEP, then datagrams behind their lengths."""
+    return bytes([kind | (packing - 1) << 1]) + b"".join(
+        struct.pack("<H", len(datagram)) + datagram for datagram in datagrams
+    )
+
+
 def record(what: int, peer: int, kind: int, payload: bytes, entries: int = 0) -> bytes:
     """One record of fuzz_control.cpp: `what` 4 is a message; its length field also chooses the kind."""
     length = len(payload)
@@ -384,6 +391,17 @@ def seeds() -> dict[str, dict[str, bytes]]:
             "two-events": mef(0x1FFFF, [bank(7, b"hello"), b""]),
             "two-banks": mef(5, [bank(7, b"hello") + bank(8, b""), bank(9, b"12345678")]),
             "no-events": mef(5, []),
+        },
+        "fuzz_ingest": {
+            "in-order": boards(0, 2, *(mfp(5, 2 * k, [b"ab", b"c"]) for k in range(6))),
+            "twice-and-late": boards(0, 2, *(mfp(5, first, [b"ab", b"c"]) for first in (0, 0, 4, 2, 12, 2))),
+            "other-sizes": boards(0, 4, mfp(5, 0, [b"a"] * 3), mfp(5, 3, [b"b"] * 6), mfp(5, 10, [b"", b"c"])),
+            "restart": boards(0, 1, *(mfp(5, k % 9, [b"abc"]) for k in range(18))),
+            "jump": boards(0, 1, mfp(5, 0, [b"a"]), *(mfp(5, 400 + k, [b"b"]) for k in range(6))),
+            "wide": boards(0, 2, mfp(5, 0, [b"ab", b"c"], wide=True), mfp(5, 2, [b"ab"], wide=True)),
+            "strangers": boards(0, 2, mfp(6, 0, [b"ab", b"c"]), b"", b"no packet"),
+            "mef": boards(1, 2, *(mef(2 * k, [bank(7, b"hello"), b""]) for k in range(4))),
+            "mef-in-parts": boards(1, 3, *(mef(k, [bank(7, b"hello")]) for k in (1, 0, 4, 2))),
         },
     }
 

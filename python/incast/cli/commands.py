@@ -37,6 +37,7 @@ _COMMANDS = {
     "netdev": ("netdev", "netdev"),
     "dispatch": ("farm", "dispatch"),
     "consume": ("farm", "consume"),
+    "emit": ("emit", "emit"),
     "scan": ("scan", "scan"),
     "tune": ("tune", "tune"),
     "report": ("report", "report"),
@@ -65,6 +66,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "netdev": _PASSES_ON,
     "dispatch": _PASSES_ON,
     "consume": _PASSES_ON,
+    "emit": _PASSES_ON,
 }
 
 

@@ -68,7 +68,8 @@ def run(
     parallel_sends: Annotated[str | None, option("protocol.parallel_sends", panel=_PROTOCOL)] = None,
     message_size: Annotated[str | None, option("protocol.message_size", panel=_PROTOCOL)] = None,
     source: Annotated[
-        str | None, option("source.kind", "What feeds the readout units.", metavar="generator|PATH", panel=_ENDS)
+        str | None,
+        option("source.kind", "What feeds the readout units.", metavar="generator|udp:PORT|PATH", panel=_ENDS),
     ] = None,
     fragment_size: Annotated[str | None, option("source.fragment_size", panel=_ENDS)] = None,
     size_distribution: Annotated[

@@ -57,7 +57,10 @@ class RunRequest:
 
 
 def source_settings(source: str) -> dict[str, str]:
-    """`generator`, or a folder of MFPs, or a file or folder of MEPs."""
+    """`generator`, `udp:PORT` for boards, or a folder of MFPs, or a file or folder of MEPs."""
+    kind, colon, port = source.partition(":")
+    if kind == "udp" and colon and port.isdecimal():
+        return {"source.kind": "udp", "source.port": port}
     return {"source.kind": source} if source == "generator" else {"source.kind": "mfp", "source.path": source}
 
 

@@ -14,6 +14,7 @@
 #include <incast/result.h>
 #include <incast/transport.h>
 
+#include "ingest/packet.h"
 #include "net/config.h"
 #include "protocol/config.h"
 #include "runtime/sinks/sink.h"
@@ -28,7 +29,7 @@ enum class Roles : std::uint8_t { folded, split };
 enum class EmPlace : std::uint8_t { shared, own };
 enum class Pin : std::uint8_t { automatic, network, never };
 enum class OnLoss : std::uint8_t { carry_on, stop };
-enum class SourceKind : std::uint8_t { generator, mfp };
+enum class SourceKind : std::uint8_t { generator, mfp, udp };
 enum class SizeDistribution : std::uint8_t { fixed, normal, lognormal, exponential, histogram };
 enum class Fill : std::uint8_t { prefilled, generated };
 enum class SecondStage : std::uint8_t { rest, all };
@@ -131,6 +132,13 @@ struct RunConfig {
     Fill fill{};
     std::uint64_t memory{};
     std::uint64_t prefill_bytes{};
+    std::string board_address;  // source.address
+    std::uint64_t board_port{};
+    ingest::Format board_format{};
+    std::uint64_t first_id{};
+    std::uint64_t largest_mfp{};
+    std::uint64_t window_meps{};
+    Time board_patience{};
     // [sink]
     SinkKind sink_kind{};
     Verify verify{};

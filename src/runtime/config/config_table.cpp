@@ -33,7 +33,8 @@ constexpr std::array<std::string_view, 3> assignment_words{"em", "static", "sour
 constexpr std::array<std::string_view, 3> overrun_words{"skip", "slip", "overlap"};
 constexpr std::array<std::string_view, 2> self_words{"copy", "pointer"};
 constexpr std::array<std::string_view, 3> checksum_words{"off", "sampled", "full"};
-constexpr std::array<std::string_view, 2> source_words{"generator", "mfp"};
+constexpr std::array<std::string_view, 3> source_words{"generator", "mfp", "udp"};
+constexpr std::array<std::string_view, 2> board_words{"mfp", "mef"};
 constexpr std::array<std::string_view, 5> distribution_words{"fixed", "normal", "lognormal", "exponential",
                                                              "histogram"};
 constexpr std::array<std::string_view, 4> arrival_words{"fixed", "poisson", "bunch-train", "trace"};
@@ -227,7 +228,7 @@ constexpr std::array table{
          "command: what is started, by /bin/sh, for each builder unit"),
 
     choice<&RunConfig::source_kind>("source.kind", "generator", source_words,
-                                    "made-up fragments, or MFP files replayed"),
+                                    "made-up fragments, MFP files replayed, or datagrams of boards (dataflow.md)"),
     text("source.path", &RunConfig::source_path, "",
          "mfp: the folder with the MFP files, or a file, or a folder of files, of MEPs"),
     number(Kind::count, "source.repeat", &RunConfig::repeat, "1", 0, 9e15,
@@ -281,6 +282,21 @@ constexpr std::array table{
     number(Kind::bytes, "source.prefill_size", &RunConfig::prefill_bytes, "auto", 1, 1024 * gib,
            "prefilled: bytes of payload a readout unit cycles through; auto: beyond four times the last-level cache "
            "over all nodes of the host"),
+    text("source.address", &RunConfig::board_address, "127.0.0.1",
+         "udp: the IP address of this host that boards send to"),
+    number(Kind::count, "source.port", &RunConfig::board_port, "0", 0, 65535,
+           "udp: the first readout unit's port, the others' follow; 0: the kernel chooses, and the log says which"),
+    choice<&RunConfig::board_format>("source.format", "mfp", board_words,
+                                     "udp: what a datagram holds, an MFP or LHCb's older multi-event fragment "
+                                     "(formats.md)"),
+    number(Kind::count, "source.first_id", &RunConfig::first_id, "0", 0, 65534,
+           "udp: the id in the packets of the first source; the others' follow"),
+    number(Kind::bytes, "source.largest_mfp", &RunConfig::largest_mfp, "64KiB", 64, gib,
+           "udp: room for the packing events of a source; what does not fit is cut and flagged"),
+    number(Kind::count, "source.window", &RunConfig::window_meps, "64", 2, 65536,
+           "udp: MEPs that are filled at once; what is further ahead makes that the oldest is given up"),
+    number(Kind::duration, "source.patience", &RunConfig::board_patience, "1s", 0, 600 * ps_s,
+           "udp: what is still missing of a MEP this long after the first of it came is given up, and flagged late"),
 
     choice<&RunConfig::sink_kind>("sink.kind", "verify", sink_words,
                                   "what becomes of built events: compared, read, dropped, written to MEP files or to a "

@@ -58,6 +58,7 @@ Result<Blob> NodeHost::begin(Time now, std::uint32_t incarnation) {
         at_setup_ = process_usage();
     }
     known_state_ = node_->state();
+    tell_of_source(now);
     return transport_->address();
 }
 
@@ -173,6 +174,15 @@ NodeTotals NodeHost::current(Time now) {
         totals.held_mep_ns = stats.held_mep_ns;
         totals.truncated_mfps = stats.truncated_mfps;
         totals.desync_mfps = stats.desync_mfps;
+        totals.board_datagrams = stats.boards.packets;
+        totals.board_events = stats.boards.taken_events;
+        totals.board_duplicate_events = stats.boards.duplicate_events;
+        totals.board_late_events = stats.boards.late_events;
+        totals.board_stray_events = stats.boards.stray_events;
+        totals.board_lost_events = stats.boards.lost_events;
+        totals.board_restarts = stats.boards.restarts;
+        totals.board_refused_datagrams = stats.refused_datagrams;
+        totals.board_overflow_datagrams = stats.overflow_datagrams;
     }
     if (sink_) {
         const sinks::SinkStats& stats = sink_->stats();
@@ -222,6 +232,7 @@ NodeSample NodeHost::sample(Mark mark, Time now) {
         sample.rss_bytes = process_rss_bytes();
     }
     if (source_) {
+        tell_of_source(now);
         sample.peak_held_meps = source_->stats(now).peak_held_meps;
         if (mark == Mark::window_begin) {
             source_->clear_peak();
@@ -250,6 +261,14 @@ NodeSample NodeHost::sample(Mark mark, Time now) {
         }
     }
     return sample;
+}
+
+/// Where boards send to, and what is wrong with them.
+void NodeHost::tell_of_source(Time now) {
+    if (!source_ || !options_.log) return;
+    for (const std::string& news : source_->take_news(now)) {
+        options_.log(news);
+    }
 }
 
 /// Once that it cannot be extended, and once that it can again.

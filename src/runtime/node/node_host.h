@@ -50,6 +50,7 @@ private:
     Result<Ok> make_units();
     [[nodiscard]] NodeTotals current(Time now);
     void tell_of_ledger();
+    void tell_of_source(Time now);
     void tell_of_shortage(Time now);
 
     const Plan& plan_;

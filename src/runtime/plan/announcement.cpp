@@ -63,6 +63,9 @@ std::string data_of(const Plan& plan) {
         return fmt::format("{} with {} from {}; sink: {}", counted(n, "source"), counted(plan.inputs.events, "event"),
                            plan.config.source_path, how);
     }
+    if (plan.config.source_kind == SourceKind::udp) {
+        return fmt::format("{} that boards send to {}; sink: {}", counted(n, "source"), plan.config.board_address, how);
+    }
     return fmt::format("{} of generated fragments, {} each on average; sink: {}", counted(n, "source"),
                        bytes(plan.config.fragment_size), how);
 }

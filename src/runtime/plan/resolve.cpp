@@ -24,42 +24,6 @@ constexpr std::uint64_t default_cache_bytes = 16U << 20U;  // where the machine 
 constexpr std::uint64_t region_line_bytes = 64;
 constexpr std::uint64_t max_retention_meps = std::uint64_t{1} << 20U;  // protocol::validate
 
-/// Reads what is replayed, unless it was handed over.
-Result<Ok> open_recording(Plan& plan) {
-    const RunConfig& config = plan.config;
-    if (config.source_path.empty()) {
-        return not_allowed("source.path", "\"\"", "nothing to replay",
-                           "a folder with source-<id>.mfp files, or a file of MEPs");
-    }
-    if (plan.recorded) return Ok{};
-    const Result<sources::Recording> recording = sources::Recording::open(config.source_path);
-    if (!recording) {
-        return not_allowed("source.path", config.source_path, recording.error().message,
-                           "a folder with source-<id>.mfp files, or a file of MEPs");
-    }
-    plan.recorded.emplace(recording->numbering());
-    for (const sources::RecordedSource& source : recording->sources) {
-        plan.recorded->sources.push_back({source.id, source.largest_bytes});
-        plan.inputs.files.push_back(source.input);
-    }
-    return Ok{};
-}
-
-/// Where nobody said how many nodes there are: no more than have a recorded source to read out.
-Result<Ok> fit_nodes(Plan& plan, const ConfigText& text) {
-    RunConfig& config = plan.config;
-    if (config.source_kind != SourceKind::mfp) return Ok{};
-    if (Result<Ok> opened = open_recording(plan); !opened || !plan.recorded) return opened;
-    const bool split = config.roles == Roles::split;
-    const std::uint64_t most = plan.recorded->sources.size() * (split ? 2 : 1);
-    const bool asked = text.given().contains("run.nodes") || config.rus != 0 || config.bus != 0;
-    if (!asked && most < config.nodes) {
-        config.nodes = most;
-        plan.chosen.push_back({"nodes", fmt::format("there are {} sources", plan.recorded->sources.size())});
-    }
-    return Ok{};
-}
-
 /// As many mean fragments as fit into mfp_size, at least one.
 std::uint32_t packing_for(std::uint64_t mfp_size, std::uint32_t fragment_bytes) {
     std::uint32_t low = 1;
@@ -153,48 +117,13 @@ Result<Ok> read_shapes(Plan& plan) {
     return Ok{};
 }
 
-/// Recorded MFPs are what they are: the sources, their sizes, the packing and the end of the run follow from the files.
-Result<Ok> take_recording(Plan& plan) {
-    const RunConfig& config = plan.config;
-    if (!plan.recorded) return Ok{};  // it was read with the number of nodes
-    const auto [packing, first_event, total_events] = plan.recorded->numbering;
-    const std::size_t n = plan.recorded->sources.size();
-    if (n < plan.n_rus) {
-        return not_allowed(config.roles == Roles::split ? "run.readout_units" : "run.nodes", std::to_string(plan.n_rus),
-                           fmt::format("'{}' holds {} source{}, and every readout unit needs one", config.source_path,
-                                       n, n == 1 ? "" : "s"),
-                           fmt::format("1..{}", n));
-    }
-    constexpr std::uint64_t most_events = 9'000'000'000'000'000;  // as run.events
-    if (config.repeat > most_events / total_events) {
-        return not_allowed("source.repeat", std::to_string(config.repeat),
-                           fmt::format("the files hold {} events", total_events),
-                           fmt::format("0..{}", most_events / total_events));
-    }
-    if (config.packing != 0 && config.packing != packing) {
-        return not_allowed("protocol.packing", std::to_string(config.packing), "the files have their own",
-                           fmt::format("auto, or {}", packing));
-    }
-    plan.packing = packing;
-    plan.config.packing = packing;
-    for (std::size_t index = 0; index < n; ++index) {
-        const Recorded::Source& source = plan.recorded->sources[index];
-        const auto ru = static_cast<std::uint32_t>(index * plan.n_rus / n);
-        plan.protocol.sources.push_back({source.id, Peer{ru}, source.largest_bytes});
-        plan.mfp_bytes = std::max<std::uint64_t>(plan.mfp_bytes, source.largest_bytes);
-    }
-    plan.cap_bytes = plan.mfp_bytes;
-    const std::uint64_t meps = (total_events + packing - 1) / packing;
-    plan.inputs.first_event = first_event;
-    plan.inputs.events = total_events;
-    plan.mep_events = {packing, meps, static_cast<std::uint32_t>(total_events - (meps - 1) * packing)};
-    return Ok{};
-}
-
 Result<Ok> size_mfps(Plan& plan) {
     RunConfig& config = plan.config;
     if (config.source_kind == SourceKind::mfp) {
         return take_recording(plan);
+    }
+    if (config.source_kind == SourceKind::udp) {
+        return size_boards(plan);
     }
     const auto mean = static_cast<std::uint32_t>(config.fragment_size);
     plan.packing =
@@ -261,9 +190,11 @@ Result<Ok> lay_out_sources(Plan& plan) {
     for (protocol::SourceSpec& source : plan.protocol.sources) {
         source.cap_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(source.cap_bytes, plan.cap_bytes));
     }
+    const std::uint64_t first_id = config.source_kind == SourceKind::udp ? config.first_id : 0;
     for (std::uint64_t index = plan.protocol.sources.size(); index < n_sources; ++index) {
         plan.protocol.sources.push_back(
-            {static_cast<std::uint16_t>(index), Peer{static_cast<std::uint32_t>(index / config.sources_per_ru)},
+            {static_cast<std::uint16_t>(first_id + index),
+             Peer{static_cast<std::uint32_t>(index / config.sources_per_ru)},
              static_cast<std::uint32_t>(std::min(plan.source_caps[index], plan.cap_bytes))});
     }
     return Ok{};
@@ -420,7 +351,7 @@ void set_totals(Plan& plan) {
     meps = (config.events + plan.packing - 1) / plan.packing;
     events = {plan.packing, meps,
               static_cast<std::uint32_t>(meps == 0 ? 0 : config.events - (meps - 1) * plan.packing)};
-    if (config.source_kind == SourceKind::generator) {
+    if (config.source_kind != SourceKind::mfp) {
         plan.protocol.packing = plan.packing;
         plan.protocol.total_events = plan.total_events;
     }

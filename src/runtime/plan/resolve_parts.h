@@ -24,6 +24,12 @@ inline Error not_allowed(std::string_view key, const std::string& value, std::st
 /// Nodes [0, n_rus) read out and the last n_bus of them build, split; or all do both. The event manager is node 0, or
 /// one more.
 Result<Ok> lay_out_nodes(Plan& plan);
+/// Where nobody said how many nodes there are: no more than have a recorded source to read out.
+Result<Ok> fit_nodes(Plan& plan, const ConfigText& text);
+/// Recorded MFPs are what they are: the sources, their sizes, the packing and the end of the run follow from the files.
+Result<Ok> take_recording(Plan& plan);
+/// What boards send has room, or is cut.
+Result<Ok> size_boards(Plan& plan);
 /// Chooses protocol.credits where they are not given.
 void count_credits(Plan& plan, const Machine& machine);
 /// How long the run is measured, and how often it is looked at. ends_itself: a number of events or messages ends it.

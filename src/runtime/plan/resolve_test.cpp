@@ -453,5 +453,41 @@ TEST(ResolveNet, OneBufferIsOneMessage) {
     EXPECT_EQ(plan.net.outstanding, plan_of({"run.task=net", "run.nodes=4", "net.message_size=16KiB"}).net.outstanding);
 }
 
+TEST(Resolve, EB_C9_BoardsHaveAPlaceOfTheirOwnInEverySlot) {
+    const Plan plan =
+        plan_of({"source.kind=udp", "sink.kind=null", "run.nodes=3", "source.sources_per_ru=4", "protocol.packing=16",
+                 "source.first_id=100", "source.largest_mfp=9000", "run.events=100"});
+    ASSERT_EQ(plan.protocol.sources.size(), 12U);
+    EXPECT_EQ(plan.protocol.sources.front().id, 100);
+    EXPECT_EQ(plan.protocol.sources.back().id, 111);
+    EXPECT_EQ(plan.protocol.sources.back().ru, Peer{2});
+    EXPECT_EQ(plan.protocol.sources.back().cap_bytes, 9000U);
+    EXPECT_EQ(plan.protocol.packing, 16U);
+    EXPECT_EQ(plan.protocol.total_events, 100U);
+    EXPECT_EQ(plan.total_events, 100U);
+}
+
+TEST(Resolve, WhatBoardsCannotHaveIsRefused) {
+    const auto refusal = [](std::initializer_list<const char*> wrong) {
+        ConfigText text;
+        for (const char* common : {"source.kind=udp", "sink.kind=null", "run.nodes=2", "protocol.packing=4"}) {
+            EXPECT_TRUE(text.assign(common));
+        }
+        for (const char* assignment : wrong) {
+            EXPECT_TRUE(text.assign(assignment));
+        }
+        const Result<Plan> plan = resolve(text, machine_with(32 * mib));
+        return plan ? std::string() : plan.error().message;
+    };
+    EXPECT_EQ(refusal({}), "");
+    EXPECT_THAT(refusal({"sink.kind=verify"}), HasSubstr("sink.kind = verify"));
+    EXPECT_THAT(refusal({"protocol.packing=auto"}), HasSubstr("protocol.packing = auto"));
+    EXPECT_THAT(refusal({"source.address=nowhere"}), HasSubstr("source.address = nowhere"));
+    EXPECT_THAT(refusal({"source.port=65535"}), HasSubstr("source.port = 65535"));
+    EXPECT_THAT(refusal({"source.first_id=65534"}), HasSubstr("source.first_id = 65534"));
+    EXPECT_THAT(refusal({"source.largest_mfp=64", "protocol.packing=100"}), HasSubstr("source.largest_mfp"));
+    EXPECT_THAT(refusal({"source.trigger_rate=1kHz"}), HasSubstr("source.trigger_rate"));
+}
+
 }  // namespace
 }  // namespace incast::runtime

@@ -54,6 +54,13 @@ sources::SourceOptions source_options(const Plan& plan) {
         if (plan.recorded) options.replay.numbering = plan.recorded->numbering;
         return options;
     }
+    if (config.source_kind == SourceKind::udp) {
+        options.kind = sources::SourceOptions::Kind::boards;
+        options.boards = {
+            config.board_address, static_cast<std::uint16_t>(config.board_port),  config.board_format,  plan.packing,
+            config.events,        static_cast<std::uint32_t>(config.window_meps), config.board_patience};
+        return options;
+    }
     sources::GeneratorOptions& generator = options.generator;
     generator.seed = config.seed;
     generator.sizes = size_options(plan);

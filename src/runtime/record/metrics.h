@@ -39,6 +39,15 @@ struct RuntimeTotals {
     std::uint64_t timed_meps = 0;        // of how many
     std::uint64_t truncated_mfps = 0;    // did not fit into their place in the slot
     std::uint64_t desync_mfps = 0;       // the source's own numbering was wrong, or it ended early
+    std::uint64_t board_datagrams = 0;   // source udp, see ingest::Counts
+    std::uint64_t board_events = 0;
+    std::uint64_t board_duplicate_events = 0;
+    std::uint64_t board_late_events = 0;
+    std::uint64_t board_stray_events = 0;
+    std::uint64_t board_lost_events = 0;
+    std::uint64_t board_restarts = 0;
+    std::uint64_t board_refused_datagrams = 0;
+    std::uint64_t board_overflow_datagrams = 0;
     std::uint64_t structure_checked_mfps = 0;
     std::uint64_t lines_checked_meps = 0;
     std::uint64_t verify_errors = 0;

@@ -1,3 +1,4 @@
+#include "runtime/sources/board_source.h"
 #include "runtime/sources/generator.h"
 #include "runtime/sources/replay.h"
 #include "runtime/sources/source.h"
@@ -11,6 +12,8 @@ Result<std::unique_ptr<RuntimeSource>> make_source(const SourceOptions& options)
             return Made(std::make_unique<Generator>(options.generator));
         case SourceOptions::Kind::replay:
             return Made(std::make_unique<Replay>(options.replay));
+        case SourceOptions::Kind::boards:
+            return Made(std::make_unique<BoardSource>(options.boards));
     }
     return Error{"source: unknown kind"};
 }

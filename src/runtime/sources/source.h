@@ -1,13 +1,17 @@
-// What feeds readout units: the generator and the replay of MFP files. The runtime fills the options from its config.
+// What feeds readout units: the generator, the replay of MFP files, and boards. The runtime fills the options from its
+// config.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <incast/result.h>
 
+#include "ingest/packet.h"
+#include "ingest/window.h"
 #include "protocol/interfaces.h"
 #include "runtime/sources/replay_files.h"
 #include "runtime/sources/sizes.h"
@@ -36,11 +40,23 @@ struct ReplayOptions {
     std::optional<Numbering> numbering;  // of the run, whatever the files of this host are; nothing: they decide
 };
 
+/// Boards that send datagrams (EB-C9).
+struct BoardOptions {
+    std::string address = "127.0.0.1";  // to listen at: an IP address
+    std::uint16_t port = 0;             // of the first readout unit, the others follow; 0: the kernel chooses
+    ingest::Format format = ingest::Format::mfp;
+    std::uint32_t packing = 1;       // events in a MEP
+    std::uint64_t total_events = 0;  // 0 = no end
+    std::uint32_t window_meps = 64;  // open at once; at least 2
+    Time patience = ps_per_s;        // for what others were heard of
+};
+
 struct SourceOptions {
-    enum class Kind : std::uint8_t { generator, replay };
+    enum class Kind : std::uint8_t { generator, replay, boards };
     Kind kind = Kind::generator;
     GeneratorOptions generator;
     ReplayOptions replay;
+    BoardOptions boards;
 };
 
 /// Counted since start by the RU's one thread.
@@ -50,16 +66,19 @@ struct SourceStats {
     // Open loop: meant to happen until now, or until the last event of the run; closed loop: the same as accepted.
     // offered = accepted + inhibited + dropped + those that still wait.
     std::uint64_t offered_events = 0;
-    std::uint64_t inhibited_events = 0;  // throttle: their triggers came while there was no room, and never happened
-    std::uint64_t dropped_events = 0;    // drop: happened, without the fragments of this RU
-    std::uint64_t dropped_mfps = 0;      // drop: empty ones that were made instead
-    Time dead_time = 0;                  // open loop: while events beyond the RU's memory were due (EB-M1)
-    std::uint64_t held_mep_ns = 0;       // open loop: MEPs with data in the RU's memory, integrated over time
-    std::uint64_t peak_held_meps = 0;    // open loop: the most since clear_peak()
-    std::uint64_t goodput_bytes = 0;     // fragment bytes of accepted events
-    std::uint64_t truncated_mfps = 0;    // larger than their place in the slot (EB-S4)
-    std::uint64_t desync_mfps = 0;       // phantoms, where the recording has no fitting MFP (EB-S5)
-    std::uint64_t ring_bytes = 0;        // memory that produced MFPs cycle through: the source's working set (EB-M4)
+    std::uint64_t inhibited_events = 0;    // throttle: their triggers came while there was no room, and never happened
+    std::uint64_t dropped_events = 0;      // drop: happened, without the fragments of this RU
+    std::uint64_t dropped_mfps = 0;        // drop: empty ones that were made instead
+    Time dead_time = 0;                    // open loop: while events beyond the RU's memory were due (EB-M1)
+    std::uint64_t held_mep_ns = 0;         // open loop: MEPs with data in the RU's memory, integrated over time
+    std::uint64_t peak_held_meps = 0;      // open loop: the most since clear_peak()
+    std::uint64_t goodput_bytes = 0;       // fragment bytes of accepted events
+    std::uint64_t truncated_mfps = 0;      // larger than their place in the slot (EB-S4)
+    std::uint64_t desync_mfps = 0;         // phantoms, where the recording has no fitting MFP (EB-S5)
+    std::uint64_t ring_bytes = 0;          // memory that produced MFPs cycle through: the source's working set (EB-M4)
+    std::uint64_t refused_datagrams = 0;   // boards: damaged, or of a source that is not this readout unit's
+    std::uint64_t overflow_datagrams = 0;  // boards: the kernel had no room for them
+    ingest::Counts boards;                 // of all sources of the readout unit
 };
 
 class RuntimeSource : public protocol::Source {
@@ -72,6 +91,10 @@ public:
     [[nodiscard]] virtual SourceStats stats(Time now) = 0;
     /// The measured window begins.
     virtual void clear_peak() = 0;
+    /// Boards: what came of each source, in the order of the configuration.
+    [[nodiscard]] virtual std::vector<ingest::Counts> counts_of_boards() const { return {}; }
+    /// What a person should know, once: where boards send to, who fell silent.
+    [[nodiscard]] virtual std::vector<std::string> take_news(Time) { return {}; }
 };
 
 /// Errors name the option, or the file and the offset in it.

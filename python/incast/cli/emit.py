@@ -1,0 +1,13 @@
+"""`incast emit`: boards that send datagrams (docs/dataflow.md). The program `incast-emit` does it all."""
+
+import os
+
+import typer
+
+from incast.engine.program import find_program
+
+
+def emit(context: typer.Context) -> None:
+    """Be detector boards that send datagrams to readout units, with losses on request."""
+    program = str(find_program("incast-emit"))
+    os.execv(program, [program, *(context.args or ["--help"])])

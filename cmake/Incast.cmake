@@ -76,6 +76,21 @@ function(incast_find_isal)
                                                 INTERFACE_INCLUDE_DIRECTORIES "${ISAL_INCLUDE}")
 endfunction()
 
+# C++ libraries are compiled or linked in, so that older and newer systems run what this one builds. libgcc stays a
+# shared library, of which a process must have one. What a library takes in is not seen outside of it.
+function(incast_make_portable)
+    add_compile_definitions(FMT_HEADER_ONLY=1)
+    if(TARGET spdlog::spdlog)
+        set_target_properties(spdlog::spdlog PROPERTIES INTERFACE_COMPILE_DEFINITIONS SPDLOG_FMT_EXTERNAL)
+    endif()
+    set_target_properties(tomlplusplus::tomlplusplus PROPERTIES INTERFACE_COMPILE_OPTIONS "")
+    add_compile_options("-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
+    add_library(incast_older_glibc STATIC "${PROJECT_SOURCE_DIR}/cmake/older_glibc.cpp")
+    # The C++ library comes last, and asks for it then.
+    add_link_options(-static-libstdc++ -Wl,--as-needed -Wl,--exclude-libs,libstdc++.a -Wl,--undefined=arc4random)
+    link_libraries(incast_older_glibc)
+endfunction()
+
 function(incast_find_test_packages)
     set(tests OFF)
     if(INCAST_TESTS STREQUAL "AUTO")

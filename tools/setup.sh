@@ -2,7 +2,7 @@
 # the engine is built and the command line is installed. Every step looks first and does nothing that is already done.
 #
 #   incast_packages PURPOSE...   install the missing system packages of the purposes: run, test, lint, bench, cluster,
-#                                programs, web
+#                                programs, package, web
 #   incast_build TARGET...       configure once and build the release preset; no target builds everything
 #   incast_python EXTRA...       make .venv with the command line and the given extras of pyproject.toml
 # shellcheck shell=bash
@@ -41,6 +41,8 @@ packages_for() {
         bench) echo libbenchmark-dev iperf3 openmpi-bin libopenmpi-dev mpich libmpich-dev liburing-dev ucx-utils ;;
         # What runs over network devices, besides ssh, and Maven, which gets Hadoop: only for .ci/run --all.
         programs) echo default-jre-headless maven rsync curl iperf3 ;;
+        # What builds and tries packages (docs/install.md): only for make packages and .ci/run --all.
+        package) echo dpkg-dev lintian debootstrap buildah ;;
         # What a browser and a Prometheus make of the pages and metrics: large, so that neither ./test nor CI has it.
         web) echo chromium prometheus ;;
         *) die "no such purpose: $1" ;;

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from architecture import check_architecture
 from clauses import Finding, check_clauses, read_texts
+from english import check_english
 from rooms import check_rooms
 
 CODE = {".h", ".cpp", ".py", ".sh", ".cmake", ".c"}
@@ -143,6 +144,7 @@ def main() -> int:
     findings = [finding for path in paths for finding in check_file(root, path)]
     texts = read_texts(root, [path for path in paths if Path(path).suffix in TEXT])
     findings += [*check_clauses(texts), *check_rooms(texts), *check_architecture(root)]
+    findings += [finding for path, text in texts.items() for finding in check_english(path, text)]
     for finding in findings:
         print(f"{finding.path}:{finding.line}: {finding.rule}: {finding.hint}")
     print(f"{len(paths)} files checked, {len(findings)} findings")

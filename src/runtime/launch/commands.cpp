@@ -3,8 +3,8 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -17,13 +17,15 @@
 namespace incast::runtime {
 
 CommandSocket::~CommandSocket() {
-    if (listener_.is_open()) {
+    if (listener_.is_open() && directory_.is_open()) {
         (void)::unlinkat(directory_.fd(), file_name, 0);
     }
 }
 
 Result<CommandSocket> CommandSocket::open(const std::filesystem::path& directory) {
-    const auto failed = [](const char* what) { return Error{std::string(what) + ": " + std::strerror(errno)}; };
+    const auto failed = [](const char* what) {
+        return Error{std::string(what) + ": " + std::generic_category().message(errno)};
+    };
     CommandSocket made;
     made.directory_ = os::Descriptor(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     os::Descriptor listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -14,13 +14,16 @@ namespace incast::runtime {
 namespace {
 
 class CommandsTest : public testing::Test {
-protected:
+public:
     CommandsTest() {
         std::string name = (std::filesystem::temp_directory_path() / "incast-commands-XXXXXX").string();
         folder_ = ::mkdtemp(name.data());
     }
+    CommandsTest(const CommandsTest&) = delete;
+    CommandsTest& operator=(const CommandsTest&) = delete;
     ~CommandsTest() override { std::filesystem::remove_all(folder_); }
 
+protected:
     [[nodiscard]] std::filesystem::path file() const { return folder_ / CommandSocket::file_name; }
     [[nodiscard]] os::Descriptor ask(const std::string& text) const {
         os::Descriptor made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));

@@ -47,7 +47,7 @@ std::string RunControl::too_few_without(std::uint32_t node) const {
 }
 
 std::string RunControl::why_needed(std::uint32_t node) const {
-    const std::string who = "the run needs node " + node_name(node, nodes_[node].roles);
+    std::string who = "the run needs node " + node_name(node, nodes_[node].roles);
     if (plan_.ends_with(node)) {
         return who;
     }

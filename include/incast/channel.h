@@ -222,6 +222,10 @@ INCAST_CHANNEL_API void* incast_channel_user(const incast_channel* channel);
 INCAST_CHANNEL_API void incast_channel_close(incast_channel* channel);
 /* The same, but what has not left is dropped, too: the peer sees ECONNRESET, unless it had all of it. */
 INCAST_CHANNEL_API void incast_channel_abort(incast_channel* channel);
+/* For a peer that is there and does nothing: gives up the connection with its hub, and so every channel between the two
+ * hubs, which end with ECONNRESET on both sides. This one stays the caller's to close. What was written in place is the
+ * caller's again once incast_channel_released() has come to incast_channel_written(): soon, without the peer. */
+INCAST_CHANNEL_API int incast_channel_disconnect(incast_channel* channel);
 
 /* Two descriptors for poll, epoll or an event loop, the channel's own. They are made when first asked for, and are
  * readable exactly while it is so, after whatever the hub did:

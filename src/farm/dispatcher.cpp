@@ -186,7 +186,11 @@ void Dispatcher::lose(Node& node, const std::string& why) {
         }
     }
     const bool is_in_order = node.is_leaving && node.held == 0;
-    is_in_order ? incast_channel_close(node.channel) : incast_channel_abort(node.channel);
+    if (is_in_order) {
+        incast_channel_close(node.channel);
+    } else if (!wires_.give_up(node.channel)) {
+        failure_ = fmt::format("farm node {}: the transport keeps memory that it sends from", node.name);
+    }
     node.channel = nullptr;
     if (!node.is_greeted) {
         return;
@@ -377,7 +381,7 @@ bool Dispatcher::dispatch() {
         }
         send(ticket, *node);
         has_sent = true;
-        if (!node->out.push(node->channel)) {
+        if (!node->out.push(node->channel, wires_.sends_in_place())) {
             lose(*node, incast_channel_state_message(node->channel));
         }
     }
@@ -386,7 +390,7 @@ bool Dispatcher::dispatch() {
 
 void Dispatcher::push_all() {
     for (const auto& node : nodes_) {
-        if (!node->is_over && !node->out.is_empty() && !node->out.push(node->channel)) {
+        if (!node->is_over && !node->out.is_empty() && !node->out.push(node->channel, wires_.sends_in_place())) {
             lose(*node, incast_channel_state_message(node->channel));
         }
     }

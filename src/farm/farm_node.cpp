@@ -431,7 +431,7 @@ bool FarmNode::drive() {
     hand_out();
     grant_all();
     for (const auto& link : links_) {
-        if (link->channel != nullptr && !link->out.is_empty() && !link->out.push(link->channel)) {
+        if (link->channel != nullptr && !link->out.is_empty() && !link->out.push(link->channel, false)) {
             lose(*link, incast_channel_state_message(link->channel));
         }
     }

@@ -19,7 +19,6 @@ namespace incast::farm {
 namespace {
 
 constexpr int bad_settings = 2;
-constexpr std::uint32_t most_peers = 255;  // what each transport has room for
 
 struct Words {
     std::string timeout = "60s", silence = "5s", patience = "0s", secret_file;
@@ -72,7 +71,6 @@ Result<Ok> settle(const Words& words, Options& options) {
     options.timeout = *timeout;
     options.silence = *silence;
     options.patience = *patience;
-    options.wires.most_peers = most_peers;
     if (!consumer::is_name(options.name)) {
         return Error{
             fmt::format("'{}' is no name of consumers; allowed: letters, digits, '.', '_' and '-'", options.name)};
@@ -125,6 +123,8 @@ int run(int count, char** arguments) {
     gives->add_option("name", dispatcher.name, "of the builder units' consumers: sink.name")->required();
     gives->add_option("address", dispatcher.address, "to listen at, as tcp://10.0.0.1:7000 (docs/channel.md)")
         ->required();
+    gives->add_option("--most", dispatcher.wires.most_peers, "farm nodes at a time (default: 255, the most over rio)")
+        ->check(CLI::Range(1U, 4095U));
     declare(*gives, words, dispatcher.wires);
     CLI::App* const takes =
         app.add_subcommand("consume", "be a farm node: take events from dispatchers for processes here");

@@ -12,11 +12,14 @@ void Outbox::keep(std::span<const std::byte> bytes) {
     pieces_.back().rest = pieces_.back().kept;
 }
 
-bool Outbox::push(incast_channel* channel) {
+bool Outbox::push(incast_channel* channel, bool may_send_in_place) {
     const bool has_some = !pieces_.empty();
     while (!pieces_.empty()) {
         Piece& piece = pieces_.front();
-        const std::int64_t wrote = incast_channel_write(channel, piece.rest.data(), piece.rest.size(), 0);
+        const bool is_in_place = may_send_in_place && piece.kept.empty() && piece.rest.size() >= least_in_place;
+        const std::int64_t wrote = is_in_place
+                                       ? incast_channel_write_in_place(channel, piece.rest.data(), piece.rest.size())
+                                       : incast_channel_write(channel, piece.rest.data(), piece.rest.size(), 0);
         if (wrote == -EAGAIN) {
             return true;
         }

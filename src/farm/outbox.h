@@ -14,6 +14,10 @@ namespace incast::farm {
 /// Writes pieces in order. Those of others stay as they are until they were written, those it keeps are its own.
 class Outbox {
 public:
+    /// Where the transport sends from the caller's memory, pieces of so many bytes or more are not copied: the caller
+    /// has them back once incast_channel_released() says so, or the farm node has answered.
+    static constexpr std::size_t least_in_place = 32768;
+
     void keep(std::span<const std::byte> bytes);
     /// The caller's memory.
     void show(std::span<const std::byte> bytes) {
@@ -21,13 +25,13 @@ public:
     }
     [[nodiscard]] bool is_empty() const { return pieces_.empty(); }
     /// As much as there is room for. False: the channel has ended.
-    [[nodiscard]] bool push(incast_channel* channel);
+    [[nodiscard]] bool push(incast_channel* channel, bool may_send_in_place);
     void clear() { pieces_.clear(); }
 
 private:
     struct Piece {
         std::span<const std::byte> rest;
-        std::vector<std::byte> kept;
+        std::vector<std::byte> kept;  // empty: it is shown
     };
     std::deque<Piece> pieces_;
 };

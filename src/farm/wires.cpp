@@ -4,6 +4,8 @@ namespace incast::farm {
 
 namespace {
 
+constexpr Time give_up_time = ps_per_s;
+
 const char* or_null(const std::string& text) {
     return text.empty() ? nullptr : text.c_str();
 }
@@ -28,6 +30,18 @@ Result<Wires> Wires::make(const std::string& address, const WireSettings& settin
 
 Wires::~Wires() {
     incast_channel_hub_free(hub_);  // and all that is of it
+}
+
+bool Wires::give_up(incast_channel* channel) {
+    (void)incast_channel_disconnect(channel);
+    const auto is_back = [channel] { return incast_channel_released(channel) == incast_channel_written(channel); };
+    // It is the endpoint's next poll that lets go, whatever the peer does.
+    for (const Time until = steady_now() + give_up_time; !is_back() && steady_now() < until;) {
+        poll(false);
+    }
+    const bool was_back = is_back();
+    incast_channel_abort(channel);
+    return was_back;
 }
 
 Result<std::string> Wires::listen(const std::string& address) {

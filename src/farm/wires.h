@@ -24,7 +24,7 @@ struct WireSettings {
     std::string bind;
     std::string fabric;
     std::uint64_t secret = 0;
-    std::uint32_t most_peers = 64;
+    std::uint32_t most_peers = 255;  // what each transport has room for
 };
 
 class Wires {
@@ -32,7 +32,9 @@ public:
     /// Of the transport of that address.
     static Result<Wires> make(const std::string& address, const WireSettings& settings);
     Wires(Wires&& other) noexcept
-        : hub_(std::exchange(other.hub_, nullptr)), listener_(std::exchange(other.listener_, nullptr)) {}
+        : hub_(std::exchange(other.hub_, nullptr)),
+          listener_(std::exchange(other.listener_, nullptr)),
+          sends_in_place_(other.sends_in_place_) {}
     Wires& operator=(Wires&&) = delete;
     ~Wires();
 
@@ -41,6 +43,11 @@ public:
     /// Null: nobody calls.
     incast_channel* accept();
     Result<incast_channel*> connect(const std::string& address);
+
+    /// Gives up the connection that a channel goes by, and the channel; all that was written in place is the caller's
+    /// again. False: it is not.
+    [[nodiscard]] bool give_up(incast_channel* channel);
+    [[nodiscard]] bool sends_in_place() const { return sends_in_place_; }
 
     [[nodiscard]] int fd() const { return incast_channel_hub_fd(hub_); }
     /// `is_woken`: the descriptor is, or may be, readable.
@@ -55,9 +62,13 @@ public:
     void drain(int timeout_ms) { (void)incast_channel_hub_drain(hub_, timeout_ms); }
 
 private:
-    explicit Wires(incast_channel_hub* hub) : hub_(hub) {}
+    explicit Wires(incast_channel_hub* hub) : hub_(hub) {
+        incast_channel_hub_info info{};
+        sends_in_place_ = incast_channel_hub_get_info(hub, &info) == 0 && info.sends_in_place == 1;
+    }
     incast_channel_hub* hub_;
     incast_channel_listener* listener_ = nullptr;
+    bool sends_in_place_ = false;
 };
 
 }  // namespace incast::farm

@@ -533,5 +533,17 @@ TEST(ChannelApi, WriteInPlaceSaysWhenTheMemoryIsBack) {
     EXPECT_EQ(incast_channel_released(ends.here), 100'000U);
 }
 
+TEST(ChannelApi, WhoDisconnectsEndsTheConnection) {
+    Handle one;
+    Handle other;
+    const Ends ends = join(one, other, some_name("disconnect"));
+    EXPECT_EQ(incast_channel_disconnect(ends.here), 0);
+    EXPECT_EQ(incast_channel_state(ends.here), -ECONNRESET);
+    char into = 0;
+    EXPECT_EQ(incast_channel_read(ends.there, &into, 1, patience_ms), -ECONNRESET);
+    EXPECT_EQ(incast_channel_released(ends.here), incast_channel_written(ends.here));
+    EXPECT_EQ(incast_channel_disconnect(nullptr), -EINVAL);
+}
+
 }  // namespace
 }  // namespace incast::channel::api

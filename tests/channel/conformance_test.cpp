@@ -169,6 +169,24 @@ TEST_P(Channels, CH_O2_WhoGivesUpResetsTheOther) {
     EXPECT_TRUE(pair_.until([&] { return pair_.hub(0).channels() + pair_.hub(1).channels() == 0; }));
 }
 
+TEST_P(Channels, CH_M1_WhoDisconnectsHasItsMemoryBack) {
+    const auto [a, b] = pair_.join(options());
+    const auto [c, d] = pair_.join(options());
+    const std::string text(options().shape.bytes(), 'p');
+    const Bytes bytes = std::as_bytes(std::span(text));
+    std::size_t sent = 0;
+    for (int round = 0; round < 8; ++round) {  // nobody reads
+        sent += pair_.hub(0).write_in_place(a, bytes.subspan(sent));
+        (void)pair_.sides[0].poll();
+    }
+    pair_.hub(0).disconnect(a);
+    EXPECT_TRUE(pair_.until(
+        [&] { return pair_.hub(0).fault(a) == Fault::lost && pair_.hub(0).released(a) == pair_.hub(0).written(a); }));
+    EXPECT_TRUE(pair_.until([&] { return pair_.hub(1).fault(b) != Fault::none; }));
+    EXPECT_TRUE(pair_.until([&] { return pair_.hub(1).fault(d) != Fault::none; })) << "it goes by the same connection";
+    EXPECT_EQ(pair_.hub(0).fault(c), Fault::lost);
+}
+
 TEST_P(Channels, CH_O2_WhatWasWrittenBeforeCloseArrives) {
     const auto [a, b] = pair_.join(options());
     std::string text(options().shape.bytes(), 'q');

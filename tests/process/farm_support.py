@@ -116,7 +116,12 @@ class Farm:
         self.all: list[Talking] = []
         self.children: list[Talking] = []
         self.notes: list[Path] = []
-        self.dispatcher = self.begin(self.program, "dispatch", name, way.address, *way.options, *options)
+        self.options = options
+        self.address = ""
+
+    def open(self) -> None:
+        words = (self.name, self.way.address, *self.way.options, *self.options)
+        self.dispatcher = self.begin(self.program, "dispatch", *words)
         self.address = self.dispatcher.said("listening at").replace("*", "127.0.0.1")
 
     def begin(self, *command: str | Path) -> Talking:
@@ -171,10 +176,13 @@ def farms(engine: Path, name: str, folder: Path) -> Iterator[StartFarm]:
 
     def begin(way: str = "tcp", *options: str) -> Farm:
         made.append(Farm(engine, name, ways(f"{name}-{len(made)}")[way], folder, *options))
+        made[-1].open()
         return made[-1]
 
-    yield begin
-    for farm in made:
-        for each in reversed(farm.all):
-            each.abandon()
+    try:
+        yield begin
+    finally:
+        for farm in made:
+            for each in reversed(farm.all):
+                each.abandon()
     assert not [file for file in Path("/dev/shm").iterdir() if name in file.name]

@@ -79,22 +79,22 @@ def check_whole(*children: Talking) -> int:
     return sum(one["events"] for one in summaries)
 
 
-@pytest.mark.parametrize("way", ["tcp", "shm", "udp", "rio"])
-def test_every_event_reaches_one_farm_node(run: Run, farm: StartFarm, way: str) -> None:
+@pytest.mark.parametrize(("way", "nodes"), [("tcp", 6), ("shm", 3), ("udp", 3), ("rio", 3)])
+def test_every_event_reaches_one_farm_node(run: Run, farm: StartFarm, way: str, nodes: int) -> None:
     made = farm(way)
-    pairs = [made.node_with_child() for _ in range(3)]
+    pairs = [made.node_with_child() for _ in range(nodes)]
     result = end(run)
     dispatched = made.dispatcher.summary()
-    nodes = [node.summary() for node, _ in pairs]
+    told = [node.summary() for node, _ in pairs]
     meps = result["accounting"]["meps_committed"]
     first, repeats = notes_of(made)
     assert sorted(first) == list(range(meps))
     assert repeats == []
     assert check_whole(*(child for _, child in pairs)) == meps
-    assert sum(node["done_meps"] for node in nodes) == dispatched["done_meps"] == dispatched["sent_meps"] == meps
+    assert sum(one["done_meps"] for one in told) == dispatched["done_meps"] == dispatched["sent_meps"] == meps
     assert [dispatched[key] for key in ("repeated_meps", "refused_meps", "lost_nodes")] == [0, 0, 0]
     assert result["consumers"]["attached"] == BUILDERS, "the dispatcher, of each"
-    assert min(node["meps"] for node in nodes) > 0
+    assert min(one["meps"] for one in told) > 0
 
 
 def test_verdicts_come_back_and_are_counted(run: Run, farm: StartFarm) -> None:
@@ -125,8 +125,9 @@ def test_verdicts_come_back_and_are_counted(run: Run, farm: StartFarm) -> None:
     assert consumers["judged_meps"] == 200 - plain
 
 
-def test_killed_farm_nodes_cost_nothing(run: Run, farm: StartFarm) -> None:
-    made = farm()
+@pytest.mark.parametrize("way", ["tcp", "shm", "rio"])
+def test_killed_farm_nodes_cost_nothing(run: Run, farm: StartFarm, way: str) -> None:
+    made = farm(way)
     steady = [made.node_with_child() for _ in range(2)]
     for number in range(TIMES):
         node, _ = made.node_with_child(20)

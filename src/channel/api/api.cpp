@@ -309,6 +309,15 @@ void incast_channel_close(incast_channel* channel) {
     give_back(channel, false);
 }
 
+int incast_channel_disconnect(incast_channel* channel) {
+    if (channel == nullptr) return refuse_null();
+    return with(channel->core, [&](auto&) {
+        if (channel->has_id) channel->core.hub().disconnect(channel->id);
+        channel->core.settle();
+        return 0;
+    });
+}
+
 void incast_channel_abort(incast_channel* channel) {
     give_back(channel, true);
 }

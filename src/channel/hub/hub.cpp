@@ -190,6 +190,14 @@ void Hub::abort(Id id) {
     touch(*channel);
 }
 
+void Hub::disconnect(Id id) {
+    Channel* channel = find(id);
+    if (channel == nullptr) return;
+    if (channel->peer != self_) return leave(channel->peer, Fault::lost);
+    if (channel->twin != nullptr) fail(*channel->twin, Fault::lost);
+    fail(*channel, Fault::lost);
+}
+
 void Hub::fail(Channel& channel, Fault fault) {
     if (channel.fault == Fault::none) channel.fault = fault;
     touch(channel);
@@ -306,7 +314,9 @@ std::uint64_t Hub::written(Id id) const {
 
 std::uint64_t Hub::released(Id id) const {
     const Channel* channel = find(id);
-    return channel == nullptr ? 0 : channel->sender->released();
+    if (channel == nullptr) return 0;
+    const bool is_over = channel->fault != Fault::none && !channel->sender->has_pending();
+    return is_over ? channel->sender->written() : channel->sender->released();
 }
 
 bool Hub::has_room(Id id) const {

@@ -62,6 +62,8 @@ public:
     void close(Id id);
     /// The same, but what has not left is dropped, too. The peer sees a reset, unless it had all of it.
     void abort(Id id);
+    /// Gives up the connection with its peer, and with that all channels that go by it. It stays to be given back.
+    void disconnect(Id id);
 
     // --- data: see Sender and Receiver. Of an Id that names no channel there is nothing, and nothing is taken.
 
@@ -75,6 +77,7 @@ public:
     /// Where the endpoint has no `any_memory` the bytes are copied, and released() is late, but true.
     std::size_t write_in_place(Id id, Bytes bytes);
     [[nodiscard]] std::uint64_t written(Id id) const;
+    /// All of it where the channel has ended, and the endpoint has let go of what was posted.
     [[nodiscard]] std::uint64_t released(Id id) const;
     [[nodiscard]] bool has_room(Id id) const;
     void flush(Id id);

@@ -91,6 +91,10 @@ void Dispatcher::attach(std::uint32_t node) {
     const auto& about = handle->welcome;
     const std::uint64_t mep_bytes = about.payload_bytes / about.slots + std::uint64_t{about.n_sources} * body_align;
     if (!had_builder_) {
+        const auto* entries = reinterpret_cast<const consumer::SourceEntry*>(&handle->record(0) + 1);
+        for (std::uint32_t source = 0; source < about.n_sources; ++source) {
+            numbers_.push_back(entries[source].source);
+        }
         welcome_ = {.n_sources = about.n_sources, .run = about.run, .mep_bytes = mep_bytes};
     }
     const bool is_known = welcome_.run == about.run && welcome_.n_sources == about.n_sources;
@@ -171,6 +175,7 @@ void Dispatcher::accept_all() {
 void Dispatcher::welcome(Node& node) {
     node.is_welcomed = true;
     node.out.keep(bytes_of(welcome_));
+    node.out.keep(std::as_bytes(std::span(numbers_)));
 }
 
 void Dispatcher::lose(Node& node, const std::string& why) {

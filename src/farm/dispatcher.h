@@ -128,6 +128,7 @@ private:
     std::deque<std::uint64_t> again_;                    // tickets that wait for another node
     std::vector<std::uint64_t> free_;                    // scratch
     std::vector<SourceFrame> table_;                     // scratch
+    std::vector<std::uint16_t> numbers_;                 // the detector's, of all sources; as the next one
     Welcome welcome_;                                    // once there was a builder unit
     Turn turn_;
     std::size_t next_builder_ = 0;

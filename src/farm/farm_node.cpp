@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <ctime>
+#include <filesystem>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,13 +16,14 @@
 #include "base/units.h"
 #include "os/memory_file.h"
 #include "os/signals.h"
+#include "wire/source_flag.h"
 
 namespace incast::farm {
 
 namespace {
 
 constexpr Time call_interval = 200 * ps_per_ms;
-constexpr int longest_sleep_ms = 100;
+constexpr Time longest_sleep = 100 * ps_per_ms;
 constexpr std::uint32_t most_doors = 1024;
 
 void tell(const std::string& line) {
@@ -59,30 +62,55 @@ FarmNode::~FarmNode() = default;
 // -------------------------------------------------------------------------------------------------------------------
 
 /// The run is known: processes may attach from now on.
-Result<Ok> FarmNode::open(const Welcome& welcome) {
-    welcome_ = welcome;
-    slot_bytes_ = aligned(std::max<std::uint64_t>(welcome.mep_bytes, 1));
+Result<Ok> FarmNode::open(const Link& link) {
+    welcome_ = link.welcome;
+    numbers_ = link.numbers;
     for (Slot& slot : slots_) {
-        slot.sources.resize(welcome.n_sources);
+        slot.sources.resize(welcome_.n_sources);
     }
     // Address space: of a slot only what MEPs fill is ever there.
-    auto memory = sinks::SharedPages::make(slot_bytes_ * slots());
+    const std::uint64_t slot_bytes = aligned(std::max<std::uint64_t>(welcome_.mep_bytes, 1));
+    auto memory = sinks::SharedPages::make(slot_bytes * slots());
     if (!memory) {
         return memory.error();
     }
     memory_ = std::move(*memory);
-    if (options_.drop) {
-        return Ok{};
+    slot_bytes_ = slot_bytes;
+    return options_.drop ? Ok{} : open_sink();
+}
+
+Result<Ok> FarmNode::open_sink() {
+    config_.run = welcome_.run;
+    for (const std::uint16_t number : numbers_) {
+        config_.sources.push_back({.id = number});
     }
-    config_.run = welcome.run;
-    config_.sources.resize(welcome.n_sources);
     config_.credits = slots();
     config_.quarantine_slots = 0;
     config_.held_slots = 0;
+    config_.retention_meps = slots();
     config_.self_traffic = protocol::SelfTraffic::copy;
     sinks::SinkOptions options;
-    options.kind = sinks::Kind::consumer;
     options.node = options_.node >= 0 ? static_cast<std::uint32_t>(options_.node) : free_node(options_.name);
+    if (!options_.files.empty() || !options_.command.empty()) {
+        options.kind = options_.files.empty() ? sinks::Kind::command : sinks::Kind::mep;
+        options.files.path = options_.files;
+        options.command.command = options_.command;
+        // Files of an earlier farm node stay as they are.
+        const auto is_taken = [&] {
+            return std::filesystem::exists(std::filesystem::path(options_.files) /
+                                           fmt::format("manifest-{}-{}.jsonl", options.node, options.incarnation));
+        };
+        while (!options_.files.empty() && is_taken()) {
+            ++options.incarnation;
+        }
+        auto sink = sinks::make_sink(options, config_);
+        if (!sink) {
+            return sink.error();
+        }
+        sink_ = std::move(*sink);
+        return Ok{};
+    }
+    options.kind = sinks::Kind::consumer;
     options.consumer.name = options_.name;
     options.consumer.consumers = options_.processes;
     options.consumer.window = options_.process_window;
@@ -98,6 +126,7 @@ Result<Ok> FarmNode::open(const Welcome& welcome) {
     if (auto attached = (*sink)->attach(std::move(*file), memory_.bytes()); !attached) {
         return attached.error();
     }
+    door_ = sink->get();
     sink_ = std::move(*sink);
     fmt::print("processes attach to {} {}\n", options_.name, options.node);
     std::fflush(stdout);
@@ -220,6 +249,8 @@ bool FarmNode::took(Link& link) {
     switch (link.reads) {
         case Reads::welcome:
             return take_welcome(link);
+        case Reads::numbers:
+            return take_numbers(link);
         case Reads::frame:
             return take_frame(link);
         case Reads::table:
@@ -235,14 +266,21 @@ bool FarmNode::take_welcome(Link& link) {
     if (!is_sane(link.welcome)) {
         return false;
     }
+    link.numbers.resize(link.welcome.n_sources);
+    link.reads = Reads::numbers;
+    link.rest = std::as_writable_bytes(std::span(link.numbers));
+    return true;
+}
+
+bool FarmNode::take_numbers(Link& link) {
     if (slot_bytes_ == 0) {
-        if (const auto opened = open(link.welcome); !opened) {
+        if (const auto opened = open(link); !opened) {
             failure_ = opened.error().message;
             return false;
         }
     }
     if (link.welcome.run != welcome_.run || link.welcome.n_sources != welcome_.n_sources ||
-        link.welcome.mep_bytes > slot_bytes_) {
+        link.welcome.mep_bytes > slot_bytes_ || link.numbers != numbers_) {
         return false;
     }
     tell(fmt::format("{}: joined", link.address));
@@ -312,25 +350,21 @@ void FarmNode::came(Link& link) {
     slot.mep = {};
     slot.mep.mep = frame.mep;
     slot.mep.attempt = frame.attempt;
-    slot.mep.redelivered = (frame.flags & MepFrame::redelivered) != 0;
+    // Processes are told the one from the other; files and commands, that there may be another one.
+    slot.mep.redelivered = (frame.flags & MepFrame::redelivered) != 0 || (door_ == nullptr && slot.is_repeated);
     slot.mep.slot = static_cast<std::uint16_t>(link.slot);
     slot.mep.first_event = frame.first_event;
     slot.mep.n_events = frame.n_events;
     slot.mep.goodput_bytes = frame.goodput_bytes;
     slot.mep.missing_sources = frame.missing_sources;
+    slot.mep.flagged_sources = static_cast<std::uint32_t>(std::ranges::count_if(
+        slot.sources, [](const protocol::BuiltSource& source) { return wire::is_defect(source.flag); }));
     slot.mep.assigned = slot.mep.completed = now_;
     slot.mep.sources = slot.sources;
     ++counts_.meps;
     counts_.events += frame.n_events;
     counts_.goodput_bytes += frame.goodput_bytes;
     counts_.repeated_meps += slot.is_repeated ? 1 : 0;
-    if (numbers_.size() != link.table.size()) {
-        numbers_.clear();
-        for (const SourceFrame& source : link.table) {
-            numbers_.push_back(source.source);
-        }
-        if (sink_ != nullptr) sink_->number_sources(numbers_);
-    }
     if (options_.drop) {
         settle(link.slot, Says::done, 0);
     } else {
@@ -346,10 +380,21 @@ void FarmNode::hand_out() {
         const std::uint32_t slot = waiting_.front();
         if (takers() == 0) {
             refuse(slot, false);
-        } else if (sink_->hand_out(now_, slots_[slot].mep, slots_[slot].is_repeated) == protocol::Sink::Taken::busy) {
+            waiting_.pop_front();
+            continue;
+        }
+        const protocol::BuiltMep& mep = slots_[slot].mep;
+        const auto taken =
+            door_ != nullptr ? door_->hand_out(now_, mep, slots_[slot].is_repeated) : sink_->take(now_, mep);
+        if (taken == protocol::Sink::Taken::busy) {
             return;
         }
         waiting_.pop_front();
+        if (taken == protocol::Sink::Taken::done) {
+            settle(slot, Says::done, 0);
+        } else if (taken == protocol::Sink::Taken::pending) {
+            pending_.push_back(slot);
+        }
     }
 }
 
@@ -376,18 +421,31 @@ void FarmNode::collect() {
         return;
     }
     sink_->tick(now_);
+    failure_ = failure_.empty() ? sink_->failure() : failure_;
     std::array<std::uint16_t, 64> slots;
     std::array<protocol::MepId, 64> meps;
-    for (std::size_t many = slots.size(); many == slots.size();) {
-        many = sink_->returned(now_, slots);
+    for (std::size_t many = meps.size(); many == meps.size();) {
+        many = sink_->durable(now_, meps);
         for (std::size_t index = 0; index < many; ++index) {
-            settle(slots[index], Says::done, sink_->verdict_of(slots[index]));
+            const auto found =
+                std::ranges::find(pending_, meps[index], [&](std::uint32_t slot) { return slots_[slot].mep.mep; });
+            if (found != pending_.end()) {
+                settle(*found, Says::done, 0);
+                pending_.erase(found);
+            }
         }
     }
-    while (sink_->durable(now_, meps) == meps.size()) {
+    if (door_ == nullptr) {
+        return;
     }
     for (std::size_t many = slots.size(); many == slots.size();) {
-        many = sink_->surrender(slots);
+        many = door_->returned(now_, slots);
+        for (std::size_t index = 0; index < many; ++index) {
+            settle(slots[index], Says::done, door_->verdict_of(slots[index]));
+        }
+    }
+    for (std::size_t many = slots.size(); many == slots.size();) {
+        many = door_->surrender(slots);
         for (std::size_t index = 0; index < many; ++index) {
             refuse(slots[index], true);
         }
@@ -444,12 +502,16 @@ void FarmNode::wait() {
         if (!sink_->prepare_wait()) {
             return;
         }
-        watched.push_back({sink_->wait_fd(), POLLIN, 0});
+        watched.push_back({sink_->wait_fd(), POLLIN, 0});  // -1 is passed over
     }
     if (!wires_.prepare_wait()) {
         return;
     }
-    (void)::poll(watched.data(), watched.size(), longest_sleep_ms);
+    // A sink that is no process is looked at now and then, as it says.
+    const Time until = sink_ == nullptr ? time_never : sink_->next_deadline();
+    const Time sleep = std::clamp<Time>(until == time_never ? longest_sleep : until - now_, 0, longest_sleep);
+    const timespec limit{0, static_cast<long>(sleep / ps_per_ns)};
+    (void)::ppoll(watched.data(), watched.size(), &limit, nullptr);
     is_woken_ = watched.front().revents != 0;
 }
 
@@ -482,7 +544,11 @@ Result<Ok> FarmNode::run() {
         }
     }
     wires_.drain(drain_ms);
-    return Ok{};
+    if (sink_ != nullptr) {
+        sink_->close();
+        failure_ = sink_->failure();
+    }
+    return failure_.empty() ? Result<Ok>(Ok{}) : Error{failure_};
 }
 
 std::string FarmNode::summary() const {
@@ -493,7 +559,7 @@ std::string FarmNode::summary() const {
                                 {"done_meps", counts_.done_meps},
                                 {"refused_meps", counts_.refused_meps},
                                 {"late_meps", counts_.late_meps}};
-    if (sink_ != nullptr) {
+    if (door_ != nullptr) {
         const sinks::ConsumerStats& stats = sink_->stats().consumers;
         json["processes"] = {{"attached", stats.attached},
                              {"left", stats.left},

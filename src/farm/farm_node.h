@@ -32,6 +32,8 @@ struct FarmNodeOptions {
     Time timeout = 60 * ps_per_s;  // for a dispatcher to come, or to come back
     Time silence = 5 * ps_per_s;   // after which a dispatcher that says nothing is given up
     bool drop = false;             // takes MEPs and drops them: for measurements
+    std::string files;             // or writes them to this folder, as MEP files
+    std::string command;           // or to the standard input of this command
     WireSettings wires;
 };
 
@@ -58,7 +60,7 @@ public:
     [[nodiscard]] std::string summary() const;
 
 private:
-    enum class Reads : std::uint8_t { welcome, frame, table, bodies };
+    enum class Reads : std::uint8_t { welcome, numbers, frame, table, bodies };
     /// To one dispatcher.
     struct Link {
         std::string address;
@@ -67,6 +69,7 @@ private:
         Outbox out;
         Reads reads = Reads::welcome;
         Welcome welcome;
+        std::vector<std::uint16_t> numbers;  // of its sources
         MepFrame frame;
         std::vector<SourceFrame> table;
         std::span<std::byte> rest;  // of what is being read
@@ -102,6 +105,7 @@ private:
     /// False: the dispatcher broke the rules.
     bool took(Link& link);
     bool take_welcome(Link& link);
+    bool take_numbers(Link& link);
     bool take_frame(Link& link);
     bool take_table(Link& link);
     bool next_body(Link& link);
@@ -113,8 +117,9 @@ private:
     void grant_all();
     void lose(Link& link, const std::string& why);
     void reply(Link& link, const Reply& what);
-    Result<Ok> open(const Welcome& welcome);
-    [[nodiscard]] std::size_t takers() const { return options_.drop ? 1 : sink_ == nullptr ? 0 : sink_->processes(); }
+    Result<Ok> open(const Link& link);
+    Result<Ok> open_sink();
+    [[nodiscard]] std::size_t takers() const { return door_ != nullptr ? door_->processes() : slot_bytes_ > 0 ? 1 : 0; }
     [[nodiscard]] bool is_done() const;
     [[nodiscard]] std::uint32_t slots() const {
         return options_.window * static_cast<std::uint32_t>(options_.addresses.size());
@@ -129,9 +134,11 @@ private:
     Welcome welcome_;                    // of the run, once one came
     protocol::Config config_;
     sinks::SharedPages memory_;
-    std::unique_ptr<sinks::ConsumerSink> sink_;  // ends before the memory that it shows
+    std::unique_ptr<sinks::RuntimeSink> sink_;  // ends before the memory that it shows; null: MEPs are dropped
+    sinks::ConsumerSink* door_ = nullptr;       // the sink, where it is processes
+    std::deque<std::uint32_t> pending_;         // slots whose MEPs another sink took, and has not made durable
     std::uint64_t slot_bytes_ = 0;
-    std::vector<std::uint16_t> numbers_;  // the detector's, of all sources, once a MEP came
+    std::vector<std::uint16_t> numbers_;  // the detector's, of all sources, once a dispatcher said them
     Time now_ = 0;
     bool is_woken_ = true;
     bool is_leaving_ = false;

@@ -31,7 +31,7 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 64);
 
-/// The dispatcher's first word, once it knows its run.
+/// The dispatcher's first word, once it knows its run. Behind it the detector's numbers of all sources, 16 bits each.
 struct Welcome {
     std::uint64_t magic = frame_magic;
     std::uint32_t version = frame_version;

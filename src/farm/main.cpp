@@ -136,7 +136,12 @@ int run(int count, char** arguments) {
         ->check(CLI::Range(1U, 64U));
     takes->add_option("--process-window", node.process_window, "MEPs that a process has (default: 4)")
         ->check(CLI::Range(1U, consumer::max_window));
-    takes->add_flag("--drop", node.drop, "take events and drop them: for measurements");
+    auto* const drop = takes->add_flag("--drop", node.drop, "take events and drop them: for measurements");
+    auto* const files =
+        takes->add_option("--files", node.files, "write events to this folder, as MEP files")->excludes(drop);
+    takes->add_option("--command", node.command, "write events to the standard input of this command, as MEPs")
+        ->excludes(drop)
+        ->excludes(files);
     declare(*takes, words, node.wires);
     try {
         app.parse(count, arguments);

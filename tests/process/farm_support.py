@@ -133,7 +133,7 @@ class Farm:
         number = str(len(self.all))
         words = ("consume", self.address, "--name", self.farm, "--node", number, *self.way.options, *options)
         node = self.begin(self.program, *words)
-        if "--drop" not in options:
+        if not {"--drop", "--files", "--command"} & set(options):
             assert node.said("processes attach to") == f"{self.farm} {number}"
         return node
 

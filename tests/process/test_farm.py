@@ -3,6 +3,7 @@
 INCAST_FARM_TIMES says how often farm nodes are killed, stopped and joined (50 for the acceptance; 3 here).
 """
 
+import json
 import os
 import random
 import signal
@@ -16,7 +17,7 @@ import pytest
 from consumer_support import SETTINGS, check_counts
 from farm_support import Farm, StartFarm, Talking, farms
 from incast.consumer import Consumer
-from support import Run, Start, check_accounting
+from support import Run, Start, check_accounting, mep_check, wait_until
 from transports import SHARED_MEMORY
 
 TIMES = int(os.environ.get("INCAST_FARM_TIMES", "3"))
@@ -174,6 +175,46 @@ def test_a_stopped_farm_node_holds_up_nobody_for_long(run: Run, farm: StartFarm)
     check_whole(child, *(each for _, each in steady))
     assert dispatched["lost_nodes"] == TIMES
     assert dispatched["repeated_meps"] > 0
+
+
+def manifest(folder: Path, node: int) -> list[dict[str, Any]]:
+    """The MEPs that a farm node has written for good."""
+    files = folder.glob(f"manifest-{node}-*.jsonl")
+    text = "".join(file.read_text() for file in files)
+    lines = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    return [line for line in lines if "mep" in line]
+
+
+def test_farm_nodes_write_files(run: Run, farm: StartFarm, tmp_path: Path) -> None:
+    """What is acknowledged is in a file for good, whoever is killed."""
+    made = farm()
+    folder = tmp_path / "built"
+    nodes = [made.node("--files", str(folder)) for _ in range(3)]
+    for node in nodes:
+        number = made.number_of(node)
+        wait_until(lambda number=number: manifest(folder, number) != [], f"events of farm node {number}", 60)
+    nodes[0].kill()
+    result = end(run)
+    dispatched = made.dispatcher.summary()
+    for node in nodes[1:]:
+        assert node.summary()["done_meps"] > 0
+    written = [line for number in range(1, 4) for line in manifest(folder, number)]
+    first = [line["mep"] for line in written if not line["redelivered"]]
+    assert len(first) == len(set(first)), "written twice without a mark"
+    assert {line["mep"] for line in written} == set(range(result["accounting"]["meps_committed"]))
+    assert dispatched["lost_nodes"] == 1
+    checked = mep_check(folder)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_a_farm_node_feeds_a_command(run: Run, farm: StartFarm, tmp_path: Path) -> None:
+    made = farm()
+    node = made.node("--command", f"cat >{tmp_path}/out")
+    wait_until(lambda: (tmp_path / "out").exists() and (tmp_path / "out").stat().st_size > 0, "events", 60)
+    result = end(run)
+    assert made.dispatcher.summary()["done_meps"] == result["accounting"]["meps_committed"]
+    assert node.summary()["done_meps"] == result["accounting"]["meps_committed"]
+    assert (tmp_path / "out").stat().st_size > result["accounting"]["meps_committed"] * BUILDERS * 1024
 
 
 def test_what_a_killed_process_had_goes_to_another_farm_node(run: Run, farm: StartFarm) -> None:

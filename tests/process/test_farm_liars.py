@@ -21,6 +21,7 @@ from transports import SHARED_MEMORY
 MAGIC = 0x314D524146434E49
 ALIVE, MEP = 1, 2
 CREDIT, DONE, REFUSED = 2, 3, 4
+NUMBERS = struct.pack("<HH", 0, 1)  # of the sources
 HELLO = struct.pack("<QII48s", MAGIC, 1, 0, b"liar")
 PATIENCE_MS = 20000
 
@@ -146,6 +147,7 @@ def test_a_verdict_on_more_events_than_there_are_is_a_lie(run: Run, farm: StartF
     liar.connect(made.address)
     liar.say(HELLO + reply(CREDIT, 0, 1))
     magic, version, n_sources, _, _ = struct.unpack("<QIIQQ", liar.hear(32))
+    assert struct.unpack("<HH", liar.hear(4)) == (0, 1)
     assert (magic, version, n_sources) == (MAGIC, 1, 2)
     what, flags, ticket, _, _, _, n_events, _, _, _ = struct.unpack("<IIQQQQIIII", liar.hear(56))
     assert (what, flags) == (MEP, 0)
@@ -176,10 +178,10 @@ def mep(ticket: int = 1) -> bytes:
         [welcome(version=2)],
         [welcome(n_sources=0)],
         [welcome(mep_bytes=1 << 41)],
-        [welcome(), struct.pack("<II48x", 77, 0)],
-        [welcome(), (mep() + bytes(16)) * 2],  # of which it has a credit for one
-        [welcome(), mep() + struct.pack("<IHBB", 4096, 0, 0, 0) + struct.pack("<IHBB", 1, 1, 0, 0)],
-        [welcome(), mep() + struct.pack("<IHBB", 0xFFFFFFFF, 0, 0, 0) * 2],
+        [welcome() + NUMBERS, struct.pack("<II48x", 77, 0)],
+        [welcome() + NUMBERS, (mep() + bytes(16)) * 2],  # of which it has a credit for one
+        [welcome() + NUMBERS, mep() + struct.pack("<IHBB", 4096, 0, 0, 0) + struct.pack("<IHBB", 1, 1, 0, 0)],
+        [welcome() + NUMBERS, mep() + struct.pack("<IHBB", 0xFFFFFFFF, 0, 0, 0) * 2],
     ],
 )
 def test_a_dispatcher_that_lies_is_given_up(

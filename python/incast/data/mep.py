@@ -407,7 +407,9 @@ def _check_folder(folder: Path, report: CheckReport) -> None:
     distinct = _distinct(entries)
     report.duplicates = len(entries) - len(distinct)
     report.redelivered = sum(entry.redelivered for entry in distinct)
-    for (mep_id, attempt), count in Counter((entry.mep, entry.attempt) for entry in entries).items():
+    # Farm nodes write what another one may have written, and mark it.
+    unmarked = Counter((entry.mep, entry.attempt) for entry in entries if not entry.redelivered)
+    for (mep_id, attempt), count in unmarked.items():
         if count > 1:
             report.problems.append(f"MEP {mep_id}: attempt {attempt} is committed {count} times")
     files: dict[Path, Buffer] = {}

@@ -88,7 +88,10 @@ Result<Ok> ConsumerSink::attach(os::Descriptor file, Bytes memory) {
     auto* header = new (directory_.bytes().data()) DirectoryHeader;
     header->slots = static_cast<std::uint32_t>(uses_.size());
     for (std::uint32_t slot = 0; slot < uses_.size(); ++slot) {
-        new (&record(slot)) Record;
+        auto* entries = reinterpret_cast<SourceEntry*>(new (&record(slot)) Record + 1);
+        for (std::size_t source = 0; source < ids_.size(); ++source) {
+            entries[source].source = ids_[source];  // who attaches knows them before the first event
+        }
     }
     auto to_read = os::open_for_reading(directory_.file());
     if (!to_read) {

@@ -35,8 +35,6 @@ public:
 
     // What a farm node needs besides, which is no builder unit: its slots are `memory`, all of that file.
     Result<Ok> attach(os::Descriptor file, Bytes memory);
-    /// The detector's numbers of all sources, in their order, from the next event on.
-    void number_sources(std::span<const std::uint16_t> numbers) { ids_.assign(numbers.begin(), numbers.end()); }
     /// As take(). `repeated`: a process elsewhere had it, and did not give it back.
     Taken hand_out(Time now, const protocol::BuiltMep& mep, bool repeated);
     /// What was said of an event (layout.h), from when its slot is returned() until that one is handed out again.

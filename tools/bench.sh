@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs the benchmarks (bench/, docs/measuring.md).
 # usage: tools/bench.sh [--build | NAME [OPTION...]]
-#   nothing         protocol_cost, and every comparison with its defaults: about 45 minutes on an idle machine
+#   nothing         protocol_cost, ingest_cost, every comparison with its defaults: about 45 minutes on an idle machine
 #   --build         only builds
 #   NAME OPTION...  one program of bench/ or one script of it, without its ending: shm_vs_copy --pairs 3
 set -euo pipefail
@@ -38,6 +38,7 @@ if [ "$#" -gt 0 ]; then
     exit 0
 fi
 run_one protocol_cost
+run_one ingest_cost
 status=0
 for name in "${comparisons[@]}"; do
     # A machine that was not idle is no reason to leave out the rest.

@@ -3,7 +3,8 @@
 //
 // A readout unit whose next MEP has waited for Config::max_wait says how many events of it there are, and adds none
 // until it is answered. Once all say so, the MEP ends with the fewest, which everybody has; the next one begins with
-// the event behind it. Where one unit has all of it already, the others will, and fill it.
+// the event behind it. Where one unit has all of it already, the others will, and fill it. A unit may ask with no event
+// at all, whether others have that MEP: it is told when one has, and gives up what its boards have not sent (EB-C9).
 #include <algorithm>
 
 #include "protocol/event_manager.h"
@@ -19,7 +20,7 @@ void EventManager::on_open(Time now, Peer from, const ControlView& message) {
     Member& sender = member(from);
     const bool known =
         shape_.ru_of_node[static_cast<std::size_t>(from)] != no_index && config.packing > 0 && config.max_wait > 0;
-    if (!known || body.mep < sender.available_below || body.events == 0 || body.events > config.packing) {
+    if (!known || body.mep < sender.available_below || body.events > config.packing) {
         ++port_.counters().bad_messages;
         return;
     }
@@ -64,7 +65,8 @@ void EventManager::close_open() {
     }
     // What was decided stays so, even if the unit is lost that was ahead: others may have heard of it.
     const bool decided = lowest < decided_below_;
-    if (!asked || !(all || ahead || decided) || lowest < next_ || lowest - watermark_ >= window_.size()) {
+    const bool nothing = fewest == 0 && !ahead && !decided;  // of some: they only ask whether others have it
+    if (!asked || nothing || !(all || ahead || decided) || lowest < next_ || lowest - watermark_ >= window_.size()) {
         return;
     }
     const std::uint64_t first = first_event_of(lowest);

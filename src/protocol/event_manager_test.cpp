@@ -230,5 +230,16 @@ TEST_F(Closing, EB_C8_WhatOneHasWholeIsFilledByTheOthers) {
     EXPECT_EQ(closed_[1]->events, 0U) << "it is to be filled";
 }
 
+TEST_F(Closing, EB_C9_WhoHasNothingIsToldOnceAnotherHasAll) {
+    open(Peer{0}, 0, 0);
+    open(Peer{1}, 0, 0);
+    EXPECT_FALSE(closed_[0].has_value()) << "nobody knows that there is anything";
+    EXPECT_EQ(counters().bad_messages, 0U);
+    available(Peer{1}, 1);
+    ASSERT_TRUE(closed_[0].has_value());
+    EXPECT_EQ(closed_[0]->mep, 0U);
+    EXPECT_EQ(closed_[0]->events, 0U);
+}
+
 }  // namespace
 }  // namespace incast::protocol

@@ -55,6 +55,10 @@ public:
     [[nodiscard]] virtual std::uint32_t open_events(Time) { return 0; }
     /// The EM's order: that MEP ends with so many of them.
     virtual void close(Time, MepId, std::uint32_t) {}
+    /// At impatient_at() it has nothing of that MEP, and does not know whether there is anything (EB-C9): give_up()
+    /// says that others have all of it.
+    [[nodiscard]] virtual bool asks_others() const { return false; }
+    virtual void give_up(Time, MepId) {}
     /// MEPs there are in all; 0 = no end. An RU whose sources ended before others' gives desync-flagged pieces for the
     /// rest.
     [[nodiscard]] virtual std::uint64_t total_meps() const = 0;

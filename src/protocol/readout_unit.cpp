@@ -133,6 +133,7 @@ void ReadoutUnit::on_view(Time now, const wire::ViewEntry& entry) {
             credits_.start(bu);  // every one that has a MEP is announced from here on
         }
         impatient_ = awaits_close_ = fill_up_ = false;
+        asked_others_ = ~MepId{0};
     }
     if (const std::uint32_t bu = shape_.bu_of_node[entry.node]; bu != no_index) {
         links_[bu].view_incarnation = entry.change == wire::Change::up ? entry.incarnation : 0;
@@ -468,6 +469,7 @@ void ReadoutUnit::ask_to_close(Time now) {
     impatient_at_ = time_never;
     open_events_ = produced_below_ < most_produced() ? source_.open_events(now) : 0;
     if (open_events_ == 0) {
+        ask_others();
         return;
     }
     if (port_.config().plant == Plant::lone_close && produced_below_ % 4 == 1) {
@@ -485,8 +487,32 @@ void ReadoutUnit::ask_to_close(Time now) {
     }
 }
 
+/// Whether there is anything of the next MEP, of which the source has nothing. It goes on meanwhile: no event is told.
+void ReadoutUnit::ask_others() {
+    if (!source_.asks_others()) {
+        return;
+    }
+    impatient_ = false;
+    if (asked_others_ == produced_below_ || produced_below_ == most_produced()) {
+        return;
+    }
+    auto message = port_.message<ControlKind::open>();
+    message.set_body({produced_below_, 0, 0});
+    if (port_.send(port_.config().em, message)) {
+        asked_others_ = produced_below_;
+        reported_below_ = produced_below_;
+    } else {
+        impatient_ = true;
+    }
+}
+
 void ReadoutUnit::on_close(Time now, const ControlView& message) {
     const wire::CloseBody body = message.body<ControlKind::close>();
+    if (!awaits_close_ && body.events == 0 && body.mep == asked_others_ && body.mep == produced_below_) {
+        source_.give_up(now, body.mep);
+        produce_more_ = true;
+        return;
+    }
     if (!awaits_close_ || body.mep != produced_below_ || body.events > open_events_) {
         // To be filled is an answer to others: this RU has not asked.
         port_.counters().bad_messages += body.events > 0 ? 1 : 0;

@@ -157,6 +157,7 @@ private:
     void produce(Time now);
     [[nodiscard]] MepId most_produced() const;
     void ask_to_close(Time now);
+    void ask_others();
     void release();
     void flush_available(Time now, bool idle);
     void flush_acks();
@@ -228,7 +229,8 @@ private:
     base::Bitmap regions_due_;       // pull-read: BUs that were not told
     std::uint64_t produce_at_once_;  // MEPs
     MepId first_mep_ = 0;
-    std::uint32_t open_events_ = 0;  // told to the EM
+    std::uint32_t open_events_ = 0;   // told to the EM
+    MepId asked_others_ = ~MepId{0};  // of which MEP; none
     CreditBook credits_;
     Acks acks_;
     std::vector<Progress> progress_;       // by BU

@@ -24,8 +24,6 @@ namespace incast::ingest {
 namespace {
 
 constexpr std::int64_t ns_per_s = 1'000'000'000;
-// Less than a receiver's buffer: on one host the sender waits for the receiver then, and nothing overflows.
-constexpr int send_buffer_bytes = 96 << 10;
 constexpr std::size_t most_queued = 64;
 constexpr std::size_t most_segments = 64;
 constexpr std::size_t most_piece_bytes = 65'000;
@@ -52,7 +50,6 @@ public:
         auto made = std::make_unique<Sender>();
         made->socket_ = os::Descriptor(::socket(is_v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
         if (!made->socket_.is_open()) return Error{reason("a socket for boards")};
-        (void)::setsockopt(made->socket_.fd(), SOL_SOCKET, SO_SNDBUF, &send_buffer_bytes, sizeof send_buffer_bytes);
         return made;
     }
     Result<Ok> add(const datagram::Address& to, std::span<const std::byte> bytes) {

@@ -17,7 +17,7 @@ struct EmitSettings {
     BoardSettings boards;
     std::uint32_t n_boards = 1;
     std::uint16_t first_id = 0;
-    double rate_hz = 0;                 // events of each board; 0: as fast as the network takes them
+    double rate_hz = 0;                 // events of each board; 0: as fast as can be
     std::vector<datagram::Address> to;  // the first boards send to the first of them, and so on
     std::string record;                 // not empty: a file with a line for each packet
 };

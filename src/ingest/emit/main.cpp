@@ -59,8 +59,7 @@ void declare(CLI::App& app, ingest::EmitSettings& settings, Words& words) {
     app.add_option("--spread", settings.boards.spread, "sizes are even between 1 - SPREAD and 1 + SPREAD times that")
         ->type_name("SPREAD")
         ->check(CLI::Range(0.0, 1.0));
-    app.add_option("--rate", words.rate, "events per second of each board; 0: as fast as they are taken")
-        ->type_name("HZ");
+    app.add_option("--rate", words.rate, "events per second of each board; 0: as fast as can be")->type_name("HZ");
     app.add_option("--loss", words.loss, "share of packets that is never sent: 0.001 or 0.1%")->type_name("SHARE");
     app.add_option("--duplicate", words.duplicate, "share of packets that is sent twice")->type_name("SHARE");
     app.add_option("--reorder", words.reorder, "share of packets that is sent behind the next few")->type_name("SHARE");

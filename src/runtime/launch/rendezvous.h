@@ -41,9 +41,9 @@ inline constexpr std::size_t max_small_frame = 2 * max_address_bytes + 8192;
 inline constexpr std::size_t max_said = 500;  // of a line for a person, from another process
 inline constexpr unsigned max_nesting = 8;
 
-/// A node's sample: every total, a full histogram, and in raw traffic one entry per peer.
+/// A node's sample: every total, a full histogram, boards, and in raw traffic one entry per peer.
 constexpr std::size_t max_sample_frame(std::uint32_t nodes) {
-    return (std::size_t{96} << 10U) + std::size_t{384} * nodes;
+    return (std::size_t{160} << 10U) + std::size_t{384} * nodes;
 }
 /// What the coordinator says: the whole configuration, or the addresses of all nodes (2000 bytes each, of 4096 nodes).
 constexpr std::size_t max_coordinator_frame = std::size_t{16} << 20U;

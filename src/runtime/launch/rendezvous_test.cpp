@@ -103,6 +103,7 @@ TEST(RendezvousLimits, HoldTheLargestSampleThereMayBe) {
     }
     sample.changes.assign(most_view_changes, {time_never, UINT32_MAX, UINT32_MAX, protocol::Cause::connection_lost});
     constexpr std::uint64_t most = UINT64_MAX;
+    sample.boards.assign(most_boards_told, {most, most, most, most, most, most, most, most, most, most});
     sample.net.emplace().pairs.assign(nodes, {UINT32_MAX, most, most, most, most, most, most, most});
     EXPECT_LT(to_json(sample).dump().size() + 100, max_sample_frame(nodes));
 }

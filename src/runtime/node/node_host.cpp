@@ -237,6 +237,10 @@ NodeSample NodeHost::sample(Mark mark, Time now) {
         if (mark == Mark::window_begin) {
             source_->clear_peak();
         }
+        if (mark == Mark::window_end || mark == Mark::last) {
+            sample.boards = source_->counts_of_boards();
+            sample.boards.resize(std::min(sample.boards.size(), most_boards_told));
+        }
     }
     if (sink_) {
         sample.trigger_spread_ns = sink_->stats().trigger_spread_ns;

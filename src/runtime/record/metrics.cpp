@@ -270,6 +270,48 @@ bool read_net(const nlohmann::json& json, NetSample& net) {
     return true;
 }
 
+#define INCAST_BOARD(NAME)                                         \
+    std::pair<std::string_view, std::uint64_t ingest::Counts::*> { \
+        #NAME, &ingest::Counts::NAME                               \
+    }
+constexpr std::array board_fields{
+    INCAST_BOARD(packets),      INCAST_BOARD(taken_events), INCAST_BOARD(duplicate_events), INCAST_BOARD(late_events),
+    INCAST_BOARD(stray_events), INCAST_BOARD(lost_events),  INCAST_BOARD(truncated_events), INCAST_BOARD(restarts),
+    INCAST_BOARD(jumps),        INCAST_BOARD(size_changes)};
+#undef INCAST_BOARD
+static_assert(sizeof(ingest::Counts) == board_fields.size() * sizeof(std::uint64_t));
+
+/// Numbers in the order of the fields: there may be many.
+nlohmann::ordered_json boards_json(const std::vector<ingest::Counts>& boards) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const ingest::Counts& counts : boards) {
+        nlohmann::ordered_json& numbers = list.emplace_back();
+        for (const auto& [name, member] : board_fields) {
+            numbers.push_back(counts.*member);
+        }
+    }
+    return list;
+}
+
+bool read_boards(const nlohmann::json& json, std::vector<ingest::Counts>& boards) {
+    if (!json.is_array() || json.size() > most_boards_told) {
+        return false;
+    }
+    for (const nlohmann::json& numbers : json) {
+        ingest::Counts& counts = boards.emplace_back();
+        if (!numbers.is_array() || numbers.size() != board_fields.size()) {
+            return false;
+        }
+        for (std::size_t index = 0; index < board_fields.size(); ++index) {
+            if (!numbers[index].is_number_unsigned()) {
+                return false;
+            }
+            counts.*board_fields[index].second = numbers[index].get<std::uint64_t>();
+        }
+    }
+    return true;
+}
+
 nlohmann::ordered_json ports_json(const std::vector<PortChange>& ports) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const PortChange& port : ports) {
@@ -335,6 +377,14 @@ nlohmann::ordered_json to_json(const NodeTotals& totals) {
     return json;
 }
 
+nlohmann::ordered_json to_json(const ingest::Counts& counts) {
+    nlohmann::ordered_json json;
+    for (const auto& [name, member] : board_fields) {
+        json[std::string(name)] = counts.*member;
+    }
+    return json;
+}
+
 nlohmann::ordered_json to_json(const NodeSample& sample) {
     nlohmann::ordered_json json{{"node", sample.node},
                                 {"incarnation", sample.incarnation},
@@ -354,6 +404,9 @@ nlohmann::ordered_json to_json(const NodeSample& sample) {
     }
     if (sample.net) {
         json["net"] = net_json(*sample.net);
+    }
+    if (!sample.boards.empty()) {
+        json["boards"] = boards_json(sample.boards);
     }
     for (const ViewChange& change : sample.changes) {
         json["changes"].push_back({static_cast<std::uint64_t>(change.at), change.node, change.incarnation,
@@ -400,6 +453,9 @@ Result<NodeSample> sample_from_json(const nlohmann::json& json) {
     }
     if (const auto changes = json.find("changes"); changes != json.end() && !read_changes(*changes, sample.changes)) {
         return Error{"the changes of the view in a sample are malformed"};
+    }
+    if (const auto boards = json.find("boards"); boards != json.end() && !read_boards(*boards, sample.boards)) {
+        return Error{"the boards of a sample are malformed"};
     }
     if (const auto net = json.find("net"); net != json.end() && !read_net(*net, sample.net.emplace())) {
         return Error{"the traffic of a sample is malformed"};

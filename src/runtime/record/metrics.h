@@ -16,6 +16,7 @@
 #include <incast/transport.h>
 
 #include "base/histogram.h"
+#include "ingest/window.h"
 #include "protocol/node.h"
 #include "runtime/machine/port_counters.h"
 
@@ -116,6 +117,8 @@ struct ViewChange {
 };
 /// In one sample.
 inline constexpr std::size_t most_view_changes = 256;
+/// The first ones of a readout unit: the others are in its totals.
+inline constexpr std::size_t most_boards_told = 256;
 
 struct NodeSample {
     std::uint32_t node = 0;
@@ -133,6 +136,7 @@ struct NodeSample {
     NodeTotals totals;
     std::optional<base::Histogram> latency_ns;  // at window_end and last: since window_begin, or since the start
     std::optional<NetSample> net;               // raw traffic, at every mark but interval
+    std::vector<ingest::Counts> boards;         // source udp, at window_end and last: by source of this readout unit
     std::vector<ViewChange> changes;            // event manager: since the last sample
     std::string host;                           // where it runs; not empty if there are ports
     std::vector<PortChange> ports;              // at window_end and last: since window_begin, or since the start
@@ -146,6 +150,7 @@ inline constexpr std::array all_states{protocol::NodeState::joining, protocol::N
 std::string_view to_text(protocol::NodeState state);
 
 nlohmann::ordered_json to_json(const NodeTotals& totals);
+nlohmann::ordered_json to_json(const ingest::Counts& counts);
 nlohmann::ordered_json to_json(const NodeSample& sample);
 /// From another process: every field is checked.
 Result<NodeSample> sample_from_json(const nlohmann::json& json);

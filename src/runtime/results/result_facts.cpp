@@ -98,6 +98,19 @@ nlohmann::ordered_json versions_json() {
         {"incast", built.incast}, {"git", built.git}, {"compiler", built.compiler}, {"build_type", built.build_type}};
 }
 
+void add_boards(nlohmann::ordered_json& entry, const protocol::Config& config, std::size_t node,
+                const NodeSample& sample) {
+    std::size_t index = 0;
+    for (const protocol::SourceSpec& source : config.sources) {
+        if (static_cast<std::size_t>(source.ru) != node || index == sample.boards.size()) {
+            continue;
+        }
+        nlohmann::ordered_json& board = entry["boards"].emplace_back();
+        board["source"] = source.id;
+        board.update(to_json(sample.boards[index++]));
+    }
+}
+
 void add_place(nlohmann::ordered_json& entry, const RunFacts& facts, std::size_t node) {
     if (facts.places == nullptr || facts.places->at(node).is_null()) {
         return;

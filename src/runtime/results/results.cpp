@@ -264,6 +264,7 @@ OrderedJson Tally::node_json(std::size_t index) const {
         json["sent_goodput_bytes_per_s"] = rate(windows_[index].delta.sent_goodput_bytes);
         json["peak_rss_bytes"] = sample->peak_rss_bytes;
         json["totals"] = runtime::to_json(sample->totals);
+        add_boards(json, facts_.plan.protocol, index, *sample);
         if (!sample->failure.empty()) {
             json["failure"] = sample->failure;
         }
@@ -546,6 +547,14 @@ std::string Tally::summary() const {
             triggers["dropped_hz"].get<double>(), triggers["policy"].get<std::string>(),
             100 * result["dead_time_fraction"].get<double>(), 100 * triggers["occupancy"]["mean"].get<double>(),
             100 * triggers["occupancy"]["max"].get<double>());
+    }
+    if (totals_.board_datagrams > 0) {
+        text += fmt::format(
+            "\nboards: {} datagrams, {} fragments taken, {} lost, {} duplicate, {} late, {} stray, {} restarts, {} "
+            "datagrams refused, {} without room",
+            totals_.board_datagrams, totals_.board_events, totals_.board_lost_events, totals_.board_duplicate_events,
+            totals_.board_late_events, totals_.board_stray_events, totals_.board_restarts,
+            totals_.board_refused_datagrams, totals_.board_overflow_datagrams);
     }
     if (totals_.undelivered_meps > 0) {
         text += fmt::format("\nnot delivered: {} MEPs, after the sink's command had ended", totals_.undelivered_meps);

@@ -51,6 +51,9 @@ nlohmann::ordered_json ports_json(const std::vector<NodeRecord>& nodes);
 nlohmann::ordered_json versions_json();
 nlohmann::ordered_json datagrams_json(const NodeTotals& totals);
 
+/// Into a node's entry: what came of each of its boards.
+void add_boards(nlohmann::ordered_json& entry, const protocol::Config& config, std::size_t node,
+                const NodeSample& sample);
 /// Into a node's entry: which host it was on, and by which address others reached it.
 void add_place(nlohmann::ordered_json& entry, const RunFacts& facts, std::size_t node);
 

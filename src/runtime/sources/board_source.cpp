@@ -96,7 +96,21 @@ Result<Ok> BoardSource::attach(Transport& transport, const protocol::Config& con
     return Ok{};
 }
 
+/// Of a MEP of which no board was heard; at once if it was so with the one before.
+Time BoardSource::impatient_at() const {
+    if (next_ < known_below_) return time_never;
+    return is_silent_ ? 0 : base::later(quiet_since_, options_.patience);
+}
+
+/// All boards of this readout unit are silent, while others are not.
+void BoardSource::give_up(Time, protocol::MepId mep) {
+    if (mep != next_) return;
+    give_up_below_ = std::max(give_up_below_, mep + 1);
+    is_silent_ = true;
+}
+
 void BoardSource::start(Time now, protocol::MepId first, std::uint64_t) {
+    quiet_since_ = now;
     next_ = known_below_ = give_up_below_ = first;
     for (ingest::Window& window : windows_) {
         window.start(first);
@@ -134,6 +148,7 @@ bool BoardSource::take(Time now, Bytes datagram) {
         return false;
     }
     last_datagram_ = now;
+    is_silent_ = is_silent_ && window.known_below() <= next_;
     note_known(now, window.known_below());
     return true;
 }
@@ -209,6 +224,7 @@ void BoardSource::make(Time now) {
     ++stats_.meps;
     ++next_;
     known_below_ = std::max(known_below_, next_);
+    quiet_since_ = now;
 }
 
 SourceStats BoardSource::stats(Time) {

@@ -38,6 +38,9 @@ public:
     }
     void release(protocol::MepId) override {}
     [[nodiscard]] Time next_ready() const override { return next_ready_; }
+    [[nodiscard]] Time impatient_at() const override;
+    [[nodiscard]] bool asks_others() const override { return next_ >= known_below_; }
+    void give_up(Time now, protocol::MepId mep) override;
     [[nodiscard]] std::uint64_t total_meps() const override {
         return (options_.total_events + options_.packing - 1) / options_.packing;
     }
@@ -89,6 +92,8 @@ private:
     std::uint64_t give_up_below_ = 0;  // packets beyond the window wait for these
     std::optional<Bytes> held_;        // the datagram that does
     Time next_ready_ = 0;
+    Time quiet_since_ = 0;  // nothing of the next MEP, or of a later one, has come since
+    bool is_silent_ = false;
     Time last_datagram_ = 0;
     Time told_at_ = 0;
     bool told_address_ = false;

@@ -152,6 +152,24 @@ TEST(BoardSource, EB_C9_ASilentBoardIsToldOnceAndAgain) {
     EXPECT_EQ(news, std::vector<std::string>{"source 11 sends again"});
 }
 
+TEST(BoardSource, EB_C9_WhoHasNothingAtAllAsksOthers) {
+    BoardBench bench({.patience = ps_per_ms});
+    EXPECT_FALSE(bench.source.produce(bench.now, 0));
+    EXPECT_TRUE(bench.source.asks_others());
+    EXPECT_EQ(bench.source.impatient_at(), bench.now + ps_per_ms);
+    EXPECT_EQ(bench.source.open_events(bench.now), 0U);
+    bench.source.give_up(bench.now, 0);
+    ASSERT_TRUE(bench.source.produce(bench.now, 0));
+    EXPECT_EQ(bench.flag(0, 0), SourceFlag::late);
+    EXPECT_EQ(bench.flag(0, 1), SourceFlag::late);
+    EXPECT_FALSE(bench.source.produce(bench.now, 1));
+    EXPECT_LE(bench.source.impatient_at(), bench.now);  // as silent as before
+    bench.send(10, packing);
+    EXPECT_FALSE(bench.source.produce(bench.now, 1));
+    EXPECT_FALSE(bench.source.asks_others());  // it waits for its other board
+    EXPECT_EQ(bench.source.impatient_at(), time_never);
+}
+
 TEST(BoardSource, EB_C9_TheRunEndsWithItsEvents) {
     BoardBench bench({.total_events = 6});
     EXPECT_EQ(bench.source.total_meps(), 2U);

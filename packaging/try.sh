@@ -42,6 +42,15 @@ try_wheel() {
     inside "$work/wheel" update-ca-certificates >/dev/null 2>&1
     inside "$work/wheel" sh -c 'python3 -m venv /venv && /venv/bin/pip install --quiet /try/incast-*.whl'
     inside "$work/wheel" env PATH=/venv/bin:/usr/bin:/bin sh -e /try/tried.sh python
+    # What the pages say, as in a checkout: pasted where no compiler is.
+    # shellcheck disable=SC2016
+    inside "$work/wheel" sh -c '/venv/bin/pip install --quiet "$(echo /try/incast-*.whl)[root,lab,tune]"'
+    mkdir -p "$work/wheel/paste" "$work/wheel/here"
+    git -C "$INCAST_ROOT" ls-files -z README.md docs fabrics tools/paste.py |
+        tar -C "$INCAST_ROOT" --null -T - -c | tar -C "$work/wheel/paste" -x
+    ln -s /venv "$work/wheel/here/.venv"
+    ln -s /paste/fabrics "$work/wheel/here/fabrics"
+    inside "$work/wheel" /venv/bin/python /paste/tools/paste.py /here README.md docs/running.md
 }
 
 # A warning is an error, too.

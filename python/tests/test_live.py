@@ -183,3 +183,14 @@ def test_the_terminal_is_redrawn_ten_times_a_second_at_most() -> None:
 def test_a_live_view_needs_a_terminal() -> None:
     assert isinstance(make_view(console(terminal=True), "", virtual=False), TerminalView)
     assert isinstance(make_view(console(terminal=False), "", virtual=False), PlainView)
+
+
+def test_the_plan_fits_80_columns_in_a_pipe() -> None:
+    screen = console(terminal=False)
+    with PlainView(screen, virtual=False) as view:
+        view.on_progress(Planned((("packets", "63.2 KiB each, " + "and more of it " * 6), ("results", "x" * 90))))
+    lines = written(screen).splitlines()
+    assert lines[0].startswith("packets   63.2 KiB each, and")
+    assert lines[1].startswith("          ")
+    assert max(map(len, lines[:2])) <= 80
+    assert lines[-1].endswith("x" * 90)

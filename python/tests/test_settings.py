@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import typer
+from incast.base.console import folded
 from incast.cli.commands import application
 from incast.cli.net import net
 from incast.cli.options import option
@@ -123,3 +124,12 @@ def test_help_starts_no_engine(tmp_path: Path) -> None:
         )
         assert "64KiB (65536)" in " ".join(done.stdout.split()), "how quantities are written"
     assert not (tmp_path / "started").exists()
+
+
+def test_settings_fit_80_columns() -> None:
+    """Lines are folded between words; one that is longer stays whole."""
+    said = CliRunner().invoke(application(), ["settings"]).stdout
+    assert "run.nodes = " in said
+    assert [line for line in said.splitlines() if len(line) > 80 and len(line.split()) > 1] == []
+    long = "long/path/" + "x" * 90
+    assert folded(f"a {long} b", first="to  ", indent=4).splitlines() == ["to  a", f"    {long}", "    b"]

@@ -5,12 +5,15 @@ What is written holds paths, addresses and titles of others: neither `[bold]` no
 
 import re
 import sys
+import textwrap
 from typing import TextIO, cast
 
 from rich.console import Console
 
 # Long enough for every table here; a file or a pipe has no width to fold lines at.
 _WIDTH_OF_NO_TERMINAL = 160
+# What is words and no table is folded there, between words: paths and keys stay whole.
+COLUMNS = 80
 
 
 class _Plain:
@@ -29,6 +32,18 @@ class _Plain:
 
     def isatty(self) -> bool:
         return False
+
+
+def folded(text: str, *, first: str = "", indent: int = 0) -> str:
+    """Lines of at most COLUMNS, the first one behind `first`, the others behind as many blanks as `indent`."""
+    return textwrap.fill(
+        text,
+        COLUMNS,
+        initial_indent=first,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def open_console(*, stderr: bool = False) -> Console:

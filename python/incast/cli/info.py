@@ -10,7 +10,7 @@ from rich.text import Text
 
 import incast
 from incast.base import units
-from incast.base.console import open_console
+from incast.base.console import COLUMNS, open_console
 from incast.cli.options import JsonOption
 from incast.doctor.host import Host
 from incast.doctor.topology import topology
@@ -32,7 +32,7 @@ def info(as_json: JsonOption = False) -> None:
     console.print(facts)
     transports = answer.get("transports")
     if isinstance(transports, list):
-        console.print(_transport_table(transports))
+        console.print(_transport_table(transports), width=console.width if console.is_terminal else COLUMNS)
     _print_topology(console, answer["topology"])
 
 

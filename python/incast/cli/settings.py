@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from incast.base.console import folded
 from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.cli.options import JsonOption
 from incast.engine.settings import settings as all_settings
@@ -31,4 +32,5 @@ def settings(
         raise OneLineError(f"no setting has the words {' '.join(wanted)}; `incast settings` lists all", EXIT_BAD_CONFIG)
     for setting in found:
         default = setting.default or "(nothing)"
-        typer.echo(f"{setting.key} = {default}  [{setting.allowed}]\n    {setting.help}")
+        typer.echo(folded(f"{setting.key} = {default}  [{setting.allowed}]", indent=8))
+        typer.echo(folded(setting.help, first=" " * 4, indent=4))

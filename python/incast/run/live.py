@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from incast.base import units
+from incast.base.console import folded
 from incast.base.units import VIRTUAL_TIME
 from incast.engine.progress import NodeSample, Notice, Phase, Planned, Progress, Sample
 
@@ -269,7 +270,8 @@ def print_plan(console: Console, plan: Planned) -> None:
     """A row for each thing that the run is about to do."""
     if not console.is_terminal:
         for label, text in plan.rows:
-            console.print(f"{label:<{_LABEL_WIDTH}}{text}", markup=False, highlight=False, soft_wrap=True)
+            row = folded(text, first=f"{label:<{_LABEL_WIDTH}}", indent=_LABEL_WIDTH)
+            console.print(row, markup=False, highlight=False, soft_wrap=True)
         return
     table = Table.grid(padding=(0, 1))
     table.add_column(style="dim", no_wrap=True, min_width=_LABEL_WIDTH - 1)

@@ -66,8 +66,8 @@ std::string data_of(const Plan& plan) {
     if (plan.config.source_kind == SourceKind::udp) {
         return fmt::format("{} that boards send to {}; sink: {}", counted(n, "source"), plan.config.board_address, how);
     }
-    return fmt::format("{} of generated fragments, {} each on average; sink: {}", counted(n, "source"),
-                       bytes(plan.config.fragment_size), how);
+    return fmt::format("{}, generated, {} a fragment; sink: {}", counted(n, "source"), bytes(plan.config.fragment_size),
+                       how);
 }
 
 std::string time_of(const Plan& plan) {

@@ -129,7 +129,7 @@ Result<Ok> size_mfps(Plan& plan) {
     plan.packing =
         config.packing != 0 ? static_cast<std::uint32_t>(config.packing) : packing_for(config.mfp_size, mean);
     if (config.packing == 0) {
-        plan.chosen.push_back({"packets", fmt::format("{} would be more than protocol.mfp_size, {}",
+        plan.chosen.push_back({"packets", fmt::format("{} exceed protocol.mfp_size, {}",
                                                       plan.packing == 1 ? "2 events" : std::to_string(plan.packing + 1),
                                                       base::format_bytes(static_cast<double>(config.mfp_size)))});
     }

@@ -102,6 +102,11 @@ Result<Ok> consume(const Words& words, FarmNodeOptions& options) {
     if (const auto settled = settle(words, options); !settled) {
         return settled.error();
     }
+    constexpr std::size_t most_slots = 65535;
+    if (options.addresses.size() * options.window > most_slots) {
+        return Error{fmt::format("--window {} for {} dispatchers; allowed: {} slots", options.window,
+                                 options.addresses.size(), most_slots)};
+    }
     auto wires = Wires::make(options.addresses.front(), options.wires);
     if (!wires) {
         return wires.error();

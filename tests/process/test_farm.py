@@ -7,6 +7,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,6 +79,40 @@ def check_whole(*children: Talking) -> int:
     assert [{key: one[key] for key in WHOLE} for one in summaries] == [WHOLE] * len(children)
     assert {one["end"] for one in summaries} == {"ended"}
     return sum(one["events"] for one in summaries)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("dispatch", "a b", "tcp://127.0.0.1:0"), "incast dispatch: 'a b' is no name of consumers"),
+        (("dispatch", "a", "tcp://127.0.0.1:0", "--timeout", "100ms"), "incast dispatch: no builder unit of this host"),
+        (("dispatch", "a", "tcp://192.0.2.1:0"), "incast dispatch: tcp://192.0.2.1:0: "),
+        (("consume", "nonsense"), "incast consume: 'nonsense': allowed: shm, tcp, udp, verbs, rio"),
+        (("consume", "tcp://127.0.0.1:9", "--silence", "1s"), "incast consume: --silence 1s: allowed: 2s or more"),
+        (("consume", "tcp://127.0.0.1:9", "--timeout", "x"), "incast consume: --timeout x: allowed: a time"),
+        (("consume", "tcp://127.0.0.1:9", "--timeout", "1s"), "incast consume: tcp://127.0.0.1:9: no dispatcher for"),
+        (("consume", "tcp://127.0.0.1:9", "--secret", "/dev/null"), "incast consume: --secret /dev/null: allowed: a"),
+    ],
+)
+def test_what_cannot_be_is_one_line(engine: Path, words: tuple[str, ...], line: str) -> None:
+    done = subprocess.run(
+        [engine.with_name("incast-farm"), *words], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(line)
+    assert done.stderr.count("\n") == 1
+
+
+def test_who_has_no_secret_is_not_let_in(run: Run, farm: StartFarm, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("5ec7e7\n")
+    made = farm("tcp", "--secret", str(secret))
+    stranger = made.begin(made.program, "consume", made.address, "--drop", "--timeout", "2s")
+    friend = made.node("--drop", "--secret", str(secret))
+    stranger.summary(1)
+    result = end(run)
+    assert friend.summary()["done_meps"] == result["accounting"]["meps_committed"]
+    assert made.dispatcher.summary()["joined_nodes"] == 1
 
 
 @pytest.mark.parametrize(("way", "nodes"), [("tcp", 6), ("shm", 3), ("udp", 3), ("rio", 3)])

@@ -45,6 +45,8 @@ struct Options {
     std::uint32_t boards = 4;
     std::uint32_t packing = 8;
     std::uint32_t fragment = 1000;
+    std::uint32_t window = 64;     // MEPs
+    std::uint32_t retention = 64;  // MEPs
     double seconds = 2;
     double rate = 0.4;  // GB/s of fragments
     int pairs = 9;
@@ -110,13 +112,13 @@ std::uint32_t packet_bytes(const Options& options) {
 }
 
 Cost source_cost(const Options& options) {
-    sources::BoardSource source({.packing = options.packing});
+    sources::BoardSource source({.packing = options.packing, .window_meps = options.window});
     sources::FakeTransport transport;
     incast::protocol::Config config;
     for (std::uint32_t board = 0; board < options.boards; ++board) {
         config.sources.push_back({static_cast<std::uint16_t>(board), incast::Peer{0}, packet_bytes(options)});
     }
-    config.retention_meps = 64;
+    config.retention_meps = options.retention;
     if (const auto attached = source.attach(transport, config, 0, options.boards); !attached) {
         fail(attached.error().message);
     }
@@ -203,6 +205,8 @@ int main(int argc, char** argv) {
     app.add_option("--boards", options.boards, "of the readout unit")->check(CLI::Range(1, 1000));
     app.add_option("--packing", options.packing, "events in a datagram, and in a MEP")->check(CLI::Range(1, 10000));
     app.add_option("--fragment-size", options.fragment, "bytes of a fragment")->check(CLI::Range(1, 65000));
+    app.add_option("--window", options.window, "MEPs that are filled at once")->check(CLI::Range(2, 65536));
+    app.add_option("--retention", options.retention, "MEPs that are kept")->check(CLI::Range(1, 65536));
     app.add_option("--seconds", options.seconds, "of each run")->check(CLI::Range(0.1, 600.0));
     app.add_option("--rate", options.rate, "GB/s of fragments that boards send")->check(CLI::Range(0.001, 100.0));
     app.add_option("--pairs", options.pairs, "that are measured")->check(CLI::Range(1, 1000));

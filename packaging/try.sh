@@ -38,6 +38,7 @@ root_with() {
 }
 
 try_wheel() {
+    local page
     root_with wheel "$(echo "$packages"/incast-*.whl)" python3 python3-venv ca-certificates
     inside "$work/wheel" update-ca-certificates >/dev/null 2>&1
     inside "$work/wheel" sh -c 'python3 -m venv /venv && /venv/bin/pip install --quiet /try/incast-*.whl'
@@ -45,12 +46,15 @@ try_wheel() {
     # What the pages say, as in a checkout: pasted where no compiler is.
     # shellcheck disable=SC2016
     inside "$work/wheel" sh -c '/venv/bin/pip install --quiet "$(echo /try/incast-*.whl)[root,lab,tune]"'
-    mkdir -p "$work/wheel/paste" "$work/wheel/here"
+    mkdir -p "$work/wheel/paste"
     git -C "$INCAST_ROOT" ls-files -z README.md docs fabrics tools/paste.py |
         tar -C "$INCAST_ROOT" --null -T - -c | tar -C "$work/wheel/paste" -x
-    ln -s /venv "$work/wheel/here/.venv"
-    ln -s /paste/fabrics "$work/wheel/here/fabrics"
-    inside "$work/wheel" /venv/bin/python /paste/tools/paste.py /here README.md docs/running.md
+    for page in README.md docs/running.md; do
+        mkdir -p "$work/wheel/here/$page"
+        ln -s /venv "$work/wheel/here/$page/.venv"
+        ln -s /paste/fabrics "$work/wheel/here/$page/fabrics"
+        inside "$work/wheel" /venv/bin/python /paste/tools/paste.py "/here/$page" "$page"
+    done
 }
 
 # A warning is an error, too.

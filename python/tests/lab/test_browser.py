@@ -28,6 +28,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this ho
 
 THEMES = {"light": LIGHT, "dark": DARK}
 SMALL = ("--transport", "inproc", "--nodes", "3", "--warm-up", "50ms", "--set", "source.prefill_size=256KiB")
+WIDTHS = (480, 1280)  # of a telephone and of a desk
 _FEW_PIXELS = 150  # of a line across a plot at least
 
 
@@ -94,9 +95,19 @@ def pixels(picture: Image.Image, colour: str) -> int:
 
 
 def check_lines(picture: Image.Image, theme: Theme, lines: int) -> None:
-    """So many lines of the series' colours on the theme's background."""
-    assert pixels(picture, theme.background) > picture.width * picture.height / 2
+    """So many lines of the series' colours on the theme's background, part of which the measured window shades."""
+    assert pixels(picture, theme.background) > picture.width * picture.height / 4
     assert [colour for colour in theme.series[:lines] if pixels(picture, colour) < _FEW_PIXELS] == []
+
+
+def check_widths(seen: Watched, name: str) -> None:
+    """Nothing sticks out of the page, and no word is too small to read."""
+    for width in WIDTHS:
+        seen.page.set_viewport_size({"width": width, "height": 1400})
+        seen.picture(seen.page.locator("body"), f"{name}-{width}")
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+        sizes = "[...document.querySelectorAll('p, td, th')].map((one) => parseFloat(getComputedStyle(one).fontSize))"
+        assert min(seen.page.evaluate(sizes), default=16) >= 11
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +145,7 @@ def test_report(report: Path, watched: tuple[Watched, str]) -> None:
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.parentElement.open")
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    check_widths(seen, f"report-{theme}")
     seen.check(report.parent.as_uri())
 
 
@@ -189,7 +200,12 @@ def test_live_page(live_run: tuple[subprocess.Popen[str], str], watched: tuple[W
     check_lines(plots["latencies"], THEMES[theme], 1)
     page.keyboard.press("Escape")
     assert page.locator("#throughput .reading").inner_text() == ""
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    check_widths(seen, f"live-{theme}")
+    # Plots are drawn again, so that their words do not shrink with them.
+    page.set_viewport_size({"width": WIDTHS[0], "height": 1400})
+    heights = "[...document.querySelectorAll('#throughput svg text')].map((one) => one.getBoundingClientRect().height)"
+    seen.wait_until(f"Math.min(...{heights}) >= 10")
+    seen.picture(page.locator("body"), f"live-{theme}-{WIDTHS[0]}-again")
     run.send_signal(signal.SIGINT)
     seen.wait_until("document.getElementById('phase').textContent.startsWith('ended: interrupted')")
     seen.check(url)

@@ -6,7 +6,7 @@ const MAX_VALUES = 50000; // of all nodes in all samples
 const MAX_NOTICES = 200;
 const MAX_LINES = 10; // more nodes are a band with its mean and its slowest, as in the report
 const DASHES = ["", "7 4", "8 3 2 3", "2 3"]; // as the report's
-const WIDTH = 960, HEIGHT = 260, LEFT = 68, RIGHT = 12, TOP = 10, BOTTOM = 34;
+const MOST_WIDTH = 960, LEAST_WIDTH = 320, HEIGHT = 260, LEFT = 68, RIGHT = 12, TOP = 10, BOTTOM = 34;
 const TROUBLES = [
   ["incomplete_events", "incomplete events"], ["dropped_events", "dropped events"],
   ["reassignments", "MEPs given to another builder"], ["evictions", "nodes dropped"],
@@ -17,6 +17,7 @@ let samples = [];
 let held = null; // the samples that are shown while the plots are held
 let virtual = false;
 let drawing = false;
+let width = MOST_WIDTH; // of the plots: as wide as the page, so that their words keep their size
 
 const byId = (id) => document.getElementById(id);
 const count = (value) => Math.round(value).toLocaleString("en");
@@ -81,30 +82,31 @@ class Plot {
 
   draw(shown) {
     this.shown = shown;
+    width = Math.max(LEAST_WIDTH, Math.min(MOST_WIDTH, this.frame.clientWidth || MOST_WIDTH));
     this.series = this.series_of(shown);
     const seen = (one) => [...one.values, ...(one.band ?? []).map(([, high]) => high)];
     this.top = this.series.flatMap(seen).reduce((most, value) => Math.max(most, value ?? 0), 0);
     const [factor, unit] = scaled(this.top, this.steps);
     this.first = shown[0]?.t ?? 0;
     this.last = Math.max(shown[shown.length - 1]?.t ?? 1, this.first + 1e-9);
-    const image = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-hidden": "true" });
+    const image = svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, "aria-hidden": "true" });
     const rows = ticks(0, this.top / factor || 1, 4);
     this.ceiling = Math.max(rows[rows.length - 1], this.top / factor || 1) * factor * 1.04;
     for (const value of rows) {
       const y = this.y(value * factor);
-      svg("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y, y2: y }, image);
+      svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y, y2: y }, image);
       svg("text", { x: LEFT - 8, y: y + 4, "text-anchor": "end" }, image, String(Number(value.toPrecision(6))));
     }
     svg("text", { x: 0, y: TOP + 4 }, image, unit);
-    for (const value of ticks(this.first, this.last, 8)) {
+    for (const value of ticks(this.first, this.last, width / 120)) {
       svg("text", { x: this.x(value), y: HEIGHT - 16, "text-anchor": "middle" }, image, String(Number(value.toPrecision(6))));
     }
-    svg("text", { x: WIDTH - RIGHT, y: HEIGHT - 2, "text-anchor": "end" }, image,
+    svg("text", { x: width - RIGHT, y: HEIGHT - 2, "text-anchor": "end" }, image,
       `${virtual ? "virtual seconds" : "seconds"} since the start`);
-    svg("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: this.y(0), y2: this.y(0) }, image);
+    svg("line", { class: "axis", x1: LEFT, x2: width - RIGHT, y1: this.y(0), y2: this.y(0) }, image);
     this.series.forEach((one, index) => this.line(image, one, index));
     if (this.top === 0) {
-      svg("text", { class: "nothing", x: (LEFT + WIDTH) / 2, y: HEIGHT / 2 }, image, this.nothing);
+      svg("text", { class: "nothing", x: (LEFT + width) / 2, y: HEIGHT / 2 }, image, this.nothing);
     }
     this.mark = svg("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" }, image);
     this.frame.replaceChildren(image);
@@ -112,7 +114,7 @@ class Plot {
     this.read(this.cursor);
   }
 
-  x(t) { return LEFT + ((WIDTH - LEFT - RIGHT) * (t - this.first)) / (this.last - this.first); }
+  x(t) { return LEFT + ((width - LEFT - RIGHT) * (t - this.first)) / (this.last - this.first); }
   y(value) { return HEIGHT - BOTTOM - ((HEIGHT - TOP - BOTTOM) * value) / this.ceiling; }
 
   line(image, one, index) {
@@ -175,7 +177,7 @@ class Plot {
 
   point(event) {
     const box = this.frame.getBoundingClientRect();
-    const share = ((event.clientX - box.left) / box.width * WIDTH - LEFT) / (WIDTH - LEFT - RIGHT);
+    const share = ((event.clientX - box.left) / box.width * width - LEFT) / (width - LEFT - RIGHT);
     const t = this.first + share * (this.last - this.first);
     let nearest = 0;
     this.shown.forEach((sample, k) => {
@@ -222,6 +224,8 @@ function redraw() {
     plots.forEach((plot) => plot.draw(held ?? samples));
   });
 }
+
+addEventListener("resize", redraw);
 
 function show_numbers(sample) {
   const unit = virtual ? "virtual s" : "s";

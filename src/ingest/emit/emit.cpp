@@ -8,6 +8,7 @@
 #include <ctime>
 #include <memory>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -29,7 +30,7 @@ constexpr std::size_t most_segments = 64;
 constexpr std::size_t most_piece_bytes = 65'000;
 
 std::string reason(const char* what) {
-    return fmt::format("{}: {}", what, std::strerror(errno));
+    return fmt::format("{}: {}", what, std::generic_category().message(errno));
 }
 
 std::int64_t now_ns() {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -43,7 +43,7 @@ Result<Ok> BoardSource::open_socket(const protocol::Config& config, std::uint32_
     at->port = options_.port == 0 ? std::uint16_t{0} : static_cast<std::uint16_t>(options_.port + unit);
     if (const int error = socket_.bind(*at); error != 0) {
         return Error{fmt::format("readout unit {} cannot listen for boards at {}: {}", unit, datagram::to_string(*at),
-                                 std::strerror(error))};
+                                 std::generic_category().message(error))};
     }
     at->port = socket_.local_port();
     address_ = datagram::to_string(*at);

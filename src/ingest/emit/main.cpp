@@ -1,6 +1,7 @@
 // incast-emit: boards that send datagrams to readout units (docs/dataflow.md), and say on standard output what they
 // sent.
 #include <charconv>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <optional>
@@ -80,7 +81,7 @@ std::optional<std::uint32_t> per_million(std::string_view text) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     value *= percent ? 0.01 : 1;
     if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= 1)) return std::nullopt;
-    return static_cast<std::uint32_t>(value * 1e6 + 0.5);
+    return static_cast<std::uint32_t>(std::lround(value * 1e6));
 }
 
 template <class Number>

@@ -72,8 +72,8 @@ install_programs() {
             -DINCAST_PORTABLE=ON -DCMAKE_INSTALL_PREFIX=/usr "-DCMAKE_INSTALL_LIBDIR=lib/$triplet" \
             -DCMAKE_SKIP_INSTALL_RPATH=ON
     fi
-    cmake --build build/deb --target incast-node incast-netdev softrio consumer_api consumer_python channel_api mport \
-        rsvdmem softrio_archives -- --quiet
+    cmake --build build/deb --target incast-node incast-netdev incast-farm incast-emit softrio consumer_api \
+        consumer_python channel_api mport rsvdmem softrio_archives -- --quiet
     for component in engine channel development softrio verbs ofi ucx rds rio mpi mpi-mpich mpi-openmpi; do
         DESTDIR="$1" cmake --install build/deb --component "$component" >/dev/null
     done

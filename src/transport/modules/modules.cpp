@@ -81,6 +81,12 @@ Result<const Descriptor*> load(std::string_view name, std::string_view package) 
     return descriptor;
 }
 
+bool holds_modules(const std::filesystem::path& folder) {
+    std::error_code failed;
+    return std::ranges::any_of(std::filesystem::directory_iterator(folder, failed),
+                               [](const auto& entry) { return entry.path().filename().string().starts_with(prefix); });
+}
+
 }  // namespace
 
 std::filesystem::path module_folder() {
@@ -91,9 +97,12 @@ std::filesystem::path module_folder() {
     if (const std::filesystem::path own = own_library(); !own.empty()) {
         const std::filesystem::path folder = std::filesystem::weakly_canonical(own, failed).parent_path();
         const std::filesystem::path beside = folder / "incast";
+        if (std::filesystem::exists(beside, failed)) return beside;
         // Where each architecture has a folder of its own for libraries, modules lie in the one above.
         const std::filesystem::path above = folder.parent_path() / "incast";
-        return std::filesystem::exists(above, failed) && !std::filesystem::exists(beside, failed) ? above : beside;
+        if (std::filesystem::exists(above, failed)) return above;
+        // In a wheel all lie in one folder.
+        return holds_modules(folder) ? folder : beside;
     }
     const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
     return (program.parent_path() / INCAST_MODULE_FOLDER).lexically_normal();

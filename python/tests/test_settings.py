@@ -85,9 +85,11 @@ def test_no_option_of_a_setting_is_written_by_hand(command: Callable[..., Any]) 
 def test_every_setting_is_listed_for_people() -> None:
     said = CliRunner().invoke(application(), ["settings"])
     assert said.exit_code == 0
+    words = " ".join(said.stdout.split())
+    assert max(map(len, said.stdout.splitlines())) <= 80
     for setting in settings().values():
         default = setting.default or "(nothing)"
-        assert f"{setting.key} = {default}  [{setting.allowed}]\n    {setting.help}\n" in said.stdout
+        assert " ".join(f"{setting.key} = {default} [{setting.allowed}] {setting.help}".split()) in words
     few = CliRunner().invoke(application(), ["settings", chosen_across(), "STAGING"]).stdout
     assert few.startswith(f"transport.{chosen_across()}.staging = 64KiB  [8.0 KiB..16.0 MiB]\n")
 

@@ -236,9 +236,10 @@ TEST_F(Closing, EB_C9_WhoHasNothingIsToldOnceAnotherHasAll) {
     EXPECT_FALSE(closed_[0].has_value()) << "nobody knows that there is anything";
     EXPECT_EQ(counters().bad_messages, 0U);
     available(Peer{1}, 1);
+    step();
     ASSERT_TRUE(closed_[0].has_value());
     EXPECT_EQ(closed_[0]->mep, 0U);
-    EXPECT_EQ(closed_[0]->events, 0U);
+    EXPECT_EQ(closed_[0]->events, 0U) << "it is to be filled";
 }
 
 }  // namespace

@@ -129,6 +129,8 @@ def test_the_program_has_no_capability_once_it_runs(engine: Path, tmp_path: Path
 
 def test_one_capability_is_enough(engine: Path, tmp_path: Path) -> None:
     """Of a user who is not root."""
+    if not Path("/dev/net/tun").stat().st_mode & 0o002:
+        pytest.skip("this host keeps /dev/net/tun for root")
     tmp_path.chmod(0o777)
     with namespaces(1) as names:
         folder = tempfile.mkdtemp(prefix="incast-netdev-", dir="/dev/shm")

@@ -115,7 +115,7 @@ install_documents() {
     mkdir -p "$1"/usr/share/{man/man1,doc/incast,bash-completion/completions,zsh/vendor-completions} \
         "$1"/usr/share/{fish/vendor_completions.d,lintian/overrides} "$1"/lib/systemd/system "$1"/etc/incast
     "$INCAST_VENV/bin/incast" man --output "$1/usr/share/man/man1"
-    for page in incast-node softrio; do
+    for page in incast-node incast-farm softrio; do
         "$python" tools/help_page.py "build/deb/bin/$page" >"$1/usr/share/man/man1/$page.1"
     done
     for page in "$1"/usr/share/man/man1/*.1; do gzip -9n "$page"; done

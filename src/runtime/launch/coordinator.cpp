@@ -418,7 +418,7 @@ void Coordinator::Nodes::tell_ended(std::uint32_t node) {
 void Coordinator::Nodes::respawn(std::uint32_t node, Time now) {
     Member& member = members_[node];
     if (member.is_out) {
-        return left(node, now);
+        return left(node);
     }
     const bool is_em = Peer{node} == plan_.protocol.em;
     if (!plan_.config.respawn || is_em || member.spawned == 0 || spawner_.pid_of(node) != 0 ||

@@ -70,13 +70,13 @@ void Coordinator::Nodes::take_command(std::uint32_t node, const std::string& com
     member.is_out = true;
     member.comes_back = command == "restart";
     if (!member.present) {
-        return spawner_.pid_of(node) == 0 ? left(node, now) : spawner_.kill_node(node, SIGKILL);  // it was lost before
+        return spawner_.pid_of(node) == 0 ? left(node) : spawner_.kill_node(node, SIGKILL);  // it was lost before
     }
     tell(node, {{"type", "quit"}, {"ledger", false}});
     member.leaves_by = now + leaves_within;
 }
 
-void Coordinator::Nodes::left(std::uint32_t node, Time /*now*/) {
+void Coordinator::Nodes::left(std::uint32_t node) {
     Member& member = members_[node];
     if (spawner_.pid_of(node) != 0) {
         return;  // its process ends

@@ -123,7 +123,7 @@ private:
     /// Why not; empty: it may.
     [[nodiscard]] std::string refuses(std::uint32_t node, const std::string& command) const;
     /// A node that is out by command has no process any more.
-    void left(std::uint32_t node, Time now);
+    void left(std::uint32_t node);
     void let_in(std::uint32_t node);
     /// Those that do not leave by themselves are made to.
     void look_for_stragglers(Time now);

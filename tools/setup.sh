@@ -34,7 +34,7 @@ packages_for() {
                   libisal-dev libibverbs-dev librdmacm-dev libfabric-dev libucx-dev ca-certificates \
                   "$(python_packages)" ;;
         test) echo libgtest-dev libgmock-dev iproute2 iputils-ping ethtool nftables lua5.4 openssh-client \
-                   openssh-server ;;
+                   openssh-server tcpdump ;;
         # What starts the nodes of many hosts, besides ssh: only for .ci/run --all.
         cluster) echo openmpi-bin libopenmpi-dev mpich libmpich-dev slurmctld slurmd slurm-client munge ;;
         lint) echo clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 shellcheck ccache git ;;

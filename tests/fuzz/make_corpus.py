@@ -68,6 +68,13 @@ def boards(kind: int, packing: int, *datagrams: bytes) -> bytes:
     )
 
 
+def captured(payload: bytes, header: bytes = b"", piece: int = 0) -> bytes:
+    """Of fuzz_frames.cpp: an IPv4 packet with a UDP datagram behind a link's header; `piece` as IPv4's field has it."""
+    udp = payload if piece & 0x1FFF else struct.pack("!HHHH", 7, 9, 8 + len(payload), 0) + payload
+    ip = struct.pack("!BBHHHBBHII", 0x45, 0, 20 + len(udp), 1, piece, 64, 17, 0, 0x0A000001, 0x0A000002)
+    return struct.pack("<H", len(header + ip + udp)) + header + ip + udp
+
+
 def record(what: int, peer: int, kind: int, payload: bytes, entries: int = 0) -> bytes:
     """One record of fuzz_control.cpp: `what` 4 is a message; its length field also chooses the kind."""
     length = len(payload)
@@ -391,6 +398,17 @@ def seeds() -> dict[str, dict[str, bytes]]:
             "two-events": mef(0x1FFFF, [bank(7, b"hello"), b""]),
             "two-banks": mef(5, [bank(7, b"hello") + bank(8, b""), bank(9, b"12345678")]),
             "no-events": mef(5, []),
+        },
+        "fuzz_frames": {
+            "ethernet": bytes([1])
+            + captured(b"hello", bytes(12) + b"\x08\x00")
+            + captured(b"", bytes(12) + b"\x08\x00"),
+            "vlan": bytes([1]) + captured(b"hello", bytes(12) + b"\x81\x00\x00\x05\x08\x00"),
+            "pieces": bytes([3])
+            + captured(bytes(8), piece=0x2000)
+            + captured(b"abcdefgh", piece=0x2002)
+            + captured(b"end", piece=3),
+            "cooked": bytes([4]) + captured(b"hello", bytes(14) + b"\x08\x00"),
         },
         "fuzz_ingest": {
             "in-order": boards(0, 2, *(mfp(5, 2 * k, [b"ab", b"c"]) for k in range(6))),

@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "datagram/address.h"
 #include "ingest/emit/emit.h"
+#include "ingest/emit/replay.h"
 
 namespace {
 
@@ -40,6 +41,26 @@ struct Words {
     std::vector<std::string> silent;
     std::vector<std::string> repack;
 };
+
+/// A capture in place of boards: then no option that describes boards has a meaning.
+void declare_capture(CLI::App& app, ingest::ReplaySettings& settings) {
+    CLI::Option* const file =
+        app.add_option("--pcap", settings.file, "sends the UDP datagrams of this capture again")->type_name("FILE");
+    for (CLI::Option* const option : app.get_options()) {
+        if (option != file && option->check_lname("to") == false && option->check_lname("help") == false) {
+            file->excludes(option);
+        }
+    }
+    app.add_option("--pace", settings.pace, "times as fast as captured; 0: as fast as can be")
+        ->type_name("FACTOR")
+        ->check(CLI::NonNegativeNumber)
+        ->needs(file);
+    app.add_option("--captured-port", settings.ports, "only what was sent to these ports")
+        ->type_name("PORT")
+        ->delimiter(',')
+        ->check(CLI::Range(1, 65535))
+        ->needs(file);
+}
 
 void declare(CLI::App& app, ingest::EmitSettings& settings, Words& words) {
     app.add_option("--to", words.to, "addresses of readout units, with commas in between; boards are shared out evenly")
@@ -175,6 +196,12 @@ Result<incast::Ok> read(const Words& words, ingest::EmitSettings& settings) {
     return incast::Ok{};
 }
 
+Result<ingest::Replayed> sent_by_boards(const ingest::EmitSettings& settings) {
+    Result<std::string> sent = ingest::emit(settings, stop);
+    if (!sent) return sent.error();
+    return ingest::Replayed{std::move(sent).value(), {}};
+}
+
 int refuse(const std::string& why, int status) {
     std::fputs(fmt::format("incast-emit: {}\n", why).c_str(), stderr);
     return status;
@@ -183,10 +210,12 @@ int refuse(const std::string& why, int status) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    CLI::App app("Boards that send datagrams to readout units (docs/dataflow.md)", "incast emit");
+    CLI::App app("Boards that send datagrams to readout units, or a capture of such (docs/dataflow.md)", "incast emit");
     ingest::EmitSettings settings;
     Words words;
+    ingest::ReplaySettings capture;
     declare(app, settings, words);
+    declare_capture(app, capture);
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& asked) {
@@ -199,8 +228,12 @@ int main(int argc, char** argv) {
     action.sa_handler = &on_signal;
     sigaction(SIGINT, &action, nullptr);
     sigaction(SIGTERM, &action, nullptr);
-    const Result<std::string> sent = ingest::emit(settings, stop);
+    capture.to = settings.to;
+    const Result<ingest::Replayed> sent =
+        capture.file.empty() ? sent_by_boards(settings) : ingest::replay(capture, stop);
     if (!sent) return refuse(sent.error().message, 1);
-    if (std::puts(sent->c_str()) < 0 || std::fflush(stdout) != 0) return refuse("standard output cannot be written", 1);
-    return 0;
+    if (std::puts(sent->json.c_str()) < 0 || std::fflush(stdout) != 0) {
+        return refuse("standard output cannot be written", 1);
+    }
+    return sent->error.empty() ? 0 : refuse(sent->error, 1);
 }

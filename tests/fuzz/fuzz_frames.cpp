@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::uint64_t payload = 0;
     std::uint64_t captured = 0;
     for (std::size_t offset = 1; offset + 2 <= size;) {
-        const std::size_t said = data[offset] | data[offset + 1] << 8U;
+        const std::size_t said = std::size_t{data[offset]} | std::size_t{data[offset + 1]} << 8U;
         offset += 2;
         const std::size_t bytes = std::min<std::size_t>(said & 0x7FFFU, size - offset);
         const auto frame = std::as_bytes(std::span(data + offset, bytes));

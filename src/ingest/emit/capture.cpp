@@ -1,6 +1,8 @@
 #include "ingest/emit/capture.h"
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include <dlfcn.h>
@@ -23,46 +25,39 @@ struct PacketHeader {
     std::uint32_t frame_bytes;
 };
 struct Library {
-    void* (*open_offline)(const char* path, unsigned precision, char* error) = nullptr;
-    int (*next_ex)(void* handle, PacketHeader** header, const unsigned char** bytes) = nullptr;
-    int (*datalink)(void* handle) = nullptr;
-    char* (*geterr)(void* handle) = nullptr;
-    void (*close)(void* handle) = nullptr;
-    bool is_whole = false;
+    void* (*open_offline)(const char* path, unsigned precision, char* error);
+    int (*next_ex)(void* handle, PacketHeader** header, const unsigned char** bytes);
+    int (*datalink)(void* handle);
+    char* (*geterr)(void* handle);
+    void (*close)(void* handle);
 };
 
-template <class Function>
-bool find(void* loaded, const char* name, Function& into) {
-    void* const found = ::dlsym(loaded, name);
-    std::memcpy(&into, &found, sizeof found);
-    return found != nullptr;
-}
-
-const Library& pcap() {
-    static const Library loaded = [] {
-        Library made;
+/// nullptr: there is none, or it lacks a function.
+const Library* pcap() {
+    static const std::optional<Library> loaded = []() -> std::optional<Library> {
         void* const handle = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
-        made.is_whole = handle != nullptr &&
-                        find(handle, "pcap_open_offline_with_tstamp_precision", made.open_offline) &&
-                        find(handle, "pcap_next_ex", made.next_ex) && find(handle, "pcap_datalink", made.datalink) &&
-                        find(handle, "pcap_geterr", made.geterr) && find(handle, "pcap_close", made.close);
-        return made;
+        if (handle == nullptr) return std::nullopt;
+        const std::array<void*, 5> found{::dlsym(handle, "pcap_open_offline_with_tstamp_precision"),
+                                         ::dlsym(handle, "pcap_next_ex"), ::dlsym(handle, "pcap_datalink"),
+                                         ::dlsym(handle, "pcap_geterr"), ::dlsym(handle, "pcap_close")};
+        if (std::ranges::find(found, nullptr) != found.end()) return std::nullopt;
+        return std::bit_cast<Library>(found);
     }();
-    return loaded;
+    return loaded ? &*loaded : nullptr;
 }
 
 }  // namespace
 
 void Capture::Close::operator()(void* handle) const {
-    pcap().close(handle);
+    pcap()->close(handle);
 }
 
 Result<Capture> Capture::open(const std::string& path) {
-    if (!pcap().is_whole) {
+    if (pcap() == nullptr) {
         return Error{fmt::format("{}: {} cannot be loaded; the package libpcap0.8 has it", path, library)};
     }
     std::array<char, error_bytes> error{};
-    void* const handle = pcap().open_offline(path.c_str(), precision_ns, error.data());
+    void* const handle = pcap()->open_offline(path.c_str(), precision_ns, error.data());
     if (handle == nullptr) {
         const std::string said(error.data(), ::strnlen(error.data(), error.size()));
         return Error{said.starts_with(path) ? said : fmt::format("{}: {}", path, said)};
@@ -73,9 +68,9 @@ Result<Capture> Capture::open(const std::string& path) {
 Result<std::optional<Capture::Frame>> Capture::next() {
     PacketHeader* header = nullptr;
     const unsigned char* bytes = nullptr;
-    const int status = pcap().next_ex(handle_.get(), &header, &bytes);
+    const int status = pcap()->next_ex(handle_.get(), &header, &bytes);
     if (status == ended) return std::optional<Frame>();
-    if (status != 1) return Error{fmt::format("{}: {}", path_, pcap().geterr(handle_.get()))};
+    if (status != 1) return Error{fmt::format("{}: {}", path_, pcap()->geterr(handle_.get()))};
     constexpr std::int64_t ns_per_s = 1'000'000'000;
     return std::optional(Frame{header->at.tv_sec * ns_per_s + header->at.tv_usec,
                                header->frame_bytes,
@@ -83,7 +78,7 @@ Result<std::optional<Capture::Frame>> Capture::next() {
 }
 
 int Capture::link_type() const {
-    return pcap().datalink(handle_.get());
+    return pcap()->datalink(handle_.get());
 }
 
 }  // namespace incast::ingest

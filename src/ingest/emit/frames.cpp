@@ -97,7 +97,7 @@ std::optional<CapturedDatagram> Frames::take_ip(std::span<const std::byte> packe
 }
 
 std::optional<CapturedDatagram> Frames::take_v4(std::span<const std::byte> packet, bool is_whole) {
-    const std::size_t header = (byte_at(packet, 0) & 0xFU) * 4U;
+    const std::size_t header = std::size_t{byte_at(packet, 0) & 0xFU} * 4;
     if (packet.size() < v4_bytes || header < v4_bytes || packet.size() < header) {
         ++(is_whole ? skipped_.others : skipped_.cut);
         return std::nullopt;
@@ -115,7 +115,7 @@ std::optional<CapturedDatagram> Frames::take_v4(std::span<const std::byte> packe
     std::span<const std::byte> body = packet.subspan(header, length - header);
     constexpr std::uint16_t more_pieces = 0x2000;
     const std::uint16_t piece = big_16(packet, 6);
-    const std::size_t offset = (piece & 0x1FFFU) * 8U;
+    const std::size_t offset = std::size_t{piece & 0x1FFFU} * 8;
     const bool is_last = (piece & more_pieces) == 0;
     if (offset != 0 || !is_last) {
         const auto joined = join({big_32(packet, 12), big_32(packet, 16), big_16(packet, 4)}, offset, is_last, body);

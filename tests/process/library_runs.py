@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from support import Start, check_accounting, process_state, wait_until
+from support import Run, Start, check_accounting, process_state, wait_until
 from test_losses import EM, NAMES, SETTINGS, end, one_line, running, wait_for_progress
 
 EVENTS = 400
@@ -47,49 +47,61 @@ def build_events(start: Start, settings: dict[str, Any], scheme: str) -> None:
     assert result["events"] == EVENTS
 
 
-def kill_a_unit(
-    start: Start, settings: dict[str, Any], node: int, seed: str, *, may_take_event_manager: bool = False
-) -> None:
+_END_OF_MANAGER = f"node {NAMES[EM]} lost: silent for"
+
+
+def took_event_manager_along(run: Run) -> bool:
+    """Whether the event manager waits for a lock that a killed or stopped peer holds; then the run ends as it should."""
+    if not any(text.startswith(_END_OF_MANAGER) for text in run.notices):
+        return False
+    assert run.finish(20) != 0, run.story()
+    result = run.result()
+    # What was admitted is known to the event manager alone.
+    assert (result["status"], result["lost_events"], result["verify_errors"]) == ("event manager lost", None, 0)
+    one_line(run, _END_OF_MANAGER)
+    return True
+
+
+def kill_a_unit(start: Start, settings: dict[str, Any], node: int, seed: str, *, shares_locks: bool = False) -> None:
     """It is lost, with one line, and the others go on.
 
-    may_take_event_manager: of a library whose peers share locks. One that is killed while it holds a lock holds up
-    whoever wants it, and if that is the event manager, the run ends.
+    shares_locks: a library whose peers share locks. One that is killed or stopped while it holds a lock holds up others
+    who want it, and if the event manager is among them, the run ends.
     """
     run = running(start, {**SETTINGS, **settings}, f"kill {seed}")
     os.kill(run.node_pid(node), signal.SIGKILL)
     run.wait_for(lambda report: report["type"] == "notice" and "lost" in report["text"], "loss")
-    end_of_manager = f"node {NAMES[EM]} lost: silent for"
     try:
         wait_for_progress(run)
     except AssertionError:
-        if not (may_take_event_manager and any(text.startswith(end_of_manager) for text in run.notices)):
+        if not (shares_locks and took_event_manager_along(run)):
             raise
-        assert run.finish(20) != 0, run.story()
-        result = run.result()
-        # What was admitted is known to the event manager alone.
-        assert (result["status"], result["lost_events"], result["verify_errors"]) == ("event manager lost", None, 0)
-        one_line(run, end_of_manager)
     else:
         assert end(run) == 0, run.story()
         check_accounting(run.result())
     one_line(run, f"node {NAMES[node]} lost: killed by signal 9")
 
 
-def stop_a_unit(start: Start, settings: dict[str, Any], node: int, seed: str) -> None:
-    """For ten seconds: it comes back."""
+def stop_a_unit(start: Start, settings: dict[str, Any], node: int, seed: str, *, shares_locks: bool = False) -> None:
+    """For ten seconds: it comes back. shares_locks: as above."""
     run = running(start, {**SETTINGS, **settings}, f"stop {seed}")
     pid = run.node_pid(node)
     os.kill(pid, signal.SIGSTOP)
     stopped = time.monotonic()
     wait_until(lambda: process_state(pid) == "T", "stopped process")
-    wait_for_progress(run)
-    time.sleep(max(0.0, stopped + 10 - time.monotonic()))  # house: allow sleep: the stimulus
-    os.kill(pid, signal.SIGCONT)
-    back = "is back (incarnation 2)"
-    run.wait_for(lambda report: report["type"] == "notice" and back in report["text"], "return", 20)
-    wait_for_progress(run)
-    assert end(run) == 0, run.story()
-    check_accounting(run.result())
+    try:
+        wait_for_progress(run)
+        time.sleep(max(0.0, stopped + 10 - time.monotonic()))  # house: allow sleep: the stimulus
+        os.kill(pid, signal.SIGCONT)
+        back = "is back (incarnation 2)"
+        run.wait_for(lambda report: report["type"] == "notice" and back in report["text"], "return", 20)
+        wait_for_progress(run)
+    except (AssertionError, ProcessLookupError):
+        if not (shares_locks and took_event_manager_along(run)):
+            raise
+    else:
+        assert end(run) == 0, run.story()
+        check_accounting(run.result())
 
 
 def refusal(engine: Path, folder: Path, transport: str, settings: dict[str, str], **environment: str) -> str:

@@ -54,15 +54,18 @@ KILLED = [("tcp", BU), ("shm", RU)] if not MANY else [(name, node) for name in P
 
 @pytest.mark.parametrize(("provider", "node"), KILLED)
 def test_a_killed_unit_is_lost_and_others_go_on(start: Start, provider: str, node: int, attempt: int) -> None:
-    shares_locks = provider.startswith("shm")
-    kill_a_unit(start, PROVIDERS[provider], node, f"{provider} {node} {attempt}", may_take_event_manager=shares_locks)
+    kill_a_unit(
+        start, PROVIDERS[provider], node, f"{provider} {node} {attempt}", shares_locks=provider.startswith("shm")
+    )
 
 
 @pytest.mark.skipif(not MANY, reason="ten seconds each: with INCAST_KILL_TIMES")
 @pytest.mark.parametrize("node", [BU, RU])
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_stopped_unit_comes_back(start: Start, provider: str, node: int, attempt: int) -> None:
-    stop_a_unit(start, PROVIDERS[provider], node, f"{provider} {node} {attempt}")
+    stop_a_unit(
+        start, PROVIDERS[provider], node, f"{provider} {node} {attempt}", shares_locks=provider.startswith("shm")
+    )
 
 
 @pytest.mark.parametrize(

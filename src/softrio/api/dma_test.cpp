@@ -440,6 +440,34 @@ TEST(Dma, AnEmulatedLinkTakesItsTime) {
     EXPECT_EQ(window.data[bytes - 1], 3);
 }
 
+TEST(Dma, AMulticastTakesAnEmulatedLinkOnce) {
+    SKIP_ON_UDP("no link is emulated there");
+    SKIP_ON_LINUX("no link is emulated there");
+    const Fabric fabric("destid=1&multicast=0x80:2+3+50&link=tsi721/20");
+    const Mport sender(0);
+    const Mport second(1);
+    const Mport third(2);
+    constexpr std::uint32_t bytes = 4 << 20;
+    const OpenWindow at_second(second, bytes, 0x1000);
+    const OpenWindow at_third(third, bytes, 0x1000);
+    const std::vector<std::uint8_t> data(bytes, 3);
+    std::int64_t before = now_ms();
+    EXPECT_EQ(write_to(sender, 0x80, 0x1000, data, RIO_DIRECTIO_TYPE_NWRITE), 0);
+    const std::int64_t took_ms = now_ms() - before;
+    EXPECT_GE(took_ms, 50) << "4 MiB at 13.4 Gb/s / 20: 50.1 ms";
+    before = now_ms();
+    EXPECT_EQ(write_to(sender, second.destid, 0x1000, data, RIO_DIRECTIO_TYPE_NWRITE_R), 0);
+    EXPECT_EQ(write_to(sender, third.destid, 0x1000, data, RIO_DIRECTIO_TYPE_NWRITE_R), 0);
+    EXPECT_GE(now_ms() - before, 100) << "what one multicast spares";
+    // The receivers' links were taken, too: whoever sends to one of them behind it has to wait.
+    ASSERT_EQ(riomp_dma_write(sender, 0x80, 0x1000, const_cast<std::uint8_t*>(data.data()), bytes,
+                              RIO_DIRECTIO_TYPE_NWRITE, RIO_DIRECTIO_TRANSFER_FAF, nullptr),
+              0);
+    before = now_ms();
+    EXPECT_EQ(write_to(second, third.destid, 0x1000, data, RIO_DIRECTIO_TYPE_NWRITE_R), 0);
+    EXPECT_GE(now_ms() - before, 80) << "two times 4 MiB at 14.8 Gb/s / 20: 90.7 ms";
+}
+
 TEST(Dma, ASlowerLinkTakesAsManyTimesAsLong) {
     SKIP_ON_UDP("no link is emulated there");
     SKIP_ON_LINUX("no link is emulated there");

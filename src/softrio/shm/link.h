@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <span>
 
 namespace incast::softrio::shm {
 
@@ -38,14 +39,18 @@ inline std::int64_t reserve_link(std::atomic<std::int64_t>& busy_until_ns, std::
     return end;
 }
 
-/// When `bytes` from one endpoint have arrived at another.
+/// When `bytes` from one endpoint have arrived at all of some others: a multicast leaves it once.
 inline std::int64_t reserve_path(const LinkModel& model, std::atomic<std::int64_t>& sender,
-                                 std::atomic<std::int64_t>& receiver, std::int64_t now_ns, std::uint64_t bytes) {
+                                 std::span<std::atomic<std::int64_t>* const> receivers, std::int64_t now_ns,
+                                 std::uint64_t bytes) {
     const auto size = static_cast<double>(bytes);
     const auto send_ns = model.request_ns + static_cast<std::int64_t>(size / model.send_bytes_per_ns);
     const auto receive_ns = static_cast<std::int64_t>(size / model.receive_bytes_per_ns);
     const std::int64_t sent = reserve_link(sender, now_ns, send_ns);
-    const std::int64_t arrived = std::max(sent, reserve_link(receiver, sent - send_ns, receive_ns));
+    std::int64_t arrived = sent;
+    for (std::atomic<std::int64_t>* const receiver : receivers) {
+        arrived = std::max(arrived, reserve_link(*receiver, sent - send_ns, receive_ns));
+    }
     // Held back, the sender can send nothing to others either.
     (void)reserve_link(sender, arrived, 0);
     return arrived;

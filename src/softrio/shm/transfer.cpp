@@ -1,6 +1,10 @@
 // Remote DMA: one copy between local memory and the memory of a peer, which was mapped when it was first used.
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "base/stream_copy.h"
 #include "softrio/shm/link.h"
@@ -66,13 +70,24 @@ int Port::transfer(const Transfer& transfer) {
 
 std::int64_t Port::arrival_ns(Direction direction, std::uint32_t destid, std::uint64_t bytes) {
     if (options_.link == Options::Link::none) return 0;
+    const LinkModel model = slowed({}, options_.link_slowdown);
+    if (const auto members = group(destid); members != nullptr && direction == Direction::write) {
+        std::vector<std::shared_ptr<Peer>> targets;  // they stay while their links are reserved
+        std::vector<std::atomic<std::int64_t>*> links;
+        for (const std::uint32_t member : members->members) {
+            auto target = peer(member);
+            if (target == nullptr) continue;
+            links.push_back(&target->block().receives_until_ns);
+            targets.push_back(std::move(target));
+        }
+        return reserve_path(model, block_->sends_until_ns, links, now_ns(), bytes);
+    }
     const auto target = peer(destid);
     if (target == nullptr) return 0;
-    const LinkModel model = slowed({}, options_.link_slowdown);
-    Block& theirs = target->block();
-    if (direction == Direction::write)
-        return reserve_path(model, block_->sends_until_ns, theirs.receives_until_ns, now_ns(), bytes);
-    return reserve_path(model, theirs.sends_until_ns, block_->receives_until_ns, now_ns(), bytes) + model.round_trip_ns;
+    const bool writes = direction == Direction::write;
+    Block& from = writes ? *block_ : target->block();
+    std::atomic<std::int64_t>* const to = writes ? &target->block().receives_until_ns : &block_->receives_until_ns;
+    return reserve_path(model, from.sends_until_ns, {&to, 1}, now_ns(), bytes) + (writes ? 0 : model.round_trip_ns);
 }
 
 }  // namespace incast::softrio::shm

@@ -73,7 +73,7 @@ install_programs() {
             -DCMAKE_SKIP_INSTALL_RPATH=ON
     fi
     cmake --build build/deb --target incast-node incast-netdev incast-farm incast-emit softrio consumer_api \
-        consumer_python channel_api mport rsvdmem softrio_archives -- --quiet
+        consumer_python source_api channel_api mport rsvdmem softrio_archives -- --quiet
     for component in engine channel development softrio verbs ofi ucx rds rio mpi mpi-mpich mpi-openmpi; do
         DESTDIR="$1" cmake --install build/deb --component "$component" >/dev/null
     done

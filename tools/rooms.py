@@ -12,7 +12,7 @@ from clauses import Finding
 
 PACKAGE = "incast"
 PLACE = PurePosixPath("python/incast")
-# The modules that lie in the package itself, which programs of others import: consumer, filter, formats.
+# The modules that lie in the package itself, which programs of others import: consumer, filter, formats, source.
 INTERFACE = "interface"
 
 # From the bottom upwards: a room may import those named here, all of which stand above its line.

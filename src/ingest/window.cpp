@@ -1,6 +1,7 @@
 #include "ingest/window.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "wire/bytes.h"
@@ -164,8 +165,7 @@ Window::Answer Window::take(const wire::MfpView& packet) {
         return Answer::used;
     }
     const std::uint64_t mep = first / options_.packing;
-    if (first % options_.packing == 0 && mep >= next_ && events == events_of(mep) && open_of(mep).events == 0 &&
-        take_whole(packet, mep)) {
+    if (is_whole_mep(first, events) && take_whole(packet, mep)) {
         known_below_ = std::max(known_below_, mep + 1);
         return Answer::used;
     }
@@ -181,10 +181,46 @@ Window::Answer Window::take(const wire::MfpView& packet) {
     return Answer::used;
 }
 
+/// All of a MEP of which nothing has come.
+bool Window::is_whole_mep(std::uint64_t first, std::uint32_t events) const {
+    const std::uint64_t mep = first / options_.packing;
+    return first % options_.packing == 0 && mep >= next_ && events == events_of(mep) && open_of(mep).events == 0;
+}
+
+/// What is most of the time a whole MEP goes to its place before it is looked into; there it is alone.
+Result<Window::Answer> Window::take_shared(Bytes packet) {
+    std::array<std::byte, wire::mfp_wide_header_bytes> head{};
+    std::memcpy(head.data(), packet.data(), std::min(packet.size(), head.size()));
+    const Result<wire::MfpHeader> header = wire::peek_mfp(Bytes(head).first(std::min(packet.size(), head.size())));
+    if (!header) return header.error();
+    if (header->source != options_.source) {
+        return Error{"it is of source " + std::to_string(header->source)};
+    }
+    if (header->packet_bytes != packet.size()) {
+        return Error{"an MFP of " + std::to_string(header->packet_bytes) + " bytes in " +
+                     std::to_string(packet.size())};
+    }
+    const std::uint64_t behind = header->first_event + header->n_fragments;
+    const bool to_place = packet.size() <= options_.cap_bytes && !is_ahead(behind) &&
+                          is_whole_mep(header->first_event, header->n_fragments);
+    if (!to_place) copy_.resize(std::max(copy_.size(), packet.size()));
+    const std::span<std::byte> copy =
+        (to_place ? place_of(header->first_event / options_.packing) : std::span(copy_)).first(packet.size());
+    std::memcpy(copy.data(), packet.data(), packet.size());
+    const Result<wire::MfpView> view = wire::MfpView::parse(copy);
+    if (!view) return view.error();
+    if (view->header().source != options_.source || view->header().first_event != header->first_event ||
+        view->size() != header->n_fragments || view->bytes().size() != packet.size()) {
+        return Error{"it changed while it was read"};
+    }
+    return take(*view);
+}
+
 bool Window::take_whole(const wire::MfpView& packet, std::uint64_t mep) {
     const Bytes bytes = packet.bytes();
     if (bytes.size() > options_.cap_bytes) return false;
-    std::memcpy(place_of(mep).data(), bytes.data(), bytes.size());
+    std::byte* const place = place_of(mep).data();
+    if (bytes.data() != place) std::memcpy(place, bytes.data(), bytes.size());
     Open& open = open_of(mep);
     open.events = packet.size();
     open.is_whole = true;

@@ -66,6 +66,9 @@ public:
         ahead,  // not counted: to be offered again when the window has moved on, up to wants_next()
     };
     Answer take(const wire::MfpView& packet);
+    /// The same of an MFP in memory that somebody else may write meanwhile: it is copied before it is believed. Errors:
+    /// it is none, or of another source; nothing of it is taken or counted.
+    Result<Answer> take_shared(Bytes packet);
 
     /// After `ahead`: the packet fits once MEPs below are made.
     [[nodiscard]] std::uint64_t wants_next() const { return wants_next_; }
@@ -106,6 +109,7 @@ private:
         return memory_.subspan(mep % options_.places * options_.stride_bytes, options_.cap_bytes);
     }
     [[nodiscard]] Open& open_of(std::uint64_t mep) { return open_[mep % options_.open_meps]; }
+    [[nodiscard]] const Open& open_of(std::uint64_t mep) const { return open_[mep % options_.open_meps]; }
     [[nodiscard]] Entry* entries_of(std::uint64_t mep) {
         return &entries_[mep % options_.open_meps * options_.packing];
     }
@@ -116,6 +120,7 @@ private:
     bool follows(std::uint64_t first, std::uint32_t events);
     bool restarts(std::uint64_t first, std::uint32_t events);
     void note_size(std::uint32_t events);
+    [[nodiscard]] bool is_whole_mep(std::uint64_t first, std::uint32_t events) const;
     bool take_whole(const wire::MfpView& packet, std::uint64_t mep);
     bool take_fragment(const wire::Fragment& fragment);
     [[nodiscard]] bool had(std::uint64_t mep, std::uint32_t index) const;
@@ -126,6 +131,7 @@ private:
     std::vector<Open> open_;
     std::vector<Entry> entries_;
     std::vector<std::byte> scratch_;
+    std::vector<std::byte> copy_;  // of a packet in shared memory
     std::uint64_t next_ = 0;
     std::uint64_t known_below_ = 0;
     std::uint64_t wants_next_ = 0;

@@ -75,6 +75,21 @@ def captured(payload: bytes, header: bytes = b"", piece: int = 0) -> bytes:
     return struct.pack("<H", len(header + ip + udp)) + header + ip + udp
 
 
+def program(packing: int, *packets: bytes) -> bytes:
+    """Of fuzz_program.cpp: events in a MEP, then records of the ring of 64 lines, one after the other."""
+    made = bytes([packing - 1])
+    at = 0
+    for packet in packets:
+        data = (struct.pack("<QI", len(packet), 64).ljust(64, b"\0") + packet)[:255]
+        lines = (64 + len(packet) + 63) // 64
+        if at + lines > 64:
+            made += struct.pack("<BHBb", 0, at * 64, 16, 64 - at) + bytes(16)
+            at = 0
+        made += struct.pack("<BHBb", 0, at * 64, len(data), lines) + data
+        at = (at + lines) % 64
+    return made
+
+
 def record(what: int, peer: int, kind: int, payload: bytes, entries: int = 0) -> bytes:
     """One record of fuzz_control.cpp: `what` 4 is a message; its length field also chooses the kind."""
     length = len(payload)
@@ -420,6 +435,14 @@ def seeds() -> dict[str, dict[str, bytes]]:
             "strangers": boards(0, 2, mfp(6, 0, [b"ab", b"c"]), b"", b"no packet"),
             "mef": boards(1, 2, *(mef(2 * k, [bank(7, b"hello"), b""]) for k in range(4))),
             "mef-in-parts": boards(1, 3, *(mef(k, [bank(7, b"hello")]) for k in (1, 0, 4, 2))),
+        },
+        "fuzz_program": {
+            "whole": program(2, *(mfp(5, 2 * k, [b"ab", b"c"]) for k in range(40))),
+            "in-parts": program(4, *(mfp(5, k, [b"abc"]) for k in (0, 2, 1, 3, 3, 9, 4, 5))),
+            "wide": program(1, mfp(5, 0, [b"ab"], wide=True), mfp(5, 1, [b"c"], wide=True)),
+            "strangers": program(1, mfp(6, 0, [b"ab"]), b"none", mfp(5, 0, [b"a"]) + b"more", mfp(5, 0, [b"a"])),
+            "lies": program(1, mfp(5, 0, [b"ab"])) + struct.pack("<BHBb", 1, 0, 0, 100),
+            "back": program(1, mfp(5, 0, [b"ab"])) + struct.pack("<BHBb", 1, 0, 0, -2),
         },
     }
 

@@ -19,8 +19,9 @@ def engine_path() -> Path:
     return Path(named) if named else folder / "incast-node"
 
 
-# The module of the same build, for tests and their children: before a test imports incast.consumer.
+# The modules of the same build, for tests and their children: before a test imports incast.consumer.
 os.environ.setdefault("INCAST_CONSUMER_MODULE", str(engine_path().parent.parent / "lib" / "_consumer.abi3.so"))
+os.environ.setdefault("INCAST_SOURCE_LIBRARY", str(engine_path().parent.parent / "lib" / "libincast_source.so.1"))
 
 
 @pytest.fixture(scope="session")

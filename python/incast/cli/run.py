@@ -69,7 +69,12 @@ def run(
     message_size: Annotated[str | None, option("protocol.message_size", panel=_PROTOCOL)] = None,
     source: Annotated[
         str | None,
-        option("source.kind", "What feeds the readout units.", metavar="generator|udp:PORT|PATH", panel=_ENDS),
+        option(
+            "source.kind",
+            "What feeds the readout units.",
+            metavar="generator|udp:PORT|program:NAME|PATH",
+            panel=_ENDS,
+        ),
     ] = None,
     fragment_size: Annotated[str | None, option("source.fragment_size", panel=_ENDS)] = None,
     size_distribution: Annotated[

@@ -57,10 +57,12 @@ class RunRequest:
 
 
 def source_settings(source: str) -> dict[str, str]:
-    """`generator`, `udp:PORT` for boards, or a folder of MFPs, or a file or folder of MEPs."""
-    kind, colon, port = source.partition(":")
-    if kind == "udp" and colon and port.isdecimal():
-        return {"source.kind": "udp", "source.port": port}
+    """`generator`, `udp:PORT` for boards, `program:NAME`, or a folder of MFPs, or a file or folder of MEPs."""
+    kind, colon, what = source.partition(":")
+    if kind == "udp" and colon and what.isdecimal():
+        return {"source.kind": "udp", "source.port": what}
+    if kind == "program" and colon:
+        return {"source.kind": "program", "source.name": what}
     return {"source.kind": source} if source == "generator" else {"source.kind": "mfp", "source.path": source}
 
 

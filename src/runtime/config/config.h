@@ -29,7 +29,7 @@ enum class Roles : std::uint8_t { folded, split };
 enum class EmPlace : std::uint8_t { shared, own };
 enum class Pin : std::uint8_t { automatic, network, never };
 enum class OnLoss : std::uint8_t { carry_on, stop };
-enum class SourceKind : std::uint8_t { generator, mfp, udp };
+enum class SourceKind : std::uint8_t { generator, mfp, udp, program };
 enum class SizeDistribution : std::uint8_t { fixed, normal, lognormal, exponential, histogram };
 enum class Fill : std::uint8_t { prefilled, generated };
 enum class SecondStage : std::uint8_t { rest, all };
@@ -133,6 +133,7 @@ struct RunConfig {
     std::uint64_t memory{};
     std::uint64_t prefill_bytes{};
     std::string board_address;  // source.address
+    std::string source_name;
     std::uint64_t board_port{};
     ingest::Format board_format{};
     std::uint64_t first_id{};

@@ -33,7 +33,7 @@ constexpr std::array<std::string_view, 3> assignment_words{"em", "static", "sour
 constexpr std::array<std::string_view, 3> overrun_words{"skip", "slip", "overlap"};
 constexpr std::array<std::string_view, 2> self_words{"copy", "pointer"};
 constexpr std::array<std::string_view, 3> checksum_words{"off", "sampled", "full"};
-constexpr std::array<std::string_view, 3> source_words{"generator", "mfp", "udp"};
+constexpr std::array<std::string_view, 4> source_words{"generator", "mfp", "udp", "program"};
 constexpr std::array<std::string_view, 2> board_words{"mfp", "mef"};
 constexpr std::array<std::string_view, 5> distribution_words{"fixed", "normal", "lognormal", "exponential",
                                                              "histogram"};
@@ -228,7 +228,8 @@ constexpr std::array table{
          "command: what is started, by /bin/sh, for each builder unit"),
 
     choice<&RunConfig::source_kind>("source.kind", "generator", source_words,
-                                    "made-up fragments, MFP files replayed, or datagrams of boards (dataflow.md)"),
+                                    "made-up fragments, MFP files replayed, datagrams of boards, or what programs of "
+                                    "the host hand over (dataflow.md)"),
     text("source.path", &RunConfig::source_path, "",
          "mfp: the folder with the MFP files, or a file, or a folder of files, of MEPs"),
     number(Kind::count, "source.repeat", &RunConfig::repeat, "1", 0, 9e15,
@@ -289,14 +290,17 @@ constexpr std::array table{
     choice<&RunConfig::board_format>("source.format", "mfp", board_words,
                                      "udp: what a datagram holds, an MFP or LHCb's older multi-event fragment "
                                      "(formats.md)"),
+    text("source.name", &RunConfig::source_name, "incast", "program: what programs attach to"),
     number(Kind::count, "source.first_id", &RunConfig::first_id, "0", 0, 65534,
-           "udp: the id in the packets of the first source; the others' follow"),
+           "udp, program: the id in the packets of the first source; the others' follow"),
     number(Kind::bytes, "source.largest_mfp", &RunConfig::largest_mfp, "64KiB", 64, gib,
-           "udp: room for the packing events of a source; what does not fit is cut and flagged"),
+           "udp, program: room for the packing events of a source; what does not fit is cut and flagged"),
     number(Kind::count, "source.window", &RunConfig::window_meps, "64", 2, 65536,
-           "udp: MEPs that are filled at once; what is further ahead makes that the oldest is given up"),
+           "udp, program: MEPs that are filled at once; for a board that is further ahead the oldest is given up, a "
+           "program waits"),
     number(Kind::duration, "source.patience", &RunConfig::board_patience, "1s", 0, 600 * ps_s,
-           "udp: what is still missing of a MEP this long after the first of it came is given up, and flagged late"),
+           "udp, program: what is still missing of a MEP this long after the first of it came is given up, and flagged "
+           "late"),
 
     choice<&RunConfig::sink_kind>("sink.kind", "verify", sink_words,
                                   "what becomes of built events: compared, read, dropped, written to MEP files or to a "

@@ -28,7 +28,7 @@ Result<Ok> lay_out_nodes(Plan& plan);
 Result<Ok> fit_nodes(Plan& plan, const ConfigText& text);
 /// Recorded MFPs are what they are: the sources, their sizes, the packing and the end of the run follow from the files.
 Result<Ok> take_recording(Plan& plan);
-/// What boards send has room, or is cut.
+/// What boards or programs send has room, or is cut.
 Result<Ok> size_boards(Plan& plan);
 /// Chooses protocol.credits where they are not given.
 void count_credits(Plan& plan, const Machine& machine);

@@ -6,6 +6,7 @@
 #include "datagram/address.h"
 #include "runtime/plan/resolve_parts.h"
 #include "runtime/sources/replay_files.h"
+#include "source/layout.h"
 #include "wire/mfp.h"
 
 namespace incast::runtime {
@@ -85,18 +86,15 @@ Result<Ok> take_recording(Plan& plan) {
     return Ok{};
 }
 
-Result<Ok> size_boards(Plan& plan) {
+namespace {
+
+/// Where they come to.
+Result<Ok> check_address(const Plan& plan) {
     const RunConfig& config = plan.config;
-    if (config.traits().simulated) {
-        return not_allowed("source.kind", "udp", "boards are real, and this network is simulated",
-                           "generator, mfp, or another transport");
-    }
-    if (config.sink_kind == SinkKind::verify) {
-        return not_allowed("sink.kind", "verify", "nobody knows what boards send", "another sink");
-    }
-    if (config.trigger_rate != 0 || config.policy != sources::Policy::block) {
-        return not_allowed("source.trigger_rate, source.policy", "given", "boards send when they do",
-                           "neither of both");
+    if (config.source_kind == SourceKind::program) {
+        if (source::is_name(config.source_name)) return Ok{};
+        return not_allowed("source.name", config.source_name, "programs attach to it",
+                           fmt::format("1..{} letters, digits, '.', '_' and '-'", source::max_name_bytes));
     }
     const std::optional<datagram::Address> at = datagram::parse_ip(config.board_address);
     if (!at) {
@@ -107,9 +105,31 @@ Result<Ok> size_boards(Plan& plan) {
                            fmt::format("each of {} readout units has one", plan.n_rus),
                            fmt::format("0..{}", 65536 - plan.n_rus));
     }
+    return Ok{};
+}
+
+}  // namespace
+
+Result<Ok> size_boards(Plan& plan) {
+    const RunConfig& config = plan.config;
+    const bool boards = config.source_kind == SourceKind::udp;
+    const std::string who = boards ? "boards" : "programs";
+    if (config.traits().simulated) {
+        return not_allowed("source.kind", boards ? "udp" : "program", who + " are real, and this network is simulated",
+                           "generator, mfp, or another transport");
+    }
+    if (config.sink_kind == SinkKind::verify) {
+        return not_allowed("sink.kind", "verify", fmt::format("nobody knows what {} send", who), "another sink");
+    }
+    if (config.trigger_rate != 0 || config.policy != sources::Policy::block) {
+        return not_allowed("source.trigger_rate, source.policy", "given", who + " send when they do",
+                           "neither of both");
+    }
+    if (Result<Ok> checked = check_address(plan); !checked) return checked;
     if (config.packing == 0) {
-        return not_allowed("protocol.packing", "auto", "how many events are in a packet is the boards' matter",
-                           "a multiple of what the boards pack");
+        return not_allowed("protocol.packing", "auto",
+                           fmt::format("how many events are in a packet is the {}' matter", who),
+                           fmt::format("a multiple of what the {} pack", who));
     }
     const std::uint64_t n_sources = plan.n_rus * config.sources_per_ru;
     if (config.first_id + n_sources > 65535) {

@@ -54,11 +54,19 @@ sources::SourceOptions source_options(const Plan& plan) {
         if (plan.recorded) options.replay.numbering = plan.recorded->numbering;
         return options;
     }
+    const sources::ArrivalOptions arrival{.packing = plan.packing,
+                                          .total_events = config.events,
+                                          .window_meps = static_cast<std::uint32_t>(config.window_meps),
+                                          .patience = config.board_patience};
     if (config.source_kind == SourceKind::udp) {
         options.kind = sources::SourceOptions::Kind::boards;
-        options.boards = {
-            config.board_address, static_cast<std::uint16_t>(config.board_port),  config.board_format,  plan.packing,
-            config.events,        static_cast<std::uint32_t>(config.window_meps), config.board_patience};
+        options.boards = {arrival, config.board_address, static_cast<std::uint16_t>(config.board_port),
+                          config.board_format};
+        return options;
+    }
+    if (config.source_kind == SourceKind::program) {
+        options.kind = sources::SourceOptions::Kind::programs;
+        options.programs = {arrival, config.source_name};
         return options;
     }
     sources::GeneratorOptions& generator = options.generator;

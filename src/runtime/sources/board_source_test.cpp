@@ -80,7 +80,7 @@ TEST(BoardSource, EB_C9_AMepIsMadeOnceAllBoardsSentIt) {
 }
 
 TEST(BoardSource, EB_C9_WhatIsMissingIsGivenUpAfterPatience) {
-    BoardBench bench({.patience = ps_per_s});
+    BoardBench bench({{.patience = ps_per_s}});
     bench.send(10, 0);
     EXPECT_FALSE(bench.source.produce(bench.now, 0));
     EXPECT_FALSE(bench.source.produce(bench.now + ps_per_s - 1, 0));
@@ -92,7 +92,7 @@ TEST(BoardSource, EB_C9_WhatIsMissingIsGivenUpAfterPatience) {
 }
 
 TEST(BoardSource, EB_C9_WhatIsBeyondTheWindowMovesIt) {
-    BoardBench bench({.window_meps = 4, .patience = 1000 * ps_per_s});
+    BoardBench bench({{.window_meps = 4, .patience = 1000 * ps_per_s}});
     for (std::uint64_t mep = 0; mep < 6; ++mep) {
         bench.send(10, mep * packing);
     }
@@ -107,7 +107,7 @@ TEST(BoardSource, EB_C9_WhatIsBeyondTheWindowMovesIt) {
 }
 
 TEST(BoardSource, EB_C9_AfterAPauseNothingThatCameIsGivenUp) {
-    BoardBench bench({.patience = ps_per_ms});
+    BoardBench bench({{.patience = ps_per_ms}});
     bench.send(10, 0);
     EXPECT_FALSE(bench.source.produce(bench.now, 0));
     bench.send(11, 0);
@@ -128,7 +128,7 @@ TEST(BoardSource, EB_C9_StrangersAreRefusedAndTold) {
 }
 
 TEST(BoardSource, EB_C9_ASilentBoardIsToldOnceAndAgain) {
-    BoardBench bench({.patience = ps_per_ms});
+    BoardBench bench({{.patience = ps_per_ms}});
     std::vector<std::string> news;
     std::uint64_t mep = 0;
     const auto look = [&] {
@@ -153,7 +153,7 @@ TEST(BoardSource, EB_C9_ASilentBoardIsToldOnceAndAgain) {
 }
 
 TEST(BoardSource, EB_C9_WhoHasNothingAtAllAsksOthers) {
-    BoardBench bench({.patience = ps_per_ms});
+    BoardBench bench({{.patience = ps_per_ms}});
     EXPECT_FALSE(bench.source.produce(bench.now, 0));
     EXPECT_TRUE(bench.source.asks_others());
     EXPECT_EQ(bench.source.impatient_at(), bench.now + ps_per_ms);
@@ -171,7 +171,7 @@ TEST(BoardSource, EB_C9_WhoHasNothingAtAllAsksOthers) {
 }
 
 TEST(BoardSource, EB_C9_TheRunEndsWithItsEvents) {
-    BoardBench bench({.total_events = 6});
+    BoardBench bench({{.total_events = 6}});
     EXPECT_EQ(bench.source.total_meps(), 2U);
     for (const std::uint16_t id : {std::uint16_t{10}, std::uint16_t{11}}) {
         bench.send(id, 0);
@@ -185,7 +185,9 @@ TEST(BoardSource, EB_C9_TheRunEndsWithItsEvents) {
 }
 
 TEST(BoardSource, RefusesWhatItCannotListenAt) {
-    BoardSource source({.address = "192.0.2.1"});
+    BoardOptions options;
+    options.address = "192.0.2.1";
+    BoardSource source(options);
     sources::FakeTransport transport;
     protocol::Config config;
     config.sources = {{0, Peer{0}, 4096}};

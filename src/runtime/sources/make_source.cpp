@@ -1,5 +1,6 @@
 #include "runtime/sources/board_source.h"
 #include "runtime/sources/generator.h"
+#include "runtime/sources/program_source.h"
 #include "runtime/sources/replay.h"
 #include "runtime/sources/source.h"
 
@@ -14,6 +15,8 @@ Result<std::unique_ptr<RuntimeSource>> make_source(const SourceOptions& options)
             return Made(std::make_unique<Replay>(options.replay));
         case SourceOptions::Kind::boards:
             return Made(std::make_unique<BoardSource>(options.boards));
+        case SourceOptions::Kind::programs:
+            return Made(std::make_unique<ProgramSource>(options.programs));
     }
     return Error{"source: unknown kind"};
 }

@@ -1,5 +1,5 @@
-// What feeds readout units: the generator, the replay of MFP files, and boards. The runtime fills the options from its
-// config.
+// What feeds readout units: the generator, the replay of MFP files, boards, and programs. The runtime fills the options
+// from its config.
 #pragma once
 
 #include <cstdint>
@@ -40,23 +40,33 @@ struct ReplayOptions {
     std::optional<Numbering> numbering;  // of the run, whatever the files of this host are; nothing: they decide
 };
 
-/// Boards that send datagrams (EB-C9).
-struct BoardOptions {
-    std::string address = "127.0.0.1";  // to listen at: an IP address
-    std::uint16_t port = 0;             // of the first readout unit, the others follow; 0: the kernel chooses
-    ingest::Format format = ingest::Format::mfp;
+/// Of fragments that come from elsewhere (EB-C9).
+struct ArrivalOptions {
     std::uint32_t packing = 1;       // events in a MEP
     std::uint64_t total_events = 0;  // 0 = no end
     std::uint32_t window_meps = 64;  // open at once; at least 2
     Time patience = ps_per_s;        // for what others were heard of
 };
 
+/// Boards that send datagrams.
+struct BoardOptions : ArrivalOptions {
+    std::string address = "127.0.0.1";  // to listen at: an IP address
+    std::uint16_t port = 0;             // of the first readout unit, the others follow; 0: the kernel chooses
+    ingest::Format format = ingest::Format::mfp;
+};
+
+/// Programs of this host that hand fragments over in shared memory (docs/source.md).
+struct ProgramOptions : ArrivalOptions {
+    std::string name = "incast";  // they attach to
+};
+
 struct SourceOptions {
-    enum class Kind : std::uint8_t { generator, replay, boards };
+    enum class Kind : std::uint8_t { generator, replay, boards, programs };
     Kind kind = Kind::generator;
     GeneratorOptions generator;
     ReplayOptions replay;
     BoardOptions boards;
+    ProgramOptions programs;
 };
 
 /// Counted since start by the RU's one thread.
@@ -76,9 +86,9 @@ struct SourceStats {
     std::uint64_t truncated_mfps = 0;      // larger than their place in the slot (EB-S4)
     std::uint64_t desync_mfps = 0;         // phantoms, where the recording has no fitting MFP (EB-S5)
     std::uint64_t ring_bytes = 0;          // memory that produced MFPs cycle through: the source's working set (EB-M4)
-    std::uint64_t refused_datagrams = 0;   // boards: damaged, or of a source that is not this readout unit's
+    std::uint64_t refused_datagrams = 0;   // boards, programs: damaged, or of a source that is not this readout unit's
     std::uint64_t overflow_datagrams = 0;  // boards: the kernel had no room for them
-    ingest::Counts boards;                 // of all sources of the readout unit
+    ingest::Counts boards;                 // or programs: of all sources of the readout unit
 };
 
 class RuntimeSource : public protocol::Source {

@@ -48,7 +48,7 @@ def _with(clients: Clients, host: Host, what: str, act: Callable[[Host], None]) 
         if found["job"] == "terasort":
             found |= {"fault": what, "ran_on": ran_on}
         if found["job"] == "teravalidate":
-            found["checks"] |= _whole_again(clients, folder)
+            found["checks"] |= _whole_again(clients)
             found["valid"] = all(found["checks"].values())
         yield found
 
@@ -70,11 +70,11 @@ def _wait_for_bytes(running: Running, host: Host) -> None:
     wait_until(moved, f"{_ENOUGH_BYTES} B over the link of {host.fabric_name}", 300.0, 0.02)
 
 
-def _whole_again(clients: Clients, folder: str) -> dict[str, bool]:
+def _whole_again(clients: Clients) -> dict[str, bool]:
     """The name node has as many data nodes as run, and every block has its replicas."""
     cluster = clients.cluster
-    # TeraSort wants ten of its table of partitions, more than there are data nodes.
-    clients.run("setrep", "org.apache.hadoop.fs.FsShell", "-setrep", str(REPLICAS), folder)
+    # TeraSort wants ten of its tables of partitions, more than there are data nodes.
+    clients.run("setrep", "org.apache.hadoop.fs.FsShell", "-setrep", str(REPLICAS), "/")
     alive = sum(daemon == "datanode" for daemon, _ in cluster.daemons)
     what = f"every block has its replicas, on {alive} data nodes"
     try:

@@ -37,7 +37,7 @@ def net(name: str, *words: str, settings: dict[str, str], before: str = "") -> S
 def test_stacks_on_rdma_are_compared(guest: GuestRun, tmp_path: Path) -> None:
     sockets = {f"transport.{SOCKETS}.bind": "10.0.0.1", f"transport.{SOCKETS}.wait": "poll"}
     steps = [
-        Step("nodes", "rds-nodes.sh rdma 2"),
+        Step("nodes", "rds-nodes.sh rdma 4"),
         net("stacks", f"--compare {','.join(STACKS)} --rounds 3 --message-size {SIZES}", settings=SETTINGS),
     ]
     for name, words in (

@@ -20,7 +20,6 @@ namespace {
 constexpr Time look_interval = 100 * ps_per_ms;  // for builder units that come
 constexpr Time linger = 3 * ps_per_s;            // for one that was lost to come back
 constexpr Time settle_time = 300 * ps_per_ms;    // the kernel's list may lack one for a moment
-constexpr Time greeting_time = 5 * ps_per_s;
 constexpr std::size_t most_nodes = 1024;
 
 void say(const std::string& line) {
@@ -61,7 +60,7 @@ Result<Ok> Dispatcher::look_for_builders() {
         const bool may_have_ended = !builder->has_ended && std::ranges::find(there, builder->node) == there.end();
         std::uint64_t ticket = 0;
         if (may_have_ended && !has_credit() && take_from(*builder, ticket) == 1) {
-            again_.push_back(ticket);
+            book_.wait(ticket);
         }
     }
     std::erase_if(builders_, [](const std::unique_ptr<Builder>& each) {
@@ -114,11 +113,9 @@ int Dispatcher::take_from(Builder& builder, std::uint64_t& ticket) {
     incast_consumer_event event;
     const int status = incast_consumer_next(builder.handle, 0, &event);
     if (status == 1) {
-        ticket = ++tickets_;
-        flights_[ticket] = {
-            .builder = &builder, .event = event, .is_repeated = (event.flags & INCAST_CONSUMER_REPEATED) != 0};
+        ticket = book_.take({.builder = &builder, .event = event}, event.n_events,
+                            (event.flags & INCAST_CONSUMER_REPEATED) != 0);
         ++builder.held;
-        ++counts_.taken_meps;
     } else if (status == INCAST_CONSUMER_EJECTED) {
         failure_ = fmt::format("the builder unit of node {} dropped this consumer (sink.patience)", builder.node);
     } else if (status < 0) {
@@ -141,21 +138,16 @@ std::uint64_t Dispatcher::take_next() {
     return ticket;
 }
 
-void Dispatcher::give_back(std::uint64_t ticket, Flight& flight, std::uint64_t verdict) {
-    Builder& builder = *flight.builder;
+void Dispatcher::give_back(const Book<Taken>::Finished& finished) {
+    Builder& builder = *finished.load.builder;
     // What a builder unit that is gone thinks of it does not matter.
-    if (verdict == 0) {
-        (void)incast_consumer_release(builder.handle, &flight.event);
+    if (finished.verdict == 0) {
+        (void)incast_consumer_release(builder.handle, &finished.load.event);
     } else {
-        const auto accepted = static_cast<std::uint32_t>(verdict - 1);
-        (void)incast_consumer_judge(builder.handle, &flight.event, accepted);
-        ++counts_.judged_meps;
-        counts_.accepted_events += accepted;
-        counts_.rejected_events += flight.event.n_events - accepted;
+        const auto accepted = static_cast<std::uint32_t>(finished.verdict - 1);
+        (void)incast_consumer_judge(builder.handle, &finished.load.event, accepted);
     }
-    ++counts_.done_meps;
     --builder.held;
-    flights_.erase(ticket);
 }
 
 // --- farm nodes
@@ -166,7 +158,7 @@ void Dispatcher::accept_all() {
         auto node = std::make_unique<Node>();
         node->channel = channel;
         node->rest = room_of(node->hello);
-        node->heard = node->said = node->progress = now_;
+        node->meet(now_);
         incast_channel_set_user(channel, node.get());
         nodes_.push_back(std::move(node));
     }
@@ -183,13 +175,7 @@ void Dispatcher::lose(Node& node, const std::string& why) {
         return;
     }
     node.is_over = true;
-    for (auto& [ticket, flight] : flights_) {
-        if (flight.node == &node) {
-            flight.node = nullptr;
-            flight.is_repeated = true;
-            again_.push_back(ticket);
-        }
-    }
+    book_.lose(node);
     const bool is_in_order = node.is_leaving && node.held == 0;
     if (is_in_order) {
         incast_channel_close(node.channel);
@@ -201,10 +187,10 @@ void Dispatcher::lose(Node& node, const std::string& why) {
         return;
     }
     if (is_in_order) {
-        ++counts_.left_nodes;
+        ++book_.counts.left_nodes;
         say(fmt::format("farm node {} has left", node.name));
     } else {
-        ++counts_.lost_nodes;
+        ++book_.counts.lost_nodes;
         say(fmt::format("farm node {} is lost: {}; {} MEPs go to others", node.name, why, node.held));
     }
 }
@@ -239,67 +225,44 @@ void Dispatcher::hear(Node& node) {
         node.name = name_of(node.hello, text);
         node.is_greeted = true;
         node.rest = room_of(node.reply);
-        ++counts_.joined_nodes;
+        ++book_.counts.joined_nodes;
         say(fmt::format("farm node {} has joined", node.name));
     }
 }
 
 bool Dispatcher::heard(Node& node, const Reply& reply) {
-    switch (reply.says) {
-        case Says::alive:
-            return true;
-        case Says::credit:
-            return node.credits.grant(reply.value);
-        case Says::leave:
-            node.is_leaving = true;
-            return true;
-        case Says::done:
-        case Says::refused:
-            break;
-        default:
-            return false;
+    Book<Taken>::Finished finished;
+    const auto heard = book_.hear(node, reply, now_, finished);
+    if (heard == Book<Taken>::Heard::finished) {
+        give_back(finished);
     }
-    const auto found = flights_.find(reply.ticket);
-    if (found == flights_.end() || found->second.node != &node) {
-        return false;
-    }
-    Flight& flight = found->second;
-    if (reply.says == Says::done) {
-        if (reply.value > std::uint64_t{flight.event.n_events} + 1) {
-            return false;
-        }
-        ++node.done;
-        give_back(reply.ticket, flight, reply.value);
-    } else {
-        flight.node = nullptr;
-        flight.is_repeated = flight.is_repeated || reply.value != 0;
-        ++counts_.refused_meps;
-        again_.push_back(reply.ticket);
-    }
-    --node.held;
-    node.progress = now_;
-    return true;
+    return heard != Book<Taken>::Heard::nonsense;
 }
 
 /// Silent ones, those that finish nothing, and strangers that never say who they are.
 void Dispatcher::keep_alive() {
     for (const auto& node : nodes_) {
-        if (!node->is_over && !node->is_greeted && now_ - node->heard > greeting_time) {
-            lose(*node, "no greeting");
-        } else if (!node->is_over && now_ - node->heard > options_.silence) {
-            lose(*node, "it said nothing for " + base::format_duration(options_.silence));
-        } else if (!node->is_over && options_.patience > 0 && node->held > 0 &&
-                   now_ - node->progress > options_.patience) {
-            lose(*node, "it finished nothing for too long");
-        }
-        if (node->is_over) {
-            continue;
-        }
-        if (node->is_leaving && node->held == 0) {
-            lose(*node, "");
-        } else if (node->is_welcomed && now_ - node->said > alive_interval && node->out.is_empty()) {
-            node->out.keep(bytes_of(MepFrame{}));
-            node->said = now_;
+        switch (due(*node, now_, options_.limits)) {
+            case Due::nothing:
+                break;
+            case Due::no_greeting:
+                lose(*node, "no greeting");
+                break;
+            case Due::silent:
+                lose(*node, "it said nothing for " + base::format_duration(options_.limits.silence));
+                break;
+            case Due::idle:
+                lose(*node, "it finished nothing for too long");
+                break;
+            case Due::left:
+                lose(*node, "");
+                break;
+            case Due::word:
+                if (node->out.is_empty()) {
+                    node->out.keep(bytes_of(MepFrame{}));
+                    node->said = now_;
+                }
+                break;
         }
     }
 }
@@ -308,60 +271,42 @@ void Dispatcher::keep_alive() {
 // -------------------------------------------------------------------------------------------------------------------
 
 Dispatcher::Node* Dispatcher::best_node() {
-    free_.clear();
-    for (const auto& node : nodes_) {
-        const bool may_get = !node->is_over && node->is_welcomed && !node->is_leaving;
-        free_.push_back(may_get ? node->credits.free() : 0);
-    }
-    const auto chosen = turn_.choose(free_);
+    const auto chosen = book_.choose(std::span<const std::unique_ptr<Node>>(nodes_));
     return chosen ? nodes_[*chosen].get() : nullptr;
 }
 
 bool Dispatcher::has_credit() const {
-    return std::ranges::any_of(nodes_, [](const auto& node) {
-        return !node->is_over && node->is_welcomed && !node->is_leaving && node->credits.free() > 0;
-    });
+    return std::ranges::any_of(nodes_, [](const auto& node) { return node->may_get() && node->credits.free() > 0; });
 }
 
 void Dispatcher::send(std::uint64_t ticket, Node& node) {
-    Flight& flight = flights_.at(ticket);
-    const incast_consumer_event& event = flight.event;
-    incast_consumer* handle = flight.builder->handle;
+    const Taken& taken = book_.at(ticket).load;
+    const incast_consumer_event& event = taken.event;
+    incast_consumer* handle = taken.builder->handle;
     const incast_consumer_source* sources = incast_consumer_sources(handle, &event);
     table_.clear();
     for (std::uint32_t index = 0; index < event.n_sources; ++index) {
         table_.push_back({sources[index].bytes, sources[index].source, sources[index].flag, 0});
     }
-    MepFrame frame{.what = What::mep,
-                   .flags = 0,
-                   .ticket = ticket,
-                   .mep = event.mep,
+    MepFrame frame{.mep = event.mep,
                    .first_event = event.first_event,
                    .goodput_bytes = event.goodput_bytes,
                    .n_events = event.n_events,
                    .missing_sources = event.missing_sources,
                    .attempt = event.attempt,
-                   .builder = flight.builder->node};
+                   .builder = taken.builder->node};
     if ((event.flags & INCAST_CONSUMER_REDELIVERED) != 0) frame.flags |= MepFrame::redelivered;
-    if (flight.is_repeated) frame.flags |= MepFrame::repeated;
+    book_.mark(ticket, frame);
     node.out.keep(bytes_of(frame));
     node.out.keep(std::as_bytes(std::span(table_)));
     for (std::uint32_t index = 0; index < event.n_sources; ++index) {
         incast_consumer_mfp mfp;
         if (incast_consumer_get_mfp(handle, &event, index, &mfp) == INCAST_CONSUMER_OK && mfp.bytes > 0) {
             node.out.show(std::as_bytes(std::span(mfp.data, mfp.bytes)));
-            counts_.sent_bytes += mfp.bytes;
+            book_.counts.sent_bytes += mfp.bytes;
         }
     }
-    if (node.held++ == 0) {
-        node.progress = now_;
-    }
-    node.said = now_;
-    node.credits.send();
-    ++counts_.sent_meps;
-    counts_.repeated_meps += flight.was_sent && flight.is_repeated ? 1 : 0;
-    flight.was_sent = true;
-    flight.node = &node;
+    book_.sent(ticket, node, now_);
 }
 
 /// True: something was sent.
@@ -374,13 +319,7 @@ bool Dispatcher::dispatch() {
         }
     }
     while (Node* node = best_node()) {
-        std::uint64_t ticket = 0;
-        if (again_.empty()) {
-            ticket = take_next();
-        } else {
-            ticket = again_.front();
-            again_.pop_front();
-        }
+        const std::uint64_t ticket = book_.has_waiting() ? book_.next_waiting() : take_next();
         if (ticket == 0) {
             return has_sent;
         }
@@ -429,7 +368,7 @@ bool Dispatcher::drive() {
 
 void Dispatcher::wait() {
     std::vector<pollfd> watched{{wires_.fd(), POLLIN, 0}};
-    if (has_credit() && again_.empty()) {
+    if (has_credit() && !book_.has_waiting()) {
         for (const auto& builder : builders_) {
             if (builder->has_ended) {
                 continue;
@@ -452,7 +391,7 @@ bool Dispatcher::is_done() const {
         return false;
     }
     const Time since = now_ - ended_since_;
-    const bool has_settled = builders_.empty() && flights_.empty() && since >= (lost_builder_ ? linger : settle_time);
+    const bool has_settled = builders_.empty() && book_.size() == 0 && since >= (lost_builder_ ? linger : settle_time);
     return has_settled || (nodes_.empty() && since >= options_.timeout);  // nobody will take the rest
 }
 
@@ -486,19 +425,19 @@ void Dispatcher::finish() {
 }
 
 std::string Dispatcher::summary() const {
-    return nlohmann::ordered_json{{"taken_meps", counts_.taken_meps},
-                                  {"sent_meps", counts_.sent_meps},
-                                  {"done_meps", counts_.done_meps},
-                                  {"held_meps", flights_.size()},
-                                  {"repeated_meps", counts_.repeated_meps},
-                                  {"refused_meps", counts_.refused_meps},
-                                  {"judged_meps", counts_.judged_meps},
-                                  {"accepted_events", counts_.accepted_events},
-                                  {"rejected_events", counts_.rejected_events},
-                                  {"sent_bytes", counts_.sent_bytes},
-                                  {"joined_nodes", counts_.joined_nodes},
-                                  {"left_nodes", counts_.left_nodes},
-                                  {"lost_nodes", counts_.lost_nodes}}
+    return nlohmann::ordered_json{{"taken_meps", book_.counts.taken_meps},
+                                  {"sent_meps", book_.counts.sent_meps},
+                                  {"done_meps", book_.counts.done_meps},
+                                  {"held_meps", book_.size()},
+                                  {"repeated_meps", book_.counts.repeated_meps},
+                                  {"refused_meps", book_.counts.refused_meps},
+                                  {"judged_meps", book_.counts.judged_meps},
+                                  {"accepted_events", book_.counts.accepted_events},
+                                  {"rejected_events", book_.counts.rejected_events},
+                                  {"sent_bytes", book_.counts.sent_bytes},
+                                  {"joined_nodes", book_.counts.joined_nodes},
+                                  {"left_nodes", book_.counts.left_nodes},
+                                  {"lost_nodes", book_.counts.lost_nodes}}
         .dump();
 }
 

@@ -4,10 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include <incast/channel.h>
@@ -15,8 +13,9 @@
 #include <incast/result.h>
 #include <incast/transport.h>
 
-#include "farm/credits.h"
-#include "farm/frames.h"
+#include "farm/book/book.h"
+#include "farm/book/frames.h"
+#include "farm/book/taker.h"
 #include "farm/outbox.h"
 #include "farm/wires.h"
 
@@ -27,23 +26,7 @@ struct DispatcherOptions {
     std::string address;  // to listen at
     WireSettings wires;
     Time timeout = 60 * ps_per_s;  // for the first builder unit
-    Time silence = 5 * ps_per_s;   // after which a farm node that says nothing is dropped
-    Time patience = 0;             // one that has MEPs and finishes none for so long is dropped; 0: never
-};
-
-struct DispatcherCounts {
-    std::uint64_t taken_meps = 0;  // of builder units
-    std::uint64_t sent_meps = 0;   // to farm nodes, each time
-    std::uint64_t done_meps = 0;
-    std::uint64_t repeated_meps = 0;  // sent again, since the farm node that had it was lost, or its program was
-    std::uint64_t refused_meps = 0;   // that came back, as nobody was there to take them
-    std::uint64_t judged_meps = 0;
-    std::uint64_t accepted_events = 0;
-    std::uint64_t rejected_events = 0;
-    std::uint64_t sent_bytes = 0;  // of MFPs, each time
-    std::uint64_t joined_nodes = 0;
-    std::uint64_t left_nodes = 0;  // in order
-    std::uint64_t lost_nodes = 0;
+    Limits limits;                 // of farm nodes
 };
 
 class Dispatcher {
@@ -67,32 +50,19 @@ private:
         std::uint64_t held = 0;  // taken, and not given back
         bool has_ended = false;  // there will be no more
     };
-    struct Node {
+    struct Node : Taker {
         incast_channel* channel = nullptr;
         std::string name;
-        Credits credits;
         Outbox out;
         Hello hello;
         Reply reply;
         std::span<std::byte> rest;  // of what is being read
-        bool is_greeted = false;
-        bool is_welcomed = false;
-        bool is_leaving = false;
-        bool is_over = false;
         bool may_read = true;
-        std::uint64_t held = 0;  // sent, and nothing heard of
-        std::uint64_t done = 0;
-        Time heard = 0;
-        Time said = 0;
-        Time progress = 0;
     };
     /// A MEP that was taken.
-    struct Flight {
+    struct Taken {
         Builder* builder = nullptr;
         incast_consumer_event event{};
-        Node* node = nullptr;  // null: it waits for one
-        bool is_repeated = false;
-        bool was_sent = false;
     };
 
     Result<Ok> look_for_builders();
@@ -102,7 +72,7 @@ private:
     void hear(Node& node);
     /// False: it broke the rules.
     bool heard(Node& node, const Reply& reply);
-    void give_back(std::uint64_t ticket, Flight& flight, std::uint64_t verdict);
+    void give_back(const Book<Taken>::Finished& finished);
     bool dispatch();
     int take_from(Builder& builder, std::uint64_t& ticket);
     std::uint64_t take_next();
@@ -121,18 +91,13 @@ private:
 
     DispatcherOptions options_;
     Wires wires_;
-    DispatcherCounts counts_;
+    Book<Taken> book_;
     std::vector<std::unique_ptr<Builder>> builders_;
     std::vector<std::unique_ptr<Node>> nodes_;
-    std::unordered_map<std::uint64_t, Flight> flights_;  // by ticket
-    std::deque<std::uint64_t> again_;                    // tickets that wait for another node
-    std::vector<std::uint64_t> free_;                    // scratch
-    std::vector<SourceFrame> table_;                     // scratch
-    std::vector<std::uint16_t> numbers_;                 // the detector's, of all sources; as the next one
-    Welcome welcome_;                                    // once there was a builder unit
-    Turn turn_;
+    std::vector<SourceFrame> table_;      // scratch
+    std::vector<std::uint16_t> numbers_;  // the detector's, of all sources; as the next one
+    Welcome welcome_;                     // once there was a builder unit
     std::size_t next_builder_ = 0;
-    std::uint64_t tickets_ = 0;
     Time now_ = 0;
     Time begin_ = 0;
     Time next_look_ = 0;

@@ -50,7 +50,7 @@ FarmNode::FarmNode(FarmNodeOptions options, Wires wires) : options_(std::move(op
         auto link = std::make_unique<Link>();
         link->address = options_.addresses[index];
         for (std::uint32_t slot = 0; slot < options_.window; ++slot) {
-            link->free.push_back(index * options_.window + slot);
+            link->supply.add_slot(index * options_.window + slot);
         }
         links_.push_back(std::move(link));
     }
@@ -179,7 +179,7 @@ void FarmNode::call(Link& link) {
     link.out.clear();
     link.reads = Reads::welcome;
     link.rest = room_of(link.welcome);
-    link.taken = link.granted = 0;
+    link.supply.begin();
     link.is_welcomed = link.is_leaving = false;
     link.may_read = true;
     link.heard = link.said = now_;
@@ -204,13 +204,13 @@ void FarmNode::lose(Link& link, const std::string& why) {
     }
     link.is_welcomed = false;
     if (link.reads == Reads::table || link.reads == Reads::bodies) {
-        link.free.push_back(link.slot);
+        link.supply.give_back(link.slot);
     }
     link.reads = Reads::welcome;
     // What waits is the dispatcher's again; what processes have they may finish.
     std::erase_if(waiting_, [&](std::uint32_t slot) {
         const bool is_its = slots_[slot].link == &link;
-        if (is_its) link.free.push_back(slot);
+        if (is_its) link.supply.give_back(slot);
         return is_its;
     });
 }
@@ -295,12 +295,11 @@ bool FarmNode::take_frame(Link& link) {
         link.rest = room_of(link.frame);
         return true;
     }
-    if (link.frame.what != What::mep || link.free.empty() || link.taken >= link.granted) {
+    const auto slot = link.supply.take(link.frame);
+    if (!slot) {
         return false;
     }
-    ++link.taken;
-    link.slot = link.free.front();
-    link.free.pop_front();
+    link.slot = *slot;
     link.table.resize(welcome_.n_sources);
     link.reads = Reads::table;
     link.rest = std::as_writable_bytes(std::span(link.table));
@@ -407,7 +406,7 @@ void FarmNode::refuse(std::uint32_t slot, bool was_seen) {
 void FarmNode::settle(std::uint32_t slot, Says says, std::uint64_t value) {
     Slot& each = slots_[slot];
     Link& link = *each.link;
-    link.free.push_back(slot);
+    link.supply.give_back(slot);
     counts_.done_meps += says == Says::done ? 1 : 0;
     if (link.channel != nullptr && link.life == each.life) {
         reply(link, {.says = says, .ticket = each.ticket, .value = value});
@@ -458,10 +457,8 @@ void FarmNode::grant_all() {
         if (!link->is_welcomed || is_leaving_ || takers() == 0) {
             continue;
         }
-        const std::uint64_t granted = link->taken + link->free.size();
-        if (granted > link->granted) {
-            link->granted = granted;
-            reply(*link, {.says = Says::credit, .value = granted});
+        if (const auto credit = link->supply.grant()) {
+            reply(*link, *credit);
         }
     }
 }
@@ -518,7 +515,7 @@ void FarmNode::wait() {
 bool FarmNode::is_done() const {
     const bool is_alone = std::ranges::all_of(links_, [](const auto& link) { return link->has_ended; });
     const bool has_none =
-        std::ranges::all_of(links_, [&](const auto& link) { return link->free.size() == options_.window; });
+        std::ranges::all_of(links_, [&](const auto& link) { return link->supply.free() == options_.window; });
     return is_alone && (has_none || takers() == 0);
 }
 

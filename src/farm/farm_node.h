@@ -12,7 +12,9 @@
 #include <incast/result.h>
 #include <incast/transport.h>
 
-#include "farm/frames.h"
+#include "farm/book/frames.h"
+#include "farm/book/supply.h"
+#include "farm/book/taker.h"
 #include "farm/outbox.h"
 #include "farm/wires.h"
 #include "protocol/config.h"
@@ -75,9 +77,7 @@ private:
         std::span<std::byte> rest;  // of what is being read
         std::uint32_t slot = 0;     // that it goes to
         std::size_t source = 0;     // whose MFP is being read
-        std::uint64_t taken = 0;    // MEPs that came by this connection
-        std::uint64_t granted = 0;
-        std::deque<std::uint32_t> free;  // slots of this link
+        Supply supply;              // the slots of this link
         Time next_call = 0;
         Time gone_since = 0;  // not connected, or not welcomed yet
         Time heard = 0;

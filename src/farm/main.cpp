@@ -57,7 +57,7 @@ Result<Ok> read_secret(const std::string& file, std::uint64_t& secret) {
 
 /// Of the two sides alike.
 template <typename Options>
-Result<Ok> settle(const Words& words, Options& options) {
+Result<Ok> settle(const Words& words, Options& options, Time& silence_of, Time& patience_of) {
     const auto timeout = time_of("--timeout", words.timeout);
     const auto silence = time_of("--silence", words.silence);
     const auto patience = time_of("--patience", words.patience);
@@ -69,8 +69,8 @@ Result<Ok> settle(const Words& words, Options& options) {
             fmt::format("--silence {}: allowed: 2s or more, as each side speaks once a second", words.silence)};
     }
     options.timeout = *timeout;
-    options.silence = *silence;
-    options.patience = *patience;
+    silence_of = *silence;
+    patience_of = *patience;
     if (!consumer::is_name(options.name)) {
         return Error{
             fmt::format("'{}' is no name of consumers; allowed: letters, digits, '.', '_' and '-'", options.name)};
@@ -79,7 +79,7 @@ Result<Ok> settle(const Words& words, Options& options) {
 }
 
 Result<Ok> dispatch(const Words& words, DispatcherOptions& options) {
-    if (const auto settled = settle(words, options); !settled) {
+    if (const auto settled = settle(words, options, options.limits.silence, options.limits.patience); !settled) {
         return settled.error();
     }
     auto wires = Wires::make(options.address, options.wires);
@@ -99,7 +99,7 @@ Result<Ok> dispatch(const Words& words, DispatcherOptions& options) {
 }
 
 Result<Ok> consume(const Words& words, FarmNodeOptions& options) {
-    if (const auto settled = settle(words, options); !settled) {
+    if (const auto settled = settle(words, options, options.silence, options.patience); !settled) {
         return settled.error();
     }
     constexpr std::size_t most_slots = 65535;

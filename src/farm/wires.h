@@ -12,8 +12,7 @@
 
 namespace incast::farm {
 
-inline constexpr Time alive_interval = ps_per_s;  // each side says something as often
-inline constexpr int drain_ms = 5000;             // for what was written last to leave
+inline constexpr int drain_ms = 5000;  // for what was written last to leave
 
 inline Time steady_now() {
     return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1) * ps_per_ns;

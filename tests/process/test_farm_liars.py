@@ -1,6 +1,6 @@
 """Farm nodes and dispatchers that say what they like (docs/farm.md): the other side drops them, and goes on.
 
-They speak through the C library of channels, so that what they say arrives; frames as in src/farm/frames.h.
+They speak through the C library of channels, so that what they say arrives; frames as in src/farm/book/frames.h.
 """
 
 import ctypes

@@ -37,6 +37,8 @@ using SinkKind = sinks::Kind;
 using sinks::Verify;
 using Delivery = sinks::ConsumerOptions::Delivery;
 using ConsumerPolicy = sinks::ConsumerOptions::Policy;
+/// How the dispatchers of a simulated farm send.
+enum class FarmNetwork : std::uint8_t { shared, own };
 enum class FilterKind : std::uint8_t { share, plugin, command };
 
 /// Every key once, in the table's order. The defaults stand in config_table.cpp alone. Where a key knows "auto", it is
@@ -160,6 +162,13 @@ struct RunConfig {
     std::uint64_t window{};
     Time patience{};
     Time reuse_wait{};
+    // [farm]
+    std::uint64_t farm_nodes{};
+    FarmNetwork farm_network{};
+    std::uint64_t farm_dispatchers{};
+    std::uint64_t farm_window{};
+    std::uint64_t farm_processes{};
+    Time farm_work{};
     // [net]
     net::Pattern net_pattern{};
     std::uint64_t producers{};

@@ -51,6 +51,7 @@ constexpr std::array<std::string_view, 2> missing_words{"incast", "lhcb"};
 constexpr std::array<std::string_view, 2> full_words{"stop", "wait"};
 constexpr std::array<std::string_view, 2> delivery_words{"one", "all"};
 constexpr std::array<std::string_view, 2> consumer_policy_words{"block", "drop"};
+constexpr std::array<std::string_view, 2> farm_network_words{"shared", "own"};
 constexpr std::array<std::string_view, 3> verify_words{"full", "sampled", "header"};
 constexpr std::array<std::string_view, 6> pattern_words{"one-to-one", "many-to-one", "one-to-many",
                                                         "pairs",      "all-to-all",  "bipartite"};
@@ -304,7 +305,8 @@ constexpr std::array table{
 
     choice<&RunConfig::sink_kind>("sink.kind", "verify", sink_words,
                                   "what becomes of built events: compared, read, dropped, written to MEP files or to a "
-                                  "command's standard input, or read by other processes of the host"),
+                                  "command's standard input, read by other processes of the host, or sent to the farm "
+                                  "of a simulated network"),
     choice<&RunConfig::verify>(
         "sink.verify", "full", verify_words,
         "what is compared: every byte, one MEP in 64 as a whole and the headers of all, or headers"),
@@ -343,13 +345,28 @@ constexpr std::array table{
     number(Kind::count, "sink.consumers", &RunConfig::sink_consumers, "4", 1, 64,
            "consumer: processes that may be attached to a builder unit at a time"),
     number(Kind::count, "sink.window", &RunConfig::window, "4", 1, 256,
-           "consumer: MEPs that a process may have before it gives one back; each takes a slot"),
+           "consumer: MEPs that a process may have before it gives one back; farm: MEPs that a builder unit's "
+           "dispatcher may have; each takes a slot"),
     number(Kind::duration, "sink.reuse_wait", &RunConfig::reuse_wait, "1ms", 0, 10 * ps_s,
            "consumer: memory of a MEP that a process has is waited for so long before further memory is used, as it is "
            "still in the cache; only over shm with plain stores where nodes share cores and a window is too large for "
            "the cache, and while MEPs do come back as soon; 0: never"),
     number(Kind::duration, "sink.patience", &RunConfig::patience, "0", 0, 864e2 * ps_s,
            "consumer: a process that has MEPs and gives none back for so long is ejected; 0: never"),
+
+    number(Kind::count, "farm.nodes", &RunConfig::farm_nodes, "1", 1, 4096,
+           "sink farm: farm nodes, which are the hosts of the fabric behind those of the run's nodes (docs/farm.md)"),
+    choice<&RunConfig::farm_network>("farm.network", "shared", farm_network_words,
+                                     "sink farm: dispatchers send by their builder unit's host, or each by a host of "
+                                     "its own, behind the farm nodes in the fabric"),
+    number(Kind::count, "farm.dispatchers", &RunConfig::farm_dispatchers, "0", 0, 4096,
+           "sink farm: dispatchers that each farm node takes MEPs from; 0: all"),
+    number(Kind::count, "farm.window", &RunConfig::farm_window, "8", 1, 64,
+           "sink farm: MEPs that a farm node has of each dispatcher"),
+    number(Kind::count, "farm.processes", &RunConfig::farm_processes, "1", 1, 1024,
+           "sink farm: processes of a farm node, each of which has one MEP at a time"),
+    number(Kind::duration, "farm.work", &RunConfig::farm_work, "0", 0, 3600 * ps_s,
+           "sink farm: time that a process takes for a MEP; 0: none, MEPs are dropped"),
 
     choice<&RunConfig::net_pattern>("net.pattern", "all-to-all", pattern_words,
                                     "who sends to whom: 0 to 1, all others to 0, 0 to all others, each of the first "

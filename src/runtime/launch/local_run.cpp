@@ -8,11 +8,13 @@
 #include <poll.h>
 
 #include "base/pause_watch.h"
+#include "farm/simulated/farm.h"
 #include "os/signals.h"
 #include "runtime/machine/machine.h"
 #include "runtime/machine/run_clock.h"
 #include "runtime/monitor/metrics_server.h"
 #include "runtime/node/host.h"
+#include "runtime/sinks/lending_sink.h"
 #include "sim/models/packet.h"
 #include "sim/sim_medium.h"
 
@@ -60,6 +62,11 @@ public:
 
     void take_samples(Mark mark) override {
         wanted_.push_back(mark);
+        if (farm_ != nullptr && mark == Mark::window_begin) {
+            farm_->begin_window(now());
+        } else if (farm_ != nullptr && mark == Mark::window_end) {
+            farm_->end_window(now());
+        }
         if (network_ != nullptr && mark == Mark::window_begin) {
             network_->begin_window(now());
         } else if (network_ != nullptr && mark == Mark::window_end) {
@@ -106,6 +113,9 @@ public:
             world_->begin_trace([this](std::string_view text, std::uint64_t lines) { reporter_.trace(text, lines); });
         }
         control_ = std::make_unique<RunControl>(plan_, *this, reporter_, now());
+        if (const Result<Ok> made = make_farm(); !made) {
+            return made;
+        }
         for (std::uint32_t node = 0; node < hosts_.size(); ++node) {
             if (Result<Ok> begun = begin(node, 1); !begun) {
                 return begun;
@@ -156,6 +166,7 @@ public:
     [[nodiscard]] const RunControl& control() const { return *control_; }
     [[nodiscard]] std::vector<std::unique_ptr<Host>>& hosts() { return hosts_; }
     [[nodiscard]] sim::PacketModel* network() const { return network_; }
+    [[nodiscard]] farm::simulated::Farm* farm() const { return farm_.get(); }
     [[nodiscard]] sim::World* world() const { return world_ != nullptr ? &world_->world() : nullptr; }
 
     void end_trace() {
@@ -172,13 +183,18 @@ private:
     class LookActor;
 
     Result<Ok> begin(std::uint32_t node, std::uint32_t incarnation) {
+        if (farm_ != nullptr) farm_->detach(node);
         Result<Blob> address = hosts_[node]->begin(now(), incarnation);
         if (!address) {
             return Error{"node " + node_name(node, plan_.protocol.nodes[node].roles) + ": " + address.error().message};
         }
         addresses_[node] = *address;
+        if (auto* const sink = dynamic_cast<sinks::LendingSink*>(hosts_[node]->sink()); farm_ != nullptr && sink) {
+            farm_->attach(node, *sink, [this, node] { world_->world().wake(actor_ids_[node]); });
+        }
         return Ok{};
     }
+    Result<Ok> make_farm();
     /// Tells a new incarnation about all peers that are there.
     void introduce(std::uint32_t node) {
         for (std::uint32_t peer = 0; peer < hosts_.size(); ++peer) {
@@ -227,7 +243,8 @@ private:
     std::vector<Blob> addresses_;
     std::unique_ptr<const protocol::Shape> shape_;  // of all hosts
     std::vector<std::unique_ptr<Host>> hosts_;
-    std::unique_ptr<MetricsServer> metrics_;  // null: run.metrics = off
+    std::unique_ptr<farm::simulated::Farm> farm_;  // null: the run has none. It uses sinks of hosts
+    std::unique_ptr<MetricsServer> metrics_;       // null: run.metrics = off
     std::unique_ptr<RunControl> control_;
     std::vector<sim::ActorId> actor_ids_;  // by node, in virtual time
     std::vector<Mark> wanted_;
@@ -235,6 +252,33 @@ private:
     RunClock clock_;
     int handled_interrupts_ = 0;
 };
+
+Result<Ok> LocalRun::Nodes::make_farm() {
+    const RunConfig& config = plan_.config;
+    if (world_ == nullptr || config.sink_kind != SinkKind::farm) {
+        return Ok{};
+    }
+    farm::simulated::FarmOptions options;
+    for (std::uint32_t node = 0; node < plan_.n_nodes; ++node) {
+        if ((plan_.protocol.nodes[node].roles & protocol::role_bu) != 0) options.builders.push_back(node);
+    }
+    options.first_host = plan_.n_nodes;
+    options.nodes = static_cast<std::uint32_t>(config.farm_nodes);
+    options.own_network = config.farm_network == FarmNetwork::own;
+    options.dispatchers = static_cast<std::uint32_t>(config.farm_dispatchers);
+    options.window = static_cast<std::uint32_t>(config.farm_window);
+    options.processes = static_cast<std::uint32_t>(config.farm_processes);
+    options.n_sources = static_cast<std::uint32_t>(plan_.protocol.sources.size());
+    options.mep_bytes = plan_.slot_bytes;
+    options.run = plan_.protocol.run;
+    options.work = config.farm_work;
+    auto made = farm::simulated::Farm::make(world_->world(), std::move(options));
+    if (!made) {
+        return made.error();
+    }
+    farm_ = std::move(*made);
+    return Ok{};
+}
 
 LocalOutcome LocalRun::Nodes::run_in_real_time() {
     std::uint32_t rounds = 0;
@@ -351,6 +395,13 @@ sim::PacketModel* LocalRun::recorded_network() {
         run_nodes_->network()->end_window(run_nodes_->now());
     }
     return run_nodes_->network();
+}
+
+const farm::simulated::Farm* LocalRun::farm() {
+    if (run_nodes_->farm() != nullptr) {
+        run_nodes_->farm()->end_window(run_nodes_->now());
+    }
+    return run_nodes_->farm();
 }
 
 Result<LocalOutcome> LocalRun::run() {

@@ -16,6 +16,9 @@
 namespace incast::sim {
 class PacketModel;
 }  // namespace incast::sim
+namespace incast::farm::simulated {
+class Farm;
+}  // namespace incast::farm::simulated
 
 namespace incast::runtime {
 
@@ -37,6 +40,8 @@ public:
     [[nodiscard]] const RunControl& control() const;
     /// The packet model, if the run is on it and it records; the measured window has ended. nullptr: it is not.
     [[nodiscard]] sim::PacketModel* recorded_network();
+    /// The farm, if the run has one; its measured window has ended. nullptr: it has none.
+    [[nodiscard]] const farm::simulated::Farm* farm();
 
 private:
     class Nodes;

@@ -11,6 +11,7 @@
 #include "protocol/shape.h"
 #include "runtime/plan/resolve.h"
 #include "runtime/record/metrics.h"
+#include "runtime/sinks/sink.h"
 #include "transport/medium.h"
 
 namespace incast::runtime {
@@ -58,6 +59,9 @@ public:
     virtual bool sink_prepare_wait() { return true; }
     /// -1: none.
     [[nodiscard]] virtual int sink_fd() const { return -1; }
+
+    /// Of its builder unit's current incarnation; null: it has none.
+    virtual sinks::RuntimeSink* sink() { return nullptr; }
 
     /// At window_begin the latencies start anew.
     virtual NodeSample sample(Mark mark, Time now) = 0;

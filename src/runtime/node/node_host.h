@@ -41,6 +41,7 @@ public:
     [[nodiscard]] Transport& transport() override { return *transport_; }
     bool sink_prepare_wait() override { return !sink_ || sink_->prepare_wait(); }
     [[nodiscard]] int sink_fd() const override { return sink_ ? sink_->wait_fd() : -1; }
+    sinks::RuntimeSink* sink() override { return sink_.get(); }
 
     NodeSample sample(Mark mark, Time now) override;
     [[nodiscard]] NodeTotals& driven() override { return driven_; }

@@ -51,6 +51,9 @@ std::string sink_of(const Plan& plan) {
         case SinkKind::consumer:
             return fmt::format("{} {} (until one attaches, events {})", kind, config.sink_name,
                                config.consumer_policy == ConsumerPolicy::drop ? "are dropped" : "wait");
+        case SinkKind::farm:
+            return fmt::format("{} of {}, {} network", kind, counted(config.farm_nodes, "node"),
+                               config.farm_network == FarmNetwork::own ? "in its own" : "in the same");
         default:
             return kind;
     }

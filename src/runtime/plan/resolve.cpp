@@ -316,7 +316,8 @@ void set_protocol(Plan& plan) {
     if (sinks::traits_of(config.sink_kind).lends_slots) {
         // Every process may hold on to a window of its own; blocking, all of them have the same MEPs.
         const bool same = config.delivery == Delivery::all && config.consumer_policy == ConsumerPolicy::block;
-        to.held_slots = static_cast<std::uint32_t>(config.window * (same ? 1 : config.sink_consumers));
+        const bool is_one = same || config.sink_kind == SinkKind::farm;
+        to.held_slots = static_cast<std::uint32_t>(config.window * (is_one ? 1 : config.sink_consumers));
     }
     to.parallel_requests = static_cast<std::uint32_t>(config.parallel_requests);
     to.parallel_sends = static_cast<std::uint32_t>(config.parallel_sends);
@@ -367,13 +368,20 @@ Result<Ok> check_together(const Plan& plan) {
         return not_allowed("sink.name", fmt::format("\"{}\"", config.sink_name), "processes cannot attach to that",
                            "1 to 64 letters, digits, '.', '_' and '-'");
     }
+    if (config.sink_kind == SinkKind::farm && !config.traits().simulated) {
+        return not_allowed("sink.kind", "farm", "the farm is part of a simulated network",
+                           "transport.name = sim, or consumer with incast dispatch and incast consume (docs/farm.md)");
+    }
+    if (config.sink_kind == SinkKind::farm && config.consumer_policy == ConsumerPolicy::drop) {
+        return not_allowed("sink.policy", "drop", "sink.kind = farm keeps what farm nodes have no room for", "block");
+    }
     if (sinks::traits_of(config.sink_kind).lends_slots && config.self_traffic == protocol::SelfTraffic::pointer) {
         return not_allowed("protocol.self_traffic", "pointer",
-                           "with sink.kind = consumer everything must lie in the slot", "copy");
+                           "with sink.kind = consumer or farm everything must lie in the slot", "copy");
     }
     if (sinks::traits_of(config.sink_kind).lends_slots && config.views) {
-        return not_allowed("protocol.views", "true", "with sink.kind = consumer everything must lie in the slot",
-                           "false");
+        return not_allowed("protocol.views", "true",
+                           "with sink.kind = consumer or farm everything must lie in the slot", "false");
     }
     if (config.sink_kind == SinkKind::command && config.command.empty()) {
         return not_allowed("sink.command", "\"\"", "there is nothing to run", "a command for /bin/sh");

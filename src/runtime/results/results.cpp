@@ -489,6 +489,9 @@ OrderedJson Tally::json() const {
     if (config.sink_kind == SinkKind::consumer) {
         json["consumers"] = consumers_json();
     }
+    if (facts_.farm != nullptr) {
+        json["farm"] = *facts_.farm;
+    }
     if (facts_.network != nullptr) {
         json["network"] = *facts_.network;
     }

@@ -28,6 +28,7 @@ struct RunFacts {
     std::optional<LedgerSummary> ledger;      // nothing if it could not be read
     std::string ledger_error;
     const nlohmann::ordered_json* network = nullptr;  // of the packet model, if it records
+    const nlohmann::ordered_json* farm = nullptr;     // of a simulated run with one
     const nlohmann::ordered_json* incomplete_files = nullptr;
     const std::vector<nlohmann::ordered_json>* places = nullptr;  // of the nodes; null, or an entry: not known
     const Inputs* inputs = nullptr;  // with those of nodes that joined from elsewhere; null: the plan's

@@ -21,6 +21,7 @@
 #include "runtime/plan/announcement.h"
 #include "runtime/plan/inputs.h"
 #include "runtime/plan/resolve.h"
+#include "runtime/results/farm_results.h"
 #include "runtime/results/network_report.h"
 #include "runtime/results/results.h"
 #include "transport/builtin/builtin.h"
@@ -162,6 +163,11 @@ int run_and_report(const Plan& plan, transport::Medium& medium, const Machine& m
         if (sim::PacketModel* const model = local.recorded_network(); model != nullptr) {
             network = report_network(*model, reporter);
             facts.network = &network;
+        }
+        nlohmann::ordered_json farm;
+        if (const farm::simulated::Farm* const made = local.farm(); made != nullptr) {
+            farm = farm_json(*made);
+            facts.farm = &farm;
         }
         return finish(facts, reporter);
     }

@@ -8,7 +8,7 @@
 
 namespace incast::sinks {
 
-enum class Kind : std::uint8_t { verify, touch, null, mep, command, consumer };
+enum class Kind : std::uint8_t { verify, touch, null, mep, command, consumer, farm };
 
 struct KindTraits {
     std::string_view word;             // in a config
@@ -18,13 +18,14 @@ struct KindTraits {
     std::string_view committed_means = "taken; nothing is kept";  // empty: the sink's own options say
 };
 
-inline constexpr std::array<KindTraits, 6> kinds{{
+inline constexpr std::array<KindTraits, 7> kinds{{
     {.word = "verify"},
     {.word = "touch"},
     {.word = "null", .reads_bodies = false},
     {.word = "mep", .committed_means = ""},
     {.word = "command", .has_other_processes = true, .committed_means = "in the pipe to the command"},
     {.word = "consumer", .lends_slots = true, .has_other_processes = true},
+    {.word = "farm", .lends_slots = true, .committed_means = "finished by a farm node of the simulated network"},
 }};
 
 constexpr const KindTraits& traits_of(Kind kind) {

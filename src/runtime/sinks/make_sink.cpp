@@ -2,6 +2,7 @@
 
 #include "runtime/sinks/command_sink.h"
 #include "runtime/sinks/consumer/consumer_sink.h"
+#include "runtime/sinks/lending_sink.h"
 #include "runtime/sinks/mep_sink.h"
 #include "runtime/sinks/null_sink.h"
 #include "runtime/sinks/sink.h"
@@ -47,6 +48,8 @@ Result<std::unique_ptr<RuntimeSink>> make_sink(const SinkOptions& options, const
             }
             return Made(std::move(sink).value());
         }
+        case Kind::farm:
+            return Made(std::make_unique<LendingSink>(options, config));
     }
     return Error{"sink: unknown kind"};
 }

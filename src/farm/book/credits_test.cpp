@@ -1,4 +1,4 @@
-#include "farm/credits.h"
+#include "farm/book/credits.h"
 
 #include <array>
 

@@ -1,4 +1,4 @@
-#include "farm/frames.h"
+#include "farm/book/frames.h"
 
 #include <algorithm>
 #include <vector>

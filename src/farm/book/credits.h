@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-#include "farm/frames.h"
+#include "farm/book/frames.h"
 
 namespace incast::farm {
 

@@ -394,7 +394,7 @@ def test_others_join_by_hand(cluster: Cluster, tmp_path: Path, asked: bool, tran
     words += ["--transport", transport, "--em", "own" if own else "shared"]
     with Command(cluster, tmp_path, *words) as run:
         run.wait_for("started by: ")
-        found = re.search(r"started by: (incast join (\S+) --token-file (\S+))\n", run.said())
+        found = re.search(r"started by: (incast join (\S+)(?: --nodes \d+)? --token-file (\S+))\n", run.said())
         assert found, run.said()
         token = Path(found[3])
         assert token.stat().st_mode & 0o777 == 0o600
@@ -570,11 +570,11 @@ def test_the_commands_of_the_page_for_slurm(slurm: Cluster, tmp_path: Path) -> N
 def test_the_commands_of_the_page_by_hand(cluster: Cluster, tmp_path: Path) -> None:
     lines = [line.partition("#")[0] for line in commands_of_the_page("sh hand")]
     begin, join = lines
-    words = shlex.split(begin.replace("10.0.0.1", cluster.address(0)))
+    words = shlex.split(begin.replace("10.0.0.1:4711", cluster.address(0)))
     assert words.pop(0) == "incast"
     with Command(cluster, tmp_path, *words, *SHORT) as run:
         run.wait_for("started by: ")
-        found = re.search(r"started by: incast join (\S+) --token-file (\S+)\n", run.said())
+        found = re.search(r"started by: incast join (\S+)(?: --nodes \d+)? --token-file (\S+)\n", run.said())
         assert found, run.said()
         there = cluster.words("sh", "-c", join.replace("10.0.0.1:4711", found[1]), host=1)
         token = Path(found[2]).read_text()

@@ -318,7 +318,8 @@ def test_metrics_are_listed_where_they_can_be(join: Callable[..., Member], claim
 def test_nobody_joins(start: Start) -> None:
     run = start({**SETTINGS, "run.join_deadline": "500ms"}, "--spawn", "2")
     assert run.finish(20) == 1, run.story()
-    assert any(re.search(r"not all nodes joined within 500\.00 ms; silent: .*2", line) for line in run.notices)
+    told = r"not all nodes joined within 500\.00 ms \(run\.join_deadline\); nothing was heard of nodes .*2"
+    assert any(re.search(told, line) for line in run.notices)
     wait_until(lambda: run.all_node_pids() == [], "the end of all nodes")
 
 

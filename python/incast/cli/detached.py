@@ -18,7 +18,8 @@ from incast.run.detached import EXIT_BAD_USE, EXIT_NO_RUN, SUFFIX, Detached, end
 
 def status(
     directories: Annotated[
-        list[Path] | None, typer.Argument(metavar="DIR...", help="Result directories; else all of incast-results.")
+        list[Path] | None,
+        typer.Argument(metavar="DIR...", help="Result directories; else all here and in incast-results."),
     ] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="In JSON.")] = False,
@@ -26,7 +27,11 @@ def status(
     """Say how detached runs go, and how those that ended did."""
     wanted: list[tuple[Callable[[Path], Detached], Path]] = [(find_run, directory) for directory in directories or ()]
     if not directories:
-        wanted = [(read_run, path) for path in sorted(Path("incast-results").glob(f"*{SUFFIX}"))]
+        wanted = [
+            (read_run, path)
+            for folder in (Path(), Path("incast-results"))
+            for path in sorted(folder.glob(f"*{SUFFIX}"))
+        ]
     reports, damaged = [], False
     for find, path in wanted:
         try:
@@ -45,7 +50,7 @@ def _show_reports(reports: Sequence[dict[str, Any]], *, as_json: bool, none: boo
         return
     screen = open_console()
     if none:
-        screen.print("no detached runs in incast-results")
+        screen.print("no detached runs here or in incast-results; incast status DIR says how one elsewhere goes")
     for report in reports:
         line = Text(f"{report['output']}: ").append(report["state"], style="bold")
         if report["state"] == "running" and report["seconds"] is not None:
@@ -55,6 +60,8 @@ def _show_reports(reports: Sequence[dict[str, Any]], *, as_json: bool, none: boo
             line.append(f", {', '.join(parts)}, process {report['pid']}")
             late = [node for node in report["nodes"] if node["state"] != "running"]
             line.append("".join(f"; node {node['node']}: {node['state']}" for node in late), style="yellow")
+        elif (goodput := report["result_goodput_bytes_per_s"]) is not None:
+            line.append(f", {units.rate(goodput)}; incast report {report['output']}")
         screen.print(line, soft_wrap=True)
 
 

@@ -230,6 +230,8 @@ def join(
     reading, writing = os.pipe()
     os.write(writing, token.encode() + b"\n")
     os.dup2(reading, 0)
+    them = f"{nodes} nodes join" if nodes > 1 else "1 node joins"
+    sys.stderr.write(f"{them} the run at {address}, and ends with it\n")
     words = [str(engine), "--join", address, "--token-file", "-", "--count", str(nodes), "--output", str(output)]
     try:
         os.execv(engine, words)

@@ -296,7 +296,7 @@ class CheckReport:
             + "".join(
                 f"; {flag}: {self.flag_events[flag]} events, {mfps} MFPs" for flag, mfps in sorted(self.flags.items())
             ),
-            f"redelivered: {self.redelivered}, duplicates left out: {self.duplicates},"
+            f"redelivered: {self.redelivered}, duplicates, not counted: {self.duplicates},"
             f" uncommitted bytes: {self.uncommitted_bytes}",
         ]
         lines += [f"note: {note}" for note in self.notes]

@@ -84,10 +84,14 @@ class Launch:
                 descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
                 with os.fdopen(descriptor, "w") as text:
                     text.write(self._token + "\n")
-        line = shlex.join(["incast", "join", address, "--token-file", str(file.absolute())])
         missing = self._spread.guests
-        self._tell(Notice("info", f"waiting for {missing} node{'s' if missing > 1 else ''}, each started by: {line}"))
-        self._tell(Notice("info", "where that file is not: without --token-file it asks for the word in it"))
+        count = ["--nodes", str(missing)] if missing > 1 else []
+        line = shlex.join(["incast", "join", address, *count, "--token-file", str(file.absolute())])
+        them = f"{missing} nodes, which are" if missing > 1 else "1 node, which is"
+        self._tell(Notice("info", f"waiting for {them} started by: {line}"))
+        self._tell(
+            Notice("info", "on a host without that file, leave out --token-file: it asks for the word in the file")
+        )
 
     def on_tick(self, engine: Conducted) -> None:
         """A few times a second."""

@@ -325,6 +325,15 @@ def _metrics_of(directory: Path) -> list[str]:
     return []
 
 
+def _result_goodput(directory: Path) -> float | None:
+    """Of a run that has ended with a result: without what nodes sent to themselves."""
+    try:
+        found = json.loads((directory / "result.json").read_text(encoding="utf-8"))
+        return float(found["goodput_bytes_per_s"]["total_without_self"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def report_of(run: Detached) -> dict[str, Any]:
     samples = _last_samples(run.output)
     return {
@@ -338,6 +347,7 @@ def report_of(run: Detached) -> dict[str, Any]:
         "seconds": max((sample["t"] for sample in samples), default=None),
         "seconds_left": min((left for sample in samples if (left := sample.get("left_s")) is not None), default=None),
         "goodput_bytes_per_s": sum(sample["built_goodput_bytes_per_s"] for sample in samples) if samples else None,
+        "result_goodput_bytes_per_s": _result_goodput(run.output),
         "metrics": _metrics_of(run.output),
         "nodes": [{"node": sample["node"], "state": sample["state"], "seconds": sample["t"]} for sample in samples],
     }

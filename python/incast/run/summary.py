@@ -301,7 +301,9 @@ def _figures(result: Mapping[str, Any], more: Sequence[tuple[str, Text]]) -> Ren
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    for label, text in (*_rows(result), *elsewhere_rows(result), *more, *_troubles(result)):
+    nothing_ran = result.get("status") == "not joined"
+    rows = [("run", _what_ran(result))] if nothing_ran else [*_rows(result), *elsewhere_rows(result), *more]
+    for label, text in (*rows, *_troubles(result)):
         table.add_row(label, text)
     if not virtual:
         return table
@@ -319,8 +321,8 @@ def _rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
     rejected = number(result, "rejected_events")
     rows = [
         ("run", _what_ran(result)),
-        ("goodput, total", _goodput(number(result, "goodput_bytes_per_s", "total"))),
         ("goodput, without self", without_self),
+        ("goodput, total", _goodput(number(result, "goodput_bytes_per_s", "total"))),
         ("per readout unit", _spread(result, "per_ru")),
         ("per builder unit", _spread(result, "per_bu")),
         ("over time", _spread(result, "over_time")),
@@ -335,7 +337,7 @@ def _rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
         ("verification", _verification(result)),
         (_latency_label(result), _latency(result)),
     ]
-    if at(result, ("triggers", "loop")) == "open":
+    if is_open := at(result, ("triggers", "loop")) == "open":
         rows.append(("triggers", _triggers(result)))
         mean, most = (number(result, "triggers", "occupancy", key) for key in ("mean", "max"))
         rows.append(("readout memory", Text(f"mean {units.fraction(mean)}   max {units.fraction(most)} in use")))
@@ -344,7 +346,11 @@ def _rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
     if undelivered:
         rows.append(("not delivered", Text(f"{units.count(undelivered)} packets, without a command", style="bold red")))
     rows += [
-        ("dead time", Text(units.fraction(number(result, "dead_time_fraction")))),
+        *(
+            [("dead time", Text(units.fraction(dead)))]
+            if (dead := number(result, "dead_time_fraction")) or is_open
+            else []
+        ),
         ("builders waiting", Text(units.fraction(number(result, "bu_wait_fraction")))),
         ("CPU", _cpu(result)),
         ("set-up", Text(units.duration_ns(number(result, "set_up_ns")))),

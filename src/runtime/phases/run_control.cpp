@@ -276,11 +276,11 @@ void RunControl::tick(Time now) {
                         missing += fmt::format("{}{}", missing.empty() ? "" : ", ", index);
                     }
                 }
-                end_with(
-                    Outcome::not_joined,
-                    fmt::format("not all nodes joined within {}{}", base::format_duration(plan_.config.join_deadline),
-                                missing.empty() ? "" : "; silent: " + missing),
-                    now);
+                end_with(Outcome::not_joined,
+                         fmt::format("not all nodes joined within {} (run.join_deadline){}",
+                                     base::format_duration(plan_.config.join_deadline),
+                                     missing.empty() ? "" : "; nothing was heard of nodes " + missing),
+                         now);
             }
             break;
         case Phase::warm_up:

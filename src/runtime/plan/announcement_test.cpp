@@ -40,7 +40,7 @@ TEST(Announcement, SaysWhatRunsAndHowLongInFewRows) {
 
 TEST(Announcement, SaysWhyPacketsAreSmallerThanAsked) {
     auto rows = rows_of({"transport.name=inproc", "protocol.mfp_size=4KiB", "source.fragment_size=1500"});
-    EXPECT_THAT(rows["packets"], HasSubstr("2 events: 3 exceed protocol.mfp_size, 4"));
+    EXPECT_THAT(rows["packets"], HasSubstr("2 events: 3 would not fit into protocol.mfp_size (4"));
     rows = rows_of({"transport.name=inproc", "protocol.packing=5"});
     EXPECT_THAT(rows["packets"], testing::Not(HasSubstr("mfp_size")));
 }

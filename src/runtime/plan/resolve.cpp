@@ -129,7 +129,7 @@ Result<Ok> size_mfps(Plan& plan) {
     plan.packing =
         config.packing != 0 ? static_cast<std::uint32_t>(config.packing) : packing_for(config.mfp_size, mean);
     if (config.packing == 0) {
-        plan.chosen.push_back({"packets", fmt::format("{} exceed protocol.mfp_size, {}",
+        plan.chosen.push_back({"packets", fmt::format("{} would not fit into protocol.mfp_size ({})",
                                                       plan.packing == 1 ? "2 events" : std::to_string(plan.packing + 1),
                                                       base::format_bytes(static_cast<double>(config.mfp_size)))});
     }
@@ -269,10 +269,13 @@ Result<Ok> size_memory(Plan& plan, const Machine& machine, std::uint64_t cache) 
             const auto bytes = [](std::uint64_t value) { return base::format_bytes(static_cast<double>(value)); };
             plan.chosen.push_back(
                 {"source",
-                 fmt::format("each readout unit cycles through {} of data, {}", bytes(config.prefill_bytes),
+                 fmt::format("each readout unit sends the same {} of generated data over and over, {}",
+                             bytes(config.prefill_bytes),
                              bytes_per_mep > beyond_cache
                                  ? "which is one MEP"
-                                 : fmt::format("all together through 4 times the cache of {}", bytes(cache)))});
+                                 : fmt::format("so that it comes from memory: all together 4 times the cache of the "
+                                               "processor ({})",
+                                               bytes(cache)))});
         }
     }
     plan.bu_memory_bytes = protocol::bu_memory_bytes(plan.protocol);

@@ -150,10 +150,12 @@ void count_credits(Plan& plan, const Machine& machine) {
         const std::uint64_t most = config.traits().most_credits;
         const std::uint64_t that_fit = credits_within(leave ? 2 * cache : cache / 2, plan);
         config.credits = std::clamp(that_fit, fewest, most);
-        std::string why = that_fit < fewest ? "the fewest that keep a builder unit busy"
-                          : that_fit > most ? "the most Incast chooses by itself"
-                          : leave ? fmt::format("so all slots take at most twice the {} of cache", text_of(cache))
-                                  : fmt::format("so all slots fit in half of the {} of cache", text_of(cache));
+        std::string why =
+            that_fit < fewest ? "the fewest that keep a builder unit busy"
+            : that_fit > most ? "the most Incast chooses by itself"
+            : leave
+                ? fmt::format("so all slots take at most twice the {} of cache that these cores have", text_of(cache))
+                : fmt::format("so all slots fit in half of the {} of cache that these cores have", text_of(cache));
         const std::uint64_t room = room_for_buffers(plan);
         const std::uint64_t allowed = config.max_buffers > 0 ? std::min(config.max_buffers, room) : room;
         const std::uint64_t slots = allowed / buffers_per_slot(plan);

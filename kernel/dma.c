@@ -13,6 +13,7 @@
 #include <linux/slab.h>
 
 #include "rio_soft.h"
+#include "rio_soft_link.h"
 
 struct rs_transfer {
 	struct dma_async_tx_descriptor tx;
@@ -72,12 +73,55 @@ static int move_to(struct rs_port *to, const struct rs_transfer *transfer)
 	return error;
 }
 
-static int move(struct rs_port *from, const struct rs_transfer *transfer)
+/* Piece by piece: all of them, though one fails, unless nobody is there. */
+static int move_outside(struct rs_lane *lane, const struct rs_transfer *transfer)
 {
-	struct rs_port *members[RS_MAX_PORTS];
+	struct rs_port *port = lane->port;
+	struct scatterlist *each;
+	u64 bytes = 0, done = 0;
+	int error = 0;
+	unsigned int i;
+	u8 *buffer;
+
+	for_each_sg(transfer->list, each, transfer->count, i)
+		bytes += each->length;
+	buffer = kvmalloc(min_t(u64, bytes, RS_LINK_MAX_BYTES), GFP_KERNEL);
+	if (!buffer)
+		return -ENOMEM;
+	while (done < bytes && error != -ENODEV) {
+		size_t piece = min_t(u64, bytes - done, RS_LINK_MAX_BYTES);
+		u64 address = transfer->address + done;
+		int result;
+
+		if (transfer->is_write) {
+			sg_pcopy_to_buffer(transfer->list, transfer->count, buffer, piece, done);
+			result = rs_link_write(port, transfer->destid, address, buffer, piece,
+					       transfer->has_response, lane - port->lanes);
+		} else {
+			result = rs_link_read(port, transfer->destid, address, buffer, piece,
+					      lane - port->lanes);
+			if (!result)
+				sg_pcopy_from_buffer(transfer->list, transfer->count, buffer,
+						     piece, done);
+		}
+		if (result) {
+			rs_count(port, RS_LOST_PACKETS);
+			error = result;
+		}
+		done += piece;
+	}
+	kvfree(buffer);
+	return error;
+}
+
+static int move(struct rs_lane *lane, const struct rs_transfer *transfer)
+{
+	struct rs_port *members[RS_MAX_PORTS], *from = lane->port;
 	unsigned int count = 0, i;
 	struct rs_port *to;
 
+	if (from->link)
+		return move_outside(lane, transfer);
 	/* Of many targets none can answer for all: such a request goes the way of its id alone. */
 	if (!transfer->has_response)
 		count = rs_members(from, transfer->destid, members);
@@ -129,7 +173,7 @@ static void work_lane(struct work_struct *work)
 	struct rs_transfer *transfer;
 
 	while ((transfer = next_transfer(lane))) {
-		int error = move(lane->port, transfer);
+		int error = move(lane, transfer);
 
 		finish(lane, transfer, error && transfer->has_response);
 	}

@@ -41,16 +41,12 @@ void rs_events_init(struct rs_port *port)
 	INIT_KFIFO(port->portwrites);
 }
 
-/* -ENODEV: nobody has the id; -EAGAIN: 1024 wait there. */
-int rs_send_doorbell(struct rs_port *from, u16 destid, u16 info)
+int rs_queue_doorbell(struct rs_port *to, u16 source, u16 destination, u16 info)
 {
-	struct rs_port *to = rs_route(from, destid);
-	struct rs_doorbell doorbell = { rs_port_destid(from), destid, info };
+	struct rs_doorbell doorbell = { source, destination, info };
 	unsigned long flags;
 	int error = 0;
 
-	if (!to)
-		return -ENODEV;
 	spin_lock_irqsave(&to->event_lock, flags);
 	if (!to->is_running)
 		error = -ENODEV;
@@ -62,6 +58,19 @@ int rs_send_doorbell(struct rs_port *from, u16 destid, u16 info)
 	if (error == -EAGAIN)
 		rs_count(to, RS_REFUSED_DOORBELLS);
 	return error;
+}
+
+/* -ENODEV: nobody has the id; -EAGAIN: 1024 wait there, or at the link. */
+int rs_send_doorbell(struct rs_port *from, u16 destid, u16 info)
+{
+	struct rs_port *to;
+
+	if (from->link)
+		return rs_link_doorbell(from, destid, info);
+	to = rs_route(from, destid);
+	if (!to)
+		return -ENODEV;
+	return rs_queue_doorbell(to, rs_port_destid(from), destid, info);
 }
 
 /* A port-write is never refused: one that finds no room, or nobody who wants it, is lost. */

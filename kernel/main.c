@@ -28,10 +28,15 @@ static bool large;
 module_param(large, bool, 0444);
 MODULE_PARM_DESC(large, "destination ids of 16 bits instead of 8");
 
+static bool linked;
+module_param(linked, bool, 0444);
+MODULE_PARM_DESC(linked, "links lead to /dev/rio_soft_linkN instead of to each other; then one port is enough");
+
 struct rs_port *rs_ports[RS_MAX_PORTS];
 unsigned int rs_port_count;
 bool rs_has_switch;
 bool rs_has_large_ids;
+bool rs_is_linked;
 
 static const char *const counter_names[RS_COUNTERS] = {
 	[RS_UNHEARD_DOORBELLS] = "unheard_doorbells",
@@ -169,11 +174,16 @@ static int __init rio_soft_init(void)
 	unsigned int i;
 	int error;
 
-	if (ports < 2 || ports > RS_MAX_PORTS) {
-		pr_err("rio_soft: ports=%u: from 2 to %d\n", ports, RS_MAX_PORTS);
+	if (ports < (linked ? 1 : 2) || ports > RS_MAX_PORTS) {
+		pr_err("rio_soft: ports=%u: from %d to %d\n", ports, linked ? 1 : 2, RS_MAX_PORTS);
 		return -EINVAL;
 	}
-	rs_has_switch = switched || ports > 2;
+	if (linked && switched) {
+		pr_err("rio_soft: linked: there is nothing to switch between\n");
+		return -EINVAL;
+	}
+	rs_is_linked = linked;
+	rs_has_switch = !linked && (switched || ports > 2);
 	rs_has_large_ids = large;
 	error = rs_registers_init();
 	if (error)

@@ -16,6 +16,7 @@
 
 #define MAX_BLOCK_BYTES SZ_4M	/* as many pages in a row as the kernel gives */
 
+static atomic64_t rs_window_number = ATOMIC64_INIT(0);
 static DEFINE_SPINLOCK(rs_block_lock);
 static LIST_HEAD(rs_blocks);
 
@@ -189,6 +190,7 @@ int rs_map_in(struct rio_mport *mport, dma_addr_t local, u64 start, u64 bytes, u
 			.start = start,
 			.bytes = bytes,
 			.offset = local - block->start,
+			.number = atomic64_inc_return(&rs_window_number),
 		};
 		error = 0;
 	}
@@ -238,6 +240,68 @@ static void *find_memory(struct rs_port *port, u64 address, size_t *bytes, struc
 	}
 	spin_unlock_irqrestore(&port->window_lock, flags);
 	return memory;
+}
+
+bool rs_find_window(struct rs_port *port, u64 *address, u64 *bytes, u64 *number)
+{
+	const struct rs_window *window;
+	unsigned long flags;
+	bool is_found = false;
+
+	spin_lock_irqsave(&port->window_lock, flags);
+	for (window = port->in; window < port->in + RS_IN_WINDOWS && !is_found; window++) {
+		if (!window->block || *address < window->start ||
+		    *address - window->start >= window->bytes)
+			continue;
+		*address = window->start;
+		*bytes = window->bytes;
+		*number = window->number;
+		is_found = true;
+	}
+	spin_unlock_irqrestore(&port->window_lock, flags);
+	return is_found;
+}
+
+static void open_mapping(struct vm_area_struct *vma)
+{
+	struct rs_block *block = vma->vm_private_data;
+
+	kref_get(&block->ref);
+}
+
+static void close_mapping(struct vm_area_struct *vma)
+{
+	put_block(vma->vm_private_data);
+}
+
+static const struct vm_operations_struct mapping_operations = {
+	.open = open_mapping,
+	.close = close_mapping,
+};
+
+/* At the address that the window has in the fabric; the memory stays as long as the mapping does. */
+int rs_map_window(struct rs_port *port, struct vm_area_struct *vma)
+{
+	size_t bytes = vma->vm_end - vma->vm_start, there = bytes;
+	struct rs_block *block;
+	int error = -ENXIO;
+	void *memory;
+
+	if (!(vma->vm_flags & VM_SHARED))
+		return -EINVAL;
+	memory = find_memory(port, (u64)vma->vm_pgoff << PAGE_SHIFT, &there, &block);
+	if (!memory)
+		return -ENXIO;
+	if (there == bytes && PAGE_ALIGNED(memory))
+		error = remap_pfn_range(vma, vma->vm_start, PHYS_PFN(virt_to_phys(memory)), bytes,
+					vma->vm_page_prot);
+	if (error) {
+		put_block(block);
+		return error;
+	}
+	vma->vm_private_data = block;
+	vma->vm_ops = &mapping_operations;
+	return 0;
 }
 
 /* What one packet would have moved at most: a packet that hits no window is lost, the next may hit. */
@@ -298,6 +362,8 @@ int rs_map_out(struct rio_mport *mport, u16 destid, u64 start, u32 bytes, u32 fl
 
 	if (bytes == 0 || start + bytes < start || !PAGE_ALIGNED(start))
 		return -EINVAL;
+	if (port->link)
+		return -EOPNOTSUPP;
 	if (!target)
 		return -ENODEV;
 	memory = find_memory(target, start, &there, &block);

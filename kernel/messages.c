@@ -4,7 +4,7 @@
  * it into the next buffer of the receiver's inbox; a work item of that one tells
  * its owner.  Messages from one mailbox arrive in order.  Where no buffer is free
  * the sender's outbox waits, as hardware is told RETRY, and loses the message after
- * a second.
+ * a second.  What comes from outside of the kernel waits in a list of its inbox.
  *
  * Owners are told with bottom halves off: rionet takes locks in its callback that
  * it also takes where packets are sent, and hands packets to the network there.
@@ -66,24 +66,88 @@ static void tell_receiver(struct work_struct *work)
 	local_bh_enable();
 }
 
-static void send_letter(struct rs_outbox *outbox, const struct rs_letter *letter)
+static void deliver(struct rs_inbox *inbox, const void *data, size_t bytes)
 {
-	struct rs_port *to = rs_route(outbox->port, letter->destid);
-	struct rs_inbox *inbox;
 	long left = msecs_to_jiffies(RS_MESSAGE_WAIT_MS);
 
-	if (!to) {
-		rs_count(outbox->port, RS_LOST_MESSAGES);
-		return;
-	}
-	inbox = &to->inboxes[outbox->mbox];
-	while (!put_message(inbox, letter->data, letter->bytes)) {
+	while (!put_message(inbox, data, bytes)) {
 		left = wait_event_timeout(inbox->room, can_proceed(inbox), left);
 		if (left == 0 || !READ_ONCE(inbox->is_open)) {
-			rs_count(to, RS_LOST_MESSAGES);
+			rs_count(inbox->port, RS_LOST_MESSAGES);
 			return;
 		}
 	}
+}
+
+static void send_letter(struct rs_outbox *outbox, const struct rs_letter *letter)
+{
+	struct rs_port *from = outbox->port;
+	struct rs_port *to;
+
+	if (from->link) {
+		if (rs_link_message(from, letter->destid, outbox->mbox, letter->data,
+				    letter->bytes))
+			rs_count(from, RS_LOST_MESSAGES);
+		return;
+	}
+	to = rs_route(from, letter->destid);
+	if (to)
+		deliver(&to->inboxes[outbox->mbox], letter->data, letter->bytes);
+	else
+		rs_count(from, RS_LOST_MESSAGES);
+}
+
+struct outside_letter {
+	struct list_head node;
+	size_t bytes;
+	void *data;
+};
+
+static void deliver_letters(struct work_struct *work)
+{
+	struct rs_inbox *inbox = container_of(work, struct rs_inbox, letter_work);
+	struct outside_letter *letter;
+
+	for (;;) {
+		spin_lock_irq(&inbox->lock);
+		letter = list_first_entry_or_null(&inbox->letters, struct outside_letter, node);
+		if (letter) {
+			list_del(&letter->node);
+			inbox->letter_count--;
+		}
+		spin_unlock_irq(&inbox->lock);
+		if (!letter)
+			return;
+		deliver(inbox, letter->data, letter->bytes);
+		kfree(letter->data);
+		kfree(letter);
+	}
+}
+
+int rs_queue_letter(struct rs_port *port, int mbox, void *data, size_t bytes)
+{
+	struct rs_inbox *inbox = &port->inboxes[mbox];
+	struct outside_letter *letter = kmalloc(sizeof(*letter), GFP_KERNEL);
+	int error = 0;
+
+	if (!letter)
+		return -ENOMEM;
+	letter->data = data;
+	letter->bytes = bytes;
+	spin_lock_irq(&inbox->lock);
+	if (inbox->letter_count < RS_LETTERS) {
+		list_add_tail(&letter->node, &inbox->letters);
+		inbox->letter_count++;
+		queue_work(port->work, &inbox->letter_work);
+	} else {
+		error = -EAGAIN;
+	}
+	spin_unlock_irq(&inbox->lock);
+	if (error) {
+		rs_count(port, RS_LOST_MESSAGES);
+		kfree(letter);
+	}
+	return error;
 }
 
 static void send_letters(struct work_struct *work)
@@ -127,6 +191,8 @@ void rs_messages_init(struct rs_port *port)
 		spin_lock_init(&inbox->lock);
 		init_waitqueue_head(&inbox->room);
 		INIT_WORK(&inbox->work, tell_receiver);
+		INIT_LIST_HEAD(&inbox->letters);
+		INIT_WORK(&inbox->letter_work, deliver_letters);
 		inbox->port = port;
 		inbox->mbox = mbox;
 	}

@@ -125,9 +125,14 @@ int rs_port_create(struct rs_port *port)
 	if (mport->host_deviceid >= 0)
 		rs_set_destid(port, mport->host_deviceid);
 
+	if (rs_is_linked) {
+		error = rs_link_create(port);
+		if (error)
+			goto destroy_work;
+	}
 	error = rs_dma_create(port);
 	if (error)
-		goto destroy_work;
+		goto destroy_link;
 	WRITE_ONCE(port->is_running, true);
 	error = rio_register_mport(mport);
 	if (error)
@@ -142,6 +147,8 @@ stop:
 	WARN(1, "rio_soft%u: the core refused it: %d\n", port->index, error);
 	__module_get(THIS_MODULE);
 	return 0;
+destroy_link:
+	rs_link_destroy(port);
 destroy_work:
 	destroy_workqueue(port->work);
 	return error;
@@ -156,4 +163,5 @@ void rs_port_destroy(struct rs_port *port)
 	spin_unlock_irq(&port->event_lock);
 	rs_dma_destroy(port);
 	destroy_workqueue(port->work);
+	rs_link_destroy(port);
 }

@@ -134,7 +134,8 @@ static u32 read_endpoint(const struct rs_port *port, u32 offset)
 	case PHYSICAL_BLOCK + RIO_PORT_GEN_CTL_CSR:
 		return port->registers.general_control;
 	case PHYSICAL_BLOCK + RIO_PORT_N_ERR_STS_CSR(0, 1):
-		return RIO_PORT_N_ERR_STS_PORT_OK;
+		return port->link && !rs_link_is_up(port) ? RIO_PORT_N_ERR_STS_PORT_UNINIT :
+							    RIO_PORT_N_ERR_STS_PORT_OK;
 	case PHYSICAL_BLOCK + RIO_PORT_N_CTL_CSR(0, 1):
 		return RIO_PORT_N_CTL_PWIDTH_4 | RIO_PORT_N_CTL_P_TYP_SER;
 	}
@@ -230,6 +231,8 @@ static struct rs_port *way(const struct rs_port *from, u16 destid)
 {
 	u8 port;
 
+	if (from->link)
+		return NULL;
 	if (!rs_has_switch)
 		return rs_ports[from->index ^ 1];
 	if (destid > rs_switch.table_limit)
@@ -295,6 +298,10 @@ int rs_remote_read(struct rs_port *port, u16 destid, u8 hops, u32 offset, u32 *v
 	unsigned long flags;
 	int error = 0;
 
+	if (port->link) {
+		*value = 0xffffffff;
+		return rs_link_read_register(port, destid, hops, offset, value);
+	}
 	spin_lock_irqsave(&rs_register_lock, flags);
 	if (rs_has_switch && hops == 0) {
 		*value = read_switch(port, offset);
@@ -313,6 +320,8 @@ int rs_remote_write(struct rs_port *port, u16 destid, u8 hops, u32 offset, u32 v
 	unsigned long flags;
 	int error = 0;
 
+	if (port->link)
+		return rs_link_write_register(port, destid, hops, offset, value);
 	spin_lock_irqsave(&rs_register_lock, flags);
 	if (rs_has_switch && hops == 0) {
 		write_switch(offset, value);

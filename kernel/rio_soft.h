@@ -3,7 +3,8 @@
  * rio_soft: a RapidIO master port made of software.
  *
  * Ports of one kernel are joined back to back, or by a switch that the kernel's
- * enumeration programs.  See README.md.
+ * enumeration programs; or the link of each leads out of the kernel (link.c).  See
+ * README.md.
  *
  * Locks, each a spinlock that is taken with interrupts off, none inside another:
  *
@@ -15,6 +16,7 @@
  *   outbox->lock        one outbound mailbox
  *   inbox->lock         one inbound mailbox
  *   lane->lock          one DMA channel
+ *   link->lock          requests of a port for what is outside of the kernel
  *
  * The RapidIO core calls map_inb, map_outb and their opposites, dsend and
  * add_outb_message with spinlocks of its own or of its users: these never sleep.
@@ -47,6 +49,7 @@
 #define RS_PORTWRITES		32
 #define RS_MAX_ENTRIES		4096	/* of a mailbox */
 #define RS_MESSAGE_WAIT_MS	1000	/* for a buffer at the receiver */
+#define RS_LETTERS		1024	/* from outside, that wait for a buffer */
 #define RS_PACKET_BYTES		256
 
 enum rs_counter {
@@ -59,6 +62,7 @@ enum rs_counter {
 };
 
 struct rs_port;
+struct rs_link;
 
 /* Memory that windows show: freed when the last of its users has put it. */
 struct rs_block {
@@ -75,6 +79,7 @@ struct rs_window {
 	u64 start;		/* address in the fabric */
 	u64 bytes;
 	size_t offset;		/* in the block */
+	u64 number;		/* of inbound windows: that no other ever has */
 	u16 destid;		/* of outbound windows: whose memory it is */
 };
 
@@ -111,6 +116,9 @@ struct rs_inbox {
 	unsigned int buffers;	/* without a message */
 	unsigned int messages;
 	void **ring;
+	struct list_head letters;	/* from outside, without a buffer yet */
+	unsigned int letter_count;
+	struct work_struct letter_work;
 };
 
 struct rs_lane {
@@ -163,6 +171,7 @@ struct rs_port {
 	struct rs_outbox outboxes[RIO_MAX_MBOX];
 	struct rs_inbox inboxes[RIO_MAX_MBOX];
 	struct rs_lane lanes[RS_LANES];
+	struct rs_link *link;		/* NULL: it leads to ports of this kernel */
 
 	atomic64_t counters[RS_COUNTERS];
 };
@@ -182,6 +191,7 @@ extern struct rs_port *rs_ports[RS_MAX_PORTS];
 extern unsigned int rs_port_count;
 extern bool rs_has_switch;
 extern bool rs_has_large_ids;
+extern bool rs_is_linked;
 void rs_pin(struct rs_port *port);
 
 /* port.c */
@@ -212,11 +222,15 @@ unsigned long rs_multicast_ports(u16 destid);
 
 /* events.c */
 void rs_events_init(struct rs_port *port);
+/* -EAGAIN: as many wait as may. */
+int rs_queue_doorbell(struct rs_port *to, u16 source, u16 destination, u16 info);
 int rs_send_doorbell(struct rs_port *from, u16 destid, u16 info);
 int rs_send_portwrite(struct rs_port *from, u16 destid, const union rio_pw_msg *message);
 
 /* messages.c */
 void rs_messages_init(struct rs_port *port);
+/* From outside: the data, which kfree() frees, is taken over; -EAGAIN: it is not, and is lost. */
+int rs_queue_letter(struct rs_port *port, int mbox, void *data, size_t bytes);
 int rs_open_outbox(struct rio_mport *mport, void *dev_id, int mbox, int entries);
 void rs_close_outbox(struct rio_mport *mport, int mbox);
 int rs_add_outbound(struct rio_mport *mport, struct rio_dev *rdev, int mbox, void *data,
@@ -236,6 +250,26 @@ void rs_unmap_out(struct rio_mport *mport, u16 destid, u64 start);
 /* Copies between local memory and windows of the port; -EIO if any byte is in none. */
 int rs_window_write(struct rs_port *port, u64 address, const void *from, size_t bytes);
 int rs_window_read(struct rs_port *port, u64 address, void *to, size_t bytes);
+
+/* The inbound window that has the address, which becomes its start. */
+bool rs_find_window(struct rs_port *port, u64 *address, u64 *bytes, u64 *number);
+int rs_map_window(struct rs_port *port, struct vm_area_struct *vma);
+
+/*
+ * link.c: what a port asks of a fabric outside of the kernel.  All but doorbells, which
+ * are sent when the link has room for them, wait for the answer.  -ENODEV: the link is
+ * down, or nobody has the id.
+ */
+int rs_link_create(struct rs_port *port);
+void rs_link_destroy(struct rs_port *port);
+bool rs_link_is_up(const struct rs_port *port);
+int rs_link_doorbell(struct rs_port *port, u16 destid, u16 info);
+int rs_link_message(struct rs_port *port, u16 destid, int mbox, const void *data, size_t bytes);
+int rs_link_read_register(struct rs_port *port, u16 destid, u8 hops, u32 offset, u32 *value);
+int rs_link_write_register(struct rs_port *port, u16 destid, u8 hops, u32 offset, u32 value);
+int rs_link_write(struct rs_port *port, u16 destid, u64 address, const void *from, size_t bytes,
+		  bool has_response, u8 lane);
+int rs_link_read(struct rs_port *port, u16 destid, u64 address, void *to, size_t bytes, u8 lane);
 
 /* dma.c */
 int rs_dma_create(struct rs_port *port);

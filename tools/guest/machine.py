@@ -35,6 +35,7 @@ class Options:
     timeout_s: float = 300.0
     out: Path | None = None
     peer: str = ""
+    udp: tuple[int, ...] = ()
 
 
 class GuestError(Exception):
@@ -189,6 +190,20 @@ def network(number: int, folder: Path) -> list[str]:
     return ["-netdev", f"dgram,id=cable,{paths}", "-device", card]
 
 
+def ports(numbers: Sequence[int]) -> list[str]:
+    """A network with this host alone, which is 10.0.2.2 there, and whose loopback address is all that it reaches. What
+    comes to these UDP ports of the loopback address goes to the same ports of the guest, 10.0.2.15, and what the guest
+    sends from them comes from there.
+    """
+    forwards = "".join(f",hostfwd=udp:127.0.0.1:{number}-10.0.2.15:{number}" for number in numbers)
+    return [
+        "-netdev",
+        f"user,id=host{forwards}",
+        "-device",
+        "virtio-net-pci,netdev=host,mac=52:54:00:00:01:00,romfile=",
+    ]
+
+
 def qemu_command(made: Path, folder: Path, out: Path, options: Options, streams: Sequence[Stream]) -> list[str]:
     data = made / "qemu" / "usr" / "share"
     words = ["setpriv", "--pdeathsig", "KILL", "--", str(made / "qemu/usr/bin/qemu-system-x86_64")]
@@ -254,6 +269,8 @@ def run(command: Sequence[str], options: Options, stdout: Sink, stderr: Sink) ->
         if options.peer:
             side, between = stack.enter_context(seat(options.peer))
             words += network(side, between)
+        if options.udp:
+            words += ports(options.udp)
         give(folder / "given", command, mark, side)
         libraries = made / "qemu" / "usr" / "lib" / "x86_64-linux-gnu"
         log = stack.enter_context((folder / "qemu").open("wb"))

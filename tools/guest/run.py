@@ -22,6 +22,8 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--memory", default="2G", metavar="SIZE", help="as 512M or 4G (default 2G)")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="what is /out there; without it /out is forgotten")
     parser.add_argument("--peer", default="", metavar="NAME", help="a cable to another guest that names the same")
+    text = "a UDP port of 127.0.0.1 that is the guest's; may be given often (net-host.sh)"
+    parser.add_argument("--udp", type=int, action="append", default=[], metavar="PORT", help=text)
     parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds in all (default 300)")
     parser.add_argument("command", nargs="+", help="runs as root, in the folder where you are")
     chosen = parser.parse_args(words)
@@ -31,6 +33,8 @@ def arguments(words: list[str]) -> argparse.Namespace:
         parser.error(f"--memory {chosen.memory}: a number of MiB or GiB, as 512M or 4G")
     if not re.fullmatch(r"[\w.-]{0,32}", chosen.peer):
         parser.error(f"--peer {chosen.peer}: at most 32 letters, digits, '.', '_' and '-'")
+    if not all(0 < port < 65536 for port in chosen.udp):
+        parser.error("--udp: ports have numbers from 1 to 65535")
     if not 0 < chosen.timeout < 1e6:
         parser.error(f"--timeout {chosen.timeout:g}: more than 0 seconds")
     return chosen
@@ -55,7 +59,7 @@ def write_to(descriptor: int) -> machine.Sink:
 def main(words: list[str]) -> int:
     """tools/guest/run"""
     chosen = arguments(words)
-    options = machine.Options(chosen.cpus, chosen.memory, chosen.timeout, chosen.out, chosen.peer)
+    options = machine.Options(chosen.cpus, chosen.memory, chosen.timeout, chosen.out, chosen.peer, tuple(chosen.udp))
     for number in SIGNALS:
         signal.signal(number, leave)
     try:

@@ -25,6 +25,7 @@ struct Options {
     std::uint64_t from = 0;  // bytes
     std::string text;
     HostOptions host;
+    LinkOptions link;
     std::uint32_t payload = 0;
     std::uint32_t count = 4;
     double seconds = 0;
@@ -158,6 +159,10 @@ void declare(CLI::App& app, Options& options) {
         ->capture_default_str()
         ->check(CLI::Range(std::uint64_t{4096}, std::uint64_t{1} << 31));
     serving->add_option("--seconds", options.seconds, "end after that time (default: at an interrupt)");
+    CLI::App* linking = command("link", "make a master port of the kernel's rio_soft an endpoint of a udp fabric");
+    linking->add_option("number", options.link.number, "of /dev/rio_soft_linkN")->required()->check(CLI::Range(0, 7));
+    linking->add_option("--mport", options.link.mport, "number of its /dev/rio_mportN (default: the same)")
+        ->check(CLI::Range(0, 255));
     CLI::App* measuring = to(command("perf", "measure to an endpoint that serves"));
     measuring->add_option("--from", options.from, "smallest size, in bytes");
     measuring->add_option("--up-to", options.bytes, "largest size, in bytes")->capture_default_str();
@@ -191,6 +196,7 @@ int run(std::vector<std::string> arguments) {
     const std::string command = app.get_subcommands().front()->get_name();
     options.host.is_switch = command == "switch";
     if (command == "enumerate" || command == "switch") return host(options.host);
+    if (command == "link") return link(options.link);
     if (command == "serve") return serve({options.address, options.bytes, options.seconds});
     if (command == "perf")
         return perf({.target = options.target,

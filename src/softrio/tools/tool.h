@@ -66,6 +66,14 @@ struct HostOptions {
 /// Gives ids to endpoints.
 int host(const HostOptions& options);
 
+struct LinkOptions {
+    static constexpr std::uint32_t same = UINT32_MAX;
+    std::uint32_t number = 0;
+    std::uint32_t mport = same;
+};
+/// Makes a master port of the kernel an endpoint of a udp fabric.
+int link(const LinkOptions& options);
+
 /// Says so on standard error; the status to exit with.
 int fail(const std::string& line);
 

@@ -14,13 +14,13 @@ namespace {
 constexpr std::uint8_t channel_message = 0x55;
 /// Messages are ordered with everything else that goes to the peer.
 constexpr std::uint8_t lane = 1;
-/// The other side is told of so many messages read at once, if it does not wait for the first.
-constexpr std::uint32_t credit_step = 32;
 /// Nobody listens, perhaps not yet: that often it is asked.
 constexpr std::int64_t ask_again_ms = 50;
 constexpr std::int64_t settle_ms = 1000;
 
-void write(const CmHeader& header, std::byte* at) {
+}  // namespace
+
+void write_header(const CmHeader& header, std::byte* at) {
     const auto put = [&](std::uint32_t value, int bytes) {
         for (int shift = (bytes - 1) * 8; shift >= 0; shift -= 8)
             *at++ = static_cast<std::byte>(value >> shift);
@@ -36,8 +36,7 @@ void write(const CmHeader& header, std::byte* at) {
     put(header.word, 2);
 }
 
-/// False: it is none.
-bool read(std::span<const std::byte> message, CmHeader& header) {
+bool read_header(std::span<const std::byte> message, CmHeader& header) {
     if (message.size() < min_message) return false;
     const auto get = [&](std::size_t at, std::size_t bytes) {
         std::uint32_t value = 0;
@@ -54,8 +53,6 @@ bool read(std::span<const std::byte> message, CmHeader& header) {
     header.word = static_cast<std::uint16_t>(get(18, 2));
     return get(10, 1) == channel_message && header.bytes >= min_message && header.bytes <= message.size();
 }
-
-}  // namespace
 
 void Channel::connect(const Asked& to) {
     remote = to;
@@ -87,17 +84,18 @@ Channel* Channels::take(std::uint16_t id, int& error) {
 
 bool Channels::say(const Channel& channel, ChannelOperation operation, std::uint16_t word) {
     std::array<std::byte, min_message> message;
-    write({engine_->destid(), channel.remote.destid, operation, channel.remote.channel, channel.id, min_message, word},
-          message.data());
+    write_header(
+        {engine_->destid(), channel.remote.destid, operation, channel.remote.channel, channel.id, min_message, word},
+        message.data());
     return engine_->send_message(channel.remote.destid, lane, message);
 }
 
 bool Channels::send_data(Channel& channel, std::span<const std::byte> message) {
     std::array<std::byte, max_message> whole;
     std::memcpy(whole.data(), message.data(), message.size());
-    write({engine_->destid(), channel.remote.destid, ChannelOperation::data, channel.remote.channel, channel.id,
-           static_cast<std::uint16_t>(message.size()), 0},
-          whole.data());
+    write_header({engine_->destid(), channel.remote.destid, ChannelOperation::data, channel.remote.channel, channel.id,
+                  static_cast<std::uint16_t>(message.size()), 0},
+                 whole.data());
     if (!engine_->send_message(channel.remote.destid, lane, std::span(whole).first(message.size()))) return false;
     ++channel.sent;
     return true;
@@ -127,7 +125,7 @@ void Channels::answer_close(const CmHeader& header) {
 
 void Channels::take_message(std::uint32_t source, std::span<const std::byte> message) {
     CmHeader header;
-    if (!read(message, header) || header.source != source) return;
+    if (!read_header(message, header) || header.source != source) return;
     if (header.operation == ChannelOperation::request) {
         take_request(header);
         return;
@@ -308,7 +306,7 @@ int CmSocket::receive(std::span<std::byte> into, std::uint32_t timeout_ms, const
     }
     const auto& message = (*channel->ring)[channel->read++ % ring_depth];
     CmHeader header;
-    (void)read(message, header);  // it was one when it came
+    (void)read_header(message, header);  // it was one when it came
     std::memcpy(into.data(), message.data(), header.bytes);
     tell_read(*channel);
     return 0;

@@ -36,6 +36,13 @@ struct CmHeader {
     std::uint16_t word = 0;
 };
 
+/// False: the message does not begin with one.
+bool read_header(std::span<const std::byte> message, CmHeader& header);
+/// 20 bytes.
+void write_header(const CmHeader& header, std::byte* at);
+/// The other side is told of so many messages read at once, if it does not wait for the first.
+inline constexpr std::uint32_t credit_step = 32;
+
 struct Asked {
     std::uint32_t destid = 0;
     std::uint16_t channel = 0;

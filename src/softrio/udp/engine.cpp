@@ -123,11 +123,6 @@ void Engine::relocate(std::uint32_t destid) {
     look_for_loss(*peer);
 }
 
-bool Engine::is_established(std::uint32_t destid) const {
-    const Peer* peer = find(destid);
-    return peer != nullptr && peer->connection.is_established();
-}
-
 std::uint32_t Engine::losses(std::uint32_t destid) const {
     const Peer* peer = find(destid);
     return restarts_ + (peer == nullptr ? 0 : peer->losses);
@@ -264,7 +259,8 @@ std::uint32_t Engine::filled_bytes(std::uint32_t datagram_bytes) {
     return header + (datagram_bytes - header) / slot_bytes * slot_bytes;
 }
 
-bool Engine::send_message(std::uint32_t destid, std::uint8_t lane, std::span<const std::byte> message) {
+bool Engine::send_message(std::uint32_t destid, std::uint8_t lane, std::span<const std::byte> message,
+                          std::uint8_t mailbox) {
     Peer* peer = find(destid);
     const std::size_t segments = (message.size() + wire::max_payload - 1) / wire::max_payload;
     // All of it or nothing: segments of two messages are never mixed. Each might need a datagram of its own.
@@ -273,6 +269,7 @@ bool Engine::send_message(std::uint32_t destid, std::uint8_t lane, std::span<con
         const auto data = message.subspan(segment * wire::max_payload);
         Packet packet;
         packet.operation = Operation::message;
+        packet.mailbox = mailbox;
         packet.segment = static_cast<std::uint8_t>(segment);
         packet.last_segment = static_cast<std::uint8_t>(segments - 1);
         packet.data = data.first(std::min(data.size(), wire::max_payload));
@@ -519,7 +516,7 @@ void Engine::take_segment(Peer& peer, const Packet& packet) {
         return;
     }
     peer.message.insert(peer.message.end(), packet.data.begin(), packet.data.end());
-    if (packet.segment == packet.last_segment) target_->take_message(peer.destid, peer.message);
+    if (packet.segment == packet.last_segment) target_->take_letter(peer.destid, packet.mailbox, peer.message);
 }
 
 void Engine::complete(Peer& peer, const Packet& packet) {

@@ -34,6 +34,10 @@ public:
     virtual wire::Status write_register(std::uint32_t offset, std::uint32_t value) = 0;
     /// A whole message; it may answer by Engine::send_message.
     virtual void take_message(std::uint32_t source, std::span<const std::byte> message) = 0;
+    /// The same of any mailbox. Endpoints of software have no use for others than 0.
+    virtual void take_letter(std::uint32_t source, std::uint8_t mailbox, std::span<const std::byte> message) {
+        if (mailbox == 0) take_message(source, message);
+    }
     virtual void lose_peer(std::uint32_t destid, reliable::Loss why) = 0;
 };
 
@@ -84,7 +88,10 @@ public:
 
     /// False: no endpoint can have that id. Otherwise a session is there, or is being opened.
     bool open(std::int64_t now_ns, std::uint32_t destid);
-    [[nodiscard]] bool is_established(std::uint32_t destid) const;
+    [[nodiscard]] bool is_established(std::uint32_t destid) const {
+        const Peer* peer = find(destid);
+        return peer != nullptr && peer->connection.is_established();
+    }
     /// Sessions with that peer that were lost so far.
     [[nodiscard]] std::uint32_t losses(std::uint32_t destid) const;
     /// All that was sent to that peer has arrived there.
@@ -104,7 +111,8 @@ public:
     /// packed: as many as there is room for.
     std::size_t send_run(std::uint32_t destid, std::uint8_t lane, const wire::WriteRun& run, std::uint64_t address,
                          std::span<const std::byte> data);
-    bool send_message(std::uint32_t destid, std::uint8_t lane, std::span<const std::byte> message);
+    bool send_message(std::uint32_t destid, std::uint8_t lane, std::span<const std::byte> message,
+                      std::uint8_t mailbox = 0);
     /// Data of a run that a datagram holds.
     [[nodiscard]] std::size_t run_bytes_per_datagram() const;
     /// The most of these bytes that packets of full size fill. Datagrams of just that size lie side by side in memory.

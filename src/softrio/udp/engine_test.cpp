@@ -80,12 +80,17 @@ public:
     void take_message(std::uint32_t, std::span<const std::byte> message) override {
         messages.emplace_back(reinterpret_cast<const char*>(message.data()), message.size());
     }
+    void take_letter(std::uint32_t source, std::uint8_t mailbox, std::span<const std::byte> message) override {
+        if (mailbox != 0) letters.emplace_back(mailbox, std::string(message.size(), static_cast<char>(message.back())));
+        Target::take_letter(source, mailbox, message);
+    }
     void lose_peer(std::uint32_t, reliable::Loss) override { ++lost; }
 
     std::vector<std::byte> memory = std::vector<std::byte>(0x3000);
     std::set<std::pair<std::uint32_t, Direction>> forbidden;
     std::vector<std::pair<std::uint32_t, std::uint16_t>> rung;
     std::vector<std::string> messages;
+    std::vector<std::pair<std::uint8_t, std::string>> letters;
     int lost = 0;
 };
 
@@ -288,6 +293,16 @@ TEST_F(Engines, MessagesOfAnySizeArriveWhole) {
     EXPECT_TRUE(first_.send_message(second_id, 1, std::as_bytes(std::span(text))));
     settle();
     EXPECT_EQ(second_own_.messages, std::vector<std::string>{text});
+}
+
+TEST_F(Engines, MessagesOfOtherMailboxesAreNoEndpointOfSoftwares) {
+    ASSERT_TRUE(first_.open(now_ns_, second_id));
+    settle();
+    const std::string text(512, 'm');
+    EXPECT_TRUE(first_.send_message(second_id, 1, std::as_bytes(std::span(text)), 1));
+    settle();
+    EXPECT_TRUE(second_own_.messages.empty());
+    EXPECT_EQ(second_own_.letters, (std::vector<std::pair<std::uint8_t, std::string>>{{1, text}}));
 }
 
 TEST_F(SmallDatagrams, WritesLeaveRoomForMessages) {

@@ -29,6 +29,7 @@ constexpr std::uint32_t window_packets = 1024;  // some of which are for respons
 constexpr std::int64_t linger_ms = 1000;  // for what is still on its way when a port closes
 constexpr int host_ms = 3000;             // for an answer of the enumerating host
 constexpr int probe_rounds = 3;
+constexpr std::size_t most_tried = 256;  // endpoints with which sessions are opened though nobody asked
 constexpr std::int64_t probe_round_ms = 40;
 
 std::int64_t now_ns() {
@@ -140,10 +141,12 @@ std::shared_ptr<const MulticastGroup> Port::group(std::uint32_t destid) const {
     return found == groups_.end() ? nullptr : *found;
 }
 
-Result<std::shared_ptr<Port>> Port::open(const Options& options, std::uint32_t mport, std::uint32_t wanted) {
+Result<std::shared_ptr<Port>> Port::open(const Options& options, std::uint32_t mport, std::uint32_t wanted,
+                                         Target* instead) {
     auto directory = Directory::parse(options.fabric);
     if (!directory) return directory.error();
     std::shared_ptr<Port> port(new Port(options, std::move(*directory)));
+    port->instead_ = instead;
     const auto destid = port->choose(mport, wanted);
     if (!destid) return destid.error();
     if (options.udp.ids == 8 && *destid >= small_any_destid)
@@ -444,13 +447,29 @@ std::vector<std::uint32_t> Port::others() {
     return engine_->alive();
 }
 
+std::vector<std::uint32_t> Port::reached() {
+    auto held = lock();
+    if (directory_.host()) hear_of_all(held);
+    auto candidates = directory_.all();
+    std::erase(candidates, destid());
+    if (candidates.size() <= most_tried) {
+        for (const std::uint32_t each : candidates)
+            (void)engine_->open(now_ns(), each);
+        pump();
+    }
+    std::erase_if(candidates, [&](std::uint32_t each) { return !engine_->is_established(each); });
+    return candidates;
+}
+
 // What peers ask for
 
 std::span<std::byte> Port::window(std::uint32_t source, Direction direction, std::uint64_t address, std::size_t bytes) {
+    if (instead_ != nullptr) return instead_->window(source, direction, address, bytes);
     return inbound_ ? inbound_->at(source, direction, address, bytes) : std::span<std::byte>();
 }
 
 Status Port::ring(std::uint32_t source, std::uint16_t info) {
+    if (instead_ != nullptr) return instead_->ring(source, info);
     const int error = own_->queue_doorbell({source, info});
     if (error == -ENOENT) {
         debug("endpoint " + std::to_string(destid()) + ": doorbell " + std::to_string(info) + " from endpoint " +
@@ -460,12 +479,14 @@ Status Port::ring(std::uint32_t source, std::uint16_t info) {
 }
 
 std::uint32_t Port::read_register(std::uint32_t offset) {
+    if (instead_ != nullptr) return instead_->read_register(offset);
     std::uint32_t value = 0;
     (void)own_->read_registers(destid(), offset, {&value, 1});
     return value;
 }
 
 Status Port::write_register(std::uint32_t offset, std::uint32_t value) {
+    if (instead_ != nullptr) return instead_->write_register(offset, value);
     if (offset == base_device_id_register) return Status::error;  // its owner's alone
     return own_->write_register(destid(), offset, value) == 0 ? Status::done : Status::error;
 }
@@ -474,10 +495,16 @@ void Port::take_message(std::uint32_t source, std::span<const std::byte> message
     channels_.take_message(source, message);
 }
 
+void Port::take_letter(std::uint32_t source, std::uint8_t mailbox, std::span<const std::byte> message) {
+    if (instead_ != nullptr) return instead_->take_letter(source, mailbox, message);
+    Target::take_letter(source, mailbox, message);
+}
+
 void Port::lose_peer(std::uint32_t destid, reliable::Loss why) {
     debug("endpoint " + std::to_string(this->destid()) + ": endpoint " + std::to_string(destid) +
           " is gone: " + to_string(why));
     channels_.lose_peer(destid);
+    if (instead_ != nullptr) instead_->lose_peer(destid, why);
 }
 
 }  // namespace incast::softrio::udp

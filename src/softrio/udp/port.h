@@ -26,8 +26,10 @@ namespace incast::softrio::udp {
 
 class Port final : public softrio::Port, private Target, public std::enable_shared_from_this<Port> {
 public:
-    /// `wanted`: the destination id it had before, if that is free; 0: none.
-    static Result<std::shared_ptr<Port>> open(const Options& options, std::uint32_t mport, std::uint32_t wanted);
+    /// `wanted`: the destination id it had before, if that is free; 0: none. `instead`: who takes what peers ask for,
+    /// instead of the own half; under the lock, and it outlives the port.
+    static Result<std::shared_ptr<Port>> open(const Options& options, std::uint32_t mport, std::uint32_t wanted,
+                                              Target* instead = nullptr);
     ~Port() override;
     Port(const Port&) = delete;
     Port& operator=(const Port&) = delete;
@@ -41,6 +43,9 @@ public:
     [[nodiscard]] std::shared_ptr<const MulticastGroup> group(std::uint32_t destid) const override;
     int set_destid(std::uint32_t destid) override;
     [[nodiscard]] std::vector<std::uint32_t> others() override;
+    /// Those with which there is a session; of all others one is being opened, if there are not too many to try. For a
+    /// program that looks again and again, and is slower than others() waits.
+    [[nodiscard]] std::vector<std::uint32_t> reached();
 
     int read_registers(std::uint32_t destid, std::uint32_t offset, std::span<std::uint32_t> values) override;
     int write_register(std::uint32_t destid, std::uint32_t offset, std::uint32_t value) override;
@@ -93,6 +98,8 @@ public:
     int send_doorbell(const Doorbell& doorbell, bool wait) override;
 
     std::unique_ptr<softrio::Socket> make_socket() override;
+    /// A whole message, for that mailbox. -ENODEV.
+    int send_letter(std::uint32_t destid, std::uint8_t mailbox, std::span<const std::byte> message);
 
     // For its sockets, and to be called with the lock, which waiting gives up meanwhile.
     using Lock = std::unique_lock<std::mutex>;
@@ -158,10 +165,12 @@ private:
     std::uint32_t read_register(std::uint32_t offset) override;
     wire::Status write_register(std::uint32_t offset, std::uint32_t value) override;
     void take_message(std::uint32_t source, std::span<const std::byte> message) override;
+    void take_letter(std::uint32_t source, std::uint8_t mailbox, std::span<const std::byte> message) override;
     void lose_peer(std::uint32_t destid, reliable::Loss why) override;
 
     Options options_;
     bool abandoned_ = false;
+    Target* instead_ = nullptr;
     std::shared_ptr<shm::Port> own_;
     std::mutex mutex_;
     std::mutex probing_;

@@ -193,6 +193,15 @@ int Port::write_register(std::uint32_t destid, std::uint32_t offset, std::uint32
     return error == -EIO ? -EPERM : error;
 }
 
+int Port::send_letter(std::uint32_t destid, std::uint8_t mailbox, std::span<const std::byte> message) {
+    auto held = lock();
+    if (const int error = connect(held, destid)) return error;
+    const bool is_sent = persist(held, destid, engine_->losses(destid),
+                                 [&] { return engine_->send_message(destid, ordered_lane, message, mailbox); });
+    pump();
+    return is_sent ? 0 : -ENODEV;
+}
+
 std::unique_ptr<softrio::Socket> Port::make_socket() {
     return std::make_unique<CmSocket>(shared_from_this());
 }

@@ -218,10 +218,11 @@ bool get_message(Reader& reader, Packet& packet) {
     const auto place = unsigned{reader.get8()};
     packet.operation = Operation::message;
     packet.last_segment = static_cast<std::uint8_t>(head >> 4);
+    packet.mailbox = place >> 4 & 3;
     packet.segment = place & 15;
     packet.data = reader.rest();
     const bool is_last = packet.segment == packet.last_segment;
-    return (head & 15) == segment_of_256 && place >> 4 == 0 && packet.segment <= packet.last_segment &&
+    return (head & 15) == segment_of_256 && place >> 6 == 0 && packet.segment <= packet.last_segment &&
            packet.data.size() % double_word == 0 && !packet.data.empty() && packet.data.size() <= max_payload &&
            (is_last || packet.data.size() == max_payload);
 }
@@ -342,7 +343,7 @@ std::size_t encode(const Packet& packet, std::byte* into) {
             break;
         case Operation::message:
             writer.put8(static_cast<unsigned>(packet.last_segment) << 4 | segment_of_256);
-            writer.put8(packet.segment);
+            writer.put8(unsigned{packet.mailbox} << 4 | packet.segment);
             put_data(writer, 0, packet.data);
             break;
         case Operation::response:

@@ -50,7 +50,8 @@ struct Packet {
     std::uint16_t bytes = 0;       // to read, or to write: of data
     std::uint16_t info = 0;        // doorbell
     std::uint8_t hop_count = 0;    // maintenance
-    std::uint8_t segment = 0;      // message
+    std::uint8_t mailbox = 0;      // message: 0..3
+    std::uint8_t segment = 0;
     std::uint8_t last_segment = 0;
     /// Decoded: the bytes that count, in the packet. Responses to reads of fewer than 8 bytes carry a whole double
     /// word.

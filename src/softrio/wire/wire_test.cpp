@@ -142,7 +142,7 @@ TEST(Packet, OtherKindsComeBack) {
     Packet packet{
         .operation = Operation::doorbell, .destination = 9, .source = 8, .transaction = 4, .info = 0xBEEF, .data = {}};
     EXPECT_EQ(round_trip(packet, bytes).info, 0xBEEF);
-    packet = {.operation = Operation::message, .segment = 2, .last_segment = 3, .data = data};
+    packet = {.operation = Operation::message, .mailbox = 3, .segment = 2, .last_segment = 3, .data = data};
     EXPECT_TRUE(std::ranges::equal(round_trip(packet, bytes).data, data));
     packet = {.operation = Operation::response, .transaction = 200, .status = Status::retry, .data = {}};
     EXPECT_EQ(round_trip(packet, bytes).status, Status::retry);

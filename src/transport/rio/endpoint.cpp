@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <system_error>
@@ -26,6 +27,9 @@ constexpr std::size_t rotate_bytes = 16384;     // smaller bodies stay on one DM
 constexpr std::size_t stream_unit = 8;
 constexpr std::uint16_t max_doorbells = 1024;
 constexpr std::uint32_t max_transfers = 3000;  // asynchronous ones of all peers that are remembered
+
+/// As the setting `fabric`: each node's own environment says which.
+constexpr std::string_view fabric_variable = "RIO_FABRIC";
 
 bool inside(std::uint64_t size, std::uint64_t offset, std::uint64_t length) {
     return offset <= size && length <= size - offset;
@@ -75,6 +79,14 @@ Result<std::unique_ptr<Transport>> Endpoint::make(const EndpointSettings& settin
     }
     std::string fabric = settings.fabric;
     if (fabric.empty()) fabric = "shm:incast-" + std::to_string(options.run);
+    if (fabric == fabric_variable) {
+        // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody changes it
+        const char* named = std::getenv(fabric_variable.data());
+        if (named == nullptr || *named == '\0')
+            return Error{std::string(transport_name) + ": fabric: RIO_FABRIC is not set for node " +
+                         std::to_string(index(options.self))};
+        fabric = named;
+    }
     if (!settings.fabric_options.empty())
         fabric += (fabric.find('?') == std::string::npos ? '?' : '&') + settings.fabric_options;
     auto port = api::MasterPort::join(fabric, O_NONBLOCK | SOFTRIO_ON_DEMAND);

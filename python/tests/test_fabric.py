@@ -46,7 +46,7 @@ def test_shipped_fabrics_are_checked_and_drawn(file: Path) -> None:
 def test_check_says_what_is_there() -> None:
     said = CliRunner().invoke(application(), ["fabric", "check", str(ROOT / "fabrics/ib-qdr-8.toml")])
     assert said.exit_code == 0
-    assert said.stdout.endswith("ib-qdr-8, 8 hosts, 1 switches\n")
+    assert said.stdout.endswith("ib-qdr-8, 8 hosts, 1 switch\n")
 
 
 def test_show_adds_up_cables() -> None:

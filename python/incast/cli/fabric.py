@@ -1,4 +1,4 @@
-"""`incast fabric check|show|draw|sources|fit`: networks described by a file (docs/fabrics.md).
+"""`incast fabric list|check|show|draw|sources|fit`: networks described by a file (docs/fabrics.md).
 
 The engine reads and checks the file; here its answer is put into words, or into a picture.
 """
@@ -16,7 +16,7 @@ from incast.cli.options import JsonOption
 from incast.engine import fabric_sources
 from incast.engine.fabric import Fabric
 from incast.engine.program import engine_answer
-from incast.engine.shipped import fabric_file
+from incast.engine.shipped import fabric_file, shipped_fabrics
 from incast.figures.topology import draw
 
 fabric_app = typer.Typer(help="Networks for the simulation, described by a file.", no_args_is_help=True)
@@ -31,7 +31,15 @@ FileArgument = Annotated[
 def check(file: FileArgument) -> None:
     """Say in one line whether the file describes a network, or what is wrong with it."""
     fabric = Fabric.read(file)
-    typer.echo(f"{file}: {fabric.name}, {len(fabric.hosts)} hosts, {len(fabric.switches)} switches")
+    typer.echo(f"{file}: {fabric.name}, {fabric.size()}")
+
+
+@fabric_app.command("list")
+def list_shipped() -> None:
+    """Name the networks that come with Incast: what --fabric takes in place of a file."""
+    for file in shipped_fabrics():
+        fabric = Fabric.read(file)
+        typer.echo(f"{file.stem:<28} {fabric.size()}")
 
 
 @fabric_app.command()

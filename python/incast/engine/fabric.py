@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from incast.base.words import counted
 from incast.engine.program import engine_answer
 
 GBIT = 1e9
@@ -63,13 +64,19 @@ class Fabric:
             found.append(tier)
         return found
 
+    def size(self) -> str:
+        """How many hosts and switches."""
+        return (
+            f"{counted(len(self.hosts), 'host')}, {len(self.switches)} switch{'' if len(self.switches) == 1 else 'es'}"
+        )
+
     def lines(self) -> list[str]:
         """For a person."""
         kinds = Counter(self.switches.values())
         switches = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
         lines = [
             f"{self.name}: {self.description}",
-            f"{len(self.hosts)} hosts, {len(self.switches)} switches ({switches}), {len(self.cables)} cables",
+            f"{self.size()} ({switches}), {counted(len(self.cables), 'cable')}",
         ]
         hosts = set(self.hosts)
         at_hosts = [cable for cable in self.cables if hosts & set(cable.ends)]

@@ -15,6 +15,11 @@ def shipped_fabric(name: str) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
+def shipped_fabrics() -> list[Path]:
+    """All of them, by name; of the installed package, if there is one."""
+    return next((sorted(folder.glob("*.toml")) for folder in FOLDERS if folder.is_dir()), [])
+
+
 def fabric_file(named: str) -> Path:
     """What a person means: the file of that path, or else the shipped one of that name."""
     path = Path(named)

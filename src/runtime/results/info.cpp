@@ -79,6 +79,9 @@ Result<std::string> fabric_json(const std::filesystem::path& file) {
     if (!fabric) {
         return fabric.error();
     }
+    if (const Result<Ok> talks = sim::fabric::can_talk(*fabric); !talks) {
+        return Error{file.string() + ": " + talks.error().message};
+    }
     OrderedJson json{{"name", fabric->name}, {"description", fabric->description}};
     json["hosts"] = OrderedJson::array();
     json["switches"] = OrderedJson::array();

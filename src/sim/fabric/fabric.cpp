@@ -313,6 +313,17 @@ Result<Fabric> parse(std::string_view text, const std::string& file) {
     return fabric;
 }
 
+Result<Ok> can_talk(const Fabric& fabric) {
+    if (fabric.topology.host_count() < 2) return Ok{};
+    auto network = packet::Network::make(fabric.topology, fabric.settings);
+    if (!network) return network.error();
+    FlowSettings settings = fabric.flow;
+    settings.source = 0;
+    settings.destination = 1;
+    if (const auto opened = (*network)->open(settings); !opened) return opened.error();
+    return Ok{};
+}
+
 Result<Fabric> read(const std::filesystem::path& file) {
     std::ifstream in(file);
     std::ostringstream content;

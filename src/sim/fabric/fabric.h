@@ -28,4 +28,7 @@ Result<Fabric> read(const std::filesystem::path& file);
 /// The same for text; `file` names it in errors.
 Result<Fabric> parse(std::string_view text, const std::string& file);
 
+/// A file may describe hosts that cannot talk as its [flow] says: that shows with the first flow.
+Result<Ok> can_talk(const Fabric& fabric);
+
 }  // namespace incast::sim::fabric

@@ -176,7 +176,7 @@ TEST(Simulation, AClassThatCannotCarryFlowsIsAnError) {
                                   {.source = 1, .destination = 0, .bytes = 100, .traffic_class = 2}};
     const auto simulation = Simulation::make(fabric, flows, 1);
     ASSERT_FALSE(simulation.ok());
-    EXPECT_THAT(simulation.error().message, HasSubstr("flow 1 of class 2: flow: no retransmit_timeout"));
+    EXPECT_THAT(simulation.error().message, HasSubstr("flow 1 of class 2: flow: packets of class 2 can be lost"));
 }
 
 }  // namespace

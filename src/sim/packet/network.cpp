@@ -30,12 +30,11 @@ Result<FlowIndex> Network::open(const FlowSettings& settings) {
         (settings.window_packets != nil || settings.retransmit_timeout != 0))
         return Error{"flow: datagrams have no window_packets and no retransmit_timeout: nobody acknowledges them"};
     const bool droppable = (core.droppable_ >> settings.traffic_class & 1) != 0;
-    if (settings.transport == Transport::reliable && droppable && settings.ack_packets == 0)
-        return Error{"flow: ack_packets is 0, one acknowledgement per message, but class " +
-                     std::to_string(settings.traffic_class) + " can lose packets; at least 1"};
-    if (settings.transport == Transport::reliable && droppable && settings.retransmit_timeout == 0)
-        return Error{"flow: no retransmit_timeout, but class " + std::to_string(settings.traffic_class) +
-                     " can lose packets"};
+    if (settings.transport == Transport::reliable && droppable &&
+        (settings.ack_packets == 0 || settings.retransmit_timeout == 0))
+        return Error{"flow: packets of class " + std::to_string(settings.traffic_class) +
+                     " can be lost, so it needs ack_packets of 1 or more and a retransmit_timeout, for example "
+                     "ack_packets = 16, retransmit_timeout = \"1ms\"; or switches that lose none (pfc, credits)"};
     if (settings.any_order && settings.transport == Transport::reliable && droppable)
         return Error{"flow: any_order on class " + std::to_string(settings.traffic_class) +
                      ", which can lose packets; datagrams or a lossless class"};

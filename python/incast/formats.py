@@ -349,26 +349,31 @@ def parse_mep(data: bytes | Buffer, offset: int = 0) -> Mep:
     return Mep(packet, tuple(mfps))
 
 
-def encode_mep(packets: Sequence[bytes]) -> bytes:
-    """A compact MEP of encoded MFPs, which must be in ascending order of source id and hold the same events."""
+def mep_layout(sources: Sequence[int], packets: Sequence[bytes | Buffer]) -> tuple[bytes, list[int], int]:
+    """The head of a compact MEP with these MFPs, where each of them begins, and the bytes of all; gaps are zero."""
     n = len(packets)
     if not 1 <= n <= 65535:
         raise FormatError(f"MEP: n_mfps {n}, expected 1 .. 65535")
-    sources = [parse_mfp(packet).source for packet in packets]
     offsets_at = _MEP_HEADER.size + 2 * round_up(n, 2)
     position = round_up(offsets_at + 4 * n, MEP_ALIGNMENT)
     head = bytearray(position)
     struct.pack_into(f"<{n}H", head, _MEP_HEADER.size, *sources)
-    body: list[bytes] = []
-    for index, packet in enumerate(packets):
-        struct.pack_into("<I", head, offsets_at + 4 * index, position // 4)
-        padded = round_up(len(packet), MEP_ALIGNMENT)
-        body += [packet, bytes(padded - len(packet))]
-        position += padded
+    starts: list[int] = []
+    for packet in packets:
+        starts.append(position)
+        position += round_up(len(packet), MEP_ALIGNMENT)
     if position // 4 >= 1 << 32:
         raise FormatError(f"MEP: {position} bytes, expected less than 16 GiB")
+    struct.pack_into(f"<{n}I", head, offsets_at, *(start // 4 for start in starts))
     _MEP_HEADER.pack_into(head, 0, MEP_MAGIC, n, position // 4)
-    encoded = b"".join([bytes(head), *body])
+    return bytes(head), starts, position
+
+
+def encode_mep(packets: Sequence[bytes]) -> bytes:
+    """A compact MEP of encoded MFPs, which must be in ascending order of source id and hold the same events."""
+    head, _, _ = mep_layout([parse_mfp(packet).source for packet in packets], packets)
+    body = [packet.ljust(round_up(len(packet), MEP_ALIGNMENT), b"\0") for packet in packets]
+    encoded = b"".join([head, *body])
     if disorder := parse_mep(encoded).disorder():  # disagreement is said there
         raise FormatError(f"MEP: {disorder}")
     return encoded

@@ -37,6 +37,7 @@ _COMMANDS = {
     "netdev": ("netdev", "netdev"),
     "dispatch": ("farm", "dispatch"),
     "consume": ("farm", "consume"),
+    "forward": ("forward", "forward"),
     "emit": ("emit", "emit"),
     "scan": ("scan", "scan"),
     "tune": ("tune", "tune"),

@@ -193,6 +193,19 @@ def sources(
 
 
 @mep_app.command()
+def unpack(
+    paths: Annotated[list[Path], typer.Argument(help="Files of MEPs of a second stage, or folders of them.")],
+    output: Annotated[Path, typer.Option(metavar="FILE", help="The new file.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Write what two stages built as one stage would have: super-fragments become the MFPs in them."""
+    with _one_line_for_bad_files():
+        from incast.data import stages
+
+        _print_report(stages.unpack(paths, output), as_json=as_json)
+
+
+@mep_app.command()
 def export(
     paths: Annotated[list[Path], typer.Argument(help="Files of MEPs, or folders of them.")],
     mdf: Annotated[

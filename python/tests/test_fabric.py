@@ -51,7 +51,7 @@ def test_check_says_what_is_there() -> None:
 
 def test_show_adds_up_cables() -> None:
     said = CliRunner().invoke(application(), ["fabric", "show", str(ROOT / "fabrics/qfx5200-8x100-30x25.toml")])
-    assert "38 hosts, 1 switches (1 shared-buffer), 38 cables" in said.stdout
+    assert "38 hosts, 1 switch (1 shared-buffer), 38 cables" in said.stdout
     assert "8 cables to hosts: 100 Gb/s, 15 ns" in said.stdout
     assert "30 cables to hosts: 25 Gb/s, 15 ns" in said.stdout
     assert "all hosts together: 1550 Gb/s each way" in said.stdout

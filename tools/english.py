@@ -1,9 +1,11 @@
 """Finds the English that slowed readers down most, in the pages that people read (STYLE.md, Words for people).
 
-Words are looked for in every page; the length and the build of sentences in the pages that a new user reads. A sentence
-is what is left of a paragraph or an item of a list without code, links and tables.
+Words are looked for in every page, and in what programs say: strings of the engine and the Python package, help texts
+among them. The length and the build of sentences are looked at in the pages that a new user reads. A sentence is what
+is left of a paragraph or an item of a list without code, links and tables.
 """
 
+import ast
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -33,6 +35,13 @@ WORDS = [
     Pattern("where-clause", re.compile(r"^(Where|When|Why|How), (stands|is|are)\b"), "say which page has it"),
     Pattern("one's-own", re.compile(r"\bone's own\b|\bof one's\b"), "your own"),
 ]
+# What programs do not say either, help texts among it.
+MESSAGES = [
+    Pattern("who-subject", re.compile(r"^who (has|says|is|does|can|cannot|wants)\b(?!.*\?$)"), "one that, a peer that"),
+    Pattern("without-a-word", re.compile(r"\bwithout a word\b"), "with no message"),
+]
+# Nor do the help texts of commands and options.
+HELP = [Pattern("of-first", re.compile(r"^Of (?!course)"), "begin with the thing: 'Seed of the search.'")]
 # What the first pages do not say either.
 SENTENCES = [
     Pattern("what-clause", re.compile(r"^(What|Whatever)\b(?!.*\?$)"), "begin with the thing itself"),
@@ -104,7 +113,58 @@ def has_verb(sentence: str) -> bool:
     return any(word in VERBS or re.fullmatch(r"\w{2,}(s|ed|n't)|\w{3,}ing", word) for word in words)
 
 
+# Literals that stand behind each other are one text.
+_LITERAL = r'"(?:[^"\\\n]|\\.)*"'
+_LITERALS = re.compile(rf"(?<!')(?<!R){_LITERAL}(?:\s*{_LITERAL})*")
+_NEITHER = re.compile(r"^[ ]*(?://|#\s*include)[^\n]*$|//(?=[^\"\n]*$)[^\n]*|R\"\w*\(.*?\)\w*\"", re.M | re.S)
+
+
+def is_program(path: str) -> bool:
+    """What says something to people: neither tests nor what makes the others."""
+    if path.startswith("src/") and path.endswith((".cpp", ".h")):
+        return not path.endswith("_test.cpp")
+    return path.startswith("python/incast/") and path.endswith(".py")
+
+
+def messages(path: str, text: str) -> Iterator[tuple[int, str]]:
+    """Every text of a program with the line it begins on; of the command line also what functions say of themselves."""
+    if path.endswith(".py"):
+        yield from _messages_of_python(ast.parse(text), has_help=path.startswith("python/incast/cli/"))
+        return
+    bare = _NEITHER.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    for found in _LITERALS.finditer(bare):
+        said = "".join(part[1:-1] for part in re.findall(_LITERAL, found[0]))
+        yield bare.count("\n", 0, found.start()) + 1, said
+
+
+def _messages_of_python(tree: ast.Module, *, has_help: bool) -> Iterator[tuple[int, str]]:
+    documents = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body:
+            first = node.body[0]
+            is_help = has_help and isinstance(node, ast.FunctionDef) and node in tree.body
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and not is_help:
+                documents.add(id(first.value))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents:
+            yield node.lineno, node.value
+
+
+def check_messages(path: str, text: str) -> Iterator[Finding]:
+    if not is_program(path):
+        return
+    for line, said in messages(path, text):
+        if " " not in said.strip():
+            continue  # a name, a key, a format
+        rules = [*WORDS, *MESSAGES, *(HELP if path.startswith("python/incast/cli/") else [])]
+        for sentence in re.split(r"(?<=[.;:!?])\s+", said):
+            for rule in rules:
+                if rule.pattern.search(sentence):
+                    yield Finding(path, line, f"english-{rule.name}", f"{rule.hint}: {sentence[:60]}")
+
+
 def check_english(path: str, text: str) -> Iterator[Finding]:
+    yield from check_messages(path, text)
     if not is_page(path):
         return
     strict = path in FIRST_PAGES

@@ -1,5 +1,5 @@
 import pytest
-from english import MAX_WORDS, check_english, has_verb, sentences
+from english import MAX_WORDS, check_english, has_verb, messages, sentences
 
 
 def rules(text: str, path: str = "README.md") -> list[str]:
@@ -63,3 +63,28 @@ def test_verbs() -> None:
     assert has_verb("Choose a transport")
     assert has_verb("A node writes to it")
     assert not has_verb("A page for a browser")
+
+
+def test_texts_of_the_engine() -> None:
+    text = """// "a dear comment"
+#include "who has.h"
+const char* say = "it is " // a dear comment
+                  "dear \\"now\\"";
+auto one = 'x', two = R"(dear raw)";
+"""
+    assert list(messages("src/x.cpp", text)) == [(3, 'it is dear \\"now\\"')]
+    assert rules(text, "src/x.cpp") == ["english-dear"]
+    assert rules(text, "src/x_test.cpp") == []
+
+
+def test_texts_of_the_package() -> None:
+    text = '"""A dear module."""\n\n\ndef run(help="Of the search."):\n    """Whoever runs."""\n'
+    text += '    return f"a dear {run}"\n'
+    assert rules(text, "python/incast/run/x.py") == ["english-dear"]
+    assert sorted(rules(text, "python/incast/cli/x.py")) == ["english-dear", "english-of-first", "english-who-clause"]
+
+
+@pytest.mark.parametrize("said", ["who has events and finishes none loses them", "it ended without a word"])
+def test_what_programs_do_not_say(said: str) -> None:
+    assert len(rules(f'say("{said}");', "src/x.cpp")) == 1
+    assert rules('say("who builds a MEP, and who sends it");', "src/x.cpp") == []

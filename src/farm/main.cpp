@@ -29,7 +29,7 @@ void declare(CLI::App& app, Words& words, WireSettings& wires) {
     app.add_option("--timeout", words.timeout, "how long to wait for the other side (default: 60s)");
     app.add_option("--silence", words.silence, "one that says nothing for so long is given up (default: 5s)");
     app.add_option("--patience", words.patience,
-                   "who has events and finishes none for so long loses them (default: 0s, never)");
+                   "one that has events and finishes none for so long loses them (default: 0s, never)");
     app.add_option("--secret", words.secret_file, "a file with a hexadecimal number, the same on both sides");
     app.add_option("--bind", wires.bind, "tcp, udp, verbs: the address that data goes by");
     app.add_option("--fabric", wires.fabric, "rio: as RIO_FABRIC, which is the default");

@@ -210,7 +210,7 @@ def _wait_for_line(process: "subprocess.Popen[str]", words: str) -> None:
     for line in process.stdout:
         if words in line:
             return
-    raise ReadingError(f"{process.args!r} ended without a word")
+    raise ReadingError(f"{process.args!r} ended with no message")
 
 
 def _stream_of(client: "subprocess.Popen[str]", patience_s: float) -> Stream:

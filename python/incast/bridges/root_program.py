@@ -287,7 +287,7 @@ class _Running:
         said = [line for line in self._errors.read().splitlines() if line.strip()]
         # ROOT's own lines say why; another process of the group may have failed first.
         whys = [line for line in said if line.startswith(("Error in", "SysError in", _PROGRAM.name))] or said[-1:]
-        return "; ".join(dict.fromkeys(whys)) or f"{_PROGRAM.name} ended with status {status} without a word"
+        return "; ".join(dict.fromkeys(whys)) or f"{_PROGRAM.name} ended with status {status} with no message"
 
     def end(self) -> None:
         """It is gone."""

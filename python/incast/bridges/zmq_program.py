@@ -210,7 +210,7 @@ class _Running:
         status = self._process.wait()
         self._errors.seek(0)
         said = [line for line in self._errors.read().splitlines() if line.strip()]
-        return said[-1] if said else f"{self._name} ended with status {status} without a word"
+        return said[-1] if said else f"{self._name} ended with status {status} with no message"
 
     def stages(self, messages: int) -> dict[str, float]:
         """Nanoseconds of each stage for a message, of all its I/O threads that had channels."""

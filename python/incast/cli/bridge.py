@@ -79,7 +79,7 @@ def zmq(
     evaluation: Annotated[
         bool, typer.Option("--evaluation", help="All of it: more sizes, both scans, the breakdowns.")
     ] = False,
-    seconds: Annotated[float, typer.Option(metavar="S", min=0.05, help="Of one reading.")] = 0.5,
+    seconds: Annotated[float, typer.Option(metavar="S", min=0.05, help="Time of one reading.")] = 0.5,
     warm_up: Annotated[float, typer.Option(metavar="S", min=0.0, help="Before it.")] = 0.1,
     rounds: Annotated[int, typer.Option(metavar="N", min=1, help="How often everything is measured.")] = 3,
     spin: Annotated[
@@ -144,9 +144,9 @@ def root(
         str | None, typer.Option(metavar="SIZE,...", help="What one SendRaw sends. (default: the experiment's)")
     ] = None,
     clients: Annotated[
-        int, typer.Option(metavar="N", min=1, max=MOST_CLIENTS, help="Of experiment clients: up to so many.")
+        int, typer.Option(metavar="N", min=1, max=MOST_CLIENTS, help="Clients of experiment clients, at most.")
     ] = MOST_CLIENTS,
-    seconds: Annotated[float, typer.Option(metavar="S", min=0.05, help="Of one reading.")] = 0.25,
+    seconds: Annotated[float, typer.Option(metavar="S", min=0.05, help="Time of one reading.")] = 0.25,
     warm_up: Annotated[float, typer.Option(metavar="S", min=0.0, help="Before it.")] = 0.1,
     rounds: Annotated[int, typer.Option(metavar="N", min=1, help="How often everything is measured.")] = 2,
     bridge: Annotated[
@@ -214,8 +214,8 @@ def iperf(
     slowdown: Annotated[
         int, typer.Option(metavar="N", min=1, max=1000, help="The emulated link is so many times slower.")
     ] = 20,
-    mtu: Annotated[int, typer.Option(metavar="BYTES", min=1280, max=65520, help="Of the devices.")] = 65500,
-    seconds: Annotated[int, typer.Option(metavar="S", min=1, help="Of one reading.")] = 5,
+    mtu: Annotated[int, typer.Option(metavar="BYTES", min=1280, max=65520, help="MTU of the devices.")] = 65500,
+    seconds: Annotated[int, typer.Option(metavar="S", min=1, help="Time of one reading.")] = 5,
     warm_up: Annotated[int, typer.Option(metavar="S", min=0, help="Before it.")] = 2,
     rounds: Annotated[int, typer.Option(metavar="N", min=1, help="How often everything is measured.")] = 3,
     simulated: Annotated[

@@ -18,7 +18,9 @@ def fit_command(
         Path,
         typer.Argument(metavar="FABRIC", parser=fabric_file, help="A file, or a shipped one's name (docs/fabrics.md)."),
     ],
-    results: Annotated[list[Path], typer.Argument(metavar="RESULT...", help="Of incast net: folders, or result.json.")],
+    results: Annotated[
+        list[Path], typer.Argument(metavar="RESULT...", help="Results of incast net: folders, or result.json.")
+    ],
     *,
     free: Annotated[
         list[str] | None,
@@ -32,9 +34,9 @@ def fit_command(
     duration: Annotated[str, typer.Option(metavar="TIME", help="Virtual time of each simulated point.")] = "2ms",
     warm_up: Annotated[str, typer.Option(metavar="TIME", help="Virtual time before it.")] = "500us",
     noise: Annotated[
-        float, typer.Option(metavar="SHARE", help="Of a figure: what is closer than this counts as equal.")
+        float, typer.Option(metavar="SHARE", help="Figures closer than this share count as equal.")
     ] = 0.002,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the places where the search begins.")] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the places where the search begins.")] = 1,
     jobs: Annotated[int, typer.Option(metavar="N", min=0, help="Simulations at a time; 0: one per core.")] = 0,
     budget: Annotated[
         int, typer.Option(metavar="N", min=1, help="Networks to simulate at most; then the best so far is shown.")

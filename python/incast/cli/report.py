@@ -24,14 +24,12 @@ def report(
     ],
     *,
     output: Annotated[Path, typer.Option(metavar="DIR", help="Where the page and its figures go.")] = Path("report"),
-    title: Annotated[str, typer.Option(metavar="TEXT", help="Of the page.")] = "Incast report",
+    title: Annotated[str, typer.Option(metavar="TEXT", help="Title of the page.")] = "Incast report",
     value: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Of a scan: what is drawn. (default: goodput or throughput)")
+        str | None, typer.Option(metavar="COLUMN", help="Scan: what is drawn. (default: goodput or throughput)")
     ] = None,
-    x: Annotated[
-        str | None, typer.Option("--x", metavar="KEY", help="Of a scan: the setting that goes across.")
-    ] = None,
-    y: Annotated[str | None, typer.Option("--y", metavar="KEY", help="Of a scan: the setting that goes up.")] = None,
+    x: Annotated[str | None, typer.Option("--x", metavar="KEY", help="Scan: the setting that goes across.")] = None,
+    y: Annotated[str | None, typer.Option("--y", metavar="KEY", help="Scan: the setting that goes up.")] = None,
     dark: Annotated[bool, typer.Option("--dark", help="PNG figures for dark slides, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Say in JSON what was written.")] = False,
 ) -> None:

@@ -44,7 +44,9 @@ def run(
     seed: Annotated[str | None, option("run.seed")] = None,
     protocol: Annotated[str | None, option("protocol.scheme", metavar="SCHEME", panel=_PROTOCOL)] = None,
     schedule: Annotated[str | None, option("protocol.schedule", panel=_PROTOCOL)] = None,
-    assignment: Annotated[str | None, option("protocol.assignment", "Who builds what.", panel=_PROTOCOL)] = None,
+    assignment: Annotated[
+        str | None, option("protocol.assignment", "How builder units are chosen.", panel=_PROTOCOL)
+    ] = None,
     layout: Annotated[str | None, option("protocol.layout", panel=_PROTOCOL)] = None,
     filter_: Annotated[
         str | None,
@@ -78,7 +80,7 @@ def run(
     ] = None,
     fragment_size: Annotated[str | None, option("source.fragment_size", panel=_ENDS)] = None,
     size_distribution: Annotated[
-        str | None, option("source.size_distribution", "Of generated fragments; histogram:FILE.", panel=_ENDS)
+        str | None, option("source.size_distribution", "Sizes of generated fragments; histogram:FILE.", panel=_ENDS)
     ] = None,
     size_correlation: Annotated[str | None, option("source.size_correlation", panel=_ENDS)] = None,
     mean_ratio: Annotated[str | None, option("source.mean_ratio", panel=_ENDS)] = None,

@@ -75,7 +75,8 @@ def sim(
         str | None, typer.Option(metavar="TIME", help=f"Virtual time before it. (default: {_WARM_UP})")
     ] = None,
     repeats: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=1000, help="Of every point, with other seeds. (default: 1)")
+        int | None,
+        typer.Option(metavar="N", min=1, max=1000, help="Runs of every point, with other seeds. (default: 1)"),
     ] = None,
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Points at a time; 0: one per core. (default: 0)")
@@ -103,7 +104,7 @@ def sim(
             metavar="SHARE",
             min=0.001,
             max=1.0,
-            help="Of all hosts' links, by payload: web-search, data-mining. (default: 0.5)",
+            help="Share of all hosts' links, by payload: web-search, data-mining. (default: 0.5)",
             rich_help_panel=_FLOWS,
         ),
     ] = None,
@@ -119,12 +120,17 @@ def sim(
     ] = None,
     senders: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Of incast. (default: all hosts but one)", rich_help_panel=_FLOWS),
+        typer.Option(
+            metavar="N", min=1, help="Senders of incast. (default: all hosts but one)", rich_help_panel=_FLOWS
+        ),
     ] = None,
     seed: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=0, help="Of flows, routes and all that is random. (default: 1)", rich_help_panel=_FLOWS
+            metavar="N",
+            min=0,
+            help="Seed of flows, routes and all that is random. (default: 1)",
+            rich_help_panel=_FLOWS,
         ),
     ] = None,
     until: Annotated[

@@ -73,7 +73,7 @@ def tune(
         str | None,
         typer.Option(metavar="TIME", help="Before it. (default: a tenth of it; simulated 1ms, with triggers 7ms)"),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the search.")] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the search.")] = 1,
     jobs: Annotated[int, typer.Option(metavar="N", min=0, help="Simulated points at a time; 0: one per core.")] = 0,
     resume: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Continue in that folder; a larger --budget goes on with it.")

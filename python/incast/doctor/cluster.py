@@ -121,7 +121,7 @@ _SSH = (
     ("resolve hostname", "a name that this host knows",
      "getent hosts {host} shows whether; a line of /etc/hosts: ADDRESS {host}"),
     ("Host key verification", "the host key of ~/.ssh/known_hosts",
-     "if the host was made anew: ssh-keygen -R {host}; ssh {host} true"),
+     "if the host was set up again: ssh-keygen -R {host}; ssh {host} true"),
     ("Permission denied", "a login by ssh that asks for no password",
      "ssh-copy-id {host}; look with: ssh -v {host} true"),
     ("refused", "an sshd that listens", "there: systemctl enable --now ssh"),

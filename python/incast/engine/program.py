@@ -81,7 +81,7 @@ def _said(*question: str) -> bytes:
     except subprocess.TimeoutExpired as error:
         raise OneLineError(f"{asked} did not answer within 60 s", EXIT_PROTOCOL) from error
     if answer.returncode != 0:
-        words = line_text(answer.stderr.strip().split(b"\n")[-1]) or "without a word"
+        words = line_text(answer.stderr.strip().split(b"\n")[-1]) or "no message"
         refused = f"{ENGINE_NAME}: "
         if answer.returncode == EXIT_BAD_CONFIG and words.startswith(refused):
             raise OneLineError(words.removeprefix(refused), EXIT_BAD_CONFIG)

@@ -121,7 +121,7 @@ class Simulator:
             raise OneLineError(f"{point.name}: its simulation takes more than {_TIMEOUT_S:.0f} s", 1) from error
         remove_files(output, FILES_OF_A_RUN)
         if done.returncode == EXIT_BAD_CONFIG:
-            said = (done.stderr.strip().splitlines() or ["refused without a word"])[-1].removeprefix("incast-node: ")
+            said = (done.stderr.strip().splitlines() or ["refused with no message"])[-1].removeprefix("incast-node: ")
             raise OneLineError(f"{point.name}, simulated: {said}", EXIT_BAD_CONFIG)
         if done.returncode == EXIT_NO_ENGINE:
             raise OneLineError(f"the engine {words[0]} cannot be started", EXIT_NO_ENGINE)

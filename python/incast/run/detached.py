@@ -46,7 +46,7 @@ _POLL_S = 0.05
 _TAIL_BYTES = 1 << 18
 _SCHEMA = 1
 _STATE_BYTES = 4096
-DIED = "died without a word"
+DIED = "died with no message"
 EXIT_NO_RUN = 1
 EXIT_BAD_USE = 2
 

@@ -50,7 +50,7 @@ def check(request: RunRequest) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise OneLineError(f"the engine {command[0]} cannot be started: {error}", EXIT_NO_ENGINE) from error
     if done.returncode != 0:
-        words = (done.stderr.strip().splitlines() or ["the engine refused the configuration without a word"])[-1]
+        words = (done.stderr.strip().splitlines() or ["the engine refused the configuration with no message"])[-1]
         raise OneLineError(words.removeprefix("incast-node: "), done.returncode)
 
 

@@ -123,7 +123,7 @@ def _pair(command: list[str], server: str, client: str) -> Reading | str:
     figures = parse(done.stdout)
     if done.returncode != 0 or not figures:
         lines = [line.strip() for line in f"{said}\n{done.stdout}".splitlines() if line.strip()]
-        return lines[-1] if lines else f"ended with status {done.returncode} without a word"
+        return lines[-1] if lines else f"ended with status {done.returncode} with no message"
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
     return Reading(figures, cpu, time.monotonic() - begun)
 

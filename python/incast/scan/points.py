@@ -51,7 +51,7 @@ def _refusal(command: Sequence[str]) -> str | None:
         raise OneLineError(f"the engine {command[0]} cannot be started: {error}", EXIT_NO_ENGINE) from error
     if done.returncode == 0:
         return None
-    words = (done.stderr.strip().splitlines() or ["the engine refused the configuration without a word"])[-1]
+    words = (done.stderr.strip().splitlines() or ["the engine refused the configuration with no message"])[-1]
     return words.removeprefix("incast-node: ")
 
 

@@ -192,7 +192,7 @@ class _Job:
             return "too long", f"no end within {self._timeout_s:g} s; {words or 'nothing was said'}"
         if result is None:
             if code == 2:
-                return "refused", words or "the engine refused the configuration without a word"
+                return "refused", words or "the engine refused the configuration with no message"
             ended = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
             return "no result", f"the engine {ended}" + (f": {words}" if words else "")
         status = str(result.get("status", "no status"))

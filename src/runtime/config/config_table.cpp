@@ -439,8 +439,8 @@ void choose_transport(RunConfig& config, std::size_t index) {
 std::span<const KeySpec> config_keys() {
     static const std::vector<KeySpec> keys = [] {
         static const std::string help = fmt::format(
-            "auto: {}, or {} where some nodes are started elsewhere (--spawn); see [transport.<name>] for each one's "
-            "own settings",
+            "auto: {}, or {} where some nodes are started elsewhere (--spawn); see [transport.<name>] for the "
+            "settings of each",
             transport::chosen_transport(false).name, transport::chosen_transport(true).name);
         std::vector<KeySpec> all(table.begin(), table.end());
         all.push_back({base::choice("transport.name", "auto", transport_words(), help), Field{&choose_transport}});

@@ -81,7 +81,7 @@ int join_all(const JoinOptions& options, std::uint32_t count, bool until_eof) {
             return refuse(options.coordinator, "interrupted");  // the spawner kills what is left
         }
         if (deadline && now >= *deadline) {
-            return refuse(options.coordinator, "whoever launched them has ended");
+            return refuse(options.coordinator, "the program that launched them has ended");
         }
         for (const std::uint32_t index : spawner.ended()) {
             const std::optional<std::string> how = spawner.reap(index);

@@ -227,7 +227,7 @@ void read_faults(Section& root, NetworkSettings& settings, std::size_t cables) {
         fault.at = each.time("at", 0);
         fault.cable = static_cast<std::uint32_t>(each.count("cable", 0, 0, cables == 0 ? 0 : cables - 1));
         const std::size_t what = each.choice("what", 0, {"down", "up", "corrupt", "flap"});
-        if (fault.at < before) each.fail("at", "is before the fault above; faults stand in the order of their times");
+        if (fault.at < before) each.fail("at", "is before the fault above; faults must be in the order of their times");
         before = fault.at;
         if (what == 3) {
             add_flapping(each, fault, settings.faults);

@@ -1,6 +1,6 @@
 """Builds events and sends them to a farm, in simulated networks; writes the tables of docs/farm-network.md.
 
-    python scans/farm_network.py                                   # prints them: an hour of one core
+    python scans/farm_network.py                                   # prints them: some minutes of one core
     python scans/farm_network.py --small                           # the smallest of each: a minute
     python scans/farm_network.py --write docs/farm-network.md      # between the marks of that page
     python scans/farm_network.py --keep there                      # keeps every point's result, and takes what is there
@@ -114,7 +114,7 @@ def fabric(network: Network, servers: int, farm_nodes: int) -> str:
     text += host("server", servers, "core", "hundred")
     for rack in range(racks):
         count = min(FARM_NODES_OF_A_RACK, farm_nodes - rack * FARM_NODES_OF_A_RACK)
-        text += host(f"farm-{rack}", count, f"tor-{rack}", "twentyfive")
+        text += host(f"farm-{rack:03}-", count, f"tor-{rack}", "twentyfive")
     # What a server sends the farm by: its own host, or a second one, in the same box, on another core.
     farm_core = "farm-core" if network.is_own else "core"
     if network.is_own:
@@ -273,7 +273,7 @@ def main() -> None:
     """Runs all points, one after the other."""
     parser = argparse.ArgumentParser(description="Building and dispatch in one simulated network.")
     parser.add_argument("--small", action="store_true", help="only the smallest of each")
-    parser.add_argument("--largest", type=int, default=max(SERVERS), help="servers at most")
+    parser.add_argument("--largest", type=int, default=64, help="servers at most (default: 64)")
     parser.add_argument("--keep", type=Path, help="folder for the results of points")
     parser.add_argument("--write", type=Path, help="page whose tables these are")
     given = parser.parse_args()

@@ -3,8 +3,8 @@
     incast run --protocol push-pull --filter python:my_trigger:wanted
 
     # my_trigger.py
-    def wanted(event: incast.filter.FirstStage) -> bool:
-        return sum(mfp.payload_bytes for mfp in event.mfps().values()) > 10_000
+    def wanted(packet: incast.filter.FirstStage) -> bool:
+        return sum(mfp.payload_bytes for mfp in packet.mfps().values()) > 10_000
 
 The engine starts `python -m incast.filter my_trigger:wanted` for each builder unit and asks it about every packet of
 events (docs/formats.md, "What a filter command reads"). An exception ends the process; from then on the engine accepts

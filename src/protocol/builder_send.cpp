@@ -127,7 +127,7 @@ void BuilderUnit::decide(Time now) {
         mep.sources = show(slot) ? std::span<const BuiltSource>(built_) : std::span<const BuiltSource>();
         Filter::Verdict verdict = filter_ == nullptr ? Filter::Verdict::accept : filter_->decide(now, mep);
         const Time deadline = each.completed + port_.config().decision_deadline;
-        if (verdict == Filter::Verdict::undecided && now >= deadline) {
+        if (verdict == Filter::Verdict::gone || (verdict == Filter::Verdict::undecided && now >= deadline)) {
             ++port_.counters().undecided_meps;
             verdict =
                 port_.config().plant == Plant::undecided_reject ? Filter::Verdict::reject : Filter::Verdict::accept;

@@ -126,6 +126,7 @@ public:
         undecided,  // ask again; after Config::decision_deadline the MEP is accepted
         accept,
         reject,  // no sink gets it
+        gone,    // it decides nothing any more: the MEP is accepted, and counted as one that it did not decide on
     };
     Filter() = default;
     Filter(const Filter&) = delete;

@@ -72,7 +72,7 @@ struct CounterFields {
     std::uint64_t denied_commits = 0;
     std::uint64_t meps_filtered = 0;    // rejected by the filter
     std::uint64_t events_filtered = 0;  // in them
-    std::uint64_t undecided_meps = 0;   // accepted because the filter did not decide in time
+    std::uint64_t undecided_meps = 0;   // accepted because the filter did not decide in time, or ended
     // EM
     std::uint64_t meps_admitted = 0;
     std::uint64_t events_admitted = 0;  // 0: the EM does not count events (Config::packing)

@@ -82,6 +82,7 @@ def test_after_its_end_everything_is_accepted(start: Start, python_filter: str) 
     )
     result = finished(run)
     assert 0 < result["rejected_events"] < 4000
+    assert sum(node["totals"]["undecided_meps"] for node in result["nodes"]) > 0
     assert any("from here on every MEP is accepted" in line for line in run.errors)
 
 

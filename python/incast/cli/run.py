@@ -13,6 +13,7 @@ from incast.engine.transports import simulated, simulated_key
 from incast.run.execution import execute, say_checked
 from incast.run.request import (
     arrival_settings,
+    check_filter,
     filter_settings,
     hot_settings,
     make_request,
@@ -172,6 +173,8 @@ def run(
         "sink.verify": verify,
     }
     now = datetime.now(UTC)
+    if filter_ is not None and not hosts.across:
+        check_filter(filter_)
     request = replace(make_request(config, options, settings or [], output, now, across=hosts.across), force=force)
     request = hosts.over_hosts(request)
     if check_only:

@@ -7,6 +7,7 @@ says about it is shown, and its exit status is the command's. So there is one pl
 import os
 import re
 import shlex
+import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.base.files import new_folder
 from incast.engine.settings import settings as all_settings
 from incast.engine.transports import chosen_across, chosen_here
@@ -81,6 +83,18 @@ def filter_settings(decider: str) -> dict[str, str]:
     if kind == "python":
         return {"filter.kind": "command", "filter.command": shlex.join([sys.executable, "-m", "incast.filter", what])}
     return {"filter.kind": kind, {"command": "filter.command"}.get(kind, "filter.path"): what}
+
+
+def check_filter(decider: str) -> None:
+    """OneLineError: a Python function that is not there. A process of its own looks for it, as the run will."""
+    kind, _, what = decider.partition(":")
+    if kind != "python":
+        return
+    words = [sys.executable, "-c", "import sys; from incast.filter import find; find(sys.argv[1])", what]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
+        raise OneLineError(f"--filter {decider}: {last.removeprefix('incast.filter: ')}", EXIT_BAD_CONFIG)
 
 
 def size_settings(distribution: str) -> dict[str, str]:

@@ -313,6 +313,16 @@ def _figures(result: Mapping[str, Any], more: Sequence[tuple[str, Text]]) -> Ren
     return Group(warning, table)
 
 
+def _undecided(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
+    """Packets that the filter was to decide on, and did not: they were accepted."""
+    nodes = result.get("nodes", [])
+    count = sum(number(node, "totals", "undecided_meps") or 0 for node in nodes)
+    if not count:
+        return []
+    text = f"{units.count(count)} packets accepted, as the filter had ended or took too long"
+    return [("not decided", Text(text, style="bold yellow"))]
+
+
 def _rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
     without_self = _goodput(number(result, "goodput_bytes_per_s", "total_without_self"))
     without_self.stylize("bold")
@@ -333,6 +343,7 @@ def _rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
         *_left_out(result),
         ("lost", _lost(result)),
         *([("rejected by the filter", Text(units.count(rejected)))] if rejected else []),
+        *_undecided(result),
         ("redelivered", Text(units.count(redelivered), style="yellow" if redelivered else "")),
         ("verification", _verification(result)),
         (_latency_label(result), _latency(result)),

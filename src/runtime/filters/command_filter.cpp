@@ -67,7 +67,7 @@ public:
     Verdict decide(Time now, const protocol::BuiltMep& first) override {
         exchange();
         if (!socket_.is_open()) {
-            return Verdict::accept;
+            return Verdict::gone;
         }
         const auto found = verdicts_.find({first.mep, first.attempt});
         if (found == verdicts_.end()) {

@@ -54,7 +54,7 @@ constexpr std::array fields{
     INCAST_TOTAL(denied_commits, "Commits that the event manager refused"),
     INCAST_TOTAL(meps_filtered, "MEPs rejected by the filter"),
     INCAST_TOTAL(events_filtered, "Events in MEPs rejected by the filter"),
-    INCAST_TOTAL(undecided_meps, "MEPs accepted because the filter did not decide in time"),
+    INCAST_TOTAL(undecided_meps, "MEPs accepted because the filter did not decide in time, or ended"),
     INCAST_TOTAL(meps_admitted, "MEPs that the event manager admitted"),
     INCAST_TOTAL(meps_committed, "MEPs that the event manager committed"),
     INCAST_TOTAL(meps_flagged, "Of the MEPs committed, those delivered with at least one source flagged"),

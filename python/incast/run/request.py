@@ -93,7 +93,7 @@ def check_filter(decider: str) -> None:
     words = [sys.executable, "-c", "import sys; from incast.filter import find; find(sys.argv[1])", what]
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
+        last = (done.stderr.strip().splitlines() or ["it printed no reason"])[-1]
         raise OneLineError(f"--filter {decider}: {last.removeprefix('incast.filter: ')}", EXIT_BAD_CONFIG)
 
 

@@ -28,7 +28,9 @@ PacketReader::PacketReader(Format format)
 Result<wire::MfpView> PacketReader::whole(Bytes bytes) {
     Result<wire::MfpView> view = wire::MfpView::parse(bytes);
     if (view && view->bytes().size() != bytes.size()) {
-        return Error{fmt::format("{} bytes behind the MFP", bytes.size() - view->bytes().size())};
+        return Error{fmt::format(
+            "{} bytes behind the MFP; if it is from a capture: captured with gro or tx-udp-segmentation on?",
+            bytes.size() - view->bytes().size())};
     }
     return view;
 }

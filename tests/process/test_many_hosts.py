@@ -588,7 +588,7 @@ def test_the_commands_of_the_page_by_hand(cluster: Cluster, tmp_path: Path) -> N
 def test_every_command_of_the_page_is_one_of_these() -> None:
     """But for the installation, whose name is checked."""
     text = (ROOT / "docs" / "clusters.md").read_text()
-    kinds = {"sh", "sh mpi", "sh slurm", "sh hand", ""}
+    kinds = {"sh", "sh mpi", "sh slurm", "sh hand", "sh netns", ""}
     assert set(re.findall(r"^```(.+)$", text, re.M)) | {""} == kinds
     (rest,) = re.findall(r"^```\n(?=[.\w])(.*?)```", text, re.S | re.M)
     assert rest == ".venv/bin/pip install 'incast[hosts]'\n"

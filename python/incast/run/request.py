@@ -65,6 +65,10 @@ def source_settings(source: str) -> dict[str, str]:
         return {"source.kind": "udp", "source.port": what}
     if kind == "program" and colon:
         return {"source.kind": "program", "source.name": what}
+    if source.endswith(".root"):
+        raise OneLineError(
+            f"--source {source}: a ROOT file; incast import-root {source} makes MFP files of it", EXIT_BAD_CONFIG
+        )
     return {"source.kind": source} if source == "generator" else {"source.kind": "mfp", "source.path": source}
 
 

@@ -174,7 +174,8 @@ def flags_of(file: Path) -> dict[int, dict[int, set[str]]]:
 
 def is_attached(name: str, source: int) -> bool:
     """Somebody is connected there, besides the readout unit that listens."""
-    return Path("/proc/net/unix").read_text().count(f"@incast-source/{name}/{source}\n") > 1
+    listening = Path("/proc/net/unix").read_text(errors="replace")  # other names are any bytes
+    return listening.count(f"@incast-source/{name}/{source}\n") > 1
 
 
 def test_flags_losses_and_a_forwarder_that_is_killed(

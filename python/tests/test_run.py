@@ -47,7 +47,10 @@ def test_without_options_the_engine_decides_everything(incast: Incast) -> None:
         ("--filter 0.3", ["filter.accept=0.3"]),
         ("--filter plugin:some.so", ["filter.kind=plugin", "filter.path=some.so"]),
         ("--filter command:decide", ["filter.kind=command", "filter.command=decide"]),
-        ("--filter python:json:loads", ["filter.kind=command", f"filter.command={sys.executable} -m incast.filter json:loads"]),
+        (
+            "--filter python:json:loads",
+            ["filter.kind=command", f"filter.command={sys.executable} -m incast.filter json:loads"],
+        ),
         ("--fragment-size 2KiB", ["source.fragment_size=2KiB"]),
         ("--mfp-size 64KiB", ["protocol.mfp_size=64KiB"]),
         ("--packing 30", ["protocol.packing=30"]),

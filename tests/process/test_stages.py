@@ -193,9 +193,10 @@ def test_flags_losses_and_a_forwarder_that_is_killed(
     killed = forward(names[1], name, 1)
     wait_until(lambda: is_attached(name, 1), "the forwarder that is killed")
     killed.process.kill()
+    # What it committed is taken before another one has its place: for that the other source has to come along.
+    whole = forward(names[0], name, 0)
     wait_until(lambda: not is_attached(name, 1), "its end")
     again = forward(names[1], name, 1)
-    whole = forward(names[0], name, 0)
     assert second.finish(120) == 0, second.story()
     for each in firsts:
         assert each.finish(60) == 0, each.story()

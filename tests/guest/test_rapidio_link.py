@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -84,10 +85,10 @@ if [ $me = 2 ]; then
     sha256sum <file
     RIO_FABRIC=linux:0 {softrio} serve --window 1048576 >/run/serving 2>&1 &
     until grep -q channel /run/serving; do kill -0 $!; sleep 0.1; done
-    python3 -m http.server 80 >/run/asked 2>&1 &
+    {python} -m http.server 80 >/run/asked 2>&1 &
     until grep -q finished /run/asked; do kill -0 $!; sleep 0.2; done
 else
-    get() {{ python3 -c 'import urllib.request as r; r.urlretrieve("http://10.9.0.2/'$1'", "'$1'")'; }}
+    get() {{ {python} -c 'import urllib.request as r; r.urlretrieve("http://10.9.0.2/'$1'", "'$1'")'; }}
     until get file 2>/dev/null; do sleep 0.2; done
     sha256sum <file
     export RIO_FABRIC=linux:0
@@ -239,7 +240,7 @@ def test_events_are_built_between_a_guest_and_this_host(guest: GuestRun, tmp_pat
 @pytest.mark.usefixtures("everything")
 def test_two_guests_are_one_fabric(guest: GuestRun, tmp_path: Path, modules: Path) -> None:
     """Packets of rionet, a file over TCP, messages, and writes."""
-    script = PAIR.format(modules=modules, softrio=SOFTRIO, deadline=DEADLINE)
+    script = PAIR.format(modules=modules, softrio=SOFTRIO, deadline=DEADLINE, python=sys.executable)
     steps = [Step("pair", script, 300), Step("carrier", "cat /run/rio-link"), Step("log", "dmesg")]
     peer = f"{tmp_path.name[-20:]}-{os.getpid()}"
     with ThreadPoolExecutor() as pool:

@@ -50,7 +50,7 @@ struct Shared {
 TEST(ProgramRing, PacketsComeInOrderRoundTheEnd) {
     Shared shared;
     EXPECT_EQ(shared.next(), "none");
-    for (int turn = 0; turn < 50; ++turn) {
+    for (std::uint32_t turn = 0; turn < 50; ++turn) {
         const std::string text(1 + turn * 7 % 200, static_cast<char>('a' + turn % 26));
         shared.send(text);
         shared.send("b");

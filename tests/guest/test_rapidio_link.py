@@ -1,12 +1,9 @@
-"""A master port of the kernel (kernel/link.c) as an endpoint of SoftRIO's fabric over UDP: with processes of this host,
-and with another guest.
-"""
+"""A master port of the kernel (kernel/link.c) as an endpoint of SoftRIO on UDP, with processes of this host."""
 
 import os
 import re
 import socket
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -66,39 +63,6 @@ kill $server
 wait $server
 """
 JOIN = "exec env INCAST_TOKEN={token} RIO_FABRIC=linux:0 {engine} --progress none --join {address}"
-# One of two guests: the second one serves, the first one asks; packets of the network, and a file over TCP.
-PAIR = """
-set -e
-me=$INCAST_GUEST_SIDE
-other=$((3 - me))
-net-host.sh
-rio-link.sh {modules} {softrio} 'udp:1=10.0.1.1:7000,2=10.0.1.2:7000?{deadline}' $me $other
-card="$(ls /sys/class/rapidio_port/rapidio0/net)"
-ip address add 10.9.0.$me/24 dev "$card"
-ip link set "$card" up
-until ping -q -c 1 -W 1 10.9.0.$other; do :; done
-ping -q -c 20 -i 0.1 -s 3000 10.9.0.$other
-mkdir /run/shared
-cd /run/shared
-if [ $me = 2 ]; then
-    head -c 300000 /dev/urandom >file
-    sha256sum <file
-    RIO_FABRIC=linux:0 {softrio} serve --window 1048576 >/run/serving 2>&1 &
-    until grep -q channel /run/serving; do kill -0 $!; sleep 0.1; done
-    {python} -m http.server 80 >/run/asked 2>&1 &
-    until grep -q finished /run/asked; do kill -0 $!; sleep 0.2; done
-else
-    get() {{ {python} -c 'import urllib.request as r; r.urlretrieve("http://10.9.0.2/'$1'", "'$1'")'; }}
-    until get file 2>/dev/null; do sleep 0.2; done
-    sha256sum <file
-    export RIO_FABRIC=linux:0
-    {softrio} write 2 'hello, guest'
-    {softrio} read 2 16
-    {softrio} cm 2 'are you there?'
-    get finished || true
-fi
-cat /sys/bus/platform/devices/rio_soft.0/counters
-"""
 # What the kernel says when something in it is wrong.
 TROUBLE = re.compile(r"BUG:|WARNING:|Oops|general protection|refcount_t|use-after-free|lockdep|scheduling while atomic")
 
@@ -235,21 +199,3 @@ def test_events_are_built_between_a_guest_and_this_host(guest: GuestRun, tmp_pat
             assert run.wait(60) == 0, (results[scheme], results["carrier"], results["log"])
             check_built(tmp_path / scheme, results[scheme])
     assert not TROUBLE.search(results["log"].output), results["log"]
-
-
-@pytest.mark.usefixtures("everything")
-def test_two_guests_are_one_fabric(guest: GuestRun, tmp_path: Path, modules: Path) -> None:
-    """Packets of rionet, a file over TCP, messages, and writes."""
-    script = PAIR.format(modules=modules, softrio=SOFTRIO, deadline=DEADLINE, python=sys.executable)
-    steps = [Step("pair", script, 300), Step("carrier", "cat /run/rio-link"), Step("log", "dmesg")]
-    peer = f"{tmp_path.name[-20:]}-{os.getpid()}"
-    with ThreadPoolExecutor() as pool:
-        both = list(pool.map(lambda _: guest(steps, peer=peer), range(2)))
-    for results in both:
-        assert results["pair"].status == 0, (results["pair"], results["carrier"], results["log"])
-        assert "20 received, 0% packet loss" in results["pair"].output, results["pair"]
-        assert not TROUBLE.search(results["log"].output), results["log"]
-    sums = [re.findall(r"^[0-9a-f]{64}", results["pair"].output, re.M) for results in both]
-    assert len(sums[0]) == 1
-    assert sums[0] == sums[1]
-    assert any("endpoint 2 answers: are you there?" in results["pair"].output for results in both)

@@ -27,6 +27,7 @@ class Event:
     missing_sources: int
     attempt: int
     missed: int
+    def __buffer__(self, flags: int, /) -> memoryview: ...
     @property
     def node(self) -> int: ...
     @property

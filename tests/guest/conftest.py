@@ -7,9 +7,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from guest import image, machine, siw, steps
+from guest import debug_kernel, image, machine, siw, steps
 from guest.steps import Step
 from in_guest import GuestRun
+
+# Of a debug kernel: what it reported, and memory that nothing points to any more. It says so of what is older than five
+# seconds, and only if a second look agrees.
+REPORTS = """
+if dmesg | grep -A 40 -E 'BUG:|WARNING:|Oops|general protection|kmemleak: [0-9]+ new'; then exit 1; fi
+mount -t debugfs none /sys/kernel/debug
+for look in 1 2; do
+    sleep 6
+    echo scan >/sys/kernel/debug/kmemleak
+done
+! grep . /sys/kernel/debug/kmemleak
+"""
+SLOWER = 5  # than Debian's kernel, where each access to memory is checked
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,10 +56,17 @@ def guest(made: Path, tmp_path: Path) -> GuestRun:
     """Boots one guest, runs steps in it and says what became of each."""
 
     def run(wanted: Sequence[Step], **options: object) -> dict[str, steps.Result]:
+        debug = debug_kernel.wanted()
+        if debug:
+            wanted = [dataclasses.replace(step, timeout_s=SLOWER * step.timeout_s) for step in wanted]
+            wanted.append(Step("reports", REPORTS, 300))
         limit = 120 + sum(step.timeout_s for step in wanted)
         chosen = dataclasses.replace(machine.Options(timeout_s=limit), **options)
         # Two guests of one test begin at the same time.
-        return steps.run(wanted, Path(tempfile.mkdtemp(prefix="out-", dir=tmp_path)), chosen)
+        results = steps.run(wanted, Path(tempfile.mkdtemp(prefix="out-", dir=tmp_path)), chosen)
+        if debug and results["reports"].status is not None:
+            assert results["reports"].status == 0, results["reports"]
+        return results
 
     return run
 

@@ -214,23 +214,21 @@ def modules_in_order(folder: Path) -> list[str]:
     return order
 
 
-def write_initrd(image: Path, version: str) -> None:
-    """What runs before the root is there."""
-    modules = image / "layer" / "usr" / "lib" / "modules" / version
-    root = image / "root"
+def write_initrd(made: Path, layer: Path, modules: Sequence[Path]) -> None:
+    """What runs before the root is there, with the modules in the order that they are loaded in."""
+    root = made / "root"
     for name in ("bin", "modules", "proc", "sys", "dev", "host", "layer", "writable", "new"):
         (root / name).mkdir(parents=True)
-    shutil.copy(image / "layer" / "usr" / "bin" / "busybox", root / "bin" / "busybox")
+    shutil.copy(layer / "usr" / "bin" / "busybox", root / "bin" / "busybox")
     shutil.copy(HERE / "inside" / "init.sh", root / "init")
     (root / "init").chmod(0o755)
-    order = modules_in_order(modules)
-    for file in order:
-        shutil.copy(modules / file, root / "modules")
-    (root / "modules" / "order").write_text("".join(f"{Path(file).name}\n" for file in order))
+    for file in modules:
+        shutil.copy(file, root / "modules")
+    (root / "modules" / "order").write_text("".join(f"{file.name}\n" for file in modules))
     names = "\0".join(str(path.relative_to(root)) for path in sorted(root.rglob("*"))) + "\0"
     packer = [str(root / "bin" / "busybox"), "cpio", "-0", "-o", "-H", "newc"]
     packed = subprocess.run(packer, cwd=root, input=names.encode(), capture_output=True, check=True)
-    (image / "initrd").write_bytes(packed.stdout)
+    (made / "initrd").write_bytes(packed.stdout)
     shutil.rmtree(root)
 
 
@@ -242,7 +240,8 @@ def make(image: Path) -> None:
         unpack(apt.fetch("programs", PROGRAMS), image / "layer")
         unpack(apt.fetch("qemu", QEMU), image / "qemu")
         unpack_kernel(apt.fetch_alone("kernel", [f"linux-image-{version}"])[0], version, image)
-    write_initrd(image, version)
+    modules = image / "layer" / "usr" / "lib" / "modules" / version
+    write_initrd(image, image / "layer", [modules / file for file in modules_in_order(modules)])
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from guest import image
+from guest import debug_kernel, image
 
 INSIDE = Path(__file__).resolve().parent / "inside"
 Sink = Callable[[bytes], object]
@@ -210,7 +210,11 @@ def qemu_command(made: Path, folder: Path, out: Path, options: Options, streams:
     words += ["-L", str(data / "qemu"), "-L", str(data / "seabios")]
     words += ["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(options.cpus), "-m", options.memory]
     words += ["-M", "pc", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
-    words += ["-kernel", str(made / "vmlinux"), "-initrd", str(made / "initrd")]
+    if debug_kernel.wanted():
+        kernel = debug_kernel.ensure()
+        words += ["-kernel", str(kernel / "bzImage"), "-initrd", str(kernel / "initrd")]
+    else:
+        words += ["-kernel", str(made / "vmlinux"), "-initrd", str(made / "initrd")]
     words += ["-append", kernel_words(options.cpus), "-serial", f"file:{folder / 'console'}"]
     words += share("host", Path("/")) + share("layer", made / "layer") + share("guest", folder / "given")
     words += share("out", out, writable=True)

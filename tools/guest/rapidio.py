@@ -6,9 +6,10 @@ builds the port alone.
 import hashlib
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
-from guest import image, kernel_tree
+from guest import debug_kernel, image, kernel_tree
 
 ROOT = Path(__file__).resolve().parents[2]
 PORT = ROOT / "kernel"
@@ -45,40 +46,66 @@ def build_drivers(place: Path, version: str) -> None:
     (place / "done").touch()
 
 
-def build_port(place: Path, version: str, folder: Path) -> None:
-    """rio_soft.ko in `folder`, and the drivers' modules with it."""
+@dataclass(frozen=True)
+class Drivers:
+    """The kernel's own modules, and the tree that another module is built against. `name` changes with them."""
+
+    name: str
+    tree: kernel_tree.Tree
+    symbols: Path
+    modules: tuple[Path, ...]
+
+
+def of_debian() -> Drivers:
+    """For the kernel of the image."""
+    version = next((image.ensure() / "layer" / "usr" / "lib" / "modules").iterdir()).name
+    recipe = hashlib.sha256(Path(__file__).read_bytes() + Path(kernel_tree.__file__).read_bytes()).hexdigest()[:12]
+    place = image.cache_folder() / f"rapidio-{version}-{recipe}"
+    with image.alone(image.cache_folder()):
+        if not (place / "done").is_file():
+            build_drivers(place, version)
     headers = place / "unpacked" / "usr" / "src" / f"linux-headers-{version}"
     tree = kernel_tree.Tree(headers, place / "unpacked" / "usr" / "bin", place)
+    drivers = place / "drivers" / "rapidio"
+    return Drivers(place.name, tree, drivers / "Module.symvers", tuple(drivers / name for name in DRIVERS))
+
+
+def of_debug_kernel() -> Drivers:
+    """For the kernel that watches itself."""
+    place = debug_kernel.ensure()
+    tree = kernel_tree.Tree(place / "source", place / "tools" / "usr" / "bin", place)
+    modules = tuple(sorted((place / "modules").iterdir()))
+    return Drivers(place.name, tree, place / "source" / "Module.symvers", modules)
+
+
+def build_port(drivers: Drivers, folder: Path) -> None:
+    """rio_soft.ko in `folder`, and the drivers' modules with it."""
     making = folder.parent / "making"
     shutil.rmtree(making, ignore_errors=True)
     shutil.copytree(PORT, making)
-    drivers = place / "drivers" / "rapidio"
-    kernel_tree.make(tree, making, "KCFLAGS=-Werror", f"KBUILD_EXTRA_SYMBOLS={drivers / 'Module.symvers'}")
+    kernel_tree.make(drivers.tree, making, "KCFLAGS=-Werror", f"KBUILD_EXTRA_SYMBOLS={drivers.symbols}")
     modules = making / "modules"
     modules.mkdir()
-    for file in [making / "rio_soft.ko", *(drivers / name for name in DRIVERS)]:
+    for file in (making / "rio_soft.ko", *drivers.modules):
         shutil.copy(file, modules)
     modules.rename(folder)
     shutil.rmtree(making)
 
 
 def ensure() -> Path:
-    """The folder of all modules, built now if they are not there. Raises image.UnavailableError."""
-    version = next((image.ensure() / "layer" / "usr" / "lib" / "modules").iterdir()).name
-    recipe = hashlib.sha256(Path(__file__).read_bytes() + Path(kernel_tree.__file__).read_bytes()).hexdigest()[:12]
-    place = image.cache_folder() / f"rapidio-{version}-{recipe}"
-    sources = hashlib.sha256(place.name.encode())
-    for file in sorted(PORT.iterdir()):
-        if file.suffix in (".c", ".h") or file.name == "Kbuild":
-            sources.update(file.name.encode() + b"\0" + file.read_bytes())
-    modules = BUILT / sources.hexdigest()[:12]
+    """The folder of all modules, for the kernel that guests boot; built now if they are not there. Raises
+    image.UnavailableError.
+    """
     try:
-        with image.alone(image.cache_folder()):
-            if not (place / "done").is_file():
-                build_drivers(place, version)
+        drivers = of_debug_kernel() if debug_kernel.wanted() else of_debian()
+        sources = hashlib.sha256(drivers.name.encode())
+        for file in sorted(PORT.iterdir()):
+            if file.suffix in (".c", ".h") or file.name == "Kbuild":
+                sources.update(file.name.encode() + b"\0" + file.read_bytes())
+        modules = BUILT / sources.hexdigest()[:12]
         with image.alone(BUILT):
             if not modules.is_dir():
-                build_port(place, version, modules)
+                build_port(drivers, modules)
     except (OSError, subprocess.SubprocessError, StopIteration) as error:
         raise image.UnavailableError(f"building RapidIO failed: {error}") from error
     return modules

@@ -4,7 +4,7 @@
 #   host0   with --udp: address 10.0.2.15; this host is 10.0.2.2
 #   pair0   with --peer: address 10.0.1.1 in the guest that came first, 10.0.1.2 in the other
 set -euo pipefail
-modprobe -a virtio_net
+[ -e /sys/bus/virtio/drivers/virtio_net ] || modprobe -a virtio_net
 echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6
 shopt -s nullglob
 wanted="${1:-1}"

@@ -13,6 +13,7 @@ from typing import Any
 from incast.base import units
 from incast.base.files import leave_file
 from incast.engine.idle import Window, usable_cores
+from incast.evidence.cables import full_link, uneven_builder
 from incast.evidence.facts import Facts, read_samples
 from incast.evidence.findings import CONFIDENCES, NOT_KNOWN, Diagnosis, Finding
 from incast.evidence.net_diagnosis import net_findings
@@ -194,6 +195,14 @@ def _who_had_the_cores(facts: Facts) -> str:
 # --- the interconnect
 
 
+def _uneven(facts: Facts) -> Finding | None:
+    return uneven_builder(facts.result) if facts.virtual else None
+
+
+def _cables(facts: Facts) -> Finding | None:
+    return full_link(facts.result) if facts.virtual else None
+
+
 def _links(facts: Facts) -> Finding | None:
     known = facts.link_rate()
     if known is None or not facts.loads:
@@ -320,8 +329,10 @@ _RULES: tuple[Callable[[Facts], Finding | None], ...] = (
     _external_sink,
     _sink_cpu,
     _cpu,
+    _uneven,
     _switch,
     _links,
+    _cables,
     _gap,
     _parallel_sends,
     _parallel_requests,

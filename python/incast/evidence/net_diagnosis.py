@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from incast.base import units
+from incast.evidence.cables import full_link
 from incast.evidence.facts import Facts
 from incast.evidence.findings import Finding
 from incast.evidence.network import congestion, deadlock
@@ -20,7 +21,8 @@ def net_findings(result: Mapping[str, Any], facts: Facts) -> list[Finding]:
     if result.get("measure") == "latency":
         return []
     less = "less in flight: a smaller net.outstanding; or a switch with more memory"
-    found = [_links(result, facts), congestion(result, less), _cpu(result, facts)]
+    cables = full_link(result) if facts.virtual else None
+    found = [_links(result, facts), congestion(result, less), cables, _cpu(result, facts)]
     if not any(found):
         found.append(_in_flight(result, facts))
     return [each for each in found if each is not None]

@@ -11,6 +11,7 @@ import incast
 from incast.base import extras, units
 from incast.base.files import replace_file
 from incast.engine.quantity import setting_text
+from incast.evidence.cables import load_rows
 from incast.evidence.dips import find_dips, read_log, read_machine
 from incast.evidence.network import network_lines
 from incast.evidence.result import is_open_loop, number
@@ -120,6 +121,7 @@ def _runs_table(runs: Sequence[Run]) -> PageTable:
         name, value = run.headline
         found = run.diagnosis()
         lost = None if run.is_net else number(run.result, "lost_events")
+        loads = [words for _, words in load_rows(run.result)]
         rows.append(
             [
                 run.name,
@@ -129,7 +131,7 @@ def _runs_table(runs: Sequence[Run]) -> PageTable:
                 units.ABSENT if run.is_net else "unknown" if lost is None else units.count(lost),
                 f"{run.result.get('verified')}, {units.count(number(run.result, 'verify_errors'))} errors",
                 f"{found.limited_by} ({found.confidence})" if found.confidence != "none" else found.limited_by,
-                "; ".join(dict.fromkeys([*found.evidence, *network_lines(run.result)])),
+                "; ".join(dict.fromkeys([*found.evidence, *loads, *network_lines(run.result)])),
                 found.suggestion,
             ]
         )
@@ -144,7 +146,7 @@ def _flows_table(run: Run) -> PageTable:
         ["status", str(run.result["status"])],
         ["flows", f"{units.count(flows['ended'])} of {units.count(flows['offered'])} have ended"],
         ["delivered", f"{units.size(flows['delivered_bytes'])}, {units.line_rate(run.result['bytes_per_s'])}"],
-        ["busiest cable", f"{links['busiest']}: {units.fraction(links['utilisation_max'])}"],
+        ["busiest link", f"{links['busiest']}: {units.fraction(links['utilisation_max'])}"],
         *(
             [words, units.count(totals[key])]
             for key, words in (

@@ -135,7 +135,7 @@ def print_flows(console: Console, result: dict[str, Any], folder: Path) -> None:
     console.print(words, style="" if result["status"] == "complete" else "bold red", markup=False, highlight=False)
     rate = units.line_rate(result["bytes_per_s"])
     used = units.fraction(network["links"]["utilisation_max"])
-    console.print(f"{rate} delivered; busiest cable {network['links']['busiest']}: {used}", highlight=False)
+    console.print(f"{rate} delivered; busiest link {network['links']['busiest']}: {used}", highlight=False)
     _print_by_size(console, result["by_size"], "completion_ps", "completion time")
     if result["slowdown_is"] is not None:
         _print_by_size(console, result["by_size"], "slowdown", "slowdown: over the time alone in the empty network")

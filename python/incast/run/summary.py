@@ -10,6 +10,7 @@ from rich.text import Text
 
 from incast.base import units
 from incast.base.units import VIRTUAL_TIME
+from incast.evidence.cables import load_rows
 from incast.evidence.dips import Dip
 from incast.evidence.findings import Diagnosis
 from incast.evidence.network import network_lines
@@ -255,10 +256,11 @@ def limit_rows(diagnosis: Diagnosis | None) -> list[tuple[str, Text]]:
 
 
 def network_rows(result: Mapping[str, Any], diagnosis: Diagnosis | None) -> list[tuple[str, Text]]:
-    """What a simulated network dropped, paused, or holds for ever, unless the diagnosis says it."""
+    """What a simulated network carried, dropped, paused, or holds for ever, unless the diagnosis says it."""
     said = diagnosis.evidence if diagnosis is not None else ()
+    rows = [(label, Text(words)) for label, words in load_rows(result) if words not in said]
     lines = [line for line in network_lines(result) if line not in said]
-    return [("network", Text("\n".join(lines), style="yellow"))] if lines else []
+    return [*rows, ("network", Text("\n".join(lines), style="yellow"))] if lines else rows
 
 
 def file_rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:

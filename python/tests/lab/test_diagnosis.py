@@ -15,6 +15,7 @@ from incast.evidence.diagnosis import DIAGNOSIS_NAME, diagnose
 from incast.evidence.facts import read_samples
 from incast.evidence.findings import CONFIDENCES, MISSING, NOT_KNOWN
 from incast.evidence.network import network_lines
+from incast.run.summary import network_rows
 
 from tests.fake_engine import RESULT
 from tests.lab.conftest import InProcess
@@ -260,6 +261,54 @@ def test_a_switch_that_drops_is_named() -> None:
     assert "fewer protocol.credits" in found.suggestion
     assert diagnose(simulated_network(dropped=200)).confidence == "medium"
     assert diagnose(simulated_network(dropped=20)).limited_by == NOT_KNOWN
+
+
+def shared_by(built: list[float], most: float, mean: float, **protocol: str) -> dict[str, Any]:
+    """A simulated run with so many bytes per second at each builder unit, the event manager on node 0."""
+    result = simulated_network(fullest=most)
+    result["network"]["links"] |= {"utilisation_mean": mean, "busiest": "switch to host0 (cable 0)"}
+    result["config"] = result["config"] | {"protocol": {"scheme": "push"} | protocol, "run": {"em": "shared"}}
+    roles = ["0 (EM+RU+BU)", *(f"{node} (RU+BU)" for node in range(1, len(built)))]
+    nodes = [{"node": node, "roles": roles[node], "built_goodput_bytes_per_s": rate} for node, rate in enumerate(built)]
+    return result | {"nodes": nodes}
+
+
+def test_a_builder_unit_with_more_than_its_share_is_named() -> None:
+    """It takes the share of the others: its link is full, theirs are not."""
+    found = diagnose(shared_by([12e9] + [8e9] * 7, 0.98, 0.63))
+    assert (found.limited_by, found.confidence) == ("one builder unit", "high")
+    assert found.evidence == (
+        "node 0 (EM+RU+BU) builds 1.41 times the mean of the builder units",
+        "the event manager runs there, so credits of this unit come back before all others",
+        "switch to host0 (cable 0): 98 % busy; all links in use: 63 % on average",
+    )
+    assert found.suggestion == "protocol.assignment = static, or run.em = own (takes one more host)"
+    assert diagnose(shared_by([12e9] + [8e9] * 7, 0.87, 0.6)).confidence == "medium"
+    static = diagnose(shared_by([12e9] + [8e9] * 7, 0.98, 0.63, assignment="static"))
+    assert static.limited_by == "one builder unit"
+    assert "static" not in static.suggestion.split(",")[0]
+    assert diagnose(shared_by([12e9] + [8e9] * 7, 0.6, 0.5)).limited_by == NOT_KNOWN  # no link is short
+
+
+def test_a_full_link_of_a_simulated_network_is_named() -> None:
+    even = diagnose(shared_by([8e9] * 8, 0.99, 0.9))
+    assert (even.limited_by, even.confidence) == ("network links", "high")
+    one = diagnose(shared_by([8e9] * 8, 0.99, 0.5))
+    assert (one.limited_by, one.confidence) == ("network link", "medium")
+    assert one.evidence == ("switch to host0 (cable 0): 99 % busy; all links in use: 50 % on average",)
+    raw = {"kind": "net", "measure": "bandwidth", "outstanding": 2, "queues": 1}
+    assert diagnose(shared_by([8e9] * 8, 0.99, 0.5) | raw).limited_by == "network link"
+
+
+def test_the_summary_names_the_busiest_link_and_builder() -> None:
+    """Whatever limited the run, and once only."""
+    result = shared_by([12e9] + [8e9] * 7, 0.6, 0.5)
+    rows = {label: text.plain for label, text in network_rows(result, diagnose(result))}
+    assert rows["busiest link"] == "switch to host0 (cable 0): 60 % busy; all links in use: 50 % on average"
+    assert rows["busiest builder"] == "node 0 (EM+RU+BU) builds 1.41 times the mean of the builder units"
+    limited = shared_by([12e9] + [8e9] * 7, 0.98, 0.63)
+    assert network_rows(limited, diagnose(limited)) == []
+    assert network_rows(shared_by([8e9] * 8, 0.6, 0.5) | {"network": {}}, None) == []
 
 
 def test_a_deadlock_is_named_before_all_else() -> None:

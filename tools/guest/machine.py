@@ -171,8 +171,10 @@ def kernel_words(cpus: int) -> str:
     khz = tsc_khz()
     if khz:
         words.append(f"tsc_early_khz={khz}")
+    if debug_kernel.wanted():
+        words += debug_kernel.WORDS
     if cpus == 1:
-        words.append("acpi=off")  # half a second less; with it the kernel would see one processor only
+        words.append("acpi=off")  # half a second less
     return " ".join(words)
 
 
@@ -208,7 +210,7 @@ def qemu_command(made: Path, folder: Path, out: Path, options: Options, streams:
     data = made / "qemu" / "usr" / "share"
     words = ["setpriv", "--pdeathsig", "KILL", "--", str(made / "qemu/usr/bin/qemu-system-x86_64")]
     words += ["-L", str(data / "qemu"), "-L", str(data / "seabios")]
-    words += ["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(options.cpus), "-m", options.memory]
+    words += ["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", f"{options.cpus},sockets={options.cpus}", "-m", options.memory]
     words += ["-M", "pc", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     if debug_kernel.wanted():
         kernel = debug_kernel.ensure()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from guest import debug_kernel, image, machine, siw, steps
+from guest import debug_kernel, image, machine, rapidio, siw, steps
 from guest.steps import Step
 from in_guest import GuestRun
 
@@ -49,6 +49,15 @@ def with_siw(made: Path) -> None:
         siw.ensure()
     except image.UnavailableError as error:
         pytest.skip(f"no soft-iWARP: {error}")
+
+
+@pytest.fixture(scope="session")
+def modules(made: Path) -> Path:
+    """The drivers and the port, built; skips where this host cannot have them."""
+    try:
+        return rapidio.ensure()
+    except image.UnavailableError as error:
+        pytest.skip(f"no RapidIO in the guest: {error}")
 
 
 @pytest.fixture

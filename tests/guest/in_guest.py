@@ -2,7 +2,10 @@
 
 import json
 import os
+import re
+import socket
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,18 @@ VERBS = "verbs"
 HAS_VERBS = (BIN.parent / "lib" / "incast" / f"incast-transport-{VERBS}.so").is_file()
 # Of four nodes of one guest (rdma-nodes.sh): node I of the run has device I + 1.
 ADDRESSES = ",".join(f"10.0.0.{number}" for number in range(1, 5))
+
+# What the kernel says when something in it is wrong.
+TROUBLE = re.compile(r"BUG:|WARNING:|Oops|general protection|refcount_t|use-after-free|lockdep|scheduling while atomic")
+
+
+def free_ports(kind: socket.SocketKind, count: int) -> list[int]:
+    """Of the loopback address; all different."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket(socket.AF_INET, kind)) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
 
 
 def engine_words(settings: dict[str, Any], *arguments: str) -> str:

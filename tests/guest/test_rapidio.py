@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guest import image, rapidio
 from guest.steps import Step
-from in_guest import BIN, EVENTS, NODES, ROOT, GuestRun, build, check_all, check_built, out_folder, result_of
+from in_guest import BIN, EVENTS, NODES, ROOT, TROUBLE, GuestRun, build, check_all, check_built, out_folder, result_of
 from transports import RAPIDIO
 
 HERE = Path(__file__).parent
@@ -111,17 +110,6 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "pull-read": {f"transport.{RAPIDIO}.segment": "4MiB"},
     "push-pull": {"filter.accept": 0.7},
 }
-# What the kernel says when something in it is wrong.
-TROUBLE = re.compile(r"BUG:|WARNING:|Oops|general protection|refcount_t|use-after-free|lockdep|scheduling while atomic")
-
-
-@pytest.fixture(scope="session")
-def modules(made: Path) -> Path:
-    """The drivers and the port, built; skips where this host cannot have them."""
-    try:
-        return rapidio.ensure()
-    except image.UnavailableError as error:
-        pytest.skip(f"no RapidIO in the guest: {error}")
 
 
 @pytest.fixture(scope="session")

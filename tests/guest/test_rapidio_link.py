@@ -1,7 +1,6 @@
 """A master port of the kernel (kernel/link.c) as an endpoint of SoftRIO on UDP, with processes of this host."""
 
 import os
-import re
 import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guest import image, rapidio
 from guest.steps import Step
-from in_guest import BIN, EVENTS, GuestRun, check_built
+from in_guest import BIN, EVENTS, TROUBLE, GuestRun, check_built, free_ports
 from support import wait_until
 from transports import RAPIDIO
 
@@ -63,26 +61,6 @@ kill $server
 wait $server
 """
 JOIN = "exec env INCAST_TOKEN={token} RIO_FABRIC=linux:0 {engine} --progress none --join {address}"
-# What the kernel says when something in it is wrong.
-TROUBLE = re.compile(r"BUG:|WARNING:|Oops|general protection|refcount_t|use-after-free|lockdep|scheduling while atomic")
-
-
-@pytest.fixture(scope="session")
-def modules(made: Path) -> Path:
-    """The drivers and the port, built; skips where this host cannot have them."""
-    try:
-        return rapidio.ensure()
-    except image.UnavailableError as error:
-        pytest.skip(f"no RapidIO in the guest: {error}")
-
-
-def free_ports(kind: socket.SocketKind, count: int) -> list[int]:
-    """Of the loopback address; all different."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket(socket.AF_INET, kind)) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 class Fabric:

@@ -91,6 +91,16 @@ Result<Ok> FarmNode::open_sink() {
     config_.self_traffic = protocol::SelfTraffic::copy;
     sinks::SinkOptions options;
     options.node = options_.node >= 0 ? static_cast<std::uint32_t>(options_.node) : free_node(options_.name);
+    if (options_.once) {
+        options.files.path = options_.files;
+        auto sink = OnceSink::open(options, config_);
+        if (!sink) {
+            return sink.error();
+        }
+        once_ = sink->get();
+        sink_ = std::move(*sink);
+        return Ok{};
+    }
     if (!options_.files.empty() || !options_.command.empty()) {
         options.kind = options_.files.empty() ? sinks::Kind::command : sinks::Kind::mep;
         options.files.path = options_.files;
@@ -556,6 +566,9 @@ std::string FarmNode::summary() const {
                                 {"done_meps", counts_.done_meps},
                                 {"refused_meps", counts_.refused_meps},
                                 {"late_meps", counts_.late_meps}};
+    if (once_ != nullptr) {
+        json["already_meps"] = once_->already_meps();
+    }
     if (door_ != nullptr) {
         const sinks::ConsumerStats& stats = sink_->stats().consumers;
         json["processes"] = {{"attached", stats.attached},

@@ -15,6 +15,7 @@
 #include "farm/book/frames.h"
 #include "farm/book/supply.h"
 #include "farm/book/taker.h"
+#include "farm/once_sink.h"
 #include "farm/outbox.h"
 #include "farm/wires.h"
 #include "protocol/config.h"
@@ -35,6 +36,7 @@ struct FarmNodeOptions {
     Time silence = 5 * ps_per_s;   // after which a dispatcher that says nothing is given up
     bool drop = false;             // takes MEPs and drops them: for measurements
     std::string files;             // or writes them to this folder, as MEP files
+    bool once = false;             // one file for each MEP, whoever of all that share the folder writes it
     std::string command;           // or to the standard input of this command
     WireSettings wires;
 };
@@ -134,6 +136,7 @@ private:
     Welcome welcome_;                    // of the run, once one came
     protocol::Config config_;
     sinks::SharedPages memory_;
+    const OnceSink* once_ = nullptr;            // the sink, if it is that one
     std::unique_ptr<sinks::RuntimeSink> sink_;  // ends before the memory that it shows; null: MEPs are dropped
     sinks::ConsumerSink* door_ = nullptr;       // the sink, where it is processes
     std::deque<std::uint32_t> pending_;         // slots whose MEPs another sink took, and has not made durable

@@ -144,6 +144,10 @@ int run(int count, char** arguments) {
     auto* const drop = takes->add_flag("--drop", node.drop, "take events and drop them: for measurements");
     auto* const files =
         takes->add_option("--files", node.files, "write events to this folder, as MEP files")->excludes(drop);
+    takes
+        ->add_flag("--once", node.once,
+                   "with --files: a file for each MEP, which one of all farm nodes that share the folder writes")
+        ->needs(files);
     takes->add_option("--command", node.command, "write events to the standard input of this command, as MEPs")
         ->excludes(drop)
         ->excludes(files);

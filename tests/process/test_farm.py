@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from consumer_support import SETTINGS, check_counts
+from consumer_support import RUN, SETTINGS, check_counts
 from farm_support import Farm, StartFarm, Talking, farms
 from incast.consumer import Consumer
 from support import Run, Start, check_accounting, mep_check, wait_until
@@ -240,6 +240,39 @@ def test_farm_nodes_write_files(run: Run, farm: StartFarm, tmp_path: Path) -> No
     assert dispatched["lost_nodes"] == 1
     checked = mep_check(folder)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_a_shared_folder_has_each_event_once_whoever_is_killed(run: Run, farm: StartFarm, tmp_path: Path) -> None:
+    """A MEP has one file, which is whole, though some came to two farm nodes; what is there already stays as it is."""
+    made = farm()
+    folder = tmp_path / "once"
+    folder.mkdir()
+    there = folder / f"{RUN}-{3:012}.mep"
+    there.write_bytes(b"of another one")
+    words = ("--files", str(folder), "--once")
+
+    def files() -> list[Path]:
+        return sorted(folder.glob("[!.]*.mep"))
+
+    steady = made.node(*words)
+    for number in range(TIMES):
+        node = made.node(*words)
+        made.wait_for_joined(number + 2)
+        seen = len(files())
+        wait_until(lambda seen=seen: len(files()) > seen + 20, "further events", 60)
+        node.kill()
+    result = end(run)
+    dispatched = made.dispatcher.summary()
+    summary = steady.summary()
+    assert dispatched["lost_nodes"] == TIMES
+    assert there.read_bytes() == b"of another one"
+    assert summary["already_meps"] >= 1
+    names = [file.name for file in files()]
+    assert names == [f"{RUN}-{mep:012}.mep" for mep in range(result["accounting"]["meps_committed"])]
+    there.unlink()
+    for file in files()[:: max(1, len(names) // 50)]:
+        checked = mep_check(file)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_a_farm_node_feeds_a_command(run: Run, farm: StartFarm, tmp_path: Path) -> None:

@@ -171,8 +171,6 @@ def kernel_words(cpus: int) -> str:
     khz = tsc_khz()
     if khz:
         words.append(f"tsc_early_khz={khz}")
-    if debug_kernel.wanted():
-        words += debug_kernel.WORDS
     if cpus == 1:
         words.append("acpi=off")  # half a second less
     return " ".join(words)

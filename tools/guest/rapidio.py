@@ -52,7 +52,7 @@ class Drivers:
 
     name: str
     tree: kernel_tree.Tree
-    symbols: Path
+    symbols: Path | None  # what the modules export, where it is not in the tree
     modules: tuple[Path, ...]
 
 
@@ -75,7 +75,7 @@ def of_debug_kernel() -> Drivers:
     place = debug_kernel.ensure()
     tree = kernel_tree.Tree(place / "source", place / "tools" / "usr" / "bin", place)
     modules = tuple(sorted((place / "modules").iterdir()))
-    return Drivers(place.name, tree, place / "source" / "Module.symvers", modules)
+    return Drivers(place.name, tree, None, modules)
 
 
 def build_port(drivers: Drivers, folder: Path) -> None:
@@ -83,7 +83,8 @@ def build_port(drivers: Drivers, folder: Path) -> None:
     making = folder.parent / "making"
     shutil.rmtree(making, ignore_errors=True)
     shutil.copytree(PORT, making)
-    kernel_tree.make(drivers.tree, making, "KCFLAGS=-Werror", f"KBUILD_EXTRA_SYMBOLS={drivers.symbols}")
+    symbols = [f"KBUILD_EXTRA_SYMBOLS={drivers.symbols}"] if drivers.symbols else []
+    kernel_tree.make(drivers.tree, making, "KCFLAGS=-Werror", *symbols)
     modules = making / "modules"
     modules.mkdir()
     for file in (making / "rio_soft.ko", *drivers.modules):

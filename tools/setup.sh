@@ -138,11 +138,34 @@ incast_configure() {
 
 cache_has() { grep -q "^$2=$3\$" "$INCAST_ROOT/build/$1/CMakeCache.txt" 2>/dev/null; }
 
+# How many steps a build has left; nothing where that is not known.
+steps_left() { cmake --build "$INCAST_BUILD" "$@" -- -n 2>/dev/null | sed -n '$s/^\[[0-9]*\/\([0-9]*\)\].*/\1/p'; }
+
+# On a terminal: how far the log of a build has come, until the step is over or this shell is gone.
+show_count() {
+    while kill -0 "$$" 2>/dev/null; do
+        printf '\rincast: %s ' "$(tail -n 1 "$INCAST_LOG" 2>/dev/null | grep -o '^\[[0-9]*/[0-9]*\]')" >&2
+        sleep 1
+    done
+}
+
+# A long build says how long it may take (some 3 s of a core for each step), and where to look.
 incast_build() {
-    local targets=()
+    local targets=() steps minutes counter=""
     [ "$#" -eq 0 ] || targets=(--target "$@")
     say "building ${*:-everything} (build/release)"
+    steps="$(steps_left "${targets[@]}" || true)"
+    if [ "${steps:-0}" -ge 20 ]; then
+        minutes=$(((steps * 3 / INCAST_JOBS + 59) / 60))
+        say "$steps steps, about $minutes min on $INCAST_JOBS cores; to look: tail -f build/setup.log"
+        if [ -t 2 ]; then show_count & counter=$!; fi
+    fi
     logged cmake --build "$INCAST_BUILD" -j "$INCAST_JOBS" "${targets[@]}"
+    if [ -n "$counter" ]; then
+        kill "$counter" 2>/dev/null || true
+        wait "$counter" 2>/dev/null || true
+        printf '\n' >&2
+    fi
     if grep -q 'no work to do' "$INCAST_LOG"; then say "nothing to rebuild"; fi
 }
 

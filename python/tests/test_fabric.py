@@ -76,7 +76,10 @@ def test_a_name_is_a_shipped_network_unless_there_is_such_a_file(
     monkeypatch.chdir(tmp_path)
     for name in ("ib-qdr-8", "ib-qdr-8.toml"):
         assert fabric_file(name) == ROOT / "fabrics/ib-qdr-8.toml"
-    for absent in ("ib-qdr-9", "../fabrics/ib-qdr-8", "fabrics/ib-qdr-8.toml", ""):
+    with pytest.raises(OneLineError, match=r"ib-qdr-9: no such file, .* shipped: .*ib-qdr-8, ") as caught:
+        fabric_file("ib-qdr-9")
+    assert caught.value.exit_status == 2
+    for absent in ("../fabrics/ib-qdr-8", "fabrics/ib-qdr-8.toml", ""):
         assert fabric_file(absent) == Path(absent)
     Path("ib-qdr-8.toml").write_text("")
     assert fabric_file("ib-qdr-8.toml") == Path("ib-qdr-8.toml")

@@ -304,6 +304,7 @@ def test_real_files_make_the_round_trip(name: str, tmp_path: Path) -> None:
     summary = import_root(path, tmp_path / "in")
     assert summary.sources.events == events
     assert any(0 < source.empty_fragments < events for source in summary.written)
+    assert any(line.startswith("empty: in so many events the group has no entries") for line in summary.lines())
     folder = build(tmp_path / "in", tmp_path / "out")
     report = check(folder.path)
     assert report.ok, report.problems

@@ -93,6 +93,17 @@ def test_warm_up_is_announced_and_each_phase_has_a_line_at_once() -> None:
     assert len(lines) == 6
 
 
+def test_while_nodes_join_the_view_says_how_many_are_here() -> None:
+    view = TerminalView(console(terminal=True), "incast run", virtual=False, clock=Clock())
+    view.on_progress(Phase("joining"))
+    joining = replace(sample(1.0, nodes=4), left_s=6.0)
+    nodes = [replace(node, state="joining" if at < 2 else "running") for at, node in enumerate(joining.nodes)]
+    view.on_progress(replace(joining, nodes=tuple(nodes)))
+    plain = console(terminal=False)
+    plain.print(view.render())
+    assert "joining (2 of 4 nodes)  0 s, then 6 s" in written(plain)
+
+
 @pytest.mark.parametrize("virtual", [False, True])
 def test_every_line_fits_80_columns(virtual: bool) -> None:
     plain = console(terminal=False)

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from incast.run.summary import print_summary
+from incast.evidence.diagnosis import diagnose
+from incast.run.summary import limit_rows, print_summary
 from rich.console import Console
 
 from tests.fake_engine import RESULT
@@ -44,6 +45,33 @@ def test_every_figure_of_a_result() -> None:
 def test_the_rate_of_events_names_its_window() -> None:
     assert shown(RESULT | {"window": {"seconds": 4.0}})["events"] == "1 234 567 (123 k/s in the 4.00 s measured)"
     assert shown(RESULT | {"window": {"seconds": 0.0}})["events"] == "1 234 567 (no time was measured)"
+
+
+def test_a_filtered_run_says_what_was_accepted() -> None:
+    """The rate is of accepted events, the number of all; so both stand in rows of their own."""
+    rows = shown(RESULT | {"events": 35_532, "rejected_events": 35_217, "events_per_s": 39.3, "window": {"seconds": 8}})
+    assert rows["events, filtered"] == "35 532"
+    assert rows["accepted"] == "315 (39.3/s in the 8.00 s measured)"
+    assert rows["rejected"] == "35 217 (99.1 %)"
+    assert "events" not in rows
+    config = RESULT["config"] | {"protocol": {"scheme": "push-pull"}}
+    assert shown(RESULT | {"config": config})["rejected"] == "0 (0 %)", "a filter that rejects nothing says so"
+
+
+def test_what_no_consumer_took_is_not_lost() -> None:
+    rows = shown(RESULT | {"lost_events": 2016, "consumers": {"attached": 0, "taken_meps": 0}})
+    assert rows["not delivered"] == "2 016 events: no consumer was attached"
+    assert "lost" not in rows
+    assert shown(RESULT | {"lost_events": 2016, "consumers": {"attached": 1, "taken_meps": 9}})["lost"] == "2 016"
+
+
+def test_nothing_limits_a_run_that_built_nothing() -> None:
+    found = diagnose(RESULT | {"window": {"seconds": 4.0, "meps": 0, "events": 0}})
+    assert [text.plain for _, text in limit_rows(found)] == ["not said: nothing was built in the measured time"]
+
+
+def test_packets_of_one_event() -> None:
+    assert "MFPs of 1 event, " in shown(RESULT | {"sizes": RESULT["sizes"] | {"packing": 1}})["run"]
 
 
 def test_files_on_other_hosts_are_named_with_them() -> None:

@@ -10,9 +10,9 @@ import typer
 
 from incast.base import extras
 from incast.base.console import open_console
-from incast.base.errors import OneLineError
+from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.base.files import writing_output
-from incast.figures.datasets import load
+from incast.figures.datasets import Scan, load
 from incast.figures.report import PAGE_NAME, make_parts, render, write_report
 from incast.figures.scan_figures import Choice
 
@@ -40,6 +40,10 @@ def report(
     for library in ("matplotlib", "jinja2"):
         extras.need(library, "incast report")
     datasets = load(directories)
+    for option, given in (("--value", value), ("--x", x), ("--y", y)):
+        if given is not None and not any(isinstance(each, Scan) for each in datasets):
+            words = f"{option} {given}: only scans have columns to choose from, and none of these is a scan"
+            raise OneLineError(words, EXIT_BAD_CONFIG)
     parts = make_parts(datasets, Choice(value, x, y))
     if not parts:
         raise OneLineError("nothing to report: these scans have no readings yet", 1)

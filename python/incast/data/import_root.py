@@ -298,6 +298,8 @@ class ImportSummary:
             f"  {100 * source.empty_fragments / events:4.0f}%"
             for source in self.written
         ]
+        if any(source.empty_fragments for source in self.written):
+            lines.append("empty: in so many events the group has no entries, or all of its values are zero")
         return lines + [f"skipped {reason}" for reason in self.skipped]
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.base.places import CHECKOUT, PACKAGE
 
 FOLDERS = (PACKAGE / "_fabrics", CHECKOUT / "fabrics")
@@ -23,4 +24,12 @@ def shipped_fabrics() -> list[Path]:
 def fabric_file(named: str) -> Path:
     """What a person means: the file of that path, or else the shipped one of that name."""
     path = Path(named)
-    return path if path.is_file() else shipped_fabric(named) or path
+    if path.is_file():
+        return path
+    found = shipped_fabric(named)
+    if found is None and named and path.name == named and not path.exists():
+        names = ", ".join(file.stem for file in shipped_fabrics())
+        raise OneLineError(
+            f"{named}: no such file, and no network of that name is shipped; shipped: {names}", EXIT_BAD_CONFIG
+        )
+    return found or path

@@ -15,7 +15,7 @@ from incast.base.files import leave_file
 from incast.engine.idle import Window, usable_cores
 from incast.evidence.cables import full_link, uneven_builder
 from incast.evidence.facts import Facts, read_samples
-from incast.evidence.findings import CONFIDENCES, NOT_KNOWN, Diagnosis, Finding
+from incast.evidence.findings import CONFIDENCES, NOT_KNOWN, NOTHING_BUILT, Diagnosis, Finding
 from incast.evidence.net_diagnosis import net_findings
 from incast.evidence.network import congestion, deadlock
 from incast.evidence.port_signs import port_signs
@@ -348,10 +348,13 @@ def diagnose(
         findings = net_findings(result, Facts.of(result, samples, window))
     else:
         facts = Facts.of(result, samples, window)
-        findings = [found for rule in _RULES if (found := rule(facts)) is not None]
+        built = number(result, "window", "meps")
+        rules = _RULES if built != 0 else (_deadlock,)
+        findings = [found for rule in rules if (found := rule(facts)) is not None]
     ports = port_signs(result)
     if not findings:
-        return Diagnosis(NOT_KNOWN, "none", (), "", ports=ports)
+        nothing = result.get("kind") != "net" and number(result, "window", "meps") == 0
+        return Diagnosis(NOT_KNOWN, "none", (NOTHING_BUILT,) if nothing else (), "", ports=ports)
     best = min(findings, key=lambda found: CONFIDENCES.index(found.confidence))
     others = tuple(dict.fromkeys(each.cause for each in findings if each.cause != best.cause))
     if best.confidence == "low":

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 NOT_KNOWN = "not known"
+NOTHING_BUILT = "nothing was built in the measured time"
 CONFIDENCES = ("high", "medium", "low", "none")
 # What rules cannot see, since no counter of the engine shows it.
 MISSING = {

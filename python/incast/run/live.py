@@ -88,6 +88,13 @@ class RunState:
             return self.sample.left_s
         return self.sample.left_s * elapsed_s / self.sample.t_s if self.sample.t_s > 0 else None
 
+    def here(self) -> str:
+        """While nodes join: how many have."""
+        states = [] if self.sample is None else [node.state for node in self.sample.nodes]
+        if self.phase != _JOINING or not states:
+            return ""
+        return f" ({sum(state != _JOINING for state in states)} of {len(states)} nodes)"
+
     def mean_goodput_bytes_per_s(self) -> float | None:
         """Mean over the samples of this phase; None before the first."""
         return self._phase_sum / self._phase_samples if self._phase_samples else None
@@ -216,12 +223,13 @@ class TerminalView:
         if self._virtual:
             head.append(f"  {VIRTUAL_TIME}", style="bold magenta")
         elapsed_s = self._clock() - self._started_at
-        head.append(f"  {self._state.phase}", style="cyan")
+        head.append(f"  {self._state.phase}{self._state.here()}", style="cyan")
         if self._state.phase == _WARM_UP:
             head.append(", not measured", style="cyan")
         head.append(f"  {elapsed_s:.0f} s", style="dim")
         if left_s := self._state.seconds_left(elapsed_s, virtual=self._virtual):
-            head.append(f"  {units.time_left(left_s)}")
+            left = units.time_left(left_s)
+            head.append(f", then {left.removesuffix(' left')}" if self._state.phase == _JOINING else f"  {left}")
         sample = self._state.sample
         if sample is None:
             return head

@@ -12,7 +12,7 @@ from incast.base import units
 from incast.base.units import VIRTUAL_TIME
 from incast.evidence.cables import load_rows
 from incast.evidence.dips import Dip
-from incast.evidence.findings import Diagnosis
+from incast.evidence.findings import NOT_KNOWN, NOTHING_BUILT, Diagnosis
 from incast.evidence.network import network_lines
 from incast.evidence.result import at, few_packets, number, setting
 
@@ -48,7 +48,8 @@ def _what_ran(result: Mapping[str, Any]) -> Text:
     )
     mfp_bytes, n_events = number(result, "sizes", "mfp_bytes"), number(result, "sizes", "packing")
     text = Text(
-        f"{transport}, {nodes} nodes, {scheme}, MFPs of {units.count(n_events)} events, {units.size(mfp_bytes)}"
+        f"{transport}, {nodes} nodes, {scheme}, MFPs of {units.count(n_events)} event{'' if n_events == 1 else 's'},"
+        f" {units.size(mfp_bytes)}"
     )
     status = result.get("status", "complete")
     if status != "complete":
@@ -242,6 +243,8 @@ def limit_rows(diagnosis: Diagnosis | None) -> list[tuple[str, Text]]:
     """What limited it, with the evidence; nothing without a diagnosis."""
     if diagnosis is None:
         return []
+    if diagnosis.limited_by == NOT_KNOWN and NOTHING_BUILT in diagnosis.evidence:
+        return [("limited by", Text(f"not said: {NOTHING_BUILT}"))]
     text = Text(diagnosis.limited_by, style="bold" if diagnosis.confidence == "high" else "")
     if diagnosis.confidence != "none":
         text.append(f"   (confidence: {diagnosis.confidence})", style="dim")
@@ -315,6 +318,29 @@ def _figures(result: Mapping[str, Any], more: Sequence[tuple[str, Text]]) -> Ren
     return Group(warning, table)
 
 
+def _event_rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
+    """What was built; with a filter, what it saw, what it accepted and what not; the rate is of accepted ones."""
+    events, rejected = number(result, "events"), number(result, "rejected_events") or 0.0
+    two_stages = setting(result, "protocol", "scheme") in ("push-pull", "pull-pull")
+    if not (two_stages or rejected) or events is None:
+        return [("events", Text(f"{units.count(events)}   ({_event_rate(result)})"))]
+    share = f"   ({units.fraction(rejected / events)})" if events else ""
+    return [
+        ("events, filtered", Text(units.count(events))),
+        ("  accepted", Text(f"{units.count(events - rejected)}   ({_event_rate(result)})")),
+        ("  rejected", Text(f"{units.count(rejected)}{share}")),
+    ]
+
+
+def _lost_row(result: Mapping[str, Any]) -> tuple[str, Text]:
+    """Events that nobody took are not lost on the way: no consumer was there."""
+    lost, consumers = number(result, "lost_events"), at(result, ("consumers",))
+    nobody = isinstance(consumers, Mapping) and not consumers.get("attached") and not consumers.get("taken_meps")
+    if lost and nobody:
+        return "not delivered", Text(f"{units.count(lost)} events: no consumer was attached", style="bold red")
+    return "lost", _lost(result)
+
+
 def _undecided(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
     """Packets that the filter was to decide on, and did not: they were accepted."""
     nodes = result.get("nodes", [])
@@ -328,9 +354,7 @@ def _undecided(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
 def _rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
     without_self = _goodput(number(result, "goodput_bytes_per_s", "total_without_self"))
     without_self.stylize("bold")
-    events = f"{units.count(number(result, 'events'))}   ({_event_rate(result)})"
     redelivered = number(result, "redelivered_events")
-    rejected = number(result, "rejected_events")
     rows = [
         ("run", _what_ran(result)),
         ("goodput, without self", without_self),
@@ -339,12 +363,11 @@ def _rows(result: Mapping[str, Any]) -> list[tuple[str, Text]]:
         ("per builder unit", _spread(result, "per_bu")),
         ("over time", _spread(result, "over_time")),
         *([("coarse", Text(few, style="yellow"))] if (few := few_packets(result)) else []),
-        ("events", Text(events)),
+        *_event_rows(result),
         ("incomplete", _alarming(number(result, "incomplete_events"))),
         *_flags(result),
         *_left_out(result),
-        ("lost", _lost(result)),
-        *([("rejected by the filter", Text(units.count(rejected)))] if rejected else []),
+        _lost_row(result),
         *_undecided(result),
         ("redelivered", Text(units.count(redelivered), style="yellow" if redelivered else "")),
         ("verification", _verification(result)),

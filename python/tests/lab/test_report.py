@@ -235,6 +235,13 @@ def test_a_wrong_choice_is_one_line(fake: InProcess, results: list[str], option:
     assert not (fake.folder / "page").exists()
 
 
+def test_a_run_has_no_columns_to_choose_from(fake: InProcess, results: list[str]) -> None:
+    done = fake("report", results[0], "--value", "goodput", "--output", "page")
+    assert done.returncode == 2
+    assert "--value goodput: only scans have columns to choose from" in done.stderr
+    assert not (fake.folder / "page").exists()
+
+
 def test_points_without_a_value_are_shown_as_such(real: InProcess, write_scan: WriteScan) -> None:
     text = (
         "seconds = 0.002\nwarm_up_seconds = 0\n[set]\ntransport.name = 'sim'\n"

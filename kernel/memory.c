@@ -12,6 +12,10 @@
 #include <linux/sizes.h>
 #include <linux/slab.h>
 
+#ifndef CONFIG_DMA_OPS
+#error "rio_soft has DMA operations of its own: it needs a kernel with CONFIG_DMA_OPS, as those of distributions have"
+#endif
+
 #include "rio_soft.h"
 
 #define MAX_BLOCK_BYTES SZ_4M	/* as many pages in a row as the kernel gives */

@@ -208,7 +208,8 @@ def qemu_command(made: Path, folder: Path, out: Path, options: Options, streams:
     data = made / "qemu" / "usr" / "share"
     words = ["setpriv", "--pdeathsig", "KILL", "--", str(made / "qemu/usr/bin/qemu-system-x86_64")]
     words += ["-L", str(data / "qemu"), "-L", str(data / "seabios")]
-    words += ["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", f"{options.cpus},sockets={options.cpus}", "-m", options.memory]
+    words += ["-accel", "tcg,thread=multi", "-cpu", "max", "-m", options.memory]
+    words += ["-smp", f"{options.cpus},sockets={options.cpus}"]  # or a kernel without ACPI would see one of them
     words += ["-M", "pc", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     if debug_kernel.wanted():
         kernel = debug_kernel.ensure()

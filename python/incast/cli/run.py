@@ -1,5 +1,6 @@
 """`incast run`: turns options into settings of the engine, runs it, shows the run and its result."""
 
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,10 +8,12 @@ from typing import Annotated
 
 import typer
 
+from incast.base.errors import EXIT_BAD_CONFIG, OneLineError
 from incast.cli.hosts import RunHostOptions
 from incast.cli.options import CheckOption, FabricOption, ForceOption, TraceOption, option, spelled_out
-from incast.engine.transports import simulated, simulated_key
+from incast.engine.transports import is_simulated, simulated, simulated_key
 from incast.run.execution import execute, say_checked
+from incast.run.farm_nodes import consumer_settings
 from incast.run.request import (
     arrival_settings,
     check_filter,
@@ -109,6 +112,15 @@ def run(
             panel=_ENDS,
         ),
     ] = None,
+    consumers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="N farm nodes on this host take the events over the network, and drop them; in a simulated network "
+            "they are its last hosts.",
+            rich_help_panel=_ENDS,
+        ),
+    ] = None,
     verify: Annotated[str | None, option("sink.verify", panel=_ENDS)] = None,
     hosts: RunHostOptions,
     settings: Annotated[
@@ -172,11 +184,15 @@ def run(
         **(sink_settings(sink) if sink is not None else {}),
         "sink.verify": verify,
     }
+    if consumers is not None:
+        options |= _farm(consumers, transport, fabric, sink, elsewhere=detach or hosts.across)
     now = datetime.now(UTC)
     if filter_ is not None and not hosts.across:
         check_filter(filter_)
     request = replace(make_request(config, options, settings or [], output, now, across=hosts.across), force=force)
     request = hosts.over_hosts(request)
+    if consumers is not None and not is_simulated(request.transport):
+        request = replace(request, farm_nodes=consumers)
     if check_only:
         say_checked(request)
         return
@@ -190,3 +206,22 @@ def run(
 
         raise typer.Exit(start(request, as_json=as_json))
     raise typer.Exit(execute(request, as_json=as_json))
+
+
+def _farm(
+    count: int, transport: str | None, fabric: Path | None, sink: str | None, *, elsewhere: bool
+) -> dict[str, str]:
+    """The settings for `--consumers`."""
+    kind, _, name = (sink or "consumer").partition(":")
+    if kind != "consumer":
+        raise OneLineError(
+            f"--consumers {count} --sink {sink}: farm nodes are the sink; leave one out", EXIT_BAD_CONFIG
+        )
+    if elsewhere:
+        raise OneLineError(
+            f"--consumers {count}: runs in this terminal and on this host only; else use incast dispatch and "
+            "incast consume (docs/farm.md)",
+            EXIT_BAD_CONFIG,
+        )
+    in_simulation = fabric is not None or (transport is not None and is_simulated(transport))
+    return consumer_settings(count, is_simulated=in_simulation, name=name or f"run-{os.getpid()}")

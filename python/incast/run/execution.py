@@ -23,9 +23,10 @@ from incast.evidence.facts import read_samples
 from incast.evidence.findings import Diagnosis
 from incast.evidence.result import is_open_loop, number
 from incast.hosts.launch import Launch, run_token
+from incast.run.farm_nodes import FarmNodes
 from incast.run.live import RunView, make_view
 from incast.run.net_summary import print_net_summary
-from incast.run.request import RunRequest
+from incast.run.request import RunRequest, said_of
 from incast.run.summary import print_summary
 
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ def watch(request: RunRequest, title: str, unit: str = "events") -> Outcome:
             page = stack.enter_context(_open_page(request.web, title, virtual, view)) if request.web else None
             machine = MachineLog(request.output, lambda line: view.on_progress(Notice("warning", line)))
             stack.callback(machine.close)
+            farm = _farm_of(request)
+            if farm is not None:
+                stack.callback(farm.close)
             token = run_token(request.spread)
             launch = None
             if request.spread is not None:
@@ -81,6 +85,8 @@ def watch(request: RunRequest, title: str, unit: str = "events") -> Outcome:
 
             def on_progress(progress: Progress) -> None:
                 if isinstance(progress, Planned):
+                    if farm is not None:
+                        farm.begin()
                     progress = Planned((*progress.rows, ("results", str(request.output))))
                 view.on_progress(progress)
                 if launch is not None:
@@ -97,6 +103,8 @@ def watch(request: RunRequest, title: str, unit: str = "events") -> Outcome:
 
             engine_run = EngineRun(request.command(engine), on_progress, on_tick, input_=token.encode() + b"\n")
             outcome = engine_run.watch()
+            if farm is not None and outcome.result_path is not None:
+                view.on_progress(Notice("info", farm.end()))
             if page is not None:
                 page.feed.end(_last_words(outcome))
             return replace(outcome, incomplete=(*outcome.incomplete, *machine.incomplete()))
@@ -107,6 +115,12 @@ def watch(request: RunRequest, title: str, unit: str = "events") -> Outcome:
     finally:
         if named_by_us:
             give_up_folder(request.output)  # of a run that was refused
+
+
+def _farm_of(request: RunRequest) -> FarmNodes | None:
+    if request.farm_nodes == 0:
+        return None
+    return FarmNodes(said_of(request, "sink.name") or "", request.farm_nodes, request.output)
 
 
 def _open_page(address: str, title: str, virtual: bool, view: RunView) -> "LivePage":

@@ -41,6 +41,7 @@ class RunRequest:
     default_name: bool = False  # `output` is ours to choose, and is not made yet
     watched: bool = True  # the engine ends with this process
     spread: Spread | None = None  # over other hosts
+    farm_nodes: int = 0  # on this host, that take the events over the network (farm_nodes.py)
 
     def command(self, engine: Path) -> list[str]:
         """The engine's command line."""

@@ -32,11 +32,17 @@ std::string errno_text() {
     return std::generic_category().message(errno);
 }
 
-bool is_own_user(const os::Descriptor& socket) {
-    ucred peer{};
+/// Of nobody if the kernel does not tell.
+ucred peer_of(const os::Descriptor& socket) {
+    ucred peer{.pid = 0, .uid = static_cast<uid_t>(-1), .gid = 0};
     socklen_t size = sizeof peer;
-    return ::getsockopt(socket.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-           (peer.uid == ::geteuid() || peer.uid == 0);
+    (void)::getsockopt(socket.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
+    return peer;
+}
+
+bool is_own_user(const os::Descriptor& socket) {
+    const uid_t user = peer_of(socket).uid;
+    return user == ::geteuid() || user == 0;
 }
 
 /// A fresh connection has room for it.
@@ -164,6 +170,16 @@ void ConsumerDoor::forget(const Attached& process) {
     std::erase_if(sockets_, [&](const auto& each) { return each.first == process.id; });
 }
 
+/// Who may not come asks again many times a second.
+bool ConsumerDoor::is_first_refusal_of(const os::Descriptor& socket) {
+    const pid_t process = peer_of(socket).pid;
+    if (std::ranges::find(refused_, process) != refused_.end()) {
+        return false;
+    }
+    refused_[next_refused_++ % refused_.size()] = process;
+    return true;
+}
+
 void ConsumerDoor::accept_all(std::size_t room, News& news) {
     for (int accepted = 0; accepted < most_accepted_at_once; ++accepted) {
         os::Descriptor socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -175,14 +191,15 @@ void ConsumerDoor::accept_all(std::size_t room, News& news) {
             return;
         }
         if (!is_own_user(socket)) {
-            ++news.refused;
+            news.refused += is_first_refusal_of(socket) ? 1 : 0;
             continue;
         }
-        if (news.come.size() >= room || !payload_.is_open()) {
+        const bool is_too_early = !payload_.is_open();
+        if (news.come.size() >= room || is_too_early) {
             consumer::Welcome refusal = welcome_;
             refusal.answer = consumer::Answer::full;
             (void)send_welcome(socket, refusal, {});
-            ++news.refused;
+            news.refused += !is_too_early && is_first_refusal_of(socket) ? 1 : 0;
             continue;
         }
         auto process = let_in(std::move(socket));

@@ -1,6 +1,7 @@
 // How processes attach to a builder unit: its address, its connections, and the memory that goes over them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -64,7 +65,7 @@ public:
         std::vector<std::unique_ptr<Attached>> come;
         std::vector<std::uint64_t> gone;   // their connections ended
         std::vector<std::uint64_t> noisy;  // they ring more than there is reason for
-        std::uint64_t refused = 0;         // full, or of another user
+        std::uint64_t refused = 0;         // processes that could not come: full, or of another user
     };
     /// Does not wait. At most `room` are let in.
     void look(std::size_t room, News& news);
@@ -76,6 +77,7 @@ private:
     explicit ConsumerDoor(os::Descriptor listener);
     void accept_all(std::size_t room, News& news);
     void hear(std::uint64_t id, News& news);
+    bool is_first_refusal_of(const os::Descriptor& socket);
     Result<std::unique_ptr<Attached>> let_in(os::Descriptor socket);
 
     os::Poller poller_;
@@ -86,6 +88,8 @@ private:
     consumer::Welcome welcome_;
     std::vector<std::pair<std::uint64_t, int>> sockets_;  // of attached, by id
     std::uint64_t next_id_ = 1;                           // 0 is the listener
+    std::array<pid_t, 16> refused_{};                     // the last ones; 0: none
+    std::size_t next_refused_ = 0;
 };
 
 }  // namespace incast::sinks

@@ -73,6 +73,10 @@ class Reading:
         """Point and repeat, both counted from 1."""
         return self.point.number, self.repeat
 
+    def words(self, repeats: int) -> str:
+        """For a line of progress, where each point has so many repeats."""
+        return self.point.words() + (f", repeat {self.repeat}" if repeats > 1 else "")
+
     def settings(self) -> tuple[str, ...]:
         """Those of the point, and a seed of the repeat unless they name one: else a simulation only repeats itself."""
         if any(setting.partition("=")[0] == "run.seed" for setting in self.point.settings):

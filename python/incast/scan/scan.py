@@ -15,6 +15,7 @@ from incast.base import extras
 from incast.base.console import open_console
 from incast.base.errors import OneLineError
 from incast.base.files import give_up_folder, new_folder, reason_of, writing_output
+from incast.base.words import counted
 from incast.engine.fabric_text import fabric_setting
 from incast.engine.idle import usable_cores
 from incast.engine.process import stop_signals
@@ -211,7 +212,7 @@ def carry_out(
 
 def announce(screen: Console, plan: Plan, folder: Path | None, left: Sequence[Reading]) -> None:
     simulated = sum(reading.point.simulated for reading in left)
-    parts = [f"{len(plan.points)} points x {plan.repeats} repeats, {plan.seconds:g} s each"]
+    parts = [f"{counted(len(plan.points), 'point')}, {counted(plan.repeats, 'repeat')} each, of {plan.seconds:g} s"]
     parts.append(f"{len(left)} to take ({simulated} simulated)" if simulated else f"{len(left)} to take")
     if folder is not None:
         parts.append(f"results in {folder}")
@@ -235,6 +236,8 @@ def _report(screen: Console, folder: Path, plan: Plan, rows: Sequence[Row], *, f
         lines.append(f"{PARQUET_NAME} was not written; it {extras.what_to_install('polars')}")
     if not finished:
         lines.append(f"stopped; to go on: incast scan --resume {folder}")
+    elif counts["complete"]:
+        lines.append(f"figures and tables: incast report {folder}")
     for line in lines:
         screen.print(line, markup=False, soft_wrap=True)
     if as_json:

@@ -1,8 +1,9 @@
 """What a person sees of a scan while it goes on."""
 
 import time
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.live import Live
@@ -17,18 +18,18 @@ from incast.scan.runner import COMPLETE, Taken
 from incast.scan.table import Row, headline
 
 _REDRAW_S = 0.2
+_LATEST = 6  # readings
 
 
 @dataclass
 class _Pace:
-    """How long readings take, to say how much time is left."""
+    """How long readings take, to say how much time is left: by the latest, since load and points change."""
 
     seconds: float  # expected before there is any
-    count: int = 0
-    total: float = 0.0
+    latest: deque[float] = field(default_factory=lambda: deque(maxlen=_LATEST))
 
     def mean(self) -> float:
-        return self.total / self.count if self.count else self.seconds
+        return sum(self.latest) / len(self.latest) if self.latest else self.seconds
 
 
 class ScanView:
@@ -36,7 +37,7 @@ class ScanView:
 
     def __init__(self, console: Console, plan: Plan, left: Sequence[Reading], jobs: int) -> None:
         self._console = console
-        self._all = len(plan.points) * plan.repeats
+        self._all, self._repeats = len(plan.points) * plan.repeats, plan.repeats
         self._done = self._all - len(left)
         self._jobs = jobs
         self._waiting = dict.fromkeys((True, False), 0)
@@ -76,10 +77,11 @@ class ScanView:
         self._done += 1
         simulated = reading.point.simulated
         self._waiting[simulated] -= 1
-        pace = self._pace[simulated]
-        pace.count, pace.total = pace.count + 1, pace.total + taken.wall_s
+        self._pace[simulated].latest.append(taken.wall_s)
         line = Text(f"[{self._done:>{len(str(self._all))}}/{self._all}] ")
-        line.append(f"{reading.point.words()}, repeat {reading.repeat}: ")
+        if left := self.seconds_left():
+            line.append(f"about {units.time_left(left)}: ", style="dim")
+        line.append(f"{reading.words(self._repeats)}: ")
         if row["status"] == COMPLETE:
             line.append(_figure(row), style="green")
             if row["time_domain"] == "virtual":
@@ -90,7 +92,6 @@ class ScanView:
                 line.append(f", NOT IDLE: {row['not_idle_reason']}", style="yellow")
         else:
             line.append(f"{row['status']}: {row['reason']}", style="red")
-        line.append(f"   {units.time_left(self.seconds_left())}", style="dim")
         self._console.print(line, soft_wrap=not self._moves)
 
     def seconds_left(self) -> float:
@@ -100,7 +101,7 @@ class ScanView:
 
     def _render(self) -> Table:
         grid = Table.grid(padding=(0, 2))
-        working = ", ".join(f"{each.point.words()}, repeat {each.repeat}" for each in list(self._now.values())[:2])
+        working = ", ".join(each.words(self._repeats) for each in list(self._now.values())[:2])
         more = f" and {len(self._now) - 2} more" if len(self._now) > 2 else ""
         bar = ProgressBar(total=max(1, self._all), completed=self._done, width=16)
         left = units.time_left(self.seconds_left())
@@ -110,7 +111,14 @@ class ScanView:
 
 
 def _figure(row: Row) -> str:
-    return figure_text(*headline(row))
+    column, value = headline(row)
+    return f"{headline_name(column)} {figure_text(column, value)}"
+
+
+def headline_name(column: str) -> str:
+    """What that column is called where people read it."""
+    names = {"goodput_without_self_bytes_per_s": "goodput", "throughput_bytes_per_s": "throughput"}
+    return names.get(column, "round trip")
 
 
 def figure_text(column: str, value: float | None) -> str:

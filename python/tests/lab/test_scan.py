@@ -1,6 +1,7 @@
 """`incast scan` as a person uses it: stopped and continued, with points that fail, and in virtual time."""
 
 import csv
+import io
 import json
 import os
 import signal
@@ -20,9 +21,11 @@ from incast.engine.transports import one_thread
 from incast.scan.journal import Journal, load_plan, load_rows
 from incast.scan.plan import Plan, Point, make_plan, read_plan
 from incast.scan.points import wrong_value
-from incast.scan.points_table import best_lines
+from incast.scan.points_table import best_lines, points_table
 from incast.scan.runner import Taken
 from incast.scan.table import Columns, write_tables
+from incast.scan.view import ScanView
+from rich.console import Console
 
 from tests.conftest import DEADLINE_S, Incast
 from tests.lab.conftest import InProcess, WriteScan
@@ -330,8 +333,13 @@ def test_a_sweep_needs_no_file(real: InProcess) -> None:
     done = real("scan", *words, "--duration", "20ms", "--warm-up", "0s", "--output", "out")
     assert done.returncode == 0, done.stderr
     assert "best point: protocol.credits=" in done.stderr
-    assert "one repeat tells nothing of the noise" in done.stderr
+    assert "one repeat: --repeats 3 shows how far results scatter" in done.stderr
+    assert "2 points, 1 repeat each, of 0.02 s" in done.stderr
+    assert "[1/2] about " in done.stderr
+    assert "protocol.credits=1: goodput " in done.stderr
+    assert done.stderr.splitlines()[-1] == "figures and tables: incast report out"
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["protocol.credits", "1", "2"]
+    assert done.stdout.splitlines()[0].split()[1:3] == ["goodput", "Gbit/s"]
     with (real.folder / "out" / "table.csv").open(newline="") as file:
         assert [row["time_domain"] for row in csv.DictReader(file)] == ["real", "real"]
     for wrong in (("scan.toml", *words), ("--resume", "out", *words), ("scan.toml", "--repeats", "2")):
@@ -359,3 +367,33 @@ def test_the_best_point_is_as_sure_as_its_repeats() -> None:
         "best point: run.nodes=4, 3.10 GB/s; the repeats of 1 other point reach as far"
     ]
     assert best((1e9, 1.1e9)) == []
+
+
+def test_each_switch_has_its_best_point() -> None:
+    grid = {"protocol.credits": [1, 2], "transport.sim.fabric": ["one.toml", "two.toml"]}
+    plan = make_plan(Path("scan"), {"seconds": 1, "grid": grid})
+    rows = [
+        {
+            "point": point.number, "repeat": 1, "kind": "run", "status": "complete", "time_domain": "virtual",
+            "goodput_without_self_bytes_per_s": point.number * 1e9, "limited_by": "", "busiest_link_fraction": 0.98,
+            **point.axes,
+        }
+        for point in plan.points
+    ]  # fmt: skip
+    assert best_lines(plan, rows)[1:] == ["best of each transport.sim.fabric: one.toml 3.00 GB/s, two.toml 4.00 GB/s"]
+    assert "--repeats 3 shows what other seeds give" in best_lines(plan, rows)[0]
+    heads = [str(column.header) for column in points_table(plan, rows).columns]
+    assert heads[2:] == ["goodput", "Gbit/s", "busiest link", "limited by"]
+    assert next(iter(points_table(plan, rows).columns[3].cells)) == "8.00"
+
+
+def test_the_time_left_follows_the_latest_readings() -> None:
+    """The first ones may have been slow: a machine under load, or points that are larger."""
+    plan = make_plan(Path("scan"), {"seconds": 1, "warm_up_seconds": 0, "grid": {"run.nodes": list(range(2, 32))}})
+    view = ScanView(Console(file=io.StringIO()), plan, plan.readings(), 1)
+    assert view.seconds_left() == 60.0
+    row = {"status": "failed", "reason": "no"}
+    for number, reading in enumerate(plan.readings()[:20]):
+        wall_s = 100.0 if number < 10 else 1.0
+        view.on_row(Taken(reading, Path(), "failed", None, 1, {}, None, "", wall_s), row)
+    assert view.seconds_left() == 10.0

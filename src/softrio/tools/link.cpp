@@ -24,6 +24,7 @@
 #include "softrio/registers.h"
 #include "softrio/tools/tool.h"
 #include "softrio/udp/kernel_channels.h"
+#include "softrio/udp/newcomers.h"
 #include "softrio/udp/port.h"
 
 namespace incast::softrio::tools {
@@ -64,6 +65,10 @@ public:
     void end();
     /// Closes windows that the kernel has closed.
     void sweep();
+    /// Waits, not for long, for endpoints that want to be known to the kernel.
+    std::vector<std::uint32_t> newcomers();
+    /// Its device object is made, or cannot be: then what it said is forgotten.
+    void introduce(std::uint32_t endpoint, bool is_made);
 
     std::span<std::byte> window(std::uint32_t source, Direction direction, std::uint64_t address,
                                 std::size_t bytes) override;
@@ -89,6 +94,7 @@ private:
         return ::ioctl(device_.fd(), request, argument) == 0 ? 0 : -errno;
     }
     void hand_in(std::uint32_t source, std::uint8_t mailbox, std::span<const std::byte> message);
+    void hand_in_channel(std::uint32_t source, std::span<const std::byte> message);  // with the mutex
     void carry(std::uint32_t kinds);
     int serve(const rs_link_request& request, std::span<std::byte> data);
     int send(const rs_link_request& request, std::span<std::byte> data);
@@ -101,6 +107,7 @@ private:
     std::mutex mutex_;  // all below
     std::condition_variable changed_;
     softrio::udp::KernelChannels channels_;
+    softrio::udp::Newcomers newcomers_;
     std::deque<Note> notes_;
     std::atomic<bool> ending_ = false;
 };
@@ -194,11 +201,29 @@ void Link::hand_in(std::uint32_t source, std::uint8_t mailbox, std::span<const s
         debug(fmt::format("a message from endpoint {} is lost: {}", source, std::strerror(-error)));
 }
 
-void Link::take_message(std::uint32_t source, std::span<const std::byte> message) {
+void Link::hand_in_channel(std::uint32_t source, std::span<const std::byte> message) {
     std::optional<softrio::udp::KernelChannels::Header> note;
-    const Lock held(mutex_);
     if (channels_.hand_in(source, message, note)) hand_in(source, swapped(0), message);
     if (note) notes_.push_back({source, *note});
+}
+
+void Link::take_message(std::uint32_t source, std::span<const std::byte> message) {
+    const Lock held(mutex_);
+    if (!newcomers_.keep(source, message)) hand_in_channel(source, message);
+    changed_.notify_all();
+}
+
+std::vector<std::uint32_t> Link::newcomers() {
+    Lock held(mutex_);
+    changed_.wait_for(held, std::chrono::milliseconds(look_for_end_ms), [&] { return !newcomers_.waiting().empty(); });
+    return newcomers_.waiting();
+}
+
+void Link::introduce(std::uint32_t endpoint, bool is_made) {
+    const Lock held(mutex_);
+    if (!is_made) return newcomers_.forget(endpoint);
+    for (const auto& message : newcomers_.know(endpoint))
+        hand_in_channel(endpoint, message);
     changed_.notify_all();
 }
 
@@ -209,6 +234,7 @@ void Link::take_letter(std::uint32_t source, std::uint8_t mailbox, std::span<con
 
 void Link::lose_peer(std::uint32_t destid, reliable::Loss /*why*/) {
     const Lock held(mutex_);
+    newcomers_.forget(destid);
     for (const auto& each : channels_.lose_peer(destid))
         hand_in(destid, kernel_mailbox, each);
     changed_.notify_all();
@@ -293,18 +319,18 @@ class Devices {
 public:
     explicit Devices(os::Descriptor port) : port_(std::move(port)) {}
 
-    void add(const std::vector<std::uint32_t>& endpoints) {
-        for (const std::uint32_t each : endpoints) {
-            if (known_.contains(each)) continue;
-            rio_rdev_info device{};
-            device.destid = static_cast<std::uint16_t>(each);
-            device.hopcount = no_hops;
-            device.comptag = each;
-            if (::ioctl(port_.fd(), RIO_DEV_ADD, &device) != 0 && errno != EEXIST) continue;
-            known_.insert(each);
-            fmt::print("endpoint {} is there\n", each);
-            std::fflush(stdout);
-        }
+    /// False of one that does not say what it is.
+    bool add(std::uint32_t endpoint) {
+        if (known_.contains(endpoint)) return true;
+        rio_rdev_info device{};
+        device.destid = static_cast<std::uint16_t>(endpoint);
+        device.hopcount = no_hops;
+        device.comptag = endpoint;
+        if (::ioctl(port_.fd(), RIO_DEV_ADD, &device) != 0 && errno != EEXIST) return false;
+        known_.insert(endpoint);
+        fmt::print("endpoint {} is there\n", endpoint);
+        std::fflush(stdout);
+        return true;
     }
 
 private:
@@ -345,11 +371,13 @@ int link(const LinkOptions& options) {
     std::fflush(stdout);
     for (auto last = std::chrono::steady_clock::time_point(); os::interrupts() == 0;) {
         if (std::chrono::steady_clock::now() - last > look_around) {
-            devices.add((*port)->reached());
+            for (const std::uint32_t each : (*port)->reached())
+                devices.add(each);
             link.sweep();
             last = std::chrono::steady_clock::now();
         }
-        std::this_thread::sleep_for(std::chrono::milliseconds(look_for_end_ms));
+        for (const std::uint32_t each : link.newcomers())
+            link.introduce(each, devices.add(each));
     }
     port->reset();
     link.end();

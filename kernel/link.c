@@ -20,7 +20,7 @@
 
 #define MAX_DOORBELLS	1024
 #define MAX_WAIT_MS	60000	/* of RS_LINK_NEXT */
-#define ANSWER_WAIT_MS	30000	/* the process hangs: longer than a fabric takes to give a peer up */
+#define ANSWER_WAIT_MS	30000	/* longer than a fabric takes to give a peer up */
 
 struct request {
 	struct list_head node;

@@ -224,7 +224,7 @@ void rs_unmap_in(struct rio_mport *mport, dma_addr_t local)
 		put_block(block);
 }
 
-/* The memory behind `address` of the port, its block counted; *bytes becomes what of it is there. */
+/* The memory behind `address`, its block counted; *bytes becomes what of it is there. */
 static void *find_memory(struct rs_port *port, u64 address, size_t *bytes, struct rs_block **block)
 {
 	const struct rs_window *window;
@@ -283,7 +283,7 @@ static const struct vm_operations_struct mapping_operations = {
 	.close = close_mapping,
 };
 
-/* At the address that the window has in the fabric; the memory stays as long as the mapping does. */
+/* At the window's address in the fabric; the memory stays as long as the mapping does. */
 int rs_map_window(struct rs_port *port, struct vm_area_struct *vma)
 {
 	size_t bytes = vma->vm_end - vma->vm_start, there = bytes;
@@ -308,7 +308,7 @@ int rs_map_window(struct rs_port *port, struct vm_area_struct *vma)
 	return 0;
 }
 
-/* What one packet would have moved at most: a packet that hits no window is lost, the next may hit. */
+/* What one packet would have moved at most: one that hits no window is lost, the next may hit. */
 static size_t packet_rest(u64 address, size_t bytes)
 {
 	return min_t(size_t, bytes, RS_PACKET_BYTES - (address & (RS_PACKET_BYTES - 1)));

@@ -162,10 +162,11 @@ static void send_letters(struct work_struct *work)
 		spin_unlock_irq(&outbox->lock);
 		send_letter(outbox, &outbox->letters[slot]);
 		spin_lock_irq(&outbox->lock);
-		outbox->tail = slot = (slot + 1) % outbox->entries;
+		slot = (slot + 1) % outbox->entries;
+		outbox->tail = slot;
 		outbox->count--;
 		spin_unlock_irq(&outbox->lock);
-		/* The slot behind the last that was sent; one at a time, so that full is not empty. */
+		/* The slot behind the last that was sent; one at a time: full is not empty. */
 		local_bh_disable();
 		if (mport->outb_msg[outbox->mbox].mcback)
 			mport->outb_msg[outbox->mbox].mcback(mport, outbox->dev_id, outbox->mbox,

@@ -114,7 +114,7 @@ static void write_mask(u32 value)
 	}
 }
 
-/* Size of a block (16 bits), ingress port (8), large id (1), command (2), reserved (4), present (1). */
+/* Size of a block (16 bits), ingress port (8), large id, command (2), reserved (4), present. */
 static void write_operation(u32 value)
 {
 	u32 id = rs_multicast.select >> 16;

@@ -3,7 +3,8 @@
  * Configuration registers, and with them the ways of the fabric.  Registers are
  * those of the RapidIO specification, part 1 (capabilities and logical layer),
  * part 3 (ids, host lock, component tag, routing table), part 6 (the LP-Serial
- * block, at 0x100) and part 11 (multicast.c).  A register that is not there reads as 0 and takes no write.
+ * block, at 0x100) and part 11 (multicast.c).  A register that is not there reads as
+ * 0 and takes no write.
  */
 #include <linux/slab.h>
 #include <linux/vmalloc.h>

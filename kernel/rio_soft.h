@@ -163,7 +163,7 @@ struct rs_port {
 	struct rs_window in[RS_IN_WINDOWS];
 	struct rs_window out[RS_OUT_WINDOWS];
 
-	spinlock_t event_lock;
+	spinlock_t event_lock;	/* both queues */
 	struct work_struct events;
 	DECLARE_KFIFO(doorbells, struct rs_doorbell, RS_DOORBELLS);
 	DECLARE_KFIFO(portwrites, union rio_pw_msg, RS_PORTWRITES);

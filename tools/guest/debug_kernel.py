@@ -54,6 +54,19 @@ CONFIG_NR_CPUS=8
 CONFIG_LOCKDEP_BITS=16
 CONFIG_LOCKDEP_CHAINS_BITS=17
 """
+# The driver unlocks a mutex by way of memory that it may just have freed, when a mapping ends after its window. KASAN
+# would report it each time, and hide everything else.
+MENDED = "drivers/rapidio/devices/rio_mport_cdev.c"
+BEFORE = """\
+	mutex_lock(&map->md->buf_mutex);
+	kref_put(&map->ref, mport_release_mapping);
+	mutex_unlock(&map->md->buf_mutex);
+}
+
+static const struct vm_operations_struct"""
+AFTER = BEFORE.replace("&map->md->", "&md->").replace(
+    "\tmutex_lock", "\tstruct mport_dev *md = map->md;\n\n\tmutex_lock", 1
+)
 # What a kernel without them would be no use for.
 MUST = ("KASAN", "PROVE_LOCKING", "DEBUG_KMEMLEAK", "MODULES", "NET_9P_VIRTIO", "OVERLAY_FS", "X86_MPPARSE", "DMA_OPS")
 
@@ -94,6 +107,11 @@ def environment_of(tools: Path) -> dict[str, str]:
     }
 
 
+def mend(file: Path) -> None:
+    """One bug of the kernel, or nothing where a later version has mended it."""
+    file.write_text(file.read_text().replace(BEFORE, AFTER))
+
+
 def build(place: Path, version: str) -> None:
     """In `place` for good."""
     apt = image.Apt(place)
@@ -105,6 +123,7 @@ def build(place: Path, version: str) -> None:
     source.mkdir()
     kernel_tree.Tree(source, tools / "usr" / "bin", archive).unpack(["*"], source)
     shutil.rmtree(place / "packages")
+    mend(source / MENDED)
     (place / "config").write_text(config())
     environment = {**environment_of(tools), "KCONFIG_ALLCONFIG": str(place / "config")}
     log = place / "log"

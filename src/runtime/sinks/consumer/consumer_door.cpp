@@ -45,6 +45,12 @@ bool is_own_user(const os::Descriptor& socket) {
     return user == ::geteuid() || user == 0;
 }
 
+/// A consumer says nothing before it is welcomed, so there is nothing else to read.
+bool has_hung_up(const os::Descriptor& socket) {
+    std::byte byte{};
+    return ::recv(socket.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 /// A fresh connection has room for it.
 bool send_welcome(const os::Descriptor& socket, const consumer::Welcome& welcome, std::span<const int> fds) {
     consumer::Welcome bytes = welcome;
@@ -189,6 +195,9 @@ void ConsumerDoor::accept_all(std::size_t room, News& news) {
                 ++news.refused;
             }
             return;
+        }
+        if (has_hung_up(socket)) {
+            continue;  // it waited for an answer as long as it wanted to, and may be behind this one again
         }
         if (!is_own_user(socket)) {
             news.refused += is_first_refusal_of(socket) ? 1 : 0;

@@ -58,9 +58,9 @@ CONFIG_LOCKDEP_CHAINS_BITS=17
 # would report it each time, and hide everything else.
 MENDED = "drivers/rapidio/devices/rio_mport_cdev.c"
 BEFORE = """\
-	mutex_lock(&map->md->buf_mutex);
-	kref_put(&map->ref, mport_release_mapping);
-	mutex_unlock(&map->md->buf_mutex);
+\tmutex_lock(&map->md->buf_mutex);
+\tkref_put(&map->ref, mport_release_mapping);
+\tmutex_unlock(&map->md->buf_mutex);
 }
 
 static const struct vm_operations_struct"""

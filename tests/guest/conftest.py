@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,14 +15,17 @@ from in_guest import GuestRun
 # Of a debug kernel: what it reported, and memory that nothing points to any more. It says so of what is older than five
 # seconds, and only if a second look agrees.
 REPORTS = """
-if dmesg | grep -A 40 -E 'BUG:|WARNING:|Oops|general protection|kmemleak: [0-9]+ new'; then exit 1; fi
+if dmesg | grep -A 40 -E 'BUG:|WARNING:|Oops|general protection'; then exit 1; fi
 mount -t debugfs none /sys/kernel/debug
 for look in 1 2; do
     sleep 6
     echo scan >/sys/kernel/debug/kmemleak
 done
-! grep . /sys/kernel/debug/kmemleak
+cat /sys/kernel/debug/kmemleak
 """
+# What the kernel's own drivers forget in 6.1: the range of a doorbell that is released (rio_release_inb_dbell), and a
+# second reference to each device that goes (rio_setup_device, RIO_DEV_ADD).
+FORGETFUL = re.compile(r"\[(rapidio|rio_scan|rio_mport_cdev)\]")
 SLOWER = 5  # than Debian's kernel, where each access to memory is checked
 
 
@@ -75,6 +79,9 @@ def guest(made: Path, tmp_path: Path) -> GuestRun:
         results = steps.run(wanted, Path(tempfile.mkdtemp(prefix="out-", dir=tmp_path)), chosen)
         if debug and results["reports"].status is not None:
             assert results["reports"].status == 0, results["reports"]
+            leaks = [each for each in results["reports"].output.split("unreferenced object ") if "backtrace" in each]
+            print(f"{len(leaks)} leaks of the kernel's drivers")
+            assert [each for each in leaks if "[rio_soft]" in each or not FORGETFUL.search(each)] == []
         return results
 
     return run

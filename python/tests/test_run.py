@@ -84,6 +84,7 @@ def test_without_options_the_engine_decides_everything(incast: Incast) -> None:
         ("--source generator", ["source.kind=generator"]),
         ("--source some/mfps", ["source.kind=mfp", "source.path=some/mfps"]),
         ("--source udp:0", ["source.kind=udp", "source.port=0"]),
+        ("--source tcp:4700", ["source.kind=tcp", "source.port=4700"]),
         ("--source udp:files", ["source.kind=mfp", "source.path=udp:files"]),
         ("--sink touch", ["sink.kind=touch"]),
         ("--sink mep:out:er", ["sink.kind=mep", "sink.path=out:er"]),

@@ -399,13 +399,18 @@ Result<std::uint64_t> truncate_mfp(MutableBytes received) {
     return offset;
 }
 
-std::optional<std::uint64_t> end_of_run_bytes(Bytes bytes) {
+std::optional<std::uint64_t> announced_end_of_run(Bytes bytes) {
     if (bytes.size() < mfp_header_bytes || load<std::uint16_t>(bytes, at_magic) != mfp_magic ||
         load<std::uint64_t>(bytes, at_first_event) != std::numeric_limits<std::uint64_t>::max()) {
         return std::nullopt;
     }
     const auto packet = load<std::uint32_t>(bytes, at_packet_bytes);
-    return packet < mfp_header_bytes || packet > bytes.size() ? std::nullopt : std::optional<std::uint64_t>(packet);
+    return packet < mfp_header_bytes ? std::nullopt : std::optional<std::uint64_t>(packet);
+}
+
+std::optional<std::uint64_t> end_of_run_bytes(Bytes bytes) {
+    const std::optional<std::uint64_t> announced = announced_end_of_run(bytes);
+    return announced && *announced <= bytes.size() ? announced : std::nullopt;
 }
 
 void relabel_missing(MutableBytes mfp, SourceFlag flag) {

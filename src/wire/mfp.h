@@ -179,7 +179,9 @@ Result<std::uint64_t> write_phantom(MutableBytes out, std::uint64_t first_event,
 Result<std::uint64_t> truncate_mfp(MutableBytes received);
 
 /// The size of the packet that ends a run in LHCb's files, an MFP header with event id 2^64 - 1; nothing if it is
-/// something else. It holds no events.
+/// something else. It holds no events. The header alone need be there.
+std::optional<std::uint64_t> announced_end_of_run(Bytes bytes);
+/// The same, if all of it is there.
 std::optional<std::uint64_t> end_of_run_bytes(Bytes bytes);
 
 /// Of a checked MFP: fragments that are missing because their readout unit was gone are missing with that flag instead.

@@ -436,6 +436,20 @@ def seeds() -> dict[str, dict[str, bytes]]:
             "mef": boards(1, 2, *(mef(2 * k, [bank(7, b"hello"), b""]) for k in range(4))),
             "mef-in-parts": boards(1, 3, *(mef(k, [bank(7, b"hello")]) for k in (1, 0, 4, 2))),
         },
+        "fuzz_stream": {
+            "in-pieces": b"\x06" + b"".join(mfp(5, 2 * k, [b"ab", b"c"]) for k in range(6)),
+            "wide": b"\x1e"
+            + mfp(5, 0, [b"ab", b"c"], wide=True)
+            + mfp(6, 2, [b"ab"])
+            + mfp(5, 2, [b"a"], wide=True)[:40],
+            "end-of-run": b"\x09"
+            + mfp(5, 0, [b"ab"])
+            + struct.pack("<HHIQI", 0x40CE, 0, 20, 2**64 - 1, 0)
+            + mfp(5, 1, [b"c"]),
+            "garbage": b"\x03" + mfp(5, 0, [b"ab"]) + b"GET / HTTP/1.1 and more of that",
+            "too-large": b"\xff" + mfp(5, 0, [b"ab"]) + mfp(5, 1, [bytes(1600)])[:64],
+            "cut": b"\x02" + mfp(5, 0, [b"ab"])[:-1],
+        },
         "fuzz_program": {
             "whole": program(2, *(mfp(5, 2 * k, [b"ab", b"c"]) for k in range(40))),
             "in-parts": program(4, *(mfp(5, k, [b"abc"]) for k in (0, 2, 1, 3, 3, 9, 4, 5))),

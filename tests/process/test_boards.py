@@ -42,7 +42,7 @@ def addresses(run: Run, units: int) -> list[str]:
     found: dict[int, str] = {}
 
     def told(report: dict[str, Any]) -> bool:
-        pattern = r"boards? of sources? (\d+)(?: to \d+)? sends? to (\S+)"
+        pattern = r"boards? of sources? (\d+)(?: to \d+)? (?:send|connect)s? to (\S+)"
         if match := re.search(pattern, report.get("text", "")):
             found[int(match[1])] = match[2]
         return len(found) == units

@@ -78,7 +78,7 @@ def run(
         option(
             "source.kind",
             "What feeds the readout units.",
-            metavar="generator|udp:PORT|program:NAME|PATH",
+            metavar="generator|udp:PORT|tcp:PORT|program:NAME|PATH",
             panel=_ENDS,
         ),
     ] = None,

@@ -60,10 +60,10 @@ class RunRequest:
 
 
 def source_settings(source: str) -> dict[str, str]:
-    """`generator`, `udp:PORT` for boards, `program:NAME`, or a folder of MFPs, or a file or folder of MEPs."""
+    """`generator`, `udp:PORT`, `tcp:PORT`, `program:NAME`, a folder of MFPs, or a file or folder of MEPs."""
     kind, colon, what = source.partition(":")
-    if kind == "udp" and colon and what.isdecimal():
-        return {"source.kind": "udp", "source.port": what}
+    if kind in ("udp", "tcp") and colon and what.isdecimal():
+        return {"source.kind": kind, "source.port": what}
     if kind == "program" and colon:
         return {"source.kind": "program", "source.name": what}
     if source.endswith(".root"):

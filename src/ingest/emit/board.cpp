@@ -53,7 +53,8 @@ Board::Board(const BoardSettings& settings, std::uint16_t source)
     : settings_(settings),
       source_(source),
       random_(base::mix64(settings.seed) + source),
-      packet_(most_packet_bytes),
+      next_event_(settings.first_event),
+      packet_(settings.most_bytes),
       banks_(most_packet_bytes) {}
 
 Result<Board> Board::make(const BoardSettings& settings, std::uint16_t source) {
@@ -63,9 +64,10 @@ Result<Board> Board::make(const BoardSettings& settings, std::uint16_t source) {
         settings.format == Format::mfp
             ? wire::mfp_bytes(events, static_cast<std::uint32_t>(fragment), emitted_align_log2).packet_bytes
             : wire::mef_header_bytes + events * (wire::mef_event_header_bytes + wire::raw_bank_bytes(fragment));
-    if (events == 0 || bytes > most_packet_bytes) {
-        return Error{fmt::format("{} events of {} B are {} B; a datagram holds 1 event at least and {} B at most",
-                                 events, fragment, bytes, most_packet_bytes)};
+    if (events == 0 || bytes > settings.most_bytes) {
+        return Error{fmt::format("{} events of {} B are {} B; a {} holds 1 event at least and {} B at most", events,
+                                 fragment, bytes, settings.most_bytes == most_packet_bytes ? "datagram" : "packet",
+                                 settings.most_bytes)};
     }
     return Board(settings, source);
 }

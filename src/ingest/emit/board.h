@@ -28,11 +28,13 @@ struct Turn {
 
 struct BoardSettings {
     Format format = Format::mfp;
-    std::uint64_t events = 0;            // 0: without end
-    std::uint32_t packet_events = 1;     // in a packet
-    std::uint32_t fragment_bytes = 100;  // on average
-    double spread = 0;                   // sizes are even between 1 - spread and 1 + spread times that
-    std::uint32_t lost_per_million = 0;  // packets
+    std::uint64_t first_event = 0;               // its id
+    std::uint64_t events = 0;                    // 0: without end
+    std::size_t most_bytes = most_packet_bytes;  // of a packet
+    std::uint32_t packet_events = 1;             // in a packet
+    std::uint32_t fragment_bytes = 100;          // on average
+    double spread = 0;                           // sizes are even between 1 - spread and 1 + spread times that
+    std::uint32_t lost_per_million = 0;          // packets
     std::uint32_t twice_per_million = 0;
     std::uint32_t late_per_million = 0;  // sent behind the next few
     std::vector<Turn> restarts{};        // it counts from 0 again

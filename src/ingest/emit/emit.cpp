@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ingest/emit/sender.h"
+#include "ingest/emit/streams.h"
 
 namespace incast::ingest {
 
@@ -44,19 +45,35 @@ nlohmann::ordered_json json_of(const Board& board, std::string to) {
             {"silent", sums.is_silent}};
 }
 
-}  // namespace
+/// How packets get to readout units.
+class Outlet {
+public:
+    static Result<Outlet> open(const EmitSettings& settings, const volatile std::sig_atomic_t& stop);
+    Result<Ok> add(std::uint32_t board, std::span<const std::byte> bytes) {
+        return streams_ ? streams_->add(connections_[board], bytes) : sender_->add(to_of(board), bytes);
+    }
+    Result<Ok> send() { return streams_ ? streams_->send() : sender_->send(); }
+    [[nodiscard]] const datagram::Address& to_of(std::uint32_t board) const {
+        return settings_
+            ->to[address_of_board(board, settings_->n_boards, static_cast<std::uint32_t>(settings_->to.size()))];
+    }
+    [[nodiscard]] std::uint64_t unsent_bytes() const { return streams_ ? streams_->unsent_bytes() : 0; }
 
-std::uint32_t address_of_board(std::uint32_t index, std::uint32_t n_boards, std::uint32_t n_addresses) {
-    const std::uint32_t each = (n_boards + n_addresses - 1) / n_addresses;
-    return index / each;
-}
+private:
+    explicit Outlet(const EmitSettings& settings) : settings_(&settings) {}
+    Result<Ok> connect(const volatile std::sig_atomic_t& stop);
 
-Result<std::string> emit(const EmitSettings& settings, const volatile std::sig_atomic_t& stop) {
-    std::vector<Board> boards;
-    for (std::uint32_t index = 0; index < settings.n_boards; ++index) {
-        Result<Board> board = Board::make(settings.boards, static_cast<std::uint16_t>(settings.first_id + index));
-        if (!board) return board.error();
-        boards.push_back(std::move(board).value());
+    const EmitSettings* settings_;
+    std::unique_ptr<Sender> sender_;        // udp
+    std::unique_ptr<Streams> streams_;      // tcp
+    std::vector<std::size_t> connections_;  // by board
+};
+
+Result<Outlet> Outlet::open(const EmitSettings& settings, const volatile std::sig_atomic_t& stop) {
+    Outlet outlet(settings);
+    if (settings.carrier == Carrier::tcp) {
+        if (Result<Ok> connected = outlet.connect(stop); !connected) return connected.error();
+        return outlet;
     }
     const bool is_v6 = settings.to.front().is_v6;
     if (std::ranges::any_of(settings.to, [&](const datagram::Address& to) { return to.is_v6 != is_v6; })) {
@@ -64,14 +81,47 @@ Result<std::string> emit(const EmitSettings& settings, const volatile std::sig_a
     }
     Result<std::unique_ptr<Sender>> sender = Sender::open(is_v6);
     if (!sender) return sender.error();
+    outlet.sender_ = std::move(sender).value();
+    return outlet;
+}
+
+Result<Ok> Outlet::connect(const volatile std::sig_atomic_t& stop) {
+    streams_ = std::make_unique<Streams>(stop);
+    std::size_t connections = 0;
+    std::uint32_t boards = 0;  // of the last one
+    for (std::uint32_t board = 0; board < settings_->n_boards; ++board) {
+        const bool joins = boards > 0 && boards < settings_->boards_per_connection && to_of(board) == to_of(board - 1);
+        boards = joins ? boards + 1 : 1;
+        if (!joins) {
+            if (Result<Ok> connected = streams_->connect(to_of(board)); !connected) return connected;
+            ++connections;
+        }
+        connections_.push_back(connections - 1);
+    }
+    return Ok{};
+}
+
+}  // namespace
+
+std::uint32_t address_of_board(std::uint32_t index, std::uint32_t n_boards, std::uint32_t n_addresses) {
+    const std::uint32_t each = (n_boards + n_addresses - 1) / n_addresses;
+    return index / each;
+}
+
+Result<Emitted> emit(const EmitSettings& settings, const volatile std::sig_atomic_t& stop) {
+    std::vector<Board> boards;
+    for (std::uint32_t index = 0; index < settings.n_boards; ++index) {
+        Result<Board> board = Board::make(settings.boards, static_cast<std::uint16_t>(settings.first_id + index));
+        if (!board) return board.error();
+        boards.push_back(std::move(board).value());
+    }
+    Result<Outlet> opened = Outlet::open(settings, stop);
+    if (!opened) return opened.error();
+    Outlet& outlet = *opened;
     const File record(settings.record.empty() ? nullptr : std::fopen(settings.record.c_str(), "we"));
     if (!settings.record.empty() && !record) return Error{reason(settings.record.c_str())};
 
-    const auto n_addresses = static_cast<std::uint32_t>(settings.to.size());
     Result<Ok> sent = Ok{};
-    const auto to_of = [&](std::uint32_t index) -> const datagram::Address& {
-        return settings.to[address_of_board(index, settings.n_boards, n_addresses)];
-    };
     const std::int64_t begin = now_ns();
     bool any = true;
     for (std::uint64_t round = 0; any && stop == 0 && sent; ++round) {
@@ -79,7 +129,7 @@ Result<std::string> emit(const EmitSettings& settings, const volatile std::sig_a
             const double due = static_cast<double>(round) * settings.boards.packet_events / settings.rate_hz;
             const std::int64_t at = begin + static_cast<std::int64_t>(due * static_cast<double>(ns_per_s));
             if (at > now_ns()) {
-                sent = (*sender)->send();
+                sent = outlet.send();
                 sleep_until(at);
             }
         }
@@ -89,7 +139,7 @@ Result<std::string> emit(const EmitSettings& settings, const volatile std::sig_a
             // All boards make as many events, whatever they pack.
             while (!board.is_done() && board.sums().events < (round + 1) * settings.boards.packet_events && sent) {
                 const Board::Packet packet = board.next([&](std::span<const std::byte> bytes) {
-                    if (sent) sent = (*sender)->add(to_of(index), bytes);
+                    if (sent) sent = outlet.add(index, bytes);
                 });
                 if (record && packet.events > 0) note(record.get(), board.source(), packet);
             }
@@ -98,20 +148,21 @@ Result<std::string> emit(const EmitSettings& settings, const volatile std::sig_a
     }
     for (std::uint32_t index = 0; index < boards.size(); ++index) {
         boards[index].finish([&](std::span<const std::byte> bytes) {
-            if (sent) sent = (*sender)->add(to_of(index), bytes);
+            if (sent) sent = outlet.add(index, bytes);
         });
     }
-    if (sent) sent = (*sender)->send();
-    if (!sent) return sent.error();
+    if (sent) sent = outlet.send();
+    if (!sent && settings.carrier == Carrier::udp) return sent.error();
     if (record && (std::fflush(record.get()) != 0 || std::ferror(record.get()) != 0)) {
         return Error{reason(settings.record.c_str())};
     }
     nlohmann::ordered_json result;
     result["seconds"] = static_cast<double>(now_ns() - begin) / static_cast<double>(ns_per_s);
     for (std::uint32_t index = 0; index < boards.size(); ++index) {
-        result["boards"].push_back(json_of(boards[index], datagram::to_string(to_of(index))));
+        result["boards"].push_back(json_of(boards[index], datagram::to_string(outlet.to_of(index))));
     }
-    return result.dump();
+    if (settings.carrier == Carrier::tcp) result["unsent_bytes"] = outlet.unsent_bytes();
+    return Emitted{result.dump(), sent ? std::string() : sent.error().message};
 }
 
 }  // namespace incast::ingest

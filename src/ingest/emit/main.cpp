@@ -1,9 +1,10 @@
-// incast-emit: boards that send datagrams to readout units (docs/dataflow.md), and say on standard output what they
-// sent.
+// incast-emit: boards that send datagrams or streams to readout units (docs/dataflow.md), and say on standard output
+// what they sent.
 #include <charconv>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +24,9 @@ namespace ingest = incast::ingest;
 using incast::Error;
 using incast::Result;
 
+const std::map<std::string, ingest::Carrier> carriers{{"udp", ingest::Carrier::udp}, {"tcp", ingest::Carrier::tcp}};
+constexpr std::size_t most_stream_packet_bytes = std::size_t{16} << 20U;
+
 volatile std::sig_atomic_t stop = 0;
 
 void on_signal(int) {
@@ -32,6 +36,7 @@ void on_signal(int) {
 struct Words {
     std::vector<std::string> to;
     std::string format = "mfp";
+    std::string carrier = "udp";
     std::string rate = "0";
     std::string fragment_size = "100";
     std::string loss = "0";
@@ -71,6 +76,15 @@ void declare(CLI::App& app, ingest::EmitSettings& settings, Words& words) {
         ->type_name("N")
         ->check(CLI::Range(1, 65535));
     app.add_option("--first-id", settings.first_id, "source id of the first; the others' follow")->type_name("N");
+    CLI::Option* const transport =
+        app.add_option("--transport", words.carrier, "udp: datagrams; tcp: MFPs back to back over connections")
+            ->type_name("udp|tcp")
+            ->check(CLI::IsMember({"udp", "tcp"}));
+    app.add_option("--boards-per-connection", settings.boards_per_connection, "tcp: boards that share a connection")
+        ->type_name("N")
+        ->check(CLI::Range(1, 65535))
+        ->needs(transport);
+    app.add_option("--first-event", settings.boards.first_event, "id of the first event")->type_name("N");
     app.add_option("--events", settings.boards.events, "that each board makes; 0: until it is stopped")->type_name("N");
     app.add_option("--packing", settings.boards.packet_events, "events in a packet")
         ->type_name("N")
@@ -153,6 +167,13 @@ Result<incast::Ok> read(const Words& words, ingest::EmitSettings& settings) {
         settings.to.push_back(*address);
     }
     boards.format = words.format == "mef" ? ingest::Format::mef : ingest::Format::mfp;
+    settings.carrier = carriers.at(words.carrier);
+    if (settings.carrier == ingest::Carrier::tcp) {
+        if (boards.format == ingest::Format::mef) {
+            return Error{"--format mef: over TCP MFPs go back to back; allowed: mfp"};
+        }
+        boards.most_bytes = most_stream_packet_bytes;
+    }
     const auto rate = incast::base::parse_frequency_hz(words.rate);
     if (!rate) return rate.error();
     settings.rate_hz = *rate;
@@ -197,9 +218,9 @@ Result<incast::Ok> read(const Words& words, ingest::EmitSettings& settings) {
 }
 
 Result<ingest::Replayed> sent_by_boards(const ingest::EmitSettings& settings) {
-    Result<std::string> sent = ingest::emit(settings, stop);
+    Result<ingest::Emitted> sent = ingest::emit(settings, stop);
     if (!sent) return sent.error();
-    return ingest::Replayed{std::move(sent).value(), {}};
+    return ingest::Replayed{std::move(sent->json), std::move(sent->error)};
 }
 
 int refuse(const std::string& why, int status) {
@@ -210,7 +231,7 @@ int refuse(const std::string& why, int status) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    CLI::App app("Boards that send datagrams to readout units, or a capture of such (docs/dataflow.md)", "incast emit");
+    CLI::App app("Boards that send to readout units, or a capture of such (docs/dataflow.md)", "incast emit");
     ingest::EmitSettings settings;
     Words words;
     ingest::ReplaySettings capture;

@@ -29,7 +29,11 @@ enum class Roles : std::uint8_t { folded, split };
 enum class EmPlace : std::uint8_t { shared, own };
 enum class Pin : std::uint8_t { automatic, network, never };
 enum class OnLoss : std::uint8_t { carry_on, stop };
-enum class SourceKind : std::uint8_t { generator, mfp, udp, program };
+enum class SourceKind : std::uint8_t { generator, mfp, udp, program, tcp };
+/// Fragments come from elsewhere, when they do (EB-C9).
+constexpr bool comes_from_elsewhere(SourceKind kind) {
+    return kind == SourceKind::udp || kind == SourceKind::tcp || kind == SourceKind::program;
+}
 enum class SizeDistribution : std::uint8_t { fixed, normal, lognormal, exponential, histogram };
 enum class Fill : std::uint8_t { prefilled, generated };
 enum class SecondStage : std::uint8_t { rest, all };

@@ -33,7 +33,7 @@ constexpr std::array<std::string_view, 3> assignment_words{"em", "static", "sour
 constexpr std::array<std::string_view, 3> overrun_words{"skip", "slip", "overlap"};
 constexpr std::array<std::string_view, 2> self_words{"copy", "pointer"};
 constexpr std::array<std::string_view, 3> checksum_words{"off", "sampled", "full"};
-constexpr std::array<std::string_view, 4> source_words{"generator", "mfp", "udp", "program"};
+constexpr std::array<std::string_view, 5> source_words{"generator", "mfp", "udp", "program", "tcp"};
 constexpr std::array<std::string_view, 2> board_words{"mfp", "mef"};
 constexpr std::array<std::string_view, 5> distribution_words{"fixed", "normal", "lognormal", "exponential",
                                                              "histogram"};
@@ -228,9 +228,10 @@ constexpr std::array table{
     text("filter.command", &RunConfig::filter_command, "",
          "command: what is started, by /bin/sh, for each builder unit"),
 
-    choice<&RunConfig::source_kind>("source.kind", "generator", source_words,
-                                    "made-up fragments, MFP files replayed, datagrams of boards, or what programs of "
-                                    "the host hand over (dataflow.md)"),
+    choice<&RunConfig::source_kind>(
+        "source.kind", "generator", source_words,
+        "made-up fragments, MFP files replayed, what boards send by datagrams or TCP, or what "
+        "programs of the host hand over (dataflow.md)"),
     text("source.path", &RunConfig::source_path, "",
          "mfp: the folder with the MFP files, or a file, or a folder of files, of MEPs"),
     number(Kind::count, "source.repeat", &RunConfig::repeat, "1", 0, 9e15,
@@ -285,22 +286,25 @@ constexpr std::array table{
            "prefilled: bytes of payload a readout unit cycles through; auto: beyond four times the last-level cache "
            "over all nodes of the host"),
     text("source.address", &RunConfig::board_address, "127.0.0.1",
-         "udp: the IP address of this host that boards send to"),
-    number(Kind::count, "source.port", &RunConfig::board_port, "0", 0, 65535,
-           "udp: the first readout unit's port, the others' follow; 0: the kernel chooses, and the log says which"),
+         "udp, tcp: the IP address of this host that boards send to"),
+    number(
+        Kind::count, "source.port", &RunConfig::board_port, "0", 0, 65535,
+        "udp, tcp: the first readout unit's port, the others' follow; 0: the kernel chooses, and the log says which"),
     choice<&RunConfig::board_format>("source.format", "mfp", board_words,
                                      "udp: what a datagram holds, an MFP or LHCb's older multi-event fragment "
                                      "(formats.md)"),
     text("source.name", &RunConfig::source_name, "incast", "program: what programs attach to"),
     number(Kind::count, "source.first_id", &RunConfig::first_id, "0", 0, 65534,
-           "udp, program: the id in the packets of the first source; the others' follow"),
+           "udp, tcp, program: the id in the packets of the first source; the others' follow"),
     number(Kind::bytes, "source.largest_mfp", &RunConfig::largest_mfp, "64KiB", 64, gib,
-           "udp, program: room for the packing events of a source; what does not fit is cut and flagged"),
-    number(Kind::count, "source.window", &RunConfig::window_meps, "64", 2, 65536,
-           "udp, program: MEPs that are filled at once; for a board that is further ahead the oldest is given up, a "
-           "program waits"),
+           "udp, tcp, program: room for the packing events of a source; what does not fit is cut and flagged"),
+    number(
+        Kind::count, "source.window", &RunConfig::window_meps, "64", 2, 65536,
+        "udp, tcp, program: MEPs that are filled at once; what is further ahead makes udp give up the oldest; others "
+        "wait"),
     number(Kind::duration, "source.patience", &RunConfig::board_patience, "1s", 0, 600 * ps_s,
-           "udp, program: what is still missing of a MEP this long after the first of it came is given up, and flagged "
+           "udp, tcp, program: what is still missing of a MEP this long after the first of it came is given up, and "
+           "flagged "
            "late"),
 
     choice<&RunConfig::sink_kind>("sink.kind", "verify", sink_words,

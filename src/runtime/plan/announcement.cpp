@@ -69,6 +69,10 @@ std::string data_of(const Plan& plan) {
     if (plan.config.source_kind == SourceKind::udp) {
         return fmt::format("{} that boards send to {}; sink: {}", counted(n, "source"), plan.config.board_address, how);
     }
+    if (plan.config.source_kind == SourceKind::tcp) {
+        return fmt::format("{} that boards send to {} by TCP; sink: {}", counted(n, "source"),
+                           plan.config.board_address, how);
+    }
     if (plan.config.source_kind == SourceKind::program) {
         return fmt::format("{} that programs of this host hand over to {}; sink: {}", counted(n, "source"),
                            plan.config.source_name, how);

@@ -122,7 +122,7 @@ Result<Ok> size_mfps(Plan& plan) {
     if (config.source_kind == SourceKind::mfp) {
         return take_recording(plan);
     }
-    if (config.source_kind == SourceKind::udp || config.source_kind == SourceKind::program) {
+    if (comes_from_elsewhere(config.source_kind)) {
         return size_boards(plan);
     }
     const auto mean = static_cast<std::uint32_t>(config.fragment_size);
@@ -190,8 +190,7 @@ Result<Ok> lay_out_sources(Plan& plan) {
     for (protocol::SourceSpec& source : plan.protocol.sources) {
         source.cap_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(source.cap_bytes, plan.cap_bytes));
     }
-    const bool numbered = config.source_kind == SourceKind::udp || config.source_kind == SourceKind::program;
-    const std::uint64_t first_id = numbered ? config.first_id : 0;
+    const std::uint64_t first_id = comes_from_elsewhere(config.source_kind) ? config.first_id : 0;
     for (std::uint64_t index = plan.protocol.sources.size(); index < n_sources; ++index) {
         plan.protocol.sources.push_back(
             {static_cast<std::uint16_t>(first_id + index),

@@ -112,10 +112,11 @@ Result<Ok> check_address(const Plan& plan) {
 
 Result<Ok> size_boards(Plan& plan) {
     const RunConfig& config = plan.config;
-    const bool boards = config.source_kind == SourceKind::udp;
+    const bool boards = config.source_kind != SourceKind::program;
     const std::string who = boards ? "boards" : "programs";
+    const std::string kind = config.source_kind == SourceKind::udp ? "udp" : boards ? "tcp" : "program";
     if (config.traits().simulated) {
-        return not_allowed("source.kind", boards ? "udp" : "program", who + " are real, and this network is simulated",
+        return not_allowed("source.kind", kind, who + " are real, and this network is simulated",
                            "generator, mfp, or another transport");
     }
     if (config.sink_kind == SinkKind::verify) {
@@ -126,6 +127,9 @@ Result<Ok> size_boards(Plan& plan) {
                            "neither of both");
     }
     if (Result<Ok> checked = check_address(plan); !checked) return checked;
+    if (config.source_kind == SourceKind::tcp && config.board_format != ingest::Format::mfp) {
+        return not_allowed("source.format", "mef", "over TCP MFPs come back to back", "mfp, or source.kind = udp");
+    }
     if (config.packing == 0) {
         return not_allowed("protocol.packing", "auto",
                            fmt::format("how many events are in a packet is the {}' matter", who),

@@ -58,8 +58,9 @@ sources::SourceOptions source_options(const Plan& plan) {
                                           .total_events = config.events,
                                           .window_meps = static_cast<std::uint32_t>(config.window_meps),
                                           .patience = config.board_patience};
-    if (config.source_kind == SourceKind::udp) {
-        options.kind = sources::SourceOptions::Kind::boards;
+    if (config.source_kind == SourceKind::udp || config.source_kind == SourceKind::tcp) {
+        options.kind = config.source_kind == SourceKind::udp ? sources::SourceOptions::Kind::boards
+                                                             : sources::SourceOptions::Kind::streams;
         options.boards = {arrival, config.board_address, static_cast<std::uint16_t>(config.board_port),
                           config.board_format};
         return options;

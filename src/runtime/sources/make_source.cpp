@@ -3,6 +3,7 @@
 #include "runtime/sources/program_source.h"
 #include "runtime/sources/replay.h"
 #include "runtime/sources/source.h"
+#include "runtime/sources/stream_source.h"
 
 namespace incast::sources {
 
@@ -15,6 +16,8 @@ Result<std::unique_ptr<RuntimeSource>> make_source(const SourceOptions& options)
             return Made(std::make_unique<Replay>(options.replay));
         case SourceOptions::Kind::boards:
             return Made(std::make_unique<BoardSource>(options.boards));
+        case SourceOptions::Kind::streams:
+            return Made(std::make_unique<StreamSource>(options.boards));
         case SourceOptions::Kind::programs:
             return Made(std::make_unique<ProgramSource>(options.programs));
     }

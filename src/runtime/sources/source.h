@@ -48,11 +48,11 @@ struct ArrivalOptions {
     Time patience = ps_per_s;        // for what others were heard of
 };
 
-/// Boards that send datagrams.
+/// Boards that send datagrams, or connect by TCP.
 struct BoardOptions : ArrivalOptions {
-    std::string address = "127.0.0.1";  // to listen at: an IP address
-    std::uint16_t port = 0;             // of the first readout unit, the others follow; 0: the kernel chooses
-    ingest::Format format = ingest::Format::mfp;
+    std::string address = "127.0.0.1";            // to listen at: an IP address
+    std::uint16_t port = 0;                       // of the first readout unit, the others follow; 0: the kernel chooses
+    ingest::Format format = ingest::Format::mfp;  // of datagrams
 };
 
 /// Programs of this host that hand fragments over in shared memory (docs/source.md).
@@ -61,11 +61,11 @@ struct ProgramOptions : ArrivalOptions {
 };
 
 struct SourceOptions {
-    enum class Kind : std::uint8_t { generator, replay, boards, programs };
+    enum class Kind : std::uint8_t { generator, replay, boards, streams, programs };
     Kind kind = Kind::generator;
     GeneratorOptions generator;
     ReplayOptions replay;
-    BoardOptions boards;
+    BoardOptions boards;  // or streams
     ProgramOptions programs;
 };
 
@@ -86,7 +86,7 @@ struct SourceStats {
     std::uint64_t truncated_mfps = 0;      // larger than their place in the slot (EB-S4)
     std::uint64_t desync_mfps = 0;         // phantoms, where the recording has no fitting MFP (EB-S5)
     std::uint64_t ring_bytes = 0;          // memory that produced MFPs cycle through: the source's working set (EB-M4)
-    std::uint64_t refused_datagrams = 0;   // boards, programs: damaged, or of a source that is not this readout unit's
+    std::uint64_t refused_datagrams = 0;   // boards, programs: damaged, or of a source that is not theirs to send
     std::uint64_t overflow_datagrams = 0;  // boards: the kernel had no room for them
     ingest::Counts boards;                 // or programs: of all sources of the readout unit
 };

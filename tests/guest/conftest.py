@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from guest import debug_kernel, image, machine, rapidio, siw, steps
 from guest.steps import Step
-from in_guest import GuestRun
+from in_guest import ROOT, GuestRun
 
 # Of a debug kernel: what it reported, and memory that nothing points to any more. It says so of what is older than five
 # seconds, and only if a second look agrees.
@@ -62,6 +63,16 @@ def modules(made: Path) -> Path:
         return rapidio.ensure()
     except image.UnavailableError as error:
         pytest.skip(f"no RapidIO in the guest: {error}")
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs in C that lie here."""
+    folder = tmp_path_factory.mktemp("rio")
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", f"-I{ROOT}/kernel"]
+    for source in sorted(Path(__file__).parent.glob("rio_*.c")):
+        subprocess.run(["cc", *flags, "-o", str(folder / source.stem), str(source)], check=True, timeout=120)
+    return folder
 
 
 @pytest.fixture

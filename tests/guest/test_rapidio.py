@@ -2,10 +2,8 @@
 loading and unloading, and the transport `rio` over them.
 """
 
-import os
 import re
 import shlex
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -52,27 +50,6 @@ for port in 2 3 4 5; do echo $port >/sys/bus/rapidio/scan; done
 ls /sys/bus/rapidio/devices
 """
 HDID_SET = 0x40026D01  # RIO_MPORT_MAINT_HDID_SET
-# 20 users that are killed anywhere, each of which would not let go of the module; nothing of them is left. Then it is
-# unloaded, and loaded again. Without rionet, which breaks the kernel when devices come and go.
-KILLS = """
-set -e
-rmmod rionet
-for round in $(seq 20); do
-    {fuzz} 1000 $round >/dev/null &
-    victim=$!
-    read -r -t 0.$((RANDOM % 9 + 1)) <>/dev/ptmx || true
-    for module in rio_soft rio_mport_cdev; do ! rmmod $module 2>/dev/null || exit 1; done
-    kill -9 $victim
-    wait $victim || true
-done
-while grep -q 'memory_blocks [1-9]' /sys/bus/platform/devices/rio_soft.?/counters; do
-    read -r -t 0.1 <>/dev/ptmx || true
-done
-cat /sys/bus/platform/devices/rio_soft.?/counters
-rmmod rio_cm rio_mport_cdev rio_soft
-insmod {modules}/rio_soft.ko ports=4
-insmod {modules}/rio_mport_cdev.ko
-"""
 # Each port's interface in a network namespace of its own, or the kernel would not use them.
 PING = """
 set -e
@@ -117,16 +94,6 @@ def ioctls() -> set[str]:
     """All that the kernel's headers define."""
     texts = [(Path("/usr/include/linux") / name).read_text() for name in INTERFACES]
     return {name for text in texts for name in re.findall(r"#define\s+(RIO_\w+)\s*\\?\s*_IO[RW]", text)}
-
-
-@pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of rio_devices, rio_multicast and rio_fuzz."""
-    folder = tmp_path_factory.mktemp("rio")
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1"]
-    for source in sorted(HERE.glob("rio_*.c")):
-        subprocess.run(["cc", *flags, "-o", str(folder / source.stem), str(source)], check=True, timeout=120)
-    return folder
 
 
 # The tests of SoftRIO's API over the ports of `rio-ports.sh MODULES 4 large=1`.
@@ -196,27 +163,6 @@ def test_the_api_does_the_same_on_ports_of_the_kernel(guest: GuestRun, modules: 
     for name in ("ports", "api"):
         assert results[name].status == 0, results[name]
     assert not TROUBLE.search(results["log"].output), results["log"]
-
-
-@pytest.mark.usefixtures("everything")
-def test_ioctls_by_chance_and_kills_do_no_harm(guest: GuestRun, modules: Path, programs: Path) -> None:
-    """INCAST_GUEST_SECONDS: how long ioctls are made by chance."""
-    seconds = float(os.environ.get("INCAST_GUEST_SECONDS", "60"))
-    fuzz = programs / "rio_fuzz"
-    results = guest(
-        [
-            Step("ports", f"rio-ports.sh '{modules}' 4"),
-            Step("fuzz", f"rmmod rionet && {fuzz} {seconds} 1 && insmod {modules}/rionet.ko", seconds + 60),
-            Step("kills", KILLS.format(fuzz=fuzz, modules=modules), 240),
-            Step("log", "dmesg | tail -n 200"),
-            Step("trouble", f"dmesg | grep -E '{TROUBLE.pattern}'"),
-        ]
-    )
-    print(results["fuzz"], results["kills"])
-    for name in ("ports", "fuzz", "kills"):
-        assert results[name].status == 0, (results[name], results["log"])
-    assert re.findall(r"memory_blocks (\d+)", results["kills"].output) == ["0"] * 4
-    assert results["trouble"].status == 1, (results["trouble"], results["log"])
 
 
 @pytest.mark.usefixtures("everything")

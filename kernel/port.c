@@ -88,6 +88,32 @@ static void port_released(struct device *device)
 	complete(&to_rs_port(mport)->released);
 }
 
+static void release_net(struct device *device)
+{
+	kfree(to_rio_net(device));
+}
+
+/*
+ * The network that RIO_DEV_ADD adds devices to.  Where a port has none, rio_mport_cdev
+ * makes one that only rio_mport_cdev can free, and it may be unloaded before the port.
+ */
+static void make_net(struct rio_mport *mport)
+{
+	struct rio_net *net = rio_alloc_net(mport);
+
+	if (!net)
+		return;
+	net->id = mport->id;
+	net->hport = mport;
+	dev_set_name(&net->dev, "rnet_%d", net->id);
+	net->dev.parent = &mport->dev;
+	net->dev.release = release_net;
+	if (rio_add_net(net)) {
+		put_device(&net->dev);
+		mport->net = NULL;
+	}
+}
+
 int rs_port_create(struct rs_port *port)
 {
 	struct device *device = &port->device->dev;
@@ -137,6 +163,8 @@ int rs_port_create(struct rs_port *port)
 	error = rio_register_mport(mport);
 	if (error)
 		goto stop;
+	if (rs_is_linked)	/* others get theirs from rio-scan */
+		make_net(mport);
 	return 0;
 
 stop:

@@ -275,4 +275,8 @@ int rs_link_read(struct rs_port *port, u16 destid, u64 address, void *to, size_t
 int rs_dma_create(struct rs_port *port);
 void rs_dma_destroy(struct rs_port *port);
 
+/* Exported by the core, which declares them in its own folder (drivers/rapidio/rio.h). */
+struct rio_net *rio_alloc_net(struct rio_mport *mport);
+int rio_add_net(struct rio_net *net);
+
 #endif

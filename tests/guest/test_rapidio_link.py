@@ -60,6 +60,14 @@ until [ -e /out/asked ]; do kill -0 $server || exit 1; sleep 0.2; done
 kill $server
 wait $server
 """
+# The driver first that made device objects of the endpoints.
+UNLOAD = """
+set -e
+pkill -f 'softrio link'
+while pgrep -f 'softrio link' >/dev/null; do sleep 0.1; done
+rmmod rionet rio_cm rio_mport_cdev
+rmmod rio_soft
+"""
 JOIN = "exec env INCAST_TOKEN={token} RIO_FABRIC=linux:0 {engine} --progress none --join {address}"
 
 
@@ -120,6 +128,7 @@ def test_a_guest_and_this_host_talk(guest: GuestRun, tmp_path: Path, modules: Pa
         Step("link", link, 240),
         Step("talk", TALK.format(**words), 240),
         Step("serve", SERVE.format(**words), 240),
+        Step("unload", UNLOAD),
         Step("log", "dmesg"),
         Step("carrier", "cat /run/rio-link"),
     ]
@@ -134,7 +143,7 @@ def test_a_guest_and_this_host_talk(guest: GuestRun, tmp_path: Path, modules: Pa
             said = "".join(answers.result())
         finally:
             server.terminate()
-    for name in ("link", "talk", "serve"):
+    for name in ("link", "talk", "serve", "unload"):
         assert results[name].status == 0, (results[name], results["carrier"], results["log"])
     assert "68 65 6c 6c 6f" in results["talk"].output
     assert f"endpoint {SERVER_ID} answers: are you there?" in results["talk"].output

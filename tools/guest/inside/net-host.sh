@@ -5,7 +5,7 @@
 #   pair0   with --peer: address 10.0.1.1 in the guest that came first, 10.0.1.2 in the other
 set -euo pipefail
 [ -e /sys/bus/virtio/drivers/virtio_net ] || modprobe -a virtio_net
-echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6
+if [ -e /proc/sys/net/ipv6 ]; then echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6; fi
 shopt -s nullglob
 wanted="${1:-1}"
 until cards=(/sys/bus/virtio/drivers/virtio_net/*/net/*) && [ "${#cards[@]}" -ge "$wanted" ]; do sleep 0.05; done

@@ -212,8 +212,9 @@ def check_accounting(result: dict[str, Any]) -> None:
     assert result["verify_errors"] == 0
 
 
-def mep_check(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "incast", "mep", "check", str(folder), *more]
+def mep_check(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Of folders and files, with further options."""
+    words = (sys.executable, "-m", "incast", "mep", "check", *map(str, words))
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT / "python")
 
 

@@ -83,7 +83,7 @@ def guest(made: Path, tmp_path: Path) -> GuestRun:
         debug = debug_kernel.wanted()
         if debug:
             wanted = [dataclasses.replace(step, timeout_s=SLOWER * step.timeout_s) for step in wanted]
-            wanted.append(Step("reports", REPORTS, 300))
+            wanted.append(Step("reports", REPORTS, 900))
         limit = 120 + sum(step.timeout_s for step in wanted)
         chosen = dataclasses.replace(machine.Options(timeout_s=limit), **options)
         # Two guests of one test begin at the same time.

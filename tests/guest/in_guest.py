@@ -27,7 +27,7 @@ HAS_VERBS = (BIN.parent / "lib" / "incast" / f"incast-transport-{VERBS}.so").is_
 ADDRESSES = ",".join(f"10.0.0.{number}" for number in range(1, 5))
 
 # What the kernel says when something in it is wrong.
-TROUBLE = re.compile(r"BUG:|WARNING:|Oops|general protection|refcount_t|use-after-free|lockdep|scheduling while atomic")
+TROUBLE = re.compile(r"BUG:|WARNING:|Oops|general protection|refcount_t|use-after-free|scheduling while atomic")
 
 
 def free_ports(kind: socket.SocketKind, count: int) -> list[int]:

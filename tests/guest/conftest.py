@@ -30,6 +30,23 @@ FORGETFUL = re.compile(r"\[(rapidio|rio_scan|rio_mport_cdev)\]")
 SLOWER = 5  # than Debian's kernel, where each access to memory is checked
 
 
+# A line of /proc/modules, which a step shows before it unloads them: the kernel names them no more after that.
+MODULE = re.compile(r"^(\w+) (\d+) .* (0x[0-9a-f]{16})", re.M)
+
+
+def leaks_of(results: dict[str, steps.Result]) -> list[str]:
+    """Each with its backtrace, in which the modules are named."""
+    said = "".join(result.output for result in results.values())
+    places = [(int(begin, 16), int(size), name) for name, size, begin in MODULE.findall(said)]
+
+    def named(address: re.Match[str]) -> str:
+        at = int(address[0], 16)
+        return next((f"[{name}]" for begin, size, name in places if begin <= at < begin + size), address[0])
+
+    parts = results["reports"].output.split("unreferenced object ")
+    return [re.sub(r"0x[0-9a-f]{16}", named, part) for part in parts if "backtrace" in part]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All tests of this folder have the mark `guest`."""
     here = Path(__file__).parent
@@ -90,7 +107,7 @@ def guest(made: Path, tmp_path: Path) -> GuestRun:
         results = steps.run(wanted, Path(tempfile.mkdtemp(prefix="out-", dir=tmp_path)), chosen)
         if debug and results["reports"].status is not None:
             assert results["reports"].status == 0, results["reports"]
-            leaks = [each for each in results["reports"].output.split("unreferenced object ") if "backtrace" in each]
+            leaks = leaks_of(results)
             print(f"{len(leaks)} leaks of the kernel's drivers")
             assert [each for each in leaks if "[rio_soft]" in each or not FORGETFUL.search(each)] == []
         return results

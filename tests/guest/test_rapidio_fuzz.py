@@ -48,6 +48,7 @@ ports=$!
 wait $ports
 cat /run/ports
 cat /sys/bus/platform/devices/rio_soft.?/counters
+cat /proc/modules
 rmmod rio_cm rio_mport_cdev
 rmmod rio_soft
 """

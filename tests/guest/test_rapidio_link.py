@@ -65,6 +65,7 @@ UNLOAD = """
 set -e
 pkill -f 'softrio link'
 while pgrep -f 'softrio link' >/dev/null; do sleep 0.1; done
+cat /proc/modules
 rmmod rionet rio_cm rio_mport_cdev
 rmmod rio_soft
 """

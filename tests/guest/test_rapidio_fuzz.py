@@ -48,9 +48,6 @@ ports=$!
 wait $ports
 cat /run/ports
 cat /sys/bus/platform/devices/rio_soft.?/counters
-cat /proc/modules
-rmmod rio_cm rio_mport_cdev
-rmmod rio_soft
 """
 # In the guest alone. Endpoint 8 is the kernel's port; 6 comes through the program that changes its datagrams, and 7
 # comes after it.

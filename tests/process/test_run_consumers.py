@@ -10,6 +10,8 @@ import pytest
 from support import ROOT
 from transports import SHARED_MEMORY, SIMULATED
 
+FABRIC = ROOT / "fabrics" / "one-switch-64.toml"
+
 
 def incast(*words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "incast", "run", *words]
@@ -40,7 +42,9 @@ def test_farm_nodes_take_every_event_of_the_run(engine: Path, tmp_path: Path) ->
 
 def test_in_a_simulated_network_they_are_hosts(engine: Path, tmp_path: Path) -> None:
     assert engine.is_file()
-    words = ("--transport", SIMULATED, "--fabric", "one-switch-64", "--nodes", "4", "--events", "2000")
+    config = tmp_path / "run.toml"
+    config.write_text(f'[transport]\nname = "{SIMULATED}"\n[transport.{SIMULATED}]\nfabric = "{FABRIC}"\n')
+    words = (str(config), "--nodes", "4", "--events", "2000")
     done = incast(*words, "--consumers", "6", "--output", str(tmp_path / "out"))
     assert done.returncode == 0, done.stdout + done.stderr
     result = read(tmp_path / "out" / "result.json")

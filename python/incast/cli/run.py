@@ -15,6 +15,7 @@ from incast.engine.transports import is_simulated, simulated, simulated_key
 from incast.run.execution import execute, say_checked
 from incast.run.farm_nodes import consumer_settings
 from incast.run.request import (
+    RunRequest,
     arrival_settings,
     check_filter,
     filter_settings,
@@ -184,15 +185,13 @@ def run(
         **(sink_settings(sink) if sink is not None else {}),
         "sink.verify": verify,
     }
-    if consumers is not None:
-        options |= _farm(consumers, transport, fabric, sink, elsewhere=detach or hosts.across)
     now = datetime.now(UTC)
     if filter_ is not None and not hosts.across:
         check_filter(filter_)
     request = replace(make_request(config, options, settings or [], output, now, across=hosts.across), force=force)
     request = hosts.over_hosts(request)
-    if consumers is not None and not is_simulated(request.transport):
-        request = replace(request, farm_nodes=consumers)
+    if consumers is not None:
+        request = _with_farm(request, consumers, sink, elsewhere=detach or hosts.across)
     if check_only:
         say_checked(request)
         return
@@ -208,12 +207,9 @@ def run(
     raise typer.Exit(execute(request, as_json=as_json))
 
 
-def _farm(
-    count: int, transport: str | None, fabric: Path | None, sink: str | None, *, elsewhere: bool
-) -> dict[str, str]:
-    """The settings for `--consumers`."""
-    kind, _, name = (sink or "consumer").partition(":")
-    if kind != "consumer":
+def _with_farm(request: RunRequest, count: int, sink: str | None, *, elsewhere: bool) -> RunRequest:
+    """For `--consumers`: what else was said of the sink wins."""
+    if sink is not None and sink.partition(":")[0] != "consumer":
         raise OneLineError(
             f"--consumers {count} --sink {sink}: farm nodes are the sink; leave one out", EXIT_BAD_CONFIG
         )
@@ -223,5 +219,7 @@ def _farm(
             "incast consume (docs/farm.md)",
             EXIT_BAD_CONFIG,
         )
-    in_simulation = fabric is not None or (transport is not None and is_simulated(transport))
-    return consumer_settings(count, is_simulated=in_simulation, name=name or f"run-{os.getpid()}")
+    in_simulation = is_simulated(request.transport)
+    farm = consumer_settings(count, is_simulated=in_simulation, name=f"run-{os.getpid()}")
+    settings = (*(f"{key}={value}" for key, value in farm.items()), *request.settings)
+    return replace(request, settings=settings, farm_nodes=0 if in_simulation else count)
